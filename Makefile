@@ -1,0 +1,44 @@
+# `make demo` and `make test` need Python 3.11+ and make, nothing else; they set up .venv by themselves.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+TORCH := torch==2.13.0
+CPU_WHEELS := https://download.pytorch.org/whl/cpu
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test lint ui clean
+
+help: ## this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+install: $(VENV)/.installed ## create .venv with everything
+
+# torch comes first: its CPU build where no GPU is seen, so that nobody downloads gigabytes of CUDA for nothing.
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version) if sys.version_info < (3, 11) else None'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q uv
+	command -v nvidia-smi >/dev/null || $(BIN)/python -c 'import torch' 2>/dev/null \
+		|| $(BIN)/python -m pip install -q --no-deps --retries 0 --index-url $(CPU_WHEELS) $(TORCH) \
+		|| $(BIN)/python -m pip install -q --no-deps $(TORCH)
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install -q --compile-bytecode -c constraints.txt -e '.[steps,airflow,llm,dev]'
+	touch $@
+
+demo: install ## raw PDFs become a trained and evaluated retriever, through Airflow
+	$(BIN)/python -m pipeline_tasks.demo
+
+test: install ## all tests
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest
+
+lint: install ## format check, lint and types
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+ui: install ## Airflow with these DAGs at http://127.0.0.1:8080
+	$(BIN)/python -m pipeline_tasks.demo --ui
+
+clean: ## forget the demo: its store, its Airflow, the environment
+	rm -rf .foundry $(VENV)

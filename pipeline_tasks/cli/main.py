@@ -1,0 +1,34 @@
+"""``foundry``: run steps by hand, look at what they made. Results go to stdout, logs and progress to stderr."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import typer
+
+from pipeline_tasks.cli import models, run
+from pipeline_tasks.core.errors import FoundryError
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
+app.command("run")(run.run_command)
+app.command("steps")(run.steps_command)
+app.add_typer(models.app, name="models")
+
+
+def main() -> None:
+    """Entry point: errors of ours become one line and their exit code (2: do not retry, 75: try again)."""
+    logging.basicConfig(
+        level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    for noisy in ("httpx", "openai", "faiss", "datasketch", "sentence_transformers"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    try:
+        app()
+    except FoundryError as error:
+        typer.echo(f"foundry: {error}", err=True)
+        sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()

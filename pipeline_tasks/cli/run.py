@@ -1,0 +1,87 @@
+"""``foundry run`` and ``foundry steps``."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.plan import plan
+from pipeline_tasks.core.registry import get_step, step_names
+from pipeline_tasks.core.runner import run_job
+from pipeline_tasks.core.settings import settings
+from pipeline_tasks.core.store import LocalStore
+
+
+def run_command(
+    name: Annotated[str, typer.Argument(metavar="STEP", help="a step's name; `foundry steps` lists them")],
+    given: Annotated[
+        list[str] | None,
+        typer.Option("--input", metavar="NAME=DATASET[@VERSION]", help="an input; again or comma-separated for several"),
+    ] = None,
+    sets: Annotated[list[str] | None, typer.Option("--set", metavar="PARAM=VALUE", help="a parameter")] = None,
+    group: Annotated[str, typer.Option(metavar="I/N", help="only compute parts I, I+N, … of a map step")] = "",
+) -> None:
+    """Run one step; the last line printed is the version it made, or had made before."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    store = LocalStore(settings().store)
+    step = get_step(name)
+    job = plan(store, step, _parameters(sets or []), _inputs(given or []))
+    outcome = run_job(store, job, group=_group(group), workers=settings().workers)
+    counts = ", ".join(f"{key} {value:,.10g}" for key, value in sorted(outcome.counters.items()))
+    typer.echo(f"{name}: {'reused' if outcome.reused else 'built'}: {counts}", err=True)
+    typer.echo(str(outcome.ref) if outcome.ref else f"group {group}")
+
+
+def steps_command() -> None:
+    """All steps: what they read and write, kind, image and parameters."""
+    table = Table("step", "kind", "reads", "writes", "image", "parameters", "what it does")
+    for name in step_names():
+        step = get_step(name)
+        reads = "\n".join(f"{n}={r.dataset or (r.schema.name if r.schema else '')}" for n, r in step.reads.items())
+        params = "\n".join(f"{n}={_default(f)}" for n, f in step.params.model_fields.items())
+        table.add_row(name, step.kind, reads, step.dataset, step.resources.image, params, step.doc)
+    Console().print(table)
+
+
+def _default(field: Any) -> str:
+    return "(required)" if field.is_required() else str(field.default)
+
+
+def _split(text: str, option: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise InputError(f"{option} {text!r} is not NAME=VALUE")
+    return name, value
+
+
+def _inputs(given: list[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for text in given:
+        name, value = _split(text, "--input")
+        found.setdefault(name, []).extend(v for v in value.split(",") if v)
+    return found
+
+
+def _parameters(sets: list[str]) -> dict[str, Any]:
+    """Values as the parameter's own type reads them; lists as JSON or comma-separated are told apart by ``[``."""
+    found: dict[str, Any] = {}
+    for text in sets:
+        name, value = _split(text, "--set")
+        found[name] = json.loads(value) if value.startswith(("[", "{")) else value
+    return found
+
+
+def _group(text: str) -> tuple[int, int] | None:
+    if not text:
+        return None
+    i, slash, n = text.partition("/")
+    if not (slash and i.isdigit() and n.isdigit() and int(i) < int(n)):
+        raise InputError(f"--group {text!r} is not I/N with I < N, for example 0/4")
+    return int(i), int(n)

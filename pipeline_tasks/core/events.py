@@ -1,0 +1,59 @@
+"""Lineage events: one OpenLineage-shaped JSON file per step start, complete or fail.
+
+Many writers need no lock, and the lineage database can always be folded again from these files and the manifests.
+Source: OpenLineage 2-0-2 run event; our own facts sit in the run facet ``foundry``.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from datetime import UTC, datetime
+from typing import Any
+
+from pipeline_tasks import __version__
+from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.store import Store
+
+PREFIX = "lineage/events"
+NAMESPACE = "retriever-foundry"
+PRODUCER = f"https://github.com/retriever-foundry/retriever-foundry/tree/v{__version__}"
+SCHEMA_URL = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"
+
+
+def _dataset(name: str) -> dict[str, Any]:
+    ref = Ref.parse(name)
+    facet = {"_producer": PRODUCER, "_schemaURL": SCHEMA_URL, "datasetVersion": ref.version}
+    return {"namespace": NAMESPACE, "name": ref.dataset, "facets": {"version": facet}}
+
+
+class EventLog:
+    """Writes the events of one run of one step."""
+
+    def __init__(self, store: Store, step: str, code_version: str) -> None:
+        self._store, self._step, self._code_version = store, step, code_version
+        self.run_id = str(uuid.uuid4())
+
+    def emit(self, kind: str, *, inputs: dict[str, list[str]], output: str | None, facts: dict[str, Any]) -> None:
+        """Write one event.
+
+        Args:
+            kind: START, COMPLETE or FAIL.
+            inputs: input name -> ``dataset@version``.
+            output: ``dataset@version`` where one was made.
+            facts: counters, parameters, error; what ``steps`` and ``counters`` of the lineage hold.
+        """
+        now = datetime.now(UTC)
+        facet = {"_producer": PRODUCER, "_schemaURL": SCHEMA_URL, "codeVersion": self._code_version}
+        event = {
+            "eventType": kind,
+            "eventTime": now.isoformat(),
+            "run": {"runId": self.run_id, "facets": {"foundry": facet | {"release": __version__} | facts}},
+            "job": {"namespace": NAMESPACE, "name": self._step},
+            "inputs": [_dataset(name) for names in inputs.values() for name in names],
+            "outputs": [_dataset(output)] if output else [],
+            "producer": PRODUCER,
+            "schemaURL": SCHEMA_URL,
+        }
+        name = f"{PREFIX}/{now:%Y%m%dT%H%M%S.%f}-{self.run_id[:8]}-{kind.lower()}.json"
+        self._store.create(name, json.dumps(event, ensure_ascii=False).encode())

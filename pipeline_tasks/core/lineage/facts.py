@@ -1,0 +1,214 @@
+"""The facts in a store's JSON files, as rows for the lineage tables: events, manifests, paid answers.
+
+A file that is not what it should be becomes a row of ``problems``; it never stops the others.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from pipeline_tasks.core.events import PREFIX as EVENTS
+from pipeline_tasks.core.manifest import LATEST, Manifest, Part, Ref
+from pipeline_tasks.core.store import LocalStore
+
+VERSIONS = "versions"
+RESPONSES = "responses"
+Rows = list[dict[str, Any]]
+_Model = TypeVar("_Model", bound=BaseModel)
+_STATUS = {"START": "unfinished", "COMPLETE": "complete", "FAIL": "failed"}
+
+
+class _Facts(BaseModel):
+    codeVersion: str
+    dataset: str | None = None
+    group: str | None = None
+    error: str | None = None
+    duration_s: float | None = None
+    reused: bool | None = None
+    peak_memory_bytes: int | None = None
+    counters: dict[str, float] = {}
+
+
+class _Facets(BaseModel):
+    foundry: _Facts
+
+
+class _RunOf(BaseModel):
+    runId: str
+    facets: _Facets
+
+
+class _Name(BaseModel):
+    name: str
+
+
+class _VersionFacet(BaseModel):
+    datasetVersion: str
+
+
+class _OutputFacets(BaseModel):
+    version: _VersionFacet
+
+
+class _Output(BaseModel):
+    name: str
+    facets: _OutputFacets
+
+
+class _Event(BaseModel):
+    eventType: str
+    eventTime: datetime
+    run: _RunOf
+    job: _Name
+    outputs: list[_Output] = []
+
+
+class _Usage(BaseModel):
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+class _Request(BaseModel):
+    model: str
+
+
+class _Answer(BaseModel):
+    usage: _Usage = _Usage()
+    finish_reason: str = ""
+    created: int = 0
+
+
+class _Record(BaseModel):
+    request: _Request
+    response: _Answer
+    cost_usd: float
+
+
+def naive_utc(moment: datetime) -> datetime:
+    """``moment`` in UTC without its zone, as the tables hold it."""
+    return moment.astimezone(UTC).replace(tzinfo=None)
+
+
+def _parsed(store: LocalStore, keys: Iterable[str], model: type[_Model], problems: Rows) -> Iterator[tuple[str, _Model]]:
+    for key in keys:
+        data = store.read(key)
+        if data is None:
+            continue
+        try:
+            yield key, model.model_validate_json(data)
+        except ValidationError as error:
+            problems.append({"key": key, "problem": str(error)[:500]})
+
+
+def event_rows(store: LocalStore, problems: Rows) -> tuple[Rows, Rows]:
+    """Rows of ``steps`` and of ``counters``: one per run, from its START and whatever ended it."""
+    runs: dict[str, dict[str, Any]] = {}
+    counters: Rows = []
+    for key, event in _parsed(store, store.keys(EVENTS), _Event, problems):
+        if event.eventType not in _STATUS:
+            problems.append({"key": key, "problem": f"unknown eventType {event.eventType!r}"})
+            continue
+        facts, moment = event.run.facets.foundry, naive_utc(event.eventTime)
+        run = runs.setdefault(event.run.runId, {"run_id": event.run.runId, "status": "unfinished"})
+        run |= {"step": event.job.name, "code_version": facts.codeVersion, "part_group": facts.group}
+        run.setdefault("dataset", facts.dataset)
+        if event.eventType == "START":
+            run["started_at"] = moment
+            continue
+        version = event.outputs[0].facets.version.datasetVersion if event.outputs else None
+        run |= facts.model_dump(include={"duration_s", "reused", "peak_memory_bytes", "error"})
+        run |= {"status": _STATUS[event.eventType], "ended_at": moment, "version": version}
+        head = {"run_id": event.run.runId, "step": event.job.name, "dataset": facts.dataset, "version": version}
+        counters += [head | {"name": name, "value": value} for name, value in facts.counters.items()]
+    return list(runs.values()), counters
+
+
+def manifests(store: LocalStore, problems: Rows) -> list[Manifest]:
+    """Every readable manifest whose content fits the name it is filed under."""
+    found = []
+    for key, manifest in _parsed(store, store.keys(VERSIONS), Manifest, problems):
+        if key == f"{VERSIONS}/{manifest.dataset}/{manifest.id}.json":
+            found.append(manifest)
+        else:
+            problems.append({"key": key, "problem": f"the manifest inside calls itself {manifest.ref}"})
+    return found
+
+
+def version_rows(store: LocalStore, found: list[Manifest], steps: Rows) -> dict[str, Rows]:
+    """Rows of ``versions``, ``version_inputs``, ``parts`` and ``params``."""
+    built: dict[tuple[str, str], datetime] = {}
+    for run in steps:
+        if run["status"] == "complete" and run["version"] and not run["reused"]:
+            name = (run["dataset"], run["version"])
+            built[name] = min(run["ended_at"], built.get(name, run["ended_at"]))
+    rows: dict[str, Rows] = {"versions": [], "version_inputs": [], "parts": [], "params": []}
+    for m in found:
+        head = {"dataset": m.dataset, "version": m.id}
+        created = built.get((m.dataset, m.id)) or _file_time(store.root / VERSIONS / m.dataset / f"{m.id}.json")
+        rows["versions"].append(
+            head
+            | {"step": m.step, "code_version": m.code_version, "created_at": created, "rows": m.rows, "key_column": m.key}
+            | {"bytes": m.size_bytes, "parts": len(m.parts), "n_removals": sum(r.part.rows for r in m.removals)}
+            | {"n_rejects": sum(p.rows for p in m.rejects), "rows_schema": m.rows_schema}
+            | {"is_latest": latest(store, m.dataset) == m.id}
+        )
+        for name, refs in m.inputs.items():
+            for ref in map(Ref.parse, refs):
+                rows["version_inputs"].append(
+                    head | {"input_name": name, "input_dataset": ref.dataset, "input_version": ref.version}
+                )
+        rows["parts"] += [head | row for row in _part_rows(m)]
+        rows["params"] += [head | {"name": n, "value": v if isinstance(v, str) else json.dumps(v)} for n, v in m.params.items()]
+    return rows
+
+
+def latest(store: LocalStore, dataset: str) -> str | None:
+    """Id of the version that ``latest`` names."""
+    data = store.read(f"refs/{dataset}/{LATEST}")
+    return data.decode() if data else None
+
+
+def _part_rows(manifest: Manifest) -> Iterator[dict[str, Any]]:
+    for position, part in enumerate(manifest.parts):
+        yield {"position": position, "kind": "part", **_part(part)}
+    for position, removal in enumerate(manifest.removals):
+        span = {"column_name": removal.column, "first_part": removal.first, "last_part": removal.last}
+        yield {"position": position, "kind": "removal", **_part(removal.part), **span}
+    for position, part in enumerate(manifest.rejects):
+        yield {"position": position, "kind": "reject", **_part(part)}
+
+
+def _part(part: Part) -> dict[str, Any]:
+    return {"name": part.name, "sha256": part.sha256, "rows": part.rows, "size_bytes": part.size_bytes}
+
+
+def _file_time(path: Path) -> datetime:
+    return naive_utc(datetime.fromtimestamp(path.stat().st_mtime, UTC))
+
+
+def response_rows(store: LocalStore, known: set[str], problems: Rows) -> Rows:
+    """Rows of ``llm_calls`` for the answers not among ``known`` response ids."""
+    keys = (key for key in store.keys(RESPONSES) if key.endswith(".json") and Path(key).stem not in known)
+    return [
+        {
+            "response_id": Path(key).stem,
+            "model": record.request.model,
+            "prompt_tokens": record.response.usage.prompt_tokens,
+            "completion_tokens": record.response.usage.completion_tokens,
+            "cost_usd": record.cost_usd,
+            "finish_reason": record.response.finish_reason,
+            "created_at": _unix_time(record.response.created),
+        }
+        for key, record in _parsed(store, keys, _Record, problems)
+    ]
+
+
+def _unix_time(seconds: int) -> datetime | None:
+    """An endpoint may send anything: a moment that is not one is None."""
+    return naive_utc(datetime.fromtimestamp(seconds, UTC)) if 0 < seconds < 1 << 33 else None

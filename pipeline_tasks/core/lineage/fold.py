@@ -1,0 +1,180 @@
+"""Folds a store's events, manifests and answers into ``lineage.duckdb``, which holds nothing that they do not.
+
+A fold builds a fresh file and renames it over the old one: a reader always opens a whole database, and one that has the
+old file open keeps it. One process folds at a time; the others wait for it, and find nothing left to do. Where nothing
+has changed since the last fold, it is not repeated.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.events import PREFIX as EVENTS
+from pipeline_tasks.core.lineage import facts
+from pipeline_tasks.core.lineage.rows import add_copied_rows, add_dataset_views, literal
+from pipeline_tasks.core.store import TEMPORARY, LocalStore
+
+if TYPE_CHECKING:
+    import duckdb
+
+log = logging.getLogger(__name__)
+DATABASE = "lineage.duckdb"
+_BEFORE = ("tables.sql", "shapes.sql", "views.sql")
+_AFTER = ("macros.sql",)
+_CARRIED = ("llm_calls", "part_responses")
+
+
+def fold(store: LocalStore) -> Path:
+    """The path of a lineage database that holds everything finished before the call.
+
+    Raises:
+        InputError: the store cannot be written.
+    """
+    target = store.root / DATABASE
+    if _is_current(target, fingerprint(store)):
+        return target
+    with _only_one(store):
+        state = fingerprint(store)
+        if not _is_current(target, state):
+            _rebuild(store, target, state)
+    return target
+
+
+def fingerprint(store: LocalStore) -> str:
+    """sha256 over the names of all events, manifests and answers, all refs, the store's place and our SQL.
+
+    Files below these folders never change once they have their name, refs apart.
+    """
+    seen = sha256(str(store.root).encode())
+    seen.update("".join(map(_sql, (*_BEFORE, *_AFTER))).encode())
+    for folder in (EVENTS, facts.VERSIONS, facts.RESPONSES, "refs"):
+        for path in sorted(_files(str(store.root / folder))):
+            seen.update(path.encode())
+            if folder == "refs":
+                seen.update(Path(path).read_bytes())
+    return seen.hexdigest()
+
+
+def _files(folder: str) -> Iterator[str]:
+    """Paths of all files below ``folder``; twenty times as fast as ``rglob``."""
+    try:
+        entries = list(os.scandir(folder))
+    except FileNotFoundError:
+        return
+    for entry in entries:
+        if entry.is_dir():
+            yield from _files(entry.path)
+        else:
+            yield entry.path
+
+
+@cache
+def _sql(name: str) -> str:
+    """The script ``name``, from the installed package or from a checkout."""
+    places = [Path(__file__).parents[up] / "sql" / name for up in (2, 3)]
+    for place in places:
+        if place.is_file():
+            return place.read_text(encoding="utf-8")
+    raise InputError(f"the script {name} is in neither of {', '.join(map(str, places))}; install the package again")
+
+
+@contextmanager
+def _only_one(store: LocalStore) -> Iterator[None]:
+    path = store.root / "lineage" / "fold.lock"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = path.open("a")
+    except OSError as error:
+        raise InputError(f"the store {store.root} cannot be written ({error}); check FOUNDRY_STORE") from error
+    with handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def _is_current(target: Path, state: str) -> bool:
+    import duckdb
+
+    if not target.is_file():
+        return False
+    try:
+        with duckdb.connect(str(target), read_only=True) as con:
+            return con.execute("SELECT fingerprint FROM fold_state").fetchall() == [(state,)]
+    except duckdb.Error as error:
+        log.info("%s is folded anew: %s", target, error)
+        return False
+
+
+def _rebuild(store: LocalStore, target: Path, state: str) -> None:
+    import duckdb
+
+    fresh = store.root / TEMPORARY / f"fold-{os.getpid()}.duckdb"
+    fresh.parent.mkdir(parents=True, exist_ok=True)
+    for leftover in fresh.parent.glob("fold-*.duckdb*"):
+        leftover.unlink()
+    with duckdb.connect(str(fresh)) as con:
+        for name in _BEFORE:
+            con.execute(_sql(name))
+        _carry_over(con, target)
+        con.execute("BEGIN")
+        _fill(con, store)
+        now = datetime.now(UTC).replace(tzinfo=None)
+        con.execute("INSERT INTO fold_state VALUES (?, ?)", [state, now])
+        con.execute("COMMIT")
+        for name in _AFTER:
+            con.execute(_sql(name))
+        con.execute("CHECKPOINT")
+    fresh.replace(target)
+
+
+def _carry_over(con: duckdb.DuckDBPyConnection, old: Path) -> None:
+    """Take what never changes (paid answers, which part names which) from the database before, if it can be read."""
+    import duckdb
+
+    if not old.is_file():
+        return
+    try:
+        con.execute(f"ATTACH {literal(str(old))} AS old (READ_ONLY)")
+    except duckdb.Error as error:
+        log.info("nothing is taken over from %s: %s", old, error)
+        return
+    for table in _CARRIED:
+        try:
+            con.execute(f"INSERT INTO {table} SELECT * FROM old.{table}")
+        except duckdb.Error as error:
+            log.info("%s is read anew: %s", table, error)
+    con.execute("DETACH old")
+
+
+def _fill(con: duckdb.DuckDBPyConnection, store: LocalStore) -> None:
+    problems: facts.Rows = []
+    steps, counters = facts.event_rows(store, problems)
+    found = facts.manifests(store, problems)
+    known = {name for (name,) in con.execute("SELECT response_id FROM llm_calls").fetchall()}
+    tables = {"steps": steps, "counters": counters, "llm_calls": facts.response_rows(store, known, problems)}
+    for name, rows in (tables | facts.version_rows(store, found, steps)).items():
+        _insert(con, name, rows)
+    add_copied_rows(con, store, found, problems)
+    add_dataset_views(con, store, found, problems)
+    _insert(con, "problems", problems)
+    for problem in problems:
+        log.warning("lineage: %s: %s", problem["key"], problem["problem"])
+
+
+def _insert(con: duckdb.DuckDBPyConnection, table: str, rows: facts.Rows) -> None:
+    schema = con.sql(f"SELECT * FROM {table} LIMIT 0").to_arrow_table().schema
+    batch = pa.Table.from_pylist(rows, schema=schema)
+    con.register("batch", batch)
+    con.execute(f"INSERT INTO {table} SELECT * FROM batch")
+    con.unregister("batch")

@@ -1,0 +1,88 @@
+"""Questions to the lineage database. The SQL may come from anybody: it can read the lineage and the rows, nothing else."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.lineage.fold import fold
+from pipeline_tasks.core.lineage.rows import literal
+from pipeline_tasks.core.store import LocalStore
+
+if TYPE_CHECKING:
+    import duckdb
+
+MAX_ROWS = 10_000
+_SETTINGS = {
+    "temp_directory": "''",
+    "memory_limit": "'2GB'",
+    "TimeZone": "'UTC'",
+    "python_enable_replacements": "false",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "allow_community_extensions": "false",
+    "enable_external_access": "false",
+    "lock_configuration": "true",
+}
+
+
+def query(
+    store: LocalStore, sql: str, values: list[object] | None = None, *, max_rows: int = MAX_ROWS, timeout_s: float = 60.0
+) -> pa.Table:
+    """The answer to one SELECT over everything that was finished before the call, ``max_rows`` rows of it at most.
+
+    Args:
+        store: where everything is.
+        sql: one SELECT (also WITH, VALUES, DESCRIBE, SUMMARIZE, SHOW); anything that could write is refused.
+        values: for the ``?`` in it.
+        max_rows: rows returned at most.
+        timeout_s: the query is ended after so many seconds.
+
+    Raises:
+        InputError: not one SELECT, wrong SQL, something that a query may not touch, or out of memory or time.
+    """
+    import duckdb
+
+    with connect(fold(store), store.root / "objects") as con:
+        try:
+            statements = con.extract_statements(sql)
+            if [s.type for s in statements] != [duckdb.StatementType.SELECT]:
+                raise InputError("the lineage is read-only: give exactly one SELECT (or WITH, DESCRIBE, SUMMARIZE, SHOW)")
+            with _ended_after(con, timeout_s):
+                relation = con.sql(sql, params=values)
+                if relation is None:
+                    raise InputError("that statement has no result; give a SELECT")
+                return relation.limit(max_rows).to_arrow_table()
+        except duckdb.InterruptException as error:
+            raise InputError(f"the query took more than {timeout_s:g} s and was ended; narrow it down") from error
+        except duckdb.Error as error:
+            raise InputError(f"the query failed: {error}") from error
+
+
+@contextmanager
+def connect(database: Path, objects: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A locked, read-only connection that can open files below ``objects`` and no other."""
+    import duckdb
+
+    with duckdb.connect(str(database), read_only=True) as con:
+        con.execute(f"SET allowed_directories = [{literal(str(objects) + '/')}]")
+        for name, value in _SETTINGS.items():
+            con.execute(f"SET {name} = {value}")
+        yield con
+
+
+@contextmanager
+def _ended_after(con: duckdb.DuckDBPyConnection, timeout_s: float) -> Iterator[None]:
+    timer = threading.Timer(timeout_s, con.interrupt)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

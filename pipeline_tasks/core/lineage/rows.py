@@ -1,0 +1,146 @@
+"""Datasets as SQL: each one's latest live rows as a view over its Parquet parts, and the small rows that are copied in."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline_tasks.core.lineage.facts import Rows, latest
+from pipeline_tasks.core.manifest import Manifest, Part
+from pipeline_tasks.core.schema import FILES
+from pipeline_tasks.core.store import LocalStore
+
+if TYPE_CHECKING:
+    import duckdb
+
+_RESPONSE_COLUMNS = ("response_id", "need_response_id")
+
+
+def quoted(name: str) -> str:
+    """``name`` as a SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    """``text`` as a SQL string."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def parquet(paths: list[Path], options: str = "") -> str:
+    """A ``read_parquet`` call over ``paths``."""
+    return f"read_parquet([{', '.join(literal(str(p)) for p in paths)}]{options})"
+
+
+def live_rows_sql(store: LocalStore, manifest: Manifest) -> str:
+    """A SELECT of the version's live rows: what :class:`~pipeline_tasks.core.versions.Version` reads, as SQL.
+
+    Raises:
+        FileNotFoundError: the first part is not in the store.
+    """
+    columns = set(pq.read_schema(_path(store, manifest.parts[0])).names)
+    removals = [r for r in manifest.removals if r.column in columns]
+
+    def active(index: int) -> tuple[int, ...]:
+        return tuple(i for i, r in enumerate(removals) if r.first <= index < r.last)
+
+    selects = []
+    for which, indexes in groupby(range(len(manifest.parts)), key=active):
+        select = f"SELECT * FROM {parquet([_path(store, manifest.parts[i]) for i in indexes])} p"
+        tests = []
+        for column in sorted({removals[i].column for i in which}):
+            gone = parquet([_path(store, removals[i].part) for i in which if removals[i].column == column])
+            tests.append(f"NOT EXISTS (SELECT 1 FROM {gone} gone WHERE gone.key = p.{quoted(column)})")
+        selects.append(select + (f" WHERE {' AND '.join(tests)}" if tests else ""))
+    return " UNION ALL ".join(selects)
+
+
+def add_dataset_views(con: duckdb.DuckDBPyConnection, store: LocalStore, found: list[Manifest], problems: Rows) -> None:
+    """One view per dataset of rows, and ``all_<schema>`` over all datasets of a schema that ``shape`` names."""
+    import duckdb
+
+    members: dict[str, list[str]] = {}
+    for m in found:
+        if m.rows_schema == FILES or not m.parts or latest(store, m.dataset) != m.id:
+            continue
+        try:
+            con.execute(f"CREATE VIEW {quoted(m.dataset)} AS {live_rows_sql(store, m)}")
+        except (duckdb.Error, OSError, pa.ArrowInvalid) as error:
+            problems.append({"key": f"{m.ref}", "problem": f"no view: {error}"[:500]})
+            continue
+        members.setdefault(m.rows_schema, []).append(m.dataset)
+    for (schema,) in con.execute("SELECT table_name FROM duckdb_tables() WHERE schema_name = 'shape'").fetchall():
+        selects = [f"SELECT * FROM shape.{schema}"]
+        selects += [f"SELECT {literal(d)} AS dataset, * FROM {quoted(d)}" for d in members.get(schema, [])]
+        con.execute(f"CREATE VIEW all_{schema} AS " + " UNION ALL BY NAME ".join(selects))
+
+
+def add_copied_rows(con: duckdb.DuckDBPyConnection, store: LocalStore, found: list[Manifest], problems: Rows) -> None:
+    """Fill ``rejects``, ``evaluations`` and ``part_responses`` from Parquet; ``parts`` must be filled already."""
+    rejects = _readable(store, [p for m in found for p in m.rejects], problems)
+    if rejects:
+        con.execute(f"""
+            INSERT INTO rejects BY NAME
+            SELECT dataset, version, step, row_id, reason, detail
+            FROM {parquet(list(rejects.values()), ", filename = true")} r
+            JOIN parts ON kind = 'reject' AND sha256 = parse_filename(r.filename, true)
+            JOIN versions USING (dataset, version)""")
+    scores = _readable(store, [p for m in found if m.rows_schema == "evaluations" for p in m.parts], problems)
+    if scores:
+        columns = "evaluation_id, system, model_version, intent, metric, score, n_queries"
+        con.execute(f"""
+            INSERT INTO evaluations BY NAME
+            SELECT dataset, version, {columns} FROM {parquet(list(scores.values()), ", filename = true")} r
+            JOIN parts ON kind = 'part' AND sha256 = parse_filename(r.filename, true)""")
+    _add_part_responses(con, store, found, problems)
+
+
+def _add_part_responses(
+    con: duckdb.DuckDBPyConnection, store: LocalStore, found: list[Manifest], problems: Rows
+) -> None:
+    seen = {sha for (sha,) in con.execute("SELECT DISTINCT sha256 FROM part_responses").fetchall()}
+    for columns, parts in _by_response_columns(store, found).items():
+        paths = _readable(store, [p for p in parts if p.sha256 not in seen], problems)
+        if not paths:
+            continue
+        con.execute(f"""
+            INSERT INTO part_responses BY NAME
+            SELECT DISTINCT parse_filename(filename, true) AS sha256, unnest([{", ".join(columns)}]) AS response_id
+            FROM {parquet(list(paths.values()), ", filename = true")}""")
+    con.execute("DELETE FROM part_responses WHERE coalesce(response_id, '') = ''")
+
+
+def _by_response_columns(store: LocalStore, found: list[Manifest]) -> dict[tuple[str, ...], list[Part]]:
+    """Parts of versions whose rows name answers, by the columns that do; all parts of a version have one schema."""
+    groups: dict[tuple[str, ...], list[Part]] = {}
+    for m in found:
+        if m.rows_schema == FILES or not m.parts or not _path(store, m.parts[0]).is_file():
+            continue
+        names = set(pq.read_schema(_path(store, m.parts[0])).names)
+        columns = tuple(c for c in _RESPONSE_COLUMNS if c in names)
+        if columns:
+            groups.setdefault(columns, []).extend(m.parts)
+    return groups
+
+
+def _readable(store: LocalStore, parts: list[Part], problems: Rows) -> dict[str, Path]:
+    """sha256 -> path of each part that is there and has a Parquet footer, once each."""
+    found: dict[str, Path] = {}
+    for part in parts:
+        path = _path(store, part)
+        if part.sha256 in found:
+            continue
+        try:
+            pq.read_schema(path)
+        except (OSError, pa.ArrowInvalid) as error:
+            problems.append({"key": part.key, "problem": f"unreadable part: {error}"[:500]})
+            continue
+        found[part.sha256] = path
+    return found
+
+
+def _path(store: LocalStore, part: Part) -> Path:
+    return store.root / part.key

@@ -1,0 +1,114 @@
+"""A dataset version: an ordered list of immutable parts, and what they were made from. Like a commit."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.ids import canonical_json, short_id
+
+LATEST = "latest"
+REJECTS_SUFFIX = "/rejects"
+_DATASET = re.compile(r"[a-z0-9][a-z0-9._-]*(/[a-z0-9][a-z0-9._-]*)*")
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Part(_Frozen):
+    """One immutable object: rows in Parquet, or a model's file under its logical ``name``."""
+
+    sha256: str
+    rows: int
+    size_bytes: int
+    name: str | None = None
+
+    @property
+    def key(self) -> str:
+        """The object's key in the store."""
+        return f"objects/{self.sha256[:2]}/{self.sha256}" + ("" if self.name else ".parquet")
+
+
+class Removal(_Frozen):
+    """Keys of rows that readers skip in parts ``first`` <= i < ``last``.
+
+    ``column`` is the key column of the dataset that first removed them. A later dataset that still carries that column
+    inherits the removal as it is, so that its old parts stay memo hits.
+    """
+
+    part: Part
+    column: str
+    first: int
+    last: int
+
+    def shifted(self, offset: int) -> Removal:
+        """The same removal for parts that moved ``offset`` places."""
+        return self.model_copy(update={"first": self.first + offset, "last": self.last + offset})
+
+
+class Manifest(_Frozen):
+    """Everything that defines a version; holds no time and no machine, so equal work gives equal bytes."""
+
+    dataset: str
+    id: str
+    step: str
+    code_version: str
+    rows_schema: str
+    key: str
+    params: dict[str, Any]
+    inputs: dict[str, list[str]]
+    rows: int
+    parts: list[Part]
+    removals: list[Removal] = []
+    rejects: list[Part] = []
+
+    @property
+    def ref(self) -> Ref:
+        """This version's name."""
+        return Ref(dataset=self.dataset, version=self.id)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all parts, removals and rejects."""
+        return sum(p.size_bytes for p in self.objects)
+
+    @property
+    def objects(self) -> list[Part]:
+        """Every object that this version needs."""
+        return [*self.parts, *(r.part for r in self.removals), *self.rejects]
+
+    def to_bytes(self) -> bytes:
+        """The manifest file's bytes: canonical, so that two builders write the same file."""
+        return canonical_json(self.model_dump(mode="json")) + b"\n"
+
+
+class Ref(_Frozen):
+    """``DATASET`` or ``DATASET@VERSION``; the version may be a ref's name such as ``latest``."""
+
+    dataset: str
+    version: str = LATEST
+
+    def __str__(self) -> str:
+        return f"{self.dataset}@{self.version}"
+
+    @classmethod
+    def parse(cls, text: str) -> Ref:
+        """Read ``text``.
+
+        Raises:
+            InputError: not a dataset name, which also keeps paths such as ``../x`` out of the store.
+        """
+        dataset, at, version = text.partition("@")
+        if not _DATASET.fullmatch(dataset) or (at and not _NAME.fullmatch(version)) or ".." in text:
+            raise InputError(f"{text!r} is not DATASET or DATASET@VERSION, for example passages@latest")
+        return cls(dataset=dataset, version=version or LATEST)
+
+
+def version_id(step: str, code_version: str, params: dict[str, Any], inputs: dict[str, list[str]]) -> str:
+    """First 16 hex digits of sha256(step, code version, params, inputs): same work, same id."""
+    return short_id(step, code_version, params, inputs)

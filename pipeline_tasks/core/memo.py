@@ -1,0 +1,110 @@
+"""Part-level memo of map steps: (step, code version, parameters, input part) -> output part.
+
+A part may be computed while some of its rows are already removed (duplicates cost no tokens), and more rows may be removed
+later. The record says which rows were skipped: it stays a hit as long as those are still removed, because later removals
+travel in the manifest and not in the part.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import BaseModel, ConfigDict
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.ids import digest, seed_of
+from pipeline_tasks.core.manifest import Part
+from pipeline_tasks.core.plan import Job
+from pipeline_tasks.core.run import Inputs, Run
+from pipeline_tasks.core.store import Store
+from pipeline_tasks.core.versions import Version, read_part, without, write_rows
+
+
+class Record(BaseModel):
+    """What one part became."""
+
+    model_config = ConfigDict(frozen=True)
+
+    output: Part
+    rejects: Part | None
+    skipped: dict[str, list[str]]
+    counters: dict[str, float]
+
+
+def part_digest(job: Job, part: Part) -> str:
+    """Identity of the work on ``part``: the memo's key, the seed and the scratch folder come from it."""
+    first, *side = job.input_names
+    return digest(job.step.name, job.step.version, job.identity, part.sha256, [job.input_names[s] for s in side])
+
+
+def _memo_key(job: Job, part: Part) -> str:
+    return f"memo/{part_digest(job, part)}.json"
+
+
+def lookup(store: Store, job: Job, version: Version, index: int) -> Record | None:
+    """The record for part ``index``, if what it skipped is still removed."""
+    part = version.manifest.parts[index]
+    data = store.read(_memo_key(job, part))
+    if data is None:
+        return None
+    record = Record.model_validate_json(data)
+    removed = version.removed(index)
+    for column in {*record.skipped, *removed}:
+        skipped, now = set(record.skipped.get(column, [])), removed.get(column, set())
+        if not skipped <= now:
+            return None
+        if not _carries(job, column) and skipped != _hits(read_part(store, part), {column: now}).get(column, set()):
+            return None
+    return record
+
+
+def _carries(job: Job, column: str) -> bool:
+    return job.step.writes is not None and job.step.writes.has(column)
+
+
+def _hits(rows: pa.Table, removed: dict[str, set[str]]) -> dict[str, set[str]]:
+    found = {}
+    for column, keys in removed.items():
+        if column in rows.column_names:
+            found[column] = keys & set(pc.unique(rows[column]).to_pylist())
+    return {column: keys for column, keys in found.items() if keys}
+
+
+def compute(store: Store, job: Job, opened: dict[str, list[Version]], index: int) -> Record:
+    """Run the body over part ``index``, store its output and rejects, then the record."""
+    first = next(iter(job.step.reads))
+    version = opened[first][0]
+    part = version.manifest.parts[index]
+    raw = read_part(store, part)
+    removed = version.removed(index)
+    rows = without(raw, removed)
+    name = part_digest(job, part)
+    run = Run(store, Inputs(opened), seed_of(name), f"{job.step.name} part {index + 1}", name)
+    table = _as_table(job, job.step.body(rows, job.params, run))
+    rejects = run.rejects_table()
+    counters: dict[str, Any] = {
+        **run.counters,
+        "rows_in": rows.num_rows,
+        "rows_out": table.num_rows,
+        "rows_rejected": rejects.num_rows,
+    }
+    record = Record(
+        output=write_rows(store, table),
+        rejects=write_rows(store, rejects) if rejects.num_rows else None,
+        skipped={column: sorted(keys) for column, keys in _hits(raw, removed).items()},
+        counters=counters,
+    )
+    store.replace(_memo_key(job, part), record.model_dump_json().encode())
+    return record
+
+
+def _as_table(job: Job, result: Any) -> pa.Table:
+    schema = job.step.writes
+    if schema is None:
+        raise InputError(f"{job.step.name}: a map step must write rows, declare writes=")
+    if isinstance(result, pa.Table):
+        return schema.conform(result)
+    tables = [schema.conform(t) for t in result]
+    return pa.concat_tables(tables) if tables else schema.table()

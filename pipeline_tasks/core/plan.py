@@ -1,0 +1,86 @@
+"""From a step, parameters and inputs to a job: exact input versions, output dataset and version id, before any work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.manifest import Ref, version_id
+from pipeline_tasks.core.schema import FILES
+from pipeline_tasks.core.step import From, Step, StepParams
+from pipeline_tasks.core.store import Store
+from pipeline_tasks.core.versions import Version, load_manifest, manifest_key, resolve
+
+
+@dataclass(frozen=True)
+class Job:
+    """A step with everything that decides its result."""
+
+    step: Step
+    params: StepParams
+    inputs: dict[str, list[Ref]]
+
+    @property
+    def dataset(self) -> str:
+        """Name of the dataset it writes."""
+        return self.step.output(self.params)
+
+    @property
+    def input_names(self) -> dict[str, list[str]]:
+        """Input name -> ``dataset@version``; part of the version id."""
+        return {name: [str(ref) for ref in refs] for name, refs in self.inputs.items()}
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The parameters as they enter the version id."""
+        return self.params.identity()
+
+    @property
+    def ref(self) -> Ref:
+        """The version it makes."""
+        made = version_id(self.step.name, self.step.version, self.identity, self.input_names)
+        return Ref(dataset=self.dataset, version=made)
+
+    def exists(self, store: Store) -> bool:
+        """Whether the version is there already. A step that appends must look at the world to know."""
+        return not self.step.appends and store.read(manifest_key(self.ref)) is not None
+
+    def open(self, store: Store) -> dict[str, list[Version]]:
+        """The input versions, readable."""
+        return {name: [Version.open(store, ref) for ref in refs] for name, refs in self.inputs.items()}
+
+
+def plan(store: Store, step: Step, values: dict[str, Any], given: dict[str, list[str]] | None = None) -> Job:
+    """Resolve ``given`` (input name -> dataset names, versions optional) and defaults into a :class:`Job`.
+
+    Raises:
+        InputError: unknown input or parameter, a dataset that is not there, or one whose rows are of another schema.
+    """
+    given = given or {}
+    unknown = sorted(set(given) - set(step.reads))
+    if unknown:
+        raise InputError(f"{step.name} has no input {unknown[0]!r}; its inputs are: {', '.join(step.reads) or 'none'}")
+    params = step.parse(values)
+    inputs = {n: _resolve_input(store, step, n, r, params, given.get(n)) for n, r in step.reads.items()}
+    return Job(step, params, {name: refs for name, refs in inputs.items() if refs})
+
+
+def _resolve_input(
+    store: Store, step: Step, name: str, read: From, params: StepParams, given: list[str] | None
+) -> list[Ref]:
+    names = given if given is not None else read.defaults(params)
+    found = []
+    for text in names:
+        try:
+            ref = resolve(store, Ref.parse(text))
+        except InputError:
+            if read.optional and given is None:
+                continue
+            raise
+        expected = read.schema.name if read.schema else FILES
+        actual = load_manifest(store, ref).rows_schema
+        if actual != expected:
+            raise InputError(f"{step.name}: input {name}={ref} holds rows of schema {actual!r}, not {expected!r}")
+        found.append(ref)
+    return found

@@ -1,0 +1,84 @@
+"""Progress of anything long: a bar with rate and ETA on a terminal, a log line now and then elsewhere."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+log = logging.getLogger(__name__)
+LOG_EVERY_S = 10.0
+
+
+class Meter:
+    """Counts units done out of ``total`` and says so; cheap enough to call per row."""
+
+    def __init__(self, label: str, total: int, unit: str) -> None:
+        self.label, self.total, self.unit, self.done = label, total, unit, 0
+        self._started = self._said = time.monotonic()
+
+    def advance(self, n: int = 1) -> None:
+        """``n`` more units are done."""
+        self.done += n
+        now = time.monotonic()
+        if now - self._said >= LOG_EVERY_S:
+            self._said = now
+            log.info("%s", self.line(now - self._started))
+
+    def line(self, elapsed_s: float) -> str:
+        """One line: done, rate per second and time left."""
+        rate = self.done / elapsed_s if elapsed_s > 0 else 0.0
+        left = f"{(self.total - self.done) / rate:.0f} s left" if rate > 0 else "time left unknown"
+        return f"{self.label}: {self.done}/{self.total} {self.unit}, {rate:.1f} {self.unit}/s, {left}"
+
+
+class _Bar(Meter):
+    def __init__(self, label: str, total: int, unit: str) -> None:
+        super().__init__(label, total, unit)
+        self._bars = _bars()
+        self._bars.start()
+        self._task = self._bars.add_task(label, total=total, unit=unit)
+
+    def advance(self, n: int = 1) -> None:
+        self.done += n
+        self._bars.advance(self._task, n)
+
+    def close(self) -> None:
+        self._bars.remove_task(self._task)
+        if not self._bars.tasks:
+            self._bars.stop()
+
+
+class _RateColumn(TextColumn):
+    def __init__(self) -> None:
+        super().__init__("{task.speed:.1f} {task.fields[unit]}/s")
+
+    def render(self, task):  # noqa: ANN001, ANN202
+        if task.speed is None:
+            return Console().render_str("")
+        return super().render(task)
+
+
+@cache
+def _bars() -> Progress:
+    columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _RateColumn(), TimeRemainingColumn()]
+    return Progress(*columns, console=Console(stderr=True), transient=True)
+
+
+@contextmanager
+def meter(label: str, total: int, unit: str) -> Iterator[Meter]:
+    """A :class:`Meter` for ``total`` units, drawn where somebody watches."""
+    if not sys.stderr.isatty():
+        yield Meter(label, total, unit)
+        return
+    bar = _Bar(label, total, unit)
+    try:
+        yield bar
+    finally:
+        bar.close()

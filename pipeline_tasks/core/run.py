@@ -1,0 +1,93 @@
+"""What a step body is given besides its rows: rejects, counters, seed, progress, a folder that survives a kill."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.progress import Meter, meter
+from pipeline_tasks.core.schema import REJECTS
+from pipeline_tasks.core.store import Store
+from pipeline_tasks.core.versions import Version
+
+
+class Inputs:
+    """The input versions of one run, by input name."""
+
+    def __init__(self, versions: dict[str, list[Version]]) -> None:
+        self._versions = versions
+
+    def __contains__(self, name: str) -> bool:
+        return bool(self._versions.get(name))
+
+    def __getitem__(self, name: str) -> Version:
+        """The one version read as ``name``.
+
+        Raises:
+            InputError: several versions, or none, were given.
+        """
+        found = self.each(name)
+        if len(found) != 1:
+            raise InputError(f"input {name!r} holds {len(found)} versions, one was expected; check --input {name}=")
+        return found[0]
+
+    def each(self, name: str) -> list[Version]:
+        """All versions read as ``name``, in the order given."""
+        return self._versions.get(name, [])
+
+    def by_last_name(self, name: str) -> dict[str, Version]:
+        """Versions keyed by the last component of their dataset's name, e.g. the model of ``rankings/<model>``."""
+        return {v.manifest.dataset.rsplit("/", 1)[-1]: v for v in self.each(name)}
+
+    def items(self) -> Iterator[tuple[str, list[Version]]]:
+        """Input name and its versions."""
+        return iter(self._versions.items())
+
+
+@dataclass
+class Run:
+    """One execution of a body: over one part (map) or over whole inputs (reduce).
+
+    Attributes:
+        store: where paid answers go; datasets are written by the runner alone.
+        inputs: all inputs; a map body finds its side inputs here.
+        seed: from step, parameters and part; never from the clock.
+        label: what progress lines are called.
+        scratch_name: names the folder for work in progress.
+    """
+
+    store: Store
+    inputs: Inputs
+    seed: int
+    label: str
+    scratch_name: str
+    counters: Counter[str] = field(default_factory=Counter)
+    _rejects: list[dict] = field(default_factory=list)
+
+    def reject(self, row_id: str, reason: str, detail: str = "") -> None:
+        """Refuse a row: it is kept in ``<dataset>/rejects`` with its reason, and the run goes on."""
+        self._rejects.append({"row_id": row_id, "reason": reason, "detail": detail[:2000]})
+
+    def count(self, name: str, n: float = 1) -> None:
+        """Add ``n`` to counter ``name``; counters end up in the lineage."""
+        self.counters[name] += n  # type: ignore[assignment]
+
+    def progress(self, total: int, unit: str = "rows") -> AbstractContextManager[Meter]:
+        """A meter for ``total`` units of work inside the body."""
+        return meter(self.label, total, unit)
+
+    @property
+    def scratch(self) -> Path:
+        """A local folder of this very piece of work: checkpoints left here are found again after a kill."""
+        return self.store.scratch(self.scratch_name)
+
+    def rejects_table(self) -> pa.Table:
+        """All rejects so far, in a stable order."""
+        rows = sorted(self._rejects, key=lambda r: (r["row_id"], r["reason"]))
+        return REJECTS.table(rows)

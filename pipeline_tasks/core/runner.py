@@ -1,0 +1,255 @@
+"""Runs a step: reuse or build, commit, and tell the lineage. Everything a step body must not care about.
+
+Killed anywhere, nothing is lost and nothing half-made is listed: parts and memo records appear whole, the manifest is
+created last and exclusively, and a second run starts from the parts that are there.
+"""
+
+from __future__ import annotations
+
+import logging
+import resource
+import shutil
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from pipeline_tasks.core import memo
+from pipeline_tasks.core.append import appended
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.events import EventLog
+from pipeline_tasks.core.ids import seed_of
+from pipeline_tasks.core.manifest import Manifest, Part, Ref, Removal
+from pipeline_tasks.core.plan import Job
+from pipeline_tasks.core.progress import meter
+from pipeline_tasks.core.run import Inputs, Run
+from pipeline_tasks.core.schema import FILES
+from pipeline_tasks.core.store import Store
+from pipeline_tasks.core.versions import REMOVED, Version, commit, load_manifest, point, write_file, write_rows
+
+log = logging.getLogger(__name__)
+_ROW_COUNTERS = ("rows_in", "rows_out", "rows_rejected")
+
+
+@dataclass
+class Outcome:
+    """What a run came to.
+
+    Attributes:
+        ref: the version; None for a run over one group of parts.
+        reused: nothing had to be built.
+        counters: rows in, out, rejected; parts built and reused; what the body counted.
+    """
+
+    ref: Ref | None
+    reused: bool
+    counters: Counter[str] = field(default_factory=Counter)
+
+
+def run_job(store: Store, job: Job, *, group: tuple[int, int] | None = None, workers: int = 1) -> Outcome:
+    """Make the version that ``job`` names, or find it.
+
+    Args:
+        store: where everything is.
+        job: see :func:`pipeline_tasks.core.plan.plan`.
+        group: (i, n): only memoise parts i, i + n, … of a map step and commit nothing; a run without a group then
+            finds them. This is how Airflow spreads a map step over mapped tasks.
+        workers: processes for a step that allows several.
+    """
+    events = EventLog(store, job.step.name, job.step.version)
+    facts: dict[str, Any] = {"params": job.identity, "dataset": job.dataset}
+    if group:
+        facts["group"] = f"{group[0]}/{group[1]}"
+    events.emit("START", inputs=job.input_names, output=None, facts=facts)
+    started = time.monotonic()
+    try:
+        outcome = _run(store, job, group, workers)
+    except BaseException as error:
+        facts |= {"error": f"{type(error).__name__}: {error}"[:2000], "duration_s": time.monotonic() - started}
+        events.emit("FAIL", inputs=job.input_names, output=None, facts=facts)
+        raise
+    facts |= {
+        "reused": outcome.reused,
+        "duration_s": round(time.monotonic() - started, 3),
+        "peak_memory_bytes": _peak_memory_bytes(),
+        "counters": dict(outcome.counters),
+    }
+    made = str(outcome.ref) if outcome.ref else None
+    events.emit("COMPLETE", inputs=job.input_names, output=made, facts=facts)
+    return outcome
+
+
+def note_reuse(store: Store, job: Job) -> Outcome:
+    """Point ``latest`` at the version of ``job``, which exists, and tell the lineage; no body, no process."""
+    return run_job(store, job)
+
+
+def _run(store: Store, job: Job, group: tuple[int, int] | None, workers: int) -> Outcome:
+    if job.exists(store):
+        point(store, job.ref)
+        manifest = load_manifest(store, job.ref)
+        rejected = sum(p.rows for p in manifest.rejects)
+        counters = Counter(rows_out=manifest.rows, rows_rejected=rejected, parts_reused=len(manifest.parts))
+        return Outcome(None if group else job.ref, True, counters)
+    opened = job.open(store)
+    if job.step.kind == "map":
+        return _run_map(store, job, opened, group, workers)
+    if group:
+        raise InputError(f"{job.step.name} is a reduce step and has no groups of parts; drop --group")
+    return _run_reduce(store, job, opened)
+
+
+def _run_map(
+    store: Store, job: Job, opened: dict[str, list[Version]], group: tuple[int, int] | None, workers: int
+) -> Outcome:
+    source = opened[next(iter(job.step.reads))][0]
+    i, n = group or (0, 1)
+    mine = range(i, len(source.manifest.parts), n)
+    records = {index: memo.lookup(store, job, source, index) for index in mine}
+    todo = [index for index, record in records.items() if record is None]
+    counters: Counter[str] = Counter(parts_built=len(todo), parts_reused=len(records) - len(todo))
+    with meter(job.step.name, len(todo), "parts") as progress:
+        for index, record in _compute_parts(store, job, opened, todo, workers):
+            records[index] = record
+            counters.update({k: v for k, v in record.counters.items() if k not in _ROW_COUNTERS})  # type: ignore[misc]
+            progress.advance()
+    done = [record for record in records.values() if record]
+    for record in done:
+        counters.update({k: int(record.counters[k]) for k in _ROW_COUNTERS})
+    if group:
+        return Outcome(None, not todo, counters)
+    carried = [r for r in source.manifest.removals if job.step.writes and job.step.writes.has(r.column)]
+    rejects = [record.rejects for record in done if record.rejects]
+    _publish(store, job, job.ref, [record.output for record in done], carried, rejects)
+    for index in todo:
+        _drop_scratch(store, memo.part_digest(job, source.manifest.parts[index]))
+    return Outcome(job.ref, not todo, counters)
+
+
+def _compute_parts(
+    store: Store, job: Job, opened: dict[str, list[Version]], todo: list[int], workers: int
+) -> Iterator[tuple[int, memo.Record]]:
+    if not job.step.processes or workers == 1 or len(todo) < 2:
+        for index in todo:
+            yield index, memo.compute(store, job, opened, index)
+        return
+    with ProcessPoolExecutor(min(workers, len(todo)), mp_context=get_context("spawn")) as pool:
+        futures = {pool.submit(memo.compute, store, job, opened, index): index for index in todo}
+        try:
+            for future in as_completed(futures):
+                yield futures[future], future.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _run_reduce(store: Store, job: Job, opened: dict[str, list[Version]]) -> Outcome:
+    name = job.ref.version
+    run = Run(store, Inputs(opened), seed_of(job.step.name, name), job.step.name, name)
+    result = job.step.body(run.inputs, job.params, run)
+    rejects = run.rejects_table()
+    counters = run.counters
+    counters["rows_in"] = sum(v.manifest.rows for versions in opened.values() for v in versions)
+    counters["rows_rejected"] = rejects.num_rows
+    reject_parts = [write_rows(store, rejects)] if rejects.num_rows else []
+    ref = job.ref
+    if job.step.appends:
+        grown = appended(store, job, _tables(job, result))
+        ref, parts, removals = grown.ref, grown.parts, grown.removals
+        counters["rows_in"] = grown.rows_in
+        if grown.unchanged:
+            point(store, ref)
+            counters.update(parts_reused=len(parts), rows_out=load_manifest(store, ref).rows)
+            return Outcome(ref, True, counters)
+        job = grown.job(job)
+    elif job.step.keeps:
+        parts, removals = _kept(store, job, opened, rejects)
+    elif job.step.writes is None:
+        parts, removals = _files(store, result), []
+    else:
+        parts, removals = [write_rows(store, table) for table in _tables(job, result)], []
+    manifest = _publish(store, job, ref, parts, removals, reject_parts)
+    counters.update(parts_built=len(parts), rows_out=manifest.rows)
+    _drop_scratch(store, name)
+    return Outcome(ref, False, counters)
+
+
+def _tables(job: Job, result: Any) -> Iterator[pa.Table]:
+    schema = job.step.writes
+    if schema is None:
+        raise InputError(f"{job.step.name} yields rows but declares no schema; declare writes=")
+    tables = [result] if isinstance(result, pa.Table) else result
+    empty = True
+    for table in tables:
+        empty = False
+        yield schema.conform(table)
+    if empty:
+        yield schema.table()
+
+
+def _files(store: Store, folder: Path) -> list[Part]:
+    files = sorted(p for p in folder.rglob("*") if p.is_file())
+    parts = []
+    for path in files:
+        copy = store.temporary()
+        shutil.copyfile(path, copy)
+        parts.append(write_file(store, copy, str(path.relative_to(folder))))
+    return parts
+
+
+def _kept(
+    store: Store, job: Job, opened: dict[str, list[Version]], rejects: pa.Table
+) -> tuple[list[Part], list[Removal]]:
+    parts: list[Part] = []
+    removals: list[Removal] = []
+    for name in job.step.keeps:
+        for version in opened.get(name, []):
+            removals += [r.shifted(len(parts)) for r in version.manifest.removals]
+            parts += version.manifest.parts
+    if rejects.num_rows and job.step.writes:
+        keys = pa.table({"key": rejects["row_id"].unique().sort()}, schema=REMOVED)
+        removals.append(Removal(part=write_rows(store, keys), column=job.step.writes.key, first=0, last=len(parts)))
+    return parts, removals
+
+
+def _publish(
+    store: Store, job: Job, ref: Ref, parts: list[Part], removals: list[Removal], rejects: list[Part]
+) -> Manifest:
+    schema = job.step.writes
+    manifest = Manifest(
+        dataset=ref.dataset,
+        id=ref.version,
+        step=job.step.name,
+        code_version=job.step.version,
+        rows_schema=schema.name if schema else FILES,
+        key=schema.key if schema else "name",
+        params=job.identity,
+        inputs=job.input_names,
+        rows=sum(part.rows for part in parts),
+        parts=parts,
+        removals=removals,
+        rejects=rejects,
+    )
+    if schema and removals:
+        live = sum(table.num_rows for table in Version(store, manifest).parts([schema.key]))
+        manifest = manifest.model_copy(update={"rows": live})
+    if not commit(store, manifest):
+        log.info("%s was made by another run meanwhile", ref)
+        manifest = load_manifest(store, ref)
+    point(store, ref)
+    return manifest
+
+
+def _drop_scratch(store: Store, name: str) -> None:
+    shutil.rmtree(store.scratch(name), ignore_errors=True)
+
+
+def _peak_memory_bytes() -> int:
+    """Largest resident size of this process or of one of its children, in bytes (Linux counts KiB)."""
+    usage = (resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return max(usage) * 1024

@@ -1,0 +1,79 @@
+"""Row schemas: the explicit Arrow schema of a dataset, its key column and what every column means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from pipeline_tasks.core.errors import InputError
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: its name, Arrow type and meaning (kind, unit, where it comes from)."""
+
+    name: str
+    type: pa.DataType
+    doc: str
+
+
+@dataclass(frozen=True)
+class RowSchema:
+    """The rows of a dataset.
+
+    Attributes:
+        name: the schema's name; also the default dataset name.
+        key: the column that names a row; unique within a version.
+        columns: all columns in order.
+    """
+
+    name: str
+    key: str
+    columns: tuple[Column, ...]
+
+    def __post_init__(self) -> None:
+        if self.key not in {c.name for c in self.columns}:
+            raise InputError(f"schema {self.name!r}: its key {self.key!r} is not one of its columns")
+
+    @property
+    def arrow(self) -> pa.Schema:
+        """The Arrow schema; no column depends on what the first batch happens to hold."""
+        return pa.schema([pa.field(c.name, c.type) for c in self.columns])
+
+    def has(self, column: str) -> bool:
+        """Whether rows carry ``column``."""
+        return any(c.name == column for c in self.columns)
+
+    def table(self, rows: list[dict] | None = None) -> pa.Table:
+        """An Arrow table of ``rows`` (dicts) in this schema; no rows give an empty table."""
+        return pa.Table.from_pylist(rows or [], schema=self.arrow)
+
+    def conform(self, table: pa.Table) -> pa.Table:
+        """``table`` with exactly these columns, in this order and of these types.
+
+        Raises:
+            InputError: a column is missing, unknown, or does not fit its type.
+        """
+        wanted, got = set(self.arrow.names), set(table.column_names)
+        if wanted != got:
+            raise InputError(
+                f"rows do not fit schema {self.name!r}: missing {sorted(wanted - got)}, unknown {sorted(got - wanted)}"
+            )
+        try:
+            return table.select(self.arrow.names).cast(self.arrow)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
+            raise InputError(f"rows do not fit schema {self.name!r}: {error}") from error
+
+
+REJECTS = RowSchema(
+    "rejects",
+    "row_id",
+    (
+        Column("row_id", pa.string(), "key of the row that was refused, in the input's key column"),
+        Column("reason", pa.string(), "short machine-readable reason, e.g. encrypted"),
+        Column("detail", pa.string(), "what a person needs to know: URL, message, the row it duplicates"),
+    ),
+)
+
+FILES = "files"

@@ -1,0 +1,58 @@
+"""Where things are and who pays: the only module that reads environment variables.
+
+Settings never enter a version id: two machines with different settings build the same versions.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+
+from pipeline_tasks.core.errors import InputError
+
+
+class Settings(BaseModel):
+    """One machine's settings; each field is read from ``FOUNDRY_<NAME>`` unless noted."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    store: Path = Field(Path(".foundry/store"), description="folder of the store")
+    cache: Path = Field(Path("~/.cache/retriever-foundry"), description="model weights, once per machine")
+    profile: Literal["offline", "hub"] = Field("offline", description="where weights come from: packages or a hub")
+    domain: str = Field("disaster", description="folder below pipeline_tasks/domains")
+    workers: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1, description="processes per step")
+    threads: int = Field(2, ge=1, description="threads of one numeric kernel; results depend on it in the last bit")
+    llm_price_in: float = Field(0.0, ge=0, description="dollars per million prompt tokens")
+    llm_price_out: float = Field(0.0, ge=0, description="dollars per million completion tokens")
+    openai_base_url: str = Field("", description="OPENAI_BASE_URL: the OpenAI-compatible endpoint")
+    openai_api_key: SecretStr = Field(SecretStr(""), description="OPENAI_API_KEY")
+
+
+def _environment() -> dict[str, str]:
+    unprefixed = {"openai_base_url", "openai_api_key"}
+    names = {f: f.upper() if f in unprefixed else f"FOUNDRY_{f.upper()}" for f in Settings.model_fields}
+    return {field: os.environ[name] for field, name in names.items() if os.environ.get(name)}
+
+
+@cache
+def settings() -> Settings:
+    """The settings of this process, read once.
+
+    Raises:
+        InputError: a variable has a value of the wrong kind.
+    """
+    try:
+        found = Settings.model_validate(_environment())
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(x) for x in first["loc"])
+        raise InputError(
+            f"setting {name!r} is {first['input']!r}: {first['msg']}; mend the environment variable"
+        ) from error
+    return found.model_copy(
+        update={"store": found.store.expanduser().absolute(), "cache": found.cache.expanduser().absolute()}
+    )

@@ -1,0 +1,188 @@
+"""A step: a pure function from input datasets and parameters to one output dataset and its rejects.
+
+Two kinds behind one decorator:
+
+- ``map``: ``(rows, params, run) -> table`` once per part of its first input; every output part is memoised by its input
+  part. A body sees all live rows of one part and must not depend on any other row.
+- ``reduce``: ``(inputs, params, run) -> tables`` over whole datasets.
+
+A reduce step may *keep* inputs: its output is the parts of those inputs, untouched, minus the rows that its body rejects
+(de-duplication identifies, it never copies). It may *append*: its body names all rows that should exist now, and only
+what differs from the latest version is written (how the outside world enters).
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import PydanticUndefined
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.schema import RowSchema
+
+Kind = Literal["map", "reduce"]
+
+
+class StepParams(BaseModel):
+    """Typed parameters of a step: its command line, its form in the UI and part of its version id."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def identity(self) -> dict[str, Any]:
+        """What enters the version id: all fields but those declared with :func:`tuning`.
+
+        A step that reads the world beside its inputs (model weights, prompt files, a site) overrides this to add what
+        identifies that world (a sha256).
+        """
+        fields = type(self).model_fields.items()
+        hidden = {n for n, f in fields if (f.json_schema_extra or {}).get("tuning")}  # type: ignore[union-attr]
+        return self.model_dump(mode="json", exclude=hidden)
+
+
+def tuning(default: Any = PydanticUndefined, **kwargs: Any) -> Any:
+    """A parameter that changes how fast a step runs but never what it makes; kept out of the version id."""
+    return Field(default, json_schema_extra={"tuning": True}, **kwargs)
+
+
+class NoParams(StepParams):
+    """A step without parameters."""
+
+
+@dataclass(frozen=True)
+class From:
+    """Where an input comes from unless the caller says otherwise.
+
+    Attributes:
+        schema: rows expected; None for a model's files.
+        dataset: default dataset name; ``{param}`` is filled from the parameters.
+        each: name of a parameter that holds a tuple: one dataset per item, ``{item}`` is filled from it.
+        optional: the step also runs without it.
+    """
+
+    schema: RowSchema | None
+    dataset: str = ""
+    each: str = ""
+    optional: bool = False
+
+    def defaults(self, params: StepParams) -> list[str]:
+        """The dataset names read by default."""
+        template = self.dataset or (self.schema.name if self.schema else "")
+        values = params.model_dump()
+        if not self.each:
+            return [template.format(**values)]
+        return [template.format(**values, item=item) for item in values[self.each]]
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What one run of the step needs; back-ends and pools follow it."""
+
+    image: Literal["cpu", "gpu"] = "cpu"
+    pool: str = ""
+    memory_gib: float = 2.0
+    timeout_minutes: int = 24 * 60
+
+
+@dataclass(frozen=True)
+class Step:
+    """A declared step; see :func:`step`."""
+
+    name: str
+    body: Callable[..., Any]
+    kind: Kind
+    reads: dict[str, From]
+    writes: RowSchema | None
+    dataset: str
+    params: type[StepParams]
+    version: str
+    keeps: tuple[str, ...] = ()
+    appends: bool = False
+    processes: bool = False
+    resources: Resources = field(default_factory=Resources)
+
+    @property
+    def doc(self) -> str:
+        """First line of the body's docstring."""
+        return (self.body.__doc__ or "").strip().split("\n")[0]
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[str, str]]:
+        return _load_step, (self.body.__module__, self.name)
+
+    def output(self, params: StepParams) -> str:
+        """Name of the dataset written with ``params``."""
+        return self.dataset.format(**params.model_dump())
+
+    def parse(self, values: dict[str, Any]) -> StepParams:
+        """Typed parameters from ``values`` (strings as from a command line, or JSON values).
+
+        Raises:
+            InputError: an unknown parameter or a value of the wrong kind, naming what is allowed.
+        """
+        try:
+            return self.params.model_validate(values)
+        except ValidationError as error:
+            first = error.errors()[0]
+            name = ".".join(str(x) for x in first["loc"]) or "parameters"
+            known = ", ".join(self.params.model_fields) or "none"
+            raise InputError(
+                f"{self.name}: {name}={first['input']!r}: {first['msg']} (parameters: {known})"
+            ) from error
+
+
+def _load_step(module: str, name: str) -> Step:
+    return getattr(importlib.import_module(module), name)
+
+
+def step(
+    *,
+    reads: dict[str, RowSchema | From],
+    writes: RowSchema | None,
+    kind: Kind,
+    dataset: str = "",
+    version: str = "1",
+    keeps: tuple[str, ...] = (),
+    appends: bool = False,
+    processes: bool = False,
+    image: Literal["cpu", "gpu"] = "cpu",
+    pool: str = "",
+    memory_gib: float = 2.0,
+) -> Callable[[Callable[..., Any]], Step]:
+    """Declare a step.
+
+    Args:
+        reads: input name -> rows expected (and default dataset). A map step maps over the first.
+        writes: rows written; None for a model's files.
+        kind: ``map`` or ``reduce``.
+        dataset: name of the output, with ``{param}``; the schema's name where empty.
+        version: raise it whenever the same inputs would give another output; it is part of every version id and memo.
+        keeps: inputs whose parts are the output, minus what the body rejects (reduce).
+        appends: write only what differs from the latest version (reduce).
+        processes: run parts in several processes (map).
+        image: container image.
+        pool: Airflow pool that limits it (``llm``, ``gpu``).
+        memory_gib: memory one run needs.
+    """
+
+    def wrap(body: Callable[..., Any]) -> Step:
+        hints = get_type_hints(body)
+        params = hints.get("params", NoParams)
+        return Step(
+            name=body.__name__,
+            body=body,
+            kind=kind,
+            reads={n: r if isinstance(r, From) else From(r) for n, r in reads.items()},
+            writes=writes,
+            dataset=dataset or (writes.name if writes else ""),
+            params=params,
+            version=version,
+            keeps=keeps,
+            appends=appends,
+            processes=processes,
+            resources=Resources(image=image, pool=pool, memory_gib=memory_gib),
+        )
+
+    return wrap

@@ -1,0 +1,155 @@
+"""Reading and writing versions in a store: manifests, refs, parts with their removals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.ids import file_sha256
+from pipeline_tasks.core.manifest import LATEST, REJECTS_SUFFIX, Manifest, Part, Ref, Removal
+from pipeline_tasks.core.schema import REJECTS
+from pipeline_tasks.core.store import Store
+
+REMOVED = pa.schema([pa.field("key", pa.string())])
+
+
+def write_rows(store: Store, table: pa.Table) -> Part:
+    """Store ``table`` as one part; the same rows always give the same bytes."""
+    path = store.temporary(".parquet")
+    pq.write_table(table, path, compression="zstd", row_group_size=65_536, version="2.6", write_page_index=True)
+    return _store_file(store, path, rows=table.num_rows)
+
+
+def write_file(store: Store, path: Path, name: str) -> Part:
+    """Store a local file as the part called ``name`` (for models); the file is consumed."""
+    return _store_file(store, path, rows=0, name=name)
+
+
+def _store_file(store: Store, path: Path, rows: int, name: str | None = None) -> Part:
+    part = Part(sha256=file_sha256(path), rows=rows, size_bytes=path.stat().st_size, name=name)
+    store.create_from(part.key, path)
+    return part
+
+
+def read_part(store: Store, part: Part, columns: list[str] | None = None) -> pa.Table:
+    """All rows of one part, removals not yet applied."""
+    return pq.ParquetFile(store.local_path(part.key)).read(columns=columns)
+
+
+def manifest_key(ref: Ref) -> str:
+    """Where the manifest of ``ref`` is kept."""
+    return f"versions/{ref.dataset}/{ref.version}.json"
+
+
+def resolve(store: Store, ref: Ref) -> Ref:
+    """``ref`` with its version id in place of a name such as ``latest``.
+
+    Raises:
+        InputError: the dataset or version is not in the store.
+    """
+    base = ref.dataset.removesuffix(REJECTS_SUFFIX)
+    named = store.read(f"refs/{base}/{ref.version}")
+    found = Ref(dataset=base, version=named.decode() if named else ref.version)
+    if store.read(manifest_key(found)) is None:
+        have = [key.rsplit("/", 1)[1][:-5] for key in store.keys(f"versions/{base}")]
+        hint = f"versions there: {', '.join(have[:5])}" if have else "run the step that writes it (`foundry steps`)"
+        raise InputError(f"{ref} is not in the store; {hint}")
+    return Ref(dataset=ref.dataset, version=found.version)
+
+
+def load_manifest(store: Store, ref: Ref) -> Manifest:
+    """The manifest of ``ref``; ``<dataset>/rejects`` reads as a dataset of its rejected rows."""
+    found = resolve(store, ref)
+    base = found.dataset.removesuffix(REJECTS_SUFFIX)
+    data = store.read(manifest_key(Ref(dataset=base, version=found.version))) or b""
+    manifest = Manifest.model_validate_json(data)
+    if not found.dataset.endswith(REJECTS_SUFFIX):
+        return manifest
+    return manifest.model_copy(
+        update={
+            "dataset": found.dataset,
+            "rows_schema": REJECTS.name,
+            "key": REJECTS.key,
+            "parts": manifest.rejects,
+            "rows": sum(p.rows for p in manifest.rejects),
+            "removals": [],
+            "rejects": [],
+        }
+    )
+
+
+def commit(store: Store, manifest: Manifest) -> bool:
+    """Publish ``manifest``; True for the one process that did it first."""
+    return store.create(manifest_key(manifest.ref), manifest.to_bytes())
+
+
+def point(store: Store, ref: Ref, name: str = LATEST) -> None:
+    """Let ``name`` mean ``ref`` from now on."""
+    if store.read(f"refs/{ref.dataset}/{name}") != ref.version.encode():
+        store.replace(f"refs/{ref.dataset}/{name}", ref.version.encode())
+
+
+@dataclass(frozen=True)
+class Version:
+    """A readable version: rows of its parts without those removed."""
+
+    store: Store
+    manifest: Manifest
+
+    @classmethod
+    def open(cls, store: Store, ref: Ref) -> Version:
+        """Open ``ref``; see :func:`load_manifest` for errors."""
+        return cls(store, load_manifest(store, ref))
+
+    def removed(self, index: int) -> dict[str, set[str]]:
+        """Column -> keys that are removed from part ``index``."""
+        found: dict[str, set[str]] = {}
+        for removal in self.manifest.removals:
+            if removal.first <= index < removal.last:
+                found.setdefault(removal.column, set()).update(self._removal_keys(removal))
+        return found
+
+    def _removal_keys(self, removal: Removal) -> list[str]:
+        return read_part(self.store, removal.part)["key"].to_pylist()
+
+    def part(self, index: int, columns: list[str] | None = None) -> pa.Table:
+        """Live rows of part ``index``."""
+        removed = self.removed(index)
+        wanted = None if columns is None else [*columns, *(c for c in removed if c not in columns)]
+        table = without(read_part(self.store, self.manifest.parts[index], wanted), removed)
+        return table if columns is None else table.select(columns)
+
+    def parts(self, columns: list[str] | None = None) -> Iterator[pa.Table]:
+        """Live rows part by part, in order."""
+        for index in range(len(self.manifest.parts)):
+            yield self.part(index, columns)
+
+    def table(self, columns: list[str] | None = None) -> pa.Table:
+        """All live rows."""
+        tables = list(self.parts(columns))
+        if not tables:
+            raise InputError(f"{self.manifest.ref} has no parts; run the step before it on some input")
+        return pa.concat_tables(tables)
+
+    def lay_out(self, target: Path) -> Path:
+        """A folder in which a model's files lie under their logical names, as links into the store."""
+        for part in self.manifest.parts:
+            link = target / (part.name or part.sha256)
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.unlink(missing_ok=True)
+            link.symlink_to(self.store.local_path(part.key))
+        return target
+
+
+def without(table: pa.Table, removed: dict[str, set[str]]) -> pa.Table:
+    """``table`` minus the rows whose ``column`` is among the removed keys."""
+    for column, keys in removed.items():
+        if keys and column in table.column_names:
+            table = table.filter(pc.invert(pc.is_in(table[column], pa.array(sorted(keys), pa.string()))))
+    return table

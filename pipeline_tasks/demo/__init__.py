@@ -1,0 +1,1 @@
+"""The offline demo: a sample corpus, turned into PDFs and served from this machine."""

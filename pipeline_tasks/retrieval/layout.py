@@ -1,0 +1,120 @@
+"""How texts become vectors with a model: read from the registry, or from a sentence-transformers folder."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.models.registry import ModelSpec, Pooling
+
+_POOLING: dict[str, Pooling] = {"mean": "mean", "cls": "cls", "lasttoken": "last"}
+_OLD_POOLING: dict[str, Pooling] = {
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_lasttoken": "last",
+}
+_PASSAGE_PROMPTS = ("passage", "document", "corpus")
+_LONGEST = 1 << 20
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One way from text to vector.
+
+    ``prefixes`` has ``query``, ``passage``, and each intent whose queries have an instruction of their own.
+    """
+
+    pooling: Pooling
+    max_length: int
+    pad_id: int = 0
+    prefixes: dict[str, str] = field(default_factory=dict)
+
+    def query_prefix(self, intent: str | None) -> str:
+        """What goes before a query of that intent."""
+        return self.prefixes.get(intent or "query", self.prefixes.get("query", ""))
+
+    def passage_prefix(self) -> str:
+        """What goes before a passage."""
+        return self.prefixes.get("passage", "")
+
+
+def layout_of_spec(spec: ModelSpec, folder: Path) -> Layout:
+    """The registry's word on a model, with the padding token of its folder."""
+    return Layout(spec.pooling, spec.max_length, _pad_id(_json(folder / "config.json")), spec.prefixes)
+
+
+def layout_of_folder(folder: Path) -> Layout:
+    """What a sentence-transformers folder says of itself (versions 2 to 6 of that library).
+
+    Raises:
+        InputError: it is no such folder, or holds a module or pooling that is not supported.
+    """
+    pooling: Pooling | None = None
+    for module in _json(folder / "modules.json"):
+        kind, path = module["type"].rsplit(".", 1)[-1], folder / module["path"]
+        if kind == "Pooling":
+            pooling = _pooling(path / "config.json")
+        elif kind not in {"Transformer", "Normalize"} or (kind == "Transformer" and path != folder):
+            raise InputError(
+                f"{folder} has a module {kind} at {module['path']!r}: only Transformer, Pooling, Normalize work"
+            )
+    if pooling is None:
+        raise InputError(
+            f"{folder / 'modules.json'} names no Pooling module: save the model with SentenceTransformer.save"
+        )
+    config = _json(folder / "config.json")
+    return Layout(pooling, _max_length(folder, config), _pad_id(config), _prompts(folder))
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except FileNotFoundError as error:
+        raise InputError(f"there is no {path}: name a registered model or a sentence-transformers folder") from error
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path} is not JSON ({error}): save or fetch the model again") from error
+
+
+def _optional_json(path: Path) -> dict[str, Any]:
+    return _json(path) if path.is_file() else {}
+
+
+def _pooling(path: Path) -> Pooling:
+    config = _json(path)
+    if not config.get("include_prompt", True):
+        raise InputError(f"{path} leaves the prompt out of the pooling, which is not supported")
+    old = [key for key, on in config.items() if key.startswith("pooling_mode_") and on]
+    found = _OLD_POOLING.get(old[0]) if len(old) == 1 else _POOLING.get(str(config.get("pooling_mode")))
+    if found is None:
+        raise InputError(
+            f"{path} asks for pooling {old or config.get('pooling_mode')}: only mean, cls and lasttoken work"
+        )
+    return found
+
+
+def _max_length(folder: Path, config: dict[str, Any]) -> int:
+    """The least of what the folder's files allow; tokenizers write a huge number for 'no limit'."""
+    stated = (
+        _optional_json(folder / "sentence_bert_config.json").get("max_seq_length"),
+        _optional_json(folder / "tokenizer_config.json").get("model_max_length"),
+        config.get("max_position_embeddings"),
+    )
+    lengths = [int(length) for length in stated if length and length < _LONGEST]
+    if not lengths:
+        raise InputError(
+            f"no file of {folder} says how long an input may be: set model_max_length in tokenizer_config.json"
+        )
+    return min(lengths)
+
+
+def _pad_id(config: dict[str, Any]) -> int:
+    return config.get("pad_token_id") or 0
+
+
+def _prompts(folder: Path) -> dict[str, str]:
+    prompts = dict(_optional_json(folder / "config_sentence_transformers.json").get("prompts") or {})
+    passage = next((prompts[name] for name in _PASSAGE_PROMPTS if prompts.get(name)), "")
+    return {**prompts, "passage": passage}

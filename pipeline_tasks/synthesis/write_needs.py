@@ -1,0 +1,73 @@
+"""Information needs: for a passage and a search intent, what somebody who finds this passage may have wanted."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pydantic import Field
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.ids import digest, short_id, unit_hash
+from pipeline_tasks.core.run import Run
+from pipeline_tasks.core.step import step
+from pipeline_tasks.datasets import NEEDS, PASSAGES
+from pipeline_tasks.domains import domain_folder
+from pipeline_tasks.synthesis.endpoint import INTENTS, LlmParams, ask_all
+from pipeline_tasks.synthesis.parse import Rejected, parse_need
+from pipeline_tasks.synthesis.prompts import load_prompts
+
+
+class WriteNeedsParams(LlmParams):
+    """How many passages, and which intents."""
+
+    sample_rate: float = Field(1.0, gt=0, le=1, description="share of passages asked about, chosen by their id")
+    intents: tuple[str, ...] = Field(INTENTS, min_length=1, description="search intents")
+    intents_per_passage: int = Field(1, ge=1, le=6, description="intents asked for each passage, chosen by its id")
+
+
+@step(reads={"passages": PASSAGES}, writes=NEEDS, kind="map", pool="llm")
+def write_needs(rows: pa.Table, params: WriteNeedsParams, run: Run) -> pa.Table:
+    """Ask the LLM what information need each sampled passage meets under its intents.
+
+    Which passages and intents are asked depends on passage ids alone, so that new passages never change what was asked
+    before. Rejects carry the parser's reason; passages outside the sample are counted as ``not_sampled``.
+
+    Source: DMRetriever 3.3.1, appendix A, Algorithm 2 line 5.
+    """
+    unknown = set(params.intents) - set(INTENTS)
+    if unknown:
+        raise InputError(f"intents={sorted(unknown)[0]!r} is unknown; known are {', '.join(INTENTS)}")
+    passages = rows.to_pylist()
+    sampled = [p for p in passages if unit_hash("sample", p["passage_id"]) < params.sample_rate]
+    run.count("not_sampled", len(passages) - len(sampled))
+    tasks = sorted(
+        ((intent, p) for p in sampled for intent in intents_of(p["passage_id"], params)),
+        key=lambda task: (task[0], task[1]["passage_id"]),
+    )
+    forms = {intent: load_prompts(domain_folder(), intent) for intent in params.intents}
+    led = params.api == "completions"
+    prompts = [forms[intent].ask_need(p["text"], key=p["passage_id"], led=led) for intent, p in tasks]
+    needs = []
+    for (intent, passage), prompt, response in zip(tasks, prompts, ask_all(prompts, params, run), strict=True):
+        need = parse_need(response.text, prompt, cut_off=response.finish_reason == "length")
+        if isinstance(need, Rejected):
+            run.reject(passage["passage_id"], f"need_{need.reason}", f"{intent}: {response.text[:300]}")
+            continue
+        needs.append(
+            {
+                "need_id": short_id(passage["passage_id"], intent, digest(prompt.text)),
+                "passage_id": passage["passage_id"],
+                "doc_id": passage["doc_id"],
+                "intent": intent,
+                "need": need,
+                "passage": passage["text"],
+                "split": passage["split"],
+                "response_id": response.response_id,
+            }
+        )
+    return NEEDS.table(needs)
+
+
+def intents_of(passage_id: str, params: WriteNeedsParams) -> list[str]:
+    """The intents asked for a passage: those that its id draws."""
+    drawn = sorted(params.intents, key=lambda intent: unit_hash("intent", passage_id, intent))
+    return sorted(drawn[: params.intents_per_passage])

@@ -1,0 +1,76 @@
+"""Which rows make a batch, and how a batch is cut for the machine. Pure arithmetic on numpy arrays."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+
+def plan_batches(
+    n: int, batch_size: int, seed: int, epoch: int, apart: Sequence[np.ndarray] = ()
+) -> list[np.ndarray]:
+    """Shuffle ``n`` rows into ceil(n / batch_size) batches that differ in size by one row at most.
+
+    The plan is a function of the arguments alone. Rows that share a key, directly or through other rows, never
+    meet in a batch as long as there are no fewer batches than rows so linked.
+
+    Args:
+        apart: key arrays [n] of small integers; rows with an equal key in one of them (same query, same positive)
+            are kept apart.
+
+    Shapes:
+        returns arrays of row numbers that together hold each of 0..n-1 once.
+    """
+    if n == 0:
+        return []
+    random = np.random.default_rng([seed, epoch])
+    order = random.permutation(n)
+    if apart:
+        place = random.permutation(n)[_linked(apart)]
+        order = order[np.argsort(place[order], kind="stable")]
+    n_batches = -(-n // batch_size)
+    # Linked rows are neighbours in ``order``; dealt out like cards, they go to different batches.
+    return [order[hand::n_batches] for hand in random.permutation(n_batches)]
+
+
+def _linked(keys: Sequence[np.ndarray]) -> np.ndarray:
+    """Label rows so that those connected by equal keys have one label, the lowest row number among them."""
+    labels = np.arange(len(keys[0]))
+    while True:
+        before = labels
+        for key in keys:
+            lowest = np.full(key.max() + 1, len(labels))
+            np.minimum.at(lowest, key, labels)
+            labels = lowest[key]
+        if np.array_equal(labels, before):
+            return labels
+
+
+def micro_batches(lengths: np.ndarray, max_tokens: int) -> list[np.ndarray]:
+    """Cut texts into micro-batches of similar length, longest first, so that little of them is padding.
+
+    A micro-batch holds at most ``max_tokens`` tokens with padding, and no text shorter than half of its
+    longest; one text longer than ``max_tokens`` stands alone.
+
+    Shapes:
+        lengths: [n]; returns arrays of positions in ``lengths``.
+    """
+    order = np.argsort(-lengths, kind="stable")
+    cuts, start = [], 0
+    for position, index in enumerate(order):
+        longest = lengths[order[start]]
+        full = (position - start + 1) * longest > max_tokens
+        if position > start and (full or 2 * lengths[index] < longest):
+            cuts.append(position)
+            start = position
+    return np.split(order, cuts) if len(order) else []
+
+
+def row_groups(tokens_of: np.ndarray, max_tokens: int) -> list[np.ndarray]:
+    """Cut the rows of a batch, in order, into groups of one row or of at most ``max_tokens`` tokens."""
+    groups, start, total = [], 0, 0
+    for position, tokens in enumerate(tokens_of.tolist()):
+        if position > start and total + tokens > max_tokens:
+            groups.append(np.arange(start, position))
+            start, total = position, 0
+        total += tokens
+    return [*groups, np.arange(start, len(tokens_of))] if len(tokens_of) else []

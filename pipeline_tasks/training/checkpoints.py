@@ -1,0 +1,94 @@
+"""Checkpoints that appear whole or not at all.
+
+One file holds all a run needs to go on: weights, AdamW state, step, scores, losses. The best weights so far
+lie in a file of their own, which the checkpoint names; it is written first and older ones are removed last,
+so at any moment the newest checkpoint and what it names are complete.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pipeline_tasks.core.errors import InputError
+
+
+@dataclass
+class Progress:
+    """How far a run has come; batches, learning rate and dropout follow from ``step``."""
+
+    step: int = 0
+    losses: list[float] = field(default_factory=list)
+    scores: list[tuple[int, float]] = field(default_factory=list)
+    best_step: int | None = None
+    best_score: float | None = None
+
+
+def save_best(folder: Path, step: int, weights: Mapping[str, torch.Tensor]) -> None:
+    """Keep ``weights`` as those of ``step``; counts once a checkpoint names the step."""
+    _write_whole(_best(folder, step), dict(weights))
+
+
+def load_best(folder: Path, step: int) -> dict[str, torch.Tensor]:
+    """The weights kept for ``step``."""
+    return torch.load(_best(folder, step), map_location="cpu", weights_only=True)
+
+
+def save(
+    folder: Path,
+    fingerprint: str,
+    progress: Progress,
+    weights: Mapping[str, Any],
+    optimizer: Mapping[str, Any],
+) -> None:
+    """Commit the state of a run, then remove the checkpoint before it."""
+    state = {
+        "fingerprint": fingerprint,
+        "progress": vars(progress),
+        "weights": dict(weights),
+        "optimizer": dict(optimizer),
+    }
+    current = folder / f"step-{progress.step:08d}.pt"
+    _write_whole(current, state)
+    kept = {current, _best(folder, progress.best_step)} if progress.best_step is not None else {current}
+    for stale in {*folder.glob("step-*.pt"), *folder.glob("best-*.pt"), *folder.glob("*.part")} - kept:
+        stale.unlink()
+
+
+def load(folder: Path, fingerprint: str) -> tuple[Progress, dict[str, Any], dict[str, Any]] | None:
+    """The newest checkpoint as (progress, weights, optimizer state), or None where there is none.
+
+    Raises:
+        InputError: the checkpoint is of a run with other data, backbone or hyperparameters.
+    """
+    newest = max(folder.glob("step-*.pt"), default=None)
+    if newest is None:
+        return None
+    state = torch.load(newest, map_location="cpu", weights_only=True)
+    if state["fingerprint"] != fingerprint:
+        raise InputError(
+            f"{newest} belongs to another run ({state['fingerprint'][:12]}, not {fingerprint[:12]}): "
+            "give each run a work folder of its own, or empty this one"
+        )
+    return Progress(**state["progress"]), state["weights"], state["optimizer"]
+
+
+def _best(folder: Path, step: int) -> Path:
+    return folder / f"best-{step:08d}.pt"
+
+
+def _write_whole(path: Path, state: Any) -> None:
+    part = path.with_suffix(".part")
+    with part.open("wb") as file:
+        torch.save(state, file)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

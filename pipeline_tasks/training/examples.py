@@ -1,0 +1,121 @@
+"""Training rows and development queries as text, and the same as token ids.
+
+Every distinct text is tokenised once and passages are known by number, so two ids with one text are one
+passage and can never be each other's negative.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pipeline_tasks.core.errors import InputError
+
+TokenIds = np.ndarray
+
+
+@dataclass(frozen=True)
+class TrainingSet:
+    """Queries (instruction prepended), the id of each one's positive, ids of its hard negatives, hardest first.
+
+    ``negative_ids`` is empty, or has one (possibly empty) sequence per query. ``passages`` maps id to text.
+    """
+
+    queries: Sequence[str]
+    positive_ids: Sequence[str]
+    passages: Mapping[str, str]
+    negative_ids: Sequence[Sequence[str]] = ()
+
+
+@dataclass(frozen=True)
+class DevSet:
+    """Held-out queries, the id of each one's positive, and the passages to search, positives included."""
+
+    queries: Sequence[str] = ()
+    positive_ids: Sequence[str] = ()
+    passages: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class TokenSet:
+    """A set of rows over tokenised queries and passages.
+
+    Shapes:
+        ``query_of``, ``positive_of``: [n], row to index in ``queries`` and ``passages``.
+        ``negatives_of``: n arrays of passage indices.
+        ``answers``: per query, every passage that is some row's positive for it.
+    """
+
+    queries: list[TokenIds]
+    passages: list[TokenIds]
+    query_of: np.ndarray
+    positive_of: np.ndarray
+    negatives_of: list[np.ndarray]
+    answers: list[set[int]]
+
+    def __len__(self) -> int:
+        return len(self.query_of)
+
+
+def tokenize_set(
+    rows: TrainingSet | DevSet,
+    tokenizer: Any,
+    *,
+    max_query_length: int,
+    max_passage_length: int,
+    n_negatives: int = 0,
+) -> TokenSet:
+    """Number and tokenise the distinct texts of ``rows``; queries and passages are cut at their maximum lengths.
+
+    Raises:
+        InputError: the columns differ in length, or an id has no passage.
+    """
+    passages = rows.passages or {}
+    negative_ids = getattr(rows, "negative_ids", ()) or [()] * len(rows.queries)
+    if not len(rows.queries) == len(rows.positive_ids) == len(negative_ids):
+        raise InputError(
+            f"{len(rows.queries)} queries, {len(rows.positive_ids)} positives and {len(negative_ids)} lists of "
+            "negatives: give one of each per row"
+        )
+    query_number: dict[str, int] = {}
+    text_number: dict[str, int] = {}
+    query_of = np.array([_number(query_number, query) for query in rows.queries], dtype=np.int64)
+
+    def number_of(passage_id: str) -> int:
+        if passage_id not in passages:
+            raise InputError(
+                f"passage {passage_id!r} is named by a row and has no text: add it to the passages"
+            )
+        return _number(text_number, passages[passage_id])
+
+    positive_of = np.array([number_of(passage_id) for passage_id in rows.positive_ids], dtype=np.int64)
+    negatives_of = [
+        np.array([number_of(passage_id) for passage_id in ids[:n_negatives]], dtype=np.int64)
+        for ids in negative_ids
+    ]
+    if isinstance(rows, DevSet):
+        for text in passages.values():
+            _number(text_number, text)
+    answers: list[set[int]] = [set() for _ in query_number]
+    for query, positive in zip(query_of.tolist(), positive_of.tolist(), strict=True):
+        answers[query].add(positive)
+    return TokenSet(
+        queries=_tokenize(tokenizer, list(query_number), max_query_length),
+        passages=_tokenize(tokenizer, list(text_number), max_passage_length),
+        query_of=query_of,
+        positive_of=positive_of,
+        negatives_of=negatives_of,
+        answers=answers,
+    )
+
+
+def _number(numbers: dict[str, int], text: str) -> int:
+    return numbers.setdefault(text, len(numbers))
+
+
+def _tokenize(tokenizer: Any, texts: list[str], max_length: int) -> list[TokenIds]:
+    if not texts:
+        return []
+    encoded = tokenizer(texts, truncation=True, max_length=max_length, return_attention_mask=False)
+    return [np.asarray(ids, dtype=np.int32) for ids in encoded["input_ids"]]

@@ -1,0 +1,120 @@
+"""A trained encoder as a sentence-transformers folder, the same bytes for the same weights and card."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pipeline_tasks.training.backbone import Encoder, quiet
+
+# The names that sentence-transformers has used since its first versions and still reads.
+_MODULES = [
+    {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+    {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
+    {"idx": 2, "name": "2", "path": "2_Normalize", "type": "sentence_transformers.models.Normalize"},
+]
+# Facts about the process that saved a tokenizer, not about the tokenizer.
+_LOCAL_KEYS = ("is_local", "local_files_only", "name_or_path", "_name_or_path", "tokenizer_file")
+
+
+def export(
+    encoder: Encoder, out_dir: Path, *, card: Mapping[str, Any], prompts: Mapping[str, str], max_length: int
+) -> None:
+    """Write ``encoder`` so that ``SentenceTransformer(out_dir)`` embeds as it does, with one prompt per intent.
+
+    Nothing in the folder depends on when or where it was written.
+
+    Args:
+        card: the model card: ``name``, ``summary``, and further facts; a mapping becomes a section with a table.
+        prompts: intent to instruction, prepended by ``model.encode(texts, prompt_name=intent)``.
+        max_length: tokens after which texts are cut.
+    """
+    out_dir.mkdir(parents=True, exist_ok=True)
+    with quiet():
+        encoder.model.save_pretrained(out_dir)
+    _save_tokenizer(encoder.tokenizer, out_dir, max_length)
+    (out_dir / "2_Normalize").mkdir(exist_ok=True)
+    dimension = encoder.model.config.hidden_size
+    _write_json(out_dir / "modules.json", _MODULES)
+    _write_json(out_dir / "sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False})
+    _write_json(
+        out_dir / "1_Pooling" / "config.json",
+        {"word_embedding_dimension": dimension, "pooling_mode_mean_tokens": True, "include_prompt": True},
+    )
+    _write_json(out_dir / "2_Normalize" / "config.json", {})
+    _write_json(
+        out_dir / "config_sentence_transformers.json",
+        {"prompts": dict(prompts), "default_prompt_name": None, "similarity_fn_name": "cosine"},
+    )
+    (out_dir / "README.md").write_text(model_card(card, prompts, dimension), encoding="utf-8")
+    for file in out_dir.rglob("*"):
+        file.chmod(0o755 if file.is_dir() else 0o644)
+
+
+def model_card(card: Mapping[str, Any], prompts: Mapping[str, str], dimension: int) -> str:
+    """The README of a model: front matter for a hub, what it is, its facts, and how to use it."""
+    facts = {key: value for key, value in card.items() if key not in ("name", "summary")}
+    plain = {key: value for key, value in facts.items() if not isinstance(value, Mapping)}
+    sections = {key: value for key, value in facts.items() if isinstance(value, Mapping)}
+    name = card.get("name", "Dense retriever")
+    lines = [
+        "---",
+        "library_name: sentence-transformers",
+        "pipeline_tag: sentence-similarity",
+        "tags: [sentence-transformers, feature-extraction, dense-retrieval]",
+        "---",
+        "",
+        f"# {name}",
+        "",
+        f"{card.get('summary', '')}".strip(),
+        "",
+        *_table({"embedding": f"{dimension} dimensions, mean pooling, L2-normalised, cosine", **plain}),
+        "## Use",
+        "",
+        "```python",
+        "from sentence_transformers import SentenceTransformer",
+        "",
+        'model = SentenceTransformer("path/to/this/folder")',
+    ]
+    intent = next(iter(prompts), None)
+    prompt_argument = f", prompt_name={json.dumps(intent)}" if intent else ""
+    lines += [
+        f'queries = model.encode(["your query"]{prompt_argument})',
+        'passages = model.encode(["a passage"])',
+        "scores = queries @ passages.T",
+        "```",
+        "",
+    ]
+    if prompts:
+        lines += ["Passages take no prompt; a query takes the one of its intent.", ""]
+        lines += _table(dict(prompts), ("intent", "prompt"))
+    for title, values in sections.items():
+        lines += [f"## {str(title).replace('_', ' ').capitalize()}", "", *_table(values)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _table(values: Mapping[str, Any], head: tuple[str, str] = ("", "")) -> list[str]:
+    cells = [(_cell(key), _cell(value)) for key, value in values.items()]
+    return [f"| {head[0]} | {head[1]} |", "|---|---|", *(f"| {key} | {value} |" for key, value in cells), ""]
+
+
+def _cell(value: Any) -> str:
+    return " ".join(str(value).split()).replace("|", "\\|")
+
+
+def _save_tokenizer(tokenizer: Any, out_dir: Path, max_length: int) -> None:
+    """Save without the padding and truncation that the last call happened to leave switched on."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is not None:
+        backend.no_padding()
+        backend.no_truncation()
+    tokenizer.save_pretrained(out_dir)
+    path = out_dir / "tokenizer_config.json"
+    config = json.loads(path.read_text(encoding="utf-8"))
+    kept = {key: value for key, value in config.items() if key not in _LOCAL_KEYS}
+    _write_json(path, kept | {"model_max_length": max_length})
+
+
+def _write_json(path: Path, value: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,0 +1,64 @@
+"""The gradients of one optimiser step, whatever the batch's size, in bounded memory."""
+
+import numpy as np
+import torch
+
+from pipeline_tasks.training.backbone import Encoder, encode_batch
+from pipeline_tasks.training.batches import micro_batches, row_groups
+from pipeline_tasks.training.config import TrainConfig
+from pipeline_tasks.training.examples import TokenSet
+from pipeline_tasks.training.gradient_cache import backward
+from pipeline_tasks.training.losses import Group, info_nce, make_group
+from pipeline_tasks.training.reproducible import seed_dropout
+
+
+def accumulate(
+    encoder: Encoder, data: TokenSet, rows: np.ndarray, step: int, config: TrainConfig, autocast: bool
+) -> float:
+    """Add the gradients of the batch's mean loss to the weights, in the memory of ``graph_tokens``.
+
+    Rows that do not see each other's passages are done in groups one after the other; rows that do are one
+    group, through the gradient cache where it is too large.
+    """
+    tokens_of = np.array([_row_tokens(data, row) for row in rows])
+    groups = [np.arange(len(rows))] if config.in_batch else row_groups(tokens_of, config.graph_tokens)
+    total = 0.0
+    for number, members in enumerate(groups):
+        group = make_group(rows[members], data, config.in_batch)
+        weight = len(members) / len(rows)
+        total += _backward_group(encoder, data, group, weight, (config.seed, step, number), config, autocast)
+    return total
+
+
+def _backward_group(
+    encoder: Encoder,
+    data: TokenSet,
+    group: Group,
+    weight: float,
+    key: tuple[int, int, int],
+    config: TrainConfig,
+    autocast: bool,
+) -> float:
+    sequences = [data.queries[i] for i in group.queries] + [data.passages[i] for i in group.passages]
+    lengths = np.array([len(ids) for ids in sequences])
+    pieces = micro_batches(lengths, config.micro_batch_tokens)
+    back = torch.from_numpy(np.argsort(np.concatenate(pieces))).to(encoder.device)
+    positives = torch.from_numpy(group.positives).to(encoder.device)
+    candidates = torch.from_numpy(group.candidates).to(encoder.device)
+
+    def encode(piece: int) -> torch.Tensor:
+        seed_dropout(*key, piece)
+        features = encoder.features([sequences[i] for i in pieces[piece]])
+        with torch.autocast(encoder.device.type, torch.bfloat16, enabled=autocast):
+            return encode_batch(encoder.model, features)
+
+    def loss_of(embeddings: torch.Tensor) -> torch.Tensor:
+        queries, passages = embeddings[back].split([len(group.queries), len(group.passages)])
+        return weight * info_nce(queries, passages, positives, candidates, config.temperature)
+
+    return backward(encode, len(pieces), loss_of, cached=int(lengths.sum()) > config.graph_tokens)
+
+
+def _row_tokens(data: TokenSet, row: int) -> int:
+    passages = [data.positive_of[row], *data.negatives_of[row]]
+    return len(data.queries[data.query_of[row]]) + sum(len(data.passages[i]) for i in passages)

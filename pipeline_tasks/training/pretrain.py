@@ -1,0 +1,78 @@
+"""Stage 2: contrastive pre-training of a backbone on query and positive pairs, with in-batch negatives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.run import Inputs, Run
+from pipeline_tasks.core.step import From, step
+from pipeline_tasks.datasets import PAIRS
+from pipeline_tasks.models.registry import backbone
+from pipeline_tasks.models.use import folder, identity
+from pipeline_tasks.training.common import TrainParams, train_and_export
+from pipeline_tasks.training.examples import DevSet, TrainingSet
+from pipeline_tasks.training.sizes import get_size
+
+
+class PretrainParams(TrainParams):
+    """Hyperparameters of pre-training."""
+
+    def identity(self) -> dict[str, Any]:
+        """Hyperparameters and what the backbone's weights are."""
+        return super().identity() | {"backbone": identity(backbone(self.size).name)}
+
+
+@step(
+    reads={"pairs": From(PAIRS, "mtp")},
+    writes=None,
+    kind="reduce",
+    dataset="model/{size}/pretrain",
+    image="gpu",
+    pool="gpu",
+    memory_gib=8,
+)
+def pretrain(inputs: Inputs, params: PretrainParams, run: Run) -> Path:
+    """Train the backbone to find a query's source passage and its generated positive, without instructions.
+
+    Each training query gives two rows, one per positive: DM passages are those from PDFs and those the LLM wrote
+    (DMRetriever, figure 2). Checkpoints are chosen on the queries of dev documents.
+
+    Source: DMRetriever 3.3, Equation 2, Algorithm 1 lines 5 to 7.
+
+    Raises:
+        InputError: the size needs bidirectional adaptation first, or there are no training pairs.
+    """
+    size = get_size(params.size)
+    if size.decoder:
+        raise InputError(f"size={params.size!r} has a decoder backbone, which this release cannot adapt; choose 33m")
+    rows = inputs["pairs"].table(["query", "passage_id", "passage", "positive_id", "positive", "split"]).to_pylist()
+    train = [row for row in rows if row["split"] == "train"]
+    dev = [row for row in rows if row["split"] == "dev"]
+    if not train:
+        raise InputError(f"{inputs['pairs'].manifest.ref} has no training pairs; sample more passages in write_needs")
+    run.count("training_queries", len(train))
+    run.count("dev_queries", len(dev))
+    examples = TrainingSet(
+        queries=[row["query"] for row in train for _ in range(2)],
+        positive_ids=[row[key] for row in train for key in ("passage_id", "positive_id")],
+        passages=_passages(train),
+    )
+    dev_set = DevSet([row["query"] for row in dev], [row["passage_id"] for row in dev], _passages(dev))
+    config = params.config(
+        learning_rate=size.pretrain_learning_rate, batch_size=size.pretrain_batch_size, in_batch=True
+    )
+    spec = backbone(params.size)
+    card = {
+        "name": f"{params.size} pretrain",
+        "summary": "Dense retriever after contrastive pre-training on domain pairs.",
+        "backbone": spec.name,
+        "data": str(inputs["pairs"].manifest.ref),
+    }
+    return train_and_export(examples, dev_set, folder(spec.name), config, run, card)
+
+
+def _passages(rows: list[dict]) -> dict[str, str]:
+    found = {row["passage_id"]: row["passage"] for row in rows}
+    return found | {row["positive_id"]: row["positive"] for row in rows}

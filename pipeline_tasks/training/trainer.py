@@ -1,0 +1,227 @@
+"""The training loop: contrastive learning of one encoder on one device, resumable after any kill.
+
+Everything a step does is a function of its number: its rows come from a schedule laid out at the start, its
+learning rate from a formula, its dropout from a seed per micro-batch. A run that was killed and resumed
+therefore ends in the same bytes as one that was not, at an epoch's edge as anywhere else. One device is
+enough for these model sizes; other devices are a matter of sharding ``accumulate`` over groups.
+"""
+
+import hashlib
+import logging
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.training import backbone, checkpoints
+from pipeline_tasks.training.backbone import Encoder
+from pipeline_tasks.training.checkpoints import Progress
+from pipeline_tasks.training.config import TrainConfig
+from pipeline_tasks.training.examples import DevSet, TokenSet, TrainingSet, tokenize_set
+from pipeline_tasks.training.gradients import accumulate
+from pipeline_tasks.training.reproducible import reproducible
+from pipeline_tasks.training.schedule import evaluation_steps, learning_rate, plan_schedule
+from pipeline_tasks.training.validation import validate
+
+log = logging.getLogger(__name__)
+
+Report = Callable[[int, int, dict[str, float]], None]
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """A trained encoder and how it came about.
+
+    Attributes:
+        encoder: the weights of ``best_step``, on the CPU, in evaluation mode.
+        steps: optimiser steps of the whole run.
+        best_step: the step whose weights these are; the last one without development data.
+        best_score: its NDCG@10 on the development set, None without one.
+        scores: (step, NDCG@10) of every evaluation; step 0 is the backbone as it came and is never chosen.
+        losses: training loss of every step.
+        resumed_at: the step at which this call took over, 0 for a run that was never interrupted.
+    """
+
+    encoder: Encoder
+    steps: int
+    best_step: int
+    best_score: float | None
+    scores: tuple[tuple[int, float], ...]
+    losses: tuple[float, ...]
+    resumed_at: int
+
+
+def train(
+    examples: TrainingSet,
+    dev: DevSet,
+    backbone_dir: Path,
+    config: TrainConfig,
+    work_dir: Path,
+    progress: Report = lambda step, steps, facts: None,
+) -> TrainResult:
+    """Train the encoder in ``backbone_dir`` by InfoNCE and return its best weights on ``dev``.
+
+    On one machine the same arguments give the same weights, byte for byte, however often the process was
+    killed and the call repeated with the same ``work_dir``. Of equal scores the later checkpoint wins: it has
+    seen more data.
+
+    Args:
+        work_dir: holds this run's checkpoints and nothing else; may be removed once the result is stored.
+        progress: called after each step with step, steps and facts (``loss``, ``learning_rate``, ``dev_ndcg@10``).
+
+    Raises:
+        InputError: no rows, a row that names an unknown passage, texts longer than the backbone allows, a work_dir of
+            another run, a GPU asked for and not there, or a loss that is not finite.
+
+    Source:
+        DMRetriever, Algorithm 1 lines 7 and 11-12, appendix I.
+    """
+    if not len(examples.queries):
+        raise InputError("no training rows: the training set is empty")
+    device = _device(config)
+    encoder = backbone.load(backbone_dir, device)
+    _check_lengths(encoder, config)
+    lengths = {"max_query_length": config.max_query_length, "max_passage_length": config.max_passage_length}
+    data = tokenize_set(examples, encoder.tokenizer, n_negatives=config.n_negatives, **lengths)
+    dev_data = tokenize_set(dev, encoder.tokenizer, **lengths)
+    work_dir.mkdir(parents=True, exist_ok=True)
+    fingerprint = _fingerprint(data, dev_data, encoder, config)
+    with reproducible(config.threads):
+        run = _Run(encoder, data, dev_data, config, work_dir, fingerprint)
+        resumed_at = run.state.step
+        run.finish(progress)
+    return run.result(resumed_at)
+
+
+class _Run:
+    """The state of one run between steps; ``finish`` is the loop."""
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        data: TokenSet,
+        dev: TokenSet,
+        config: TrainConfig,
+        work_dir: Path,
+        fingerprint: str,
+    ) -> None:
+        self.encoder, self.data, self.dev, self.config = encoder, data, dev, config
+        self.work_dir, self.fingerprint = work_dir, fingerprint
+        self.autocast = config.precision == "bf16" or (
+            config.precision == "auto" and encoder.device.type == "cuda"
+        )
+        self.schedule = plan_schedule(data, config)
+        self.evaluate_at = evaluation_steps(len(self.schedule), config)
+        self.optimizer = _optimizer(encoder.model, config)
+        self.state = Progress()
+        saved = checkpoints.load(work_dir, fingerprint)
+        if saved:
+            self.state, weights, optimizer_state = saved
+            encoder.model.load_state_dict(weights)
+            self.optimizer.load_state_dict(optimizer_state)
+            log.info("resuming at step %d of %d", self.state.step, len(self.schedule))
+
+    def finish(self, progress: Report) -> None:
+        """Run the steps that are left."""
+        state, total = self.state, len(self.schedule)
+        if state.step == 0 and len(self.dev):
+            state.scores.append((0, self._score()))
+        while state.step < total:
+            facts = self._step(state.step)
+            state.step += 1
+            if state.step in self.evaluate_at:
+                facts |= self._evaluate()
+            if state.step in self.evaluate_at or state.step % self.config.checkpoint_every_steps == 0:
+                self._save()
+            progress(state.step, total, facts)
+
+    def result(self, resumed_at: int) -> TrainResult:
+        """The best weights, loaded."""
+        state, model = self.state, self.encoder.model
+        if state.best_step is not None:
+            model.load_state_dict(checkpoints.load_best(self.work_dir, state.best_step))
+        model.to("cpu").eval()
+        return TrainResult(
+            encoder=self.encoder,
+            steps=len(self.schedule),
+            best_step=state.step if state.best_step is None else state.best_step,
+            best_score=state.best_score,
+            scores=tuple(state.scores),
+            losses=tuple(state.losses),
+            resumed_at=resumed_at,
+        )
+
+    def _step(self, step: int) -> dict[str, float]:
+        rate = learning_rate(step, len(self.schedule), self.config)
+        for parameters in self.optimizer.param_groups:
+            parameters["lr"] = rate
+        self.encoder.model.train()
+        loss = accumulate(self.encoder, self.data, self.schedule[step], step, self.config, self.autocast)
+        if not math.isfinite(loss):
+            raise InputError(
+                f"the loss at step {step} is {loss}: lower learning_rate ({self.config.learning_rate})"
+            )
+        torch.nn.utils.clip_grad_norm_(self.encoder.model.parameters(), self.config.max_grad_norm)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.state.losses.append(loss)
+        return {"loss": loss, "learning_rate": rate}
+
+    def _evaluate(self) -> dict[str, float]:
+        if not len(self.dev):
+            return {}
+        state, score = self.state, self._score()
+        state.scores.append((state.step, score))
+        if state.best_score is None or score >= state.best_score:
+            state.best_step, state.best_score = state.step, score
+            checkpoints.save_best(self.work_dir, state.step, self.encoder.model.state_dict())
+        return {"dev_ndcg@10": score}
+
+    def _score(self) -> float:
+        return validate(self.encoder, self.dev, self.config.micro_batch_tokens, self.autocast)
+
+    def _save(self) -> None:
+        weights, optimizer_state = self.encoder.model.state_dict(), self.optimizer.state_dict()
+        checkpoints.save(self.work_dir, self.fingerprint, self.state, weights, optimizer_state)
+
+
+def _optimizer(model: torch.nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
+    """AdamW; biases and normalisation weights (vectors) are not decayed."""
+    trained = [weights for weights in model.parameters() if weights.requires_grad]
+    groups = [
+        {"params": [w for w in trained if w.ndim >= 2], "weight_decay": config.weight_decay},
+        {"params": [w for w in trained if w.ndim < 2], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=config.learning_rate, fused=True)
+
+
+def _device(config: TrainConfig) -> torch.device:
+    if config.device == "cuda" and not torch.cuda.is_available():
+        raise InputError("device='cuda' and no GPU is seen: use device='auto' or 'cpu'")
+    on_gpu = config.device != "cpu" and torch.cuda.is_available()
+    return torch.device("cuda" if on_gpu else "cpu")
+
+
+def _check_lengths(encoder: Encoder, config: TrainConfig) -> None:
+    limit = getattr(encoder.model.config, "max_position_embeddings", None)
+    longest = max(config.max_query_length, config.max_passage_length)
+    if limit is not None and longest > limit:
+        raise InputError(
+            f"texts of {longest} tokens do not fit a backbone of {limit} positions: lower max_*_length"
+        )
+
+
+def _fingerprint(data: TokenSet, dev: TokenSet, encoder: Encoder, config: TrainConfig) -> str:
+    """Names a run by what decides its result: hyperparameters, device, token ids and first weights."""
+    digest = hashlib.sha256(config.model_dump_json(exclude={"checkpoint_every_steps", "device"}).encode())
+    digest.update(encoder.device.type.encode())
+    for part in (data, dev):
+        for arrays in (part.queries, part.passages, part.negatives_of, [part.query_of, part.positive_of]):
+            for array in arrays:
+                digest.update(len(array).to_bytes(8, "little") + array.tobytes())
+    for name, weights in sorted(encoder.model.state_dict().items()):
+        digest.update(name.encode() + weights.cpu().numpy().tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,90 @@
+-- Tokens and dollars behind a version, named by its id, by DATASET@ID or by DATASET for the latest.
+-- Counted: every answer that a row of the version or of any of its ancestors names as a response_id, once each, also
+-- where that row was removed or refused later. Not counted: answers that were refused before they became a row.
+CREATE MACRO cost_of(version) AS TABLE
+WITH named AS (SELECT v.dataset AS d, v.version AS i, v.is_latest FROM versions v),
+wanted AS (
+    SELECT d, i FROM named WHERE i = split_part(version, '@', -1) OR (d = version AND is_latest)
+),
+family AS (
+    FROM wanted
+    UNION
+    SELECT a.ancestor_dataset, a.ancestor_version FROM ancestors a JOIN wanted ON descendant_dataset = d AND descendant_version = i
+),
+answers AS (
+    SELECT DISTINCT r.response_id
+    FROM family JOIN parts p ON p.dataset = d AND p.version = i AND p.kind = 'part' JOIN part_responses r USING (sha256)
+)
+SELECT count(*) AS n_responses, count(*) - count(c.response_id) AS n_unknown,
+    coalesce(sum(c.prompt_tokens), 0)::BIGINT AS prompt_tokens,
+    coalesce(sum(c.completion_tokens), 0)::BIGINT AS completion_tokens, coalesce(sum(c.cost_usd), 0) AS cost_usd
+FROM answers LEFT JOIN llm_calls c USING (response_id);
+
+-- One row: a query's whole story. Lists of structs: rankings, votes, rejections, builds.
+CREATE MACRO trace_query(id) AS TABLE
+WITH pair AS (SELECT DISTINCT ON (query_id) * FROM all_pairs WHERE query_id = id ORDER BY dataset),
+need AS (SELECT DISTINCT ON (need_id) * FROM all_needs WHERE need_id IN (SELECT need_id FROM pair)),
+place AS (SELECT DISTINCT ON (passage_id) * FROM all_passages WHERE passage_id IN (SELECT passage_id FROM pair)),
+document AS (
+    SELECT DISTINCT ON (doc_id) doc_id, url, title FROM all_documents WHERE doc_id IN (SELECT doc_id FROM pair)
+),
+label AS (SELECT DISTINCT ON (query_id) * FROM all_labelled WHERE query_id = id),
+target AS (
+    SELECT coalesce((SELECT positive_id FROM label), (SELECT positive_id FROM pair)) AS positive_id
+),
+ranked AS (
+    SELECT list({'model': split_part(dataset, '/', -1), 'top_ids': passage_ids[:3], 'top_scores': scores[:3],
+        'positive_rank': list_position(passage_ids, positive_id),
+        'positive_score': scores[list_position(passage_ids, positive_id)]} ORDER BY dataset) AS rankings
+    FROM all_rankings, target WHERE query_id = id
+),
+refused AS (
+    SELECT list({'step': r.step, 'dataset': r.dataset, 'reason': r.reason, 'detail': r.detail} ORDER BY r.step) AS rejections
+    FROM rejects r JOIN versions v USING (dataset, version) WHERE v.is_latest AND r.row_id = id
+),
+built AS (
+    SELECT list({'dataset': dataset, 'mining_model': mining_model, 'positive_score': positive_score,
+        'negative_ids': negative_ids, 'negatives': negatives, 'negative_scores': negative_scores} ORDER BY dataset) AS builds
+    FROM all_triplets WHERE query_id = id
+)
+SELECT p.query_id, p.query, p.intent, p.origin, p.split, p.positive AS written_positive, p.need_id, n.need, p.passage_id,
+    p.passage, a.page, p.doc_id, coalesce(d.title, a.title) AS title, coalesce(d.url, a.url) AS url,
+    p.need_response_id, nc.model AS need_model, nc.prompt_tokens AS need_prompt_tokens,
+    nc.completion_tokens AS need_completion_tokens, nc.cost_usd AS need_cost_usd,
+    p.response_id, pc.model AS pair_model, pc.prompt_tokens AS pair_prompt_tokens,
+    pc.completion_tokens AS pair_completion_tokens, pc.cost_usd AS pair_cost_usd,
+    l.query_id IS NOT NULL AS is_labelled, l.positive_id AS agreed_positive_id, l.positive AS agreed_positive, l.best_model,
+    l.votes, rankings, rejections, builds
+FROM pair p
+LEFT JOIN need n USING (need_id)
+LEFT JOIN place a ON a.passage_id = p.passage_id
+LEFT JOIN document d ON d.doc_id = p.doc_id
+LEFT JOIN label l ON l.query_id = p.query_id
+LEFT JOIN llm_calls nc ON nc.response_id = p.need_response_id
+LEFT JOIN llm_calls pc ON pc.response_id = p.response_id
+CROSS JOIN ranked CROSS JOIN refused CROSS JOIN built;
+
+-- One row: where a passage comes from and what was made of it. source: pdf, or llm for a positive that the LLM wrote.
+CREATE MACRO trace_passage(id) AS TABLE
+WITH here AS (
+    SELECT DISTINCT ON (passage_id) * FROM (
+        SELECT 1 AS preference, 'pdf' AS source, passage_id, doc_id, page, "text" FROM all_passages WHERE passage_id = id
+        UNION ALL
+        SELECT 2, 'llm', positive_id, doc_id, NULL, positive FROM all_pairs WHERE positive_id = id
+    ) ORDER BY preference
+),
+document AS (
+    SELECT DISTINCT ON (doc_id) doc_id, url, title FROM all_documents WHERE doc_id IN (SELECT doc_id FROM here)
+),
+asked AS (SELECT list({'need_id': need_id, 'intent': intent, 'need': need} ORDER BY need_id) AS needs
+    FROM (SELECT DISTINCT ON (need_id) * FROM all_needs WHERE passage_id = id)),
+written AS (SELECT list({'query_id': query_id, 'intent': intent, 'query': query} ORDER BY query_id) AS queries
+    FROM (SELECT DISTINCT ON (query_id) * FROM all_pairs WHERE passage_id = id OR positive_id = id)),
+agreed AS (SELECT list({'dataset': dataset, 'query_id': query_id} ORDER BY dataset, query_id) AS positive_of
+    FROM all_triplets WHERE positive_id = id),
+mined AS (SELECT list({'dataset': dataset, 'query_id': query_id,
+        'score': negative_scores[list_position(negative_ids, id)]} ORDER BY dataset, query_id) AS negative_of
+    FROM all_triplets WHERE list_contains(negative_ids, id))
+SELECT h.passage_id, h.source, h."text", h.page, h.doc_id, d.title, d.url, needs, queries, positive_of, negative_of
+FROM here h LEFT JOIN document d USING (doc_id)
+CROSS JOIN asked CROSS JOIN written CROSS JOIN agreed CROSS JOIN mined;

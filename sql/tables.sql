@@ -1,0 +1,55 @@
+-- Tables of the lineage database. All times are UTC; everything is rebuilt from the files of the store by a fold.
+
+-- One row per run of a step. status: complete, failed, or unfinished (still running, or killed without a word).
+CREATE TABLE steps (
+    run_id VARCHAR, step VARCHAR, code_version VARCHAR, dataset VARCHAR, version VARCHAR, status VARCHAR,
+    started_at TIMESTAMP, ended_at TIMESTAMP, duration_s DOUBLE, reused BOOLEAN, part_group VARCHAR,
+    peak_memory_bytes BIGINT, error VARCHAR
+);
+
+-- created_at: when the run that built it completed; the manifest file's time where no event tells.
+CREATE TABLE versions (
+    dataset VARCHAR, version VARCHAR, step VARCHAR, code_version VARCHAR, created_at TIMESTAMP, rows BIGINT, bytes BIGINT,
+    parts BIGINT, n_removals BIGINT, n_rejects BIGINT, rows_schema VARCHAR, key_column VARCHAR, is_latest BOOLEAN
+);
+
+CREATE TABLE version_inputs (
+    dataset VARCHAR, version VARCHAR, input_name VARCHAR, input_dataset VARCHAR, input_version VARCHAR
+);
+
+-- kind: part, removal or reject. A removal withdraws keys of column_name from parts first_part <= position < last_part.
+CREATE TABLE parts (
+    dataset VARCHAR, version VARCHAR, position BIGINT, kind VARCHAR, name VARCHAR, sha256 VARCHAR, rows BIGINT,
+    size_bytes BIGINT, column_name VARCHAR, first_part BIGINT, last_part BIGINT
+);
+
+-- value: text as it is, anything else as JSON.
+CREATE TABLE params (dataset VARCHAR, version VARCHAR, name VARCHAR, value VARCHAR);
+
+CREATE TABLE counters (
+    run_id VARCHAR, step VARCHAR, dataset VARCHAR, version VARCHAR, name VARCHAR, value DOUBLE
+);
+
+-- Every refused row of every version, with its reason.
+CREATE TABLE rejects (
+    dataset VARCHAR, version VARCHAR, step VARCHAR, row_id VARCHAR, reason VARCHAR, detail VARCHAR
+);
+
+-- One row per paid answer, kept under the sha256 of its request; created_at is the endpoint's own time.
+CREATE TABLE llm_calls (
+    response_id VARCHAR, model VARCHAR, prompt_tokens BIGINT, completion_tokens BIGINT, cost_usd DOUBLE,
+    finish_reason VARCHAR, created_at TIMESTAMP
+);
+
+-- Which answers stand behind the rows of a part, once each.
+CREATE TABLE part_responses (sha256 VARCHAR, response_id VARCHAR);
+
+CREATE TABLE evaluations (
+    dataset VARCHAR, version VARCHAR, evaluation_id VARCHAR, system VARCHAR, model_version VARCHAR, intent VARCHAR,
+    metric VARCHAR, score DOUBLE, n_queries INTEGER
+);
+
+-- What the fold could not read, and why; the rest of the database is whole without it.
+CREATE TABLE problems (key VARCHAR, problem VARCHAR);
+
+CREATE TABLE fold_state (fingerprint VARCHAR, folded_at TIMESTAMP);

@@ -1,0 +1,50 @@
+import math
+
+import numpy as np
+import pytest
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.retrieval.bm25 import Bm25, top_k
+
+PASSAGES = [
+    "Floods rise when rivers leave their banks.",
+    "A tornado is a rotating column of air.",
+    "Store water before a hurricane; floods may follow the hurricane.",
+    "The committee met on Tuesday.",
+    "A tornado is a rotating column of air.",
+]
+
+
+def test_scores_follow_the_formula():
+    """Lucene's BM25 by hand: idf = ln(1 + (n - df + .5) / (df + .5)), tf / (tf + k1 (1 - b + b len / mean len))."""
+    scores = Bm25(["flood river", "flood flood warning siren", "tornado"]).scores("flood")
+    idf = math.log(1 + (3 - 2 + 0.5) / (2 + 0.5))
+    mean = (2 + 4 + 1) / 3
+    wanted = [idf * tf / (tf + 1.5 * (0.25 + 0.75 * length / mean)) for tf, length in ((1, 2), (2, 4), (0, 1))]
+    np.testing.assert_allclose(scores, wanted, rtol=1e-5)
+
+
+def test_best_first_and_equal_passages_in_their_order():
+    indices, scores = top_k(["tornado air", "hurricane floods"], PASSAGES, 3)
+    assert indices[0].tolist() == [1, 4, 0]
+    assert indices[1].tolist() == [2, 0, 1]
+    assert scores[0, 0] == scores[0, 1] > scores[0, 2] == 0
+    assert (np.diff(scores, axis=1) <= 0).all()
+
+
+@pytest.mark.parametrize("query", ["", "the of", "zyzzyva", "!!!"])
+def test_a_query_without_known_words_scores_0_everywhere(query):
+    indices, scores = top_k([query], PASSAGES, 5)
+    assert indices.tolist() == [[0, 1, 2, 3, 4]]
+    assert not scores.any()
+
+
+def test_passages_without_words_can_be_searched():
+    assert top_k(["flood"], ["the", "...", ""], 2)[0].tolist() == [[0, 1]]
+
+
+def test_no_passages_and_too_many_results_are_refused():
+    with pytest.raises(InputError, match="no passages"):
+        Bm25([])
+    with pytest.raises(InputError, match="k = 9 of 5"):
+        top_k(["flood"], PASSAGES, 9)

@@ -1,0 +1,81 @@
+import json
+
+import pytest
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.models.registry import get
+from pipeline_tasks.retrieval.layout import Layout, layout_of_folder, layout_of_spec
+
+MODULES = [
+    {"path": "", "type": "sentence_transformers.models.Transformer"},
+    {"path": "1_Pooling", "type": "sentence_transformers.sentence_transformer.modules.pooling.Pooling"},
+    {"path": "2_Normalize", "type": "sentence_transformers.models.Normalize"},
+]
+
+
+def write(folder, pooling, modules=MODULES, **files):
+    (folder / "1_Pooling").mkdir()
+    contents = {
+        "modules.json": modules,
+        "1_Pooling/config.json": pooling,
+        "config.json": {"max_position_embeddings": 512, "pad_token_id": 1},
+    } | {f"{name}.json": value for name, value in files.items()}
+    for name, content in contents.items():
+        (folder / name).write_text(json.dumps(content))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("config", "wanted"),
+    [
+        ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, "cls"),
+        ({"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}, "mean"),
+        ({"pooling_mode": "mean", "include_prompt": True}, "mean"),
+        ({"pooling_mode": "lasttoken"}, "last"),
+    ],
+)
+def test_pooling_of_old_and_new_folders(tmp_path, config, wanted):
+    assert layout_of_folder(write(tmp_path, config)).pooling == wanted
+
+
+def test_the_least_length_counts_and_no_limit_is_no_length(tmp_path):
+    files = {"sentence_bert_config": {"max_seq_length": 256}, "tokenizer_config": {"model_max_length": 10**30}}
+    layout = layout_of_folder(write(tmp_path, {"pooling_mode": "mean"}, **files))
+    assert (layout.max_length, layout.pad_id) == (256, 1)
+
+
+def test_prompts_are_prefixes(tmp_path):
+    prompts = {"query": "q: ", "document": "d: ", "qa": "answer: "}
+    files = {"config_sentence_transformers": {"prompts": prompts}}
+    layout = layout_of_folder(write(tmp_path, {"pooling_mode": "mean"}, **files))
+    assert layout.query_prefix("qa") == "answer: "
+    assert layout.query_prefix("sts") == layout.query_prefix(None) == "q: "
+    assert layout.passage_prefix() == "d: "
+
+
+def test_a_layout_without_prefixes_adds_nothing():
+    assert Layout("mean", 8).query_prefix("qa") == Layout("mean", 8).passage_prefix() == ""
+
+
+@pytest.mark.parametrize("config", [{"pooling_mode": "max"}, {}, {"pooling_mode": "mean", "include_prompt": False}])
+def test_pooling_that_is_not_supported_is_refused(tmp_path, config):
+    with pytest.raises(InputError, match="1_Pooling"):
+        layout_of_folder(write(tmp_path, config))
+
+
+def test_a_module_that_is_not_supported_is_refused(tmp_path):
+    modules = [*MODULES, {"path": "3_Dense", "type": "sentence_transformers.models.Dense"}]
+    with pytest.raises(InputError, match="Dense"):
+        layout_of_folder(write(tmp_path, {"pooling_mode": "mean"}, modules))
+
+
+def test_a_folder_of_another_kind_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"modules\.json"):
+        layout_of_folder(tmp_path)
+
+
+def test_the_registry_says_how_a_registered_model_is_read(fetched):
+    spec = get("bge-small-en-v1.5")
+    layout = layout_of_spec(spec, fetched(spec.name))
+    assert (layout.pooling, layout.max_length, layout.pad_id) == ("cls", 512, 0)
+    assert layout.query_prefix("qa") == spec.query_prefix

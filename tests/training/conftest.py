@@ -1,0 +1,81 @@
+"""A tiny BERT with random weights over a toy vocabulary, and toy rows that it can learn."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from pipeline_tasks.training.examples import DevSet, TrainingSet
+
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+TOPICS = [f"t{letter}" for letter in "abcdefghijklmnopqrstuvwx"]
+FILLERS = [f"w{letter}" for letter in "abcdefghijkl"]
+
+
+@pytest.fixture(scope="session")
+def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A plain transformers folder, dropout on, without a pooler."""
+    from transformers import BertConfig, BertModel, BertTokenizerFast
+
+    folder = tmp_path_factory.mktemp("tiny_bert")
+    words = SPECIAL + TOPICS + FILLERS
+    torch.manual_seed(7)
+    config = BertConfig(
+        vocab_size=len(words),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=64,
+    )
+    BertModel(config, add_pooling_layer=False).save_pretrained(folder)
+    BertTokenizerFast(vocab={word: i for i, word in enumerate(words)}).save_pretrained(folder)
+    return folder
+
+
+def passage(topic: int, variant: int = 0) -> str:
+    """A passage about ``topic``, of a length that differs by topic and variant."""
+    fillers = [
+        FILLERS[(topic * 5 + variant * 3 + i) % len(FILLERS)] for i in range(3 + (topic + variant) % 9)
+    ]
+    return " ".join([*fillers, TOPICS[topic], FILLERS[variant]])
+
+
+def query(topic: int, variant: int = 0) -> str:
+    """A query that shares only the topic word with its passage."""
+    return f"{FILLERS[(topic + 3 * variant + 7) % len(FILLERS)]} {TOPICS[topic]}"
+
+
+@pytest.fixture(scope="session")
+def rows() -> TrainingSet:
+    """One row per topic, each with three to five negatives of other topics."""
+    topics = range(len(TOPICS))
+    return TrainingSet(
+        queries=[query(t) for t in topics],
+        positive_ids=[f"p{t}" for t in topics],
+        passages={f"p{t}": passage(t) for t in topics},
+        negative_ids=[[f"p{(t + k) % len(TOPICS)}" for k in range(1, 4 + t % 3)] for t in topics],
+    )
+
+
+@pytest.fixture(scope="session")
+def many_rows() -> TrainingSet:
+    """Six wordings of each topic, so that the topic word is what can be learned; four negatives a row."""
+    pairs = [(topic, variant) for variant in (0, 3, 4, 5, 6, 7) for topic in range(len(TOPICS))]
+    return TrainingSet(
+        queries=[query(*pair) for pair in pairs],
+        positive_ids=[f"p{topic}.{variant}" for topic, variant in pairs],
+        passages={f"p{topic}.{variant}": passage(topic, variant) for topic, variant in pairs},
+        negative_ids=[[f"p{(t + k) % len(TOPICS)}.{v}" for k in (1, 5, 9, 14)] for t, v in pairs],
+    )
+
+
+@pytest.fixture(scope="session")
+def dev() -> DevSet:
+    """Other wordings of the topics."""
+    topics = range(len(TOPICS))
+    return DevSet(
+        queries=[query(t, 1) for t in topics],
+        positive_ids=[f"d{t}" for t in topics],
+        passages={f"d{t}": passage(t, 2) for t in topics},
+    )

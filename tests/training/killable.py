@@ -1,0 +1,23 @@
+"""A training run for a process of its own: tells each step it has done, and exports when it is through."""
+
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from pipeline_tasks.training.config import TrainConfig
+from pipeline_tasks.training.examples import DevSet, TrainingSet
+from pipeline_tasks.training.export import export
+from pipeline_tasks.training.trainer import train
+
+
+def run(
+    told: Connection,
+    rows: TrainingSet,
+    dev: DevSet,
+    backbone: Path,
+    config: TrainConfig,
+    work: Path,
+    out: Path,
+) -> None:
+    """Train, sending the number of each finished step; the export is the last thing done."""
+    result = train(rows, dev, backbone, config, work, lambda step, steps, facts: told.send(step))
+    export(result.encoder, out, card={"name": "killed"}, prompts={}, max_length=32)

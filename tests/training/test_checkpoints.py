@@ -1,0 +1,44 @@
+"""A folder of checkpoints holds the newest whole one, whatever was being written when the process died."""
+
+import pytest
+import torch
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.training.checkpoints import Progress, load, load_best, save, save_best
+
+
+def commit(folder, step: int, best_step: int | None = None) -> None:
+    score = None if best_step is None else 0.5
+    progress = Progress(step, [1.0] * step, [(step, 0.5)], best_step, score)
+    save(folder, "run", progress, {"w": torch.full((2,), float(step))}, {"state": {}, "param_groups": []})
+
+
+def test_round_trip_and_only_the_newest_is_kept(tmp_path) -> None:
+    save_best(tmp_path, 2, {"w": torch.ones(1)})
+    commit(tmp_path, 2, best_step=2)
+    commit(tmp_path, 10, best_step=2)
+    progress, weights, _ = load(tmp_path, "run")
+    assert progress == Progress(10, [1.0] * 10, [(10, 0.5)], 2, 0.5)
+    assert weights["w"].tolist() == [10.0, 10.0]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["best-00000002.pt", "step-00000010.pt"]
+
+
+def test_death_while_writing_leaves_the_one_before(tmp_path) -> None:
+    save_best(tmp_path, 1, {"w": torch.ones(1)})
+    commit(tmp_path, 1, best_step=1)
+    save_best(tmp_path, 2, {"w": torch.zeros(1)})
+    (tmp_path / "step-00000002.part").write_bytes(b"half a checkpo")
+    assert load(tmp_path, "run")[0].step == 1
+    assert load_best(tmp_path, 1)["w"].item() == 1.0
+    commit(tmp_path, 2, best_step=2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["best-00000002.pt", "step-00000002.pt"]
+
+
+def test_nothing_yet_is_none(tmp_path) -> None:
+    assert load(tmp_path, "run") is None
+
+
+def test_other_runs_are_refused(tmp_path) -> None:
+    commit(tmp_path, 1)
+    with pytest.raises(InputError, match="another run"):
+        load(tmp_path, "walk")

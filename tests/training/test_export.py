@@ -1,0 +1,79 @@
+"""An exported encoder is a sentence-transformers model with the same embeddings and the same bytes each time."""
+
+import hashlib
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from pipeline_tasks.training.backbone import encode_batch, load
+from pipeline_tasks.training.export import export
+
+CARD = {"name": "Tiny", "summary": "A test model.", "data": {"mtp": "pairs | more", "rows": 3}, "seed": 0}
+PROMPTS = {"qa": "wa wb ", "sts": "wc "}
+TEXTS = ["ta wb wc", "tb", "tc wa wb wc wd we wf wg wh wi wj wk wl tq"]
+
+
+@pytest.fixture(scope="module")
+def exported(tiny_bert, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("exported")
+    export(load(tiny_bert), folder, card=CARD, prompts=PROMPTS, max_length=32)
+    return folder
+
+
+def embed(folder: Path, texts: list[str]) -> np.ndarray:
+    encoder = load(folder)
+    encoder.model.eval()
+    ids = encoder.tokenizer(texts, truncation=True, max_length=32)["input_ids"]
+    with torch.no_grad():
+        return encode_batch(encoder.model, encoder.features([np.array(row) for row in ids])).numpy()
+
+
+def digests(folder: Path) -> dict[str, str]:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(f.relative_to(folder)): hashlib.sha256(f.read_bytes()).hexdigest() for f in files}
+
+
+def test_sentence_transformers_gives_our_embeddings(exported, tiny_bert) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(str(exported), device="cpu", local_files_only=True)
+    theirs = model.encode(TEXTS)
+    assert model.max_seq_length == 32
+    assert [type(module).__name__ for module in model] == ["Transformer", "Pooling", "Normalize"]
+    assert ((theirs * embed(exported, TEXTS)).sum(axis=1) > 0.9999).all()
+    assert ((theirs * embed(tiny_bert, TEXTS)).sum(axis=1) > 0.9999).all()
+    prompted = model.encode(TEXTS, prompt_name="qa")
+    assert ((prompted * embed(exported, [PROMPTS["qa"] + text for text in TEXTS])).sum(axis=1) > 0.9999).all()
+    assert not np.allclose(prompted, theirs, atol=1e-3)
+
+
+def test_same_bytes_wherever_and_after_use(exported, tiny_bert, tmp_path) -> None:
+    encoder = load(tiny_bert)
+    encoder.tokenizer(TEXTS, truncation=True, max_length=4, padding=True)
+    export(encoder, tmp_path / "elsewhere", card=CARD, prompts=PROMPTS, max_length=32)
+    export(load(exported), tmp_path / "again", card=CARD, prompts=PROMPTS, max_length=32)
+    assert digests(tmp_path / "elsewhere") == digests(exported)
+    assert digests(tmp_path / "again") == digests(exported)
+
+
+def test_nothing_of_this_machine_is_in_it(exported, tiny_bert) -> None:
+    texts = [f.read_text() for f in exported.rglob("*") if f.suffix in {".json", ".md"}]
+    assert not any(str(place) in text for text in texts for place in (exported, tiny_bert, Path.home()))
+    assert all(os.access(f, os.R_OK) and f.stat().st_mode & 0o044 for f in exported.rglob("*"))
+
+
+def test_card_shows_facts_sections_and_prompts(exported) -> None:
+    card = (exported / "README.md").read_text()
+    assert card.startswith("---\nlibrary_name: sentence-transformers\n")
+    for line in (
+        "# Tiny",
+        "| seed | 0 |",
+        "## Data",
+        r"| mtp | pairs \| more |",
+        'prompt_name="qa"',
+        "| sts | wc |",
+    ):
+        assert line in card

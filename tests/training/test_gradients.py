@@ -1,0 +1,48 @@
+"""Gradients do not depend on how a batch is cut, dropout included."""
+
+import numpy as np
+import pytest
+import torch
+
+from pipeline_tasks.training.backbone import load
+from pipeline_tasks.training.config import TrainConfig
+from pipeline_tasks.training.examples import tokenize_set
+from pipeline_tasks.training.gradients import accumulate
+
+
+def gradients(tiny_bert, rows, *, dropout: bool, **settings) -> tuple[float, dict[str, torch.Tensor]]:
+    encoder = load(tiny_bert)
+    encoder.model.train(dropout)
+    data = tokenize_set(rows, encoder.tokenizer, max_query_length=16, max_passage_length=32, n_negatives=9)
+    config = TrainConfig(temperature=0.1, max_query_length=16, max_passage_length=32, **settings)
+    loss = accumulate(encoder, data, np.arange(len(data)), 5, config, autocast=False)
+    return loss, {name: w.grad for name, w in encoder.model.named_parameters() if w.grad is not None}
+
+
+@pytest.mark.parametrize("dropout", [False, True])
+def test_cached_gradients_equal_plain_ones(tiny_bert, rows, dropout: bool) -> None:
+    common = {"in_batch": True, "micro_batch_tokens": 64, "dropout": dropout}
+    plain_loss, plain = gradients(tiny_bert, rows, graph_tokens=10**6, **common)
+    cached_loss, cached = gradients(tiny_bert, rows, graph_tokens=64, **common)
+    assert cached_loss == pytest.approx(plain_loss, rel=1e-6)
+    assert plain.keys() == cached.keys()
+    for name, gradient in plain.items():
+        torch.testing.assert_close(cached[name], gradient, rtol=1e-4, atol=1e-6)
+
+
+def test_groups_of_rows_add_up_to_the_batch(tiny_bert, rows) -> None:
+    common = {"in_batch": False, "dropout": False}
+    whole_loss, whole = gradients(tiny_bert, rows, graph_tokens=10**6, **common)
+    split_loss, split = gradients(tiny_bert, rows, graph_tokens=120, **common)
+    assert split_loss == pytest.approx(whole_loss, rel=1e-5)
+    for name, gradient in whole.items():
+        torch.testing.assert_close(split[name], gradient, rtol=1e-4, atol=1e-6)
+
+
+def test_dropout_is_on_and_seeded(tiny_bert, rows) -> None:
+    common = {"in_batch": True, "dropout": True}
+    first, again = gradients(tiny_bert, rows, **common), gradients(tiny_bert, rows, **common)
+    other = gradients(tiny_bert, rows, seed=1, **common)
+    assert first[0] == again[0]
+    assert all(torch.equal(gradient, again[1][name]) for name, gradient in first[1].items())
+    assert first[0] != other[0]

@@ -1,0 +1,167 @@
+"""Training learns, gives the same bytes every time, and survives SIGKILL without leaving a trace in them."""
+
+import hashlib
+import multiprocessing
+import random
+from pathlib import Path
+
+import pytest
+import torch
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.training.config import TrainConfig
+from pipeline_tasks.training.examples import DevSet, TrainingSet
+from pipeline_tasks.training.export import export
+from pipeline_tasks.training.trainer import TrainResult, train
+
+SMALL = TrainConfig(
+    epochs=3,
+    batch_size=8,
+    learning_rate=3e-3,
+    temperature=0.1,
+    max_query_length=16,
+    max_passage_length=32,
+    evals_per_epoch=1,
+    checkpoint_every_steps=2,
+    threads=1,
+    device="cpu",
+)
+
+# What a child would spend its first seconds importing.
+PRELOAD = [
+    "tests.training.killable",
+    "torch._dynamo",
+    "transformers.models.auto.modeling_auto",
+    "transformers.models.auto.tokenization_auto",
+    "transformers.models.bert.modeling_bert",
+    "transformers.models.bert.tokenization_bert",
+]
+
+
+def with_(**changes) -> TrainConfig:
+    return SMALL.model_copy(update=changes)
+
+
+def weights_digest(result: TrainResult) -> str:
+    digest = hashlib.sha256()
+    for name, weights in sorted(result.encoder.model.state_dict().items()):
+        digest.update(name.encode() + weights.numpy().tobytes())
+    return digest.hexdigest()
+
+
+def file_digest(folder: Path) -> str:
+    return hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize("in_batch", [True, False])
+def test_learns_to_match_topics(tiny_bert, many_rows, dev, tmp_path, in_batch: bool) -> None:
+    result = train(many_rows, dev, tiny_bert, with_(epochs=10, in_batch=in_batch), tmp_path)
+    (first_step, untrained), *_ = result.scores
+    assert first_step == 0
+    assert result.best_score > untrained + 0.2
+    assert sum(result.losses[-9:]) < sum(result.losses[:9]) / 2
+
+
+def test_best_is_the_last_of_the_highest_scores(tiny_bert, rows, dev, tmp_path) -> None:
+    result = train(rows, dev, tiny_bert, with_(epochs=6), tmp_path)
+    scores = dict(result.scores[1:])
+    best = max(scores.values())
+    assert result.best_score == best
+    assert result.best_step == max(step for step, score in scores.items() if score == best)
+    assert list(scores) == [3 * epoch for epoch in range(1, 7)]
+
+
+def test_without_development_data_the_last_weights_count(tiny_bert, rows, tmp_path) -> None:
+    result = train(rows, DevSet(), tiny_bert, SMALL, tmp_path)
+    assert (result.best_step, result.best_score, result.scores) == (9, None, ())
+
+
+def test_same_seed_same_bytes_other_seed_other_bytes(tiny_bert, rows, dev, tmp_path) -> None:
+    torch.manual_seed(1)
+    first = train(rows, dev, tiny_bert, SMALL, tmp_path / "a")
+    torch.manual_seed(2)
+    again = train(rows, dev, tiny_bert, SMALL, tmp_path / "b")
+    other = train(rows, dev, tiny_bert, with_(seed=1), tmp_path / "c")
+    assert weights_digest(first) == weights_digest(again)
+    assert first.losses == again.losses
+    assert weights_digest(first) != weights_digest(other)
+
+
+def test_caller_finds_its_torch_settings_unchanged(tiny_bert, rows, tmp_path) -> None:
+    before = torch.get_rng_state(), torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+    train(rows, DevSet(), tiny_bert, SMALL, tmp_path)
+    after = torch.get_rng_state(), torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+    assert torch.equal(before[0], after[0])
+    assert before[1:] == after[1:]
+
+
+@pytest.mark.parametrize("stop", [1, 2, 3, 4, 6, 8, 9])
+def test_stopped_at_any_step_epoch_edges_included_it_ends_the_same(
+    tiny_bert, rows, dev, tmp_path, stop: int
+) -> None:
+    whole = train(rows, dev, tiny_bert, SMALL, tmp_path / "whole")
+
+    def interrupt(step: int, steps: int, facts: dict[str, float]) -> None:
+        if step == stop:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(rows, dev, tiny_bert, SMALL, tmp_path / "stopped", interrupt)
+    done: list[int] = []
+    resumed = train(rows, dev, tiny_bert, SMALL, tmp_path / "stopped", lambda step, *_: done.append(step))
+    assert done == list(range(resumed.resumed_at + 1, 10))
+    assert resumed.resumed_at == max(step for step in (0, 2, 3, 4, 6, 8, 9) if step <= stop)
+    assert resumed.losses == whole.losses
+    assert resumed.scores == whole.scores
+    assert weights_digest(resumed) == weights_digest(whole)
+
+
+def test_killed_at_random_moments_it_ends_in_the_same_bytes(tiny_bert, rows, dev, tmp_path) -> None:
+    from tests.training import killable
+
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOAD)
+    config = with_(epochs=8, checkpoint_every_steps=1)
+    undisturbed = train(rows, dev, tiny_bert, config, tmp_path / "whole")
+    export(undisturbed.encoder, tmp_path / "expected", card={"name": "killed"}, prompts={}, max_length=32)
+    moments = random.Random(0)
+    kills = 0
+    while True:
+        hear, tell = context.Pipe(duplex=False)
+        arguments = (tell, rows, dev, tiny_bert, config, tmp_path / "killed", tmp_path / "out")
+        process = context.Process(target=killable.run, args=arguments)
+        process.start()
+        tell.close()
+        patience = moments.randint(1, 6)
+        try:
+            for _ in range(patience):
+                hear.recv()
+        except EOFError:
+            process.join()
+            assert process.exitcode == 0
+            break
+        process.kill()
+        process.join()
+        kills += process.exitcode != 0
+    assert kills >= 5
+    assert file_digest(tmp_path / "out") == file_digest(tmp_path / "expected")
+
+
+def test_work_folder_of_another_run_is_refused(tiny_bert, rows, tmp_path) -> None:
+    train(rows, DevSet(), tiny_bert, SMALL, tmp_path)
+    with pytest.raises(InputError, match="belongs to another run"):
+        train(rows, DevSet(), tiny_bert, with_(learning_rate=1e-3), tmp_path)
+    again = train(rows, DevSet(), tiny_bert, with_(checkpoint_every_steps=7), tmp_path)
+    assert again.resumed_at == again.steps
+
+
+def test_a_diverging_run_says_so(tiny_bert, rows, tmp_path) -> None:
+    with pytest.raises(InputError, match="lower learning_rate"):
+        train(rows, DevSet(), tiny_bert, with_(learning_rate=1e38, warmup_ratio=0.0), tmp_path)
+
+
+def test_bad_calls_are_refused(tiny_bert, rows, tmp_path) -> None:
+    with pytest.raises(InputError, match="no training rows"):
+        train(TrainingSet([], [], {}), DevSet(), tiny_bert, SMALL, tmp_path)
+    with pytest.raises(InputError, match="do not fit a backbone of 64 positions"):
+        train(rows, DevSet(), tiny_bert, with_(max_passage_length=65), tmp_path)

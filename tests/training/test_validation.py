@@ -1,0 +1,24 @@
+"""The development score is that of the metrics module, and a collapsed encoder scores nothing."""
+
+import numpy as np
+import pytest
+
+from pipeline_tasks.evaluation.metrics import ndcg_at_k
+from pipeline_tasks.training.validation import ndcg_of_single_positive, ranks_of_positives
+
+
+def test_agrees_with_the_general_ndcg() -> None:
+    rng = np.random.default_rng(0)
+    queries, passages = rng.normal(size=(50, 8)), rng.normal(size=(40, 8))
+    positives = rng.integers(40, size=50)
+    order = np.argsort(-(queries @ passages.T), axis=1)
+    ranked = (order == positives[:, None]).astype(float)
+    ranks = ranks_of_positives(queries, passages, positives, block=7)
+    assert ndcg_of_single_positive(ranks) == pytest.approx(ndcg_at_k(ranked, ranked, 10).mean())
+    assert (np.take_along_axis(order, ranks[:, None] - 1, axis=1)[:, 0] == positives).all()
+
+
+def test_equal_vectors_rank_last() -> None:
+    ranks = ranks_of_positives(np.ones((3, 4)), np.ones((20, 4)), np.array([0, 5, 19]))
+    assert ranks.tolist() == [20, 20, 20]
+    assert ndcg_of_single_positive(ranks) == 0.0
