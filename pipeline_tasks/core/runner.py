@@ -95,7 +95,10 @@ def _run(store: Store, job: Job, group: tuple[int, int] | None, workers: int) ->
         point(store, job.ref)
         manifest = load_manifest(store, job.ref)
         rejected = sum(p.rows for p in manifest.rejects)
-        counters = Counter(rows_out=manifest.rows, rows_rejected=rejected, parts_reused=len(manifest.parts))
+        rows_in = sum(load_manifest(store, ref).rows for refs in job.inputs.values() for ref in refs)
+        counters = Counter(
+            rows_in=rows_in, rows_out=manifest.rows, rows_rejected=rejected, parts_reused=len(manifest.parts)
+        )
         return Outcome(None if group else job.ref, True, counters)
     opened = job.open(store)
     if job.step.kind == "map":
@@ -161,7 +164,7 @@ def _run_reduce(store: Store, job: Job, opened: dict[str, list[Version]]) -> Out
     if job.step.appends:
         grown = appended(store, job, _tables(job, result))
         ref, parts, removals = grown.ref, grown.parts, grown.removals
-        counters["rows_in"] = grown.rows_in
+        counters["rows_in"] = grown.rows_in + rejects.num_rows
         if grown.unchanged:
             point(store, ref)
             counters.update(parts_reused=len(parts), rows_out=load_manifest(store, ref).rows)

@@ -44,14 +44,14 @@ class Span:
 def chunk_passages(rows: pa.Table, params: ChunkPassagesParams, run: Run) -> Iterator[pa.Table]:
     """Cut documents into passages that know their page, their characters and their split.
 
-    A document is on one side of the split as a whole; which one depends on its id alone, so that a refresh never moves
-    it. Passages of fewer than ``min_tokens`` tokens are rejects ``too_few_tokens``.
+    A document is on one side of the split as a whole; which one depends on its bytes alone, so that neither a refresh nor
+    a second address moves it. Passages of fewer than ``min_tokens`` tokens are rejects ``too_few_tokens``.
     """
     tokenizer = load_tokenizer(params.tokenizer)
     for document in rows.to_pylist():
         text = document["text"]
         offsets = tokenizer.encode(text, add_special_tokens=False).offsets
-        split = split_of(document["doc_id"], params)
+        split = split_of(document["content_sha256"], params)
         passages = []
         for span in pack(text, [start for start, _ in offsets], params.max_tokens):
             passage_id = short_id(document["doc_id"], span.start, span.end)
@@ -77,9 +77,9 @@ def chunk_passages(rows: pa.Table, params: ChunkPassagesParams, run: Run) -> Ite
         yield PASSAGES.table(passages)
 
 
-def split_of(doc_id: str, params: ChunkPassagesParams) -> str:
+def split_of(content_sha256: str, params: ChunkPassagesParams) -> str:
     """``train``, ``dev`` or ``test`` for a document."""
-    at = unit_hash(params.split_salt, doc_id)
+    at = unit_hash(params.split_salt, content_sha256)
     if at < params.test_fraction:
         return "test"
     return "dev" if at < params.test_fraction + params.dev_fraction else "train"

@@ -7,7 +7,7 @@ What holds for every encoder:
 - The same set of texts gives the same bytes on the same machine with the same number of threads.
 - Other texts in the same call change a vector of the torch encoder in the last bits only, since kernels add
   up in an order that depends on the batch. The int8 encoder runs one text at a time: there a batch would
-  share one scale, and neighbours would change the third digit.
+  share one scale, and neighbours would turn a vector (measured: cosine 0.995 to itself).
 """
 
 from __future__ import annotations

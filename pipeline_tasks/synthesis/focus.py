@@ -16,13 +16,18 @@ CANDIDATES = 3
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
 _TELLING = re.compile(r"\d[\d.,%]*|\w{7,}")
-_NO_NOUN = """a an the this that these those each every all any some no not of in for with by on at from near to into and or but
-    nor if when where while than then so as is are was were be been being has have had do does did can cannot could may
-    might must shall should will would only also again before after because about up down out off over under it its they
-    them their there he she his her you your we our who which what how why very more most less least such other same"""
+_NO_NOUN = """
+    a an the this that these those each every all any some no not of in for with by on at from near to into
+    and or but nor if when where while than then so as is are was were be been being has have had do does did
+    can cannot could may might must shall should will would only also again before after because about up down
+    out off over under it its they them their there he she his her you your we our who which what how why very
+    more most less least such other same
+"""
 _WORD = rf"(?!(?:{'|'.join(_NO_NOUN.split())})\b)[A-Za-z][\w-]+"
 _BEFORE = r"\b(the|a|an|this|each|every|of|in|for|with|by|on|at|from|near)"
-_AFTER = r"(?=[,.;:)]|\s(?:and|or|is|are|was|were|has|have|can|cannot|could|may|might|must|should|will|would|do|does)\b)"
+_AFTER = (
+    r"(?=[,.;:)]|\s(?:and|or|is|are|was|were|has|have|can|cannot|could|may|might|must|should|will|would|do|does)\b)"
+)
 _THING = re.compile(rf"{_BEFORE}\s+({_WORD}(?:\s(?:{_WORD}|\d+)){{0,3}}){_AFTER}", re.IGNORECASE)
 _LOOSE_THING = re.compile(rf"{_BEFORE}\s+({_WORD}(?:\s{_WORD})?)", re.IGNORECASE)
 _DETERMINERS = frozenset({"the", "a", "an", "this", "each", "every"})
@@ -30,7 +35,7 @@ _VERB_AFTER_NOUN = re.compile(r"(?<=\w)\s\w+ed$")
 
 
 def focus_of(passage: str, key: str) -> str:
-    """One telling sentence of ``passage``: of the few with the most long words and numbers, the one ``key`` falls on."""
+    """One telling sentence of ``passage``: of those with the most long words and numbers, the one ``key`` draws."""
     low, high = SENTENCE_WORDS
     sentences = [s for s in _SENTENCE.split(passage) if low <= len(s.split()) <= high]
     if not sentences:

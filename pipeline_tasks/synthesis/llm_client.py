@@ -13,70 +13,20 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import urlsplit
 
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.ids import digest
+from pipeline_tasks.synthesis.llm_api import FREE, Api, Price, Request, Response, answer_of, body_of, response_of
 from pipeline_tasks.synthesis.llm_errors import as_foundry_error, is_refusal
 from pipeline_tasks.synthesis.response_store import ResponseStore
 
-Api = Literal["completions", "chat"]
+__all__ = ["LLMClient", "Price", "Request", "Response"]
+
 CLAIM_POLL_S = 0.25
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Price:
-    """Units: US dollars per million tokens."""
-
-    prompt: float = 0.0
-    completion: float = 0.0
-
-    def of(self, prompt_tokens: int, completion_tokens: int) -> float:
-        """Dollars for one call."""
-        return (prompt_tokens * self.prompt + completion_tokens * self.completion) / 1e6
-
-
-FREE = Price()
-
-
-@dataclass(frozen=True)
-class Request:
-    """One prompt with its sampling parameters."""
-
-    prompt: str
-    max_tokens: int
-    temperature: float = 0.0
-    stop: tuple[str, ...] = ()
-    seed: int = 0
-
-
-@dataclass(frozen=True)
-class Response:
-    """One answer.
-
-    Attributes:
-        response_id: sha256 of the canonical request.
-        text: the answer; hostile until parsed.
-        prompt_tokens: as counted by the endpoint.
-        completion_tokens: as counted by the endpoint.
-        cached: whether it came from the response store and cost nothing now.
-        cost_usd: what the answer cost when it was bought (the same on every later read).
-        finish_reason: ``stop``, ``length`` (cut off) or ``content_filter`` (refused; the text is empty).
-        created: the endpoint's own time of the answer, in Unix seconds.
-    """
-
-    response_id: str
-    text: str
-    prompt_tokens: int
-    completion_tokens: int
-    cached: bool
-    cost_usd: float
-    finish_reason: str
-    created: int
 
 
 class LLMClient:
@@ -141,7 +91,7 @@ class LLMClient:
 
     def ask(self, request: Request) -> Response:
         """:meth:`complete` for a :class:`Request`."""
-        body = self._body(request)
+        body = body_of(request, self.model, self.api)
         response_id = digest({"api": self.api, "body": body})
         with self._asking.setdefault(response_id, threading.Lock()):
             try:
@@ -151,10 +101,10 @@ class LLMClient:
                     record = self._store.write(response_id, self._call(body, response_id))
             finally:
                 self._asking.pop(response_id, None)
-        return _response(response_id, record, cached=cached)
+        return response_of(response_id, record, cached=cached)
 
     def complete_many(self, requests: Iterable[Request], concurrency: int = 1) -> Iterator[Response]:
-        """The answers to ``requests`` in their order, ``concurrency`` at a time, reading ahead no further than twice that.
+        """The answers to ``requests`` in their order, ``concurrency`` at a time, reading ahead twice as far.
 
         Raises:
             TransientError: as for :meth:`complete`; answers that came before it are stored.
@@ -172,13 +122,6 @@ class LLMClient:
             finally:
                 for future in waiting:
                     future.cancel()
-
-    def _body(self, request: Request) -> dict[str, Any]:
-        fields = {name: value for name, value in asdict(request).items() if name != "prompt"}
-        fields["stop"] = list(request.stop)
-        if self.api == "chat":
-            return {"model": self.model, "messages": [{"role": "user", "content": request.prompt}], **fields}
-        return {"model": self.model, "prompt": request.prompt, **fields}
 
     def _stored_or_claimed(self, response_id: str) -> dict[str, Any] | None:
         """The stored answer, or None once it is this process's turn to buy it."""
@@ -199,7 +142,7 @@ class LLMClient:
         wanted = body if body["stop"] else {name: value for name, value in body.items() if name != "stop"}
         try:
             raw = resource.with_raw_response.create(**wanted, extra_headers=headers)
-            answer = _answer(raw.http_response.json(), self.api)
+            answer = answer_of(raw.http_response.json(), self.api)
         except openai.APIError as error:
             if not is_refusal(error):
                 raise as_foundry_error(error, self._host, self.model, self._api_key) from None
@@ -225,34 +168,6 @@ class LLMClient:
                     max_retries=self._max_retries,
                 )
             return self._openai
-
-
-def _answer(payload: dict[str, Any], api: Api) -> dict[str, Any]:
-    """What is kept of an endpoint's answer. Raises LookupError, TypeError or ValueError where it is malformed."""
-    choice = payload["choices"][0]
-    text = (choice["message"]["content"] if api == "chat" else choice["text"]) or ""
-    usage = payload.get("usage") or {}
-    return {
-        "text": str(text),
-        "finish_reason": str(choice.get("finish_reason") or "stop"),
-        "usage": {name: int(usage.get(name) or 0) for name in ("prompt_tokens", "completion_tokens")},
-        "model": str(payload.get("model") or ""),
-        "created": int(payload.get("created") or 0),
-    }
-
-
-def _response(response_id: str, record: dict[str, Any], *, cached: bool) -> Response:
-    answer = record["response"]
-    return Response(
-        response_id=response_id,
-        text=answer["text"],
-        prompt_tokens=answer["usage"].get("prompt_tokens", 0),
-        completion_tokens=answer["usage"].get("completion_tokens", 0),
-        cached=cached,
-        cost_usd=record["cost_usd"],
-        finish_reason=answer["finish_reason"],
-        created=answer["created"],
-    )
 
 
 def _checked_host(base_url: str) -> str:

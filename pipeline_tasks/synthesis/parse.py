@@ -24,7 +24,7 @@ _WORD = re.compile(r"\w+(?:['’-]\w+)*")
 _NUMBER = re.compile(r"\d+")
 _SENTENCE_END = re.compile(r"[.!?][\"')\]]*(?=\s|$)|#\w+$")
 _MARKUP = re.compile(r"<\|?/?[A-Za-z!][^<>]{0,80}>|```|\{\{|https?://|www\.")
-_DECORATION = " \t*_`\"“”"
+_DECORATION = ' \t*_`"“”'
 _FILLER = frozenset(
     """about above after again against along among around because before being below between could during every from
     have having into more most much only other over passage people same should some such than that their them then there

@@ -18,8 +18,8 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from pipeline_tasks.core.ids import seed_of
+from pipeline_tasks.domains.intents import read_toml
 from pipeline_tasks.synthesis.focus import focus_of, subject_of
-from pipeline_tasks.synthesis.intents import read_toml
 
 PASSAGE_LABEL = "Passage:"
 FOCUS_LABEL = "Key sentence:"

@@ -85,9 +85,7 @@ def load(folder: Path, device: str | torch.device = "cpu") -> Encoder:
         )
     missing = sorted(key for key in report["missing_keys"] if not key.startswith("pooler."))
     if missing:
-        raise InputError(
-            f"{trunk} lacks {len(missing)} weights, among them {missing[0]!r}: get the whole model"
-        )
+        raise InputError(f"{trunk} lacks {len(missing)} weights, among them {missing[0]!r}: get the whole model")
     if getattr(model, "pooler", None) is not None:
         model.pooler.requires_grad_(False)
         if report["missing_keys"]:
@@ -109,9 +107,7 @@ def _trunk_folder(folder: Path) -> Path:
         is_mean = pooling.get("pooling_mode") == "mean" or pooling.get("pooling_mode_mean_tokens", False)
         others = [key for key, on in pooling.items() if key.startswith("pooling_mode_") and on is True]
         if not is_mean or set(others) - {"pooling_mode_mean_tokens"}:
-            raise InputError(
-                f"{folder} pools by {others or pooling.get('pooling_mode')}: choose a mean-pooling model"
-            )
+            raise InputError(f"{folder} pools by {others or pooling.get('pooling_mode')}: choose a mean-pooling model")
     if not (trunk / "config.json").is_file() or not list(trunk.glob("*.safetensors")):
         raise InputError(f"{trunk} is not a model: it needs config.json, *.safetensors and a tokenizer")
     return trunk

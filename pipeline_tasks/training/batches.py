@@ -5,9 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 
-def plan_batches(
-    n: int, batch_size: int, seed: int, epoch: int, apart: Sequence[np.ndarray] = ()
-) -> list[np.ndarray]:
+def plan_batches(n: int, batch_size: int, seed: int, epoch: int, apart: Sequence[np.ndarray] = ()) -> list[np.ndarray]:
     """Shuffle ``n`` rows into ceil(n / batch_size) batches that differ in size by one row at most.
 
     The plan is a function of the arguments alone. Rows that share a key, directly or through other rows, never

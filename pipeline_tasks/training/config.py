@@ -31,19 +31,15 @@ class TrainConfig(BaseModel):
     temperature: float = Field(0.01, gt=0)
     max_query_length: int = Field(128, ge=3)
     max_passage_length: int = Field(256, ge=3)
-    n_negatives: int = Field(
-        9, ge=0, description="at most this many of a row's own negatives, the first ones"
-    )
+    n_negatives: int = Field(9, ge=0, description="at most this many of a row's own negatives, the first ones")
     in_batch: bool = Field(False, description="the other passages of the batch are negatives too")
     seed: int = Field(0, ge=0)
     threads: int = Field(2, ge=1, description="CPU threads; another number may change the last bits")
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    precision: Literal["auto", "fp32", "bf16"] = Field(
-        "auto", description="auto: bf16 on a GPU, fp32 on a CPU"
-    )
+    precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="auto: bf16 on a GPU, fp32 on a CPU")
     evals_per_epoch: int = Field(1, ge=1)
     checkpoint_every_steps: int = Field(200, ge=1)
-    micro_batch_tokens: int = Field(2048, ge=1, description="padded tokens of one forward pass")
+    micro_batch_tokens: int = Field(1024, ge=1, description="padded tokens of one forward pass")
     graph_tokens: int = Field(4096, ge=1, description="tokens whose activations may be in memory at once")
 
     @model_validator(mode="after")

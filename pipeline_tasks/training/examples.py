@@ -84,15 +84,12 @@ def tokenize_set(
 
     def number_of(passage_id: str) -> int:
         if passage_id not in passages:
-            raise InputError(
-                f"passage {passage_id!r} is named by a row and has no text: add it to the passages"
-            )
+            raise InputError(f"passage {passage_id!r} is named by a row and has no text: add it to the passages")
         return _number(text_number, passages[passage_id])
 
     positive_of = np.array([number_of(passage_id) for passage_id in rows.positive_ids], dtype=np.int64)
     negatives_of = [
-        np.array([number_of(passage_id) for passage_id in ids[:n_negatives]], dtype=np.int64)
-        for ids in negative_ids
+        np.array([number_of(passage_id) for passage_id in ids[:n_negatives]], dtype=np.int64) for ids in negative_ids
     ]
     if isinstance(rows, DevSet):
         for text in passages.values():

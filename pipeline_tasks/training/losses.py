@@ -48,9 +48,7 @@ def make_group(rows: np.ndarray, data: TokenSet, in_batch: bool) -> Group:
     return Group(data.query_of[rows], passages, columns, candidates)
 
 
-def info_nce(
-    queries: Tensor, passages: Tensor, positives: Tensor, candidates: Tensor, temperature: float
-) -> Tensor:
+def info_nce(queries: Tensor, passages: Tensor, positives: Tensor, candidates: Tensor, temperature: float) -> Tensor:
     """Mean over queries of -log softmax(cos(q, p) / temperature) at the positive, over the row's candidates.
 
     Shapes:

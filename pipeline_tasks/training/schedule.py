@@ -16,10 +16,7 @@ from pipeline_tasks.training.examples import TokenSet
 def plan_schedule(data: TokenSet, config: TrainConfig) -> list[np.ndarray]:
     """The rows of every step; with in-batch negatives, equal queries and equal positives are kept apart."""
     apart = (data.query_of, data.positive_of) if config.in_batch else ()
-    epochs = (
-        plan_batches(len(data), config.batch_size, config.seed, epoch, apart)
-        for epoch in range(config.epochs)
-    )
+    epochs = (plan_batches(len(data), config.batch_size, config.seed, epoch, apart) for epoch in range(config.epochs))
     return [batch for epoch in epochs for batch in epoch]
 
 

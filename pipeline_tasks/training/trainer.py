@@ -110,9 +110,7 @@ class _Run:
     ) -> None:
         self.encoder, self.data, self.dev, self.config = encoder, data, dev, config
         self.work_dir, self.fingerprint = work_dir, fingerprint
-        self.autocast = config.precision == "bf16" or (
-            config.precision == "auto" and encoder.device.type == "cuda"
-        )
+        self.autocast = config.precision == "bf16" or (config.precision == "auto" and encoder.device.type == "cuda")
         self.schedule = plan_schedule(data, config)
         self.evaluate_at = evaluation_steps(len(self.schedule), config)
         self.optimizer = _optimizer(encoder.model, config)
@@ -161,9 +159,7 @@ class _Run:
         self.encoder.model.train()
         loss = accumulate(self.encoder, self.data, self.schedule[step], step, self.config, self.autocast)
         if not math.isfinite(loss):
-            raise InputError(
-                f"the loss at step {step} is {loss}: lower learning_rate ({self.config.learning_rate})"
-            )
+            raise InputError(f"the loss at step {step} is {loss}: lower learning_rate ({self.config.learning_rate})")
         torch.nn.utils.clip_grad_norm_(self.encoder.model.parameters(), self.config.max_grad_norm)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
@@ -209,9 +205,7 @@ def _check_lengths(encoder: Encoder, config: TrainConfig) -> None:
     limit = getattr(encoder.model.config, "max_position_embeddings", None)
     longest = max(config.max_query_length, config.max_passage_length)
     if limit is not None and longest > limit:
-        raise InputError(
-            f"texts of {longest} tokens do not fit a backbone of {limit} positions: lower max_*_length"
-        )
+        raise InputError(f"texts of {longest} tokens do not fit a backbone of {limit} positions: lower max_*_length")
 
 
 def _fingerprint(data: TokenSet, dev: TokenSet, encoder: Encoder, config: TrainConfig) -> str:

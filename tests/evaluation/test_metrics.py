@@ -62,9 +62,7 @@ def test_nothing_relevant_or_nothing_ranked_scores_zero() -> None:
 
 
 def test_ties_go_by_falling_id_whatever_the_input_order() -> None:
-    assert order_by_score(["a", "c", "b"], [1.0, 1.0, 2.0]) == order_by_score(
-        ["c", "b", "a"], [1.0, 2.0, 1.0]
-    )
+    assert order_by_score(["a", "c", "b"], [1.0, 1.0, 2.0]) == order_by_score(["c", "b", "a"], [1.0, 2.0, 1.0])
     assert order_by_score(["a", "c", "b"], [1.0, 1.0, 2.0]) == ["b", "c", "a"]
 
 

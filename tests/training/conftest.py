@@ -35,9 +35,7 @@ def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def passage(topic: int, variant: int = 0) -> str:
     """A passage about ``topic``, of a length that differs by topic and variant."""
-    fillers = [
-        FILLERS[(topic * 5 + variant * 3 + i) % len(FILLERS)] for i in range(3 + (topic + variant) % 9)
-    ]
+    fillers = [FILLERS[(topic * 5 + variant * 3 + i) % len(FILLERS)] for i in range(3 + (topic + variant) % 9)]
     return " ".join([*fillers, TOPICS[topic], FILLERS[variant]])
 
 

@@ -96,9 +96,7 @@ def test_caller_finds_its_torch_settings_unchanged(tiny_bert, rows, tmp_path) ->
 
 
 @pytest.mark.parametrize("stop", [1, 2, 3, 4, 6, 8, 9])
-def test_stopped_at_any_step_epoch_edges_included_it_ends_the_same(
-    tiny_bert, rows, dev, tmp_path, stop: int
-) -> None:
+def test_stopped_at_any_step_epoch_edges_included_it_ends_the_same(tiny_bert, rows, dev, tmp_path, stop: int) -> None:
     whole = train(rows, dev, tiny_bert, SMALL, tmp_path / "whole")
 
     def interrupt(step: int, steps: int, facts: dict[str, float]) -> None:

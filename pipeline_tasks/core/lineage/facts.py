@@ -13,9 +13,11 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.events import PREFIX as EVENTS
 from pipeline_tasks.core.manifest import LATEST, Manifest, Part, Ref
 from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.core.versions import manifest_key
 
 VERSIONS = "versions"
 RESPONSES = "responses"
@@ -95,7 +97,9 @@ def naive_utc(moment: datetime) -> datetime:
     return moment.astimezone(UTC).replace(tzinfo=None)
 
 
-def _parsed(store: LocalStore, keys: Iterable[str], model: type[_Model], problems: Rows) -> Iterator[tuple[str, _Model]]:
+def _parsed(
+    store: LocalStore, keys: Iterable[str], model: type[_Model], problems: Rows
+) -> Iterator[tuple[str, _Model]]:
     for key in keys:
         data = store.read(key)
         if data is None:
@@ -133,7 +137,12 @@ def manifests(store: LocalStore, problems: Rows) -> list[Manifest]:
     """Every readable manifest whose content fits the name it is filed under."""
     found = []
     for key, manifest in _parsed(store, store.keys(VERSIONS), Manifest, problems):
-        if key == f"{VERSIONS}/{manifest.dataset}/{manifest.id}.json":
+        try:
+            _inputs(manifest)
+        except InputError as error:
+            problems.append({"key": key, "problem": str(error)})
+            continue
+        if key == manifest_key(manifest.ref):
             found.append(manifest)
         else:
             problems.append({"key": key, "problem": f"the manifest inside calls itself {manifest.ref}"})
@@ -150,22 +159,42 @@ def version_rows(store: LocalStore, found: list[Manifest], steps: Rows) -> dict[
     rows: dict[str, Rows] = {"versions": [], "version_inputs": [], "parts": [], "params": []}
     for m in found:
         head = {"dataset": m.dataset, "version": m.id}
-        created = built.get((m.dataset, m.id)) or _file_time(store.root / VERSIONS / m.dataset / f"{m.id}.json")
+        created = built.get((m.dataset, m.id)) or _file_time(store.root / manifest_key(m.ref))
         rows["versions"].append(
-            head
-            | {"step": m.step, "code_version": m.code_version, "created_at": created, "rows": m.rows, "key_column": m.key}
-            | {"bytes": m.size_bytes, "parts": len(m.parts), "n_removals": sum(r.part.rows for r in m.removals)}
-            | {"n_rejects": sum(p.rows for p in m.rejects), "rows_schema": m.rows_schema}
-            | {"is_latest": latest(store, m.dataset) == m.id}
+            _version_row(m) | {"created_at": created, "is_latest": latest(store, m.dataset) == m.id}
         )
-        for name, refs in m.inputs.items():
-            for ref in map(Ref.parse, refs):
-                rows["version_inputs"].append(
-                    head | {"input_name": name, "input_dataset": ref.dataset, "input_version": ref.version}
-                )
+        rows["version_inputs"] += [head | row for row in _inputs(m)]
         rows["parts"] += [head | row for row in _part_rows(m)]
-        rows["params"] += [head | {"name": n, "value": v if isinstance(v, str) else json.dumps(v)} for n, v in m.params.items()]
+        rows["params"] += [head | {"name": name, "value": _as_text(value)} for name, value in m.params.items()]
     return rows
+
+
+def _version_row(m: Manifest) -> dict[str, Any]:
+    return {
+        "dataset": m.dataset,
+        "version": m.id,
+        "step": m.step,
+        "code_version": m.code_version,
+        "rows": m.rows,
+        "bytes": m.size_bytes,
+        "parts": len(m.parts),
+        "n_removals": sum(removal.part.rows for removal in m.removals),
+        "n_rejects": sum(part.rows for part in m.rejects),
+        "rows_schema": m.rows_schema,
+        "key_column": m.key,
+    }
+
+
+def _inputs(manifest: Manifest) -> Rows:
+    return [
+        {"input_name": name, "input_dataset": ref.dataset, "input_version": ref.version}
+        for name, refs in manifest.inputs.items()
+        for ref in map(Ref.parse, refs)
+    ]
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def latest(store: LocalStore, dataset: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Questions to the lineage database. The SQL may come from anybody: it can read the lineage and the rows, nothing else."""
+"""Questions to the lineage database. The SQL may come from anybody: it reads the lineage and the rows, nothing else."""
 
 from __future__ import annotations
 
@@ -33,7 +33,12 @@ _SETTINGS = {
 
 
 def query(
-    store: LocalStore, sql: str, values: list[object] | None = None, *, max_rows: int = MAX_ROWS, timeout_s: float = 60.0
+    store: LocalStore,
+    sql: str,
+    values: list[object] | None = None,
+    *,
+    max_rows: int = MAX_ROWS,
+    timeout_s: float = 60.0,
 ) -> pa.Table:
     """The answer to one SELECT over everything that was finished before the call, ``max_rows`` rows of it at most.
 
@@ -53,7 +58,7 @@ def query(
         try:
             statements = con.extract_statements(sql)
             if [s.type for s in statements] != [duckdb.StatementType.SELECT]:
-                raise InputError("the lineage is read-only: give exactly one SELECT (or WITH, DESCRIBE, SUMMARIZE, SHOW)")
+                raise InputError("the lineage is read-only: give one SELECT (or WITH, DESCRIBE, SUMMARIZE, SHOW)")
             with _ended_after(con, timeout_s):
                 relation = con.sql(sql, params=values)
                 if relation is None:

@@ -57,18 +57,26 @@ def toy_documents(rows: pa.Table, params: NoParams, run: Run) -> pa.Table:
         if name == "bad":
             run.reject(name, "encrypted", "needs a password")
             continue
-        out.append(filled(d.DOCUMENTS, doc_id=f"d-{name}", url_id=name, url=row["url"], title=f"Title {name}", text=name))
+        out.append(
+            filled(d.DOCUMENTS, doc_id=f"d-{name}", url_id=name, url=row["url"], title=f"Title {name}", text=name)
+        )
     run.count("pages", len(out))
     return d.DOCUMENTS.table(out)
 
 
-@step(reads={"documents": d.DOCUMENTS}, writes=d.DOCUMENTS, kind="reduce", dataset="distinct", keeps=("documents",))
+@step(
+    reads={"documents": d.DOCUMENTS},
+    writes=d.DOCUMENTS,
+    kind="reduce",
+    dataset="distinct_documents",
+    keeps=("documents",),
+)
 def toy_distinct(inputs: Inputs, params: NoParams, run: Run) -> None:
     """Refuses the document called d-twin."""
     run.reject("d-twin", "near_duplicate", "of d-a")
 
 
-@step(reads={"documents": From(d.DOCUMENTS, dataset="distinct")}, writes=d.PASSAGES, kind="map")
+@step(reads={"documents": From(d.DOCUMENTS, dataset="distinct_documents")}, writes=d.PASSAGES, kind="map")
 def toy_passages(rows: pa.Table, params: NoParams, run: Run) -> pa.Table:
     """One passage per document."""
     out = [
@@ -85,7 +93,9 @@ def toy_needs(rows: pa.Table, params: NoParams, run: Run) -> pa.Table:
     out = []
     for r in rows.to_pylist():
         name = r["passage_id"]
-        out.append(filled(d.NEEDS, need_id=f"n-{name}", passage_id=name, doc_id=r["doc_id"], intent="qa", need="to know"))
+        out.append(
+            filled(d.NEEDS, need_id=f"n-{name}", passage_id=name, doc_id=r["doc_id"], intent="qa", need="to know")
+        )
         out[-1] |= {"response_id": "1" * 64}
     return d.NEEDS.table(out)
 
@@ -95,7 +105,12 @@ def toy_pairs(rows: pa.Table, params: NoParams, run: Run) -> pa.Table:
     """One query per need."""
     out = []
     for r in rows.to_pylist():
-        ids = {"query_id": f"q-{r['need_id']}", "need_id": r["need_id"], "passage_id": r["passage_id"], "doc_id": r["doc_id"]}
+        ids = {
+            "query_id": f"q-{r['need_id']}",
+            "need_id": r["need_id"],
+            "passage_id": r["passage_id"],
+            "doc_id": r["doc_id"],
+        }
         text = {"query": f"what of {r['doc_id']}?", "positive": "an answer", "passage": "source", "split": "train"}
         paid = {"need_response_id": r["response_id"], "response_id": "2" * 64}
         out.append(filled(d.PAIRS, **ids, **text, **paid, intent="qa", origin="dm", positive_id=f"w-{r['need_id']}"))
@@ -144,7 +159,9 @@ def toy_triplets(rows: pa.Table, params: Alpha, run: Run) -> pa.Table:
     )
 
 
-@step(reads={"triplets": From(d.TRIPLETS, dataset="mtt/0.75")}, writes=None, kind="reduce", dataset="model/33m/finetune")
+@step(
+    reads={"triplets": From(d.TRIPLETS, dataset="mtt/0.75")}, writes=None, kind="reduce", dataset="model/33m/finetune"
+)
 def toy_model(inputs: Inputs, params: NoParams, run: Run) -> Any:
     """Two files."""
     (run.scratch / "1_Pooling").mkdir(exist_ok=True)
@@ -153,7 +170,9 @@ def toy_model(inputs: Inputs, params: NoParams, run: Run) -> Any:
     return run.scratch
 
 
-@step(reads={"model": From(None, dataset="model/33m/finetune")}, writes=d.EVALUATIONS, kind="reduce", dataset="eval/dev")
+@step(
+    reads={"model": From(None, dataset="model/33m/finetune")}, writes=d.EVALUATIONS, kind="reduce", dataset="eval/dev"
+)
 def toy_evaluate(inputs: Inputs, params: NoParams, run: Run) -> Iterator[pa.Table]:
     """One score."""
     row = filled(d.EVALUATIONS, evaluation_id="33m/qa/ndcg@10", system="33m/finetune", intent="qa", metric="ndcg@10")

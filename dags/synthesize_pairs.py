@@ -1,0 +1,35 @@
+"""From passages to training pairs."""
+
+from __future__ import annotations
+
+from airflow.sdk import DAG, Asset
+from foundry_airflow.steps import DEFAULT_ARGS, fold_lineage, form, step
+
+DOC = """
+### From `passages` to `mtp`
+
+An LLM states, for every sampled passage, the information need that it meets under a search intent, then writes a query
+and a positive passage for each need. Every answer is kept: passages that were asked about before cost nothing.
+General-domain pairs join where the store has `mtp/gd`.
+
+Starts when `passages` changed, and by hand. The endpoint is the worker's `OPENAI_BASE_URL`; the pool `llm` limits how
+many steps ask it at once.
+"""
+
+NEEDS = form("write_needs", "sample_rate", "intents", "intents_per_passage")
+LLM = form("write_needs", "llm", "api", "temperature", "concurrency")
+
+with DAG(
+    "synthesize_pairs",
+    description="passages -> query and positive pairs, by an LLM",
+    schedule=[Asset("passages")],
+    max_active_runs=1,
+    default_args=DEFAULT_ARGS,
+    tags=["foundry", "synthesis"],
+    doc_md=DOC,
+    params=NEEDS.params | LLM.params,
+) as dag:
+    needs = step("write_needs", params=NEEDS.values(dag) | LLM.values(dag))
+    pairs = step("write_pairs", inputs={"needs": needs}, params=LLM.values(dag))
+    mtp = step("combine_pairs", inputs={"dm": pairs})
+    fold_lineage(mtp)

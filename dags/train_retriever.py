@@ -1,0 +1,77 @@
+"""From pairs and triplets to a trained and evaluated retriever."""
+
+from __future__ import annotations
+
+from airflow.sdk import DAG, Param, TaskGroup
+from foundry_airflow.steps import DEFAULT_ARGS, default, fold_lineage, form, given, publish, step
+
+from pipeline_tasks.training.sizes import SIZES
+
+DOC = """
+### From `mtp` and `labelled` to `model/<size>/finetune`
+
+Contrastive pre-training on the pairs, then one fine-tuning iteration for each level of the size's difficulty schedule,
+each from the model before it; triplets that are missing are built on the way. The evaluation on held-out queries covers
+every stage. Sizes with a shorter schedule skip the iterations that they do not have.
+
+Started by hand. All data is that of the latest `labelled`; `build_triplets` makes it.
+"""
+
+SIZE = Param("33m", type="string", enum=list(SIZES), description="size of the model to train")
+HYPERPARAMETERS = ("epochs", "batch_size", "learning_rate", "seed")
+LENGTHS = form("pretrain", "max_query_length", "max_passage_length")
+PRETRAIN = form("pretrain", *HYPERPARAMETERS, prefix="pretrain_")
+FINETUNE = form("finetune", *HYPERPARAMETERS, "in_batch", prefix="finetune_")
+MINE = form("mine_negatives", "n_negatives")
+ITERATIONS = max(len(size.alphas) for size in SIZES.values())
+
+
+def alpha(size: str, iteration: int) -> float | str:
+    """Difficulty of the 0-based ``iteration``; empty where the size has no such iteration."""
+    alphas = SIZES[size].alphas
+    return alphas[iteration] if iteration < len(alphas) else ""
+
+
+with DAG(
+    "train_retriever",
+    description="pairs and triplets -> a trained, evaluated retriever",
+    schedule=None,
+    max_active_runs=1,
+    default_args=DEFAULT_ARGS,
+    tags=["foundry", "training"],
+    doc_md=DOC,
+    params={"size": SIZE} | LENGTHS.params | PRETRAIN.params | FINETUNE.params | MINE.params,
+    user_defined_macros={"alpha": alpha},
+) as dag:
+    read = given(
+        labelled="labelled",
+        pairs="labelled > pairs",
+        passages="labelled > passages",
+        rankings=[f"labelled > rankings/{model}" for model in default("mine_negatives", "models")],
+        queries="labelled > rankings > queries",
+        embeddings="labelled > rankings > passages",
+    )
+    common = LENGTHS.values(dag) | {"size": dag.param("size")}
+    models = [step("pretrain", inputs={"pairs": read["pairs"]}, params=PRETRAIN.values(dag) | common)]
+    for i in range(ITERATIONS):
+        level = f"{{{{ alpha(params.size, {i}) }}}}"
+        with TaskGroup(f"iteration_{i + 1}"):
+            mined = step(
+                "mine_negatives",
+                inputs={name: read[name] for name in ("labelled", "pairs", "passages", "rankings")},
+                params=MINE.values(dag) | {"alpha": level},
+                only_if=level,
+                emits=False,
+            )
+            start = {"triplets": mined, "init": models[-1]}
+            chosen = FINETUNE.values(dag) | common | {"alpha": level}
+            models.append(step("finetune", inputs=start, params=chosen, emits=False))
+    evaluated = step(
+        "evaluate_retriever",
+        inputs={name: read[name] for name in ("pairs", "passages", "embeddings", "queries")} | {"models": models},
+        params={"size": dag.param("size")},
+        emits=False,
+    )
+    published = publish("finetune", models[1:])
+    evaluated >> published
+    fold_lineage(published)

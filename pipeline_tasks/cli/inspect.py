@@ -1,0 +1,156 @@
+"""``foundry ls``, ``show``, ``export`` and ``sql``: what is in the store."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.export import Format, export
+from pipeline_tasks.core.lineage import query
+from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.schema import FILES
+from pipeline_tasks.core.settings import settings
+from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.core.versions import Version
+
+_SHORT = 80
+DATASET = Annotated[str, typer.Argument(metavar="DATASET[@VERSION]", help="for example passages or mtt/0.75@latest")]
+
+
+def store() -> LocalStore:
+    """The store of the settings."""
+    return LocalStore(settings().store)
+
+
+def clipped(value: Any, width: int = _SHORT) -> str:
+    """``value`` on one line of at most ``width`` characters, safe to print with markup."""
+    text = " ".join((f"<{len(value):,} bytes>" if isinstance(value, bytes) else str(value)).split())
+    return escape(text if len(text) <= width else text[: width - 1] + "…")
+
+
+def sized(size_bytes: float) -> str:
+    """Bytes as a person reads them, in powers of 1,024."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size_bytes < 1024:
+            return f"{size_bytes:.0f} {unit}" if unit == "B" else f"{size_bytes:.1f} {unit}"
+        size_bytes /= 1024
+    return f"{size_bytes:.1f} TiB"
+
+
+def aged(created_at: datetime) -> str:
+    """How long ago ``created_at`` (UTC, without zone) was."""
+    seconds = (datetime.now(UTC).replace(tzinfo=None) - created_at).total_seconds()
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{max(seconds, 0):.0f} s"
+
+
+def ls_command(
+    dataset: Annotated[
+        str, typer.Argument(metavar="[DATASET]", help="only this dataset, or all below this prefix")
+    ] = "",
+) -> None:
+    """Versions, newest first: rows, parts, size, age, and the step that made each; * marks the latest."""
+    sql = """FROM versions WHERE ? IN ('', dataset) OR starts_with(dataset, ? || '/')
+             ORDER BY created_at DESC, dataset"""
+    rows = query(store(), sql, [dataset, dataset]).to_pylist()
+    if dataset and not rows:
+        raise InputError(f"{dataset!r} is not in the store {settings().store}; `foundry ls` lists what is")
+    table = Table("dataset", "version", "", "rows", "parts", "size", "age", "made by")
+    for row in rows:
+        mark = "*" if row["is_latest"] else ""
+        counts = (f"{row['rows']:,}", f"{row['parts']:,}", sized(row["bytes"]), aged(row["created_at"]))
+        table.add_row(row["dataset"], row["version"], mark, *counts, f"{row['step']} v{row['code_version']}")
+    Console().print(table)
+
+
+def show_command(name: DATASET) -> None:
+    """One version: its manifest, its schema, where it came from and five rows."""
+    version = Version.open(store(), Ref.parse(name))
+    m, out = version.manifest, Console()
+    out.print(f"[bold]{m.ref}[/bold]  {m.rows:,} rows in {len(m.parts):,} parts, {sized(m.size_bytes)}")
+    out.print(f"made by {m.step} v{m.code_version}; rows of schema {m.rows_schema}, key {m.key}")
+    withdrawn, refused = sum(r.part.rows for r in m.removals), sum(p.rows for p in m.rejects)
+    out.print(f"{withdrawn:,} removed keys, {refused:,} rejects")
+    for key, value in m.params.items():
+        out.print(f"  {key} = {clipped(value)}")
+    for key, refs in m.inputs.items():
+        out.print(f"  from {key}: {', '.join(refs)}")
+    _print_ancestors(m.ref, out)
+    if m.rows_schema == FILES:
+        files = Table("file", "size", "sha256")
+        for part in m.parts:
+            files.add_row(part.name, sized(part.size_bytes), part.sha256[:16])
+        out.print(files)
+    elif m.parts:
+        _print_rows(version, out)
+
+
+def _print_ancestors(ref: Ref, out: Console) -> None:
+    base = ref.dataset.removesuffix("/rejects")
+    sql = """SELECT ancestor_dataset || '@' || ancestor_version AS name, depth FROM ancestors
+             WHERE descendant_dataset = ? AND descendant_version = ? ORDER BY depth, name"""
+    for row in query(store(), sql, [base, ref.version]).to_pylist():
+        out.print(f"  {'  ' * row['depth']}← {row['name']}")
+
+
+def _print_rows(version: Version, out: Console) -> None:
+    index = next((i for i, part in enumerate(version.manifest.parts) if part.rows), 0)
+    rows = version.part(index).slice(0, 5)
+    schema = Table("column", "type", *(f"row {i + 1}" for i in range(rows.num_rows)))
+    for field in rows.schema:
+        values = rows[field.name].to_pylist()
+        schema.add_row(field.name, escape(str(field.type)), *(clipped(value, 40) for value in values))
+    out.print(schema)
+
+
+def export_command(
+    name: DATASET,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="a folder that is empty or not there yet")],
+    fmt: Annotated[Format, typer.Option("--format", help="for rows; a model's files stay as they are")] = "parquet",
+) -> None:
+    """Copy a version out: Parquet or JSONL for other tools, a model as a sentence-transformers folder."""
+    version = Version.open(store(), Ref.parse(name))
+    files = export(version, folder, fmt)
+    typer.echo(f"{version.manifest.ref}: {len(files):,} files in {folder}")
+
+
+def sql_command(
+    sql: Annotated[str, typer.Argument(metavar="SELECT", help="one SELECT; `SHOW TABLES` lists what can be asked")],
+    fmt: Annotated[
+        Literal["table", "csv", "json"], typer.Option("--format", help="how the answer is printed")
+    ] = "table",
+    max_rows: Annotated[int, typer.Option(min=1, help="rows printed at most")] = 10_000,
+) -> None:
+    """Ask the lineage database, read-only, after folding everything finished into it."""
+    answer = query(store(), sql, max_rows=max_rows)
+    if fmt == "csv":
+        _print_csv(answer.column_names, answer.to_pylist())
+    elif fmt == "json":
+        import json
+
+        typer.echo(json.dumps(answer.to_pylist(), ensure_ascii=False, default=str, indent=1))
+    else:
+        table = Table(*(escape(column) for column in answer.column_names))
+        for row in answer.to_pylist():
+            table.add_row(*("" if value is None else clipped(value) for value in row.values()))
+        Console().print(table)
+    if answer.num_rows == max_rows:
+        typer.echo(f"only the first {max_rows:,} rows are shown; raise --max-rows for more", err=True)
+
+
+def _print_csv(columns: list[str], rows: list[dict[str, Any]]) -> None:
+    import csv
+
+    writer = csv.writer(sys.stdout)
+    writer.writerow(columns)
+    writer.writerows(row.values() for row in rows)

@@ -1,0 +1,121 @@
+"""``foundry gc`` and ``foundry doctor``."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import urlsplit
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from pipeline_tasks.cli.inspect import sized, store
+from pipeline_tasks.core.gc import GRACE_S, HOUR_S, drop, find_garbage
+from pipeline_tasks.core.settings import Settings, settings
+
+_LOW_DISK_BYTES = 5 * 1024**3
+
+
+def gc_command(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what would go")] = False,
+    keep: Annotated[
+        int | None, typer.Option(min=1, help="newest versions per dataset, and their ancestors; default: all")
+    ] = None,
+    memo: Annotated[
+        bool, typer.Option("--memo", help="also forget work that no kept version names; only when no step runs")
+    ] = False,
+    grace_hours: Annotated[float, typer.Option(min=0, help="nothing younger goes")] = GRACE_S / HOUR_S,
+) -> None:
+    """Drop what no kept version needs: parts, memo records without output, leftovers of killed runs."""
+    sweep = find_garbage(store(), keep=keep, memo=memo, grace_s=grace_hours * HOUR_S)
+    table = Table("what", "files", "size")
+    for kind, paths in sweep.paths.items():
+        table.add_row(kind, f"{len(paths):,}", sized(sweep.size_bytes[kind]))
+    Console().print(table)
+    if not dry_run:
+        drop(sweep)
+    total = sum(sweep.size_bytes.values())
+    typer.echo(f"{'would drop' if dry_run else 'dropped'} {total:,} bytes")
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing a machine has or lacks; ``needed`` where the pipeline cannot run without it."""
+
+    name: str
+    ok: bool
+    found: str
+    needed: bool = False
+
+
+def doctor_command() -> None:
+    """What this machine has and lacks; exit code 2 where something needed is missing."""
+    table = Table("", "what", "found")
+    found = list(checks(settings()))
+    for check in found:
+        mark = "[green]ok[/green]" if check.ok else "[red]missing[/red]" if check.needed else "[yellow]absent[/yellow]"
+        table.add_row(mark, check.name, escape(check.found))
+    Console().print(table)
+    if any(check.needed and not check.ok for check in found):
+        raise typer.Exit(2)
+
+
+def checks(found: Settings) -> Iterator[Check]:
+    """Look at the store, disk, models, LLM endpoint, GPU and Docker, without changing anything."""
+    folder = _existing(found.store)
+    yield Check("store", os.access(folder, os.W_OK), f"{found.store}", needed=True)
+    free = shutil.disk_usage(folder).free
+    yield Check("disk", free > _LOW_DISK_BYTES, f"{sized(free)} free at {folder}")
+    yield _models(found)
+    yield _endpoint(found)
+    yield _gpu()
+    docker = shutil.which("docker")
+    yield Check("Docker", docker is not None, docker or "no docker command; the process back-end does without")
+
+
+def _existing(path: Path) -> Path:
+    return next(p for p in (path, *path.parents) if p.exists())
+
+
+def _models(found: Settings) -> Check:
+    from pipeline_tasks.models.fetch import is_here
+    from pipeline_tasks.models.registry import models
+
+    usable = [spec for spec in models() if getattr(spec, found.profile)]
+    lacking = [spec.name for spec in usable if not is_here(spec, found.cache)]
+    text = f"all {len(usable)} of the {found.profile} profile"
+    if lacking:
+        text = f"not in {found.cache}: {', '.join(lacking)}; run `foundry models fetch`"
+    return Check("models", not lacking, text, needed=True)
+
+
+def _endpoint(found: Settings) -> Check:
+    if not found.openai_base_url:
+        return Check("LLM endpoint", False, "OPENAI_BASE_URL is not set; `make demo` starts a small model of its own")
+    import httpx
+
+    host = urlsplit(found.openai_base_url).hostname
+    key = found.openai_api_key.get_secret_value()
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    try:
+        answer = httpx.get(f"{found.openai_base_url.rstrip('/')}/models", headers=headers, timeout=5.0)
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        return Check("LLM endpoint", False, f"{host} does not answer ({type(error).__name__})", needed=True)
+    fine = answer.status_code == httpx.codes.OK
+    return Check("LLM endpoint", fine, f"{host} answers {answer.status_code}", needed=True)
+
+
+def _gpu() -> Check:
+    if find_spec("torch") is None:
+        return Check("GPU", False, "torch is not installed; the cpu image and steps need it")
+    import torch
+
+    names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    return Check("GPU", bool(names), ", ".join(names) or "none; training runs on the processor")

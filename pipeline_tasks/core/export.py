@@ -1,0 +1,66 @@
+"""Copies of a version for other tools: rows as Parquet or JSONL, a model's files under their own names."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.schema import FILES
+from pipeline_tasks.core.versions import Version
+
+Format = Literal["parquet", "jsonl"]
+
+
+def export(version: Version, folder: Path, fmt: Format = "parquet") -> list[Path]:
+    """Write the live rows of ``version``, one file per part, or its files into ``folder``; returns what was written.
+
+    Raises:
+        InputError: the folder holds something, or a file's logical name would leave it.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"{folder} is not empty; export into a folder of its own")
+    folder.mkdir(parents=True, exist_ok=True)
+    if version.manifest.rows_schema == FILES:
+        return _files(version, folder)
+    written = []
+    for index, table in enumerate(version.parts()):
+        path = folder / f"part-{index:05d}.{fmt}"
+        if fmt == "parquet":
+            pq.write_table(table, path, compression="zstd")
+        else:
+            _write_jsonl(table, path)
+        written.append(path)
+    return written
+
+
+def _files(version: Version, folder: Path) -> list[Path]:
+    written = []
+    for part in version.manifest.parts:
+        name = part.name or part.sha256
+        target = (folder / name).resolve()
+        if not target.is_relative_to(folder.resolve()):
+            raise InputError(f"{version.manifest.ref}: file {name!r} would leave {folder}; do not trust this version")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(version.store.local_path(part.key), target)
+        written.append(target)
+    return written
+
+
+def _write_jsonl(table: pa.Table, path: Path) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        for batch in table.to_batches(max_chunksize=1_000):
+            for row in batch.to_pylist():
+                file.write(json.dumps(row, ensure_ascii=False, default=_base64) + "\n")
+
+
+def _base64(value: Any) -> str:
+    """Bytes have no JSON form; everything else is a text."""
+    import base64
+
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)

@@ -1,0 +1,1 @@
+"""How steps become Airflow tasks; with ``dags/`` the only code that imports Airflow."""

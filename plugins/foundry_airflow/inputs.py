@@ -1,0 +1,153 @@
+"""Operators that look things up in the store and at the run's parameters: which versions, which values, what is new."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.sdk import BaseOperator, Context, TriggerRule, XComArg
+from airflow.sdk.exceptions import AirflowSkipException
+
+from foundry_airflow.operators import airflow_errors, announce, open_store
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.store import Store
+from pipeline_tasks.core.versions import load_manifest, resolve
+
+ARROW = " > "
+
+
+def follow(store: Store, path: str) -> list[str]:
+    """The versions at the end of ``path``: a dataset, then names of inputs or of datasets that it was made from.
+
+    ``labelled > rankings > queries``: query embeddings behind the rankings that the latest ``labelled`` was made from.
+
+    Raises:
+        InputError: the dataset is not in the store, or was made from nothing of that name.
+    """
+    start, *names = path.split(ARROW)
+    refs = [str(resolve(store, Ref.parse(start)))]
+    for name in names:
+        sources = [source for ref in refs for source in load_manifest(store, Ref.parse(ref)).inputs.items()]
+        refs = [ref for key, found in sources for ref in found if name in (key, Ref.parse(ref).dataset)]
+        if not refs:
+            known = ", ".join(sorted({key for key, _ in sources})) or "nothing"
+            raise InputError(f"{path!r}: no {name!r} there; it was made from: {known}")
+    return refs
+
+
+def stages(store: Store, model: str) -> list[str]:
+    """The versions that ``model`` was trained through, the first one first, itself last."""
+    refs = [str(resolve(store, Ref.parse(model)))]
+    while init := load_manifest(store, Ref.parse(refs[0])).inputs.get("init"):
+        refs = [*init, *refs]
+    return refs
+
+
+class VersionsOperator(BaseOperator):
+    """Decides once for a whole run which versions it reads, so that a change midway cannot mix two of them.
+
+    Args:
+        paths: XCom key -> path (see :func:`follow`), or a list of paths.
+    """
+
+    ui_color = "#f4efe6"
+
+    def __init__(self, *, paths: dict[str, str | list[str]], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.paths = paths
+
+    def execute(self, context: Context) -> None:
+        """Push every list of versions under its key."""
+        with airflow_errors():
+            store = open_store()
+            for key, paths in self.paths.items():
+                several = [paths] if isinstance(paths, str) else paths
+                context["ti"].xcom_push(key, [ref for path in several for ref in follow(store, path)])
+
+
+def given(**paths: str | list[str]) -> dict[str, XComArg]:
+    """The versions that this run reads, by name: the outputs of a first task ``versions``."""
+    operator = VersionsOperator(task_id="versions", paths=paths)
+    return {key: XComArg(operator, key) for key in paths}
+
+
+class StagesOperator(BaseOperator):
+    """All stages of some trained models.
+
+    Args:
+        models: model datasets; where none is named, those whose asset events started the run.
+    """
+
+    template_fields = ("models",)
+    ui_color = "#f4efe6"
+
+    def __init__(self, *, models: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.models = models
+
+    def execute(self, context: Context) -> list[str]:
+        """List them, oldest stage first."""
+        events = context["triggering_asset_events"] or {}
+        changed = [event.extra["version"] for found in events.values() for event in found if event.extra]
+        with airflow_errors():
+            if not (self.models or changed):
+                raise InputError("no model is named and none has changed; set the parameter `models`")
+            store = open_store()
+            return list(dict.fromkeys(ref for model in self.models or changed for ref in stages(store, model)))
+
+
+class EachOperator(BaseOperator):
+    """One mapped task's parameters per value of a run parameter.
+
+    Args:
+        name: the step's parameter.
+        items: its values.
+    """
+
+    template_fields = ("items",)
+    ui_color = "#f4efe6"
+
+    def __init__(self, *, name: str, items: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.name = name
+        self.items = items
+
+    def execute(self, context: Context) -> list[dict[str, Any]]:
+        """Every value once, in order."""
+        return [{self.name: item} for item in dict.fromkeys(self.items)]
+
+
+class PublishOperator(BaseOperator):
+    """Emits the asset event of the last of several versions that was made, for those who wait for the final one.
+
+    Args:
+        versions: outputs of steps, some perhaps skipped.
+    """
+
+    template_fields = ("versions",)
+    ui_color = "#f4efe6"
+
+    def __init__(self, *, versions: list[Any], **kwargs: Any) -> None:
+        super().__init__(**{"trigger_rule": TriggerRule.NONE_FAILED} | kwargs)
+        self.versions = versions
+
+    def execute(self, context: Context) -> str:
+        """Announce it."""
+        made = [version for version in self.versions if version]
+        if not made:
+            raise AirflowSkipException("no version was made")
+        announce(context, self.outlets, Ref.parse(made[-1]))
+        return made[-1]
+
+
+class FoldOperator(BaseOperator):
+    """Folds the lineage events of the run into the lineage database."""
+
+    ui_color = "#f4efe6"
+
+    def execute(self, context: Context) -> None:
+        """Fold; costs seconds, not a process."""
+        from pipeline_tasks.core.lineage.fold import fold
+
+        with airflow_errors():
+            fold(open_store())

@@ -1,0 +1,202 @@
+"""Operators that run steps. Airflow decides when; what a step does, reuses and remembers is the library's business."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from airflow.sdk import Asset, AssetAlias, BaseOperator, Context
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+
+from foundry_airflow.backends import Backend, checked, configured_backend
+from pipeline_tasks.core import memo
+from pipeline_tasks.core.errors import FoundryError, TransientError
+from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.plan import Job, plan
+from pipeline_tasks.core.registry import get_step
+from pipeline_tasks.core.runner import note_reuse
+from pipeline_tasks.core.settings import settings
+from pipeline_tasks.core.store import LocalStore, Store
+from pipeline_tasks.core.versions import Version
+
+log = logging.getLogger(__name__)
+
+
+def open_store() -> Store:
+    """The configured store."""
+    return LocalStore(settings().store)
+
+
+@contextmanager
+def airflow_errors() -> Iterator[None]:
+    """Turn errors of the library into what Airflow makes of them: try again, or fail at once."""
+    try:
+        yield
+    except TransientError as error:
+        raise AirflowException(str(error)) from None
+    except FoundryError as error:
+        raise AirflowFailException(str(error)) from None
+
+
+def announce(context: Context, outlets: Iterable[Any], ref: Ref) -> None:
+    """Emit the asset event of each outlet, with the version in ``extra``."""
+    extra = {"version": str(ref)}
+    for outlet in outlets:
+        event = context["outlet_events"][outlet]
+        if isinstance(outlet, AssetAlias):
+            event.add(Asset(ref.dataset), extra=extra)
+        else:
+            event.extra = extra
+
+
+class PlannedOperator(BaseOperator):
+    """A step with inputs and parameters as Airflow gives them.
+
+    Args:
+        step: the step's name.
+        inputs: input name -> ``dataset[@version]``, the output of another step, or a list of these. What a skipped step
+            should have given is left out of a list; a single input that is missing skips this step too.
+        values: parameters; None and the empty string leave the step's own default.
+        each: parameters of one mapped task, on top of ``values``.
+        only_if: a template or parameter; the step is skipped where it comes out empty or false.
+    """
+
+    template_fields = ("inputs", "values", "each", "only_if")
+    ui_color = "#e8f1f2"
+
+    def __init__(
+        self,
+        *,
+        step: str,
+        inputs: dict[str, Any] | None = None,
+        values: dict[str, Any] | None = None,
+        each: dict[str, Any] | None = None,
+        only_if: Any = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.step = step
+        self.inputs = inputs or {}
+        self.values = values or {}
+        self.each = each or {}
+        self.only_if = only_if
+
+    @property
+    def map_label(self) -> str:
+        """What the mapped task is called in the UI."""
+        return ", ".join(f"{name} {value}" for name, value in self.each.items())
+
+    def parameters(self) -> dict[str, Any]:
+        """The parameters that were set."""
+        return {n: v for n, v in {**self.values, **self.each}.items() if v is not None and v != ""}
+
+    def job(self, store: Store) -> Job:
+        """What there is to do, down to the exact version that will be made.
+
+        Raises:
+            AirflowSkipException: ``only_if`` is not met, or an input was skipped.
+        """
+        if self.only_if in (False, None, "", "False", "None"):
+            raise AirflowSkipException(f"{self.step} has nothing to do in this run")
+        given = {}
+        for name, value in self.inputs.items():
+            given[name] = list(_flat(value))
+            if not given[name]:
+                raise AirflowSkipException(f"{self.step}: the step that makes {name} was skipped")
+        return plan(store, get_step(self.step), self.parameters(), given)
+
+
+def _flat(value: Any) -> Iterator[str]:
+    """The versions in ``value``, nested or not; what was skipped is None."""
+    if isinstance(value, str):
+        yield value
+    elif value is not None:
+        for item in value:
+            yield from _flat(item)
+
+
+class StepOperator(PlannedOperator):
+    """Makes a step's version and pushes ``dataset@version``; a version that is there costs no process.
+
+    Args:
+        group: ``i/n``: only compute that group of parts of a map step, and commit nothing.
+    """
+
+    template_fields = (*PlannedOperator.template_fields, "group")
+
+    def __init__(self, *, group: str = "", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.group = group
+        self._backend: Backend | None = None
+
+    @property
+    def map_label(self) -> str:
+        """The group, counted from 1, or the parameters of this mapped task."""
+        if not self.group:
+            return super().map_label
+        i, n = self.group.split("/")
+        return f"group {int(i) + 1}/{n}"
+
+    def execute(self, context: Context) -> str:
+        """Find the version or make it."""
+        with airflow_errors():
+            store = open_store()
+            job = self.job(store)
+            if job.exists(store):
+                log.info("%s is there already", job.ref)
+                if not self.group:
+                    note_reuse(store, job)
+                made = str(job.ref)
+            else:
+                made = self._run(job)
+            if not self.group:
+                announce(context, self.outlets, Ref.parse(made))
+            return made
+
+    def _run(self, job: Job) -> str:
+        self._backend = configured_backend()
+        arguments = ["run", self.step]
+        for name, refs in job.input_names.items():
+            arguments += [part for ref in refs for part in ("--input", f"{name}={ref}")]
+        for name, value in self.parameters().items():
+            arguments += ["--set", f"{name}={value if isinstance(value, str) else json.dumps(value)}"]
+        if self.group:
+            arguments += ["--group", self.group]
+        log.info("foundry %s", " ".join(arguments))
+        return checked(self.step, self._backend.run(arguments, job.step.resources, log.info))
+
+    def on_kill(self) -> None:
+        """End the step with the task."""
+        if self._backend is not None:
+            self._backend.cancel()
+
+
+class GroupsOperator(PlannedOperator):
+    """Lists the groups of parts of a map step that still have work, ``["0/4", "1/4", …]``.
+
+    The list is empty where the version is there, or where one run may as well do all that is missing.
+
+    Args:
+        max_groups: at most so many.
+    """
+
+    def __init__(self, *, max_groups: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.max_groups = max_groups
+
+    def execute(self, context: Context) -> list[str]:
+        """Look into the memo, part by part."""
+        with airflow_errors():
+            store = open_store()
+            job = self.job(store)
+            if job.exists(store):
+                return []
+            source = Version.open(store, job.inputs[next(iter(job.step.reads))][0])
+            parts = range(len(source.manifest.parts))
+            missing = [index for index in parts if memo.lookup(store, job, source, index) is None]
+        n = min(self.max_groups, len(missing))
+        groups = sorted({index % n for index in missing}) if n else []
+        return [f"{group}/{n}" for group in groups] if len(groups) > 1 else []

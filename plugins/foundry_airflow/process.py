@@ -1,0 +1,71 @@
+"""The back-end ``process``: a child process on this machine."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from threading import Thread
+from typing import IO
+
+from pipeline_tasks.core.step import Resources
+
+COMMAND = (sys.executable, "-m", "pipeline_tasks.cli.main")
+GRACE_S = 10.0
+
+
+class ProcessBackend:
+    """Runs a command in a process group of its own, which never outlives the task."""
+
+    def __init__(self) -> None:
+        self._child: subprocess.Popen[str] | None = None
+
+    def run(self, arguments: list[str], resources: Resources, say: Callable[[str], None]) -> tuple[int, str]:
+        """Run ``foundry ARGUMENTS`` with this process's import path; see :class:`Backend`."""
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        with tempfile.TemporaryFile("w+", errors="replace") as output:
+            self._child = subprocess.Popen(  # noqa: S603
+                [*COMMAND, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+                env=environment,
+                start_new_session=True,
+            )
+            reader = Thread(target=_relay, args=(self._child.stderr, say), daemon=True)
+            reader.start()
+            try:
+                exit_code = self._child.wait()
+            finally:
+                self.cancel()
+                reader.join()
+            output.seek(0)
+            lines = output.read().strip().splitlines()
+        return exit_code, lines[-1].strip() if lines else ""
+
+    def cancel(self) -> None:
+        """Ask the group to end, and end what is left of it after a while."""
+        if self._child is None:
+            return
+        if self._child.poll() is None:
+            self._signal(signal.SIGTERM)
+            with suppress(subprocess.TimeoutExpired):
+                self._child.wait(GRACE_S)
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._child is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._child.pid, number)
+
+
+def _relay(lines: IO[str], say: Callable[[str], None]) -> None:
+    for line in lines:
+        if line.strip():
+            say(line.rstrip())

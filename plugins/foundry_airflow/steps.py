@@ -1,0 +1,152 @@
+"""What DAG files are written with: :func:`step` makes a task of a step, :func:`form` fields of its parameters."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import DAG, Asset, AssetAlias, Param, TaskGroup, TriggerRule, XComArg
+from airflow.sdk.configuration import conf
+from airflow.sdk.definitions.param import DagParam
+
+from foundry_airflow.inputs import EachOperator, FoldOperator, PublishOperator, StagesOperator, given
+from foundry_airflow.operators import GroupsOperator, StepOperator
+from pipeline_tasks.core.registry import get_step
+
+__all__ = ["DEFAULT_ARGS", "default", "fold_lineage", "form", "given", "group_name", "publish", "stages", "step"]
+
+DEFAULT_ARGS = {"retries": 3, "retry_delay": timedelta(seconds=30), "retry_exponential_backoff": True}
+"""Only what may help is tried again: see :func:`foundry_airflow.backends.checked`."""
+MAP_LABEL = "{{ task.map_label }}"
+_LIMITS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
+
+
+def step(
+    name: str,
+    *,
+    inputs: dict[str, Any] | None = None,
+    params: dict[str, Any] | None = None,
+    each: dict[str, Any] | None = None,
+    only_if: Any = True,
+    emits: bool = True,
+    max_groups: int | None = None,
+) -> XComArg:
+    """The task ``name`` that makes the step's version; its output is ``dataset@version``.
+
+    A map step gets a group ``<name>_groups``: ``plan`` lists the groups of parts with work and ``run`` is mapped over
+    them; then ``name`` commits. Where little or nothing is missing there are no groups.
+
+    Args:
+        name: the step.
+        inputs: input name -> output of another task, ``dataset[@version]``, or a list of these; others come from the
+            latest version of the step's default dataset.
+        params: parameters; None leaves the step's own default.
+        each: one parameter and its list of values: one mapped task for each (reduce steps).
+        only_if: template; the task is skipped where it comes out empty.
+        emits: emit the asset event. An asset has one producer: off for all but one task that writes the dataset.
+        max_groups: groups of parts at most; ``[foundry] max_groups`` of the configuration where not given.
+    """
+    found = get_step(name)
+    work: dict[str, Any] = {"step": name, "inputs": inputs or {}, "values": params or {}, "only_if": only_if}
+    work["trigger_rule"] = TriggerRule.NONE_FAILED
+    limits: dict[str, Any] = {"execution_timeout": timedelta(minutes=found.resources.timeout_minutes)}
+    if found.resources.pool:
+        limits["pool"] = found.resources.pool
+    outlets = [_asset(found.dataset, params or {})] if emits else []
+    doc = (found.body.__doc__ or "").strip()
+    if each:
+        ((parameter, items),) = each.items()
+        values = EachOperator(task_id=f"{name}_each", name=parameter, items=items)
+        mapped = StepOperator.partial(
+            task_id=name, map_index_template=MAP_LABEL, outlets=outlets, doc_md=doc, **work, **limits
+        )
+        return mapped.expand(each=values.output).output
+    commit = StepOperator(task_id=name, outlets=outlets, doc_md=doc, **work, **limits)
+    if found.kind == "map":
+        limit = max_groups or conf.getint("foundry", "max_groups", fallback=8)
+        with TaskGroup(f"{name}_groups"):
+            groups = GroupsOperator(task_id="plan", max_groups=limit, **work)
+            mapped = StepOperator.partial(task_id="run", map_index_template=MAP_LABEL, **work, **limits)
+            mapped.expand(group=groups.output) >> commit
+    return commit.output
+
+
+def _asset(dataset: str, params: dict[str, Any]) -> Asset | AssetAlias:
+    """The dataset's asset; an alias such as ``mtt/<alpha>`` where its name depends on the run."""
+    fields = re.findall(r"{(\w+)}", dataset)
+    literal = {f: v for f, v in params.items() if isinstance(v, (str, int, float)) and "{{" not in str(v)}
+    if all(field in literal for field in fields):
+        return Asset(dataset.format(**literal))
+    return AssetAlias(re.sub(r"{(\w+)}", r"<\1>", dataset))
+
+
+def default(name: str, parameter: str) -> Any:
+    """The default of a step's parameter: what a DAG's shape may depend on."""
+    return get_step(name).params.model_fields[parameter].get_default(call_default_factory=True)
+
+
+@dataclass(frozen=True)
+class Form:
+    """Fields of a DAG's trigger form for parameters of one step; a field left empty is the step's own default.
+
+    Attributes:
+        params: field name -> field, for the DAG.
+        fields: parameter of the step -> field name.
+    """
+
+    params: dict[str, Param]
+    fields: dict[str, str]
+
+    def values(self, dag: DAG) -> dict[str, DagParam]:
+        """Parameters for :func:`step`."""
+        return {parameter: dag.param(field) for parameter, field in self.fields.items()}
+
+
+def form(name: str, *parameters: str, prefix: str = "") -> Form:
+    """Form fields for some parameters of step ``name``: types, limits and descriptions are the step's own."""
+    schema = get_step(name).params.model_json_schema()["properties"]
+    fields = {parameter: prefix + parameter for parameter in parameters}
+    return Form({fields[p]: _field(name, schema[p]) for p in parameters}, fields)
+
+
+def _field(step_name: str, schema: dict[str, Any]) -> Param:
+    schema = schema | next((kind for kind in schema.get("anyOf", ()) if kind["type"] != "null"), {})
+    default = schema.get("default")
+    note = "" if default in (None, "", 0) else f" (left empty: {_words(default)})"
+    known = {k: v for k, v in schema.items() if k in _LIMITS}
+    if schema["type"] == "array":
+        known["examples"] = list(default or [])
+    if "enum" in schema:
+        known["enum"] = [None, *schema["enum"]]
+    description = f"{schema.get('description', '')}{note}"
+    return Param(None, type=["null", schema["type"]], description=description, section=step_name, **known)
+
+
+def _words(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+
+
+def group_name(text: str) -> str:
+    """``text`` as the name of a task group, where dots have a meaning of their own."""
+    return text.replace(".", "_")
+
+
+def stages(models: Any) -> XComArg:
+    """The task ``models``: every stage of the models named, else of those whose change started the run."""
+    return StagesOperator(task_id="models", models=models).output
+
+
+def publish(name: str, versions: list[XComArg]) -> XComArg:
+    """The task ``publish`` that emits the asset event of the last version that step ``name`` made in this run."""
+    return PublishOperator(task_id="publish", versions=versions, outlets=[_asset(get_step(name).dataset, {})]).output
+
+
+def fold_lineage(*after: XComArg) -> None:
+    """The last task: folds the lineage, also where something before it failed. It is a teardown: the steps decide how
+    the run ended, and the next fold catches up with one that failed.
+    """
+    fold = FoldOperator(task_id="fold_lineage").as_teardown()
+    for output in after:
+        output.operator >> fold

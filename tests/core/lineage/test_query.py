@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import pytest
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.lineage import query
+
+HOSTILE = [
+    "COPY (SELECT 1) TO '{objects}/x.parquet'",
+    "COPY steps TO '{root}/x.csv'",
+    "EXPORT DATABASE '{objects}/x'",
+    "ATTACH '{root}/x.duckdb'",
+    "ATTACH ':memory:' AS m",
+    "INSTALL httpfs",
+    "LOAD httpfs",
+    "SET memory_limit = '900GB'",
+    "RESET memory_limit",
+    "SET enable_external_access = true",
+    "PRAGMA enable_profiling",
+    "CALL enable_logging(storage = 'file', storage_path = '{root}/log')",
+    "FROM enable_logging(storage := 'file', storage_path := '{root}/log')",
+    "INSERT INTO steps (step) VALUES ('x')",
+    "WITH x AS (DELETE FROM steps RETURNING *) FROM x",
+    "DROP TABLE steps",
+    "CREATE TEMP TABLE x AS SELECT 1",
+    "EXPLAIN ANALYZE COPY steps TO '{objects}/x.csv'",
+    "SELECT 1; COPY steps TO '{objects}/x.csv'",
+    "FROM query('COPY steps TO ''{objects}/x.csv''')",
+    "FROM read_csv('/etc/passwd')",
+    "FROM read_text('/etc/passwd')",
+    "FROM '/etc/passwd'",
+    "FROM read_blob('{objects}/../secret.txt')",
+    "FROM glob('/etc/*')",
+    "FROM read_parquet('http://localhost:1/x.parquet')",
+    "FROM secret_table",
+    "",
+    "not SQL",
+]
+
+
+@pytest.mark.parametrize("sql", HOSTILE)
+def test_anything_but_reading_the_lineage_is_refused(store, sql):
+    secret_table = {"a": [1]}
+    (store.root / "secret.txt").write_text("secret")
+    query(store, "SELECT 1")
+    before = sorted(store.root.rglob("*"))
+    with pytest.raises(InputError):
+        query(store, sql.format(objects=store.root / "objects", root=store.root))
+    assert sorted(store.root.rglob("*")) == before
+    assert secret_table
+
+
+def test_a_link_out_of_the_objects_folder_is_not_a_way_out_through_the_parent(store):
+    with pytest.raises(InputError, match="Permission"):
+        query(store, f"FROM read_text('{store.root}/objects/../refs/needs/latest')")
+
+
+@pytest.mark.parametrize("sql", ["SHOW TABLES", "DESCRIBE versions", "SUMMARIZE versions", "VALUES (1)", "FROM needs"])
+def test_what_only_reads_is_answered(built, sql):
+    assert query(built, sql).num_rows > 0
+
+
+def test_rows_and_time_are_limited(built):
+    assert query(built, "FROM range(100)", max_rows=7).num_rows == 7
+    with pytest.raises(InputError, match="took more than 0.2 s"):
+        query(built, "SELECT count(*) FROM range(1000000000000) a, range(1000000) b", timeout_s=0.2)
+
+
+def test_values_are_never_part_of_the_sql(built):
+    assert query(built, "SELECT ? AS x", ["'; DROP TABLE steps"])["x"].to_pylist() == ["'; DROP TABLE steps"]

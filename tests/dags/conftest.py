@@ -1,0 +1,45 @@
+"""A throwaway Airflow and a throwaway store; Airflow reads its home when first imported, so this comes first."""
+
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from foundry_airflow.local_run import configure
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+_home = tempfile.TemporaryDirectory(prefix="foundry-airflow-")
+configure(Path(_home.name), ROOT / "dags")
+sys.path.insert(0, str(HERE))
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    return ROOT
+
+
+@pytest.fixture
+def store_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """An empty store that this process and its children use."""
+    from pipeline_tasks.core.settings import settings
+
+    monkeypatch.setenv("FOUNDRY_STORE", str(tmp_path / "store"))
+    settings.cache_clear()
+    yield tmp_path / "store"
+    settings.cache_clear()
+
+
+@pytest.fixture
+def toys(store_folder: Path, monkeypatch: pytest.MonkeyPatch):
+    """The toy steps in place of the real ones, here and in child processes."""
+    from foundry_airflow import process
+
+    from pipeline_tasks.core import registry
+
+    monkeypatch.setattr(registry, "PACKAGE", "toys")
+    monkeypatch.setattr(registry, "ROOMS", ("room",))
+    monkeypatch.setattr(process, "COMMAND", (sys.executable, "-m", "toys.cli"))
+    registry.step_names.cache_clear()
+    yield
+    registry.step_names.cache_clear()

@@ -1,0 +1,135 @@
+"""Every DAG file imports, is small and light, and keeps the project's rules."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+from airflow.sdk import Asset, AssetAlias
+
+DAG_IDS = {"corpus_refresh", "synthesize_pairs", "build_triplets", "train_retriever", "evaluate_retriever"}
+HEAVY = {"torch", "transformers", "faiss", "duckdb", "onnxruntime", "fitz", "pymupdf", "openai", "datasketch", "bm25s"}
+PARSE = """
+import json, runpy, sys, time
+from airflow.sdk import DAG
+started = time.process_time()
+runpy.run_path(sys.argv[1])
+print(json.dumps({"seconds": time.process_time() - started, "modules": [m for m in sys.modules if "." not in m]}))
+"""
+
+
+@pytest.fixture(scope="module")
+def bag(root):
+    from airflow.dag_processing.dagbag import DagBag
+
+    return DagBag(root / "dags")
+
+
+def files(root):
+    return sorted((root / "dags").glob("*.py"))
+
+
+def test_all_dags_import_under_their_own_ids(bag, root):
+    assert bag.import_errors == {}
+    assert set(bag.dags) == DAG_IDS
+    assert {path.stem for path in files(root)} == DAG_IDS, "one file a DAG, of the same name"
+
+
+@pytest.mark.parametrize("dag_id", sorted(DAG_IDS))
+def test_parsing_is_quick_and_light(root, dag_id):
+    path = root / "dags" / f"{dag_id}.py"
+    assert len(path.read_text().splitlines()) <= 80
+    paths = f"{root}:{root / 'plugins'}"
+    command = [sys.executable, "-c", f"import sys; sys.path[:0] = {paths.split(':')!r}\n{PARSE}", str(path)]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = json.loads(result.stdout.splitlines()[-1])
+    assert HEAVY.isdisjoint(found["modules"])
+    assert found["seconds"] < 2, "processor seconds, beside the import of Airflow itself"
+
+
+def test_dags_are_documented_and_tagged(bag):
+    for dag in bag.dags.values():
+        assert "foundry" in dag.tags
+        assert len(dag.tags) == 2
+        assert dag.doc_md
+        assert dag.description
+        assert dag.max_active_runs == 1
+
+
+def test_every_form_field_is_typed_and_explained(bag):
+    for dag in bag.dags.values():
+        for name in dag.params:
+            schema = dag.params.get_param(name).schema
+            assert schema.get("type"), f"{dag.dag_id}.{name}"
+            assert schema.get("description") or dag.params.get_param(name).description, f"{dag.dag_id}.{name}"
+        dag.params.validate()
+
+
+def test_forms_have_the_promised_fields(bag):
+    size = bag.dags["train_retriever"].params.get_param("size")
+    assert size.schema["enum"] == ["33m", "109m", "335m", "596m", "4b", "7.6b"]
+    assert size.value == "33m"
+    alphas = bag.dags["build_triplets"].params.get_param("alphas")
+    assert alphas.schema["examples"] == ["0.65", "0.75", "0.85", "0.95"]
+    assert alphas.value == ["0.65", "0.75", "0.85"]
+    assert bag.dags["corpus_refresh"].params.get_param("source").schema["type"] == ["null", "string"]
+    assert bag.dags["synthesize_pairs"].params.get_param("sample_rate").schema["maximum"] == 1
+
+
+def test_every_asset_has_exactly_one_producer(bag):
+    outlets = [o for dag in bag.dags.values() for task in dag.tasks for o in task.outlets]
+    names = Counter(outlet.name for outlet in outlets)
+    assert set(names.values()) == {1}
+    assert all(isinstance(o, Asset | AssetAlias) for o in outlets)
+    assert {"urls", "documents", "passages", "needs", "mtp/dm", "mtp", "labelled"} <= set(names)
+    assert {"mtt/<alpha>", "model/<size>/pretrain", "model/<size>/finetune", "eval/<set_name>"} <= set(names)
+
+
+def _assets(condition):
+    return [condition] if isinstance(condition, Asset) else [a for c in condition.objects for a in _assets(c)]
+
+
+def test_what_starts_a_dag_is_produced_by_another(bag):
+    produced = {o.name: dag.dag_id for dag in bag.dags.values() for task in dag.tasks for o in task.outlets}
+    starts = {
+        "synthesize_pairs": {"passages": "corpus_refresh"},
+        "build_triplets": {"mtp": "synthesize_pairs"},
+        "evaluate_retriever": {f"model/{size}/finetune": "train_retriever" for size in ("33m", "7.6b")},
+    }
+    for dag_id, wanted in starts.items():
+        assets = {a.name for a in _assets(bag.dags[dag_id].timetable.asset_condition)}
+        for name, producer in wanted.items():
+            assert name in assets
+            size = name.split("/")[1] if "/" in name else ""
+            assert produced[name.replace(f"/{size}/", "/<size>/") if size else name] == producer
+
+
+def test_tasks_are_named_after_their_steps_and_use_their_pools(bag):
+    from pipeline_tasks.core.registry import get_step, step_names
+
+    used = set()
+    for dag in bag.dags.values():
+        for task in dag.tasks:
+            name = task.task_id.split(".")[-1]
+            if name in step_names():
+                used.add(name)
+                assert task.pool == (get_step(name).resources.pool or "default_pool")
+                assert task.trigger_rule == "none_failed"
+    assert used == set(step_names()), "every step is in a DAG"
+
+
+def test_pools_that_steps_name_are_in_the_pools_file(root):
+    from pipeline_tasks.core.registry import get_step, step_names
+
+    pools = json.loads((root / "plugins" / "foundry_airflow" / "pools.json").read_text())
+    assert {get_step(name).resources.pool for name in step_names()} - {""} == set(pools)
+    assert all({"slots", "description", "include_deferred"} == set(pool) for pool in pools.values())
+
+
+def test_dags_survive_serialisation(bag):
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    for dag in bag.dags.values():
+        again = DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
+        assert set(again.task_dict) == set(dag.task_dict)

@@ -1,0 +1,98 @@
+"""Whole DAG runs of toy steps in a process of their own."""
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from foundry_airflow.local_run import PLUGINS, parse_runs
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="session")
+def home(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("airflow")
+
+
+@pytest.fixture
+def runs(home: Path, root: Path, tmp_path: Path):
+    """Runs DAGs in one process, over one store."""
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        path = os.pathsep.join(map(str, (root, PLUGINS, HERE)))
+        command = [sys.executable, "-m", "toys.local_run", "--home", home, "--dags", HERE / "toy_dags", *words]
+        environment = os.environ | {"PYTHONPATH": path, "FOUNDRY_STORE": str(tmp_path / "store")}
+        return subprocess.run(command, env=environment, capture_output=True, text=True, cwd=tmp_path)
+
+    return run
+
+
+def lines(output: str) -> list[tuple[str, str, str]]:
+    """DAG, task and how it ended."""
+    return [(line.split()[0], line.split()[1], line.split()[2]) for line in output.splitlines()]
+
+
+def events(store: Path) -> list[tuple[str, bool]]:
+    found = [json.loads(p.read_text()) for p in sorted((store / "lineage" / "events").glob("*-complete.json"))]
+    return [(e["job"]["name"], e["run"]["facets"]["foundry"]["reused"]) for e in found]
+
+
+def test_groups_skips_reuse_and_mapped_values(runs, tmp_path):
+    done = runs("toy", "toy", '{"extra": "yes"}', "toy_totals", '{"plus": ["1", "7", "1"]}')
+    assert done.returncode == 0, done.stdout + done.stderr
+    seen = lines(done.stdout)
+    second = seen.index(("toy", "fold_lineage", "done")) + 1
+    first, again = [
+        Counter((task, how) for dag, task, how in part if dag == "toy") for part in (seen[:second], seen[second:])
+    ]
+    assert [first[f"square_groups.run[{i}]", "done"] for i in range(4)] == [1, 1, 1, 0]
+    assert first["total", "skipped"] == first["publish", "skipped"] == first["square", "done"] == 1
+    assert again["total", "done"] == again["publish", "done"] == again["square", "done"] == 1
+    assert not [task for task, _ in again if task.startswith("square_groups.run")]
+    assert [task for dag, task, how in seen if (dag, how) == ("toy_totals", "skipped")] == [
+        "square_groups.plan",
+        "square",
+    ]
+    assert Counter(task for dag, task, how in seen if (dag, how) == ("toy_totals", "done")) == Counter(
+        ["versions", "total_each", "total[0]", "total[1]"]
+    )
+    reused = Counter(events(tmp_path / "store"))
+    assert reused["count", True] == 1
+    assert {p.name for p in (tmp_path / "store" / "refs" / "total").iterdir()} == {"5", "1", "7"}
+    assert (tmp_path / "store" / "lineage.duckdb").exists()
+
+
+def test_only_busy_endpoints_are_tried_again(runs, tmp_path):
+    mark = tmp_path / "mark"
+    done = runs("toy_stumble", json.dumps({"how": "twice", "mark": str(mark)}))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [how for _, _, how in lines(done.stdout)] == ["FAILED", "FAILED", "done"]
+    assert len(mark.read_text().splitlines()) == 3
+    failed = runs("toy_stumble", json.dumps({"how": "input", "mark": str(tmp_path / "other")}), "toy")
+    assert failed.returncode == 1
+    assert "toy_stumble ended as failed: stumble" in failed.stdout
+    assert "this can never work" in failed.stdout, "the end of the task's log"
+    assert len((tmp_path / "other").read_text().splitlines()) == 1
+    assert "toy  " not in failed.stdout, "what comes after a failure is not started"
+
+
+def test_a_failed_group_fails_the_run_but_lineage_is_folded(runs, tmp_path):
+    failed = runs("toy", '{"refuse": 3}')
+    assert failed.returncode == 1
+    seen = lines("\n".join(line for line in failed.stdout.splitlines() if line.startswith("toy  ")))
+    assert ("toy", "square_groups.run[1]", "FAILED") in seen
+    assert ("toy", "square_groups.run[0]", "done") in seen
+    assert ("toy", "fold_lineage", "done") in seen
+    assert not [task for _, task, _ in seen if task in ("square", "total")]
+    assert "refuse=3 is among the numbers" in failed.stdout
+    assert not (tmp_path / "store" / "versions" / "squares").exists()
+
+
+def test_runs_are_read_as_dag_and_parameters():
+    assert parse_runs(["a", "b", '{"x": 1}', "c"]) == [("a", {}), ("b", {"x": 1}), ("c", {})]
+    with pytest.raises(ValueError, match="before any DAG"):
+        parse_runs(["{}", "a"])

@@ -1,0 +1,158 @@
+"""Operators with real child processes."""
+
+import json
+import os
+import threading
+from pathlib import Path
+
+import pytest
+from airflow.sdk import Asset, AssetAlias
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+from foundry_airflow.inputs import follow, stages
+from foundry_airflow.operators import GroupsOperator, StepOperator, open_store
+
+from pipeline_tasks.core.errors import InputError
+
+pytestmark = pytest.mark.usefixtures("toys")
+
+
+class Event:
+    def __init__(self):
+        self.extra, self.added = {}, []
+
+    def add(self, asset, extra):
+        self.added.append((asset.name, extra))
+
+
+def execute(operator, outlets=()):
+    events = {outlet: Event() for outlet in outlets}
+    operator.outlets = list(outlets)
+    return operator.execute({"outlet_events": events}), events
+
+
+def run(step, **kwargs):
+    return execute(StepOperator(task_id=step, step=step, **kwargs))[0]
+
+
+def test_a_step_is_built_then_reused_without_a_process(store_folder, monkeypatch):
+    made = run("count")
+    monkeypatch.setattr("foundry_airflow.process.COMMAND", ("/bin/false",))
+    assert run("count") == made
+    assert made.startswith("numbers@")
+    last = sorted((store_folder / "lineage" / "events").glob("*-complete.json"))[-1]
+    assert json.loads(last.read_text())["run"]["facets"]["foundry"]["reused"] is True
+
+
+def test_the_asset_event_carries_the_version():
+    asset, alias = Asset("numbers"), AssetAlias("total/<plus>")
+    made, events = execute(StepOperator(task_id="count", step="count"), [asset])
+    assert events[asset].extra == {"version": made}
+    squares = run("square", inputs={"numbers": made})
+    operator = StepOperator(task_id="total", step="total", inputs={"squares": [squares]}, values={"plus": "3"})
+    made, events = execute(operator, [alias])
+    assert events[alias].added == [("total/3", {"version": made})]
+
+
+def test_only_groups_with_work_are_listed_and_the_commit_finds_them(store_folder):
+    numbers = run("count", values={"parts": 6})
+    work = {"step": "square", "inputs": {"numbers": numbers}}
+    plan = GroupsOperator(task_id="plan", max_groups=4, **work)
+    assert plan.execute({}) == ["0/4", "1/4", "2/4", "3/4"]
+    assert run(work["step"], inputs=work["inputs"], group="1/4") == "group 1/4"
+    assert plan.execute({}) == ["0/4", "2/4", "3/4"]
+    for group in ("0/4", "2/4"):
+        run(work["step"], inputs=work["inputs"], group=group)
+    assert plan.execute({}) == [], "one part is left, the commit does it"
+    made = run(work["step"], inputs=work["inputs"])
+    complete = sorted((store_folder / "lineage" / "events").glob("*-complete.json"))[-1]
+    counters = json.loads(complete.read_text())["run"]["facets"]["foundry"]["counters"]
+    assert (counters["parts_built"], counters["parts_reused"]) == (1, 5)
+    assert plan.execute({}) == []
+    assert made.startswith("squares@")
+
+
+def test_groups_are_counted_from_one_in_the_ui():
+    assert StepOperator(task_id="a", step="square", group="2/8").map_label == "group 3/8"
+    assert StepOperator(task_id="b", step="total", each={"plus": "4"}).map_label == "plus 4"
+
+
+@pytest.mark.parametrize("how", ["input", "bug"])
+def test_what_cannot_work_fails_for_good(tmp_path, how):
+    with pytest.raises(AirflowFailException, match="stumble failed"):
+        run("stumble", values={"how": how, "mark": str(tmp_path / "mark")})
+
+
+@pytest.mark.parametrize(("how", "match"), [("twice", "tried again"), ("killed", "was killed")])
+def test_what_may_work_later_asks_for_another_try(tmp_path, how, match):
+    with pytest.raises(AirflowException, match=match) as caught:
+        run("stumble", values={"how": how, "mark": str(tmp_path / "mark")})
+    assert not isinstance(caught.value, AirflowFailException)
+
+
+def test_planning_errors_fail_before_any_process(tmp_path, monkeypatch):
+    monkeypatch.setattr("foundry_airflow.process.COMMAND", ("/bin/false",))
+    with pytest.raises(AirflowFailException, match="wrong"):
+        run("count", values={"wrong": 1})
+    with pytest.raises(AirflowFailException, match="not in the store"):
+        run("square", inputs={"numbers": "numbers@absent"})
+
+
+def test_a_cancelled_task_ends_its_process_group(tmp_path):
+    mark = tmp_path / "mark"
+    operator = StepOperator(task_id="stumble", step="stumble", values={"how": "hang", "mark": str(mark)})
+    ended = threading.Event()
+
+    def cancel_when_running():
+        while not (mark.exists() and mark.read_text().endswith("\n")):
+            if ended.wait(0.02):
+                return
+        operator.on_kill()
+
+    watcher = threading.Thread(target=cancel_when_running)
+    watcher.start()
+    with pytest.raises(AirflowException, match="was killed"):
+        execute(operator)
+    ended.set()
+    watcher.join()
+    for pid in map(int, mark.read_text().split()):
+        assert not _alive(pid)
+
+
+def _alive(pid: int) -> bool:
+    stat = Path(f"/proc/{pid}/stat")
+    try:
+        os.kill(pid, 0)
+        return stat.read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except (ProcessLookupError, FileNotFoundError):
+        return False
+
+
+def test_unset_parameters_and_skipped_inputs(monkeypatch):
+    numbers = run("count", values={"parts": None})
+    squares = run("square", inputs={"numbers": numbers}, values={"refuse": ""})
+    assert run("total", inputs={"squares": [squares, None]}).startswith("total/0@")
+    with pytest.raises(AirflowSkipException, match="squares was skipped"):
+        run("total", inputs={"squares": [None]})
+    with pytest.raises(AirflowSkipException):
+        run("square", inputs={"numbers": None})
+    with pytest.raises(AirflowSkipException, match="nothing to do"):
+        run("count", only_if="")
+
+
+def test_paths_follow_what_a_version_was_made_from():
+    numbers = run("count")
+    squares = run("square", inputs={"numbers": numbers})
+    run("total", inputs={"squares": [squares]})
+    store = open_store()
+    assert follow(store, "total/0 > squares") == [squares]
+    assert follow(store, "total/0 > squares > numbers") == [numbers]
+    assert follow(store, "numbers") == [numbers]
+    with pytest.raises(InputError, match="made from: squares"):
+        follow(store, "total/0 > numbers")
+    assert stages(store, "total/0")[-1].startswith("total/0@"), "without `init` a version is its only stage"
+
+
+def test_an_unknown_back_end_is_refused(monkeypatch):
+    monkeypatch.setenv("AIRFLOW__FOUNDRY__BACKEND", "mainframe")
+    with pytest.raises(AirflowFailException, match="'mainframe'.*process"):
+        run("count")

@@ -1,0 +1,34 @@
+"""DAGs over the toy steps."""
+
+from datetime import timedelta
+
+from airflow.sdk import DAG, Param
+from foundry_airflow.steps import fold_lineage, form, given, publish, step
+
+SQUARE = form("square", "refuse")
+
+with DAG(
+    "toy",
+    schedule=None,
+    tags=["toy"],
+    params={"parts": Param(4, type="integer"), "extra": Param("", type="string")} | SQUARE.params,
+) as toy:
+    numbers = step("count", params={"parts": toy.param("parts")})
+    squares = step("square", inputs={"numbers": numbers}, params=SQUARE.values(toy), max_groups=3)
+    extra = step("total", inputs={"squares": squares}, params={"plus": 5}, only_if="{{ params.extra }}")
+    published = publish("total", [extra])
+    fold_lineage(published)
+
+with DAG("toy_totals", schedule=None, tags=["toy"], params={"plus": Param(["1", "2"], type="array")}) as totals:
+    read = given(numbers="squares > numbers", squares="squares")
+    twice = step("square", inputs={"numbers": read["squares"]}, only_if="")
+    sums = step("total", inputs={"squares": [read["squares"], twice]}, each={"plus": totals.param("plus")})
+
+with DAG(
+    "toy_stumble",
+    schedule=None,
+    tags=["toy"],
+    params={"how": "", "mark": ""},
+    default_args={"retries": 4, "retry_delay": timedelta(0)},
+) as stumbles:
+    step("stumble", params={"how": stumbles.param("how"), "mark": stumbles.param("mark")})

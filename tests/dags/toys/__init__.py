@@ -1,0 +1,1 @@
+"""A package of toy steps with the shape of ``pipeline_tasks``."""

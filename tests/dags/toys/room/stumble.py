@@ -1,0 +1,38 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow as pa
+
+from pipeline_tasks.core.errors import InputError, TransientError
+from pipeline_tasks.core.run import Inputs, Run
+from pipeline_tasks.core.step import StepParams, step
+from toys.rows import NUMBERS, numbers
+
+
+class StumbleParams(StepParams):
+    how: str
+    mark: str
+
+
+@step(reads={}, writes=NUMBERS, kind="reduce", dataset="stumbles")
+def stumble(inputs: Inputs, params: StumbleParams, run: Run) -> pa.Table:
+    """Fail as told; one line is added to the file ``mark`` for every attempt."""
+    mark = Path(params.mark)
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) if params.how == "hang" else None
+    with mark.open("a") as file:
+        file.write(f"{os.getpid()} {child.pid if child else 0}\n")
+    if params.how == "input":
+        raise InputError("this can never work")
+    if params.how == "twice" and len(mark.read_text().splitlines()) < 3:
+        raise TransientError("the endpoint is busy")
+    if params.how == "killed" and len(mark.read_text().splitlines()) < 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if params.how == "bug":
+        raise ZeroDivisionError("a bug")
+    if params.how == "hang":
+        time.sleep(600)
+    return numbers([1])

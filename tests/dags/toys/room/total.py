@@ -1,0 +1,16 @@
+import pyarrow as pa
+
+from pipeline_tasks.core.run import Inputs, Run
+from pipeline_tasks.core.step import From, StepParams, step
+from toys.rows import NUMBERS, numbers
+
+
+class TotalParams(StepParams):
+    plus: int = 0
+
+
+@step(reads={"squares": From(NUMBERS, "squares")}, writes=NUMBERS, kind="reduce", dataset="total/{plus}")
+def total(inputs: Inputs, params: TotalParams, run: Run) -> pa.Table:
+    """The sum of all numbers of all inputs."""
+    found = [number for version in inputs.each("squares") for number in version.table()["number"].to_pylist()]
+    return numbers([sum(found) + params.plus])

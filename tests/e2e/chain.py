@@ -1,0 +1,48 @@
+"""The whole chain on little data, step by step in one process: ``python -m tests.e2e.chain STORE SOURCE``."""
+
+import sys
+from pathlib import Path
+
+from pipeline_tasks.core.plan import plan
+from pipeline_tasks.core.registry import get_step
+from pipeline_tasks.core.runner import run_job
+from pipeline_tasks.core.store import LocalStore
+
+MODELS = ("all-minilm-l6-v2", "bge-small-en-v1.5")
+SHORT = {"max_query_length": 48, "max_passage_length": 64, "batch_size": 4, "checkpoint_every_steps": 1}
+
+
+def run_chain(store: LocalStore, source: str) -> None:
+    def run(name: str, inputs: dict[str, list[str]] | None = None, **params: object) -> str:
+        return str(run_job(store, plan(store, get_step(name), params, inputs)).ref)
+
+    run("list_urls", source=source, part_rows=3)
+    run("crawl")
+    run("extract_text")
+    run("near_duplicate_documents")
+    chunks = run("chunk_passages", max_tokens=96, test_fraction=0.3, dev_fraction=0.2)
+    embeddings = run("embed_passages", {"passages": [chunks]}, model=MODELS[0])
+    run("near_duplicate_passages", {"chunks": [chunks], "embeddings": [embeddings]})
+    run("write_needs", sample_rate=0.4)
+    run("write_pairs")
+    run("combine_pairs")
+    for model in MODELS:
+        run("embed_passages", model=model)
+        run("embed_pairs", model=model)
+        run("rank_passages", model=model)
+    run("mutual_agreement", models=MODELS)
+    stage = run("pretrain", **SHORT)
+    stages = [stage]
+    for alpha in (0.75, 0.9):
+        run("mine_negatives", alpha=alpha, n_negatives=2, models=MODELS[:1])
+        stage = run("finetune", {"triplets": [f"mtt/{alpha}"], "init": [stage]}, alpha=alpha, **SHORT)
+        stages.append(stage)
+    run("evaluate_retriever", {"models": stages} | by_model("embeddings") | by_model("query_embeddings", "queries"), models=MODELS)
+
+
+def by_model(dataset: str, name: str = "") -> dict[str, list[str]]:
+    return {name or dataset: [f"{dataset}/{model}" for model in MODELS]}
+
+
+if __name__ == "__main__":
+    run_chain(LocalStore(Path(sys.argv[1])), sys.argv[2])

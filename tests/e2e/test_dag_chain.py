@@ -1,0 +1,68 @@
+"""The DAGs run the chain; a second run reuses everything; one new PDF costs its own passages and no more."""
+
+from pathlib import Path
+
+from pipeline_tasks.core.lineage.query import query
+from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.demo.airflow import local_run
+from pipeline_tasks.demo.render_pdf import render
+from pipeline_tasks.demo.sample import parse_document
+from pipeline_tasks.demo.site import URL_LIST, build_site, serve_site
+from pipeline_tasks.domains import domain_folder
+
+PORT = 18741
+WORK = ("llm_requests", "texts_encoded", "urls_fetched", "optimiser_steps")
+LITTLE = {"max_query_length": 48, "max_passage_length": 64, "pretrain_batch_size": 8, "finetune_batch_size": 8}
+
+
+def work_since(store: LocalStore, run_ids: set[str]) -> tuple[dict[str, float], set[str]]:
+    """Counters of paid work in runs that are not among ``run_ids``, and all run ids now."""
+    rows = query(store, "SELECT s.run_id, c.name, c.value FROM steps s LEFT JOIN counters c USING (run_id)").to_pylist()
+    work = dict.fromkeys(WORK, 0.0)
+    for row in rows:
+        if row["run_id"] not in run_ids and row["name"] in work:
+            work[row["name"]] += row["value"]
+    return work, {row["run_id"] for row in rows}
+
+
+def test_chain_reuse_and_refresh(tmp_path: Path, small_site: Path, environment: dict[str, str]) -> None:
+    store = LocalStore(tmp_path / "store")
+    environment = environment | {"FOUNDRY_STORE": str(store.root)}
+    with serve_site(small_site, port=PORT) as site:
+        refresh = {"corpus_refresh": {"source": site + URL_LIST, "max_tokens": 128, "test_fraction": 0.3}}
+        runs = refresh | {
+            "synthesize_pairs": {"sample_rate": 0.5},
+            "build_triplets": {},
+            "train_retriever": {"size": "33m"} | LITTLE,
+            "evaluate_retriever": {"size": "33m"},
+        }
+        assert local_run(tmp_path / "airflow", environment, runs) == 0
+        first, seen = work_since(store, set())
+        assert all(first.values()), first
+
+        assert local_run(tmp_path / "airflow", environment, runs) == 0
+        second, seen = work_since(store, seen)
+        assert not any(second.values()), second
+
+        before = set(passages(store))
+        new = parse_document(domain_folder() / "sample" / "b-sinkhole.md")
+        target = small_site / new.path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(render(new))
+        build_site(tmp_path / "sample", small_site)
+        assert local_run(tmp_path / "airflow", environment, refresh | {"synthesize_pairs": {"sample_rate": 0.5}}) == 0
+        third, _ = work_since(store, seen)
+        added = [row for key, row in passages(store).items() if key not in before]
+        assert third["urls_fetched"] == 1
+        assert {row["url"] for row in added} == {site + new.path}
+        assert third["texts_encoded"] == len(added)
+        assert 0 < third["llm_requests"] <= 2 * len(added)
+
+    scores = query(store, "SELECT system FROM evaluations WHERE metric = 'ndcg@10' AND intent = 'average'").to_pylist()
+    systems = {row["system"] for row in scores}
+    assert {"33m/untrained", "bm25", "33m/pretrain", "33m/finetune-0.85", "all-mpnet-base-v2"} <= systems
+    assert not query(store, "FROM problems").num_rows
+
+
+def passages(store: LocalStore) -> dict[str, dict]:
+    return {row["passage_id"]: row for row in query(store, "SELECT passage_id, url FROM passages").to_pylist()}

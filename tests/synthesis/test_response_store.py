@@ -1,0 +1,61 @@
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.synthesis.response_store import ResponseStore
+
+NAME = "ab" + "0" * 62
+
+
+def claim_of(pid, until, host=None):
+    return json.dumps({"host": host or socket.gethostname(), "pid": pid, "until": until}).encode()
+
+
+def store_with(tmp_path, claim):
+    store = LocalStore(tmp_path)
+    store.create(f"responses/ab/{NAME}.claim-0", claim)
+    return ResponseStore(store)
+
+
+def test_the_first_record_stays(tmp_path):
+    responses = ResponseStore(LocalStore(tmp_path))
+    assert responses.read(NAME) is None
+    assert responses.write(NAME, {"n": 1}) == {"n": 1}
+    assert responses.write(NAME, {"n": 2}) == {"n": 1}
+    assert responses.read(NAME) == {"n": 1}
+    assert (tmp_path / "responses" / "ab" / f"{NAME}.json").is_file()
+
+
+def test_many_writers_agree(tmp_path):
+    got = []
+    threads = [
+        threading.Thread(target=lambda n=n: got.append(ResponseStore(LocalStore(tmp_path)).write(NAME, {"n": n})["n"]))
+        for n in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(got) == 8 and len(set(got)) == 1
+
+
+def test_a_living_process_holds_its_claim(tmp_path):
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    responses = store_with(tmp_path, claim_of(child.pid, time.time() + 600))
+    assert not responses.claim(NAME, for_s=600)
+    child.kill()
+    child.communicate()
+    assert responses.claim(NAME, for_s=600)
+
+
+def test_a_claim_ends(tmp_path):
+    assert store_with(tmp_path, claim_of(1, time.time() - 1, host="elsewhere")).claim(NAME, for_s=600)
+
+
+def test_another_machines_claim_stands_until_its_end(tmp_path):
+    assert not store_with(tmp_path, claim_of(os.getpid(), time.time() + 600, host="elsewhere")).claim(NAME, for_s=600)
