@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.export import Format, export
@@ -65,7 +65,8 @@ def ls_command(
     rows = query(store(), sql, [dataset, dataset]).to_pylist()
     if dataset and not rows:
         raise InputError(f"{dataset!r} is not in the store {settings().store}; `foundry ls` lists what is")
-    table = Table("dataset", "version", "", "rows", "parts", "size", "age", "made by")
+    numbers = [Column(name, justify="right") for name in ("rows", "parts", "size", "age")]
+    table = Table("dataset", "version", "", *numbers, "made by")
     for row in rows:
         mark = "*" if row["is_latest"] else ""
         counts = (f"{row['rows']:,}", f"{row['parts']:,}", sized(row["bytes"]), aged(row["created_at"]))

@@ -50,6 +50,8 @@ def lookup(store: Store, job: Job, version: Version, index: int) -> Record | Non
     if data is None:
         return None
     record = Record.model_validate_json(data)
+    if not all(store.exists(made.key) for made in (record.output, record.rejects) if made):
+        return None
     removed = version.removed(index)
     for column in {*record.skipped, *removed}:
         skipped, now = set(record.skipped.get(column, [])), removed.get(column, set())

@@ -132,7 +132,7 @@ def _run_map(
     _publish(store, job, job.ref, [record.output for record in done], carried, rejects)
     for index in todo:
         _drop_scratch(store, memo.part_digest(job, source.manifest.parts[index]))
-    return Outcome(job.ref, not todo, counters)
+    return Outcome(job.ref, False, counters)
 
 
 def _compute_parts(

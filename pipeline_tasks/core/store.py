@@ -26,6 +26,9 @@ class Store(Protocol):
     def read(self, key: str) -> bytes | None:
         """The bytes of ``key``, or None."""
 
+    def exists(self, key: str) -> bool:
+        """Whether ``key`` can be read."""
+
     def create(self, key: str, data: bytes) -> bool:
         """Write ``key`` unless it exists; True for the one writer that made it."""
 
@@ -66,8 +69,11 @@ class LocalStore:
     def read(self, key: str) -> bytes | None:
         try:
             return self._path(key).read_bytes()
-        except FileNotFoundError:
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
             return None
+
+    def exists(self, key: str) -> bool:
+        return self._path(key).is_file()
 
     def create(self, key: str, data: bytes) -> bool:
         if self._path(key).exists():
@@ -81,6 +87,7 @@ class LocalStore:
         try:
             os.link(path, target)
         except FileExistsError:
+            os.utime(target)
             return False
         finally:
             path.unlink()

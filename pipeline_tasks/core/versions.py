@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -57,7 +57,8 @@ def resolve(store: Store, ref: Ref) -> Ref:
     named = store.read(f"refs/{base}/{ref.version}")
     found = Ref(dataset=base, version=named.decode() if named else ref.version)
     if store.read(manifest_key(found)) is None:
-        have = [key.rsplit("/", 1)[1][:-5] for key in store.keys(f"versions/{base}")]
+        folder = f"versions/{base}/"
+        have = [k.removeprefix(folder)[:-5] for k in store.keys(folder) if "/" not in k.removeprefix(folder)]
         hint = f"versions there: {', '.join(have[:5])}" if have else "run the step that writes it (`foundry steps`)"
         raise InputError(f"{ref} is not in the store; {hint}")
     return Ref(dataset=ref.dataset, version=found.version)
@@ -140,7 +141,10 @@ class Version:
     def lay_out(self, target: Path) -> Path:
         """A folder in which a model's files lie under their logical names, as links into the store."""
         for part in self.manifest.parts:
-            link = target / (part.name or part.sha256)
+            name = PurePosixPath(part.name or part.sha256)
+            if name.is_absolute() or ".." in name.parts:
+                raise InputError(f"{self.manifest.ref} names the file {part.name!r}, which leaves its folder; drop that version")
+            link = target / name
             link.parent.mkdir(parents=True, exist_ok=True)
             link.unlink(missing_ok=True)
             link.symlink_to(self.store.local_path(part.key))

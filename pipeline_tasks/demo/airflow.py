@@ -17,7 +17,7 @@ DAGS, PLUGINS = _ROOT / "dags", _ROOT / "plugins"
 
 RUNS: dict[str, dict[str, Any]] = {
     "corpus_refresh": {"max_tokens": 128},
-    "synthesize_pairs": {"sample_rate": 0.29},
+    "synthesize_pairs": {"sample_rate": 0.6},
     "build_triplets": {},
     "train_retriever": {
         "size": "33m",

@@ -17,11 +17,11 @@ CANDIDATES = 3
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
 _TELLING = re.compile(r"\d[\d.,%]*|\w{7,}")
 _NO_NOUN = """
-    a an the this that these those each every all any some no not of in for with by on at from near to into
-    and or but nor if when where while than then so as is are was were be been being has have had do does did
-    can cannot could may might must shall should will would only also again before after because about up down
-    out off over under it its they them their there he she his her you your we our who which what how why very
-    more most less least such other same
+    many few several both a an the this that these those each every all any some no not of in for with by on
+    at from near to into and or but nor if when where while than then so as is are was were be been being has
+    have had do does did can cannot could may might must shall should will would only also again before after
+    because about up down out off over under it its they them their there he she his her you your we our who
+    which what how why very more most less least such other same
 """
 _WORD = rf"(?!(?:{'|'.join(_NO_NOUN.split())})\b)[A-Za-z][\w-]+"
 _BEFORE = r"\b(the|a|an|this|each|every|of|in|for|with|by|on|at|from|near)"

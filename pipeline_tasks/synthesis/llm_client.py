@@ -7,7 +7,6 @@ stored before it is used. Only an answer that was on its way when the process wa
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import deque
@@ -25,8 +24,6 @@ from pipeline_tasks.synthesis.response_store import ResponseStore
 __all__ = ["LLMClient", "Price", "Request", "Response"]
 
 CLAIM_POLL_S = 0.25
-
-_log = logging.getLogger(__name__)
 
 
 class LLMClient:

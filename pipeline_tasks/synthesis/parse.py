@@ -82,6 +82,8 @@ def parse_pair(answer: str, prompt: Prompt, *, cut_off: bool = False) -> Pair | 
     second = _tidy(tail.strip().partition("\n")[0], second_label)
     if cut_off:
         second = _whole_sentences(second)
+        if not second:
+            return Rejected("too_long")
     query, positive = (first, second) if prompt.query_first else (second, first)
     fault = (
         _fault(query, prompt, max_chars=MAX_QUERY_CHARS)

@@ -1,8 +1,8 @@
 """Runs DAGs one after another in this process, without a scheduler: for the demo, for tests, to try a change.
 
-``python -m foundry_airflow.local_run --home DIR --dags DIR DAG [CONF] [DAG [CONF]] …``, where CONF is a JSON object. Airflow
-keeps its database in ``--home``; what the tasks print goes to ``<home>/logs/local_run.log``, one line a task to the
-terminal.
+``python -m foundry_airflow.local_run --home DIR --dags DIR DAG [CONF] [DAG [CONF]] …``, where CONF is a JSON object.
+Airflow keeps its database in ``--home``; what the tasks print goes to ``<home>/logs/local_run.log``, one line a task to
+the terminal.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ def configure(home: Path, dags: Path) -> None:
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__DATABASE__LOAD_DEFAULT_CONNECTIONS": "False",
         "AIRFLOW__OPENLINEAGE__DISABLED": "True",
+        "AIRFLOW__FOUNDRY__RETRY_DELAY_S": "1",
     }
 
 
@@ -116,7 +117,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _redirect_output(log_file: Path) -> Any:
-    """Send the output of this process and its children to ``log_file``; what is returned still writes to the terminal."""
+    """Send the output of this process and its children to ``log_file``; what is returned still is the terminal."""
     log_file.parent.mkdir(parents=True, exist_ok=True)
     terminal = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     with log_file.open("ab") as file:

@@ -50,10 +50,11 @@ class Reporter:
         self._ended(_label(task_instance), "skipped")
 
     @hookimpl
-    def on_task_instance_failed(self, task_instance: Any) -> None:
+    def on_task_instance_failed(self, task_instance: Any, error: Any) -> None:
         """A task failed, perhaps to be tried again."""
         label = _label(task_instance)
-        self._ended(label, "FAILED")
+        self._ended(label, "FAILED" if task_instance.state == "failed" else "retry")
+        self._say(f"    {error}")
         self._tasks[label].log_to = self._position()
         self._failed = label
 
@@ -71,7 +72,7 @@ class Reporter:
 
     def _ended(self, label: str, how: str) -> None:
         task = self._tasks.setdefault(label, _Task(time.monotonic(), self._position()))
-        self._say(f"{self._dag_id:<18} {label:<44} {how:<8} {time.monotonic() - task.began:6.1f} s")
+        self._say(f"{self._dag_id:<18} {label:<48} {how:<8} {time.monotonic() - task.began:6.1f} s")
 
     def _position(self) -> int:
         return self._log_file.stat().st_size if self._log_file else 0

@@ -17,7 +17,11 @@ from pipeline_tasks.core.registry import get_step
 
 __all__ = ["DEFAULT_ARGS", "default", "fold_lineage", "form", "given", "group_name", "publish", "stages", "step"]
 
-DEFAULT_ARGS = {"retries": 3, "retry_delay": timedelta(seconds=30), "retry_exponential_backoff": True}
+DEFAULT_ARGS = {
+    "retries": 3,
+    "retry_delay": timedelta(seconds=conf.getint("foundry", "retry_delay_s", fallback=30)),
+    "retry_exponential_backoff": True,
+}
 """Only what may help is tried again: see :func:`foundry_airflow.backends.checked`."""
 MAP_LABEL = "{{ task.map_label }}"
 _LIMITS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
@@ -144,8 +148,9 @@ def publish(name: str, versions: list[XComArg]) -> XComArg:
 
 
 def fold_lineage(*after: XComArg) -> None:
-    """The last task: folds the lineage, also where something before it failed. It is a teardown: the steps decide how
-    the run ended, and the next fold catches up with one that failed.
+    """The last task: folds the lineage, also where something before it failed.
+
+    It is a teardown: the steps decide how the run ended, and the next fold catches up with one that failed.
     """
     fold = FoldOperator(task_id="fold_lineage").as_teardown()
     for output in after:

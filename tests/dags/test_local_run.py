@@ -67,17 +67,16 @@ def test_groups_skips_reuse_and_mapped_values(runs, tmp_path):
 
 
 def test_only_busy_endpoints_are_tried_again(runs, tmp_path):
-    mark = tmp_path / "mark"
-    done = runs("toy_stumble", json.dumps({"how": "twice", "mark": str(mark)}))
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert [how for _, _, how in lines(done.stdout)] == ["FAILED", "FAILED", "done"]
-    assert len(mark.read_text().splitlines()) == 3
-    failed = runs("toy_stumble", json.dumps({"how": "input", "mark": str(tmp_path / "other")}), "toy")
-    assert failed.returncode == 1
-    assert "toy_stumble ended as failed: stumble" in failed.stdout
-    assert "this can never work" in failed.stdout, "the end of the task's log"
-    assert len((tmp_path / "other").read_text().splitlines()) == 1
-    assert "toy  " not in failed.stdout, "what comes after a failure is not started"
+    busy, wrong = ({"how": how, "mark": str(tmp_path / how)} for how in ("twice", "input"))
+    done = runs("toy_stumble", json.dumps(busy), "toy_stumble", json.dumps(wrong), "toy")
+    assert done.returncode == 1, done.stdout + done.stderr
+    report = [line for line in done.stdout.splitlines() if line.startswith("toy_stumble   ")]
+    assert [how for _, _, how in lines("\n".join(report))] == ["FAILED", "FAILED", "done", "FAILED"]
+    assert len((tmp_path / "twice").read_text().splitlines()) == 3
+    assert len((tmp_path / "input").read_text().splitlines()) == 1
+    assert "toy_stumble ended as failed: stumble" in done.stdout
+    assert "this can never work" in done.stdout, "the end of the task's log"
+    assert "toy  " not in done.stdout, "what comes after a failure is not started"
 
 
 def test_a_failed_group_fails_the_run_but_lineage_is_folded(runs, tmp_path):

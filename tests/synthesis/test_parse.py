@@ -87,7 +87,7 @@ def test_what_follows_the_pair_is_ignored():
 
 def test_a_cut_off_positive_loses_its_unfinished_sentence():
     assert parse_pair(f"{QUESTION}\nAnswer: {ANSWER} Anglers must", PAIR, cut_off=True) == Pair(QUESTION, ANSWER)
-    assert parse_pair(f"{QUESTION}\nAnswer: The siren sounds at", PAIR, cut_off=True) == Rejected("empty_answer")
+    assert parse_pair(f"{QUESTION}\nAnswer: The siren sounds at", PAIR, cut_off=True) == Rejected("too_long")
 
 
 @pytest.mark.parametrize(

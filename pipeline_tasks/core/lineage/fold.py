@@ -105,13 +105,28 @@ def _only_one(store: LocalStore) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def attached(database: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection of its own to the file that has this name now.
+
+    Not ``duckdb.connect(path)``: within a process that shares one instance per path, with its settings and the file
+    that it opened first, so that a thread would go on reading a database that was replaced.
+    """
+    import duckdb
+
+    with duckdb.connect(":memory:") as con:
+        con.execute(f"ATTACH {literal(str(database))} AS lineage (READ_ONLY)")
+        con.execute("USE lineage")
+        yield con
+
+
 def _is_current(target: Path, state: str) -> bool:
     import duckdb
 
     if not target.is_file():
         return False
     try:
-        with duckdb.connect(str(target), read_only=True) as con:
+        with attached(target) as con:
             return con.execute("SELECT fingerprint FROM fold_state").fetchall() == [(state,)]
     except duckdb.Error as error:
         log.info("%s is folded anew: %s", target, error)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.lineage.fold import fold
+from pipeline_tasks.core.lineage.fold import attached, fold
 from pipeline_tasks.core.lineage.rows import literal
 from pipeline_tasks.core.store import LocalStore
 
@@ -73,9 +73,7 @@ def query(
 @contextmanager
 def connect(database: Path, objects: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     """A locked, read-only connection that can open files below ``objects`` and no other."""
-    import duckdb
-
-    with duckdb.connect(str(database), read_only=True) as con:
+    with attached(database) as con:
         con.execute(f"SET allowed_directories = [{literal(str(objects) + '/')}]")
         for name, value in _SETTINGS.items():
             con.execute(f"SET {name} = {value}")

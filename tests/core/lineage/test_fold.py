@@ -191,11 +191,11 @@ def test_a_missing_part_costs_its_own_view_only(store):
 
 def test_a_reader_keeps_its_database_while_a_new_one_takes_its_place(store):
     with duckdb.connect(str(fold(store)), read_only=True) as con:
-        before = con.sql("SELECT count(*) FROM steps").fetchone()
+        before = con.sql("SELECT count(*) FROM steps").fetchall()
         EventLog(store, "toy_more", "1").emit("START", inputs={}, output=None, facts={})
         fold(store)
-        assert con.sql("SELECT count(*) FROM steps").fetchone() == before
-        assert ask(store, "SELECT count(*) FROM steps") == [(before[0] + 1,)]
+        assert con.sql("SELECT count(*) FROM steps").fetchall() == before
+        assert ask(store, "SELECT count(*) FROM steps") == [(before[0][0] + 1,)]
 
 
 def test_a_thousand_events_fold_in_seconds_and_nothing_new_in_a_moment(tmp_path):

@@ -50,7 +50,7 @@ def test_anything_but_reading_the_lineage_is_refused(store, sql):
     assert secret_table
 
 
-def test_a_link_out_of_the_objects_folder_is_not_a_way_out_through_the_parent(store):
+def test_the_parent_of_the_objects_folder_stays_closed(store):
     with pytest.raises(InputError, match="Permission"):
         query(store, f"FROM read_text('{store.root}/objects/../refs/needs/latest')")
 

@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline_tasks.core.store import LocalStore
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "core" / "lineage"))
+import toy  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with the toy chain in it."""
+    store = LocalStore(tmp_path_factory.mktemp("cli"))
+    toy.chain(store, "a", "twin", "bad", "c")
+    return store.root
+
+
+def foundry(root: Path, *args: str, code: int = 0, **variables: str) -> str:
+    """stdout of the real command, and stderr where it fails."""
+    environment = {"FOUNDRY_STORE": str(root), "COLUMNS": "250", "PATH": "/usr/bin:/bin"} | variables
+    done = subprocess.run(
+        [sys.executable, "-m", "pipeline_tasks.cli.main", *args],
+        env=environment,
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[2],
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout if code == 0 else done.stdout + done.stderr
+
+
+def test_ls_lists_versions_newest_first_and_marks_the_latest(root):
+    everything = foundry(root, "ls")
+    assert everything.index("eval/dev") < everything.index("urls")
+    below = foundry(root, "ls", "rankings")
+    assert re.search(r"rankings/beta +│ [0-9a-f]{16} │ \* │ +2 │", below)
+    assert "urls" not in below
+    assert "'nothing' is not in the store" in foundry(root, "ls", "nothing", code=2)
+
+
+def test_show_tells_rows_schema_and_origin(root):
+    shown = foundry(root, "show", "mtt/0.75")
+    assert "made by toy_triplets v1" in shown and "alpha = 0.75" in shown
+    assert re.search(r"← labelled@[0-9a-f]{16}", shown) and "negative_ids" in shown
+    assert "1_Pooling/config.json" in foundry(root, "show", "model/33m/finetune@latest")
+    assert "encrypted" in foundry(root, "show", "documents/rejects")
+
+
+def test_export_rows(root, tmp_path):
+    foundry(root, "export", "labelled", str(tmp_path / "parquet"))
+    (part,) = (tmp_path / "parquet").iterdir()
+    assert pq.read_table(part)["query_id"].to_pylist() == ["q-n-p-d-a"]
+    foundry(root, "export", "urls", str(tmp_path / "jsonl"), "--format", "jsonl")
+    lines = [json.loads(x) for p in sorted((tmp_path / "jsonl").iterdir()) for x in p.read_text().splitlines()]
+    assert [line["url_id"] for line in lines] == ["a", "twin", "bad", "c"]
+    assert "is not empty" in foundry(root, "export", "urls", str(tmp_path / "jsonl"), code=2)
+
+
+def test_export_a_model(root, tmp_path):
+    foundry(root, "export", "model/33m/finetune", str(tmp_path / "model"))
+    assert json.loads((tmp_path / "model/1_Pooling/config.json").read_text()) == {"pooling": "mean"}
+    assert not any(p.is_symlink() for p in (tmp_path / "model").rglob("*"))
+
+
+def test_sql_in_three_formats(root):
+    select = "SELECT dataset, rows FROM versions WHERE step = 'toy_rank' ORDER BY dataset"
+    wanted = [{"dataset": f"rankings/{m}", "rows": 2} for m in toy.MODELS]
+    assert json.loads(foundry(root, "sql", select, "--format", "json")) == wanted
+    rows = list(csv.DictReader(io.StringIO(foundry(root, "sql", select, "--format", "csv"))))
+    assert rows == [{k: str(v) for k, v in row.items()} for row in wanted]
+    assert "rankings/gamma" in foundry(root, "sql", select)
+    assert "read-only" in foundry(root, "sql", "DROP TABLE steps", code=2)
+
+
+def test_trace_tells_the_whole_story(root):
+    told = foundry(root, "trace", "q-n-p-d-a")
+    for fact in (
+        "https://example.org/a.pdf",
+        "Title a",
+        "page 3",
+        "p-d-a",
+        "accepted",
+        "mtt/0.65",
+        "mtt/0.75",
+        "p-other",
+    ):
+        assert fact in told, fact
+    assert "beta: agreed positive at rank 1, cosine 0.900" in told
+    refused = foundry(root, "trace", "q-n-p-d-c")
+    assert "no_agreement" in refused and "in no build" in refused
+    assert "gamma: written positive at rank 2, cosine 0.800" in refused
+    assert "no pair has query_id 'x'" in foundry(root, "trace", "x", code=2)
+
+
+def test_gc_on_a_fresh_store_drops_nothing(root):
+    before = sorted(root.glob("objects/*/*"))
+    assert "would drop 0 bytes" in foundry(root, "gc", "--dry-run")
+    assert "dropped 0 bytes" in foundry(root, "gc")
+    assert sorted(root.glob("objects/*/*")) == before
+
+
+class _Endpoint(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200 if self.path == "/v1/models" else 404)
+        self.end_headers()
+
+    def log_message(self, *args: object) -> None:
+        """Quiet."""
+
+
+def test_doctor_names_what_is_missing_and_asks_the_endpoint(root, tmp_path):
+    server = HTTPServer(("127.0.0.1", 0), _Endpoint)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_port}/v1"
+    cache = {"FOUNDRY_CACHE": str(tmp_path)}
+    found = foundry(root, "doctor", code=2, OPENAI_BASE_URL=url, **cache)
+    server.shutdown()
+    server.server_close()
+    assert "127.0.0.1 answers 200" in found and "foundry models fetch" in found
+    assert "does not answer" in foundry(root, "doctor", code=2, OPENAI_BASE_URL=url, **cache)
+    assert "OPENAI_BASE_URL is not set" in foundry(root, "doctor", code=2, **cache)

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.gc import HOUR_S, drop, find_garbage
+from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.plan import plan
+from pipeline_tasks.core.run import Inputs, Run
+from pipeline_tasks.core.runner import Outcome, run_job
+from pipeline_tasks.core.schema import Column, RowSchema
+from pipeline_tasks.core.step import NoParams, Step, StepParams, step
+from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.core.versions import Version, write_rows
+
+THINGS = RowSchema("things", "name", (Column("name", pa.string(), "a name"),))
+
+
+class Named(StepParams):
+    """What there is."""
+
+    name: str
+
+
+@step(reads={}, writes=THINGS, kind="reduce")
+def gc_make(inputs: Inputs, params: Named, run: Run) -> pa.Table:
+    """One thing."""
+    return THINGS.table([{"name": params.name}])
+
+
+@step(reads={"things": THINGS}, writes=THINGS, kind="map", dataset="copies")
+def gc_copy(rows: pa.Table, params: NoParams, run: Run) -> pa.Table:
+    """The same under another name."""
+    return THINGS.table([{"name": f"copy of {n}"} for n in rows["name"].to_pylist()])
+
+
+def make(store: LocalStore, what: Step, **values: str) -> Outcome:
+    return run_job(store, plan(store, what, values))
+
+
+def age(store: LocalStore, hours: float) -> None:
+    for path in [store.root, *store.root.rglob("*")]:
+        moment = path.stat().st_mtime - hours * HOUR_S
+        os.utime(path, (moment, moment))
+
+
+def everything_readable(store: LocalStore) -> None:
+    for key in store.keys("versions"):
+        dataset, _, name = key.removeprefix("versions/").rpartition("/")
+        assert Version.open(store, Ref(dataset=dataset, version=name[:-5])).table().num_rows == 1
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    """Two versions of ``things``, a day and more old; ``copies`` is made from the older one."""
+    store = LocalStore(tmp_path)
+    make(store, gc_make, name="old")
+    make(store, gc_copy)
+    make(store, gc_make, name="new")
+    age(store, 48)
+    return store
+
+
+def test_by_default_every_version_and_the_memo_keep_their_parts(store):
+    orphan = write_rows(store, THINGS.table([{"name": "orphan"}]))
+    os.utime(store.root / orphan.key, (0, 0))
+    sweep = find_garbage(store)
+    assert sweep.paths["objects"] == [store.root / orphan.key]
+    assert sweep.size_bytes["objects"] == orphan.size_bytes
+    assert not sweep.paths["versions"] and not sweep.paths["memo"]
+    drop(sweep)
+    assert not (store.root / orphan.key).exists()
+    everything_readable(store)
+
+
+def test_a_young_part_is_never_dropped(store):
+    write_rows(store, THINGS.table([{"name": "of a run in progress"}]))
+    assert find_garbage(store).paths["objects"] == []
+
+
+def test_keep_spares_ancestors_and_what_refs_name(store):
+    make(store, gc_make, name="newest")
+    age(store, 48)
+    sweep = find_garbage(store, keep=1)
+    drop(sweep)
+    assert len(sweep.paths["versions"]) == 1
+    names = {Version.open(store, Ref.parse(f"things@{p.stem}")).table()["name"][0].as_py() for p in _things(store)}
+    assert names == {"old", "newest"}
+    everything_readable(store)
+
+
+def _things(store: LocalStore) -> list[Path]:
+    return list((store.root / "versions/things").glob("*.json"))
+
+
+def test_memo_is_given_up_only_when_asked(store):
+    make(store, gc_copy)
+    age(store, 48)
+    for path in (store.root / "versions/copies").glob("*.json"):
+        path.unlink()
+    (store.root / "refs/copies/latest").unlink()
+    assert find_garbage(store).paths["objects"] == []
+    sweep = find_garbage(store, memo=True)
+    assert (len(sweep.paths["memo"]), len(sweep.paths["objects"])) == (2, 2)
+    drop(sweep)
+    assert make(store, gc_copy).counters["parts_built"] == 1
+
+
+def test_a_memo_record_without_its_output_goes(store):
+    (record,) = store.keys("memo")
+    copies = Version.open(store, Ref.parse("copies")).manifest
+    (store.root / copies.parts[0].key).unlink()
+    assert find_garbage(store).paths["memo"] == [store.root / record]
+
+
+def test_leftovers_of_killed_runs_go_by_age(store):
+    old, young = store.temporary(), store.temporary()
+    os.utime(old, (0, 0))
+    checkpoint = store.scratch("training") / "checkpoint"
+    checkpoint.write_text("x")
+    age_days = time.time() - 3 * 24 * HOUR_S
+    os.utime(checkpoint, (age_days, age_days))
+    sweep = find_garbage(store)
+    assert (sweep.paths["temporary"], sweep.paths["scratch"]) == ([old], [])
+    for path in (checkpoint, checkpoint.parent):
+        os.utime(path, (0, 0))
+    drop(find_garbage(store))
+    assert young.exists() and not old.exists() and not checkpoint.parent.exists()
+
+
+def test_a_manifest_nobody_can_read_stops_everything(store):
+    store.create("versions/things/0000000000000000.json", b"half")
+    with pytest.raises(InputError, match="not a manifest"):
+        find_garbage(store)
