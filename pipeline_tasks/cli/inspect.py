@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
@@ -66,7 +67,8 @@ def ls_command(
     if dataset and not rows:
         raise InputError(f"{dataset!r} is not in the store {settings().store}; `foundry ls` lists what is")
     numbers = [Column(name, justify="right") for name in ("rows", "parts", "size", "age")]
-    table = Table("dataset", "version", "", *numbers, "made by")
+    names = [Column(name, no_wrap=True) for name in ("dataset", "version", "")]
+    table = Table(*names, *numbers, "made by", box=SIMPLE_HEAD)
     for row in rows:
         mark = "*" if row["is_latest"] else ""
         counts = (f"{row['rows']:,}", f"{row['parts']:,}", sized(row["bytes"]), aged(row["created_at"]))

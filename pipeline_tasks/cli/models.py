@@ -12,7 +12,7 @@ from pipeline_tasks.core.settings import settings
 from pipeline_tasks.models.fetch import fetch, is_here
 from pipeline_tasks.models.registry import get, models
 
-app = typer.Typer(invoke_without_command=True, help="Encoders, backbones and LLMs: where each comes from, and fetching.")
+app = typer.Typer(invoke_without_command=True, help="Encoders, backbones and LLMs: where each comes from.")
 
 
 @app.callback()

@@ -23,7 +23,7 @@ def run_command(
     name: Annotated[str, typer.Argument(metavar="STEP", help="a step's name; `foundry steps` lists them")],
     given: Annotated[
         list[str] | None,
-        typer.Option("--input", metavar="NAME=DATASET[@VERSION]", help="an input; again or comma-separated for several"),
+        typer.Option("--input", metavar="NAME=DATASET[@VERSION]", help="an input; comma-separated for several"),
     ] = None,
     sets: Annotated[list[str] | None, typer.Option("--set", metavar="PARAM=VALUE", help="a parameter")] = None,
     group: Annotated[str, typer.Option(metavar="I/N", help="only compute parts I, I+N, … of a map step")] = "",

@@ -69,7 +69,7 @@ def appended(store: Store, job: Job, tables: Iterable[pa.Table]) -> Grown:
             raise InputError(f"{job.step.name}: two rows have {schema.key} {row[schema.key]!r}; keep one of them")
         wanted[row[schema.key]] = row
     latest = _latest(store, job.dataset)
-    live = {row[schema.key]: row for row in latest.table().to_pylist()} if latest else {}
+    live = {row[schema.key]: row for table in latest.parts() for row in table.to_pylist()} if latest else {}
     new = [row for key, row in wanted.items() if live.get(key) != row]
     gone = sorted(key for key, row in live.items() if wanted.get(key) != row)
     content = digest([wanted[key] for key in sorted(wanted)])

@@ -1,8 +1,8 @@
 """Part-level memo of map steps: (step, code version, parameters, input part) -> output part.
 
-A part may be computed while some of its rows are already removed (duplicates cost no tokens), and more rows may be removed
-later. The record says which rows were skipped: it stays a hit as long as those are still removed, because later removals
-travel in the manifest and not in the part.
+A part may be computed while some of its rows are already removed (duplicates cost no tokens), and more rows may be
+removed later. The record says which rows were skipped: it stays a hit as long as those are still removed, because later
+removals travel in the manifest and not in the part.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from pipeline_tasks.core.plan import Job
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.versions import Version, read_part, without, write_rows
+
+ROW_COUNTERS = ("rows_in", "rows_out", "rows_rejected")
 
 
 class Record(BaseModel):
@@ -75,9 +77,19 @@ def _hits(rows: pa.Table, removed: dict[str, set[str]]) -> dict[str, set[str]]:
 
 
 def compute(store: Store, job: Job, opened: dict[str, list[Version]], index: int) -> Record:
-    """Run the body over part ``index``, store its output and rejects, then the record."""
-    first = next(iter(job.step.reads))
-    version = opened[first][0]
+    """Run the body over part ``index``, store its output and rejects, then the record.
+
+    A part that another process finished meanwhile is taken from it; what it cost is in that process's counters.
+    """
+    version = opened[next(iter(job.step.reads))][0]
+    with store.alone(part_digest(job, version.manifest.parts[index])):
+        found = lookup(store, job, version, index)
+        if found:
+            return found.model_copy(update={"counters": {k: found.counters[k] for k in ROW_COUNTERS}})
+        return _compute(store, job, opened, version, index)
+
+
+def _compute(store: Store, job: Job, opened: dict[str, list[Version]], version: Version, index: int) -> Record:
     part = version.manifest.parts[index]
     raw = read_part(store, part)
     removed = version.removed(index)

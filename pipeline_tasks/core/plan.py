@@ -62,6 +62,9 @@ def plan(store: Store, step: Step, values: dict[str, Any], given: dict[str, list
     if unknown:
         raise InputError(f"{step.name} has no input {unknown[0]!r}; its inputs are: {', '.join(step.reads) or 'none'}")
     params = step.parse(values)
+    dataset = step.output(params)
+    if Ref.parse(dataset) != Ref(dataset=dataset):
+        raise InputError(f"{step.name} would write {dataset!r}, which is no dataset name; change the parameter in it")
     inputs = {n: _resolve_input(store, step, n, r, params, given.get(n)) for n, r in step.reads.items()}
     return Job(step, params, {name: refs for name, refs in inputs.items() if refs})
 
@@ -81,6 +84,6 @@ def _resolve_input(
         expected = read.schema.name if read.schema else FILES
         actual = load_manifest(store, ref).rows_schema
         if actual != expected:
-            raise InputError(f"{step.name}: input {name}={ref} holds rows of schema {actual!r}, not {expected!r}")
+            raise InputError(f"{step.name}: input {name}={ref} holds {actual!r}; name a dataset of {expected!r}")
         found.append(ref)
     return found

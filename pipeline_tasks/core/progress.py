@@ -67,8 +67,8 @@ class _RateColumn(TextColumn):
 
 @cache
 def _bars() -> Progress:
-    columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _RateColumn(), TimeRemainingColumn()]
-    return Progress(*columns, console=Console(stderr=True), transient=True)
+    done = (BarColumn(), MofNCompleteColumn(), _RateColumn(), TimeRemainingColumn())
+    return Progress(TextColumn("{task.description}"), *done, console=Console(stderr=True), transient=True)
 
 
 @contextmanager

@@ -7,14 +7,16 @@ created last and exclusively, and a second run starts from the parts that are th
 from __future__ import annotations
 
 import logging
+import os
 import resource
 import shutil
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +36,6 @@ from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.versions import REMOVED, Version, commit, load_manifest, point, write_file, write_rows
 
 log = logging.getLogger(__name__)
-_ROW_COUNTERS = ("rows_in", "rows_out", "rows_rejected")
 
 
 @dataclass
@@ -92,26 +93,32 @@ def note_reuse(store: Store, job: Job) -> Outcome:
 
 def _run(store: Store, job: Job, group: tuple[int, int] | None, workers: int) -> Outcome:
     if job.exists(store):
-        point(store, job.ref)
-        manifest = load_manifest(store, job.ref)
-        rejected = sum(p.rows for p in manifest.rejects)
-        rows_in = sum(load_manifest(store, ref).rows for refs in job.inputs.values() for ref in refs)
-        counters = Counter(
-            rows_in=rows_in, rows_out=manifest.rows, rows_rejected=rejected, parts_reused=len(manifest.parts)
-        )
-        return Outcome(None if group else job.ref, True, counters)
+        return _reused(store, job, group)
     opened = job.open(store)
     if job.step.kind == "map":
         return _run_map(store, job, opened, group, workers)
     if group:
         raise InputError(f"{job.step.name} is a reduce step and has no groups of parts; drop --group")
-    return _run_reduce(store, job, opened)
+    with store.alone(job.ref.version):
+        return _reused(store, job, group) if job.exists(store) else _run_reduce(store, job, opened)
+
+
+def _reused(store: Store, job: Job, group: tuple[int, int] | None) -> Outcome:
+    point(store, job.ref)
+    manifest = load_manifest(store, job.ref)
+    counters = Counter(
+        rows_in=sum(load_manifest(store, ref).rows for refs in job.inputs.values() for ref in refs),
+        rows_out=manifest.rows,
+        rows_rejected=sum(p.rows for p in manifest.rejects),
+        parts_reused=len(manifest.parts),
+    )
+    return Outcome(None if group else job.ref, True, counters)
 
 
 def _run_map(
     store: Store, job: Job, opened: dict[str, list[Version]], group: tuple[int, int] | None, workers: int
 ) -> Outcome:
-    source = opened[next(iter(job.step.reads))][0]
+    source = Inputs(opened)[next(iter(job.step.reads))]
     i, n = group or (0, 1)
     mine = range(i, len(source.manifest.parts), n)
     records = {index: memo.lookup(store, job, source, index) for index in mine}
@@ -120,11 +127,11 @@ def _run_map(
     with meter(job.step.name, len(todo), "parts") as progress:
         for index, record in _compute_parts(store, job, opened, todo, workers):
             records[index] = record
-            counters.update({k: v for k, v in record.counters.items() if k not in _ROW_COUNTERS})  # type: ignore[misc]
+            counters.update({k: v for k, v in record.counters.items() if k not in memo.ROW_COUNTERS})  # type: ignore[misc]
             progress.advance()
     done = [record for record in records.values() if record]
     for record in done:
-        counters.update({k: int(record.counters[k]) for k in _ROW_COUNTERS})
+        counters.update({k: int(record.counters[k]) for k in memo.ROW_COUNTERS})
     if group:
         return Outcome(None, not todo, counters)
     carried = [r for r in source.manifest.removals if job.step.writes and job.step.writes.has(r.column)]
@@ -142,13 +149,26 @@ def _compute_parts(
         for index in todo:
             yield index, memo.compute(store, job, opened, index)
         return
-    with ProcessPoolExecutor(min(workers, len(todo)), mp_context=get_context("spawn")) as pool:
+    spawn = get_context("spawn")
+    with ProcessPoolExecutor(min(workers, len(todo)), mp_context=spawn, initializer=_end_with_parent) as pool:
         futures = {pool.submit(memo.compute, store, job, opened, index): index for index in todo}
         try:
             for future in as_completed(futures):
                 yield futures[future], future.result()
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+def _end_with_parent() -> None:
+    """A worker whose parent was killed would wait for work for ever."""
+    parent = parent_process()
+
+    def watch() -> None:
+        if parent:
+            parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _run_reduce(store: Store, job: Job, opened: dict[str, list[Version]]) -> Outcome:
@@ -167,6 +187,7 @@ def _run_reduce(store: Store, job: Job, opened: dict[str, list[Version]]) -> Out
         counters["rows_in"] = grown.rows_in + rejects.num_rows
         if grown.unchanged:
             point(store, ref)
+            _drop_scratch(store, name)
             counters.update(parts_reused=len(parts), rows_out=load_manifest(store, ref).rows)
             return Outcome(ref, True, counters)
         job = grown.job(job)

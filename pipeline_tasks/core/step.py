@@ -6,9 +6,9 @@ Two kinds behind one decorator:
   part. A body sees all live rows of one part and must not depend on any other row.
 - ``reduce``: ``(inputs, params, run) -> tables`` over whole datasets.
 
-A reduce step may *keep* inputs: its output is the parts of those inputs, untouched, minus the rows that its body rejects
-(de-duplication identifies, it never copies). It may *append*: its body names all rows that should exist now, and only
-what differs from the latest version is written (how the outside world enters).
+A reduce step may *keep* inputs: its output is the parts of those inputs, untouched, minus the rows that its body
+rejects (de-duplication identifies, it never copies). It may *append*: its body names all rows that should exist now,
+and only what differs from the latest version is written (how the outside world enters).
 """
 
 from __future__ import annotations

@@ -9,9 +9,13 @@ store behave alike.
 
 from __future__ import annotations
 
+import fcntl
+import fcntl
 import os
 import tempfile
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -50,8 +54,14 @@ class Store(Protocol):
     def scratch(self, name: str) -> Path:
         """A local folder for work in progress that survives a kill."""
 
+    def lock(self, name: str) -> AbstractContextManager[None]:
+        """Alone with ``name`` on this machine: others wait. It ends with the process that holds it."""
+
     def temporary(self, suffix: str = "") -> Path:
         """A fresh local file name, fit for :meth:`create_from`."""
+
+    def alone(self, name: str) -> AbstractContextManager[None]:
+        """Wait until no other process of this machine is inside the same ``name``; one that is killed lets go."""
 
 
 class LocalStore:
@@ -67,20 +77,24 @@ class LocalStore:
         return path
 
     def read(self, key: str) -> bytes | None:
+        """See :meth:`Store.read`."""
         try:
             return self._path(key).read_bytes()
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
             return None
 
     def exists(self, key: str) -> bool:
+        """See :meth:`Store.exists`."""
         return self._path(key).is_file()
 
     def create(self, key: str, data: bytes) -> bool:
+        """See :meth:`Store.create`."""
         if self._path(key).exists():
             return False
         return self.create_from(key, self._write_temporary(data))
 
     def create_from(self, key: str, path: Path) -> bool:
+        """See :meth:`Store.create_from`."""
         target = self._path(key)
         target.parent.mkdir(parents=True, exist_ok=True)
         path.chmod(0o644)
@@ -94,36 +108,67 @@ class LocalStore:
         return True
 
     def replace(self, key: str, data: bytes) -> None:
+        """See :meth:`Store.replace`."""
         target = self._path(key)
         target.parent.mkdir(parents=True, exist_ok=True)
         self._write_temporary(data).replace(target)
 
     def delete(self, key: str) -> None:
+        """See :meth:`Store.delete`."""
         self._path(key).unlink(missing_ok=True)
 
     def keys(self, prefix: str) -> Iterator[str]:
+        """See :meth:`Store.keys`."""
         top = self._path(prefix)
         if not top.is_dir():
             return
         yield from sorted(str(p.relative_to(self.root)) for p in top.rglob("*") if p.is_file())
 
     def local_path(self, key: str) -> Path:
+        """See :meth:`Store.local_path`."""
         path = self._path(key)
         if not path.is_file():
             raise InputError(f"{key} is missing from the store {self.root}; run the step that made it again")
         return path
 
     def scratch(self, name: str) -> Path:
+        """See :meth:`Store.scratch`."""
         folder = self.root / "scratch" / name
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
+    @contextmanager
+    def lock(self, name: str) -> Iterator[None]:
+        """See :meth:`Store.lock`."""
+        folder = self.root / "locks"
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / name).open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
     def temporary(self, suffix: str = "") -> Path:
+        """See :meth:`Store.temporary`."""
         folder = self.root / TEMPORARY
         folder.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=folder, suffix=suffix)
         os.close(handle)
         return Path(name)
+
+    @contextmanager
+    def alone(self, name: str) -> Iterator[None]:
+        """See :meth:`Store.alone`."""
+        path = self._path(f"locks/{name}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        while True:
+            with path.open("a") as handle:
+                fcntl.flock(handle, fcntl.LOCK_EX)
+                if not _is_open_as(handle.fileno(), path):
+                    continue
+                try:
+                    yield
+                finally:
+                    path.unlink(missing_ok=True)
+                return
 
     def _write_temporary(self, data: bytes) -> Path:
         path = self.temporary()
@@ -132,3 +177,11 @@ class LocalStore:
             file.flush()
             os.fsync(file.fileno())
         return path
+
+
+def _is_open_as(handle: int, path: Path) -> bool:
+    """Whether ``path`` still names the open file; a lock's holder deletes it, those who waited open a new one."""
+    try:
+        return os.path.samestat(os.fstat(handle), path.stat())
+    except FileNotFoundError:
+        return False

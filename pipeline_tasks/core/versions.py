@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 import pyarrow as pa
@@ -111,13 +112,17 @@ class Version:
     def removed(self, index: int) -> dict[str, set[str]]:
         """Column -> keys that are removed from part ``index``."""
         found: dict[str, set[str]] = {}
-        for removal in self.manifest.removals:
+        for removal, keys in self._removals:
             if removal.first <= index < removal.last:
-                found.setdefault(removal.column, set()).update(self._removal_keys(removal))
+                found.setdefault(removal.column, set()).update(keys)
         return found
 
-    def _removal_keys(self, removal: Removal) -> list[str]:
-        return read_part(self.store, removal.part)["key"].to_pylist()
+    @cached_property
+    def _removals(self) -> list[tuple[Removal, list[str]]]:
+        return [(r, read_part(self.store, r.part)["key"].to_pylist()) for r in self.manifest.removals]
+
+    def __reduce__(self) -> tuple[type[Version], tuple[Store, Manifest]]:
+        return Version, (self.store, self.manifest)
 
     def part(self, index: int, columns: list[str] | None = None) -> pa.Table:
         """Live rows of part ``index``."""
@@ -143,7 +148,7 @@ class Version:
         for part in self.manifest.parts:
             name = PurePosixPath(part.name or part.sha256)
             if name.is_absolute() or ".." in name.parts:
-                raise InputError(f"{self.manifest.ref} names the file {part.name!r}, which leaves its folder; drop that version")
+                raise InputError(f"{self.manifest.ref} names a file outside it: {part.name!r}; drop that version")
             link = target / name
             link.parent.mkdir(parents=True, exist_ok=True)
             link.unlink(missing_ok=True)

@@ -44,8 +44,8 @@ class Span:
 def chunk_passages(rows: pa.Table, params: ChunkPassagesParams, run: Run) -> Iterator[pa.Table]:
     """Cut documents into passages that know their page, their characters and their split.
 
-    A document is on one side of the split as a whole; which one depends on its bytes alone, so that neither a refresh nor
-    a second address moves it. Passages of fewer than ``min_tokens`` tokens are rejects ``too_few_tokens``.
+    A document is on one side of the split as a whole; which one depends on its bytes alone, so that neither a refresh
+    nor a second address moves it. Passages of fewer than ``min_tokens`` tokens are rejects ``too_few_tokens``.
     """
     tokenizer = load_tokenizer(params.tokenizer)
     for document in rows.to_pylist():
@@ -88,7 +88,7 @@ def split_of(content_sha256: str, params: ChunkPassagesParams) -> str:
 def pack(text: str, token_starts: list[int], max_tokens: int) -> list[Span]:
     """Fill passages with whole sentences up to ``max_tokens``; a longer sentence is cut between words.
 
-    Passages are of even size: a text of n tokens needs ceil(n / max_tokens) passages, each is filled to about its share.
+    Passages are of even size: n tokens need ceil(n / max_tokens) passages, and each is filled to about its share.
 
     Args:
         text: the document.
@@ -128,7 +128,7 @@ def _short_enough(text: str, span: tuple[int, int], tokens, max_tokens: int) -> 
     cut, reach = start, start
     for gap in [*(m.end() for m in _WORD_GAP.finditer(text, start, end)), end]:
         if tokens(cut, gap) > max_tokens and reach > cut:
-            yield cut, reach
+            yield from _hard_cut(cut, reach, tokens, max_tokens)
             cut = reach
         reach = gap
     yield from _hard_cut(cut, end, tokens, max_tokens)
@@ -137,7 +137,7 @@ def _short_enough(text: str, span: tuple[int, int], tokens, max_tokens: int) -> 
 def _hard_cut(start: int, end: int, tokens, max_tokens: int) -> Iterator[tuple[int, int]]:  # noqa: ANN001
     while tokens(start, end) > max_tokens:
         size = end - start
-        while tokens(start, start + size) > max_tokens:
+        while size > 1 and tokens(start, start + size) > max_tokens:
             size //= 2
         yield start, start + size
         start += size

@@ -97,7 +97,9 @@ def _attempt(client: httpx.Client, url: str, params: CrawlParams) -> bytes | Ref
         return refused
     except _Busy as busy:
         return Refused(str(busy), f"after {params.attempts} attempts")
-    except httpx.HTTPError as error:
+    except (httpx.InvalidURL, UnicodeError) as error:
+        return Refused("bad_url", str(error))
+    except (httpx.HTTPError, OSError) as error:
         return Refused("unreachable", f"{type(error).__name__}: {error} after {params.attempts} attempts")
 
 

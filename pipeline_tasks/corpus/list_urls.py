@@ -31,8 +31,8 @@ def list_urls(inputs: Inputs, params: ListUrlsParams, run: Run) -> Iterator[pa.T
     """List every address once; a refresh adds what is new and removes what is gone.
 
     Addresses are canonical (see :func:`canonical_url`); lines in a list may be relative to the list itself. A second
-    line with the same canonical URL is a reject ``duplicate_url``; one that is no http(s) address, or names a local file
-    in a list from elsewhere, is ``bad_url``.
+    line with the same canonical URL is a reject ``duplicate_url``; one that is no http(s) address, or names a local
+    file in a list from elsewhere, is ``bad_url``.
     """
     seen: set[str] = set()
     rows = []
@@ -62,23 +62,37 @@ def canonical_url(url: str) -> str | None:
         return None
     if parts.scheme == "file" and parts.path:
         return urlunsplit(("file", "", parts.path, "", ""))
-    if parts.scheme not in _DEFAULT_PORTS or not parts.hostname or parts.username:
+    if parts.scheme not in _DEFAULT_PORTS or not parts.hostname or "@" in parts.netloc:
         return None
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    if port and str(port) != _DEFAULT_PORTS[parts.scheme]:
+    if port is not None and str(port) != _DEFAULT_PORTS[parts.scheme]:
         host += f":{port}"
     return urlunsplit((parts.scheme, host, parts.path or "/", parts.query, ""))
 
 
 def _lines(source: str) -> list[str]:
     if source.startswith(("http://", "https://")):
-        return [urljoin(source, line) for line in _content_lines(_fetch_list(source))]
+        return [_resolve(source, line) for line in _content_lines(_fetch_list(source))]
     path = Path(source).expanduser().absolute()
     if path.is_dir():
         return sorted(p.as_uri() for p in path.rglob("*") if p.is_file() and p.suffix.lower() == ".pdf")
     if path.is_file():
-        return [urljoin(path.as_uri(), line) for line in _content_lines(path.read_text("utf-8"))]
+        return [_resolve(path.as_uri(), line) for line in _content_lines(_read_list(path))]
     raise InputError(f"source={source!r} is no URL, file or folder; name a list of addresses or a folder of PDFs")
+
+
+def _resolve(base: str, line: str) -> str:
+    try:
+        return urljoin(base, line)
+    except ValueError:
+        return line
+
+
+def _read_list(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"source={str(path)!r} is not UTF-8 text ({error}); name a list with one address a line") from error
 
 
 def _content_lines(text: str) -> list[str]:
@@ -89,9 +103,11 @@ def _content_lines(text: str) -> list[str]:
 def _fetch_list(url: str) -> str:
     try:
         response = httpx.get(url, timeout=30, follow_redirects=True)
+    except (httpx.InvalidURL, UnicodeError) as error:
+        raise InputError(f"source={url!r} is no address: {error}; check its spelling") from error
     except httpx.HTTPError as error:
         raise TransientError(f"the list {url} cannot be fetched: {error}; check that the server runs") from error
-    if response.status_code >= 500:
+    if response.status_code == 429 or response.status_code >= 500:
         raise TransientError(f"the list {url} answers HTTP {response.status_code}; try again later")
     if response.status_code != 200:
         raise InputError(f"the list {url} answers HTTP {response.status_code}; check source=")

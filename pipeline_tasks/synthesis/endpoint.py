@@ -43,7 +43,7 @@ def ask_all(prompts: list[Prompt], params: LlmParams, run: Run) -> list[Response
         return []
     found = settings()
     if not found.openai_base_url:
-        raise InputError("no LLM endpoint is configured; set OPENAI_BASE_URL (and OPENAI_API_KEY where it asks for one)")
+        raise InputError("no LLM endpoint is configured; set OPENAI_BASE_URL (and OPENAI_API_KEY if it wants one)")
     client = LLMClient(
         found.openai_base_url,
         found.openai_api_key.get_secret_value(),

@@ -87,13 +87,14 @@ class StagesOperator(BaseOperator):
 
     def execute(self, context: Context) -> list[str]:
         """List them, oldest stage first."""
+        named = [self.models] if isinstance(self.models, str) and self.models else self.models
         events = context["triggering_asset_events"] or {}
         changed = [event.extra["version"] for found in events.values() for event in found if event.extra]
         with airflow_errors():
-            if not (self.models or changed):
+            if not (named or changed):
                 raise InputError("no model is named and none has changed; set the parameter `models`")
             store = open_store()
-            return list(dict.fromkeys(ref for model in self.models or changed for ref in stages(store, model)))
+            return list(dict.fromkeys(ref for model in named or changed for ref in stages(store, model)))
 
 
 class EachOperator(BaseOperator):

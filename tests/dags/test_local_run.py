@@ -71,7 +71,7 @@ def test_only_busy_endpoints_are_tried_again(runs, tmp_path):
     done = runs("toy_stumble", json.dumps(busy), "toy_stumble", json.dumps(wrong), "toy")
     assert done.returncode == 1, done.stdout + done.stderr
     report = [line for line in done.stdout.splitlines() if line.startswith("toy_stumble   ")]
-    assert [how for _, _, how in lines("\n".join(report))] == ["FAILED", "FAILED", "done", "FAILED"]
+    assert [how for _, _, how in lines("\n".join(report))] == ["retry", "retry", "done", "FAILED"]
     assert len((tmp_path / "twice").read_text().splitlines()) == 3
     assert len((tmp_path / "input").read_text().splitlines()) == 1
     assert "toy_stumble ended as failed: stumble" in done.stdout

@@ -37,7 +37,8 @@ def run_chain(store: LocalStore, source: str) -> None:
         run("mine_negatives", alpha=alpha, n_negatives=2, models=MODELS[:1])
         stage = run("finetune", {"triplets": [f"mtt/{alpha}"], "init": [stage]}, alpha=alpha, **SHORT)
         stages.append(stage)
-    run("evaluate_retriever", {"models": stages} | by_model("embeddings") | by_model("query_embeddings", "queries"), models=MODELS)
+    embedded = by_model("embeddings") | by_model("query_embeddings", "queries")
+    run("evaluate_retriever", {"models": stages} | embedded, models=MODELS)
 
 
 def by_model(dataset: str, name: str = "") -> dict[str, list[str]]:

@@ -1,0 +1,58 @@
+"""Does training beat the untrained backbone by more than seed noise? Trains with several seeds on one store.
+
+``FOUNDRY_STORE=.foundry/store python benchmarks/seed_noise.py 0 1 2``: the last line is one JSON object.
+"""
+
+import json
+import statistics
+import sys
+
+from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.plan import plan
+from pipeline_tasks.core.registry import get_step
+from pipeline_tasks.core.runner import run_job
+from pipeline_tasks.core.settings import settings
+from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.core.versions import Version
+from pipeline_tasks.demo.airflow import RUNS
+from pipeline_tasks.training.sizes import get_size
+
+
+def scores(store: LocalStore, seed: int) -> dict[str, float]:
+    """Average NDCG@10 of every system after training with ``seed``; what was trained before is reused."""
+    conf = RUNS["train_retriever"]
+    common = {"size": conf["size"], "seed": seed} | {k: v for k, v in conf.items() if k.startswith("max_")}
+
+    def run(name: str, inputs: dict[str, list[str]], **params: object) -> str:
+        return str(run_job(store, plan(store, get_step(name), params, inputs)).ref)
+
+    def of_stage(stage: str) -> dict[str, object]:
+        return {k.removeprefix(f"{stage}_"): v for k, v in conf.items() if k.startswith(f"{stage}_")}
+
+    models = [run("pretrain", {}, **common, **of_stage("pretrain"))]
+    for alpha in get_size(conf["size"]).alphas:
+        inputs = {"triplets": [f"mtt/{alpha}"], "init": models[-1:]}
+        models.append(run("finetune", inputs, alpha=alpha, **common, **of_stage("finetune")))
+    evaluated = run("evaluate_retriever", {"models": models}, size=conf["size"])
+    rows = Version.open(store, Ref.parse(evaluated)).table().to_pylist()
+    return {r["system"]: r["score"] for r in rows if r["metric"] == "ndcg@10" and r["intent"] == "average"}
+
+
+def main() -> None:
+    """Print a table of systems and seeds, then the summary."""
+    store = LocalStore(settings().store)
+    seeds = [int(word) for word in sys.argv[1:]] or [0, 1, 2]
+    found = {seed: scores(store, seed) for seed in seeds}
+    systems = sorted(found[seeds[0]], key=lambda name: found[seeds[0]][name])
+    summary = {}
+    print(f"{'system':24}" + "".join(f"  seed {seed:<4}" for seed in seeds) + "   mean     sd")
+    for name in systems:
+        values = [found[seed][name] for seed in seeds]
+        mean, sd = statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
+        summary[name] = {"mean": round(mean, 4), "sd": round(sd, 4)}
+        print(f"{name:24}" + "".join(f"  {value:<9.4f}" for value in values) + f"  {mean:.4f}  {sd:.4f}")
+    print(json.dumps(summary))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+"""Real processes that start the same work at the same moment."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from multiprocessing import get_context
+from typing import Any
+
+
+def together(n: int, work: Callable[..., Any], *args: Any) -> list[Any]:
+    """Results of ``work(i, *args)`` in ``n`` processes that wait for one another before they begin.
+
+    Raises:
+        AssertionError: one of them failed; the message holds its traceback.
+    """
+    context = get_context("forkserver")
+    context.set_forkserver_preload(["tests.core.toy_steps", "tests.faults.toy_chain"])
+    barrier = context.Barrier(n)
+    pipes = [context.Pipe(duplex=False) for _ in range(n)]
+    processes = [
+        context.Process(target=_begin, args=(barrier, sender, work, i, args)) for i, (_, sender) in enumerate(pipes)
+    ]
+    for process in processes:
+        process.start()
+    for _, sender in pipes:
+        sender.close()
+    answers = [receiver.recv() for receiver, _ in pipes]
+    for process in processes:
+        process.join()
+    failed = [error for _, error in answers if error]
+    assert not failed, failed[0]
+    return [result for result, _ in answers]
+
+
+def _begin(barrier: Any, sender: Any, work: Callable[..., Any], i: int, args: tuple[Any, ...]) -> None:
+    barrier.wait()
+    try:
+        sender.send((work(i, *args), ""))
+    except BaseException:
+        sender.send((None, traceback.format_exc()))

@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import hashlib
+import socket
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+
+import pytest
+
+from pipeline_tasks.core.ids import short_id
+from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.corpus.crawl import crawl
+from pipeline_tasks.datasets import URLS
+from tests.corpus.web import Web, answer, serving
+from tests.stores import go, put, rejects, rows
+
+PDF = b"%PDF-1.7\n" + b"a small document " * 20
+LIMIT = 10_000
+
+
+def busy_once(handler: BaseHTTPRequestHandler, before: int) -> None:
+    answer(503 if before == 0 else 200, PDF)(handler, before)
+
+
+class Endless:
+    """A document without end or announced length; counts what it could send before the reader hung up."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+
+    def __call__(self, handler: BaseHTTPRequestHandler, _: int) -> None:
+        handler.send_response(200)
+        handler.end_headers()
+        handler.wfile.write(PDF)
+        while self.sent < 1 << 30:
+            self.sent += handler.wfile.write(bytes(1 << 16))
+
+
+PAGES = {
+    "/ok.pdf": answer(200, PDF),
+    "/mislabelled": answer(200, PDF, "text/html"),
+    "/late-magic.pdf": answer(200, b"\n" * 100 + PDF),
+    "/busy-once.pdf": busy_once,
+    "/busy.pdf": answer(503),
+    "/throttled.pdf": answer(429),
+    "/moved.pdf": answer(302, Location="/ok.pdf"),
+    "/circle.pdf": answer(302, Location="/circle.pdf"),
+    "/to-file.pdf": answer(302, Location="file:///etc/hostname"),
+    "/to-nowhere.pdf": answer(302, Location="http://a..b/"),
+    "/page.pdf": answer(200, b"<!doctype html><p>Not here any more", "application/pdf"),
+    "/empty.pdf": answer(200, b""),
+    "/no-content.pdf": answer(204),
+    "/exact.pdf": answer(200, PDF.ljust(LIMIT)),
+    "/larger.pdf": answer(200, PDF.ljust(LIMIT + 1)),
+}
+REASONS = {
+    "/gone.pdf": "http_404",
+    "/busy.pdf": "http_503",
+    "/throttled.pdf": "http_429",
+    "/circle.pdf": "unreachable",
+    "/to-file.pdf": "unreachable",
+    "/to-nowhere.pdf": "bad_url",
+    "/page.pdf": "not_pdf",
+    "/empty.pdf": "not_pdf",
+    "/no-content.pdf": "http_204",
+    "/larger.pdf": "too_large",
+}
+
+
+def listed(store: LocalStore, *urls: str) -> None:
+    put(store, URLS, [{"url_id": short_id(url), "url": url, "source": "test"} for url in urls])
+
+
+def endings(store: LocalStore) -> tuple[dict[str, dict], dict[str, str]]:
+    """Downloads by address, reason of each refused row id."""
+    downloads = {row["url"]: row for row in rows(store, "downloads")}
+    return downloads, {key: row["reason"] for key, row in rejects(store, "downloads").items()}
+
+
+@pytest.fixture(scope="module")
+def crawled(tmp_path_factory: pytest.TempPathFactory) -> tuple[LocalStore, Web]:
+    """Every page of the server, and one that it lacks, crawled once."""
+    store = LocalStore(tmp_path_factory.mktemp("crawled"))
+    with serving(PAGES) as web:
+        listed(store, *(web.url + path for path in {*PAGES, *REASONS}))
+        outcome = go(store, crawl, max_bytes=LIMIT, attempts=2, timeout_s=5)
+    assert outcome.counters["urls_fetched"] == outcome.counters["rows_in"] == len({*PAGES, *REASONS})
+    return store, web
+
+
+def test_every_address_ends_as_a_download_or_with_its_own_reason(crawled):
+    store, web = crawled
+    downloads, refused = endings(store)
+    assert refused == {short_id(web.url + path): reason for path, reason in REASONS.items()}
+    assert set(downloads) == {web.url + path for path in PAGES if path not in REASONS}
+
+
+def test_a_download_holds_the_bytes_under_the_address_that_was_listed(crawled):
+    store, web = crawled
+    downloads, _ = endings(store)
+    for path in ("/ok.pdf", "/mislabelled", "/busy-once.pdf", "/moved.pdf"):
+        row = downloads[web.url + path]
+        assert row["content"] == PDF
+        assert row["content_sha256"] == hashlib.sha256(PDF).hexdigest()
+        assert row["doc_id"] == short_id(row["url_id"], row["content_sha256"])
+        assert row["size_bytes"] == len(PDF)
+
+
+def test_only_what_may_get_better_is_tried_again(crawled):
+    _, web = crawled
+    assert {path: web.hits[path] for path in ("/busy.pdf", "/throttled.pdf", "/busy-once.pdf")} == dict.fromkeys(
+        ("/busy.pdf", "/throttled.pdf", "/busy-once.pdf"), 2
+    )
+    assert web.hits["/gone.pdf"] == web.hits["/page.pdf"] == web.hits["/larger.pdf"] == 1
+
+
+def test_a_document_without_end_is_left_early(store: LocalStore):
+    endless = Endless()
+    with serving({"/endless.pdf": endless}) as web:
+        listed(store, f"{web.url}/endless.pdf")
+        go(store, crawl, max_bytes=1 << 20)
+    assert endings(store) == ({}, {short_id(f"{web.url}/endless.pdf"): "too_large"})
+    assert endless.sent < 64 << 20
+
+
+def test_addresses_that_nobody_answers(store: LocalStore):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        refusing = f"http://127.0.0.1:{_free_port()}/a.pdf"
+        mute, odd, long = f"http://127.0.0.1:{port}/a.pdf", "http://a..b/a.pdf", f"http://{'a' * 80}.org/a.pdf"
+        listed(store, refusing, mute, odd, long)
+        go(store, crawl, attempts=1, timeout_s=0.3)
+    _, refused = endings(store)
+    assert refused == {
+        short_id(refusing): "unreachable",
+        short_id(mute): "unreachable",
+        short_id(odd): "bad_url",
+        short_id(long): "bad_url",
+    }
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+def test_files_of_this_machine(store: LocalStore, tmp_path: Path):
+    good, large, folder = tmp_path / "a b#.pdf", tmp_path / "large.pdf", tmp_path / "folder.pdf"
+    good.write_bytes(PDF)
+    large.write_bytes(PDF.ljust(LIMIT + 1))
+    folder.mkdir()
+    missing, endless_name = (tmp_path / "missing.pdf").as_uri(), f"file:///{'a' * 300}.pdf"
+    listed(store, good.as_uri(), large.as_uri(), folder.as_uri(), missing, endless_name)
+    go(store, crawl, max_bytes=LIMIT)
+    downloads, refused = endings(store)
+    assert downloads[good.as_uri()]["content"] == PDF
+    assert refused == {
+        short_id(large.as_uri()): "too_large",
+        short_id(folder.as_uri()): "missing_file",
+        short_id(missing): "missing_file",
+        short_id(endless_name): "unreachable",
+    }
+
+
+def test_an_address_is_fetched_once_until_a_refresh_is_asked_for(store: LocalStore):
+    with serving({"/ok.pdf": answer(200, PDF)}) as web:
+        listed(store, f"{web.url}/ok.pdf")
+        first = go(store, crawl)
+        assert go(store, crawl).ref == first.ref
+        assert web.hits["/ok.pdf"] == 1
+        web.pages["/ok.pdf"] = answer(200, PDF + b"more")
+        assert go(store, crawl, refresh="2026-01-01").ref != first.ref
+        assert web.hits["/ok.pdf"] == 2
+    assert [row["content"] for row in rows(store, "downloads")] == [PDF + b"more"]

@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline_tasks.core.errors import InputError, TransientError
+from pipeline_tasks.core.ids import short_id
+from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.core.versions import load_manifest
+from pipeline_tasks.corpus.list_urls import canonical_url, list_urls
+from tests.corpus.web import answer, serving
+from tests.stores import go, reasons, rejects, rows
+
+
+@pytest.mark.parametrize(
+    ("url", "canonical"),
+    [
+        ("http://example.org", "http://example.org/"),
+        ("HTTP://Example.ORG/A/b.PDF", "http://example.org/A/b.PDF"),
+        ("  http://example.org/a.pdf\t", "http://example.org/a.pdf"),
+        ("http://example.org:80/a.pdf", "http://example.org/a.pdf"),
+        ("https://example.org:443/a.pdf", "https://example.org/a.pdf"),
+        ("http://example.org:443/a.pdf", "http://example.org:443/a.pdf"),
+        ("http://example.org:0/a.pdf", "http://example.org:0/a.pdf"),
+        ("http://example.org:/a.pdf", "http://example.org/a.pdf"),
+        ("http://example.org/a.pdf#page=3", "http://example.org/a.pdf"),
+        ("http://example.org/a.pdf?v=2#top", "http://example.org/a.pdf?v=2"),
+        ("http://[::1]:8080/a.pdf", "http://[::1]:8080/a.pdf"),
+        ("http://[2001:DB8::1]:80/a.pdf", "http://[2001:db8::1]/a.pdf"),
+        ("FILE:///data/a%20b.pdf", "file:///data/a%20b.pdf"),
+        ("http://user@example.org/a.pdf", None),
+        ("http://user:secret@example.org/a.pdf", None),
+        ("http://:secret@example.org/a.pdf", None),
+        ("http://[::1/a.pdf", None),
+        ("http://example.org:99999/", None),
+        ("http://example.org:port/", None),
+        ("http://\u2100.org/", None),
+        ("http:///a.pdf", None),
+        ("//example.org/a.pdf", None),
+        ("ftp://example.org/a.pdf", None),
+        ("mailto:somebody@example.org", None),
+        ("javascript:alert(1)", None),
+        ("file:", None),
+        ("a.pdf", None),
+        ("", None),
+    ],
+)
+def test_canonical_url(url, canonical):
+    assert canonical_url(url) == canonical
+    if canonical:
+        assert canonical_url(canonical) == canonical
+
+
+def test_each_line_of_a_remote_list_is_an_address_or_a_reject(store: LocalStore):
+    lines = [
+        "# a comment",
+        "",
+        "b.pdf",
+        "/top/a.pdf",
+        "http://EXAMPLE.org:80/c.pdf#page=2",
+        "http://example.org/c.pdf",
+        "../lists/b.pdf",
+        "file:///etc/passwd",
+        "http://[::1",
+        "http://\u2100.org/x.pdf",
+        "ftp://example.org/d.pdf",
+    ]
+    with serving({"/lists/urls.txt": answer(200, "\r\n".join(lines).encode(), "text/plain; charset=utf-8")}) as web:
+        go(store, list_urls, source=f"{web.url}/lists/urls.txt")
+    listed = rows(store, "urls")
+    assert [row["url"] for row in listed] == sorted(
+        ["http://example.org/c.pdf", f"{web.url}/lists/b.pdf", f"{web.url}/top/a.pdf"]
+    )
+    assert all(row["url_id"] == short_id(row["url"]) for row in listed)
+    assert {row["source"] for row in listed} == {f"{web.url}/lists/urls.txt"}
+    assert reasons(store, "urls") == {"duplicate_url": 2, "bad_url": 4}
+    assert "file:///etc/passwd" in {row["detail"] for row in rejects(store, "urls").values()}
+
+
+def test_a_file_may_name_files_beside_it(store: LocalStore, tmp_path: Path):
+    (tmp_path / "list.txt").write_text("a.pdf\nsub/b%20c.pdf\nhttps://example.org/d.pdf\n")
+    go(store, list_urls, source=str(tmp_path / "list.txt"))
+    wanted = [(tmp_path / "a.pdf").as_uri(), (tmp_path / "sub/b c.pdf").as_uri(), "https://example.org/d.pdf"]
+    assert [row["url"] for row in rows(store, "urls")] == wanted
+
+
+def test_a_folder_gives_its_pdfs_at_any_depth(store: LocalStore, tmp_path: Path):
+    folder = tmp_path / "folder"
+    for name in ("b.PDF", "a b#1.pdf", "deep/er/c.pdf", "notes.txt"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(b"")
+    go(store, list_urls, source=str(folder))
+    wanted = sorted((folder / name).as_uri() for name in ("b.PDF", "a b#1.pdf", "deep/er/c.pdf"))
+    assert [row["url"] for row in rows(store, "urls")] == wanted
+
+
+def test_one_new_address_is_one_new_part_and_one_gone_is_a_removal(store: LocalStore, tmp_path: Path):
+    source = tmp_path / "list.txt"
+    names = [f"http://example.org/{i}.pdf" for i in range(5)]
+
+    def refresh(urls: list[str]):
+        source.write_text("\n".join(urls))
+        outcome = go(store, list_urls, source=str(source), part_rows=2)
+        return outcome, load_manifest(store, Ref.parse("urls"))
+
+    _, first = refresh(names)
+    again, same = refresh(names)
+    assert again.reused and same == first and len(first.parts) == 3
+    _, grown = refresh(["http://example.org/0-new.pdf", *names])
+    assert grown.parts[:3] == first.parts and [part.rows for part in grown.parts[3:]] == [1]
+    assert grown.rows == 6 and grown.inputs == {"previous": [str(first.ref)]}
+    _, shrunk = refresh(names)
+    assert shrunk.parts == grown.parts and shrunk.rows == 5
+    assert sorted(row["url"] for row in rows(store, "urls")) == names
+
+
+def test_a_list_that_was_empty_once_can_fill(store: LocalStore, tmp_path: Path):
+    source = tmp_path / "list.txt"
+    source.write_text("# nothing yet\n")
+    go(store, list_urls, source=str(source))
+    source.write_text("http://example.org/a.pdf\n")
+    go(store, list_urls, source=str(source))
+    assert [row["url"] for row in rows(store, "urls")] == ["http://example.org/a.pdf"]
+
+
+def test_a_source_that_is_not_there_is_the_callers_mistake(store: LocalStore, tmp_path: Path):
+    with pytest.raises(InputError, match="no URL, file or folder"):
+        go(store, list_urls, source=str(tmp_path / "missing.txt"))
+    with serving({}) as web, pytest.raises(InputError, match="answers HTTP 404"):
+        go(store, list_urls, source=f"{web.url}/urls.txt")
+
+
+def test_a_pdf_given_as_a_list_is_the_callers_mistake(store: LocalStore, tmp_path: Path):
+    (tmp_path / "one.pdf").write_bytes(b"%PDF-1.7\n%\xe2\xe3\xcf\xd3")
+    with pytest.raises(InputError, match="not UTF-8"):
+        go(store, list_urls, source=str(tmp_path / "one.pdf"))
+
+
+@pytest.mark.parametrize("source", ["http://[::1", "http://a..b/urls.txt"])
+def test_a_source_that_is_no_address_is_the_callers_mistake(store: LocalStore, source):
+    with pytest.raises(InputError, match="is no address"):
+        go(store, list_urls, source=source)
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_a_busy_server_may_be_asked_again(store: LocalStore, status):
+    with serving({"/urls.txt": answer(status)}) as web, pytest.raises(TransientError, match=f"HTTP {status}"):
+        go(store, list_urls, source=f"{web.url}/urls.txt")
+
+
+def test_a_server_that_is_away_may_be_asked_again(store: LocalStore):
+    with serving({}) as web:
+        source = f"{web.url}/urls.txt"
+    with pytest.raises(TransientError, match="cannot be fetched"):
+        go(store, list_urls, source=source)

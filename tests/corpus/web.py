@@ -1,0 +1,60 @@
+"""A web server on loopback whose pages are functions of the request: what a crawler meets, for real."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+Page = Callable[[BaseHTTPRequestHandler, int], None]
+"""Writes an answer, given the handler and how often the path was asked for before."""
+
+
+class Web:
+    """The pages by path, and how often each path was asked for."""
+
+    def __init__(self, pages: dict[str, Page], url: str) -> None:
+        self.pages, self.url, self.hits = pages, url, Counter[str]()
+
+
+def answer(status: int, body: bytes = b"", content_type: str = "application/pdf", **headers: str) -> Page:
+    """The same answer every time."""
+
+    def page(handler: BaseHTTPRequestHandler, _: int) -> None:
+        handler.send_response(status)
+        handler.send_header("Content-Type", content_type)
+        handler.send_header("Content-Length", str(len(body)))
+        for name, value in headers.items():
+            handler.send_header(name, value)
+        handler.end_headers()
+        handler.wfile.write(body)
+
+    return page
+
+
+@contextmanager
+def serving(pages: dict[str, Page]) -> Iterator[Web]:
+    """Serve ``pages`` while the block runs; any other path is a 404."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:  # noqa: N802
+            before = web.hits[self.path]
+            web.hits[self.path] += 1
+            with suppress(BrokenPipeError, ConnectionResetError):
+                web.pages.get(self.path, answer(404))(self, before)
+
+        def log_message(self, *_: object) -> None:
+            """Nothing on standard error."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    web = Web(dict(pages), f"http://127.0.0.1:{server.server_address[1]}")
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        yield web
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
