@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
+from pipeline_tasks.cli.terminal import console
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.export import Format, export
 from pipeline_tasks.core.lineage import query
@@ -73,13 +74,13 @@ def ls_command(
         mark = "*" if row["is_latest"] else ""
         counts = (f"{row['rows']:,}", f"{row['parts']:,}", sized(row["bytes"]), aged(row["created_at"]))
         table.add_row(row["dataset"], row["version"], mark, *counts, f"{row['step']} v{row['code_version']}")
-    Console().print(table)
+    console().print(table)
 
 
 def show_command(name: DATASET) -> None:
     """One version: its manifest, its schema, where it came from and five rows."""
     version = Version.open(store(), Ref.parse(name))
-    m, out = version.manifest, Console()
+    m, out = version.manifest, console()
     out.print(f"[bold]{m.ref}[/bold]  {m.rows:,} rows in {len(m.parts):,} parts, {sized(m.size_bytes)}")
     out.print(f"made by {m.step} v{m.code_version}; rows of schema {m.rows_schema}, key {m.key}")
     withdrawn, refused = sum(r.part.rows for r in m.removals), sum(p.rows for p in m.rejects)
@@ -146,7 +147,7 @@ def sql_command(
         table = Table(*(escape(column) for column in answer.column_names))
         for row in answer.to_pylist():
             table.add_row(*("" if value is None else clipped(value) for value in row.values()))
-        Console().print(table)
+        console().print(table)
     if answer.num_rows == max_rows:
         typer.echo(f"only the first {max_rows:,} rows are shown; raise --max-rows for more", err=True)
 
@@ -154,6 +155,6 @@ def sql_command(
 def _print_csv(columns: list[str], rows: list[dict[str, Any]]) -> None:
     import csv
 
-    writer = csv.writer(sys.stdout)
+    writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows(row.values() for row in rows)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
+from pipeline_tasks.cli.terminal import console
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.models.fetch import fetch, is_here
 from pipeline_tasks.models.registry import get, models
@@ -26,7 +26,7 @@ def models_command(context: typer.Context) -> None:
         hub = spec.hub.id if spec.hub else "-"
         here = "yes" if is_here(spec, settings().cache) else "no"
         table.add_row(spec.name, spec.role, f"{spec.n_params / 1e6:,.0f} M", spec.licence, offline, hub, here)
-    Console().print(table)
+    console().print(table)
 
 
 @app.command("fetch")

@@ -8,9 +8,9 @@ import sys
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
+from pipeline_tasks.cli.terminal import console
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.registry import get_step, step_names
@@ -47,7 +47,7 @@ def steps_command() -> None:
         reads = "\n".join(f"{n}={r.dataset or (r.schema.name if r.schema else '')}" for n, r in step.reads.items())
         params = "\n".join(f"{n}={_default(f)}" for n, f in step.params.model_fields.items())
         table.add_row(name, step.kind, reads, step.dataset, step.resources.image, params, step.doc)
-    Console().print(table)
+    console().print(table)
 
 
 def _default(field: Any) -> str:

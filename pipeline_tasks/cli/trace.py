@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.tree import Tree
 
 from pipeline_tasks.cli.inspect import clipped, store
+from pipeline_tasks.cli.terminal import console
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.lineage import query
 
@@ -22,7 +22,7 @@ def trace_command(
     found = query(store(), "FROM trace_query(?)", [query_id]).to_pylist()
     if not found:
         raise InputError(f"no pair has query_id {query_id!r}; `foundry sql 'FROM mtp'` lists them")
-    Console().print(story(found[0]))
+    console().print(story(found[0]))
 
 
 def story(row: dict[str, Any]) -> Tree:

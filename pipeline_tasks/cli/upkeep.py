@@ -12,11 +12,11 @@ from typing import Annotated
 from urllib.parse import urlsplit
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from pipeline_tasks.cli.inspect import sized, store
+from pipeline_tasks.cli.terminal import console
 from pipeline_tasks.core.gc import GRACE_S, HOUR_S, drop, find_garbage
 from pipeline_tasks.core.settings import Settings, settings
 
@@ -38,7 +38,7 @@ def gc_command(
     table = Table("what", "files", "size")
     for kind, paths in sweep.paths.items():
         table.add_row(kind, f"{len(paths):,}", sized(sweep.size_bytes[kind]))
-    Console().print(table)
+    console().print(table)
     if not dry_run:
         drop(sweep)
     total = sum(sweep.size_bytes.values())
@@ -62,7 +62,7 @@ def doctor_command() -> None:
     for check in found:
         mark = "[green]ok[/green]" if check.ok else "[red]missing[/red]" if check.needed else "[yellow]absent[/yellow]"
         table.add_row(mark, check.name, escape(check.found))
-    Console().print(table)
+    console().print(table)
     if any(check.needed and not check.ok for check in found):
         raise typer.Exit(2)
 

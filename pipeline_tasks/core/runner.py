@@ -175,6 +175,8 @@ def _run_reduce(store: Store, job: Job, opened: dict[str, list[Version]]) -> Out
     name = job.ref.version
     run = Run(store, Inputs(opened), seed_of(job.step.name, name), job.step.name, name)
     result = job.step.body(run.inputs, job.params, run)
+    if job.step.writes and not job.step.keeps:
+        result = list(_tables(job, result))  # a generator rejects rows until its end
     rejects = run.rejects_table()
     counters = run.counters
     counters["rows_in"] = sum(v.manifest.rows for versions in opened.values() for v in versions)
@@ -182,7 +184,7 @@ def _run_reduce(store: Store, job: Job, opened: dict[str, list[Version]]) -> Out
     reject_parts = [write_rows(store, rejects)] if rejects.num_rows else []
     ref = job.ref
     if job.step.appends:
-        grown = appended(store, job, _tables(job, result))
+        grown = appended(store, job, result)
         ref, parts, removals = grown.ref, grown.parts, grown.removals
         counters["rows_in"] = grown.rows_in + rejects.num_rows
         if grown.unchanged:
@@ -196,7 +198,7 @@ def _run_reduce(store: Store, job: Job, opened: dict[str, list[Version]]) -> Out
     elif job.step.writes is None:
         parts, removals = _files(store, result), []
     else:
-        parts, removals = [write_rows(store, table) for table in _tables(job, result)], []
+        parts, removals = [write_rows(store, table) for table in result], []
     manifest = _publish(store, job, ref, parts, removals, reject_parts)
     counters.update(parts_built=len(parts), rows_out=manifest.rows)
     _drop_scratch(store, name)

@@ -10,11 +10,9 @@ store behave alike.
 from __future__ import annotations
 
 import fcntl
-import fcntl
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Protocol
@@ -53,9 +51,6 @@ class Store(Protocol):
 
     def scratch(self, name: str) -> Path:
         """A local folder for work in progress that survives a kill."""
-
-    def lock(self, name: str) -> AbstractContextManager[None]:
-        """Alone with ``name`` on this machine: others wait. It ends with the process that holds it."""
 
     def temporary(self, suffix: str = "") -> Path:
         """A fresh local file name, fit for :meth:`create_from`."""
@@ -136,15 +131,6 @@ class LocalStore:
         folder = self.root / "scratch" / name
         folder.mkdir(parents=True, exist_ok=True)
         return folder
-
-    @contextmanager
-    def lock(self, name: str) -> Iterator[None]:
-        """See :meth:`Store.lock`."""
-        folder = self.root / "locks"
-        folder.mkdir(parents=True, exist_ok=True)
-        with (folder / name).open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
 
     def temporary(self, suffix: str = "") -> Path:
         """See :meth:`Store.temporary`."""

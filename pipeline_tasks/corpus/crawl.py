@@ -33,7 +33,7 @@ class CrawlParams(StepParams):
     concurrency: int = tuning(4, ge=1, description="addresses fetched at once")
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Refused(Exception):
     """Why an address gives no document."""
 

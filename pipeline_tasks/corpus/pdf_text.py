@@ -11,7 +11,7 @@ PAGE_BREAK = "\n\n"
 _EDGE_SHARE = 0.12
 _WORD = re.compile(r"\w+")
 _DIGITS = re.compile(r"\d+")
-_HYPHEN = re.compile(r"(\w)[-\u00ad]\n(\w)")
+_HYPHEN = re.compile(r"([^\W\d_])[-\u00ad]\n([^\W\d_])")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\u200b\ufeff]")
 
 
@@ -51,6 +51,8 @@ def read_pdf(content: bytes) -> PdfText | Unreadable:
     with document:
         if document.needs_pass:
             return Unreadable("encrypted", "needs a password")
+        if not document.is_pdf:
+            return Unreadable("damaged", "not a PDF, whatever its first bytes say")
         if document.page_count == 0:
             return Unreadable("damaged", "no pages can be read")
         try:

@@ -86,7 +86,7 @@ class _Worker:
         self.task = None
         try:
             return self.pipe.recv()
-        except (EOFError, ConnectionResetError):
+        except (EOFError, OSError):
             self._process.join()
             code = self._process.exitcode
             self.replace()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from pydantic import Field
 
@@ -20,6 +21,10 @@ class FinetuneParams(TrainParams):
 
     alpha: float = Field(0.65, gt=0, le=1, description="difficulty of the triplets")
     in_batch: bool = Field(False, description="the batch's other passages are negatives as well; Equation 4 has none")
+
+    def identity(self) -> dict[str, Any]:
+        """Hyperparameters and the instructions that queries carry."""
+        return super().identity() | {"instructions": prompts()}
 
 
 @step(

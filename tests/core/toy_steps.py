@@ -119,7 +119,7 @@ def toy_model(inputs: Inputs, params: ModelParams, run: Run) -> Path:
     return out
 
 
-@step(reads={"model": From(None, "model/{size}/toy")}, writes=TOTALS, kind="reduce", dataset="sizes")
+@step(reads={"model": From(None, "model/{size}/toy")}, writes=TOTALS, kind="reduce", dataset="sizes/{size}")
 def toy_weigh(inputs: Inputs, params: ModelParams, run: Run) -> pa.Table:
     """One row: bytes of the model."""
     return TOTALS.table([{"total_id": params.size, "value": inputs["model"].manifest.size_bytes}])

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import logging
+
+from pipeline_tasks.core import progress
+from pipeline_tasks.core.progress import Meter, meter
+
+
+def test_a_line_tells_done_rate_and_time_left():
+    counted = Meter("embed", 100, "rows")
+    assert counted.line(0) == "embed: 0/100 rows, 0.0 rows/s, time left unknown"
+    counted.advance(20)
+    counted.advance(5)
+    assert counted.line(5) == "embed: 25/100 rows, 5.0 rows/s, 15 s left"
+
+
+def test_without_a_terminal_a_line_is_logged_now_and_then(monkeypatch, caplog):
+    monkeypatch.setattr(progress, "LOG_EVERY_S", 0.0)
+    with caplog.at_level(logging.INFO, logger=progress.__name__), meter("crawl", 2, "urls") as counted:
+        counted.advance()
+        counted.advance()
+    assert [r.getMessage().split(",")[0] for r in caplog.records] == ["crawl: 1/2 urls", "crawl: 2/2 urls"]
+
+
+def test_a_terminal_gets_a_bar_that_may_nest(monkeypatch):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    with meter("outer", 2, "parts") as outer, meter("inner", 3, "rows") as inner:
+        outer.advance()
+        inner.advance(3)
+        assert [task.completed for task in progress._bars().tasks] == [1, 3]
+    assert progress._bars().tasks == []

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.core.versions import load_manifest, point, resolve, write_rows
+from tests.core.toy_steps import ITEMS, latest, make, rows_of, toy_list, toy_model, toy_scale, toy_unique
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    """``scaled`` has six rows in three parts, ``unique`` lacks the second and the sixth."""
+    store = LocalStore(tmp_path / "store")
+    make(store, toy_list, rows={"a": 1, "b": 1, "c": 2, "d": 3, "e": 4, "f": 2, "bad": -1})
+    make(store, toy_scale)
+    make(store, toy_unique)
+    return store
+
+
+def test_the_same_rows_are_the_same_object(store):
+    rows = [{"item_id": f"{n}", "value": n} for n in range(100)]
+    first, second = (write_rows(store, ITEMS.table(rows)) for _ in range(2))
+    assert first == second and store.exists(first.key)
+
+
+def test_readers_skip_what_is_removed(store):
+    unique = latest(store, "unique")
+    assert [row["item_id"] for row in rows_of(store, "unique")] == ["a", "c", "d", "e"]
+    assert unique.manifest.parts == latest(store, "scaled").manifest.parts
+    assert unique.manifest.rows == 4 and sum(p.rows for p in unique.manifest.parts) == 6
+
+
+def test_a_column_that_is_not_asked_for_still_decides_what_is_removed(store):
+    assert latest(store, "unique").table(["value"]).to_pydict() == {"value": [2, 4, 6, 8]}
+
+
+def test_a_version_travels_to_another_process_without_what_it_read(store):
+    unique = latest(store, "unique")
+    fresh = len(pickle.dumps(unique))
+    unique.table()
+    assert len(pickle.dumps(unique)) == fresh
+    assert pickle.loads(pickle.dumps(unique)).manifest == unique.manifest
+
+
+@pytest.mark.parametrize(("dataset", "rejected"), [("items", ["bad"]), ("unique", ["s-b", "s-f"])])
+def test_rejects_read_as_a_dataset(store, dataset, rejected):
+    rejects = latest(store, f"{dataset}/rejects")
+    assert rejects.table()["row_id"].to_pylist() == rejected
+    assert rejects.manifest.rows == len(rejected) and rejects.manifest.rows_schema == "rejects"
+    version = latest(store, dataset).manifest.id
+    assert resolve(store, Ref.parse(f"{dataset}/rejects")) == Ref.parse(f"{dataset}/rejects@{version}")
+
+
+def test_a_name_points_where_it_is_told(store):
+    old = latest(store, "items").manifest.ref
+    make(store, toy_list, rows={"a": 1})
+    point(store, old, "kept")
+    assert resolve(store, Ref.parse("items@kept")) == old != resolve(store, Ref.parse("items"))
+
+
+@pytest.mark.parametrize("name", ["items@nothere", "nothere", "unique@items", "items/rejects@nothere"])
+def test_what_is_not_there_is_named_with_a_remedy(store, name):
+    with pytest.raises(InputError) as caught:
+        load_manifest(store, Ref.parse(name))
+    assert name in str(caught.value)
+    assert "versions there: " in str(caught.value) or "run the step that writes it" in str(caught.value)
+
+
+def test_versions_of_a_dataset_below_are_not_offered(store):
+    make(store, toy_model)
+    with pytest.raises(InputError, match="run the step that writes it"):
+        load_manifest(store, Ref.parse("model/33m"))
+
+
+def test_a_version_without_parts_says_so(store, tmp_path):
+    empty = LocalStore(tmp_path / "empty")
+    make(empty, toy_list, rows={})
+    with pytest.raises(InputError, match=r"items@\w+ has no parts; run the step before it"):
+        latest(empty, "items").table()
+
+
+def test_a_model_is_laid_out_under_its_logical_names(store, tmp_path):
+    make(store, toy_model)
+    for _ in range(2):
+        folder = latest(store, "model/33m/toy").lay_out(tmp_path / "model")
+    assert '"rows": 6' in (folder / "config" / "card.json").read_text()
