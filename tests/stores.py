@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.manifest import Manifest, Ref
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.run import Inputs, Run
@@ -20,7 +21,7 @@ def put(store: Store, schema: RowSchema, *parts: list[dict], dataset: str = "") 
     written = [write_rows(store, schema.table(rows)) for rows in parts]
     manifest = Manifest(
         dataset=dataset or schema.name,
-        id=written[0].sha256[:16],
+        id=short_id([part.sha256 for part in written]),
         step="by_hand",
         code_version="1",
         rows_schema=schema.name,

@@ -138,7 +138,7 @@ def _run_map(
     rejects = [record.rejects for record in done if record.rejects]
     _publish(store, job, job.ref, [record.output for record in done], carried, rejects)
     for index in todo:
-        _drop_scratch(store, memo.part_digest(job, source.manifest.parts[index]))
+        store.drop_scratch(memo.part_digest(job, source.manifest.parts[index]))
     return Outcome(job.ref, False, counters)
 
 
@@ -189,7 +189,7 @@ def _run_reduce(store: Store, job: Job, opened: dict[str, list[Version]]) -> Out
         counters["rows_in"] = grown.rows_in + rejects.num_rows
         if grown.unchanged:
             point(store, ref)
-            _drop_scratch(store, name)
+            store.drop_scratch(name)
             counters.update(parts_reused=len(parts), rows_out=load_manifest(store, ref).rows)
             return Outcome(ref, True, counters)
         job = grown.job(job)
@@ -201,7 +201,7 @@ def _run_reduce(store: Store, job: Job, opened: dict[str, list[Version]]) -> Out
         parts, removals = [write_rows(store, table) for table in result], []
     manifest = _publish(store, job, ref, parts, removals, reject_parts)
     counters.update(parts_built=len(parts), rows_out=manifest.rows)
-    _drop_scratch(store, name)
+    store.drop_scratch(name)
     return Outcome(ref, False, counters)
 
 
@@ -269,10 +269,6 @@ def _publish(
         manifest = load_manifest(store, ref)
     point(store, ref)
     return manifest
-
-
-def _drop_scratch(store: Store, name: str) -> None:
-    shutil.rmtree(store.scratch(name), ignore_errors=True)
 
 
 def _peak_memory_bytes() -> int:

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -51,6 +52,9 @@ class Store(Protocol):
 
     def scratch(self, name: str) -> Path:
         """A local folder for work in progress that survives a kill."""
+
+    def drop_scratch(self, name: str) -> None:
+        """Forget that folder; no error where it is not."""
 
     def temporary(self, suffix: str = "") -> Path:
         """A fresh local file name, fit for :meth:`create_from`."""
@@ -93,6 +97,8 @@ class LocalStore:
         target = self._path(key)
         target.parent.mkdir(parents=True, exist_ok=True)
         path.chmod(0o644)
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
         try:
             os.link(path, target)
         except FileExistsError:
@@ -129,8 +135,14 @@ class LocalStore:
     def scratch(self, name: str) -> Path:
         """See :meth:`Store.scratch`."""
         folder = self.root / "scratch" / name
-        folder.mkdir(parents=True, exist_ok=True)
+        while not folder.is_dir():
+            with suppress(FileExistsError):
+                folder.mkdir(parents=True, exist_ok=True)
         return folder
+
+    def drop_scratch(self, name: str) -> None:
+        """See :meth:`Store.drop_scratch`."""
+        shutil.rmtree(self.root / "scratch" / name, ignore_errors=True)
 
     def temporary(self, suffix: str = "") -> Path:
         """See :meth:`Store.temporary`."""
@@ -160,8 +172,6 @@ class LocalStore:
         path = self.temporary()
         with path.open("wb") as file:
             file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
         return path
 
 

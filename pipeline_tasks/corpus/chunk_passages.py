@@ -88,13 +88,15 @@ def split_of(content_sha256: str, params: ChunkPassagesParams) -> str:
 def pack(text: str, token_starts: list[int], max_tokens: int) -> list[Span]:
     """Fill passages with whole sentences up to ``max_tokens``; a longer sentence is cut between words.
 
-    Passages are of even size: n tokens need ceil(n / max_tokens) passages, and each is filled to about its share.
+    Passages are of about even size: n tokens need ceil(n / max_tokens) of them, and each is filled to a little over its
+    share, so that the last one is not a scrap where sentences allow it.
 
     Args:
         text: the document.
         token_starts: first character of each token, ascending.
         max_tokens: most tokens in a passage.
     """
+
     def tokens(start: int, end: int) -> int:
         return bisect.bisect_left(token_starts, end) - bisect.bisect_left(token_starts, start)
 

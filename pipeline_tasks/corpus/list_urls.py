@@ -92,7 +92,9 @@ def _read_list(path: Path) -> str:
     try:
         return path.read_text("utf-8")
     except UnicodeDecodeError as error:
-        raise InputError(f"source={str(path)!r} is not UTF-8 text ({error}); name a list with one address a line") from error
+        raise InputError(
+            f"source={str(path)!r} is not UTF-8 text ({error}); name a list with one address a line"
+        ) from error
 
 
 def _content_lines(text: str) -> list[str]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pydantic import Field
 
+from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import From, StepParams, step
 from pipeline_tasks.curation.texts import PassageTexts
@@ -51,6 +52,9 @@ def mutual_agreement(inputs: Inputs, params: MutualAgreementParams, run: Run) ->
     ``positive_held_out`` (the agreed passage is of a document in another split than the query's).
 
     Source: DMRetriever 3.4.2, Algorithm 3 lines 2 to 8.
+
+    Raises:
+        InputError: the rankings lack a model or a query.
     """
     texts = PassageTexts(inputs["passages"], inputs["pairs"])
     by_model = _rankings(inputs, params.models)
@@ -61,7 +65,7 @@ def mutual_agreement(inputs: Inputs, params: MutualAgreementParams, run: Run) ->
         if pair["split"] == "test":
             run.reject(query_id, "held_out", "its document is held out for evaluation")
             continue
-        rankings = [by_model[model][query_id] for model in params.models]
+        rankings = [_ranking_of(query_id, model, by_model) for model in params.models]
         positive = agreed_positive(rankings, params.top_n)
         if positive is None:
             run.reject(query_id, "no_agreement", _tops(rankings, params.top_n))
@@ -82,10 +86,18 @@ def _rankings(inputs: Inputs, models: tuple[str, ...]) -> dict[str, dict[str, Ra
     versions = inputs.by_last_name("rankings")
     found: dict[str, dict[str, Ranking]] = {}
     for model in models:
+        if model not in versions:
+            raise InputError(f"no rankings of model {model!r} among {sorted(versions)}; give rankings/{model} as well")
         table = versions[model].table(["query_id", "passage_ids", "scores"])
         columns = (table[name].to_pylist() for name in table.column_names)
         found[model] = {q: Ranking(model, ids, scores) for q, ids, scores in zip(*columns, strict=True)}
     return found
+
+
+def _ranking_of(query_id: str, model: str, by_model: dict[str, dict[str, Ranking]]) -> Ranking:
+    if query_id not in by_model[model]:
+        raise InputError(f"rankings/{model} lacks query {query_id}: it is of other pairs; run rank_passages again")
+    return by_model[model][query_id]
 
 
 def _row(pair: dict, positive: str, text: str, rankings: list[Ranking], params: MutualAgreementParams) -> dict:

@@ -23,9 +23,10 @@ RUNS: dict[str, dict[str, Any]] = {
         "size": "33m",
         "max_query_length": 64,
         "max_passage_length": 128,
-        "pretrain_epochs": 6,
+        "pretrain_epochs": 12,
         "pretrain_batch_size": 16,
         "pretrain_learning_rate": 1e-4,
+        "pretrain_reset_layers": 9,
         "finetune_batch_size": 8,
     },
 }

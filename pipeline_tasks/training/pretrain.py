@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field
+
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import From, step
@@ -18,6 +20,8 @@ from pipeline_tasks.training.sizes import get_size
 
 class PretrainParams(TrainParams):
     """Hyperparameters of pre-training."""
+
+    reset_layers: int = Field(0, ge=0, description="top layers that start as identity: for a trunk of a cross-encoder")
 
     def identity(self) -> dict[str, Any]:
         """Hyperparameters and what the backbone's weights are."""
@@ -70,7 +74,12 @@ def pretrain(inputs: Inputs, params: PretrainParams, run: Run) -> Path:
         "backbone": spec.name,
         "data": str(inputs["pairs"].manifest.ref),
     }
-    return train_and_export(examples, dev_set, folder(spec.name), config, run, card)
+    trunk = folder(spec.name)
+    if params.reset_layers:
+        from pipeline_tasks.training.reset import reset_top_layers
+
+        trunk = reset_top_layers(trunk, run.scratch / "trunk", params.reset_layers)
+    return train_and_export(examples, dev_set, trunk, config, run, card)
 
 
 def _passages(rows: list[dict]) -> dict[str, str]:

@@ -57,7 +57,7 @@ def test_similarity_is_the_exact_jaccard(planted):
     for i in range(40):
         exact = brute_jaccard(planted[i], planted[40 + i], 3)
         assert similarity(planted[i], planted[40 + i], 3) == pytest.approx(exact)
-        assert (1.0, 0.9, 0.5)[i % 3] == pytest.approx(exact, abs=0.03)
+        assert (1.0, 0.9, 0.5)[i % 3] == pytest.approx(exact, abs=0.05)
 
 
 @pytest.mark.parametrize("threshold", [0.3, 0.45, 0.8, 0.95])
@@ -89,8 +89,8 @@ def test_a_chain_is_not_merged(tmp_path):
     """The third is like the second, which is gone; it is unlike the first, which stayed."""
     chance = random.Random(2)
     first = a_text(chance)
-    second = edited(chance, first, 7)
-    third = edited(random.Random(3), second[:150], 0) + edited(chance, second[150:], 7)
+    second = edited(chance, first, 6)
+    third = second[:150] + edited(chance, second[150:], 6)
     texts = [" ".join(words) for words in (first, second, third)]
     assert similarity(texts[0], texts[1], 3) >= 0.85 and similarity(texts[1], texts[2], 3) >= 0.85
     assert similarity(texts[0], texts[2], 3) < 0.85
@@ -98,7 +98,9 @@ def test_a_chain_is_not_merged(tmp_path):
     assert [pair[:2] for pair in found] == [(1, 0)]
 
 
-@pytest.mark.parametrize(("text", "n"), [("", 1), ("one", 1), ("one two", 1), ("one two three four", 2), ("a a a a a", 1)])
+@pytest.mark.parametrize(
+    ("text", "n"), [("", 1), ("one", 1), ("one two", 1), ("one two three four", 2), ("a a a a a", 1)]
+)
 def test_shingles_of_short_texts(text, n):
     hashes = shingle_hashes(text, 3)
     assert (len(hashes), hashes.dtype) == (n, np.uint32)

@@ -41,7 +41,9 @@ def brute(vectors: np.ndarray, threshold: float) -> dict[int, int]:
 @pytest.mark.parametrize(("n", "threshold"), [(400, 0.9), (400, 0.85), (900, 0.95)])
 def test_finds_what_all_pairs_find(n, threshold, tmp_path):
     vectors = planted(n, seed=n)
-    found = {row: (other, cosine) for row, other, cosine in duplicates(vectors, threshold, bare_run(LocalStore(tmp_path)))}
+    found = {
+        row: (other, cosine) for row, other, cosine in duplicates(vectors, threshold, bare_run(LocalStore(tmp_path)))
+    }
     expected = brute(vectors, threshold)
     assert {row: other for row, (other, _) in found.items()} == expected
     assert 20 < len(expected) < n // 2

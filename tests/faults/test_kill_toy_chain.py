@@ -11,6 +11,7 @@ from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+from pipeline_tasks.core.ids import file_sha256
 from pipeline_tasks.core.memo import Record
 from pipeline_tasks.core.store import LocalStore
 from tests.core.toy_steps import check_whole, rows_of
@@ -60,6 +61,8 @@ def check_listed(root: Path) -> dict[str, bytes]:
     for key in store.keys("memo"):
         record = Record.model_validate_json(store.read(key) or b"")
         assert store.local_path(record.output.key).stat().st_size == record.output.size_bytes
+    for key in store.keys("objects"):
+        assert file_sha256(store.local_path(key)) == Path(key).stem
     for key in store.keys("lineage/events"):
         json.loads(store.read(key) or b"")
     return check_whole(store)

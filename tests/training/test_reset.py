@@ -1,0 +1,27 @@
+"""Top layers as identity: the output is that of the layer below, up to the layers' own normalisation."""
+
+import pytest
+import torch
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.training.backbone import load
+from pipeline_tasks.training.reset import reset_top_layers
+
+
+def test_reset_layers_pass_through_what_the_layer_below_says(tiny_bert, tmp_path):
+    target = reset_top_layers(tiny_bert, tmp_path / "trunk", 1)
+    features = {"input_ids": torch.tensor([[2, 5, 6, 3]]), "attention_mask": torch.ones(1, 4, dtype=torch.long)}
+    with torch.no_grad():
+        before = load(tiny_bert).model(**features, output_hidden_states=True).hidden_states
+        after = load(target).model(**features, output_hidden_states=True).hidden_states
+    expected = torch.nn.functional.layer_norm(before[-2], before[-2].shape[-1:], eps=1e-12)
+    assert torch.allclose(after[-1], expected, atol=1e-4)
+    assert not torch.allclose(after[-1], before[-1], atol=1e-2)
+
+
+def test_reset_is_repeatable_and_refuses_too_many_layers(tiny_bert, tmp_path):
+    first = reset_top_layers(tiny_bert, tmp_path / "a", 1)
+    second = reset_top_layers(tiny_bert, tmp_path / "b", 1)
+    assert (first / "model.safetensors").read_bytes() == (second / "model.safetensors").read_bytes()
+    with pytest.raises(InputError, match="reset_layers=99"):
+        reset_top_layers(tiny_bert, tmp_path / "c", 99)
