@@ -38,7 +38,7 @@ def main() -> int:
     parser.add_argument("--port", type=int, default=8080, help="port of Airflow's web pages")
     options = parser.parse_args()
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
-    console = Console()
+    console = Console() if sys.stdout.isatty() else Console(width=140)
     home = options.home.absolute()
     try:
         fetch_models(console)

@@ -28,6 +28,7 @@ RUNS: dict[str, dict[str, Any]] = {
         "pretrain_learning_rate": 1e-4,
         "pretrain_reset_layers": 9,
         "finetune_batch_size": 8,
+        "finetune_in_batch": True,
     },
 }
 """What the demo asks of each DAG: a sample of the passages, short texts and small batches, for two cores."""
