@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -17,7 +18,7 @@ from rich.console import Console
 
 from pipeline_tasks.core.errors import FoundryError, InputError
 from pipeline_tasks.core.settings import settings
-from pipeline_tasks.demo.airflow import local_run, standalone
+from pipeline_tasks.demo.airflow import local_run, web
 from pipeline_tasks.demo.report import write_report
 from pipeline_tasks.demo.site import URL_LIST, build_site, serve_site
 from pipeline_tasks.domains import domain_folder
@@ -37,6 +38,7 @@ def main() -> int:
     parser.add_argument("--ui", action="store_true", help="Airflow's web pages on loopback instead of one run")
     parser.add_argument("--port", type=int, default=8080, help="port of Airflow's web pages")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
     console = Console() if sys.stdout.isatty() else Console(width=140)
     home = options.home.absolute()
@@ -44,7 +46,7 @@ def main() -> int:
         fetch_models(console)
         with servers(home) as environment:
             if options.ui:
-                return standalone(home / "airflow", options.port, environment)
+                return web(home / "airflow", options.port, environment)
             return run(home, environment, console)
     except FoundryError as error:
         console.print(f"demo: {error}", style="red")

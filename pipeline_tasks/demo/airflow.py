@@ -7,12 +7,14 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from pipeline_tasks.core.errors import InputError
 
 _ROOT = Path(__file__).resolve().parents[2]
+_GRACE_S = 15.0
 DAGS, PLUGINS = _ROOT / "dags", _ROOT / "plugins"
 
 RUNS: dict[str, dict[str, Any]] = {
@@ -42,10 +44,11 @@ def local_run(home: Path, environment: dict[str, str], runs: dict[str, dict[str,
     return subprocess.run(command, env=_with_paths(environment), check=False).returncode  # noqa: S603
 
 
-def standalone(home: Path, port: int, environment: dict[str, str]) -> int:
-    """Airflow with scheduler and web pages on 127.0.0.1 until interrupted.
+def web(home: Path, port: int, environment: dict[str, str]) -> int:
+    """Airflow with scheduler and web pages until interrupted, every port on 127.0.0.1.
 
-    Airflow prints the address, the user name and the password that it made up.
+    Airflow prints the user name and the password that it made up. ``airflow standalone`` would do, but its log servers
+    listen on all addresses; here the web pages read the logs from the shared folder.
     """
     _check_checkout()
     settings = {
@@ -55,23 +58,34 @@ def standalone(home: Path, port: int, environment: dict[str, str]) -> int:
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__CORE__PARALLELISM": "2",
         "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{port}/execution/",
-        "AIRFLOW__API__HOST": "127.0.0.1",
-        "AIRFLOW__API__PORT": str(port),
         "AIRFLOW__API__BASE_URL": f"http://127.0.0.1:{port}",
         "AIRFLOW__OPENLINEAGE__DISABLED": "True",
     }
     environment = _with_paths(environment) | settings
     airflow = [sys.executable, "-m", "airflow"]
-    subprocess.run([*airflow, "db", "migrate"], env=environment, check=True)  # noqa: S603
-    pools = str(PLUGINS / "foundry_airflow" / "pools.json")
-    subprocess.run([*airflow, "pools", "import", pools], env=environment, check=True)  # noqa: S603
-    child = subprocess.Popen([*airflow, "standalone"], env=environment, start_new_session=True)  # noqa: S603
+    for command in (["db", "migrate"], ["pools", "import", str(PLUGINS / "foundry_airflow" / "pools.json")]):
+        subprocess.run([*airflow, *command], env=environment, check=True)  # noqa: S603
+    parts = (
+        ["api-server", "--host", "127.0.0.1", "--port", str(port)],
+        ["scheduler", "--skip-serve-logs"],
+        ["dag-processor"],
+        ["triggerer", "--skip-serve-logs"],
+    )
+    children = [subprocess.Popen([*airflow, *part], env=environment, start_new_session=True) for part in parts]  # noqa: S603
     try:
-        return child.wait()
+        return children[0].wait()
     finally:
-        if child.poll() is None:
-            os.killpg(child.pid, signal.SIGTERM)
-            child.wait(30)
+        for child in children:
+            _end(child)
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(_GRACE_S)
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
 
 
 def _check_checkout() -> None:
@@ -80,4 +94,6 @@ def _check_checkout() -> None:
 
 
 def _with_paths(environment: dict[str, str]) -> dict[str, str]:
-    return environment | {"PYTHONPATH": os.pathsep.join((str(_ROOT), str(PLUGINS)))}
+    """Airflow calls ``airflow`` and imports this checkout; both must be found without an activated environment."""
+    path = os.pathsep.join((str(Path(sys.executable).parent), environment.get("PATH", "")))
+    return environment | {"PYTHONPATH": os.pathsep.join((str(_ROOT), str(PLUGINS))), "PATH": path}
