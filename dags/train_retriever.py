@@ -19,9 +19,10 @@ Started by hand. All data is that of the latest `labelled`; `build_triplets` mak
 
 SIZE = Param("33m", type="string", enum=list(SIZES), description="size of the model to train")
 HYPERPARAMETERS = ("epochs", "batch_size", "learning_rate", "seed")
+SMALL_CORPUS = ("reset_layers", "cloze_from", "cloze_sentences")
 LENGTHS = form("pretrain", "max_query_length", "max_passage_length")
-PRETRAIN = form("pretrain", *HYPERPARAMETERS, "reset_layers", prefix="pretrain_")
-FINETUNE = form("finetune", *HYPERPARAMETERS, "in_batch", prefix="finetune_")
+PRETRAIN = form("pretrain", *HYPERPARAMETERS, *SMALL_CORPUS, prefix="pretrain_")
+FINETUNE = form("finetune", *HYPERPARAMETERS, "in_batch", "pool_instruction", prefix="finetune_")
 MINE = form("mine_negatives", "n_negatives")
 ITERATIONS = max(len(size.alphas) for size in SIZES.values())
 

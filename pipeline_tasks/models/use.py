@@ -44,11 +44,18 @@ def folder(name: str) -> Path:
     return path
 
 
-def load_tokenizer(name: str) -> Tokenizer:
-    """The fast tokenizer of ``name``; neither truncates nor pads."""
+def load_tokenizer(model: str | Path) -> Tokenizer:
+    """The fast tokenizer of a registered model or of a folder; neither truncates nor pads, whatever was saved with it.
+
+    Raises:
+        InputError: the model is not here, or its folder has no ``tokenizer.json``.
+    """
     from tokenizers import Tokenizer
 
-    tokenizer = Tokenizer.from_file(str(folder(name) / "tokenizer.json"))
+    path = (model if isinstance(model, Path) else folder(model)) / "tokenizer.json"
+    if not path.is_file():
+        raise InputError(f"there is no {path}: fetch the model, or save its fast tokenizer")
+    tokenizer = Tokenizer.from_file(str(path))
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer

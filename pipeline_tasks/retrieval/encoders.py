@@ -26,6 +26,7 @@ from pipeline_tasks.core.settings import settings
 from pipeline_tasks.models.fetch import path_of
 from pipeline_tasks.models.registry import ModelSpec, get
 from pipeline_tasks.models.use import folder as folder_of
+from pipeline_tasks.models.use import load_tokenizer
 from pipeline_tasks.retrieval.layout import Layout, layout_of_folder, layout_of_spec
 
 if TYPE_CHECKING:
@@ -52,15 +53,17 @@ class Encoder(ABC):
             raise InputError(
                 f"{len(texts)} queries with {len(of_each)} intents: give one intent per query, or none at all"
             )
-        prefixed = [self.layout.query_prefix(intent) + text for text, intent in zip(texts, of_each, strict=True)]
-        return self.encode(prefixed, progress=progress)
+        prefixes = [self.layout.query_prefix(intent) for intent in of_each]
+        return self.encode(texts, prefixes, progress=progress)
 
     def encode_passages(self, texts: Sequence[str], *, progress: Progress | None = None) -> np.ndarray:
         """Encode passages, each after the model's passage prefix. See ``encode``."""
-        return self.encode([self.layout.passage_prefix() + text for text in texts], progress=progress)
+        return self.encode(texts, [self.layout.passage_prefix()] * len(texts), progress=progress)
 
-    def encode(self, texts: Sequence[str], *, progress: Progress | None = None) -> np.ndarray:
-        """Encode texts as they are; ``progress`` is told how many more are done.
+    def encode(
+        self, texts: Sequence[str], prefixes: Sequence[str] | None = None, *, progress: Progress | None = None
+    ) -> np.ndarray:
+        """Encode texts, each after its prefix; ``progress`` is told how many more are done.
 
         Shapes:
             returns [n, d], float32, rows of length 1, in the order of ``texts``.
@@ -68,12 +71,17 @@ class Encoder(ABC):
         Raises:
             InputError: a text has no tokens.
         """
+        prefixes = prefixes or [""] * len(texts)
+        texts = [prefix + text for prefix, text in zip(prefixes, texts, strict=True)]
+        prefix_of = dict(zip(texts, prefixes, strict=True))
         distinct = sorted(set(texts))
         copies = Counter(texts)
         tokens = self._tokens(distinct)
+        unpooled = self._prefix_lengths([prefix_of[text] for text in distinct])
         vectors = np.empty((len(distinct), self.dim), dtype=np.float32)
         for batch in plan_batches([len(ids) for ids in tokens], self._batch_tokens):
-            vectors[batch] = self._pooled(*padded([tokens[i] for i in batch], self.layout.pad_id))
+            ids, mask = padded([tokens[i] for i in batch], self.layout.pad_id)
+            vectors[batch] = self._pooled(ids, mask, mask * (np.arange(mask.shape[1]) >= unpooled[batch, None]))
             if progress is not None:
                 progress(sum(copies[distinct[i]] for i in batch))
         row_of = {text: row for row, text in enumerate(distinct)}
@@ -89,12 +97,20 @@ class Encoder(ABC):
             raise InputError(f"the text {empty!r} has no tokens for {self.name}: leave empty texts out")
         return tokens
 
+    def _prefix_lengths(self, prefixes: Sequence[str]) -> np.ndarray:
+        """First tokens of each text that pooling leaves out, counted as sentence-transformers does: [n], int64."""
+        lengths = {"": 0}
+        for prefix in set(prefixes) - {""} if not self.layout.pools_prefix else ():
+            special = self._tokenizer.encode(prefix).special_tokens_mask
+            lengths[prefix] = len(special) - (special[-1] == 1)
+        return np.array([lengths.get(prefix, 0) for prefix in prefixes], dtype=np.int64)
+
     @abstractmethod
-    def _pooled(self, ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    def _pooled(self, ids: np.ndarray, mask: np.ndarray, counted: np.ndarray) -> np.ndarray:
         """One vector per row of a padded batch.
 
         Shapes:
-            ids, mask: [b, s], int64; returns [b, d], float32.
+            ids, mask (1: a token), counted (1: a token that a mean is over): [b, s], int64; returns [b, d], float32.
         """
 
 
@@ -134,23 +150,6 @@ def normalised(vectors: np.ndarray) -> np.ndarray:
     """
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return vectors / np.maximum(lengths, np.finfo(np.float32).tiny)
-
-
-def load_tokenizer(folder: Path) -> Tokenizer:
-    """The folder's fast tokenizer, with the truncation and padding that were saved with it switched off.
-
-    Raises:
-        InputError: the folder has no ``tokenizer.json``.
-    """
-    from tokenizers import Tokenizer
-
-    path = folder / "tokenizer.json"
-    if not path.is_file():
-        raise InputError(f"there is no {path}: fetch the model, or save its fast tokenizer")
-    tokenizer = Tokenizer.from_file(str(path))
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    return tokenizer
 
 
 def load_encoder(model: ModelSpec | Path, cache_dir: Path, threads: int = 2, device: str = "cpu") -> Encoder:

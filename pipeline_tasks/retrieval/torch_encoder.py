@@ -42,7 +42,7 @@ class TorchEncoder(Encoder):
         budget = _BATCH_TOKENS_CPU if on_cpu else _BATCH_TOKENS_GPU
         super().__init__(name, model.config.hidden_size, layout, tokenizer, budget)
 
-    def _pooled(self, ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    def _pooled(self, ids: np.ndarray, mask: np.ndarray, counted: np.ndarray) -> np.ndarray:
         import torch
 
         with torch.inference_mode(), _threads(self._threads):
@@ -50,7 +50,8 @@ class TorchEncoder(Encoder):
             hidden = self._model(
                 input_ids=torch.from_numpy(ids).to(self._device), attention_mask=here
             ).last_hidden_state
-            return pool(hidden.float(), here, self.layout.pooling).cpu().numpy()
+            over = torch.from_numpy(counted).to(self._device) if self.layout.pooling == "mean" else here
+            return pool(hidden.float(), over, self.layout.pooling).cpu().numpy()
 
 
 def pool(hidden: Tensor, mask: Tensor, pooling: Pooling) -> Tensor:

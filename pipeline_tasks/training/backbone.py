@@ -27,11 +27,11 @@ class Encoder:
         """Where the weights are."""
         return next(self.model.parameters()).device
 
-    def features(self, sequences: Sequence[np.ndarray]) -> dict[str, Tensor]:
-        """Pad token ids to one length, on the model's device.
+    def features(self, sequences: Sequence[np.ndarray], unpooled: Sequence[int] | None = None) -> dict[str, Tensor]:
+        """Pad token ids to one length, on the model's device; the first ``unpooled`` tokens of each are not pooled.
 
         Shapes:
-            ``input_ids`` and ``attention_mask``: [b, s], s the longest sequence.
+            ``input_ids``, ``attention_mask`` and ``pooling_mask``: [b, s], s the longest sequence.
         """
         width = max(len(ids) for ids in sequences)
         padding = self.tokenizer.pad_token_id or 0
@@ -40,14 +40,15 @@ class Encoder:
         for row, ids in enumerate(sequences):
             input_ids[row, : len(ids)] = ids
             mask[row, : len(ids)] = 1
-        return {
-            "input_ids": torch.from_numpy(input_ids).to(self.device),
-            "attention_mask": torch.from_numpy(mask).to(self.device),
-        }
+        pooled = mask.copy()
+        for row, first in enumerate(unpooled if unpooled is not None else ()):
+            pooled[row, :first] = 0
+        arrays = {"input_ids": input_ids, "attention_mask": mask, "pooling_mask": pooled}
+        return {name: torch.from_numpy(array).to(self.device) for name, array in arrays.items()}
 
 
 def encode_batch(model: Any, features: dict[str, Tensor]) -> Tensor:
-    """Mean of the last hidden states over real tokens, L2-normalised, float32 whatever the autocast type.
+    """Mean of the last hidden states over pooled tokens, L2-normalised, float32 whatever the autocast type.
 
     Shapes:
         features: [b, s] each; returns [b, d].
@@ -55,8 +56,9 @@ def encode_batch(model: Any, features: dict[str, Tensor]) -> Tensor:
     Source:
         DMRetriever 3.1 (mean pooling over the final hidden states, cosine similarity).
     """
-    hidden = model(**features).last_hidden_state.float()
-    mask = features["attention_mask"].unsqueeze(-1).to(hidden.dtype)
+    given = {name: features[name] for name in ("input_ids", "attention_mask")}
+    hidden = model(**given).last_hidden_state.float()
+    mask = features["pooling_mask"].unsqueeze(-1).to(hidden.dtype)
     mean = (hidden * mask).sum(dim=1) / mask.sum(dim=1).clamp(min=1.0)
     return functional.normalize(mean, dim=-1)
 

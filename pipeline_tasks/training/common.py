@@ -52,7 +52,14 @@ def prompts() -> dict[str, str]:
 
 
 def train_and_export(
-    examples: TrainingSet, dev: DevSet, backbone: Path, config: TrainConfig, run: Run, card: Mapping[str, Any]
+    examples: TrainingSet,
+    dev: DevSet,
+    backbone: Path,
+    config: TrainConfig,
+    run: Run,
+    card: Mapping[str, Any],
+    *,
+    pool_prompt: bool = True,
 ) -> Path:
     """Train from ``backbone``, export the best checkpoint below the run's scratch folder and return that folder."""
     from pipeline_tasks.training.export import export
@@ -73,5 +80,6 @@ def train_and_export(
         run.count("dev_ndcg_at_10", round(result.best_score, 4))
     out = run.scratch / "model"
     facts = dict(card) | {"training": config.model_dump(exclude={"device", "threads", "checkpoint_every_steps"})}
-    export(result.encoder, out, card=facts, prompts=prompts(), max_length=config.max_passage_length)
+    length = config.max_passage_length
+    export(result.encoder, out, card=facts, prompts=prompts(), max_length=length, pool_prompt=pool_prompt)
     return out

@@ -20,12 +20,14 @@ class TrainingSet:
     """Queries (instruction prepended), the id of each one's positive, ids of its hard negatives, hardest first.
 
     ``negative_ids`` is empty, or has one (possibly empty) sequence per query. ``passages`` maps id to text.
+    ``unpooled`` is empty, or has the instruction that each query begins with and that its vector leaves out.
     """
 
     queries: Sequence[str]
     positive_ids: Sequence[str]
     passages: Mapping[str, str]
     negative_ids: Sequence[Sequence[str]] = ()
+    unpooled: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,7 @@ class DevSet:
     queries: Sequence[str] = ()
     positive_ids: Sequence[str] = ()
     passages: Mapping[str, str] | None = None
+    unpooled: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,7 @@ class TokenSet:
     """A set of rows over tokenised queries and passages.
 
     Shapes:
+        ``unpooled``: [distinct queries], how many of a query's first tokens its vector leaves out.
         ``query_of``, ``positive_of``: [n], row to index in ``queries`` and ``passages``.
         ``negatives_of``: n arrays of passage indices.
         ``answers``: per query, every passage that is some row's positive for it.
@@ -49,6 +53,7 @@ class TokenSet:
 
     queries: list[TokenIds]
     passages: list[TokenIds]
+    unpooled: np.ndarray
     query_of: np.ndarray
     positive_of: np.ndarray
     negatives_of: list[np.ndarray]
@@ -97,9 +102,11 @@ def tokenize_set(
     answers: list[set[int]] = [set() for _ in query_number]
     for query, positive in zip(query_of.tolist(), positive_of.tolist(), strict=True):
         answers[query].add(positive)
+    instruction_of = dict(zip(rows.queries, rows.unpooled, strict=True)) if rows.unpooled else {}
     return TokenSet(
         queries=_tokenize(tokenizer, list(query_number), max_query_length),
         passages=_tokenize(tokenizer, list(text_number), max_passage_length),
+        unpooled=_prompt_lengths(tokenizer, [instruction_of.get(query, "") for query in query_number]),
         query_of=query_of,
         positive_of=positive_of,
         negatives_of=negatives_of,
@@ -109,6 +116,16 @@ def tokenize_set(
 
 def _number(numbers: dict[str, int], text: str) -> int:
     return numbers.setdefault(text, len(numbers))
+
+
+def _prompt_lengths(tokenizer: Any, prompts: list[str]) -> np.ndarray:
+    """Tokens of each prompt with what a text begins with, as sentence-transformers counts them; 0 without a prompt."""
+    ends = {tokenizer.sep_token_id, tokenizer.eos_token_id}
+    lengths = {"": 0}
+    for prompt in set(prompts) - {""}:
+        ids = tokenizer(prompt)["input_ids"]
+        lengths[prompt] = len(ids) - (ids[-1] in ends)
+    return np.array([lengths[prompt] for prompt in prompts], dtype=np.int64)
 
 
 def _tokenize(tokenizer: Any, texts: list[str], max_length: int) -> list[TokenIds]:

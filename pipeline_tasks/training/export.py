@@ -18,7 +18,13 @@ _LOCAL_KEYS = ("is_local", "local_files_only", "name_or_path", "_name_or_path", 
 
 
 def export(
-    encoder: Encoder, out_dir: Path, *, card: Mapping[str, Any], prompts: Mapping[str, str], max_length: int
+    encoder: Encoder,
+    out_dir: Path,
+    *,
+    card: Mapping[str, Any],
+    prompts: Mapping[str, str],
+    max_length: int,
+    pool_prompt: bool = True,
 ) -> None:
     """Write ``encoder`` so that ``SentenceTransformer(out_dir)`` embeds as it does, with one prompt per intent.
 
@@ -28,6 +34,7 @@ def export(
         card: the model card: ``name``, ``summary``, and further facts; a mapping becomes a section with a table.
         prompts: intent to instruction, prepended by ``model.encode(texts, prompt_name=intent)``.
         max_length: tokens after which texts are cut.
+        pool_prompt: the mean is over the prompt's tokens as well.
     """
     out_dir.mkdir(parents=True, exist_ok=True)
     with quiet():
@@ -39,7 +46,7 @@ def export(
     _write_json(out_dir / "sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False})
     _write_json(
         out_dir / "1_Pooling" / "config.json",
-        {"word_embedding_dimension": dimension, "pooling_mode_mean_tokens": True, "include_prompt": True},
+        {"word_embedding_dimension": dimension, "pooling_mode_mean_tokens": True, "include_prompt": pool_prompt},
     )
     _write_json(out_dir / "2_Normalize" / "config.json", {})
     _write_json(

@@ -22,6 +22,10 @@ class FinetuneParams(TrainParams):
     alpha: float = Field(0.65, gt=0, le=1, description="difficulty of the triplets")
     in_batch: bool = Field(False, description="the batch's other passages are negatives as well; Equation 4 has none")
 
+    pool_instruction: bool = Field(
+        True, description="a query's vector is the mean over its instruction as well; a small corpus needs it without"
+    )
+
     def identity(self) -> dict[str, Any]:
         """Hyperparameters and the instructions that queries carry."""
         return super().identity() | {"instructions": prompts()}
@@ -61,9 +65,13 @@ def finetune(inputs: Inputs, params: FinetuneParams, run: Run) -> Path:
         positive_ids=[row["positive_id"] for row in train],
         passages=_passages(train),
         negative_ids=[row["negative_ids"] for row in train],
+        unpooled=_unpooled(train, params),
     )
     dev_set = DevSet(
-        [before[row["intent"]] + row["query"] for row in dev], [row["positive_id"] for row in dev], _passages(dev)
+        [before[row["intent"]] + row["query"] for row in dev],
+        [row["positive_id"] for row in dev],
+        _passages(dev),
+        _unpooled(dev, params),
     )
     config = params.config(
         learning_rate=size.finetune_learning_rate, batch_size=size.finetune_batch_size, in_batch=params.in_batch
@@ -76,7 +84,12 @@ def finetune(inputs: Inputs, params: FinetuneParams, run: Run) -> Path:
         "data": str(inputs["triplets"].manifest.ref),
     }
     backbone = init.lay_out(run.scratch / "init")
-    return train_and_export(examples, dev_set, backbone, config, run, card)
+    return train_and_export(examples, dev_set, backbone, config, run, card, pool_prompt=params.pool_instruction)
+
+
+def _unpooled(rows: list[dict], params: FinetuneParams) -> list[str]:
+    before = prompts()
+    return [] if params.pool_instruction else [before[row["intent"]] for row in rows]
 
 
 def _passages(rows: list[dict]) -> dict[str, str]:

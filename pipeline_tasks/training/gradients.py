@@ -40,6 +40,7 @@ def _backward_group(
     autocast: bool,
 ) -> float:
     sequences = [data.queries[i] for i in group.queries] + [data.passages[i] for i in group.passages]
+    unpooled = np.concatenate([data.unpooled[group.queries], np.zeros(len(group.passages), np.int64)])
     lengths = np.array([len(ids) for ids in sequences])
     pieces = micro_batches(lengths, config.micro_batch_tokens)
     back = torch.from_numpy(np.argsort(np.concatenate(pieces))).to(encoder.device)
@@ -48,7 +49,7 @@ def _backward_group(
 
     def encode(piece: int) -> torch.Tensor:
         seed_dropout(*key, piece)
-        features = encoder.features([sequences[i] for i in pieces[piece]])
+        features = encoder.features([sequences[i] for i in pieces[piece]], unpooled[pieces[piece]])
         with torch.autocast(encoder.device.type, torch.bfloat16, enabled=autocast):
             return encode_batch(encoder.model, features)
 

@@ -10,9 +10,11 @@ from pydantic import Field
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import From, step
-from pipeline_tasks.datasets import PAIRS
+from pipeline_tasks.core.versions import Version
+from pipeline_tasks.datasets import PAIRS, PASSAGES
 from pipeline_tasks.models.registry import backbone
 from pipeline_tasks.models.use import folder, identity
+from pipeline_tasks.training.cloze import cloze_pairs
 from pipeline_tasks.training.common import TrainParams, train_and_export
 from pipeline_tasks.training.examples import DevSet, TrainingSet
 from pipeline_tasks.training.sizes import get_size
@@ -22,6 +24,8 @@ class PretrainParams(TrainParams):
     """Hyperparameters of pre-training."""
 
     reset_layers: int = Field(0, ge=0, description="top layers that start as identity: for a trunk of a cross-encoder")
+    cloze_from: tuple[str, ...] = Field((), description="passages whose sentences are queries too, for a small corpus")
+    cloze_sentences: int = Field(2, ge=1, description="such queries per passage")
 
     def identity(self) -> dict[str, Any]:
         """Hyperparameters and what the backbone's weights are."""
@@ -29,7 +33,7 @@ class PretrainParams(TrainParams):
 
 
 @step(
-    reads={"pairs": From(PAIRS, "mtp")},
+    reads={"pairs": From(PAIRS, "mtp"), "cloze": From(PASSAGES, "{item}", each="cloze_from")},
     writes=None,
     kind="reduce",
     dataset="model/{size}/pretrain",
@@ -43,7 +47,8 @@ def pretrain(inputs: Inputs, params: PretrainParams, run: Run) -> Path:
     Each training query gives two rows, one per positive: DM passages are those from PDFs and those the LLM wrote
     (DMRetriever, figure 2). Checkpoints are chosen on the queries of dev documents.
 
-    Source: DMRetriever 3.3, Equation 2, Algorithm 1 lines 5 to 7.
+    Source: DMRetriever 3.3, Equation 2, Algorithm 1 lines 5 to 7; the pairs of
+    :mod:`~pipeline_tasks.training.cloze`, off by default, are ours.
 
     Raises:
         InputError: the size needs bidirectional adaptation first, or there are no training pairs.
@@ -58,11 +63,8 @@ def pretrain(inputs: Inputs, params: PretrainParams, run: Run) -> Path:
         raise InputError(f"{inputs['pairs'].manifest.ref} has no training pairs; sample more passages in write_needs")
     run.count("training_queries", len(train))
     run.count("dev_queries", len(dev))
-    examples = TrainingSet(
-        queries=[row["query"] for row in train for _ in range(2)],
-        positive_ids=[row[key] for row in train for key in ("passage_id", "positive_id")],
-        passages=_passages(train),
-    )
+    examples = _training_set(train, inputs.each("cloze"), params)
+    run.count("cloze_rows", len(examples.queries) - 2 * len(train))
     dev_set = DevSet([row["query"] for row in dev], [row["passage_id"] for row in dev], _passages(dev))
     config = params.config(
         learning_rate=size.pretrain_learning_rate, batch_size=size.pretrain_batch_size, in_batch=True
@@ -80,6 +82,20 @@ def pretrain(inputs: Inputs, params: PretrainParams, run: Run) -> Path:
 
         trunk = reset_top_layers(trunk, run.scratch / "trunk", params.reset_layers)
     return train_and_export(examples, dev_set, trunk, config, run, card)
+
+
+def _training_set(pairs: list[dict], cloze_from: list[Version], params: PretrainParams) -> TrainingSet:
+    queries = [row["query"] for row in pairs for _ in range(2)]
+    positive_ids = [row[key] for row in pairs for key in ("passage_id", "positive_id")]
+    passages = _passages(pairs)
+    for version in cloze_from:
+        for row in version.table(["passage_id", "text", "split"]).to_pylist():
+            if row["split"] == "train":
+                for pair in cloze_pairs(row["passage_id"], row["text"], params.cloze_sentences):
+                    queries.append(pair.query)
+                    positive_ids.append(pair.positive_id)
+                    passages[pair.positive_id] = pair.positive
+    return TrainingSet(queries, positive_ids, passages)
 
 
 def _passages(rows: list[dict]) -> dict[str, str]:

@@ -213,7 +213,8 @@ def _fingerprint(data: TokenSet, dev: TokenSet, encoder: Encoder, config: TrainC
     digest = hashlib.sha256(config.model_dump_json(exclude={"checkpoint_every_steps", "device"}).encode())
     digest.update(encoder.device.type.encode())
     for part in (data, dev):
-        for arrays in (part.queries, part.passages, part.negatives_of, [part.query_of, part.positive_of]):
+        numbers = [part.unpooled, part.query_of, part.positive_of]
+        for arrays in (part.queries, part.passages, part.negatives_of, numbers):
             for array in arrays:
                 digest.update(len(array).to_bytes(8, "little") + array.tobytes())
     for name, weights in sorted(encoder.model.state_dict().items()):

@@ -34,7 +34,13 @@ def ndcg_of_single_positive(ranks: np.ndarray) -> float:
     return float(np.where(ranks <= CUTOFF, 1.0 / np.log2(1.0 + ranks), 0.0).mean())
 
 
-def embed(encoder: Encoder, sequences: list[TokenIds], micro_batch_tokens: int, autocast: bool) -> np.ndarray:
+def embed(
+    encoder: Encoder,
+    sequences: list[TokenIds],
+    micro_batch_tokens: int,
+    autocast: bool,
+    unpooled: np.ndarray | None = None,
+) -> np.ndarray:
     """Embeddings of token sequences in their order, without dropout or gradients.
 
     Shapes:
@@ -45,13 +51,14 @@ def embed(encoder: Encoder, sequences: list[TokenIds], micro_batch_tokens: int, 
     vectors = np.empty((len(sequences), encoder.model.config.hidden_size), dtype=np.float32)
     with torch.no_grad(), torch.autocast(encoder.device.type, torch.bfloat16, enabled=autocast):
         for piece in micro_batches(lengths, micro_batch_tokens):
-            batch = encode_batch(encoder.model, encoder.features([sequences[i] for i in piece]))
+            first = None if unpooled is None else unpooled[piece]
+            batch = encode_batch(encoder.model, encoder.features([sequences[i] for i in piece], first))
             vectors[piece] = batch.cpu().numpy()
     return vectors
 
 
 def validate(encoder: Encoder, dev: TokenSet, micro_batch_tokens: int, autocast: bool) -> float:
     """NDCG@10 of ``encoder`` on ``dev``."""
-    queries = embed(encoder, dev.queries, micro_batch_tokens, autocast)
+    queries = embed(encoder, dev.queries, micro_batch_tokens, autocast, dev.unpooled)
     passages = embed(encoder, dev.passages, micro_batch_tokens, autocast)
     return ndcg_of_single_positive(ranks_of_positives(queries[dev.query_of], passages, dev.positive_of))

@@ -193,6 +193,8 @@ def test_what_a_step_reads_by_default_is_written_by_another_in_the_same_rows():
     for step in steps():
         for name, read in step.reads.items():
             default = pattern(read.dataset or (read.schema.name if read.schema else ""))
+            if default == "*":
+                continue  # a parameter names it
             writes = [schema for output, schema in written.items() if fnmatchcase(default, output)]
             assert writes == [read.schema] or (read.optional and not writes), f"{step.name} {name}={default}"
 

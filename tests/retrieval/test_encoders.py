@@ -9,7 +9,8 @@ import pytest
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.models.registry import get
-from pipeline_tasks.retrieval.encoders import load_encoder, load_tokenizer, open_encoder, plan_batches
+from pipeline_tasks.models.use import load_tokenizer
+from pipeline_tasks.retrieval.encoders import load_encoder, open_encoder, plan_batches
 
 TEXTS = [
     "Move to higher ground when the river rises.",

@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 import torch
 
+from pipeline_tasks.retrieval.encoders import load_encoder
 from pipeline_tasks.training.backbone import encode_batch, load
+from pipeline_tasks.training.examples import DevSet, tokenize_set
 from pipeline_tasks.training.export import export
+from pipeline_tasks.training.validation import embed as embed_tokens
 
 CARD = {"name": "Tiny", "summary": "A test model.", "data": {"mtp": "pairs | more", "rows": 3}, "seed": 0}
 PROMPTS = {"qa": "wa wb ", "sts": "wc "}
@@ -48,6 +51,26 @@ def test_sentence_transformers_gives_our_embeddings(exported, tiny_bert) -> None
     prompted = model.encode(TEXTS, prompt_name="qa")
     assert ((prompted * embed(exported, [PROMPTS["qa"] + text for text in TEXTS])).sum(axis=1) > 0.9999).all()
     assert not np.allclose(prompted, theirs, atol=1e-3)
+
+
+def test_a_prompt_that_is_not_pooled_gives_one_vector_in_training_in_search_and_in_sentence_transformers(
+    tiny_bert, tmp_path
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    export(load(tiny_bert), tmp_path / "m", card=CARD, prompts=PROMPTS, max_length=32, pool_prompt=False)
+    encoder = load(tmp_path / "m")
+    encoder.model.eval()
+    asked = [PROMPTS["qa"] + text for text in TEXTS]
+    rows = DevSet(asked, ["p"] * 3, {"p": "ta"}, [PROMPTS["qa"]] * 3)
+    data = tokenize_set(rows, encoder.tokenizer, max_query_length=32, max_passage_length=32)
+    ours = embed_tokens(encoder, data.queries, 1024, False, data.unpooled)
+    searched = load_encoder(tmp_path / "m", tmp_path, threads=1).encode_queries(TEXTS, ["qa"] * 3)
+    theirs = SentenceTransformer(str(tmp_path / "m"), device="cpu", local_files_only=True)
+    assert (data.unpooled == 3).all()
+    assert ((theirs.encode(TEXTS, prompt_name="qa") * ours).sum(axis=1) > 0.9999).all()
+    assert ((searched * ours).sum(axis=1) > 0.9999).all()
+    assert ((embed(tmp_path / "m", asked) * ours).sum(axis=1) < 0.999).any()
 
 
 def test_same_bytes_wherever_and_after_use(exported, tiny_bert, tmp_path) -> None:
