@@ -45,8 +45,13 @@ class SearchWebParams(StepParams):
     @property
     def limits(self) -> Limits:
         """Rate and budget."""
-        per_day = (self.max_requests_per_day, self.max_usd_per_day)
-        return Limits(self.requests_per_s, per_day[0], self.max_requests, per_day[1], self.max_usd)
+        return Limits(
+            per_s=self.requests_per_s,
+            requests_per_day=self.max_requests_per_day,
+            requests=self.max_requests,
+            usd_per_day=self.max_usd_per_day,
+            usd=self.max_usd,
+        )
 
 
 @step(reads={"searches": SEARCHES}, writes=SEARCH_RESULTS, kind="map")
@@ -72,14 +77,16 @@ def search_web(rows: pa.Table, params: SearchWebParams, run: Run) -> Iterator[pa
         try:
             for row, (found, failure) in zip(asked, answers, strict=True):
                 meter.advance()
-                failures = failures + 1 if failure and failure.reason != "refused" else 0
-                if failure and failures >= min(FAILURES_IN_A_ROW, len(asked)):
-                    asker.stop(_away(provider, failures, failure))
-                    raise _away(provider, failures, failure)
                 if failure:
+                    failures = 0 if failure.reason == "refused" else failures + 1
+                    _give_up_where_away(provider, failure, failures, len(asked))
                     run.reject(row["search_id"], failure.reason, clean(f"{row['query']}: {failure.detail}", 2000))
+                else:
+                    failures = 0
                 yield SEARCH_RESULTS.table(list(_rows(row, found, params.provider, run)))
         except TransientError as ended:
+            asker.stop(ended)
+            pool.shutdown(cancel_futures=True)
             raise TransientError(f"{ended}; {_left(provider, params, run)}; every answer so far is kept") from ended
         for name, n in asker.counts.items():
             run.count(name, n)
@@ -126,10 +133,13 @@ def _address(url: str) -> str | None:
     return found if found and found.startswith("http") else None
 
 
-def _away(provider: Provider, failures: int, last: Refused | Busy) -> TransientError:
-    return TransientError(
-        f"{provider.name} gave no answer to {failures} searches in a row, to the last for {last.reason} "
-        f"({last.detail}); see that it is up, and run the step again"
+def _give_up_where_away(provider: Provider, failure: Refused | Busy, failures: int, asked: int) -> None:
+    """One search without an answer is a reject; many in a row, or no answer at all, are a provider that is away."""
+    if failures < (min(FAILURES_IN_A_ROW, asked) if isinstance(failure, Busy) else FAILURES_IN_A_ROW):
+        return
+    raise TransientError(
+        f"{provider.name} gave no answer to {failures} searches in a row, to the last for {failure.reason} "
+        f"({failure.detail}); see that it is up, and run the step again"
     )
 
 

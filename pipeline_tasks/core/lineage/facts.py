@@ -223,7 +223,7 @@ def _file_time(path: Path) -> datetime:
 
 
 def response_rows(store: LocalStore, known: set[str], problems: Rows) -> Rows:
-    """Rows of ``llm_calls``, where a search provider stands as a model, for the answers not among ``known`` response ids."""
+    """Rows of ``llm_calls`` for the answers not among ``known`` response ids; a search provider stands as a model."""
     keys = (key for key in store.keys(RESPONSES) if key.endswith(".json") and Path(key).stem not in known)
     return [
         {

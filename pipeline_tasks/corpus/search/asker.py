@@ -101,9 +101,14 @@ class Asker:
         """
         named: dict[str, Any] = {"provider": self._provider, "request": {"path": path, "params": params}}
         response_id = digest(named | ({"refresh": self._refresh} if self._refresh else {}))
-        record, stored = self._responses.get_or_buy(
-            response_id, lambda: named | self._buy(path, params, read), claim_s=self._claim_s
-        )
+        if self._ended:
+            record, stored = self._responses.read(response_id), True
+            if record is None:
+                raise self._ended
+        else:
+            record, stored = self._responses.get_or_buy(
+                response_id, lambda: named | self._buy(path, params, read), claim_s=self._claim_s
+            )
         if stored:
             self._count("search_answers_reused")
         return Answer(response_id, record["response"])

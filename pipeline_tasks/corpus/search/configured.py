@@ -55,7 +55,7 @@ def _access(provider: str, found: Settings) -> tuple[str, str, float, dict[str, 
         return found.common_crawl_url, "FOUNDRY_COMMON_CRAWL_URL", 0.0, {}
     if provider == "searxng":
         return found.searxng_url, "FOUNDRY_SEARXNG_URL", 0.0, {}
-    key = found.brave_api_key.get_secret_value()
-    if not key:
+    key = found.brave_api_key.get_secret_value().strip()
+    if not (key and key.isascii() and key.isprintable()):
         raise InputError("Brave wants a key; set BRAVE_API_KEY to one of https://api-dashboard.search.brave.com")
     return found.brave_url, "FOUNDRY_BRAVE_URL", found.brave_price / 1000, {"secret": key, "headers": {KEY_HEADER: key}}
