@@ -14,6 +14,7 @@ import pytest
 
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.ids import short_id
+from pipeline_tasks.core.lineage import query
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.corpus.search.ledger import today
@@ -162,6 +163,30 @@ def test_two_processes_share_one_budget_and_exit_with_75(store: LocalStore, brav
     said = r"max_requests_per_day=7 is spent; run it again tomorrow \(UTC\); \d of 12 searches are left"
     assert any(re.search(said, text) for text in told)
     assert all(KEY not in t for t in told)
+
+
+def test_a_killed_run_buys_nothing_twice_but_what_was_on_its_way(store: LocalStore, brave):
+    planned(store, QUERIES)
+    command = [sys.executable, "-m", "pipeline_tasks.cli.main", "run", "search_web", "--set", "provider=brave"]
+    command += ["--set", "concurrency=1", "--set", "requests_per_s=20"]
+    process = subprocess.Popen(command, env={"FOUNDRY_STORE": str(store.root), **_environment()})
+    while len(brave.seen) < 5:
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    go(store, search_web, provider="brave", **QUICK)
+    assert len(rows(store, "search_results")) == 36
+    assert set(asked(brave)) == set(QUERIES) and brave.billed <= 13
+
+
+def test_what_searches_cost_is_in_the_lineage(store: LocalStore, brave):
+    planned(store, QUERIES)
+    go(store, search_web, provider="brave", **QUICK)
+    cost = query(store, "SELECT n_responses, n_unknown, round(cost_usd, 6) AS usd FROM cost_of('search_results')")
+    assert cost.to_pylist() == [{"n_responses": 12, "n_unknown": 0, "usd": 0.6}]
+    calls = query(store, "SELECT DISTINCT model, created_at IS NOT NULL AS dated FROM llm_calls")
+    assert calls.to_pylist() == [{"model": "brave", "dated": True}]
 
 
 def _environment() -> dict[str, str]:
