@@ -52,8 +52,11 @@ class CommonCrawl:
 
 
 def _read_count(reply: Reply) -> dict[str, Any]:
-    """``{"pages": 85, "pageSize": 5, "blocks": 423}``; 404 where the crawl met nothing of the pattern."""
-    if reply.status == 404:
+    """``{"pages": 85, "pageSize": 5, "blocks": 423}``; 404 where the crawl met nothing of the pattern.
+
+    An index that pywb does not know is another 404, or an empty answer.
+    """
+    if reply.status == 404 or (reply.status == 200 and not reply.text.strip()):
         return {"pages": 0} if _no_captures(reply) else _unknown_crawl()
     answer = json_of(reply)
     pages = answer.get("pages") if isinstance(answer, dict) else None
@@ -80,4 +83,4 @@ def _no_captures(reply: Reply) -> bool:
 
 
 def _unknown_crawl() -> dict[str, Any]:
-    raise InputError("Common Crawl has no such crawl (HTTP 404); https://index.commoncrawl.org/collinfo.json lists all")
+    raise InputError("Common Crawl has no such crawl; https://index.commoncrawl.org/collinfo.json lists all")

@@ -187,6 +187,9 @@ def test_a_crawl_that_is_not_named_or_not_there(asker):
             CommonCrawl(asker("common_crawl", there), "")
         with pytest.raises(InputError, match="no such crawl"):
             list(CommonCrawl(asker("common_crawl", there), "CC-MAIN-1999-01").search("*.fema.gov"))
+        there.script.append((200, {"Content-Type": "text/x-ndjson"}, b""))
+        with pytest.raises(InputError, match="no such crawl"):
+            list(CommonCrawl(asker("common_crawl", there), CRAWL).search("*.fema.gov"))
 
 
 def test_a_line_that_is_no_capture_is_a_bad_answer(asker):
