@@ -5,53 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
-from pydantic import Field
 
 from pipeline_tasks.core.errors import TransientError
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.run import Run
-from pipeline_tasks.core.step import StepParams, step, tuning
+from pipeline_tasks.core.step import step
 from pipeline_tasks.corpus.list_urls import canonical_url
-from pipeline_tasks.corpus.search.configured import configured
-from pipeline_tasks.corpus.search.ledger import Limits
+from pipeline_tasks.corpus.search.configured import SearchWebParams, configured
 from pipeline_tasks.corpus.search.provider import LONGEST_DETAIL, LONGEST_URL, Busy, Hit, Provider, Refused, clean
 from pipeline_tasks.datasets import SEARCH_RESULTS, SEARCHES
 
 FAILURES_IN_A_ROW = 5
-
-
-class SearchWebParams(StepParams):
-    """Who is asked, for what, and what it may cost."""
-
-    provider: Literal["searxng", "brave", "common_crawl"] = Field("searxng", description="who is asked")
-    max_results: int = Field(20, ge=1, description="results kept per search; further pages are asked for up to that")
-    language: str = Field("en", description="language of the results, where the provider can be told")
-    country: str = Field("US", description="country of the searcher, for Brave")
-    crawl: str = Field("", description="name of the crawl, for Common Crawl: CC-MAIN-2026-43")
-    refresh: str = Field("", description="any new value (a date) asks, and pays for, everything again")
-    again: str = Field("", description="any new value asks again what has no answer yet, and nothing else")
-    concurrency: int = tuning(4, ge=1, description="searches at once")
-    attempts: int = tuning(4, ge=1, description="tries per request")
-    timeout_s: float = tuning(30.0, gt=0, description="seconds without a byte before a try fails")
-    requests_per_s: float = tuning(1.0, gt=0, description="requests a second, of all processes together")
-    max_requests_per_day: int | None = tuning(None, ge=0, description="requests a day (UTC); none: no limit")
-    max_requests: int | None = tuning(None, ge=0, description="requests ever, with this store; none: no limit")
-    max_usd_per_day: float | None = tuning(5.0, ge=0, description="dollars a day (UTC); none: no limit")
-    max_usd: float | None = tuning(None, ge=0, description="dollars ever, with this store; none: no limit")
-
-    @property
-    def limits(self) -> Limits:
-        """Rate and budget."""
-        return Limits(
-            per_s=self.requests_per_s,
-            requests_per_day=self.max_requests_per_day,
-            requests=self.max_requests,
-            usd_per_day=self.max_usd_per_day,
-            usd=self.max_usd,
-        )
 
 
 @step(reads={"searches": SEARCHES}, writes=SEARCH_RESULTS, kind="map")
@@ -68,7 +35,7 @@ def search_web(rows: pa.Table, params: SearchWebParams, run: Run) -> Iterator[pa
     """
     asked = rows.to_pylist()
     with (
-        configured(params, params.limits, run.store) as (provider, asker),
+        configured(params, run.store) as (provider, asker),
         ThreadPoolExecutor(params.concurrency) as pool,
         run.progress(len(asked), "searches") as meter,
     ):

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
@@ -148,7 +147,7 @@ class Asker:
 
     def _send(self, path: str, params: Params) -> Reply:
         try:
-            with self._http.stream("GET", self._base + path, params=params) as response:
+            with self._http.stream("GET", self._base + path, params=httpx.QueryParams(tuple(params))) as response:
                 body = bytearray()
                 for block in response.iter_bytes():
                     body += block
@@ -170,9 +169,12 @@ class Asker:
 
 def _checked(base_url: str, setting: str) -> tuple[str, str]:
     """The address without a slash at its end, and its host for messages."""
-    parts = urlsplit(base_url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        url = httpx.URL(base_url)
+    except (httpx.InvalidURL, UnicodeError):
+        url = httpx.URL("")
+    if url.scheme not in ("http", "https") or not url.host:
         raise InputError(f"{setting} is no http(s) address; set it to one such as http://127.0.0.1:8888")
-    if parts.username or parts.password or parts.query or parts.fragment:
+    if url.userinfo or url.query or url.fragment:
         raise InputError(f"{setting} carries a user name or a query; give scheme, host and path alone")
-    return base_url.rstrip("/"), parts.netloc
+    return base_url.rstrip("/"), url.netloc.decode()

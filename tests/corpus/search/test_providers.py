@@ -249,7 +249,9 @@ def test_nobody_listening_is_busy(asker):
         list(SearXNG(asker("searxng", there), "en").search("flood"))
 
 
-@pytest.mark.parametrize("url", ["", "ftp://x", "http://user:secret@x", "http://x?key=secret", "x"])
+@pytest.mark.parametrize(
+    "url", ["", "x", "ftp://x", "http://x:port", "http://[::1", "http://user:secret@x", "http://x?key=secret"]
+)
 def test_an_address_that_is_none_or_carries_a_secret_is_refused_without_showing_it(store, url):
     with pytest.raises(InputError, match="FOUNDRY_X_URL") as caught:
         Asker("x", url, "FOUNDRY_X_URL", ResponseStore(store), Ledger(store, "x", 0, FAST))
