@@ -15,6 +15,7 @@ _texts = pa.list_(pa.string())
 _int = pa.int32()
 _vector = pa.list_(pa.float32())
 
+SEARCH_ID = Column("search_id", _text, "16 hex digits of sha256(query)")
 URL_ID = Column("url_id", _text, "16 hex digits of sha256(canonical URL)")
 DOC_ID = Column("doc_id", _text, "16 hex digits of sha256(url_id, bytes of the PDF)")
 PASSAGE_ID = Column("passage_id", _text, "16 hex digits of sha256(doc_id, first and last character)")
@@ -28,13 +29,39 @@ POSITIVE = Column("positive", _text, "text of a passage that answers the query")
 SPLIT = Column("split", _text, "train, dev or test; decided per document, so that no page is on both sides")
 RESPONSE_ID = Column("response_id", _text, "key of the LLM's answer in the response store")
 
+SEARCHES = RowSchema(
+    "searches",
+    "search_id",
+    (
+        SEARCH_ID,
+        Column("query", _text, "what a provider is asked: words, or a pattern of URLs"),
+        Column("plan", _text, "table of the domain's search.toml that it comes from"),
+        Column("terms", pa.map_(_text, _text), "axis of the plan (hazard, place) -> term in this query"),
+    ),
+)
+
+SEARCH_RESULTS = RowSchema(
+    "search_results",
+    "result_id",
+    (
+        Column("result_id", _text, "16 hex digits of sha256(search_id, provider, url_id)"),
+        SEARCH_ID,
+        Column("provider", _text, "who answered: searxng, brave or common_crawl"),
+        Column("rank", _int, "place in the provider's answer, 1-based"),
+        URL_ID,
+        Column("url", _text, "canonical URL of the result"),
+        Column("title", _text, "title as the provider gives it, cleaned and cut; empty where it knows none"),
+        Column("response_id", _text, "key of the provider's answer in the response store"),
+    ),
+)
+
 URLS = RowSchema(
     "urls",
     "url_id",
     (
         URL_ID,
         Column("url", _text, "canonical URL, or file:// path"),
-        Column("source", _text, "list or folder that named it"),
+        Column("source", _text, "list, folder or search provider that named it"),
     ),
 )
 
@@ -210,6 +237,8 @@ EVALUATIONS = RowSchema(
 )
 
 ALL = (
+    SEARCHES,
+    SEARCH_RESULTS,
     URLS,
     DOWNLOADS,
     DOCUMENTS,

@@ -28,12 +28,17 @@ class Settings(BaseModel):
     threads: int = Field(2, ge=1, description="threads of one numeric kernel; results depend on it in the last bit")
     llm_price_in: float = Field(0.0, ge=0, description="dollars per million prompt tokens")
     llm_price_out: float = Field(0.0, ge=0, description="dollars per million completion tokens")
+    searxng_url: str = Field("", description="address of a SearXNG server with JSON answers")
+    brave_url: str = Field("https://api.search.brave.com", description="address of the Brave Search API")
+    brave_price: float = Field(5.0, ge=0, description="dollars per thousand requests to Brave")
+    brave_api_key: SecretStr = Field(SecretStr(""), description="BRAVE_API_KEY")
+    common_crawl_url: str = Field("https://index.commoncrawl.org", description="address of Common Crawl's URL index")
     openai_base_url: str = Field("", description="OPENAI_BASE_URL: the OpenAI-compatible endpoint")
     openai_api_key: SecretStr = Field(SecretStr(""), description="OPENAI_API_KEY")
 
 
 def _environment() -> dict[str, str]:
-    unprefixed = {"openai_base_url", "openai_api_key"}
+    unprefixed = {"openai_base_url", "openai_api_key", "brave_api_key"}
     names = {f: f.upper() if f in unprefixed else f"FOUNDRY_{f.upper()}" for f in Settings.model_fields}
     return {field: os.environ[name] for field, name in names.items() if os.environ.get(name)}
 

@@ -1,6 +1,8 @@
-"""From addresses to passages: list -> crawl -> extract -> de-duplicate -> chunk -> de-duplicate passages."""
+"""From searches to passages: search -> list -> crawl -> extract -> de-duplicate -> chunk -> de-duplicate passages."""
 
 STEPS = (
+    "plan_searches",
+    "search_web",
     "list_urls",
     "crawl",
     "extract_text",

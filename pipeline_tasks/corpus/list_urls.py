@@ -1,20 +1,22 @@
-"""The addresses to fetch: a URL list (over HTTP or as a file) or a folder of PDFs. Exact URLs appear once."""
+"""The addresses to fetch: of a URL list (over HTTP or as a file), a folder of PDFs, and searches. Each appears once."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urldefrag, urljoin, urlsplit, urlunsplit
+from urllib.parse import urldefrag, urlsplit, urlunsplit
 
-import httpx
 import pyarrow as pa
 from pydantic import Field
 
-from pipeline_tasks.core.errors import InputError, TransientError
+from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.run import Inputs, Run
-from pipeline_tasks.core.step import StepParams, step
-from pipeline_tasks.datasets import URLS
+from pipeline_tasks.core.step import From, StepParams, step
+from pipeline_tasks.corpus.search.folder import Folder
+from pipeline_tasks.corpus.search.provider import Hit
+from pipeline_tasks.corpus.search.url_list import UrlList
+from pipeline_tasks.datasets import SEARCH_RESULTS, URLS
 
 _DEFAULT_PORTS = {"http": "80", "https": "443"}
 
@@ -22,31 +24,59 @@ _DEFAULT_PORTS = {"http": "80", "https": "443"}
 class ListUrlsParams(StepParams):
     """Where the addresses come from."""
 
-    source: str = Field(description="http(s) URL or file of a list, one address a line, or a folder of PDFs")
+    source: str = Field(
+        "", description="http(s) URL or file of a list, one address a line, or a folder of PDFs; empty: searches alone"
+    )
     part_rows: int = Field(16, ge=1, description="addresses per part: what one crawl task fetches")
 
 
-@step(reads={}, writes=URLS, kind="reduce", appends=True)
+@step(reads={"results": From(SEARCH_RESULTS, optional=True)}, writes=URLS, kind="reduce", appends=True)
 def list_urls(inputs: Inputs, params: ListUrlsParams, run: Run) -> Iterator[pa.Table]:
     """List every address once; a refresh adds what is new and removes what is gone.
 
     Addresses are canonical (see :func:`canonical_url`); lines in a list may be relative to the list itself. A second
     line with the same canonical URL is a reject ``duplicate_url``; one that is no http(s) address, or names a local
-    file in a list from elsewhere, is ``bad_url``.
+    file in a list from elsewhere, is ``bad_url``. Of results that several searches found, or the source names too,
+    the first is listed and the counter ``results_listed_before`` counts the others.
+
+    Raises:
+        InputError: there is neither a source nor an input ``results``.
     """
-    seen: set[str] = set()
-    rows = []
+    if not params.source and "results" not in inputs:
+        raise InputError("list_urls has no addresses; set source= or give --input results=search_results")
+    seen: dict[str, str] = {}
     remote = params.source.startswith(("http://", "https://"))
-    for line in _lines(params.source):
+    for line in (hit.url for hit in _hits(params.source)):
         url = canonical_url(line)
         if url is None or (remote and url.startswith("file:")):
             run.reject(short_id(line), "bad_url", line)
         elif url in seen:
             run.reject(short_id(url), "duplicate_url", line)
         else:
-            seen.add(url)
-            rows.append({"url_id": short_id(url), "url": url, "source": params.source})
-    yield URLS.table(sorted(rows, key=lambda row: row["url"]))
+            seen[url] = params.source
+    for url, provider in _results(inputs):
+        run.count("results_listed_before", url in seen)
+        seen.setdefault(url, provider)
+    yield URLS.table([{"url_id": short_id(url), "url": url, "source": seen[url]} for url in sorted(seen)])
+
+
+def _results(inputs: Inputs) -> list[tuple[str, str]]:
+    """Address and provider of every result, in an order that no rank decides: what was listed stays as it is."""
+    tables = (table for version in inputs.each("results") for table in version.parts(["url", "provider"]))
+    return sorted((row["url"], row["provider"]) for table in tables for row in table.to_pylist())
+
+
+def _hits(source: str) -> Iterator[Hit]:
+    if not source:
+        return iter(())
+    if source.startswith(("http://", "https://")):
+        return UrlList().search(source)
+    path = Path(source).expanduser().absolute()
+    if path.is_dir():
+        return Folder().search(str(path))
+    if path.is_file():
+        return UrlList().search(str(path))
+    raise InputError(f"source={source!r} is no URL, file or folder; name a list of addresses or a folder of PDFs")
 
 
 def canonical_url(url: str) -> str | None:
@@ -68,49 +98,3 @@ def canonical_url(url: str) -> str | None:
     if port is not None and str(port) != _DEFAULT_PORTS[parts.scheme]:
         host += f":{port}"
     return urlunsplit((parts.scheme, host, parts.path or "/", parts.query, ""))
-
-
-def _lines(source: str) -> list[str]:
-    if source.startswith(("http://", "https://")):
-        return [_resolve(source, line) for line in _content_lines(_fetch_list(source))]
-    path = Path(source).expanduser().absolute()
-    if path.is_dir():
-        return sorted(p.as_uri() for p in path.rglob("*") if p.is_file() and p.suffix.lower() == ".pdf")
-    if path.is_file():
-        return [_resolve(path.as_uri(), line) for line in _content_lines(_read_list(path))]
-    raise InputError(f"source={source!r} is no URL, file or folder; name a list of addresses or a folder of PDFs")
-
-
-def _resolve(base: str, line: str) -> str:
-    try:
-        return urljoin(base, line)
-    except ValueError:
-        return line
-
-
-def _read_list(path: Path) -> str:
-    try:
-        return path.read_text("utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"source={str(path)!r} is not UTF-8 text ({error}); name a list with one address a line"
-        ) from error
-
-
-def _content_lines(text: str) -> list[str]:
-    lines = (line.strip() for line in text.splitlines())
-    return [line for line in lines if line and not line.startswith("#")]
-
-
-def _fetch_list(url: str) -> str:
-    try:
-        response = httpx.get(url, timeout=30, follow_redirects=True)
-    except (httpx.InvalidURL, UnicodeError) as error:
-        raise InputError(f"source={url!r} is no address: {error}; check its spelling") from error
-    except httpx.HTTPError as error:
-        raise TransientError(f"the list {url} cannot be fetched: {error}; check that the server runs") from error
-    if response.status_code == 429 or response.status_code >= 500:
-        raise TransientError(f"the list {url} answers HTTP {response.status_code}; try again later")
-    if response.status_code != 200:
-        raise InputError(f"the list {url} answers HTTP {response.status_code}; check source=")
-    return response.text

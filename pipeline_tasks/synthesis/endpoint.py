@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.response_store import ResponseStore
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.step import StepParams, tuning
@@ -14,7 +15,6 @@ from pipeline_tasks.domains import prompts_sha256
 from pipeline_tasks.models.use import LLM
 from pipeline_tasks.synthesis.llm_client import LLMClient, Price, Request, Response
 from pipeline_tasks.synthesis.prompts import Prompt
-from pipeline_tasks.synthesis.response_store import ResponseStore
 
 INTENTS = ("qa", "qadoc", "twitter", "factcheck", "nli", "sts")
 

@@ -8,7 +8,6 @@ stored before it is used. Only an answer that was on its way when the process wa
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,13 +16,11 @@ from urllib.parse import urlsplit
 
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.ids import digest
+from pipeline_tasks.core.response_store import ResponseStore
 from pipeline_tasks.synthesis.llm_api import FREE, Api, Price, Request, Response, answer_of, body_of, response_of
 from pipeline_tasks.synthesis.llm_errors import as_foundry_error, is_refusal
-from pipeline_tasks.synthesis.response_store import ResponseStore
 
 __all__ = ["LLMClient", "Price", "Request", "Response"]
-
-CLAIM_POLL_S = 0.25
 
 
 class LLMClient:
@@ -67,7 +64,6 @@ class LLMClient:
         self._claim_s = 2 * timeout_s * (max_retries + 1)
         self._openai: Any = None
         self._opening = threading.Lock()
-        self._asking: dict[str, threading.Lock] = {}
 
     def complete(
         self,
@@ -90,14 +86,8 @@ class LLMClient:
         """:meth:`complete` for a :class:`Request`."""
         body = body_of(request, self.model, self.api)
         response_id = digest({"api": self.api, "body": body})
-        with self._asking.setdefault(response_id, threading.Lock()):
-            try:
-                record = self._stored_or_claimed(response_id)
-                cached = record is not None
-                if record is None:
-                    record = self._store.write(response_id, self._call(body, response_id))
-            finally:
-                self._asking.pop(response_id, None)
+        claim_s = 0.0 if self.price == FREE else self._claim_s
+        record, cached = self._store.get_or_buy(response_id, lambda: self._call(body, response_id), claim_s=claim_s)
         return response_of(response_id, record, cached=cached)
 
     def complete_many(self, requests: Iterable[Request], concurrency: int = 1) -> Iterator[Response]:
@@ -119,16 +109,6 @@ class LLMClient:
             finally:
                 for future in waiting:
                     future.cancel()
-
-    def _stored_or_claimed(self, response_id: str) -> dict[str, Any] | None:
-        """The stored answer, or None once it is this process's turn to buy it."""
-        while True:
-            record = self._store.read(response_id)
-            if record is not None or self.price == FREE:
-                return record
-            if self._store.claim(response_id, for_s=self._claim_s):
-                return self._store.read(response_id)
-            time.sleep(CLAIM_POLL_S)
 
     def _call(self, body: dict[str, Any], response_id: str) -> dict[str, Any]:
         import openai

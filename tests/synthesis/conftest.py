@@ -4,12 +4,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from pipeline_tasks.core.response_store import ResponseStore
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.models.fetch import is_here, weights_of
 from pipeline_tasks.models.registry import get
 from pipeline_tasks.models.serve_llm import serve
-from pipeline_tasks.synthesis.response_store import ResponseStore
 
 SMALL_LLM = "smollm2-135m-instruct"
 

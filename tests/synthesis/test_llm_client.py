@@ -6,9 +6,9 @@ import threading
 import pytest
 
 from pipeline_tasks.core.errors import InputError, TransientError
+from pipeline_tasks.core.response_store import ResponseStore
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.synthesis.llm_client import LLMClient, Price, Request
-from pipeline_tasks.synthesis.response_store import ResponseStore
 
 KEY = "sk-secret-0123456789"
 PAID = {"m": Price(prompt=1.0, completion=2.0)}
@@ -179,11 +179,12 @@ def test_two_processes_pay_once(endpoint, tmp_path):
     assert len(there.seen) == 6
 
 
-def test_the_loser_of_a_race_uses_what_is_stored(endpoint, responses):
+def test_the_loser_of_a_race_uses_what_is_stored(endpoint, tmp_path):
     there = endpoint(answer("first"), answer("second"))
     there.hold.clear()
     got = []
-    free = [client(there.url, responses, prices=None) for _ in range(2)]
+    stores = [ResponseStore(LocalStore(tmp_path)) for _ in range(2)]
+    free = [client(there.url, responses, prices=None) for responses in stores]
     threads = [threading.Thread(target=lambda c=c: got.append(c.complete("What?", max_tokens=8).text)) for c in free]
     for thread in threads:
         thread.start()

@@ -77,7 +77,7 @@ class _Usage(BaseModel):
 
 
 class _Request(BaseModel):
-    model: str
+    model: str = ""
 
 
 class _Answer(BaseModel):
@@ -87,6 +87,7 @@ class _Answer(BaseModel):
 
 
 class _Record(BaseModel):
+    provider: str = ""
     request: _Request
     response: _Answer
     cost_usd: float
@@ -222,12 +223,12 @@ def _file_time(path: Path) -> datetime:
 
 
 def response_rows(store: LocalStore, known: set[str], problems: Rows) -> Rows:
-    """Rows of ``llm_calls`` for the answers not among ``known`` response ids."""
+    """Rows of ``llm_calls`` for the answers not among ``known`` response ids; a search provider stands as a model."""
     keys = (key for key in store.keys(RESPONSES) if key.endswith(".json") and Path(key).stem not in known)
     return [
         {
             "response_id": Path(key).stem,
-            "model": record.request.model,
+            "model": record.request.model or record.provider,
             "prompt_tokens": record.response.usage.prompt_tokens,
             "completion_tokens": record.response.usage.completion_tokens,
             "cost_usd": record.cost_usd,

@@ -1,4 +1,4 @@
-"""Every LLM answer, kept whole under the sha256 of its request, so that none is ever paid for twice.
+"""Every paid answer, of a language model or a search provider, kept under the sha256 of its request: bought once, ever.
 
 Two processes may want the same answer at the same moment. Before paying, a process *claims* the request; the other
 waits for the answer to appear. A claim names its process and an end: one whose process is gone, or whose end has
@@ -10,12 +10,15 @@ from __future__ import annotations
 import json
 import os
 import socket
+import threading
 import time
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from pipeline_tasks.core.ids import canonical_json
 
 LONGEST_CLAIM_QUEUE = 100
+CLAIM_POLL_S = 0.25
 
 
 class ExclusiveStore(Protocol):
@@ -33,6 +36,36 @@ class ResponseStore:
 
     def __init__(self, store: ExclusiveStore) -> None:
         self._store = store
+        self._turns: dict[str, threading.Lock] = {}
+
+    def get_or_buy(
+        self, response_id: str, buy: Callable[[], dict[str, Any]], *, claim_s: float = 0.0
+    ) -> tuple[dict[str, Any], bool]:
+        """The stored answer and True; else what ``buy`` gives, which is stored first, and False.
+
+        One thread of this store buys an answer at a time, the others wait for it.
+
+        Args:
+            response_id: the request.
+            buy: asks for the answer; its errors pass through, and nothing is stored.
+            claim_s: where not 0, one process buys at a time, and no other waits longer than so many seconds.
+        """
+        with self._turns.setdefault(response_id, threading.Lock()):
+            record = self._stored_or_claimed(response_id, claim_s)
+            cached = record is not None
+            found = record if record is not None else self.write(response_id, buy())
+        self._turns.pop(response_id, None)
+        return found, cached
+
+    def _stored_or_claimed(self, response_id: str, claim_s: float) -> dict[str, Any] | None:
+        """The stored answer, or None once it is this process's turn to buy it."""
+        while True:
+            record = self.read(response_id)
+            if record is not None or not claim_s:
+                return record
+            if self.claim(response_id, for_s=claim_s):
+                return self.read(response_id)
+            time.sleep(CLAIM_POLL_S)
 
     def read(self, response_id: str) -> dict[str, Any] | None:
         """The stored answer to the request named ``response_id``, or None."""
