@@ -1,7 +1,7 @@
 """Which requests a version of a growing dataset answers.
 
-A request is a step, its parameters and its inputs, without the version that it grows from. The one that made a version is
-told by its manifest. Others may find nothing to change: they are noted beside it, so that they too are answered at once.
+A request is a step, its parameters and its inputs, without the version that it grows from. The one that made a version
+is told by its manifest. Others may find nothing to change: they are noted beside it, so that they are answered at once.
 """
 
 from __future__ import annotations

@@ -4,40 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urldefrag, urljoin, urlsplit, urlunsplit
+from urllib.parse import urljoin
 
 import httpx
 import pyarrow as pa
 from pydantic import Field
 
 from pipeline_tasks.core.errors import InputError, TransientError
+from pipeline_tasks.core.growth import difference
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import StepParams, step
+from pipeline_tasks.corpus.urls import canonical_url
 from pipeline_tasks.datasets import URLS
-
-_DEFAULT_PORTS = {"http": "80", "https": "443"}
 
 
 class ListUrlsParams(StepParams):
     """Where the addresses come from."""
 
     source: str = Field(description="http(s) URL or file of a list, one address a line, or a folder of PDFs")
-    part_rows: int = Field(16, ge=1, description="addresses per part: what one crawl task fetches")
+    part_rows: int = Field(10_000, ge=1, description="addresses per part")
 
 
-@step(reads={}, writes=URLS, kind="reduce", appends=True)
+@step(reads={}, writes=URLS, kind="reduce", grows=True, always=True, version="2")
 def list_urls(inputs: Inputs, params: ListUrlsParams, run: Run) -> Iterator[pa.Table]:
     """List every address once; a refresh adds what is new and removes what is gone.
 
-    Addresses are canonical (see :func:`canonical_url`); lines in a list may be relative to the list itself. A second
-    line with the same canonical URL is a reject ``duplicate_url``; one that is no http(s) address, or names a local
-    file in a list from elsewhere, is ``bad_url``.
+    Addresses are canonical (see :mod:`pipeline_tasks.corpus.urls`); lines in a list may be relative to the list itself.
+    A second line with the same canonical URL is a reject ``duplicate_url``; one that is no http(s) address, or names a
+    local file in a list from elsewhere, is ``bad_url``.
     """
     seen: set[str] = set()
     rows = []
     remote = params.source.startswith(("http://", "https://"))
     for line in _lines(params.source):
+        run.count("rows_in")
         url = canonical_url(line)
         if url is None or (remote and url.startswith("file:")):
             run.reject(short_id(line), "bad_url", line)
@@ -46,28 +47,7 @@ def list_urls(inputs: Inputs, params: ListUrlsParams, run: Run) -> Iterator[pa.T
         else:
             seen.add(url)
             rows.append({"url_id": short_id(url), "url": url, "source": params.source})
-    yield URLS.table(sorted(rows, key=lambda row: row["url"]))
-
-
-def canonical_url(url: str) -> str | None:
-    """One spelling for one address: lower-case scheme and host, no default port, no fragment, a path.
-
-    Returns:
-        The canonical URL, or None where ``url`` is not an http, https or file address.
-    """
-    try:
-        parts = urlsplit(urldefrag(url.strip()).url)
-        port = parts.port
-    except ValueError:
-        return None
-    if parts.scheme == "file" and parts.path:
-        return urlunsplit(("file", "", parts.path, "", ""))
-    if parts.scheme not in _DEFAULT_PORTS or not parts.hostname or "@" in parts.netloc:
-        return None
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    if port is not None and str(port) != _DEFAULT_PORTS[parts.scheme]:
-        host += f":{port}"
-    return urlunsplit((parts.scheme, host, parts.path or "/", parts.query, ""))
+    yield from difference(run, URLS, sorted(rows, key=lambda row: row["url"]), params.part_rows)
 
 
 def _lines(source: str) -> list[str]:
