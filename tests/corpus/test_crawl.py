@@ -28,7 +28,7 @@ def busy_once(handler: BaseHTTPRequestHandler, before: int) -> None:
 
 
 def spiral(handler: BaseHTTPRequestHandler, before: int) -> None:
-    answer(302, Location=f"/spiral.pdf?{before}")(handler, before)
+    answer(302, Location=f"{handler.path}?more"[:99])(handler, before)
 
 
 def odd_redirect(handler: BaseHTTPRequestHandler, _: int) -> None:

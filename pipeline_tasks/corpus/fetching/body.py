@@ -42,7 +42,7 @@ class Sink:
         if self.size_bytes > self._max_bytes:
             raise Refused("too_large", f"more than {self._max_bytes} bytes")
         if len(self._head) < _MAGIC_WITHIN:
-            self._head += block[: _MAGIC_WITHIN]
+            self._head += block[:_MAGIC_WITHIN]
             if len(self._head) >= _MAGIC_WITHIN:
                 self._check_magic()
         self._sha256.update(block)
