@@ -134,7 +134,7 @@ def test_a_refresh_without_a_change_makes_no_version(site: Site, store: LocalSto
 
 
 def test_a_server_without_validators_costs_bodies_but_no_version(site: Site, store: LocalStore):
-    site.web.pages |= {f"/{i}.pdf": answer(200, words(i)) for i in range(N)}
+    site.web.pages |= {f"/{i}.pdf": answer(200, words(str(i))) for i in range(N)}
     outcome = site.crawl("2026-02-01")
     assert outcome.reused and outcome.counters["unchanged"] == N and outcome.counters["bytes"] > 0
 

@@ -59,7 +59,7 @@ def test_a_redirect_leads_nowhere_private(tmp_path: Path, target):
 
 
 def test_a_name_that_changes_its_address_is_not_followed(tmp_path: Path):
-    """DNS rebinding: public when checked, private a moment later; who looks again when connecting reaches the server."""
+    """DNS rebinding: public when checked, private a moment later; who asks again when connecting reaches the server."""
     asked = []
 
     async def rebinding(host: str, port: int) -> list[str]:
