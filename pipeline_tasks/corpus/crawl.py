@@ -18,7 +18,7 @@ from pipeline_tasks.corpus.fetching.guard import Guard
 from pipeline_tasks.corpus.fetching.history import History
 from pipeline_tasks.corpus.fetching.hosts import Hosts, Manners
 from pipeline_tasks.corpus.fetching.journal import Journal
-from pipeline_tasks.corpus.fetching.outcomes import Outcome
+from pipeline_tasks.corpus.fetching.outcomes import Limits, Outcome
 from pipeline_tasks.corpus.fetching.robots import Robots
 from pipeline_tasks.corpus.fetching.visit import Due, visit_all
 from pipeline_tasks.datasets import DOWNLOADS, URLS
@@ -61,6 +61,11 @@ class CrawlParams(StepParams):
         """How hosts are treated."""
         return Manners(self.delay_s, self.per_host, self.concurrency, self.longest_delay_s)
 
+    @property
+    def limits(self) -> Limits:
+        """What one address may cost."""
+        return Limits(self.max_bytes, self.attempts, self.time_limit_s, self.max_redirects)
+
 
 @step(reads={"urls": URLS}, writes=DOWNLOADS, kind="reduce", grows=True, version="2")
 def crawl(inputs: Inputs, params: CrawlParams, run: Run) -> Iterator[pa.Table]:
@@ -97,18 +102,9 @@ async def _fetch_all(due: list[Due], params: CrawlParams, run: Run, journal: Jou
         longest_wait_s=params.longest_wait_s,
         connections=params.concurrency,
     )
-    robots = Robots(client, run.scratch / "robots", params.user_agent, params.attempts, params.time_limit_s)
-    fetcher = Fetcher(
-        client,
-        robots,
-        journal,
-        max_bytes=params.max_bytes,
-        attempts=params.attempts,
-        time_limit_s=params.time_limit_s,
-        max_redirects=params.max_redirects,
-    )
+    robots = Robots(client, run.scratch / "robots", params.user_agent, params.limits)
     async with client:
-        await visit_all(due, fetcher, journal, params.manners, done)
+        await visit_all(due, Fetcher(client, robots, journal, params.limits), journal, params.manners, done)
     return client.requests
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 from urllib.parse import unquote, urljoin, urlsplit
 
 from pipeline_tasks.corpus.fetching.body import Sink, copy_file, receive
 from pipeline_tasks.corpus.fetching.client import Answer, Budget, Client
 from pipeline_tasks.corpus.fetching.journal import Journal
-from pipeline_tasks.corpus.fetching.outcomes import Busy, Known, Outcome, Refused
+from pipeline_tasks.corpus.fetching.outcomes import Busy, Known, Limits, Outcome, Refused
 from pipeline_tasks.corpus.fetching.retry import retrying
 from pipeline_tasks.corpus.fetching.robots import Robots
 from pipeline_tasks.corpus.urls import canonical_url
@@ -26,34 +26,19 @@ class Fetcher:
         client: sends requests.
         robots: what may be asked.
         journal: where bodies are kept.
-        max_bytes: largest document.
-        attempts: tries.
-        time_limit_s: seconds on the network per address.
-        max_redirects: redirects followed.
+        limits: what an address may cost.
     """
 
-    def __init__(
-        self,
-        client: Client,
-        robots: Robots,
-        journal: Journal,
-        *,
-        max_bytes: int,
-        attempts: int,
-        time_limit_s: float,
-        max_redirects: int,
-    ) -> None:
-        self._client, self._robots, self._journal = client, robots, journal
-        self._max_bytes, self._attempts = max_bytes, attempts
-        self._time_limit_s, self._max_redirects = time_limit_s, max_redirects
+    def __init__(self, client: Client, robots: Robots, journal: Journal, limits: Limits) -> None:
+        self._client, self._robots, self._journal, self._limits = client, robots, journal, limits
 
     async def fetch(self, url_id: str, url: str, known: Known | None) -> Outcome:
         """How ``url`` ends; where it is ``known``, its server is asked whether it changed."""
         if url.startswith("file:"):
             return await self._file(url_id, url)
-        visit = _Visit(url_id, url, known, Budget(self._time_limit_s))
+        visit = _Visit(url_id, url, known, Budget(self._limits.time_limit_s))
         try:
-            return await retrying(self._attempts)(self._try, visit)
+            return await retrying(self._limits.attempts)(self._try, visit)
         except (Refused, Busy) as error:
             return Outcome(url_id, "refused", error.reason, error.detail, attempts=visit.attempts)
 
@@ -69,13 +54,13 @@ class Fetcher:
                     return await self._end(visit, url, answer)
             if target in seen:
                 raise Refused("redirect_loop", f"{url} leads to {target} again")
-            if len(seen) > self._max_redirects:
-                raise Refused("too_many_redirects", f"more than {self._max_redirects}")
+            if len(seen) > self._limits.max_redirects:
+                raise Refused("too_many_redirects", f"more than {self._limits.max_redirects}")
             seen.add(target)
             url = target
 
     async def _end(self, visit: _Visit, url: str, answer: Answer) -> Outcome:
-        facts = {
+        facts: dict[str, Any] = {
             "attempts": visit.attempts,
             "status": answer.status,
             "fetched_url": url,
@@ -86,15 +71,15 @@ class Fetcher:
             return Outcome(visit.url_id, "unchanged", **facts)
         if answer.status != 200:
             raise Refused(f"http_{answer.status}")
-        with _Receiving(self._journal, self._max_bytes) as sink:
-            sha256 = await receive(answer.chunks, answer.headers, sink, self._max_bytes)
+        with _Receiving(self._journal, self._limits.max_bytes) as sink:
+            sha256 = await receive(answer.chunks, answer.headers, sink, self._limits.max_bytes)
             size_bytes = sink.size_bytes
             sink.keep(sha256)
         return Outcome(visit.url_id, "fetched", sha256=sha256, size_bytes=size_bytes, **facts)
 
     async def _file(self, url_id: str, url: str) -> Outcome:
         try:
-            with _open_file(url) as file, _Receiving(self._journal, self._max_bytes) as sink:
+            with _open_file(url) as file, _Receiving(self._journal, self._limits.max_bytes) as sink:
                 sha256 = await asyncio.to_thread(copy_file, file, sink)
                 sink.keep(sha256)
                 return Outcome(url_id, "fetched", sha256=sha256, size_bytes=sink.size_bytes, fetched_url=url)

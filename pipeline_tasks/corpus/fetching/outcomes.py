@@ -24,6 +24,23 @@ class Busy(Exception):
 
 
 @dataclass(frozen=True)
+class Limits:
+    """What one address may cost.
+
+    Attributes:
+        max_bytes: largest document, on the wire and decoded.
+        attempts: tries.
+        time_limit_s: seconds on the network, all tries and redirects together.
+        max_redirects: redirects followed.
+    """
+
+    max_bytes: int
+    attempts: int
+    time_limit_s: float
+    max_redirects: int
+
+
+@dataclass(frozen=True)
 class Outcome:
     """The end of one address.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import OrderedDict
+from collections.abc import AsyncIterator
 from pathlib import Path
 from urllib.parse import urljoin, urlsplit
 
@@ -15,7 +16,7 @@ from protego import Protego
 
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.corpus.fetching.client import Budget, Client
-from pipeline_tasks.corpus.fetching.outcomes import Busy, Refused
+from pipeline_tasks.corpus.fetching.outcomes import Busy, Limits, Refused
 from pipeline_tasks.corpus.fetching.retry import retrying
 from pipeline_tasks.corpus.urls import canonical_url
 
@@ -32,16 +33,14 @@ class Robots:
         client: sends requests.
         folder: where the answers are kept.
         user_agent: its first word is what rules are looked up for.
-        attempts: tries.
-        time_limit_s: seconds on the network per site.
+        limits: tries, and seconds on the network per site.
     """
 
-    def __init__(self, client: Client, folder: Path, user_agent: str, attempts: int, time_limit_s: float) -> None:
+    def __init__(self, client: Client, folder: Path, user_agent: str, limits: Limits) -> None:
         self._client = client
         self._folder = folder
         self._agent = user_agent.split("/")[0].split()[0]
-        self._attempts = attempts
-        self._time_limit_s = time_limit_s
+        self._limits = limits
         self._rules: OrderedDict[str, Protego] = OrderedDict()
         self._locks: dict[str, asyncio.Lock] = {}
         folder.mkdir(exist_ok=True)
@@ -75,8 +74,9 @@ class Robots:
     async def _text(self, site: str) -> str:
         kept = self._folder / f"{short_id(site)}.json"
         if not kept.exists():
+            found: dict[str, str]
             try:
-                found = {"text": await retrying(self._attempts)(self._ask, f"{site}/robots.txt")}
+                found = {"text": await retrying(self._limits.attempts)(self._ask, f"{site}/robots.txt")}
             except Busy as busy:
                 told = "robots_unreachable" if busy.reason.startswith("http_") else busy.reason
                 found = {"reason": told, "detail": f"robots.txt: {busy.reason} {busy.detail}".strip()}
@@ -91,7 +91,7 @@ class Robots:
         raise Refused(found["reason"], found["detail"])
 
     async def _ask(self, url: str) -> str:
-        budget = Budget(self._time_limit_s)
+        budget = Budget(self._limits.time_limit_s)
         for _ in range(_HOPS + 1):
             async with self._client.get(url, budget, {}) as answer:
                 if answer.status == 200:
@@ -104,7 +104,7 @@ class Robots:
         return ""
 
 
-async def _start(chunks) -> str:  # noqa: ANN001
+async def _start(chunks: AsyncIterator[bytes]) -> str:
     data = b""
     async for chunk in chunks:
         data += chunk

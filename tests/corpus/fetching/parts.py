@@ -12,7 +12,7 @@ from pipeline_tasks.corpus.fetching.fetch import Fetcher
 from pipeline_tasks.corpus.fetching.guard import Guard, Resolver, system_resolver
 from pipeline_tasks.corpus.fetching.hosts import Hosts, Manners
 from pipeline_tasks.corpus.fetching.journal import Journal
-from pipeline_tasks.corpus.fetching.outcomes import Outcome
+from pipeline_tasks.corpus.fetching.outcomes import Limits, Outcome
 from pipeline_tasks.corpus.fetching.robots import Robots
 from pipeline_tasks.corpus.fetching.visit import Due, visit_all
 
@@ -47,11 +47,11 @@ def fetch_all(
             longest_wait_s=longest_wait_s,
             connections=16,
         )
-        robots = Robots(client, folder / "robots", user_agent, attempts, time_limit_s)
-        limits = {"max_bytes": 10_000, "attempts": attempts, "time_limit_s": time_limit_s, "max_redirects": 5}
+        limits = Limits(10_000, attempts, time_limit_s, max_redirects=5)
+        robots = Robots(client, folder / "robots", user_agent, limits)
         async with client:
             due = [Due(short_id(url), url) for url in urls]
-            await visit_all(due, Fetcher(client, robots, journal, **limits), journal, manners, lambda: None)
+            await visit_all(due, Fetcher(client, robots, journal, limits), journal, manners, lambda: None)
 
     try:
         asyncio.run(go())
