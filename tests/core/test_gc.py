@@ -11,8 +11,8 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.gc import HOUR_S, drop, find_garbage
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.plan import plan
-from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.requests import requests_key
+from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.runner import Outcome, run_job
 from pipeline_tasks.core.schema import Column, RowSchema
 from pipeline_tasks.core.step import NoParams, Step, StepParams, step

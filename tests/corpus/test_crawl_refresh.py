@@ -19,8 +19,9 @@ from tests.corpus.pdfs import pdf
 from tests.corpus.web import Web, answer, document, serving
 from tests.stores import go, reasons, rejects, rows
 
-N = 60
-MANNERS = {"delay_s": 0, "per_host": 8, "attempts": 2}
+N = 40
+LARGE = 500
+SETTINGS = {"delay_s": 0, "per_host": 8, "attempts": 2, "part_rows": 100}
 
 
 @cache
@@ -32,9 +33,9 @@ def words(name: object) -> bytes:
 class Site:
     """A list of documents that changes; counts the documents that it sends."""
 
-    def __init__(self, web: Web, store: LocalStore) -> None:
+    def __init__(self, web: Web, store: LocalStore, size: int) -> None:
         self.web, self.store, self.sent = web, store, Counter[str]()
-        self.put(*range(N))
+        self.put(*range(size))
 
     def put(self, *names: object, version: str = "") -> None:
         for name in names:
@@ -49,20 +50,21 @@ class Site:
         self.sent.clear()
         self.web.hits.clear()
         self.web.asked.clear()
-        return go(self.store, crawl, **MANNERS | {"allow_hosts": self.web.host, "refresh": refresh} | values)
+        return go(self.store, crawl, **SETTINGS | {"allow_hosts": self.web.host, "refresh": refresh} | values)
 
     def urls(self, *names: object) -> set[str]:
         return {f"{self.web.url}/{name}.pdf" for name in names}
 
 
 @pytest.fixture
-def site(store: LocalStore):
+def site(store: LocalStore, request: pytest.FixtureRequest):
     """Crawled once."""
+    size = getattr(request, "param", N)
     with serving({}) as web:
-        site = Site(web, store)
-        site.list(range(N))
+        site = Site(web, store, size)
+        site.list(range(size))
         outcome = site.crawl()
-        assert outcome.counters["fetched"] == outcome.counters["rows_out"] == N == site.sent.total()
+        assert outcome.counters["fetched"] == outcome.counters["rows_out"] == size == site.sent.total()
         yield site
 
 
@@ -70,28 +72,29 @@ def crawled(store: LocalStore, version: str = "downloads") -> set[str]:
     return {u for part in Version.open(store, Ref.parse(version)).parts(["url"]) for u in part["url"].to_pylist()}
 
 
+@pytest.mark.parametrize("site", [LARGE], indirect=True)
 def test_five_new_three_changed_two_withdrawn(site: Site, store: LocalStore):
     go(store, extract_text)
     before = load_manifest(store, Ref.parse("downloads"))
-    new, changed, gone = [f"new{i}" for i in range(5)], [3, 30, 50], [7, 40]
+    new, changed, gone = [f"new{i}" for i in range(5)], [3, 30, 450], [7, 40]
     site.put(*new)
     site.put(*changed, version=" revised")
     site.web.pages |= {"/7.pdf": answer(404), "/40.pdf": answer(410)}
-    site.list([*range(N), *new])
+    site.list([*range(LARGE), *new])
     outcome = site.crawl("2026-02-01")
     counted = {name: outcome.counters[name] for name in ("urls", "fetched", "changed", "withdrawn", "unchanged")}
-    assert counted == {"urls": N + 5, "fetched": 5, "changed": 3, "withdrawn": 2, "unchanged": N - 5}
+    assert counted == {"urls": LARGE + 5, "fetched": 5, "changed": 3, "withdrawn": 2, "unchanged": LARGE - 5}
     assert set(site.sent) == {f"/{name}.pdf" for name in [*new, *changed]} and site.sent.total() == 8
     asked = {path: headers for path, headers in site.web.asked if path != "/robots.txt"}
-    assert len(asked) == outcome.counters["requests"] - 1 == N + 5
+    assert len(asked) == outcome.counters["requests"] - 1 == LARGE + 5
     assert {path for path, headers in asked.items() if "If-None-Match" not in headers} == {f"/{n}.pdf" for n in new}
     after = load_manifest(store, outcome.ref)
     assert after.parts[: len(before.parts)] == before.parts
-    assert sum(part.rows for part in after.parts[len(before.parts) :]) == 8 and after.rows == N + 3
+    assert sum(part.rows for part in after.parts[len(before.parts) :]) == 8 and after.rows == LARGE + 3
     assert after.inputs["previous"] == [str(before.ref)]
-    wanted = {*range(N), *new} - {*gone}
+    wanted = {*range(LARGE), *new} - {*gone}
     assert crawled(store) == site.urls(*wanted)
-    assert crawled(store, str(before.ref)) == site.urls(*range(N)), "the older version keeps what is gone"
+    assert crawled(store, str(before.ref)) == site.urls(*range(LARGE)), "the older version keeps what is gone"
     assert reasons(store, "downloads") == {"http_404": 1, "http_410": 1}
 
     texts = go(store, extract_text)
