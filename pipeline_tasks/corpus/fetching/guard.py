@@ -73,7 +73,7 @@ class Guard(httpcore.AsyncNetworkBackend):
         except UnicodeError as error:
             raise Refused("bad_url", f"{host!r} is no host name: {error}") from error
         if not {host.lower(), f"{host}:{port}".lower()} & self._allowed:
-            private = [address for address in found if not is_public(address)]
+            private = sorted(address for address in found if not is_public(address))
             if private:
                 raise Refused("private_address", f"{host} is {private[0]}; allow_hosts would let it pass")
         return found
