@@ -11,13 +11,14 @@ DOC = """
 ### From addresses to `passages`
 
 Lists the PDFs of a source, fetches them, takes their text, removes near-duplicate documents, cuts passages and removes
-near-duplicate passages. A refresh fetches only addresses that are new, and every later step works only on parts that it
-has not seen; documents that vanished from the source are withdrawn.
+near-duplicate passages. The weekly run asks for every known address whether it changed; a run by hand does so where
+`refresh` is new, and fetches only new addresses otherwise. Every later step works only on parts that it has not seen;
+documents that vanished from the source or from their site are withdrawn.
 
 Runs weekly on the source in the Airflow variable `foundry_source`, and by hand on any other.
 """
 
-CRAWL = form("crawl", "refresh", "max_bytes", "attempts")
+CRAWL = form("crawl", "refresh", "max_bytes", "attempts", "user_agent", "allow_hosts", "delay_s")
 DOCUMENTS = form("near_duplicate_documents", "threshold", prefix="document_")
 CHUNKS = form("chunk_passages", "max_tokens", "min_tokens", "test_fraction", "dev_fraction")
 PASSAGES = form("near_duplicate_passages", "threshold", prefix="passage_")
@@ -28,6 +29,10 @@ SOURCE = Param(
     description="http(s) URL or file of a list, one address a line, or a folder of PDFs (left empty: the Airflow "
     "variable foundry_source)",
 )
+FROM_AIRFLOW = {
+    "refresh": "{{ params.refresh or (ds if dag_run.run_type == 'scheduled' else '') }}",
+    "allow_hosts": "{{ (params.allow_hosts or []) | join(',') or var.value.get('foundry_allow_hosts', '') }}",
+}
 
 with DAG(
     "corpus_refresh",
@@ -42,7 +47,7 @@ with DAG(
     params={"source": SOURCE} | CRAWL.params | DOCUMENTS.params | CHUNKS.params | PASSAGES.params,
 ) as dag:
     urls = step("list_urls", params={"source": "{{ params.source or var.value.get('foundry_source', '') }}"})
-    downloads = step("crawl", inputs={"urls": urls}, params=CRAWL.values(dag))
+    downloads = step("crawl", inputs={"urls": urls}, params=CRAWL.values(dag) | FROM_AIRFLOW)
     texts = step("extract_text", inputs={"downloads": downloads})
     documents = step("near_duplicate_documents", inputs={"texts": texts}, params=DOCUMENTS.values(dag))
     chunks = step("chunk_passages", inputs={"documents": documents}, params=CHUNKS.values(dag))

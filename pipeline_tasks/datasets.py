@@ -75,6 +75,10 @@ DOWNLOADS = RowSchema(
         Column("content", pa.large_binary(), "the PDF's bytes"),
         Column("content_sha256", _text, "sha256 of the bytes"),
         Column("size_bytes", pa.int64(), "number of bytes"),
+        Column("status", _int, "HTTP status of the fetch; 0 for a file"),
+        Column("fetched_url", _text, "address that gave the bytes, after redirects"),
+        Column("etag", _text, "the server's ETag, sent back on a refresh; may be empty"),
+        Column("last_modified", _text, "the server's Last-Modified, sent back on a refresh; may be empty"),
     ),
 )
 

@@ -43,7 +43,7 @@ def go(store: Store, step: Step, given: dict[str, list[str]] | None = None, **va
 
 def rows(store: Store, dataset: str) -> list[dict]:
     """All live rows of the latest version."""
-    return Version.open(store, Ref.parse(dataset)).table().to_pylist()
+    return [row for part in Version.open(store, Ref.parse(dataset)).parts() for row in part.to_pylist()]
 
 
 def reasons(store: Store, dataset: str) -> Counter[str]:

@@ -20,6 +20,7 @@ from pydantic import ValidationError
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import REJECTS_SUFFIX, Manifest, Ref
 from pipeline_tasks.core.memo import Record
+from pipeline_tasks.core.requests import requests_key
 from pipeline_tasks.core.store import TEMPORARY, LocalStore
 from pipeline_tasks.core.versions import manifest_key
 
@@ -34,7 +35,7 @@ SCRATCH_S = 7 * 24 * HOUR_S
 class Sweep:
     """What can be dropped: kind -> paths in the order in which they are dropped, and the bytes of each kind.
 
-    Kinds: versions, memo, objects, temporary, scratch, claims.
+    Kinds: versions, requests, memo, objects, temporary, scratch, claims.
     """
 
     paths: dict[str, list[Path]] = field(default_factory=dict)
@@ -64,6 +65,8 @@ def find_garbage(store: LocalStore, *, keep: int | None = None, memo: bool = Fal
     manifests = _manifests(store)
     kept = set(manifests) if keep is None else _kept(store, manifests, keep, now - grace_s)
     sweep.add("versions", (store.root / manifest_key(ref) for ref in manifests if ref not in kept))
+    requests = {store.root / key for key in store.keys("requests")}
+    sweep.add("requests", requests - {store.root / requests_key(ref) for ref in kept})
     wanted = {part.key for ref in kept for part in manifests[ref].objects}
     dead_memo = []
     for key in store.keys("memo"):

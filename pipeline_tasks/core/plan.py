@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.manifest import Ref, version_id
+from pipeline_tasks.core.manifest import LATEST, Ref, version_id
+from pipeline_tasks.core.requests import CHANGE, PREVIOUS, requests
 from pipeline_tasks.core.schema import FILES
 from pipeline_tasks.core.step import From, Step, StepParams
 from pipeline_tasks.core.store import Store
@@ -15,11 +16,19 @@ from pipeline_tasks.core.versions import Version, load_manifest, manifest_key, r
 
 @dataclass(frozen=True)
 class Job:
-    """A step with everything that decides its result."""
+    """A step with everything that decides its result.
+
+    Attributes:
+        step: the step.
+        params: its parameters.
+        inputs: input name -> versions.
+        change: sha256 of what a growing dataset gains and loses; empty until that is known.
+    """
 
     step: Step
     params: StepParams
     inputs: dict[str, list[Ref]]
+    change: str = ""
 
     @property
     def dataset(self) -> str:
@@ -34,17 +43,38 @@ class Job:
     @property
     def identity(self) -> dict[str, Any]:
         """The parameters as they enter the version id."""
-        return self.params.identity()
+        return self.params.identity() | ({CHANGE: self.change} if self.change else {})
 
     @property
     def ref(self) -> Ref:
-        """The version it makes."""
+        """The version it makes; of a growing dataset, whose change is not known yet, the name of the request."""
         made = version_id(self.step.name, self.step.version, self.identity, self.input_names)
         return Ref(dataset=self.dataset, version=made)
 
-    def exists(self, store: Store) -> bool:
-        """Whether the version is there already. A step that appends must look at the world to know."""
-        return not self.step.appends and store.read(manifest_key(self.ref)) is not None
+    def made(self, store: Store) -> Ref | None:
+        """The version, if it is there and the body has nothing to do.
+
+        Of a growing dataset that is the latest version where it answers the same request, unless the step always looks.
+        """
+        if not self.step.grows:
+            return self.ref if store.read(manifest_key(self.ref)) is not None else None
+        previous = None if self.step.always else self.previous(store)
+        if previous and self.ref.version in (request.id for request in requests(store, previous.manifest)):
+            return previous.manifest.ref
+        return None
+
+    def previous(self, store: Store) -> Version | None:
+        """What a growing dataset grows from: its latest version, if the same step in the same code version made it."""
+        if store.read(f"refs/{self.dataset}/{LATEST}") is None:
+            return None
+        latest = Version.open(store, Ref(dataset=self.dataset))
+        made_by = (latest.manifest.step, latest.manifest.code_version)
+        return latest if made_by == (self.step.name, self.step.version) else None
+
+    def changed(self, previous: Version | None, change: str) -> Job:
+        """This job once it is known what it changes: its ``ref`` is the new version."""
+        inputs = self.inputs | ({PREVIOUS: [previous.manifest.ref]} if previous else {})
+        return replace(self, inputs=inputs, change=change)
 
     def open(self, store: Store) -> dict[str, list[Version]]:
         """The input versions, readable."""

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.progress import Meter, meter
+from pipeline_tasks.core.requests import history
 from pipeline_tasks.core.schema import REJECTS
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.versions import Version
@@ -60,6 +62,8 @@ class Run:
         seed: from step, parameters and part; never from the clock.
         label: what progress lines are called.
         scratch_name: names the folder for work in progress.
+        previous: the version that a growing dataset grows from; None where there is none.
+        withdrawn: keys of its rows that the next version does without.
     """
 
     store: Store
@@ -67,12 +71,22 @@ class Run:
     seed: int
     label: str
     scratch_name: str
+    previous: Version | None = None
+    withdrawn: set[str] = field(default_factory=set)
     counters: Counter[str] = field(default_factory=Counter)
     _rejects: list[dict] = field(default_factory=list)
 
     def reject(self, row_id: str, reason: str, detail: str = "") -> None:
         """Refuse a row: it is kept in ``<dataset>/rejects`` with its reason, and the run goes on."""
         self._rejects.append({"row_id": row_id, "reason": reason, "detail": detail[:2000]})
+
+    def withdraw(self, key: str) -> None:
+        """Leave a row of ``previous`` out of the next version of a growing dataset; older versions keep it."""
+        self.withdrawn.add(key)
+
+    def requests(self) -> Iterator[dict[str, Any]]:
+        """Parameters of the runs that led to ``previous``, the last one first."""
+        return history(self.store, self.previous.manifest) if self.previous else iter(())
 
     def count(self, name: str, n: float = 1) -> None:
         """Add ``n`` to counter ``name``; counters end up in the lineage."""

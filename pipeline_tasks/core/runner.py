@@ -23,13 +23,14 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline_tasks.core import memo
-from pipeline_tasks.core.append import appended
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.events import EventLog
-from pipeline_tasks.core.ids import seed_of
+from pipeline_tasks.core.growth import grow
+from pipeline_tasks.core.ids import digest, seed_of
 from pipeline_tasks.core.manifest import Manifest, Part, Ref, Removal
 from pipeline_tasks.core.plan import Job
 from pipeline_tasks.core.progress import meter
+from pipeline_tasks.core.requests import Request, note_request
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.schema import FILES
 from pipeline_tasks.core.store import Store
@@ -92,27 +93,29 @@ def note_reuse(store: Store, job: Job) -> Outcome:
 
 
 def _run(store: Store, job: Job, group: tuple[int, int] | None, workers: int) -> Outcome:
-    if job.exists(store):
-        return _reused(store, job, group)
+    if made := job.made(store):
+        return _reused(store, job, made, group)
     opened = job.open(store)
     if job.step.kind == "map":
         return _run_map(store, job, opened, group, workers)
     if group:
         raise InputError(f"{job.step.name} is a reduce step and has no groups of parts; drop --group")
-    with store.alone(job.ref.version):
-        return _reused(store, job, group) if job.exists(store) else _run_reduce(store, job, opened)
+    # A growing dataset has one history, whoever asks; other versions do not depend on what else is made.
+    with store.alone(digest(job.dataset) if job.step.grows else job.ref.version):
+        made = job.made(store)
+        return _reused(store, job, made, group) if made else _run_reduce(store, job, opened)
 
 
-def _reused(store: Store, job: Job, group: tuple[int, int] | None) -> Outcome:
-    point(store, job.ref)
-    manifest = load_manifest(store, job.ref)
+def _reused(store: Store, job: Job, ref: Ref, group: tuple[int, int] | None) -> Outcome:
+    point(store, ref)
+    manifest = load_manifest(store, ref)
     counters = Counter(
         rows_in=sum(load_manifest(store, ref).rows for refs in job.inputs.values() for ref in refs),
         rows_out=manifest.rows,
         rows_rejected=sum(p.rows for p in manifest.rejects),
         parts_reused=len(manifest.parts),
     )
-    return Outcome(None if group else job.ref, True, counters)
+    return Outcome(None if group else ref, True, counters)
 
 
 def _run_map(
@@ -172,50 +175,47 @@ def _end_with_parent() -> None:
 
 
 def _run_reduce(store: Store, job: Job, opened: dict[str, list[Version]]) -> Outcome:
-    name = job.ref.version
-    run = Run(store, Inputs(opened), seed_of(job.step.name, name), job.step.name, name)
+    previous = job.previous(store) if job.step.grows else None
+    name = digest(job.ref.version, previous.manifest.id) if previous else job.ref.version
+    run = Run(store, Inputs(opened), seed_of(job.step.name, name), job.step.name, name, previous)
     result = job.step.body(run.inputs, job.params, run)
-    if job.step.writes and not job.step.keeps:
-        result = list(_tables(job, result))  # a generator rejects rows until its end
+    parts = _parts(store, job, result)  # a generator rejects rows until its end
     rejects = run.rejects_table()
-    counters = run.counters
-    counters["rows_in"] = sum(v.manifest.rows for versions in opened.values() for v in versions)
-    counters["rows_rejected"] = rejects.num_rows
     reject_parts = [write_rows(store, rejects)] if rejects.num_rows else []
-    ref = job.ref
-    if job.step.appends:
-        grown = appended(store, job, result)
-        ref, parts, removals = grown.ref, grown.parts, grown.removals
-        counters["rows_in"] = grown.rows_in + rejects.num_rows
-        if grown.unchanged:
-            point(store, ref)
-            store.drop_scratch(name)
-            counters.update(parts_reused=len(parts), rows_out=load_manifest(store, ref).rows)
-            return Outcome(ref, True, counters)
-        job = grown.job(job)
-    elif job.step.keeps:
+    counters = run.counters
+    counters.setdefault("rows_in", sum(v.manifest.rows for versions in opened.values() for v in versions))
+    counters["rows_rejected"] = rejects.num_rows
+    removals: list[Removal] = []
+    built = len(parts)
+    if job.step.keeps:
         parts, removals = _kept(store, job, opened, rejects)
-    elif job.step.writes is None:
-        parts, removals = _files(store, result), []
-    else:
-        parts, removals = [write_rows(store, table) for table in result], []
-    manifest = _publish(store, job, ref, parts, removals, reject_parts)
-    counters.update(parts_built=len(parts), rows_out=manifest.rows)
+    elif job.step.grows:
+        growth = grow(store, job, run, parts, reject_parts)
+        if previous and growth.job is None:
+            note_request(store, previous.manifest, Request(id=job.ref.version, params=job.identity))
+            point(store, previous.manifest.ref)
+            store.drop_scratch(name)
+            counters.update(parts_reused=len(growth.parts), rows_out=previous.manifest.rows)
+            return Outcome(previous.manifest.ref, True, counters)
+        job, parts, removals = growth.job or job, growth.parts, growth.removals
+    manifest = _publish(store, job, job.ref, parts, removals, reject_parts)
+    counters.update(parts_built=built or len(parts), rows_out=manifest.rows)
     store.drop_scratch(name)
-    return Outcome(ref, False, counters)
+    return Outcome(job.ref, False, counters)
 
 
-def _tables(job: Job, result: Any) -> Iterator[pa.Table]:
+def _parts(store: Store, job: Job, result: Any) -> list[Part]:
+    """Everything that the body gives, written as it comes: a dataset may be larger than memory."""
+    if job.step.keeps:
+        return []
     schema = job.step.writes
     if schema is None:
-        raise InputError(f"{job.step.name} yields rows but declares no schema; declare writes=")
+        return _files(store, result)
     tables = [result] if isinstance(result, pa.Table) else result
-    empty = True
-    for table in tables:
-        empty = False
-        yield schema.conform(table)
-    if empty:
-        yield schema.table()
+    conformed = (schema.conform(table) for table in tables)
+    if job.step.grows:
+        return [write_rows(store, table) for table in conformed if table.num_rows]
+    return [write_rows(store, table) for table in conformed] or [write_rows(store, schema.table())]
 
 
 def _files(store: Store, folder: Path) -> list[Part]:

@@ -7,8 +7,8 @@ Two kinds behind one decorator:
 - ``reduce``: ``(inputs, params, run) -> tables`` over whole datasets.
 
 A reduce step may *keep* inputs: its output is the parts of those inputs, untouched, minus the rows that its body
-rejects (de-duplication identifies, it never copies). It may *append*: its body names all rows that should exist now,
-and only what differs from the latest version is written (how the outside world enters).
+rejects (de-duplication identifies, it never copies). It may *grow* its output: its body sees the version before, yields
+new rows only and withdraws others by key (how the outside world enters; see :mod:`pipeline_tasks.core.growth`).
 """
 
 from __future__ import annotations
@@ -100,7 +100,8 @@ class Step:
     params: type[StepParams]
     version: str
     keeps: tuple[str, ...] = ()
-    appends: bool = False
+    grows: bool = False
+    always: bool = False
     processes: bool = False
     resources: Resources = field(default_factory=Resources)
 
@@ -145,7 +146,8 @@ def step(
     dataset: str = "",
     version: str = "1",
     keeps: tuple[str, ...] = (),
-    appends: bool = False,
+    grows: bool = False,
+    always: bool = False,
     processes: bool = False,
     image: Literal["cpu", "gpu"] = "cpu",
     pool: str = "",
@@ -160,7 +162,8 @@ def step(
         dataset: name of the output, with ``{param}``; the schema's name where empty.
         version: raise it whenever the same inputs would give another output; it is part of every version id and memo.
         keeps: inputs whose parts are the output, minus what the body rejects (reduce).
-        appends: write only what differs from the latest version (reduce).
+        grows: the output is its previous version plus what the body yields, minus what it withdraws (reduce).
+        always: run the body also where the latest version answers the same request: it must look outside to know.
         processes: run parts in several processes (map).
         image: container image.
         pool: Airflow pool that limits it (``llm``, ``gpu``).
@@ -180,7 +183,8 @@ def step(
             params=params,
             version=version,
             keeps=keeps,
-            appends=appends,
+            grows=grows,
+            always=always,
             processes=processes,
             resources=Resources(image=image, pool=pool, memory_gib=memory_gib),
         )

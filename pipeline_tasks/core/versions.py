@@ -109,6 +109,11 @@ class Version:
         """Open ``ref``; see :func:`load_manifest` for errors."""
         return cls(store, load_manifest(store, ref))
 
+    def rejects(self) -> Version:
+        """The rows refused when this version was made."""
+        ref = self.manifest.ref
+        return Version.open(self.store, Ref(dataset=ref.dataset + REJECTS_SUFFIX, version=ref.version))
+
     def removed(self, index: int) -> dict[str, set[str]]:
         """Column -> keys that are removed from part ``index``."""
         found: dict[str, set[str]] = {}

@@ -1,128 +1,177 @@
-"""Fetch PDFs, politely bounded: one part of addresses at a time, each ending as a download or a reject."""
+"""Fetch PDFs from a hostile web: every address ends as a document or a reject, and a refresh costs what changed."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from pathlib import Path
-from urllib.parse import unquote, urlsplit
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Annotated
 
-import httpx
 import pyarrow as pa
-from pydantic import Field
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
+from pydantic import BeforeValidator, Field
 
 from pipeline_tasks.core.ids import short_id
-from pipeline_tasks.core.run import Run
+from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import StepParams, step, tuning
+from pipeline_tasks.corpus.fetching.client import Client
+from pipeline_tasks.corpus.fetching.fetch import Fetcher
+from pipeline_tasks.corpus.fetching.guard import Guard
+from pipeline_tasks.corpus.fetching.history import History
+from pipeline_tasks.corpus.fetching.hosts import Hosts, Manners
+from pipeline_tasks.corpus.fetching.journal import Journal
+from pipeline_tasks.corpus.fetching.outcomes import Limits, Outcome
+from pipeline_tasks.corpus.fetching.robots import Robots
+from pipeline_tasks.corpus.fetching.visit import Due, visit_all
 from pipeline_tasks.datasets import DOWNLOADS, URLS
 
-_MAGIC = b"%PDF-"
-_MAGIC_WITHIN = 1024
+_GONE = ("http_404", "http_410", "http_451", "missing_file", "not_pdf", "robots_denied", "too_large")
+
+
+def _split(value: object) -> object:
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+Hostnames = Annotated[tuple[str, ...], BeforeValidator(_split)]
 
 
 class CrawlParams(StepParams):
-    """Limits of a crawl."""
+    """What is asked for, what is accepted, and how politely."""
 
-    refresh: str = Field("", description="any new value (a date) fetches everything again")
+    refresh: str = Field("", description="a new value (a date) asks for every known address again")
     max_bytes: int = Field(64 << 20, ge=1, description="largest PDF accepted, in bytes")
     attempts: int = Field(3, ge=1, description="tries per address before it is a reject")
     timeout_s: float = Field(30.0, gt=0, description="seconds without a byte before a try fails")
-    concurrency: int = tuning(4, ge=1, description="addresses fetched at once")
-
-
-@dataclass(eq=False)
-class Refused(Exception):
-    """Why an address gives no document."""
-
-    reason: str
-    detail: str
-
-
-class _Busy(Exception):
-    """The server may answer later."""
-
-
-@step(reads={"urls": URLS}, writes=DOWNLOADS, kind="map")
-def crawl(rows: pa.Table, params: CrawlParams, run: Run) -> Iterator[pa.Table]:
-    """Fetch every address of a part once and keep the bytes that begin like a PDF.
-
-    The first bytes decide, not the content type: an HTML page called .pdf is the reject ``not_pdf``. Others are
-    ``http_404`` and the like, ``too_large``, ``unreachable``.
-    """
-    records = rows.to_pylist()
-    limits = httpx.Limits(max_connections=params.concurrency)
-    with (
-        httpx.Client(timeout=params.timeout_s, follow_redirects=True, limits=limits) as client,
-        ThreadPoolExecutor(params.concurrency) as pool,
-        run.progress(len(records), "urls") as meter,
-    ):
-        for row, result in zip(records, pool.map(lambda r: _attempt(client, r["url"], params), records), strict=True):
-            meter.advance()
-            run.count("urls_fetched")
-            if isinstance(result, Refused):
-                run.reject(row["url_id"], result.reason, f"{row['url']} {result.detail}".strip())
-                continue
-            run.count("bytes_fetched", len(result))
-            sha256 = hashlib.sha256(result).hexdigest()
-            yield DOWNLOADS.table(
-                [
-                    {
-                        "doc_id": short_id(row["url_id"], sha256),
-                        "url_id": row["url_id"],
-                        "url": row["url"],
-                        "content": result,
-                        "content_sha256": sha256,
-                        "size_bytes": len(result),
-                    }
-                ]
-            )
-
-
-def _attempt(client: httpx.Client, url: str, params: CrawlParams) -> bytes | Refused:
-    retrying = Retrying(
-        stop=stop_after_attempt(params.attempts),
-        wait=wait_exponential(multiplier=0.2, max=10),
-        retry=retry_if_exception_type((httpx.TransportError, _Busy)),
-        reraise=True,
+    time_limit_s: float = Field(300.0, gt=0, description="seconds on the network per address, all tries together")
+    max_redirects: int = Field(10, ge=0, description="redirects followed")
+    longest_wait_s: float = Field(120.0, ge=0, description="a server asking to wait longer is not asked again")
+    user_agent: str = Field(
+        "retriever-foundry",
+        pattern=r"^[!-~][ -~]*$",
+        description="who asks, also in robots.txt; say where you can be reached",
     )
+    allow_hosts: Hostnames = Field((), description="hosts (host or host:port) that may be on a private network")
+    part_rows: int = Field(16, ge=1, description="documents per part")
+    part_bytes: int = Field(64 << 20, ge=1, description="bytes of documents per part")
+    concurrency: int = tuning(16, ge=1, description="requests at once")
+    per_host: int = tuning(2, ge=1, description="requests to one host at once")
+    delay_s: float = tuning(1.0, ge=0, description="seconds between two requests to one host, at least")
+    longest_delay_s: float = tuning(60.0, ge=0, description="longest delay that robots.txt may ask for")
+
+    @property
+    def manners(self) -> Manners:
+        """How hosts are treated."""
+        return Manners(self.delay_s, self.per_host, self.concurrency, self.longest_delay_s)
+
+    @property
+    def limits(self) -> Limits:
+        """What one address may cost."""
+        return Limits(self.max_bytes, self.attempts, self.time_limit_s, self.max_redirects)
+
+
+@step(reads={"urls": URLS}, writes=DOWNLOADS, kind="reduce", grows=True, version="2")
+def crawl(inputs: Inputs, params: CrawlParams, run: Run) -> Iterator[pa.Table]:
+    """Fetch what is new, ask whether the rest changed where ``refresh`` is new, withdraw what is gone.
+
+    Addresses that end without a document are rejects; see docs/crawling.md for the reasons. The first bytes decide what
+    a document is, not its name or content type.
+    """
+    listed = [
+        (row["url_id"], row["url"]) for part in inputs["urls"].parts(["url_id", "url"]) for row in part.to_pylist()
+    ]
+    history = History.read(run, params)
+    due = [Due(url_id, url, history.known.get(url_id)) for url_id, url in listed if history.asks(url_id)]
+    journal = Journal(run.scratch)
     try:
-        content = retrying(_fetch, client, url, params)
-        if _MAGIC not in content[:_MAGIC_WITHIN]:
-            raise Refused("not_pdf", f"begins with {content[:12]!r}")
-        return content
-    except Refused as refused:
-        return refused
-    except _Busy as busy:
-        return Refused(str(busy), f"after {params.attempts} attempts")
-    except (httpx.InvalidURL, UnicodeError) as error:
-        return Refused("bad_url", str(error))
-    except (httpx.HTTPError, OSError) as error:
-        return Refused("unreachable", f"{type(error).__name__}: {error} after {params.attempts} attempts")
+        left = [item for item in due if item.url_id not in journal.outcomes]
+        run.count("resumed", len(due) - len(left))
+        with run.progress(len(due), "urls") as meter:
+            meter.advance(len(due) - len(left))
+            run.count("requests", asyncio.run(_fetch_all(left, params, run, journal, meter.advance)))
+        rows = _rows(listed, history, journal, run)
+        yield from _parts(rows, journal, params)
+    finally:
+        journal.close()
 
 
-def _fetch(client: httpx.Client, url: str, params: CrawlParams) -> bytes:
-    if url.startswith("file:"):
-        return _read_file(Path(unquote(urlsplit(url).path)), params.max_bytes)
-    with client.stream("GET", url) as response:
-        if response.status_code == 429 or response.status_code >= 500:
-            raise _Busy(f"http_{response.status_code}")
-        if response.status_code != 200:
-            raise Refused(f"http_{response.status_code}", "")
-        blocks, size = [], 0
-        for block in response.iter_bytes():
-            size += len(block)
-            if size > params.max_bytes:
-                raise Refused("too_large", f"more than {params.max_bytes} bytes")
-            blocks.append(block)
-        return b"".join(blocks)
+async def _fetch_all(due: list[Due], params: CrawlParams, run: Run, journal: Journal, done: Callable[[], None]) -> int:
+    """Bring every address to an outcome in ``journal``; the number of requests sent."""
+    client = Client(
+        Guard(params.allow_hosts),
+        Hosts(params.manners),
+        user_agent=params.user_agent,
+        timeout_s=params.timeout_s,
+        longest_wait_s=params.longest_wait_s,
+        connections=params.concurrency,
+    )
+    robots = Robots(client, run.scratch / "robots", params.user_agent, params.limits)
+    async with client:
+        await visit_all(due, Fetcher(client, robots, journal, params.limits), journal, params.manners, done)
+    return client.requests
 
 
-def _read_file(path: Path, max_bytes: int) -> bytes:
-    if not path.is_file():
-        raise Refused("missing_file", str(path))
-    if path.stat().st_size > max_bytes:
-        raise Refused("too_large", f"{path.stat().st_size} bytes, at most {max_bytes}")
-    return path.read_bytes()
+def _rows(listed: list[tuple[str, str]], history: History, journal: Journal, run: Run) -> Iterator[dict]:
+    """New rows without their bytes, in the order of the list; what is gone is withdrawn, what gave nothing a reject."""
+    run.count("urls", len(listed))
+    for url_id in history.known.keys() - {url_id for url_id, _ in listed}:
+        run.withdraw(history.known[url_id].doc_id)
+    for url_id, url in listed:
+        known, outcome = history.known.get(url_id), journal.outcomes.get(url_id)
+        if outcome is None:
+            if url_id in history.refused and known is None:
+                run.reject(url_id, *history.refused[url_id])
+        elif outcome.end == "refused":
+            _refuse(url, outcome, history, run)
+        elif known and (outcome.end == "unchanged" or outcome.sha256 == known.sha256):
+            run.count("unchanged")
+            run.count("bytes", outcome.size_bytes)
+        else:
+            run.count("changed" if known else "fetched")
+            run.count("bytes", outcome.size_bytes)
+            if known:
+                run.withdraw(known.doc_id)
+            yield _row(url, outcome)
+    run.count("withdrawn", len(run.withdrawn) - run.counters["changed"])
+
+
+def _refuse(url: str, outcome: Outcome, history: History, run: Run) -> None:
+    known = history.known.get(outcome.url_id)
+    run.count("robots_denied", outcome.reason == "robots_denied")
+    if known and outcome.reason not in _GONE:
+        run.count("kept_after_error")
+        return
+    if known:
+        run.withdraw(known.doc_id)
+    tries = f"{outcome.attempts} attempt{'s' if outcome.attempts > 1 else ''}"
+    run.reject(outcome.url_id, outcome.reason, ", ".join(filter(None, (f"{url} {outcome.detail}".strip(), tries))))
+
+
+def _row(url: str, outcome: Outcome) -> dict:
+    return {
+        "doc_id": short_id(outcome.url_id, outcome.sha256),
+        "url_id": outcome.url_id,
+        "url": url,
+        "content_sha256": outcome.sha256,
+        "size_bytes": outcome.size_bytes,
+        "status": outcome.status,
+        "fetched_url": outcome.fetched_url,
+        "etag": outcome.etag,
+        "last_modified": outcome.last_modified,
+    }
+
+
+def _parts(rows: Iterator[dict], journal: Journal, params: CrawlParams) -> Iterator[pa.Table]:
+    """Tables of at most ``part_rows`` rows and ``part_bytes`` bytes, or of one row."""
+    batch: list[dict] = []
+    size_bytes = 0
+    for row in rows:
+        if batch and (len(batch) == params.part_rows or size_bytes + row["size_bytes"] > params.part_bytes):
+            yield _table(batch, journal)
+            batch, size_bytes = [], 0
+        batch.append(row)
+        size_bytes += row["size_bytes"]
+    if batch:
+        yield _table(batch, journal)
+
+
+def _table(batch: list[dict], journal: Journal) -> pa.Table:
+    contents = (journal.body(row["content_sha256"]).read_bytes() for row in batch)
+    return DOWNLOADS.table([row | {"content": content} for row, content in zip(batch, contents, strict=True)])

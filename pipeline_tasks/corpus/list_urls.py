@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urldefrag, urlsplit, urlunsplit
 
 import pyarrow as pa
 from pydantic import Field
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.growth import difference
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import From, StepParams, step
 from pipeline_tasks.corpus.search.folder import Folder
 from pipeline_tasks.corpus.search.provider import Hit
 from pipeline_tasks.corpus.search.url_list import UrlList
+from pipeline_tasks.corpus.urls import canonical_url
 from pipeline_tasks.datasets import SEARCH_RESULTS, URLS
-
-_DEFAULT_PORTS = {"http": "80", "https": "443"}
 
 
 class ListUrlsParams(StepParams):
@@ -27,17 +26,24 @@ class ListUrlsParams(StepParams):
     source: str = Field(
         "", description="http(s) URL or file of a list, one address a line, or a folder of PDFs; empty: searches alone"
     )
-    part_rows: int = Field(16, ge=1, description="addresses per part: what one crawl task fetches")
+    part_rows: int = Field(10_000, ge=1, description="addresses per part")
 
 
-@step(reads={"results": From(SEARCH_RESULTS, optional=True)}, writes=URLS, kind="reduce", appends=True)
+@step(
+    reads={"results": From(SEARCH_RESULTS, optional=True)},
+    writes=URLS,
+    kind="reduce",
+    grows=True,
+    always=True,
+    version="2",
+)
 def list_urls(inputs: Inputs, params: ListUrlsParams, run: Run) -> Iterator[pa.Table]:
     """List every address once; a refresh adds what is new and removes what is gone.
 
-    Addresses are canonical (see :func:`canonical_url`); lines in a list may be relative to the list itself. A second
-    line with the same canonical URL is a reject ``duplicate_url``; one that is no http(s) address, or names a local
-    file in a list from elsewhere, is ``bad_url``. Of results that several searches found, or the source names too,
-    the first is listed and the counter ``results_listed_before`` counts the others.
+    Addresses are canonical (see :mod:`pipeline_tasks.corpus.urls`); lines in a list may be relative to the list itself.
+    A second line with the same canonical URL is a reject ``duplicate_url``; one that is no http(s) address, or names a
+    local file in a list from elsewhere, is ``bad_url``. Of results that several searches found, or the source names
+    too, the first is listed and the counter ``results_listed_before`` counts the others.
 
     Raises:
         InputError: there is neither a source nor an input ``results``.
@@ -47,6 +53,7 @@ def list_urls(inputs: Inputs, params: ListUrlsParams, run: Run) -> Iterator[pa.T
     seen: dict[str, str] = {}
     remote = params.source.startswith(("http://", "https://"))
     for line in (hit.url for hit in _hits(params.source)):
+        run.count("rows_in")
         url = canonical_url(line)
         if url is None or (remote and url.startswith("file:")):
             run.reject(short_id(line), "bad_url", line)
@@ -55,9 +62,11 @@ def list_urls(inputs: Inputs, params: ListUrlsParams, run: Run) -> Iterator[pa.T
         else:
             seen[url] = params.source
     for url, provider in _results(inputs):
+        run.count("rows_in")
         run.count("results_listed_before", url in seen)
         seen.setdefault(url, provider)
-    yield URLS.table([{"url_id": short_id(url), "url": url, "source": seen[url]} for url in sorted(seen)])
+    rows = [{"url_id": short_id(url), "url": url, "source": seen[url]} for url in sorted(seen)]
+    yield from difference(run, URLS, rows, params.part_rows)
 
 
 def _results(inputs: Inputs) -> list[tuple[str, str]]:
@@ -77,24 +86,3 @@ def _hits(source: str) -> Iterator[Hit]:
     if path.is_file():
         return UrlList().search(str(path))
     raise InputError(f"source={source!r} is no URL, file or folder; name a list of addresses or a folder of PDFs")
-
-
-def canonical_url(url: str) -> str | None:
-    """One spelling for one address: lower-case scheme and host, no default port, no fragment, a path.
-
-    Returns:
-        The canonical URL, or None where ``url`` is not an http, https or file address.
-    """
-    try:
-        parts = urlsplit(urldefrag(url.strip()).url)
-        port = parts.port
-    except ValueError:
-        return None
-    if parts.scheme == "file" and parts.path:
-        return urlunsplit(("file", "", parts.path, "", ""))
-    if parts.scheme not in _DEFAULT_PORTS or not parts.hostname or "@" in parts.netloc:
-        return None
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    if port is not None and str(port) != _DEFAULT_PORTS[parts.scheme]:
-        host += f":{port}"
-    return urlunsplit((parts.scheme, host, parts.path or "/", parts.query, ""))

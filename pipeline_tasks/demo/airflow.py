@@ -18,7 +18,7 @@ _GRACE_S = 15.0
 DAGS, PLUGINS = _ROOT / "dags", _ROOT / "plugins"
 
 RUNS: dict[str, dict[str, Any]] = {
-    "corpus_refresh": {"max_tokens": 128},
+    "corpus_refresh": {"max_tokens": 128, "delay_s": 0},
     "synthesize_pairs": {"sample_rate": 0.5},
     "build_triplets": {},
     "train_retriever": {

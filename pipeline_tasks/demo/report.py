@@ -33,7 +33,7 @@ ORDER BY f.started_at
 """
 _WORK = """
 SELECT c.name, sum(c.value)::BIGINT AS value FROM counters c JOIN steps s USING (run_id)
-WHERE s.started_at >= ?::TIMESTAMP AND c.name IN ('urls_fetched', 'llm_requests', 'prompt_tokens', 'completion_tokens',
+WHERE s.started_at >= ?::TIMESTAMP AND c.name IN ('fetched', 'llm_requests', 'prompt_tokens', 'completion_tokens',
     'texts_encoded', 'optimiser_steps') GROUP BY ALL ORDER BY ALL
 """
 _SCORES = """

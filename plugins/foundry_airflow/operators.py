@@ -145,13 +145,12 @@ class StepOperator(PlannedOperator):
         with airflow_errors():
             store = open_store()
             job = self.job(store)
-            if job.exists(store):
-                log.info("%s is there already", job.ref)
+            found = job.made(store)
+            if found:
+                log.info("%s is there already", found)
                 if not self.group:
                     note_reuse(store, job)
-                made = str(job.ref)
-            else:
-                made = self._run(job)
+            made = str(found) if found else self._run(job)
             if not self.group:
                 announce(context, self.outlets, Ref.parse(made))
             return made
@@ -192,7 +191,7 @@ class GroupsOperator(PlannedOperator):
         with airflow_errors():
             store = open_store()
             job = self.job(store)
-            if job.exists(store):
+            if job.made(store):
                 return []
             source = Version.open(store, job.inputs[next(iter(job.step.reads))][0])
             parts = range(len(source.manifest.parts))

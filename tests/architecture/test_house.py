@@ -175,7 +175,7 @@ def test_a_step_has_one_name_and_says_what_it_does(name):
     assert set(step.keeps) <= set(step.reads)
     assert all(step.reads[kept].schema == step.writes for kept in step.keeps)
     if step.kind == "map":
-        assert step.reads and step.writes and not step.keeps and not step.appends
+        assert step.reads and step.writes and not step.keeps and not step.grows
 
 
 def pattern(template: str) -> str:

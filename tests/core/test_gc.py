@@ -11,12 +11,14 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.gc import HOUR_S, drop, find_garbage
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.plan import plan
+from pipeline_tasks.core.requests import requests_key
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.runner import Outcome, run_job
 from pipeline_tasks.core.schema import Column, RowSchema
 from pipeline_tasks.core.step import NoParams, Step, StepParams, step
 from pipeline_tasks.core.store import LocalStore
-from pipeline_tasks.core.versions import Version, write_rows
+from pipeline_tasks.core.versions import Version, manifest_key, write_rows
+from tests.core.toy_steps import toy_gather, toy_list
 
 THINGS = RowSchema("things", "name", (Column("name", pa.string(), "a name"),))
 
@@ -39,7 +41,7 @@ def gc_copy(rows: pa.Table, params: NoParams, run: Run) -> pa.Table:
     return THINGS.table([{"name": f"copy of {n}"} for n in rows["name"].to_pylist()])
 
 
-def make(store: LocalStore, what: Step, **values: str) -> Outcome:
+def make(store: LocalStore, what: Step, **values: object) -> Outcome:
     return run_job(store, plan(store, what, values))
 
 
@@ -137,3 +139,16 @@ def test_a_manifest_nobody_can_read_stops_everything(store):
     store.create("versions/things/0000000000000000.json", b"half")
     with pytest.raises(InputError, match="not a manifest"):
         find_garbage(store)
+
+
+def test_what_a_version_answers_goes_with_it(store):
+    make(store, toy_list, rows={"a": 1})
+    for asked in ("monday", "tuesday"):
+        ref = make(store, toy_gather, asked=asked).ref
+    noted = store.root / requests_key(ref)
+    assert noted.exists() and not find_garbage(store).paths["requests"]
+    (store.root / manifest_key(ref)).unlink()
+    sweep = find_garbage(store)
+    assert sweep.paths["requests"] == [noted]
+    drop(sweep)
+    assert not noted.exists()

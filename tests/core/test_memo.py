@@ -137,7 +137,7 @@ def test_groups_fill_the_memo_and_a_later_run_commits(store):
         outcome = run_job(store, job, group=(i, 2))
         assert (outcome.ref, outcome.reused, built(outcome)) == (None, False, (n_parts, 0))
         assert run_job(store, job, group=(i, 2)).reused
-    assert not job.exists(store)
+    assert not job.made(store)
     outcome = run_job(store, job)
     assert outcome.ref == job.ref and built(outcome) == (0, 3)
     assert run_job(store, job, group=(0, 2)).ref is None

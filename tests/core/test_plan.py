@@ -19,8 +19,8 @@ def store(tmp_path: Path) -> LocalStore:
 
 def test_a_job_names_its_version_before_any_work(store):
     job = plan(store, toy_scale, {})
-    assert not job.exists(store)
-    assert make(store, toy_scale).ref == job.ref and job.exists(store)
+    assert not job.made(store)
+    assert make(store, toy_scale).ref == job.ref and job.made(store)
 
 
 def test_latest_is_pinned_when_the_job_is_made(store):

@@ -12,6 +12,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from pipeline_tasks.core.errors import TransientError
+from pipeline_tasks.core.growth import difference
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.run import Inputs, Run
@@ -37,13 +38,36 @@ class ListParams(StepParams):
     part_rows: int = Field(2, ge=1, description="items per part")
 
 
-@step(reads={}, writes=ITEMS, kind="reduce", appends=True)
+@step(reads={}, writes=ITEMS, kind="reduce", grows=True, always=True)
 def toy_list(inputs: Inputs, params: ListParams, run: Run) -> Iterator[pa.Table]:
     """Every item; negative ones are refused."""
     for item, value in params.rows.items():
         if value < 0:
             run.reject(item, "negative", f"value {value}")
-    yield ITEMS.table([{"item_id": item, "value": value} for item, value in params.rows.items() if value >= 0])
+    run.count("rows_in", len(params.rows))
+    wanted = [{"item_id": item, "value": value} for item, value in params.rows.items() if value >= 0]
+    yield from difference(run, ITEMS, wanted, params.part_rows)
+
+
+class GatherParams(StepParams):
+    """What is asked of the world."""
+
+    asked: str = ""
+    withdraw: tuple[str, ...] = ()
+    repeat: bool = False
+
+
+@step(reads={"items": ITEMS}, writes=ITEMS, kind="reduce", grows=True, dataset="gathered")
+def toy_gather(inputs: Inputs, params: GatherParams, run: Run) -> Iterator[pa.Table]:
+    """Items that were not gathered before, one a part."""
+    run.count("history", len(list(run.requests())))
+    held = run.previous.parts(["item_id"]) if run.previous else ()
+    before = {key for table in held for key in table["item_id"].to_pylist()}
+    for key in params.withdraw:
+        run.withdraw(key)
+    for row in inputs["items"].table().to_pylist():
+        if row["item_id"] not in before or params.repeat:
+            yield ITEMS.table([row])
 
 
 class ScaleParams(StepParams):

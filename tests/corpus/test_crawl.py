@@ -1,25 +1,62 @@
 from __future__ import annotations
 
+import gzip
 import hashlib
 import socket
+import struct
+import zlib
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 
 from pipeline_tasks.core.ids import short_id
+from pipeline_tasks.core.runner import Outcome
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.corpus.crawl import crawl
 from pipeline_tasks.datasets import URLS
-from tests.corpus.web import Web, answer, serving
+from tests.corpus.web import Page, Web, answer, serving
 from tests.stores import go, put, rejects, rows
 
+GZIP = {"Content-Encoding": "gzip"}
 PDF = b"%PDF-1.7\n" + b"a small document " * 20
 LIMIT = 10_000
 
 
 def busy_once(handler: BaseHTTPRequestHandler, before: int) -> None:
     answer(503 if before == 0 else 200, PDF)(handler, before)
+
+
+def spiral(handler: BaseHTTPRequestHandler, before: int) -> None:
+    answer(302, Location=f"{handler.path}?more"[:99])(handler, before)
+
+
+def odd_redirect(handler: BaseHTTPRequestHandler, _: int) -> None:
+    """A space in the address, as careless servers send it."""
+    answer(301, Location="/odd name;v=1.pdf?b=2&a=1#page=2")(handler, 0)
+
+
+def announcing(size_bytes: int) -> Page:
+    """A document with another length than it announces."""
+
+    def page(handler: BaseHTTPRequestHandler, _: int) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Length", str(size_bytes))
+        handler.end_headers()
+        handler.wfile.write(PDF)
+        handler.close_connection = True
+
+    return page
+
+
+def reset(handler: BaseHTTPRequestHandler, _: int) -> None:
+    """Hang up before a word is said."""
+    handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    handler.connection.close()
+
+
+def garbage(handler: BaseHTTPRequestHandler, _: int) -> None:
+    handler.wfile.write(b"what is this\r\n\r\n")
 
 
 class Endless:
@@ -47,6 +84,27 @@ PAGES = {
     "/circle.pdf": answer(302, Location="/circle.pdf"),
     "/to-file.pdf": answer(302, Location="file:///etc/hostname"),
     "/to-nowhere.pdf": answer(302, Location="http://a..b/"),
+    "/to-nothing.pdf": answer(302),
+    "/to-ftp.pdf": answer(302, Location="ftp://example.org/a.pdf"),
+    "/to-metadata.pdf": answer(302, Location="http://169.254.169.254/latest/meta-data/"),
+    "/spiral.pdf": spiral,
+    "/odd%20name;v=1.pdf?b=2&a=1": answer(200, PDF),
+    "/to-odd.pdf": odd_redirect,
+    "/gzip.pdf": answer(200, gzip.compress(PDF), **GZIP),
+    "/two-members.pdf": answer(200, gzip.compress(PDF[:99]) + gzip.compress(PDF[99:]), **GZIP),
+    "/zlib.pdf": answer(200, zlib.compress(PDF), **{"Content-Encoding": "deflate"}),
+    "/bomb.pdf": answer(200, gzip.compress(PDF + bytes(50 << 20)), **GZIP),
+    "/half-gzip.pdf": answer(200, gzip.compress(PDF)[:-20], **GZIP),
+    "/no-gzip.pdf": answer(200, PDF, **GZIP),
+    "/brotli.pdf": answer(200, PDF, **{"Content-Encoding": "br"}),
+    "/cut-short.pdf": announcing(len(PDF) + 100),
+    "/announced.pdf": announcing(LIMIT + 1),
+    "/reset.pdf": reset,
+    "/garbage.pdf": garbage,
+    "/file-name.pdf": answer(200, PDF, **{"Content-Disposition": 'attachment; filename="../../etc/passwd"'}),
+    "/charset.pdf": answer(200, PDF, "application/pdf; charset=no-such", **{"ETag": '"\u00e4"'}),
+    "/many-headers.pdf": answer(200, PDF, **{"X-Long": "x" * 200_000}),
+    "/not-modified.pdf": answer(304),
     "/page.pdf": answer(200, b"<!doctype html><p>Not here any more", "application/pdf"),
     "/empty.pdf": answer(200, b""),
     "/no-content.pdf": answer(204),
@@ -57,18 +115,37 @@ REASONS = {
     "/gone.pdf": "http_404",
     "/busy.pdf": "http_503",
     "/throttled.pdf": "http_429",
-    "/circle.pdf": "unreachable",
-    "/to-file.pdf": "unreachable",
+    "/circle.pdf": "redirect_loop",
+    "/spiral.pdf": "too_many_redirects",
+    "/to-file.pdf": "bad_redirect",
+    "/to-nothing.pdf": "bad_redirect",
+    "/to-ftp.pdf": "bad_redirect",
     "/to-nowhere.pdf": "bad_url",
+    "/to-metadata.pdf": "private_address",
     "/page.pdf": "not_pdf",
     "/empty.pdf": "not_pdf",
     "/no-content.pdf": "http_204",
     "/larger.pdf": "too_large",
+    "/bomb.pdf": "too_large",
+    "/announced.pdf": "too_large",
+    "/half-gzip.pdf": "truncated",
+    "/cut-short.pdf": "truncated",
+    "/no-gzip.pdf": "bad_encoding",
+    "/brotli.pdf": "bad_encoding",
+    "/reset.pdf": "bad_response",
+    "/garbage.pdf": "bad_response",
+    "/many-headers.pdf": "bad_response",
+    "/not-modified.pdf": "http_304",
 }
 
 
 def listed(store: LocalStore, *urls: str) -> None:
     put(store, URLS, [{"url_id": short_id(url), "url": url, "source": "test"} for url in urls])
+
+
+def fetch(store: LocalStore, **values: object) -> Outcome:
+    """Crawl what is listed; loopback is allowed, and nobody minds haste."""
+    return go(store, crawl, **{"delay_s": 0, "allow_hosts": ("127.0.0.1",)} | values)
 
 
 def endings(store: LocalStore) -> tuple[dict[str, dict], dict[str, str]]:
@@ -83,8 +160,10 @@ def crawled(tmp_path_factory: pytest.TempPathFactory) -> tuple[LocalStore, Web]:
     store = LocalStore(tmp_path_factory.mktemp("crawled"))
     with serving(PAGES) as web:
         listed(store, *(web.url + path for path in {*PAGES, *REASONS}))
-        outcome = go(store, crawl, max_bytes=LIMIT, attempts=2, timeout_s=5)
-    assert outcome.counters["urls_fetched"] == outcome.counters["rows_in"] == len({*PAGES, *REASONS})
+        outcome = fetch(store, max_bytes=LIMIT, attempts=2, timeout_s=5)
+    assert outcome.counters["urls"] == outcome.counters["rows_in"] == len({*PAGES, *REASONS})
+    assert outcome.counters["fetched"] == outcome.counters["rows_out"] == len({*PAGES} - {*REASONS})
+    assert outcome.counters["requests"] == web.hits.total() + 2, "two led to where nothing is asked"
     return store, web
 
 
@@ -98,7 +177,9 @@ def test_every_address_ends_as_a_download_or_with_its_own_reason(crawled):
 def test_a_download_holds_the_bytes_under_the_address_that_was_listed(crawled):
     store, web = crawled
     downloads, _ = endings(store)
-    for path in ("/ok.pdf", "/mislabelled", "/busy-once.pdf", "/moved.pdf"):
+    moved = {web.url + path for path in ("/moved.pdf", "/to-odd.pdf")}
+    assert {row["fetched_url"] for row in downloads.values()} == {*downloads} - moved
+    for path in {*PAGES} - {*REASONS, "/exact.pdf", "/late-magic.pdf"}:
         row = downloads[web.url + path]
         assert row["content"] == PDF
         assert row["content_sha256"] == hashlib.sha256(PDF).hexdigest()
@@ -118,7 +199,7 @@ def test_a_document_without_end_is_left_early(store: LocalStore):
     endless = Endless()
     with serving({"/endless.pdf": endless}) as web:
         listed(store, f"{web.url}/endless.pdf")
-        go(store, crawl, max_bytes=1 << 20)
+        fetch(store, max_bytes=1 << 20)
     assert endings(store) == ({}, {short_id(f"{web.url}/endless.pdf"): "too_large"})
     assert endless.sent < 64 << 20
 
@@ -129,11 +210,11 @@ def test_addresses_that_nobody_answers(store: LocalStore):
         refusing = f"http://127.0.0.1:{_free_port()}/a.pdf"
         mute, odd, long = f"http://127.0.0.1:{port}/a.pdf", "http://a..b/a.pdf", f"http://{'a' * 80}.org/a.pdf"
         listed(store, refusing, mute, odd, long)
-        go(store, crawl, attempts=1, timeout_s=0.3)
+        fetch(store, attempts=1, timeout_s=0.3)
     _, refused = endings(store)
     assert refused == {
         short_id(refusing): "unreachable",
-        short_id(mute): "unreachable",
+        short_id(mute): "timeout",
         short_id(odd): "bad_url",
         short_id(long): "bad_url",
     }
@@ -151,24 +232,24 @@ def test_files_of_this_machine(store: LocalStore, tmp_path: Path):
     folder.mkdir()
     missing, endless_name = (tmp_path / "missing.pdf").as_uri(), f"file:///{'a' * 300}.pdf"
     listed(store, good.as_uri(), large.as_uri(), folder.as_uri(), missing, endless_name)
-    go(store, crawl, max_bytes=LIMIT)
+    fetch(store, max_bytes=LIMIT)
     downloads, refused = endings(store)
     assert downloads[good.as_uri()]["content"] == PDF
     assert refused == {
         short_id(large.as_uri()): "too_large",
         short_id(folder.as_uri()): "missing_file",
         short_id(missing): "missing_file",
-        short_id(endless_name): "unreachable",
+        short_id(endless_name): "unreadable_file",
     }
 
 
 def test_an_address_is_fetched_once_until_a_refresh_is_asked_for(store: LocalStore):
     with serving({"/ok.pdf": answer(200, PDF)}) as web:
         listed(store, f"{web.url}/ok.pdf")
-        first = go(store, crawl)
-        assert go(store, crawl).ref == first.ref
+        first = fetch(store)
+        assert fetch(store).ref == first.ref
         assert web.hits["/ok.pdf"] == 1
         web.pages["/ok.pdf"] = answer(200, PDF + b"more")
-        assert go(store, crawl, refresh="2026-01-01").ref != first.ref
+        assert fetch(store, refresh="2026-01-01").ref != first.ref
         assert web.hits["/ok.pdf"] == 2
     assert [row["content"] for row in rows(store, "downloads")] == [PDF + b"more"]

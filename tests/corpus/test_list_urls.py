@@ -9,48 +9,9 @@ from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import load_manifest
-from pipeline_tasks.corpus.list_urls import canonical_url, list_urls
+from pipeline_tasks.corpus.list_urls import list_urls
 from tests.corpus.web import answer, serving
 from tests.stores import go, reasons, rejects, rows
-
-
-@pytest.mark.parametrize(
-    ("url", "canonical"),
-    [
-        ("http://example.org", "http://example.org/"),
-        ("HTTP://Example.ORG/A/b.PDF", "http://example.org/A/b.PDF"),
-        ("  http://example.org/a.pdf\t", "http://example.org/a.pdf"),
-        ("http://example.org:80/a.pdf", "http://example.org/a.pdf"),
-        ("https://example.org:443/a.pdf", "https://example.org/a.pdf"),
-        ("http://example.org:443/a.pdf", "http://example.org:443/a.pdf"),
-        ("http://example.org:0/a.pdf", "http://example.org:0/a.pdf"),
-        ("http://example.org:/a.pdf", "http://example.org/a.pdf"),
-        ("http://example.org/a.pdf#page=3", "http://example.org/a.pdf"),
-        ("http://example.org/a.pdf?v=2#top", "http://example.org/a.pdf?v=2"),
-        ("http://[::1]:8080/a.pdf", "http://[::1]:8080/a.pdf"),
-        ("http://[2001:DB8::1]:80/a.pdf", "http://[2001:db8::1]/a.pdf"),
-        ("FILE:///data/a%20b.pdf", "file:///data/a%20b.pdf"),
-        ("http://user@example.org/a.pdf", None),
-        ("http://user:secret@example.org/a.pdf", None),
-        ("http://:secret@example.org/a.pdf", None),
-        ("http://[::1/a.pdf", None),
-        ("http://example.org:99999/", None),
-        ("http://example.org:port/", None),
-        ("http://\u2100.org/", None),
-        ("http:///a.pdf", None),
-        ("//example.org/a.pdf", None),
-        ("ftp://example.org/a.pdf", None),
-        ("mailto:somebody@example.org", None),
-        ("javascript:alert(1)", None),
-        ("file:", None),
-        ("a.pdf", None),
-        ("", None),
-    ],
-)
-def test_canonical_url(url, canonical):
-    assert canonical_url(url) == canonical
-    if canonical:
-        assert canonical_url(canonical) == canonical
 
 
 def test_each_line_of_a_remote_list_is_an_address_or_a_reject(store: LocalStore):
@@ -114,6 +75,18 @@ def test_one_new_address_is_one_new_part_and_one_gone_is_a_removal(store: LocalS
     _, shrunk = refresh(names)
     assert shrunk.parts == grown.parts and shrunk.rows == 5
     assert sorted(row["url"] for row in rows(store, "urls")) == names
+
+
+def test_new_junk_in_a_list_is_told_although_no_address_changed(store: LocalStore, tmp_path: Path):
+    source = tmp_path / "list.txt"
+    source.write_text("http://example.org/a.pdf\n")
+    go(store, list_urls, source=str(source))
+    before = load_manifest(store, Ref.parse("urls"))
+    source.write_text("http://example.org/a.pdf\nftp://example.org/b.pdf\n")
+    outcome = go(store, list_urls, source=str(source))
+    assert load_manifest(store, outcome.ref).parts == before.parts and reasons(store, "urls") == {"bad_url": 1}
+    assert outcome.counters["rows_in"] == 2
+    assert go(store, list_urls, source=str(source)).ref == outcome.ref
 
 
 def test_a_list_that_was_empty_once_can_fill(store: LocalStore, tmp_path: Path):

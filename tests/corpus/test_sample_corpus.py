@@ -31,7 +31,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[LocalStore, str]:
     store = LocalStore(folder / "store")
     with serve_site(folder / "site") as site:
         go(store, list_urls, source=site + URL_LIST)
-        go(store, crawl)
+        go(store, crawl, delay_s=0, allow_hosts=["127.0.0.1"])
     go(store, extract_text)
     go(store, near_duplicate_documents)
     return store, site

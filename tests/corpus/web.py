@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -13,10 +14,16 @@ Page = Callable[[BaseHTTPRequestHandler, int], None]
 
 
 class Web:
-    """The pages by path, and how often each path was asked for."""
+    """The pages by path (a query may be left out), how often each path was asked for, and with which headers."""
 
     def __init__(self, pages: dict[str, Page], url: str) -> None:
         self.pages, self.url, self.hits = pages, url, Counter[str]()
+        self.asked: list[tuple[str, dict[str, str]]] = []
+
+    @property
+    def host(self) -> str:
+        """As it stands in URLs."""
+        return self.url.removeprefix("http://")
 
 
 def answer(status: int, body: bytes = b"", content_type: str = "application/pdf", **headers: str) -> Page:
@@ -34,6 +41,21 @@ def answer(status: int, body: bytes = b"", content_type: str = "application/pdf"
     return page
 
 
+def document(body: bytes, sent: Counter[str] | None = None) -> Page:
+    """A document with an ETag, which is not sent again to who knows it; ``sent`` counts those that are."""
+    etag = f'"{hashlib.sha256(body).hexdigest()[:16]}"'
+
+    def page(handler: BaseHTTPRequestHandler, before: int) -> None:
+        if handler.headers.get("If-None-Match") == etag:
+            answer(304, ETag=etag)(handler, before)
+            return
+        if sent is not None:
+            sent[handler.path] += 1
+        answer(200, body, ETag=etag)(handler, before)
+
+    return page
+
+
 @contextmanager
 def serving(pages: dict[str, Page]) -> Iterator[Web]:
     """Serve ``pages`` while the block runs; any other path is a 404."""
@@ -42,8 +64,10 @@ def serving(pages: dict[str, Page]) -> Iterator[Web]:
         def do_GET(self) -> None:  # noqa: N802
             before = web.hits[self.path]
             web.hits[self.path] += 1
+            web.asked.append((self.path, dict(self.headers)))
+            page = web.pages.get(self.path) or web.pages.get(self.path.partition("?")[0], answer(404))
             with suppress(BrokenPipeError, ConnectionResetError):
-                web.pages.get(self.path, answer(404))(self, before)
+                page(self, before)
 
         def log_message(self, *_: object) -> None:
             """Nothing on standard error."""

@@ -17,7 +17,7 @@ def run_chain(store: LocalStore, source: str) -> None:
         return str(run_job(store, plan(store, get_step(name), params, inputs)).ref)
 
     run("list_urls", source=source, part_rows=3)
-    run("crawl")
+    run("crawl", part_rows=3)
     run("extract_text")
     run("near_duplicate_documents")
     chunks = run("chunk_passages", max_tokens=96, test_fraction=0.3, dev_fraction=0.2)

@@ -11,7 +11,7 @@ from pipeline_tasks.demo.site import URL_LIST, build_site, serve_site
 from pipeline_tasks.domains import domain_folder
 
 PORT = 18741
-WORK = ("llm_requests", "texts_encoded", "urls_fetched", "optimiser_steps")
+WORK = ("llm_requests", "texts_encoded", "fetched", "optimiser_steps")
 LITTLE = {"max_query_length": 48, "max_passage_length": 64, "pretrain_batch_size": 8, "finetune_batch_size": 8}
 
 
@@ -29,7 +29,8 @@ def test_chain_reuse_and_refresh(tmp_path: Path, small_site: Path, environment: 
     store = LocalStore(tmp_path / "store")
     environment = environment | {"FOUNDRY_STORE": str(store.root)}
     with serve_site(small_site, port=PORT) as site:
-        refresh = {"corpus_refresh": {"source": site + URL_LIST, "max_tokens": 128, "test_fraction": 0.3}}
+        settings = {"source": site + URL_LIST, "allow_hosts": ["127.0.0.1"], "delay_s": 0}
+        refresh = {"corpus_refresh": settings | {"max_tokens": 128, "test_fraction": 0.3}}
         runs = refresh | {
             "synthesize_pairs": {"sample_rate": 0.5},
             "build_triplets": {},
@@ -53,7 +54,7 @@ def test_chain_reuse_and_refresh(tmp_path: Path, small_site: Path, environment: 
         assert local_run(tmp_path / "airflow", environment, refresh | {"synthesize_pairs": {"sample_rate": 0.5}}) == 0
         third, _ = work_since(store, seen)
         added = [row for key, row in passages(store).items() if key not in before]
-        assert third["urls_fetched"] == 1
+        assert third["fetched"] == 1
         assert {row["url"] for row in added} == {site + new.path}
         assert third["texts_encoded"] == len(added)
         assert 0 < third["llm_requests"] <= 2 * len(added)

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline_tasks import datasets as d
+from pipeline_tasks.core.growth import difference
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.runner import Outcome, run_job
@@ -42,10 +43,11 @@ def filled(schema: RowSchema, **values: Any) -> dict[str, Any]:
     return {column.name: values.get(column.name) for column in schema.columns}
 
 
-@step(reads={}, writes=d.URLS, kind="reduce", appends=True)
-def toy_urls(inputs: Inputs, params: UrlParams, run: Run) -> pa.Table:
+@step(reads={}, writes=d.URLS, kind="reduce", grows=True, always=True)
+def toy_urls(inputs: Inputs, params: UrlParams, run: Run) -> Iterator[pa.Table]:
     """Addresses."""
-    return d.URLS.table([{"url_id": n, "url": f"https://example.org/{n}.pdf", "source": "toy"} for n in params.names])
+    rows = [{"url_id": n, "url": f"https://example.org/{n}.pdf", "source": "toy"} for n in params.names]
+    yield from difference(run, d.URLS, rows, params.part_rows)
 
 
 @step(reads={"urls": d.URLS}, writes=d.DOCUMENTS, kind="map")

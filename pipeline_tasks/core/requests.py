@@ -1,0 +1,61 @@
+"""Which requests a version of a growing dataset answers.
+
+A request is a step, its parameters and its inputs, without the version that it grows from. The one that made a version
+is told by its manifest. Others may find nothing to change: they are noted beside it, so that they are answered at once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from pipeline_tasks.core.ids import canonical_json
+from pipeline_tasks.core.manifest import Manifest, Ref, version_id
+from pipeline_tasks.core.store import Store
+from pipeline_tasks.core.versions import load_manifest
+
+PREVIOUS = "previous"
+CHANGE = "change_sha256"
+
+
+class Request(BaseModel):
+    """One request: its id and its parameters."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    params: dict[str, Any]
+
+
+def requests_key(ref: Ref) -> str:
+    """Where the requests that ``ref`` answers, beside the one that made it, are kept."""
+    return f"requests/{ref.dataset}/{ref.version}.json"
+
+
+def requests(store: Store, manifest: Manifest) -> list[Request]:
+    """Every request that this version answers, the one that made it first."""
+    params = {name: value for name, value in manifest.params.items() if name != CHANGE}
+    inputs = {name: refs for name, refs in manifest.inputs.items() if name != PREVIOUS}
+    made = Request(id=version_id(manifest.step, manifest.code_version, params, inputs), params=params)
+    noted = json.loads(store.read(requests_key(manifest.ref)) or b"[]")
+    return [made, *map(Request.model_validate, noted)]
+
+
+def note_request(store: Store, manifest: Manifest, request: Request) -> None:
+    """Remember that ``manifest`` answers ``request``, too, and that it was the last; one process at a time may."""
+    others = [r for r in requests(store, manifest)[1:] if r.id != request.id]
+    noted = [r.model_dump(mode="json") for r in (*others, request)]
+    store.replace(requests_key(manifest.ref), canonical_json(noted))
+
+
+def history(store: Store, manifest: Manifest) -> Iterator[dict[str, Any]]:
+    """Parameters of the requests that led to ``manifest``, the last one first, through all versions before it."""
+    while True:
+        yield from (request.params for request in reversed(requests(store, manifest)))
+        before = manifest.inputs.get(PREVIOUS)
+        if not before:
+            return
+        manifest = load_manifest(store, Ref.parse(before[0]))

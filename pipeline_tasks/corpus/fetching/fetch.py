@@ -1,0 +1,153 @@
+"""One address, from its robots.txt over redirects and retries to an outcome."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+from urllib.parse import unquote, urljoin, urlsplit
+
+from pipeline_tasks.corpus.fetching.body import Sink, copy_file, receive
+from pipeline_tasks.corpus.fetching.client import Answer, Budget, Client
+from pipeline_tasks.corpus.fetching.journal import Journal
+from pipeline_tasks.corpus.fetching.outcomes import Busy, Known, Limits, Outcome, Refused
+from pipeline_tasks.corpus.fetching.retry import retrying
+from pipeline_tasks.corpus.fetching.robots import Robots
+from pipeline_tasks.corpus.urls import canonical_url
+
+_REDIRECTS = (301, 302, 303, 307, 308)
+
+
+class Fetcher:
+    """Brings addresses to their end; bodies go to the journal's files.
+
+    Args:
+        client: sends requests.
+        robots: what may be asked.
+        journal: where bodies are kept.
+        limits: what an address may cost.
+    """
+
+    def __init__(self, client: Client, robots: Robots, journal: Journal, limits: Limits) -> None:
+        self._client, self._robots, self._journal, self._limits = client, robots, journal, limits
+
+    async def fetch(self, url_id: str, url: str, known: Known | None) -> Outcome:
+        """How ``url`` ends; where it is ``known``, its server is asked whether it changed."""
+        if url.startswith("file:"):
+            return await self._file(url_id, url)
+        visit = _Visit(url_id, url, known, Budget(self._limits.time_limit_s))
+        try:
+            return await retrying(self._limits.attempts)(self._try, visit)
+        except (Refused, Busy) as error:
+            return Outcome(url_id, "refused", error.reason, error.detail, attempts=visit.attempts)
+
+    async def _try(self, visit: _Visit) -> Outcome:
+        visit.attempts += 1
+        url, asked = visit.url, _conditions(visit.known)
+        seen = {url}
+        while True:
+            await self._robots.check(url)
+            async with self._client.get(url, visit.budget, asked) as answer:
+                target = _target(url, answer)
+                if target is None:
+                    return await self._end(visit, url, answer)
+            if target in seen:
+                raise Refused("redirect_loop", f"{url} leads to {target} again")
+            if len(seen) > self._limits.max_redirects:
+                raise Refused("too_many_redirects", f"more than {self._limits.max_redirects}")
+            seen.add(target)
+            url = target
+
+    async def _end(self, visit: _Visit, url: str, answer: Answer) -> Outcome:
+        facts: dict[str, Any] = {
+            "attempts": visit.attempts,
+            "status": answer.status,
+            "fetched_url": url,
+            "etag": answer.headers.get("etag", ""),
+            "last_modified": answer.headers.get("last-modified", ""),
+        }
+        if answer.status == 304 and visit.known:
+            return Outcome(visit.url_id, "unchanged", **facts)
+        if answer.status != 200:
+            raise Refused(f"http_{answer.status}")
+        with _Receiving(self._journal, self._limits.max_bytes) as sink:
+            sha256 = await receive(answer.chunks, answer.headers, sink, self._limits.max_bytes)
+            size_bytes = sink.size_bytes
+            sink.keep(sha256)
+        return Outcome(visit.url_id, "fetched", sha256=sha256, size_bytes=size_bytes, **facts)
+
+    async def _file(self, url_id: str, url: str) -> Outcome:
+        try:
+            with _open_file(url) as file, _Receiving(self._journal, self._limits.max_bytes) as sink:
+                sha256 = await asyncio.to_thread(copy_file, file, sink)
+                sink.keep(sha256)
+                return Outcome(url_id, "fetched", sha256=sha256, size_bytes=sink.size_bytes, fetched_url=url)
+        except Refused as refused:
+            return Outcome(url_id, "refused", refused.reason, refused.detail)
+
+
+class _Receiving(Sink):
+    """A sink whose file is the journal's where it is kept, and is gone otherwise."""
+
+    def __init__(self, journal: Journal, max_bytes: int) -> None:
+        self._journal, self._path = journal, journal.unfinished()
+        super().__init__(self._path, max_bytes)
+
+    def __enter__(self) -> _Receiving:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+        self._path.unlink(missing_ok=True)
+
+    def keep(self, sha256: str) -> None:
+        """Hand the file, complete, to the journal."""
+        self.close()
+        self._journal.keep(self._path, sha256)
+
+
+@dataclass
+class _Visit:
+    """An address on its way, and what was spent on it."""
+
+    url_id: str
+    url: str
+    known: Known | None
+    budget: Budget
+    attempts: int = 0
+
+
+def _open_file(url: str) -> BinaryIO:
+    path = Path(unquote(urlsplit(url).path))
+    try:
+        if path.is_file():
+            return path.open("rb")
+    except OSError as error:
+        raise Refused("unreadable_file", f"{type(error).__name__}: {error.strerror}") from error
+    raise Refused("missing_file", str(path))
+
+
+def _conditions(known: Known | None) -> dict[str, str]:
+    if known is None:
+        return {}
+    asked = {"If-None-Match": known.etag, "If-Modified-Since": known.last_modified}
+    return {name: value for name, value in asked.items() if value}
+
+
+def _target(url: str, answer: Answer) -> str | None:
+    """Where ``answer`` redirects to; None where it does not.
+
+    Raises:
+        Refused: to nothing that may be fetched.
+    """
+    if answer.status not in _REDIRECTS:
+        return None
+    location = answer.headers.get("location", "")
+    try:
+        target = canonical_url(urljoin(url, location)) if location else None
+    except ValueError:
+        target = None
+    if target is None or target.startswith("file:"):
+        raise Refused("bad_redirect", f"to {location[:200]!r}")
+    return target

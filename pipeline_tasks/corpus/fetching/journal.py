@@ -1,0 +1,64 @@
+"""What a crawl has finished, on disk: a killed one goes on from there and fetches nothing twice."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+
+from pipeline_tasks.corpus.fetching.outcomes import Outcome
+
+
+class Journal:
+    """Bodies as files named by their sha256, and one line for each address that ended; a body is there before its line.
+
+    Args:
+        folder: survives a kill.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._bodies = folder / "bodies"
+        self._bodies.mkdir(exist_ok=True)
+        self._lines = folder / "outcomes.jsonl"
+        self._serial = 0
+        for unfinished in self._bodies.glob("*.part"):
+            unfinished.unlink()
+        self.outcomes = self._load()
+        self._file = self._lines.open("ab")
+
+    def _load(self) -> dict[str, Outcome]:
+        """Outcomes by address; a line or a body that was cut short never happened."""
+        data = self._lines.read_bytes() if self._lines.exists() else b""
+        whole = data[: data.rfind(b"\n") + 1]
+        if len(whole) < len(data):
+            os.truncate(self._lines, len(whole))
+        found = (Outcome(**json.loads(line)) for line in whole.splitlines())
+        return {outcome.url_id: outcome for outcome in found if self._is_whole(outcome)}
+
+    def _is_whole(self, outcome: Outcome) -> bool:
+        path = self.body(outcome.sha256)
+        return outcome.end != "fetched" or (path.is_file() and path.stat().st_size == outcome.size_bytes)
+
+    def body(self, sha256: str) -> Path:
+        """The file with these bytes."""
+        return self._bodies / sha256
+
+    def unfinished(self) -> Path:
+        """A new file to receive a body."""
+        self._serial += 1
+        return self._bodies / f"{self._serial}.part"
+
+    def keep(self, path: Path, sha256: str) -> None:
+        """Keep a received body under its sha256."""
+        path.replace(self.body(sha256))
+
+    def note(self, outcome: Outcome) -> None:
+        """An address has ended."""
+        self._file.write(json.dumps(asdict(outcome)).encode() + b"\n")
+        self._file.flush()
+        self.outcomes[outcome.url_id] = outcome
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._file.close()

@@ -1,0 +1,88 @@
+"""How an address may end, and why one try may fail."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(eq=False)
+class Refused(Exception):
+    """Why an address gives no document; another try would not help."""
+
+    reason: str
+    detail: str = ""
+
+
+@dataclass(eq=False)
+class Busy(Exception):
+    """Why a try failed that may work later; ``wait_s`` is what the server asked for."""
+
+    reason: str
+    detail: str = ""
+    wait_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one address may cost.
+
+    Attributes:
+        max_bytes: largest document, on the wire and decoded.
+        attempts: tries.
+        time_limit_s: seconds on the network, all tries and redirects together.
+        max_redirects: redirects followed.
+    """
+
+    max_bytes: int
+    attempts: int
+    time_limit_s: float
+    max_redirects: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The end of one address.
+
+    Attributes:
+        url_id: the address.
+        end: ``fetched`` (new bytes), ``unchanged`` (HTTP 304), or ``refused``.
+        reason: why it was refused.
+        detail: what a person needs to know.
+        attempts: tries made.
+        sha256: of the bytes.
+        size_bytes: number of bytes.
+        status: HTTP status, 0 for a file.
+        fetched_url: where redirects led.
+        etag: the server's ETag.
+        last_modified: the server's Last-Modified.
+    """
+
+    url_id: str
+    end: Literal["fetched", "unchanged", "refused"]
+    reason: str = ""
+    detail: str = ""
+    attempts: int = 1
+    sha256: str = ""
+    size_bytes: int = 0
+    status: int = 0
+    fetched_url: str = ""
+    etag: str = ""
+    last_modified: str = ""
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of a document that was fetched before.
+
+    Attributes:
+        doc_id: its id.
+        sha256: of its bytes.
+        etag: sent as If-None-Match.
+        last_modified: sent as If-Modified-Since.
+    """
+
+    doc_id: str
+    sha256: str
+    etag: str
+    last_modified: str

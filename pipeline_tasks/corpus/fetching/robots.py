@@ -1,0 +1,113 @@
+"""What a site lets us fetch: robots.txt, asked for once per crawl and site.
+
+Source: RFC 9309. 4xx: everything is allowed. 5xx, 429 or no answer: nothing is. Up to five redirects, 500 KiB.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from pathlib import Path
+from urllib.parse import urljoin, urlsplit
+
+from protego import Protego
+
+from pipeline_tasks.core.ids import short_id
+from pipeline_tasks.corpus.fetching.client import Budget, Client
+from pipeline_tasks.corpus.fetching.outcomes import Busy, Limits, Refused
+from pipeline_tasks.corpus.fetching.retry import retrying
+from pipeline_tasks.corpus.urls import canonical_url
+
+_HOPS = 5
+_MAX_BYTES = 500 << 10
+_IN_MEMORY = 1000
+_REDIRECTS = (301, 302, 303, 307, 308)
+
+
+class Robots:
+    """Rules by site; kept as files in ``folder``, so that a killed crawl does not ask again.
+
+    Args:
+        client: sends requests.
+        folder: where the answers are kept.
+        user_agent: its first word is what rules are looked up for.
+        limits: tries, and seconds on the network per site.
+    """
+
+    def __init__(self, client: Client, folder: Path, user_agent: str, limits: Limits) -> None:
+        self._client = client
+        self._folder = folder
+        self._agent = user_agent.split("/")[0].split()[0]
+        self._limits = limits
+        self._rules: OrderedDict[str, Protego] = OrderedDict()
+        self._locks: dict[str, asyncio.Lock] = {}
+        folder.mkdir(exist_ok=True)
+
+    async def check(self, url: str) -> None:
+        """Pass where robots.txt allows ``url``; tell its host to keep the delay that is asked for.
+
+        Raises:
+            Refused: it does not, or cannot be had.
+        """
+        parts = urlsplit(url)
+        rules = await self._of(f"{parts.scheme}://{parts.netloc}")
+        if not rules.can_fetch(url, self._agent):
+            raise Refused("robots_denied", "robots.txt does not allow it")
+        delay_s = rules.crawl_delay(self._agent)
+        rate = rules.request_rate(self._agent)
+        if rate and rate.requests:
+            delay_s = max(delay_s or 0.0, rate.seconds / rate.requests)
+        self._client.host(url).slow_down(delay_s or 0.0)
+
+    async def _of(self, site: str) -> Protego:
+        lock = self._locks.setdefault(site, asyncio.Lock())
+        async with lock:
+            if site not in self._rules:
+                self._rules[site] = Protego.parse(await self._text(site))
+                if len(self._rules) > _IN_MEMORY:
+                    self._locks.pop(self._rules.popitem(last=False)[0], None)
+            self._rules.move_to_end(site)
+            return self._rules[site]
+
+    async def _text(self, site: str) -> str:
+        kept = self._folder / f"{short_id(site)}.json"
+        if not kept.exists():
+            found: dict[str, str]
+            try:
+                found = {"text": await retrying(self._limits.attempts)(self._ask, f"{site}/robots.txt")}
+            except Busy as busy:
+                told = "robots_unreachable" if busy.reason.startswith("http_") else busy.reason
+                found = {"reason": told, "detail": f"robots.txt: {busy.reason} {busy.detail}".strip()}
+            except Refused as refused:
+                found = {"reason": refused.reason, "detail": f"robots.txt: {refused.detail}"}
+            unfinished = kept.with_suffix(".part")
+            unfinished.write_text(json.dumps(found), "utf-8")
+            unfinished.replace(kept)
+        found = json.loads(kept.read_text("utf-8"))
+        if "text" in found:
+            return found["text"]
+        raise Refused(found["reason"], found["detail"])
+
+    async def _ask(self, url: str) -> str:
+        budget = Budget(self._limits.time_limit_s)
+        for _ in range(_HOPS + 1):
+            async with self._client.get(url, budget, {}) as answer:
+                if answer.status == 200:
+                    return await _start(answer.chunks)
+                moved = answer.status in _REDIRECTS and answer.headers.get("location")
+                target = canonical_url(urljoin(url, moved)) if moved else None
+                if target is None or target.startswith("file:"):
+                    return ""
+                url = target
+        return ""
+
+
+async def _start(chunks: AsyncIterator[bytes]) -> str:
+    data = b""
+    async for chunk in chunks:
+        data += chunk
+        if len(data) >= _MAX_BYTES:
+            break
+    return data[:_MAX_BYTES].decode("utf-8-sig", "replace")

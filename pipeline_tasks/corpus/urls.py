@@ -1,0 +1,35 @@
+"""One spelling for one address, so that exact duplicates are found before anything is fetched."""
+
+from __future__ import annotations
+
+from urllib.parse import urldefrag, urlsplit, urlunsplit
+
+from w3lib.url import canonicalize_url, safe_url_string
+
+DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+def canonical_url(url: str) -> str | None:
+    """The same string for every spelling of an address; its own canonical form.
+
+    Scheme and host are lower-case, the host in ASCII (IDNA), without the default port; the path has no dot segments,
+    and percent-encodes what must be and nothing else; there is no fragment. The query keeps its order.
+
+    Returns:
+        The canonical URL, or None where ``url`` is not an http, https or file address, or holds a password.
+    """
+    try:
+        parts = urlsplit(urldefrag(url.strip()).url)
+        port = parts.port
+        if parts.scheme == "file" and parts.path:
+            return urlunsplit(("file", "", parts.path, "", ""))
+        if parts.scheme not in DEFAULT_PORTS or not parts.hostname or "@" in parts.netloc:
+            return None
+        host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+        if port is not None and port != DEFAULT_PORTS[parts.scheme]:
+            host += f":{port}"
+        address = canonicalize_url(urlunsplit((parts.scheme, host, parts.path or "/", "", "")))
+        query = urlsplit(safe_url_string(f"http://host/?{parts.query}")).query
+    except ValueError:
+        return None
+    return f"{address}?{query}" if query else address

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+
+import pytest
+
+from pipeline_tasks.core.ids import short_id
+from pipeline_tasks.corpus.fetching.hosts import GIVE_UP_AFTER, retry_after_s
+from tests.corpus.fetching.parts import PDF, fetch_all
+from tests.corpus.web import answer, serving
+
+
+class Watched:
+    """A document that takes a moment; notes when it was asked for, and how many were on their way at once."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self.times, self.most, self._now = seconds, [], 0, 0
+        self._lock = threading.Lock()
+
+    def __call__(self, handler: BaseHTTPRequestHandler, before: int) -> None:
+        with self._lock:
+            self.times.append(time.monotonic())
+            self._now += 1
+            self.most = max(self.most, self._now)
+        time.sleep(self.seconds)
+        with self._lock:
+            self._now -= 1
+        answer(200, PDF)(handler, before)
+
+
+@pytest.mark.parametrize("per_host", [1, 3])
+def test_a_host_is_asked_for_so_many_at_once(tmp_path: Path, per_host):
+    page = Watched(0.05)
+    with serving({"/a.pdf": page}) as web:
+        fetch_all(tmp_path, [f"{web.url}/a.pdf?{i}" for i in range(9)], per_host=per_host)
+    assert page.most == per_host and len(page.times) == 9
+
+
+@pytest.mark.parametrize(
+    ("settings", "robots", "delay_s"),
+    [
+        ({"delay_s": 0.1}, b"", 0.1),
+        ({}, b"User-agent: *\nCrawl-delay: 0.1", 0.1),
+        ({}, b"User-agent: *\nRequest-rate: 5/1s", 0.2),
+    ],
+)
+def test_the_longer_of_our_delay_and_the_sites_own_is_kept(tmp_path: Path, settings, robots, delay_s):
+    page = Watched(0)
+    with serving({"/a.pdf": page, "/robots.txt": answer(200, robots, "text/plain")}) as web:
+        fetch_all(tmp_path, [f"{web.url}/a.pdf?{i}" for i in range(5)], **settings)
+    assert page.times[-1] - page.times[0] >= 4 * delay_s - 0.05
+
+
+def test_hosts_do_not_wait_for_one_another(tmp_path: Path):
+    pages = [Watched(0.3), Watched(0.3)]
+    with serving({"/a.pdf": pages[0]}) as one, serving({"/a.pdf": pages[1]}) as other:
+        fetch_all(tmp_path, [f"{one.url}/a.pdf", f"{other.url}/a.pdf"], per_host=1)
+    assert abs(pages[0].times[0] - pages[1].times[0]) < 0.3
+
+
+def test_retry_after_stops_all_requests_to_the_host(tmp_path: Path):
+    page = Watched(0)
+
+    def throttled(handler: BaseHTTPRequestHandler, before: int) -> None:
+        if before:
+            page(handler, before)
+        else:
+            page.times.append(time.monotonic())
+            answer(429, **{"Retry-After": "1"})(handler, before)
+
+    with serving({"/a.pdf": throttled, "/b.pdf": page}) as web:
+        ends = fetch_all(tmp_path, [f"{web.url}/a.pdf", f"{web.url}/b.pdf"], per_host=1)
+    assert {end.end for end in ends.values()} == {"fetched"}
+    assert page.times[1] - page.times[0] >= 0.95
+
+
+def test_who_wants_to_be_left_alone_for_long_is(tmp_path: Path):
+    with serving({"/a.pdf": answer(503, **{"Retry-After": "3600"})}) as web:
+        url = f"{web.url}/a.pdf"
+        end = fetch_all(tmp_path, [url])[url]
+    assert (end.reason, end.detail, end.attempts) == ("http_503", "asks to be left alone for 3600 s", 1)
+
+
+def test_a_host_that_is_never_there_is_given_up(tmp_path: Path):
+    with serving({}) as web:
+        urls = [f"{web.url}/{i}.pdf" for i in range(3 * GIVE_UP_AFTER)]
+    assert {end.reason for end in fetch_all(tmp_path / "at once", urls).values()} == {"unreachable"}
+    rules = tmp_path / "later" / "robots" / f"{short_id(web.url)}.json"
+    rules.parent.mkdir(parents=True)
+    rules.write_text('{"text": ""}')
+    found = Counter(end.reason for end in fetch_all(rules.parents[1], urls, attempts=1, per_host=1).values())
+    assert found == {"unreachable": GIVE_UP_AFTER, "host_down": 2 * GIVE_UP_AFTER}
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"), [("", 0), ("7", 7), ("-3", 0), ("soon", 0), ("\u00b2", 0), ("9" * 400, float("inf"))]
+)
+def test_retry_after_in_seconds(value, seconds):
+    assert retry_after_s(value) == seconds
+
+
+def test_retry_after_as_a_date():
+    then = datetime.now(UTC) + timedelta(seconds=90)
+    assert retry_after_s(format_datetime(then, usegmt=True)) == pytest.approx(90, abs=5)
+    assert retry_after_s(format_datetime(then - timedelta(days=1), usegmt=True)) == 0

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from pipeline_tasks.corpus.fetching.journal import Journal
+from pipeline_tasks.corpus.fetching.outcomes import Outcome
+from tests.corpus.fetching.parts import PDF
+
+SHA256 = hashlib.sha256(PDF).hexdigest()
+REFUSED = Outcome("b", "refused", "http_404", "caf\u00e9\n", attempts=2)
+FETCHED = Outcome("a", "fetched", sha256=SHA256, size_bytes=len(PDF), status=200, etag='"1"')
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A journal with two outcomes."""
+    journal = Journal(tmp_path)
+    path = journal.unfinished()
+    path.write_bytes(PDF)
+    journal.keep(path, SHA256)
+    journal.note(FETCHED)
+    journal.note(REFUSED)
+    journal.close()
+    return tmp_path
+
+
+def reopened(folder: Path) -> dict[str, Outcome]:
+    journal = Journal(folder)
+    journal.close()
+    return journal.outcomes
+
+
+def test_what_was_noted_is_found_again(folder: Path):
+    assert reopened(folder) == {"a": FETCHED, "b": REFUSED}
+    assert Journal(folder).body(SHA256).read_bytes() == PDF
+
+
+def test_a_line_that_was_cut_short_never_happened(folder: Path):
+    lines = folder / "outcomes.jsonl"
+    whole = lines.read_bytes()
+    for length in range(whole.index(b"\n") + 1, len(whole)):
+        lines.write_bytes(whole[:length])
+        assert reopened(folder) == {"a": FETCHED}
+    journal = Journal(folder)
+    journal.note(REFUSED)
+    journal.close()
+    assert lines.read_bytes() == whole
+
+
+@pytest.mark.parametrize("body", [None, PDF[:-1]])
+def test_a_document_whose_bytes_are_not_whole_is_fetched_again(folder: Path, body):
+    path = Journal(folder).body(SHA256)
+    path.unlink()
+    if body:
+        path.write_bytes(body)
+    assert reopened(folder) == {"b": REFUSED}
+
+
+def test_bodies_that_were_on_their_way_are_dropped(folder: Path):
+    left = Journal(folder).unfinished()
+    left.write_bytes(PDF[:10])
+    reopened(folder)
+    assert not left.exists()

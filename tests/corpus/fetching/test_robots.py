@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.corpus.fetching.parts import PDF, fetch_all
+from tests.corpus.web import Page, Web, answer, serving
+
+RULES = (
+    b"User-agent: *\nDisallow: /\n\nUser-agent: Toy-Bot\nDisallow: /secret/\nAllow: /secret/open*\nCrawl-delay: 0.2\n"
+)
+
+
+def text(body: bytes, status: int = 200) -> Page:
+    return answer(status, body, "text/plain")
+
+
+def ends(folder: Path, web: Web, *paths: str, **settings: object) -> list[str]:
+    """Reason of each path, empty for a document."""
+    found = fetch_all(folder, [web.url + path for path in paths], **settings)
+    return [found[web.url + path].reason for path in paths]
+
+
+def test_rules_are_those_for_our_name(tmp_path: Path):
+    paths = ("/a.pdf", "/secret/a.pdf", "/secret/open.pdf")
+    with serving({"/robots.txt": text(RULES)} | {path: answer(200, PDF) for path in paths}) as web:
+        assert ends(tmp_path / "toy", web, *paths) == ["", "robots_denied", ""]
+        assert web.hits["/secret/a.pdf"] == 0
+        assert ends(tmp_path / "other", web, *paths, user_agent="somebody else") == ["robots_denied"] * 3
+    assert {headers["User-Agent"] for _, headers in web.asked} == {
+        "toy-bot/1.0 (+https://example.org)",
+        "somebody else",
+    }
+
+
+@pytest.mark.parametrize(
+    ("page", "reason"),
+    [
+        (text(b"", 404), ""),
+        (text(RULES, 403), ""),
+        (text(b"", 500), "robots_unreachable"),
+        (text(b"", 429), "robots_unreachable"),
+        (answer(302, Location="/elsewhere.txt"), "robots_denied"),
+        (answer(302, Location="/robots.txt"), ""),
+        (answer(302, Location="http://169.254.169.254/"), "private_address"),
+        (text(b"\xef\xbb\xbfUser-agent: *\r\nDisallow: /"), "robots_denied"),
+        (text(b"<html>\xff\xfe nonsense"), ""),
+        (text(b"#" * 600_000 + b"\nUser-agent: *\nDisallow: /"), ""),
+    ],
+)
+def test_what_an_answer_to_robots_txt_means(tmp_path: Path, page, reason):
+    elsewhere = text(b"User-agent: *\nDisallow: /")
+    with serving({"/robots.txt": page, "/elsewhere.txt": elsewhere, "/a.pdf": answer(200, PDF)}) as web:
+        assert ends(tmp_path, web, "/a.pdf") == [reason]
+    assert web.hits["/a.pdf"] == (not reason)
+
+
+def test_a_redirect_is_held_against_the_rules_of_where_it_leads(tmp_path: Path):
+    with serving({"/robots.txt": text(b"User-agent: *\nDisallow: /"), "/b.pdf": answer(200, PDF)}) as strict:
+        with serving({"/a.pdf": answer(302, Location=f"{strict.url}/b.pdf")}) as web:
+            assert ends(tmp_path, web, "/a.pdf") == ["robots_denied"]
+    assert dict(strict.hits) == {"/robots.txt": 1}
+
+
+def test_a_site_is_asked_once_for_its_rules_also_after_a_kill(tmp_path: Path):
+    with serving({"/robots.txt": text(b"User-agent: *\nDisallow: /b"), "/a.pdf": answer(200, PDF)}) as web:
+        assert ends(tmp_path, web, "/a.pdf", "/b.pdf") == ["", "robots_denied"]
+        (tmp_path / "outcomes.jsonl").unlink()
+        assert ends(tmp_path, web, "/a.pdf", "/b.pdf") == ["", "robots_denied"]
+    assert web.hits == {"/robots.txt": 1, "/a.pdf": 2}

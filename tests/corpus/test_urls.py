@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import pytest
+
+from pipeline_tasks.corpus.urls import canonical_url
+
+
+@pytest.mark.parametrize(
+    ("url", "canonical"),
+    [
+        ("http://example.org", "http://example.org/"),
+        ("HTTP://Example.ORG/A/b.PDF", "http://example.org/A/b.PDF"),
+        ("  http://example.org/a.pdf\t", "http://example.org/a.pdf"),
+        ("http://example.org:80/a.pdf", "http://example.org/a.pdf"),
+        ("https://example.org:443/a.pdf", "https://example.org/a.pdf"),
+        ("http://example.org:443/a.pdf", "http://example.org:443/a.pdf"),
+        ("http://example.org:0/a.pdf", "http://example.org:0/a.pdf"),
+        ("http://example.org:/a.pdf", "http://example.org/a.pdf"),
+        ("http://example.org/a.pdf#page=3", "http://example.org/a.pdf"),
+        ("http://example.org/a.pdf?v=2#top", "http://example.org/a.pdf?v=2"),
+        ("http://[::1]:8080/a.pdf", "http://[::1]:8080/a.pdf"),
+        ("http://[2001:DB8::1]:80/a.pdf", "http://[2001:db8::1]/a.pdf"),
+        ("http://example.org/b/../%7euser/./a.pdf", "http://example.org/~user/a.pdf"),
+        ("http://example.org/a%2fb%e4.pdf", "http://example.org/a%2Fb%E4.pdf"),
+        ("http://ex\u00e4mple.org/\u00e4 b.pdf", "http://xn--exmple-cua.org/%C3%A4%20b.pdf"),
+        ("http://example.org/a.pdf?z=1&a=\u00e4 |", "http://example.org/a.pdf?z=1&a=%C3%A4%20%7C"),
+        ("http://example.org/a.pdf?", "http://example.org/a.pdf"),
+        ("http://example.org/a\\b.pdf", "http://example.org/a/b.pdf"),
+        ("http://example.org/a+b;v=1.pdf", "http://example.org/a+b;v=1.pdf"),
+        ("http://\udcff/a.pdf", None),
+        ("FILE:///data/a%20b.pdf", "file:///data/a%20b.pdf"),
+        ("http://user@example.org/a.pdf", None),
+        ("http://user:secret@example.org/a.pdf", None),
+        ("http://:secret@example.org/a.pdf", None),
+        ("http://[::1/a.pdf", None),
+        ("http://example.org:99999/", None),
+        ("http://example.org:port/", None),
+        ("http://\u2100.org/", None),
+        ("http:///a.pdf", None),
+        ("//example.org/a.pdf", None),
+        ("ftp://example.org/a.pdf", None),
+        ("mailto:somebody@example.org", None),
+        ("javascript:alert(1)", None),
+        ("file:", None),
+        ("a.pdf", None),
+        ("", None),
+    ],
+)
+def test_canonical_url(url, canonical):
+    assert canonical_url(url) == canonical
+    if canonical:
+        assert canonical_url(canonical) == canonical
