@@ -18,7 +18,7 @@ Runs weekly on the source in the Airflow variable `foundry_source`, and by hand 
 """
 
 CRAWL = form("crawl", "refresh", "max_bytes", "attempts")
-DOCUMENTS = form("near_duplicate_documents", "threshold", prefix="document_")
+DOCUMENTS = form("cluster_documents", "threshold", prefix="document_")
 CHUNKS = form("chunk_passages", "max_tokens", "min_tokens", "test_fraction", "dev_fraction")
 PASSAGES = form("near_duplicate_passages", "threshold", prefix="passage_")
 SOURCE = Param(
@@ -44,7 +44,9 @@ with DAG(
     urls = step("list_urls", params={"source": "{{ params.source or var.value.get('foundry_source', '') }}"})
     downloads = step("crawl", inputs={"urls": urls}, params=CRAWL.values(dag))
     texts = step("extract_text", inputs={"downloads": downloads})
-    documents = step("near_duplicate_documents", inputs={"texts": texts}, params=DOCUMENTS.values(dag))
+    sketches = step("sketch_documents", inputs={"texts": texts})
+    clusters = step("cluster_documents", inputs={"sketches": sketches}, params=DOCUMENTS.values(dag))
+    documents = step("near_duplicate_documents", inputs={"texts": texts, "duplicates": clusters})
     chunks = step("chunk_passages", inputs={"documents": documents}, params=CHUNKS.values(dag))
     # Embeddings of chunks serve this DAG alone; the asset `embeddings/<model>` is that of passages.
     model = default("near_duplicate_passages", "model")

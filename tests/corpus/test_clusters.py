@@ -43,11 +43,11 @@ def test_groups_of_many_copies_in_any_order_are_those_of_all_pairs(seed):
 
 
 def test_no_false_one_and_hardly_a_missed_one_among_many_at_the_threshold():
-    """400 pairs with Jaccards from 0.7 to 0.9."""
-    texts = planted(seed=3, n=400, edits=tuple(range(5, 18)))
+    """150 pairs with Jaccards from 0.7 to 0.9."""
+    texts = planted(seed=3, n=150, edits=tuple(range(5, 18)))
     found, expected = clustered(texts, 0.8), all_pairs(texts, 0.8)
     assert set(found.items()) <= set(expected.items())
-    assert len(found) >= 0.99 * len(expected) > 100
+    assert len(found) >= 0.99 * len(expected) > 40
 
 
 @pytest.mark.parametrize("cut", [1, 30, 41, 79])
