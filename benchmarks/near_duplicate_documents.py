@@ -1,0 +1,210 @@
+"""Near-duplicate documents: ours beside datasketch and rensa, on planted documents whose every pair is known.
+
+``python benchmarks/near_duplicate_documents.py [--quick]`` (``make bench-install`` first): the last line is one JSON
+object. Every method starts from the same Python strings, in a process of its own, compiled and imported before the
+clock starts; the best of its repeats counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from rich.console import Console
+from rich.table import Table
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.planted_documents import SHINGLE, Planted, plant  # noqa: E402
+
+THRESHOLD = 0.8
+WORD = re.compile(r"\w+")
+Method = Callable[[list[str]], Iterable[int]]
+
+
+def ours(texts: list[str]) -> Iterable[int]:
+    """Documents that repeat an earlier one: sketch in batches, cluster once."""
+    from pipeline_tasks.corpus.clusters import cluster, shared_buckets
+    from pipeline_tasks.corpus.minhash import band_keys, band_rows, sketch_texts
+
+    made = [sketch_texts(pa.array(texts[i : i + 1024]), SHINGLE) for i in range(0, len(texts), 1024)]
+    rows = band_rows(THRESHOLD, 128)
+    buckets = shared_buckets(np.concatenate([band_keys(m.signatures, rows) for m in made], axis=1))
+    offsets = np.append(0, np.cumsum(np.concatenate([np.diff(m.offsets) for m in made])))
+    shingles = np.concatenate([m.shingles for m in made])
+    originals, _, _ = cluster(np.ascontiguousarray(buckets.T), shingles, offsets, THRESHOLD)
+    return np.flatnonzero(originals != np.arange(len(texts))).tolist()
+
+
+def our_steps(texts: list[str]) -> Iterable[int]:
+    """The three steps of the pipeline on a store: Parquet in, Parquet out, checksums, manifests."""
+    from pipeline_tasks.core.plan import plan
+    from pipeline_tasks.core.registry import get_step
+    from pipeline_tasks.core.runner import run_job
+    from pipeline_tasks.core.store import LocalStore
+    from pipeline_tasks.core.versions import Version
+    from pipeline_tasks.datasets import DOCUMENTS
+    from tests.stores import put
+
+    with tempfile.TemporaryDirectory() as folder:
+        store = LocalStore(Path(folder))
+        rows = [{"doc_id": str(i), "url": f"http://example.org/{i}", "text": text} for i, text in enumerate(texts)]
+        put(store, DOCUMENTS, *(rows[i : i + 1000] for i in range(0, len(rows), 1000)), dataset="texts")
+        del rows
+        started = time.perf_counter()
+        for name in ("sketch_documents", "cluster_documents", "near_duplicate_documents"):
+            made = run_job(store, plan(store, get_step(name), {}, {})).ref
+        our_steps.seconds = time.perf_counter() - started
+        kept = Version.open(store, made).table(["doc_id"])["doc_id"].to_pylist()
+        return set(range(len(texts))) - set(map(int, kept))
+
+
+def shingles(text: str) -> list[str]:
+    """Runs of three lower-case words, as users of the libraries make them."""
+    words = WORD.findall(text.lower())
+    return [" ".join(words[i : i + SHINGLE]) for i in range(len(words) - SHINGLE + 1)]
+
+
+def rensa(texts: list[str]) -> Iterable[int]:
+    """RMinHashDeduplicator with its index, fed in batches; 32 bands, for at its own choice it misses two of five."""
+    from rensa import RMinHashDeduplicator
+
+    index = RMinHashDeduplicator(THRESHOLD, 128, True, 32)
+    for first in range(0, len(texts), 1024):
+        batch = [(str(i), shingles(texts[i])) for i in range(first, min(first + 1024, len(texts)))]
+        yield from (first + i for i, new in enumerate(index.add_pairs(batch)) if not new)
+
+
+def datasketch_update(texts: list[str]) -> Iterable[int]:
+    """MinHash.update, shingle by shingle, as its documentation begins."""
+    from datasketch import MinHash
+
+    def sketch(text: str) -> MinHash:
+        made = MinHash(128)
+        for shingle in shingles(text):
+            made.update(shingle.encode())
+        return made
+
+    return _datasketch(map(sketch, texts))
+
+
+def datasketch_bulk(texts: list[str]) -> Iterable[int]:
+    """MinHash.update_batch with xxh32, its fastest way."""
+    from datasketch import MinHash
+    from xxhash import xxh32_intdigest
+
+    def sketch(text: str) -> MinHash:
+        made = MinHash(128, hashfunc=xxh32_intdigest)
+        made.update_batch([shingle.encode() for shingle in shingles(text)])
+        return made
+
+    return _datasketch(map(sketch, texts))
+
+
+def _datasketch(sketches: Iterable) -> Iterable[int]:
+    from datasketch import MinHashLSH
+
+    index = MinHashLSH(threshold=THRESHOLD, num_perm=128)
+    for i, sketch in enumerate(sketches):
+        if index.query(sketch):
+            yield i
+        else:
+            index.insert(i, sketch)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one method made of one size."""
+
+    seconds: float
+    found: frozenset[int]
+    peak_mib: float
+    added_mib: float
+
+
+def measure(method: Method, path: Path, repeats: int) -> Result:
+    """Run ``method`` on the texts in ``path``; runs in a process of its own."""
+    texts = pq.read_table(path)["text"].to_pylist()
+    list(method(texts[:50]))
+    before, seconds, found = _peak_mib(), [], frozenset[int]()
+    for _ in range(repeats):
+        started = time.perf_counter()
+        found = frozenset(method(texts))
+        seconds.append(getattr(method, "seconds", time.perf_counter() - started))
+    return Result(min(seconds), found, _peak_mib(), _peak_mib() - before)
+
+
+def _peak_mib() -> float:
+    status = Path("/proc/self/status").read_text()
+    return int(re.search(r"VmHWM:\s+(\d+)", status)[1]) / 1024
+
+
+def quality(found: frozenset[int], planted: Planted) -> tuple[float, float]:
+    """Precision and recall of the documents removed, against exact Jaccard of all pairs."""
+    right = len(found & planted.truth.keys())
+    return right / max(1, len(found)), right / max(1, len(planted.truth))
+
+
+def main() -> None:
+    """Print a table, then the figures as JSON."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--quick", action="store_true", help="500 and 2,000 documents")
+    quick = parser.parse_args().quick
+    sizes = (500, 2_000) if quick else (2_000, 10_000, 50_000)
+    table = Table("documents", "method", "seconds", "docs/s", "precision", "recall", "peak MiB", "of it added")
+    results: dict[tuple[int, str], Result] = {}
+    scores: dict[int, tuple[float, float]] = {}
+    for size in sizes:
+        planted = plant(size, THRESHOLD)
+        methods = [(ours, 3), (rensa, 3), (datasketch_bulk, 1), (our_steps, 1)]
+        methods += [(datasketch_update, 1)] if size == sizes[0] else []
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "texts.parquet"
+            pq.write_table(pa.table({"text": planted.texts}), path)
+            for method, repeats in methods:
+                with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+                    result = process.submit(measure, method, path, repeats).result()
+                results[size, method.__name__] = result
+                precision, recall = quality(result.found, planted)
+                if method is ours:
+                    scores[size] = precision, recall
+                figures = f"{result.seconds:.2f} {size / result.seconds:,.0f} {precision:.3f} {recall:.3f}"
+                memory = f"{result.peak_mib:.0f} {result.added_mib:.0f}"
+                table.add_row(f"{size:,}", method.__name__, *figures.split(), *memory.split())
+        table.add_section()
+    Console(width=110).print(table)
+    print(json.dumps(summary(results, scores, sizes)))
+
+
+def summary(
+    results: dict[tuple[int, str], Result], scores: dict[int, tuple[float, float]], sizes: tuple[int, ...]
+) -> dict[str, float]:
+    """The worst quality and ratio of all sizes; ``growth`` of our time between the two largest."""
+    rates = {key: key[0] / result.seconds for key, result in results.items()}
+    slowest = min(rates[size, "ours"] for size in sizes)
+    large = results[sizes[-1], "ours"]
+    return {
+        "precision": round(min(precision for precision, _ in scores.values()), 4),
+        "recall": round(min(recall for _, recall in scores.values()), 4),
+        "ratio_to_datasketch_update": round(slowest / rates[sizes[0], "datasketch_update"], 1),
+        "ratio_to_rensa": round(min(rates[size, "ours"] / rates[size, "rensa"] for size in sizes), 2),
+        "growth_10k_50k": round(large.seconds / results[sizes[-2], "ours"].seconds, 2),
+        "peak_mib": round(large.peak_mib),
+        "sizes": list(sizes),
+    }
+
+
+if __name__ == "__main__":
+    main()
