@@ -31,12 +31,11 @@ def cluster_documents(inputs: Inputs, params: ClusterDocumentsParams, run: Run) 
 
     Source: DMRetriever, appendix A (3).
     """
-    doc_ids, keys = _read_keys(inputs["sketches"], params.threshold)
-    buckets = shared_buckets(keys)
+    doc_ids, buckets = _read_buckets(inputs["sketches"], params.threshold)
     candidates = (buckets >= 0).any(axis=0)
-    shingles, offsets = _read_shingles(inputs["sketches"], doc_ids, candidates)
     places = np.flatnonzero(candidates)
     buckets = np.ascontiguousarray(buckets[:, places].T)
+    shingles, offsets = _read_shingles(inputs["sketches"], doc_ids, candidates)
     with run.progress(len(places), "documents") as meter:
         originals, similarities, compared = cluster(buckets, shingles, offsets, params.threshold, meter)
     representatives, jaccard = np.arange(len(doc_ids)), np.ones(len(doc_ids))
@@ -48,15 +47,15 @@ def cluster_documents(inputs: Inputs, params: ClusterDocumentsParams, run: Run) 
     return pa.Table.from_arrays(columns, schema=DOCUMENT_CLUSTERS.arrow)
 
 
-def _read_keys(sketches: Version, threshold: float) -> tuple[pa.ChunkedArray, np.ndarray]:
-    """Ids, a chunk each part, and band keys of all documents; a signature is 512 bytes, its keys are 200."""
+def _read_buckets(sketches: Version, threshold: float) -> tuple[pa.ChunkedArray, np.ndarray]:
+    """Ids, a chunk each part, and buckets [b, n]; of a signature of 512 bytes only band keys of 200 are kept."""
     doc_ids, keys = [], [np.zeros((1, 0), np.uint64)]
     for part in sketches.parts(["doc_id", "signature"]):
         doc_ids.append(part["doc_id"].combine_chunks())
         if part.num_rows:
             signatures = part["signature"].combine_chunks().flatten().to_numpy().reshape(part.num_rows, -1)
             keys.append(band_keys(signatures, band_rows(threshold, signatures.shape[1])))
-    return pa.chunked_array(doc_ids, pa.string()), np.concatenate(keys[1:] or keys, axis=1)
+    return pa.chunked_array(doc_ids, pa.string()), shared_buckets(np.concatenate(keys[1:] or keys, axis=1))
 
 
 def _read_shingles(sketches: Version, doc_ids: pa.ChunkedArray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
