@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import numba
+import numpy as np
 
-from pipeline_tasks.core.settings import settings
-
-numba.config.CACHE_DIR = str(settings().cache / "numba")
-compiled = numba.njit(cache=True, nogil=True)
+from pipeline_tasks.corpus.compiled import compiled
 
 
 @compiled
-def jaccard(a, b, threshold):
+def jaccard(a: np.ndarray, b: np.ndarray, threshold: float) -> float:
     """Exact Jaccard similarity of two sorted sets without repeats; 0 as soon as ``threshold`` is out of reach."""
     needed = threshold / (1 + threshold) * (a.size + b.size) - 1e-6
     i, j, shared = 0, 0, 0
@@ -27,7 +24,19 @@ def jaccard(a, b, threshold):
 
 
 @compiled
-def place(first, last, buckets, heads, following, seen, shingles, offsets, threshold, originals, similarities):
+def place(
+    first: int,
+    last: int,
+    buckets: np.ndarray,
+    heads: np.ndarray,
+    following: np.ndarray,
+    seen: np.ndarray,
+    shingles: np.ndarray,
+    offsets: np.ndarray,
+    threshold: float,
+    originals: np.ndarray,
+    similarities: np.ndarray,
+) -> int:
     """Compare documents ``first:last``, in order, with the representatives that share a bucket; returns how many pairs.
 
     A document like one of them gets the most similar (of equals the earliest) as its original; any other becomes a

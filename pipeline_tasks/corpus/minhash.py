@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 SEED = 1
 MISS = 0.001
-_ALONE = ((0x3041, 0x30FF), (0x31F0, 0x31FF), (0x3400, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x3FFFF))
+ALONE = np.uint32(1 << 31)
+_UNSPACED = ((0x3041, 0x30FF), (0x31F0, 0x31FF), (0x3400, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x3FFFF))
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def sketch_texts(texts: pa.StringArray, shingle_words: int = 3, n_permutations: 
 
 @cache
 def alphabet() -> np.ndarray:
-    """Code point -> its folded letter, 0 where no word goes on; the highest bit marks a letter that is a word alone.
+    """Code point -> its folded letter, 0 where no word goes on; the bit ``ALONE`` marks a letter that is a word alone.
 
     Shapes: [code points] uint32.
     """
@@ -68,9 +69,9 @@ def alphabet() -> np.ndarray:
         if char == "_" or unicodedata.category(char)[0] in "LMN":
             folded = next((f for f in (char.casefold(), char.lower()) if len(f) == 1), char)
             letters[point] = ord(folded)
-    for first, last in _ALONE:
+    for first, last in _UNSPACED:
         here = letters[first : last + 1]
-        here[here > 0] |= 1 << 31
+        here[here > 0] |= ALONE
     return letters
 
 

@@ -5,22 +5,18 @@ Words never become Python objects: that, and not the hashing, is what de-duplica
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
-from pipeline_tasks.core.settings import settings
+from pipeline_tasks.corpus.compiled import compiled
+from pipeline_tasks.corpus.minhash import ALONE
 
-numba.config.CACHE_DIR = str(settings().cache / "numba")
-compiled = numba.njit(cache=True, nogil=True)
-
-ALONE = np.uint32(1 << 31)
 _PRIME = np.uint64(0x100000001B3)
 _OFFSET = np.uint64(0xCBF29CE484222325)
 _BASE = np.uint64(0x9E3779B97F4A7C15)
 
 
 @compiled
-def _mix(h):
+def _mix(h: np.uint64) -> np.uint64:
     """A bijection in which every bit of the result depends on every bit of ``h`` (MurmurHash3's finaliser)."""
     h = (h ^ (h >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
     h = (h ^ (h >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
@@ -28,7 +24,7 @@ def _mix(h):
 
 
 @compiled
-def _decode(data, at, end):
+def _decode(data: np.ndarray, at: int, end: int) -> tuple[np.uint32, int]:
     """The code point at byte ``at`` and its length in bytes; damaged UTF-8 gives U+0000, one byte long."""
     lead = np.uint32(data[at])
     if lead < 0x80:
@@ -45,7 +41,7 @@ def _decode(data, at, end):
 
 
 @compiled
-def hash_words(data, start, end, letters, words):
+def hash_words(data: np.ndarray, start: int, end: int, letters: np.ndarray, words: np.ndarray) -> int:
     """Hash the words of ``data[start:end]`` into ``words``; returns how many there are (FNV-1a over folded letters)."""
     n, inside, h = 0, False, _OFFSET
     at = start
@@ -70,7 +66,7 @@ def hash_words(data, start, end, letters, words):
 
 
 @compiled
-def hash_shingles(words, n, size, shingles):
+def hash_shingles(words: np.ndarray, n: int, size: int, shingles: np.ndarray) -> int:
     """Hash every run of ``size`` of the ``n`` words, rolling; a shorter text is one run. Returns how many runs."""
     size = min(size, n)
     out, h = np.uint64(1), np.uint64(0)
@@ -85,7 +81,7 @@ def hash_shingles(words, n, size, shingles):
 
 
 @compiled
-def sort_distinct(values, n, spare, counts):
+def sort_distinct(values: np.ndarray, n: int, spare: np.ndarray, counts: np.ndarray) -> int:
     """Sort ``values[:n]`` and drop repeats; returns how many are left. Radix sort: no input makes it slow."""
     for digit in range(8):
         shift = np.uint64(8 * digit)
@@ -109,7 +105,7 @@ def sort_distinct(values, n, spare, counts):
 
 
 @compiled
-def min_hash(shingles, a, b, signature):
+def min_hash(shingles: np.ndarray, a: np.ndarray, b: np.ndarray, signature: np.ndarray) -> None:
     """MinHash of the low 32 bits, as datasketch's scheme ``affine32`` has it: min of ``a * fmix32(h) + b``."""
     signature[:] = np.uint32(0xFFFFFFFF)
     for shingle in shingles:
@@ -122,7 +118,17 @@ def min_hash(shingles, a, b, signature):
 
 
 @compiled
-def sketch(data, bounds, letters, size, a, b, shingles, offsets, signatures):
+def sketch(
+    data: np.ndarray,
+    bounds: np.ndarray,
+    letters: np.ndarray,
+    size: int,
+    a: np.ndarray,
+    b: np.ndarray,
+    shingles: np.ndarray,
+    offsets: np.ndarray,
+    signatures: np.ndarray,
+) -> None:
     """Sketch every text ``data[bounds[i]:bounds[i + 1]]``.
 
     Shapes: bounds [n + 1]; out: shingles [half the bytes + n], offsets [n + 1], signatures [n, p].
