@@ -27,10 +27,9 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.near_duplicate_peers import THRESHOLD, datasketch_bulk, datasketch_update, rensa  # noqa: E402
 from benchmarks.planted_documents import SHINGLE, Planted, plant  # noqa: E402
 
-THRESHOLD = 0.8
-WORD = re.compile(r"\w+")
 Method = Callable[[list[str]], Iterable[int]]
 
 
@@ -84,59 +83,6 @@ def _through_steps(method: Method, texts: list[str], known: int) -> Iterable[int
             run(old)
         kept = run(old + new).table(["doc_id"])["doc_id"].to_pylist()
         return set(range(len(texts))) - set(map(int, kept))
-
-
-def shingles(text: str) -> list[str]:
-    """Runs of three lower-case words, as users of the libraries make them."""
-    words = WORD.findall(text.lower())
-    return [" ".join(words[i : i + SHINGLE]) for i in range(len(words) - SHINGLE + 1)]
-
-
-def rensa(texts: list[str]) -> Iterable[int]:
-    """RMinHashDeduplicator with its index, fed in batches; 32 bands, for at its own choice it misses two of five."""
-    from rensa import RMinHashDeduplicator
-
-    index = RMinHashDeduplicator(THRESHOLD, 128, True, 32)
-    for first in range(0, len(texts), 1024):
-        batch = [(str(i), shingles(texts[i])) for i in range(first, min(first + 1024, len(texts)))]
-        yield from (first + i for i, new in enumerate(index.add_pairs(batch)) if not new)
-
-
-def datasketch_update(texts: list[str]) -> Iterable[int]:
-    """MinHash.update, shingle by shingle, as its documentation begins."""
-    from datasketch import MinHash
-
-    def sketch(text: str) -> MinHash:
-        made = MinHash(128)
-        for shingle in shingles(text):
-            made.update(shingle.encode())
-        return made
-
-    return _datasketch(map(sketch, texts))
-
-
-def datasketch_bulk(texts: list[str]) -> Iterable[int]:
-    """MinHash.update_batch with xxh32, its fastest way."""
-    from datasketch import MinHash
-    from xxhash import xxh32_intdigest
-
-    def sketch(text: str) -> MinHash:
-        made = MinHash(128, hashfunc=xxh32_intdigest)
-        made.update_batch([shingle.encode() for shingle in shingles(text)])
-        return made
-
-    return _datasketch(map(sketch, texts))
-
-
-def _datasketch(sketches: Iterable) -> Iterable[int]:
-    from datasketch import MinHashLSH
-
-    index = MinHashLSH(threshold=THRESHOLD, num_perm=128)
-    for i, sketch in enumerate(sketches):
-        if index.query(sketch):
-            yield i
-        else:
-            index.insert(i, sketch)
 
 
 class Clock:
