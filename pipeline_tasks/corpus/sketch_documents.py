@@ -13,7 +13,7 @@ from pipeline_tasks.core.step import From, StepParams, step
 from pipeline_tasks.corpus.minhash import sketch_texts
 from pipeline_tasks.datasets import DOCUMENTS, SKETCHES
 
-BATCH = 1024
+BATCH = 256
 
 
 class SketchDocumentsParams(StepParams):
