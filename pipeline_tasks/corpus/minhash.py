@@ -46,8 +46,8 @@ def sketch_texts(texts: pa.StringArray, shingle_words: int = 3, n_permutations: 
     """
     from pipeline_tasks.corpus.sketch_kernels import sketch
 
-    n = len(texts)
-    _, starts, data = texts.fill_null("").buffers()
+    n, texts = len(texts), texts.cast(pa.string()).fill_null("")
+    _, starts, data = texts.buffers()
     bounds = np.zeros(1, np.int32) if n == 0 else np.frombuffer(starts, np.int32, n + 1, 4 * texts.offset)
     letters = np.frombuffer(data, np.uint8) if data else np.zeros(0, np.uint8)
     shingles = np.empty((bounds[-1] - bounds[0]) // 2 + n, np.uint64)

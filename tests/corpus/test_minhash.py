@@ -102,6 +102,12 @@ def test_a_slice_of_texts_is_sketched_like_the_texts_alone():
     assert part.signatures.tolist() == whole.signatures[1:4].tolist()
     assert part.shingles.tolist() == whole.shingles[whole.offsets[1] : whole.offsets[4]].tolist()
     assert sketch_texts(texts.slice(0, 0)).signatures.shape == (0, 128)
+    assert sketch_texts(texts.cast(pa.large_string())).shingles.tolist() == whole.shingles.tolist()
+
+
+def test_a_slice_with_a_text_that_is_missing():
+    made = sketch_texts(pa.array(["before", "a b c d", None, "e", "after"]).slice(1, 3))
+    assert made.signatures.tolist() == sketched("a b c d", "", "e").signatures.tolist()
 
 
 def test_damaged_utf8_does_no_harm():
