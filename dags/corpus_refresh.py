@@ -1,4 +1,4 @@
-"""From addresses to passages."""
+"""From searches and addresses to passages."""
 
 from __future__ import annotations
 
@@ -8,20 +8,24 @@ from airflow.sdk import DAG, Param
 from foundry_airflow.steps import DEFAULT_ARGS, default, fold_lineage, form, step
 
 DOC = """
-### From addresses to `passages`
+### From searches and addresses to `passages`
 
-Lists the PDFs of a source, fetches them, takes their text, removes near-duplicate documents, cuts passages and removes
-near-duplicate passages. The weekly run asks for every known address whether it changed; a run by hand does so where
-`refresh` is new, and fetches only new addresses otherwise. Every later step works only on parts that it has not seen;
-documents that vanished from the source or from their site are withdrawn.
+Asks a search provider where one is chosen, lists the PDFs that it found and those of a source, fetches them, takes
+their text, removes near-duplicate documents, cuts passages and removes near-duplicate passages. The weekly run asks for
+every known address whether it changed; a run by hand does so where `refresh` is new, and fetches only new addresses
+otherwise. Every later step works only on parts that it has not seen; documents that vanished from the source or from
+their site are withdrawn.
 
-Runs weekly on the source in the Airflow variable `foundry_source`, and by hand on any other.
+Runs weekly on the source in the Airflow variable `foundry_source` and the provider in `foundry_search_provider`, and by
+hand on any others.
 """
 
+SEARCH = form("search_web", "provider", "max_results", "crawl", "refresh", "again", prefix="search_")
 CRAWL = form("crawl", "refresh", "max_bytes", "attempts", "user_agent", "allow_hosts", "delay_s")
-DOCUMENTS = form("near_duplicate_documents", "threshold", prefix="document_")
-CHUNKS = form("chunk_passages", "max_tokens", "min_tokens", "test_fraction", "dev_fraction")
-PASSAGES = form("near_duplicate_passages", "threshold", prefix="passage_")
+TEXTS = form("extract_text", "engine", "languages", "ocr")
+DOCUMENTS = form("cluster_documents", "threshold", prefix="document_")
+CHUNKS = form("chunk_passages", "mode", "max_tokens", "min_tokens", "test_fraction", "dev_fraction")
+PASSAGES = form("cluster_passages", "threshold", prefix="passage_")
 SOURCE = Param(
     None,
     type=["null", "string"],
@@ -29,6 +33,8 @@ SOURCE = Param(
     description="http(s) URL or file of a list, one address a line, or a folder of PDFs (left empty: the Airflow "
     "variable foundry_source)",
 )
+FORMS = (SEARCH, CRAWL, TEXTS, DOCUMENTS, CHUNKS, PASSAGES)
+PROVIDER = "{{ params.search_provider or var.value.get('foundry_search_provider', '') }}"
 FROM_AIRFLOW = {
     "refresh": "{{ params.refresh or (ds if dag_run.run_type == 'scheduled' else '') }}",
     "allow_hosts": "{{ (params.allow_hosts or []) | join(',') or var.value.get('foundry_allow_hosts', '') }}",
@@ -36,7 +42,7 @@ FROM_AIRFLOW = {
 
 with DAG(
     "corpus_refresh",
-    description="PDFs of a source -> passages",
+    description="PDFs of a source and of searches -> passages",
     schedule="@weekly",
     start_date=datetime(2026, 1, 1, tzinfo=UTC),
     catchup=False,
@@ -44,19 +50,21 @@ with DAG(
     default_args=DEFAULT_ARGS,
     tags=["foundry", "corpus"],
     doc_md=DOC,
-    params={"source": SOURCE} | CRAWL.params | DOCUMENTS.params | CHUNKS.params | PASSAGES.params,
+    params={"source": SOURCE} | {name: field for fields in FORMS for name, field in fields.params.items()},
 ) as dag:
-    urls = step("list_urls", params={"source": "{{ params.source or var.value.get('foundry_source', '') }}"})
+    searches = step("plan_searches", only_if=PROVIDER)
+    results = step("search_web", inputs={"searches": searches}, params=SEARCH.values(dag) | {"provider": PROVIDER})
+    source = {"source": "{{ params.source or var.value.get('foundry_source', '') }}"}
+    urls = step("list_urls", inputs={"results": results}, params=source)
     downloads = step("crawl", inputs={"urls": urls}, params=CRAWL.values(dag) | FROM_AIRFLOW)
-    texts = step("extract_text", inputs={"downloads": downloads})
-    documents = step("near_duplicate_documents", inputs={"texts": texts}, params=DOCUMENTS.values(dag))
+    texts = step("extract_text", inputs={"downloads": downloads}, params=TEXTS.values(dag))
+    sketches = step("sketch_documents", inputs={"texts": texts})
+    same_documents = step("cluster_documents", inputs={"sketches": sketches}, params=DOCUMENTS.values(dag))
+    documents = step("near_duplicate_documents", inputs={"texts": texts, "duplicates": same_documents})
     chunks = step("chunk_passages", inputs={"documents": documents}, params=CHUNKS.values(dag))
     # Embeddings of chunks serve this DAG alone; the asset `embeddings/<model>` is that of passages.
-    model = default("near_duplicate_passages", "model")
-    embeddings = step("embed_passages", inputs={"passages": chunks}, params={"model": model}, emits=False)
-    passages = step(
-        "near_duplicate_passages",
-        inputs={"chunks": chunks, "embeddings": embeddings},
-        params=PASSAGES.values(dag) | {"model": model},
-    )
+    model = {"model": default("cluster_passages", "model")}
+    embeddings = step("embed_passages", inputs={"passages": chunks}, params=model, emits=False)
+    same_passages = step("cluster_passages", inputs={"embeddings": embeddings}, params=PASSAGES.values(dag) | model)
+    passages = step("near_duplicate_passages", inputs={"chunks": chunks, "duplicates": same_passages})
     fold_lineage(passages)

@@ -98,6 +98,26 @@ DOCUMENTS = RowSchema(
     ),
 )
 
+SKETCHES = RowSchema(
+    "sketches",
+    "doc_id",
+    (
+        DOC_ID,
+        Column("signature", pa.list_(pa.uint32()), "MinHash of the shingles, datasketch's scheme affine32 with seed 1"),
+        Column("shingles", pa.list_(pa.uint64()), "hashes of the text's distinct word shingles, ascending"),
+    ),
+)
+
+DOCUMENT_CLUSTERS = RowSchema(
+    "document_clusters",
+    "doc_id",
+    (
+        DOC_ID,
+        Column("representative_id", _text, "doc_id of the earlier document that this one repeats, or its own"),
+        Column("jaccard", pa.float64(), "exact Jaccard similarity of the two; 1 for a representative"),
+    ),
+)
+
 PASSAGES = RowSchema(
     "passages",
     "passage_id",
@@ -246,6 +266,8 @@ ALL = (
     URLS,
     DOWNLOADS,
     DOCUMENTS,
+    SKETCHES,
+    DOCUMENT_CLUSTERS,
     PASSAGES,
     PASSAGE_EMBEDDINGS,
     NEEDS,

@@ -6,6 +6,8 @@ STEPS = (
     "list_urls",
     "crawl",
     "extract_text",
+    "sketch_documents",
+    "cluster_documents",
     "near_duplicate_documents",
     "chunk_passages",
     "near_duplicate_passages",

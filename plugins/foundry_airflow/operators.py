@@ -58,7 +58,7 @@ class PlannedOperator(BaseOperator):
     Args:
         step: the step's name.
         inputs: input name -> ``dataset[@version]``, the output of another step, or a list of these. What a skipped step
-            should have given is left out of a list; a single input that is missing skips this step too.
+            should have given is left out of a list or an optional input; any other that is missing skips this step too.
         values: parameters; None and the empty string leave the step's own default.
         each: parameters of one mapped task, on top of ``values``.
         only_if: a template or parameter; the step is skipped where it comes out empty or false.
@@ -104,7 +104,7 @@ class PlannedOperator(BaseOperator):
         given = {}
         for name, value in self.inputs.items():
             given[name] = list(_flat(value))
-            if not given[name]:
+            if not given[name] and not get_step(self.step).reads[name].optional:
                 raise AirflowSkipException(f"{self.step}: the step that makes {name} was skipped")
         return plan(store, get_step(self.step), self.parameters(), given)
 

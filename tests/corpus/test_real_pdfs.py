@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.corpus.cluster_documents import cluster_documents
 from pipeline_tasks.corpus.crawl import crawl
 from pipeline_tasks.corpus.extract_text import extract_text
 from pipeline_tasks.corpus.list_urls import list_urls
 from pipeline_tasks.corpus.near_duplicate_documents import near_duplicate_documents
+from pipeline_tasks.corpus.sketch_documents import sketch_documents
 from tests.stores import go, rejects, rows
 
 FOLDER = Path(__file__).parents[2].parent / "shared" / "data" / "pdfs"
@@ -53,7 +55,9 @@ def test_every_file_is_a_document_or_has_a_reason(extracted):
 
 @pytest.mark.parametrize(("threshold", "merged"), [(0.7, True), (0.8, False)])
 def test_a_guide_and_its_manual_are_one_below_their_similarity_only(extracted, threshold, merged):
-    outcome = go(extracted, near_duplicate_documents, threshold=threshold)
+    go(extracted, sketch_documents)
+    go(extracted, cluster_documents, threshold=threshold)
+    outcome = go(extracted, near_duplicate_documents)
     kept = {Path(row["url"]).name for row in rows(extracted, "documents")}
     assert GUIDE in kept and (MANUAL not in kept) == merged
     details = [row["detail"] for row in rejects(extracted, "documents").values()]

@@ -9,10 +9,12 @@ import pytest
 import pipeline_tasks
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.corpus.cluster_documents import cluster_documents
 from pipeline_tasks.corpus.crawl import crawl
 from pipeline_tasks.corpus.extract_text import extract_text
 from pipeline_tasks.corpus.list_urls import list_urls
 from pipeline_tasks.corpus.near_duplicate_documents import near_duplicate_documents
+from pipeline_tasks.corpus.sketch_documents import sketch_documents
 from pipeline_tasks.demo.sample import load_documents
 from pipeline_tasks.demo.site import URL_LIST, build_site, serve_site
 from tests.stores import go, rejects, rows
@@ -33,6 +35,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[LocalStore, str]:
         go(store, list_urls, source=site + URL_LIST)
         go(store, crawl, delay_s=0, allow_hosts=["127.0.0.1"])
     go(store, extract_text)
+    go(store, sketch_documents)
+    go(store, cluster_documents)
     go(store, near_duplicate_documents)
     return store, site
 

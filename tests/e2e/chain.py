@@ -19,6 +19,8 @@ def run_chain(store: LocalStore, source: str) -> None:
     run("list_urls", source=source, part_rows=3)
     run("crawl", part_rows=3)
     run("extract_text")
+    run("sketch_documents")
+    run("cluster_documents")
     run("near_duplicate_documents")
     chunks = run("chunk_passages", max_tokens=96, test_fraction=0.3, dev_fraction=0.2)
     embeddings = run("embed_passages", {"passages": [chunks]}, model=MODELS[0])

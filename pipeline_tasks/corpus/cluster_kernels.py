@@ -1,0 +1,70 @@
+"""Compiled loops over candidate pairs of near-duplicates; imported inside functions only."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pipeline_tasks.corpus.compiled import compiled
+
+
+@compiled
+def jaccard(a: np.ndarray, b: np.ndarray, threshold: float) -> float:
+    """Exact Jaccard similarity of two sorted sets without repeats; 0 as soon as ``threshold`` is out of reach."""
+    needed = threshold / (1 + threshold) * (a.size + b.size) - 1e-6
+    i, j, shared = 0, 0, 0
+    while i < a.size and j < b.size:
+        if shared + min(a.size - i, b.size - j) < needed:
+            return 0.0
+        x, y = a[i], b[j]
+        shared += x == y
+        i += x <= y
+        j += y <= x
+    found = shared / (a.size + b.size - shared)
+    return found if found >= threshold else 0.0
+
+
+@compiled
+def place(
+    first: int,
+    last: int,
+    buckets: np.ndarray,
+    heads: np.ndarray,
+    following: np.ndarray,
+    seen: np.ndarray,
+    shingles: np.ndarray,
+    offsets: np.ndarray,
+    threshold: float,
+    originals: np.ndarray,
+    similarities: np.ndarray,
+) -> int:
+    """Compare documents ``first:last``, in order, with the representatives that share a bucket; returns how many pairs.
+
+    A document like one of them gets the most similar (of equals the earliest) as its original; any other becomes a
+    representative: it is put in front of its buckets' chains. Nobody is ever compared with a duplicate.
+
+    Shapes: n documents, b bands: buckets [n, b] (-1: nobody else there); heads [buckets] and following [n, b], the
+    chains, begin as -1; so does seen [n]; offsets [n + 1]; out: originals [n], similarities [n].
+    """
+    compared = 0
+    for d in range(first, last):
+        mine = shingles[offsets[d] : offsets[d + 1]]
+        best, best_similarity = d, 0.0
+        for band in range(buckets.shape[1]):
+            other = heads[buckets[d, band]] if buckets[d, band] >= 0 else -1
+            while other >= 0:
+                if seen[other] != d:
+                    seen[other] = d
+                    compared += 1
+                    found = jaccard(mine, shingles[offsets[other] : offsets[other + 1]], threshold)
+                    if found > best_similarity or (found > 0 and found == best_similarity and other < best):
+                        best, best_similarity = other, found
+                other = following[other, band]
+        originals[d] = best
+        similarities[d] = best_similarity if best != d else 1.0
+        if best == d:
+            for band in range(buckets.shape[1]):
+                bucket = buckets[d, band]
+                if bucket >= 0:
+                    following[d, band] = heads[bucket]
+                    heads[bucket] = d
+    return compared
