@@ -16,10 +16,12 @@ _NEVER_LAST = frozenset(
     "vs viz cf approx ca incl esp resp al e.g i.e eg ie n.b".split()
 )
 _BEFORE_A_NUMBER = frozenset(
-    "no nos fig figs sec secs eq eqs ch chap vol vols p pp para paras art app tab ref refs ed n nr "
+    "hr hrs min mins no nos fig figs sec secs eq eqs ch chap vol vols p pp para paras art app tab ref refs ed n nr "
     "jan feb mar apr jun jul aug sep sept oct nov dec".split()
 )
-_SOMETIMES_LAST = frozenset("etc inc ltd co corp jr sr dept univ assn bros a.m p.m am pm est ave blvd rd hwy ph.d".split())
+_SOMETIMES_LAST = frozenset(
+    "etc inc ltd co corp jr sr dept univ assn bros a.m p.m am pm est ave blvd rd hwy ph.d".split()
+)
 _OPENS_A_SENTENCE = frozenset(
     "the a an this that these those it its he she they we you i his her their our your my in on at by for from to of with "
     "as if when where while after before since until because although but and or so yet no not all any each many most "

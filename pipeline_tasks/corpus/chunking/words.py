@@ -72,7 +72,11 @@ class WordTokenizer:
         pieces = [self._known[word] for word in words]
         n_tokens = np.fromiter(map(len, pieces), np.int64, len(pieces))
         if len(n_tokens) and n_tokens.max() > self.max_tokens:
-            cut = [part for a, w, p in zip(starts.tolist(), words, pieces, strict=True) for part in self._cut(a, w, p)]
+            cut = [
+                part
+                for a, w, p in zip(starts.tolist(), words, pieces, strict=True)
+                for part in self._cut(a, w, p)
+            ]
             starts = np.array([a for a, _, _ in cut])
             words, pieces = [w for _, w, _ in cut], [p for _, _, p in cut]
             ends = starts + np.fromiter(map(len, words), np.int64, len(words))
@@ -132,7 +136,11 @@ def _skip(passing: np.ndarray, at: int) -> int:
 def _inner_edges(encoding: Encoding) -> list[int]:
     """Characters at which the tokenizer begins another of its own words."""
     numbers = encoding.word_ids
-    begins = [a for (a, _), n, before in zip(encoding.offsets[1:], numbers[1:], numbers, strict=False) if n is None or n != before]
+    begins = [
+        a
+        for (a, _), n, before in zip(encoding.offsets[1:], numbers[1:], numbers, strict=False)
+        if n is None or n != before
+    ]
     return sorted(set(begins) - {0})
 
 
@@ -141,5 +149,9 @@ def _is_local(tokenizer: Tokenizer) -> bool:
     from tokenizers.normalizers import BertNormalizer
     from tokenizers.pre_tokenizers import BertPreTokenizer
 
-    parts = ((tokenizer.model, WordPiece), (tokenizer.normalizer, BertNormalizer), (tokenizer.pre_tokenizer, BertPreTokenizer))
+    parts = (
+        (tokenizer.model, WordPiece),
+        (tokenizer.normalizer, BertNormalizer),
+        (tokenizer.pre_tokenizer, BertPreTokenizer),
+    )
     return all(isinstance(part, kind) for part, kind in parts)
