@@ -23,10 +23,10 @@ _SOMETIMES_LAST = frozenset(
     "etc inc ltd co corp jr sr dept univ assn bros a.m p.m am pm est ave blvd rd hwy ph.d".split()
 )
 _OPENS_A_SENTENCE = frozenset(
-    "the a an this that these those it its he she they we you i his her their our your my in on at by for from to of with "
-    "as if when where while after before since until because although but and or so yet no not all any each many most "
-    "some such there here what who which how why do does did is are was were be can could may might must shall should "
-    "will would then thus however also other another one two both during under over about according".split()
+    "the a an this that these those it its he she they we you i his her their our your my in on at by for from to of "
+    "with as if when where while after before since until because although but and or so yet no not all any each "
+    "many most some such there here what who which how why do does did is are was were be can could may might must "
+    "shall should will would then thus however also other another one two both during under over about according".split()
 )
 
 
@@ -71,7 +71,7 @@ def _ends(word: str, following: str, fresh: bool) -> bool:
         fresh: the word is the first of a line or a sentence.
     """
     opening = following.lstrip(_OPENERS)
-    if opening[:1].islower() and not following[:1] in BULLETS:
+    if opening[:1].islower() and following[:1] not in BULLETS:
         return False
     bare = word.strip(CLOSERS + _OPENERS)
     if not bare.endswith(".") or bare.endswith(".."):

@@ -17,7 +17,7 @@ import numpy as np
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
 
-SPACES = "\t\n\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+SPACES = "\t\n\r \u00a0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 STOPS_WITHOUT_SPACE = "。！？｡︒"
 CLOSERS = "\"'”’»)]}›」』）】》〉］｣"
 _REMEMBERED = 1 << 19
@@ -65,7 +65,7 @@ class WordTokenizer:
 
     def __call__(self, text: str) -> Words:
         """Words of ``text``."""
-        codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+        codes = np.frombuffer(text.encode("utf-32-le"), np.uint32)
         starts, ends = word_edges(codes)
         words = [text[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
         self._learn(words)
@@ -123,6 +123,7 @@ def word_edges(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if len(stops):
         after = np.concatenate([_STOP[codes] | _CLOSER[codes], [False]])
         cuts = [at for at in (_skip(after, stop + 1) for stop in stops.tolist()) if not outside[at + 1]]
+        cuts = np.array(cuts, starts.dtype)
         starts, ends = np.union1d(starts, cuts), np.union1d(ends, cuts)
     return starts, ends
 
