@@ -26,7 +26,7 @@ _OPENS_A_SENTENCE = frozenset(
     "the a an this that these those it its he she they we you i his her their our your my in on at by for from to of "
     "with as if when where while after before since until because although but and or so yet no not all any each "
     "many most some such there here what who which how why do does did is are was were be can could may might must "
-    "shall should will would then thus however also other another one two both during under over about according".split()
+    "shall should will would then thus however also other another one two both during under over about".split()
 )
 
 

@@ -92,11 +92,15 @@ class WordTokenizer:
         if len(self._known) > _REMEMBERED:
             self._known.clear()
         new = [word for word in dict.fromkeys(words) if word not in self._known]
-        for word, encoding in zip(new, self._encode(new), strict=True):
-            self._known[word] = encoding.ids
-
-    def _encode(self, words: list[str]) -> list[Encoding]:
-        return self.tokenizer.encode_batch_fast(words, add_special_tokens=False)
+        if not new:
+            return
+        encoding = self.tokenizer.encode(" ".join(new), add_special_tokens=False)
+        ends = np.cumsum(np.fromiter(map(len, new), np.int64, len(new)) + 1)
+        last = np.array(encoding.offsets, np.int64).reshape(-1, 2)[:, 1]
+        edges = np.searchsorted(last, ends - 1, "right").tolist()
+        ids = encoding.ids
+        for word, a, b in zip(new, [0, *edges], edges, strict=False):
+            self._known[word] = ids[a:b]
 
     def _cut(self, at: int, word: str, pieces: list[int]) -> Iterator[tuple[int, str, list[int]]]:
         """The word, or where it has too many tokens its parts as the tokenizer sees them, at worst its halves."""
@@ -105,7 +109,8 @@ class WordTokenizer:
             return
         edges = _inner_edges(self.tokenizer.encode(word, add_special_tokens=False)) or [len(word) // 2]
         parts = [word[a:b] for a, b in zip([0, *edges], [*edges, len(word)], strict=True)]
-        for part, encoding in zip(parts, self._encode(parts), strict=True):
+        encodings = self.tokenizer.encode_batch_fast(parts, add_special_tokens=False)
+        for part, encoding in zip(parts, encodings, strict=True):
             yield from self._cut(at, part, encoding.ids)
             at += len(part)
 

@@ -101,12 +101,12 @@ def test_scraps_are_joined_where_there_is_room(tokenizer):
 def test_a_change_of_subject_is_a_cut(tokenizer, table):
     floods = (
         "The creek left its banks at dawn. Muddy water filled the cellars along the river. Sandbags slowed the flood "
-        "at the bridge. By noon the gauge upstream had begun to fall and the current lost its force."
+        "at the bridge. By noon the water had begun to fall and the current lost its force."
     )
     money = (
         "The insurer pays a claim only after an inspection. Keep every receipt and each bank statement. A loan bears "
         "interest from its first month. The tax office accepts a loss when the policy has been settled."
     )
-    planted = [" ".join([subject] * 3) for subject in (floods, money, floods)]
-    assert cut(tokenizer, " ".join(planted), 255, table) == planted
-    assert len(cut(tokenizer, " ".join(planted), 255)) == 2
+    planted = [" ".join([subject] * times) for subject, times in ((floods, 3), (money, 4), (floods, 2))]
+    assert cut(tokenizer, " ".join(planted), 180, table) == planted
+    assert cut(tokenizer, " ".join(planted), 180) != planted
