@@ -19,20 +19,22 @@ def best_cuts(ends: np.ndarray, cut_cost: np.ndarray, size_cost: np.ndarray) -> 
         returns [passages].
     """
     n = len(cut_cost)
-    lowest = np.minimum(np.searchsorted(ends, ends[1:] - (len(size_cost) - 1)), np.arange(n)).tolist()
-    sizes = np.append(size_cost, size_cost[-1])
-    before = np.zeros(n, np.int64)
-    begun = np.empty(n)
+    lowest = np.searchsorted(ends, ends[1:] - (len(size_cost) - 1)).tolist()
+    reached = ends[1:].tolist()
+    before, begun = [0] * n, np.empty(n)
     best = 0.0
-    for j in range(n):
-        begun[j] = best + cut_cost[j]
+    for j, extra in enumerate(cut_cost.tolist()):
+        begun[j] = best + extra
         low = lowest[j]
-        costs = begun[low : j + 1] + sizes[np.minimum(ends[j + 1] - ends[low : j + 1], len(size_cost))]
-        at = int(costs.argmin())
-        best, before[j] = costs[at], low + at
+        if low >= j:
+            before[j], best = j, begun[j] + size_cost[min(reached[j] - ends[j], len(size_cost) - 1)]
+            continue
+        costs = begun[low : j + 1] + size_cost[reached[j] - ends[low : j + 1]]
+        at = costs.argmin()
+        before[j], best = low + int(at), costs[at]
     cuts = []
     at = n
     while at:
-        at = int(before[at - 1])
+        at = before[at - 1]
         cuts.append(at)
     return np.array(cuts[::-1], np.int64)

@@ -91,4 +91,4 @@ def _ends(word: str, following: str, fresh: bool) -> bool:
 
 def _is_initials(core: str) -> bool:
     """``J``, ``U.S`` or ``J.R.R``."""
-    return bool(core) and all(len(part) == 1 and part.isalpha() for part in core.split("."))
+    return core[1:2] in ("", ".") and bool(core) and all(len(part) == 1 and part.isalpha() for part in core.split("."))

@@ -31,6 +31,8 @@ def marked(characters: str) -> np.ndarray:
 
 
 _SPACE, _STOP, _CLOSER = marked(SPACES), marked(STOPS_WITHOUT_SPACE), marked(CLOSERS)
+_ODD = marked(STOPS_WITHOUT_SPACE + "\x0b\x0c\x1c\x1d\x1e\x1f\x85")
+"""Where :meth:`str.split` cuts a text and we do not, or the other way round."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class WordTokenizer:
         """Words of ``text``."""
         codes = np.frombuffer(text.encode("utf-32-le"), np.uint32)
         starts, ends = word_edges(codes)
-        words = [text[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
+        words = _slices(text, codes, starts, ends)
         self._learn(words)
         pieces = [self._known[word] for word in words]
         n_tokens = np.fromiter(map(len, pieces), np.int64, len(pieces))
@@ -131,6 +133,12 @@ def word_edges(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         cuts = np.array(cuts, starts.dtype)
         starts, ends = np.union1d(starts, cuts), np.union1d(ends, cuts)
     return starts, ends
+
+
+def _slices(text: str, codes: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> list[str]:
+    if _ODD[codes].any():
+        return [text[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
+    return text.split()
 
 
 def _skip(passing: np.ndarray, at: int) -> int:

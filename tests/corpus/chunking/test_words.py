@@ -1,7 +1,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline_tasks.corpus.chunking.words import WordTokenizer
+from pipeline_tasks.corpus.chunking.words import SPACES, WordTokenizer
 from tests.corpus.chunking.texts import any_text
 
 
@@ -24,3 +24,8 @@ def test_what_is_remembered_changes_nothing(tokenizer):
     text = "The unforeseeable inundation, again: the unforeseeable inundation."
     ids = tokenizer.encode(text, add_special_tokens=False).ids
     assert tokenise(text).ids.tolist() == tokenise(text).ids.tolist() == ids
+
+
+def test_white_space_is_what_str_split_cuts_at_but_for_control_characters():
+    everywhere = {chr(code) for code in range(0x110000) if chr(code).isspace()}
+    assert everywhere == set(SPACES) | set("\x0b\x0c\x1c\x1d\x1e\x1f\x85")
