@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -47,8 +49,7 @@ def chunk_passages(rows: pa.Table, params: ChunkPassagesParams, run: Run) -> Ite
     nor a second address moves it. Reasons of rejects: ``too_few_tokens`` (fewer than ``min_tokens``, and joined to a
     neighbour it would be too long), ``too_many_tokens`` (one character that alone is over the limit).
     """
-    table = token_table(folder(params.tokenizer)) if params.mode == "semantic" else None
-    chunker = Chunker(load_tokenizer(params.tokenizer), params.max_tokens, params.min_tokens, table)
+    chunker = _chunker(folder(params.tokenizer), params)
     with run.progress(rows.num_rows, "documents") as meter:
         for document in rows.to_pylist():
             split = split_of(document["content_sha256"], params)
@@ -65,6 +66,13 @@ def split_of(content_sha256: str, params: ChunkPassagesParams) -> str:
     if at < params.test_fraction:
         return "test"
     return "dev" if at < params.test_fraction + params.dev_fraction else "train"
+
+
+@lru_cache(maxsize=1)
+def _chunker(path: Path, params: ChunkPassagesParams) -> Chunker:
+    """Kept from part to part with the words that it has seen."""
+    table = token_table(path) if params.mode == "semantic" else None
+    return Chunker(load_tokenizer(params.tokenizer), params.max_tokens, params.min_tokens, table)
 
 
 def _row(document: dict[str, Any], passage: Passage, split: str) -> dict[str, Any]:
