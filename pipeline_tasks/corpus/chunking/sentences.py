@@ -22,6 +22,7 @@ _BEFORE_A_NUMBER = frozenset(
 _SOMETIMES_LAST = frozenset(
     "etc inc ltd co corp jr sr dept univ assn bros a.m p.m am pm est ave blvd rd hwy ph.d".split()
 )
+_LABELS = frozenset("activity annex appendix chapter exhibit figure lesson part phase section step table unit".split())
 _OPENS_A_SENTENCE = frozenset(
     "the a an this that these those it its he she they we you i his her their our your my in on at by for from to of "
     "with as if when where while after before since until because although but and or so yet no not all any each "
@@ -47,7 +48,8 @@ def sentence_ends(words: Words, line_starts: np.ndarray) -> np.ndarray:
     ends = _SCRIPT[final].copy()
     for i in np.flatnonzero(_LATIN[final]).tolist():
         following = words.words[i + 1] if i + 1 < len(ends) else ""
-        fresh = bool(line_starts[i]) or (i > 0 and bool(ends[i - 1]))
+        first = i - 1 if i and words.words[i - 1].lower() in _LABELS else i
+        fresh = bool(line_starts[first]) or bool(ends[first - 1])
         ends[i] = _ends(words.words[i], following, fresh)
     return ends
 
@@ -68,7 +70,7 @@ def _ends(word: str, following: str, fresh: bool) -> bool:
     Args:
         word: the word.
         following: the next one, or nothing.
-        fresh: the word is the first of a line or a sentence.
+        fresh: the word is the first of a line or a sentence, but for a label as in ``Step 1.``.
     """
     opening = following.lstrip(_OPENERS)
     if opening[:1].islower() and following[:1] not in BULLETS:

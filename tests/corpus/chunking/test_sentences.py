@@ -24,6 +24,7 @@ def units(tokenizer, text: str) -> list[str]:
         ["It takes 1 hr. 30 minutes.", "Visit www.ready.gov today.", "Version 2.0 is out?!", "Yes."],
         ["Smith et al. 2019 found it.", "Buy cans, boxes, etc. for a week.", "Keep them dry."],
         ["1. Turn off the gas.", "2. Leave the house.", "3. Call."],
+        ["Step 1. Turn off the gas.", "Step 2. Leave.", "It took step 3.", "Then call."],
         ["बाढ़ आ गई है।", "घर छोड़ दो।"],
         ["هل جاء الفيضان؟", "نعم."],
         ["Вода поднялась.", "Мы ушли."],
