@@ -72,6 +72,8 @@ def _ends(word: str, following: str, fresh: bool) -> bool:
         following: the next one, or nothing.
         fresh: the word is the first of a line or a sentence, but for a label as in ``Step 1.``.
     """
+    if word in ".!?":
+        return True
     opening = following.lstrip(_OPENERS)
     if opening[:1].islower() and following[:1] not in BULLETS:
         return False

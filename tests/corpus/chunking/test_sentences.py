@@ -22,6 +22,7 @@ def units(tokenizer, text: str) -> list[str]:
         ['"Where is it?" he asked.', '"Gone!"', "Then silence…", "(It was late.)", "We left."],
         ["It cost $1.5 million in Jan. 2019.", "In 2019.", "The rest followed."],
         ["It takes 1 hr. 30 minutes.", "Visit www.ready.gov today.", "Version 2.0 is out?!", "Yes."],
+        ["the flow is laminar .", "an experiment shows it ."],
         ["Smith et al. 2019 found it.", "Buy cans, boxes, etc. for a week.", "Keep them dry."],
         ["1. Turn off the gas.", "2. Leave the house.", "3. Call."],
         ["Step 1. Turn off the gas.", "Step 2. Leave.", "It took step 3.", "Then call."],
