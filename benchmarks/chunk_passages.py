@@ -254,7 +254,9 @@ def main() -> None:
     table = token_table(folder)
     made = chunkers(tokenizer, table)
     sample, pdfs = sample_texts(), pdf_texts(options.data / "pdfs" / "disaster", seed)
-    texts = sample | pdfs | line_texts(options.data / "ir")
+    lines = line_texts(options.data / "ir")
+    abstracts = {str(i): [text] for i, text in enumerate(lines.get("cranfield", [])) if 60 < len(text.split()) < 300}
+    texts = sample | pdfs | lines
     sizes = SIZES_MB[:1] if options.quick else SIZES_MB
     console.print(f"{len(texts)} documents, seed {options.seed}, limit {LIMIT} tokens of {MODEL}")
     speed = speeds(made, texts, sizes, console)
@@ -262,9 +264,9 @@ def main() -> None:
     n = JOINED // 4 if options.quick else JOINED
     kinds = {
         f"{kind}, {name}": list(planted(pool, n, seed, separator))
-        for kind, pool in (("sample", sample), ("PDFs", pdfs))
+        for kind, pool in (("sample", sample), ("PDFs", pdfs), ("abstracts", abstracts))
         if pool
-        for name, separator in (("paragraphs", "\n\n"), ("one line", " "))
+        for name, separator in (("lines", "\n\n"), ("flat", " "))
     }
     theirs, ours = semantic_peer(folder, made["semantic"], next(iter(kinds.values()))[:FEW], console)
     pk = errors(made, kinds, console)

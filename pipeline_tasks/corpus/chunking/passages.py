@@ -15,12 +15,12 @@ from pipeline_tasks.corpus.chunking.words import Words, WordTokenizer
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-CUT_COST = np.array([6.0, 3.0, 1.5, 0.5, 0.3, 0.0, -0.1])
+CUT_COST = np.array([6.0, 3.0, 1.5, 0.6, 0.4, -0.1, -0.2])
 """What a cut costs by level, from ``INTRODUCED`` to ``SECTION``; an empty passage costs 1, a full one nothing."""
 
 SCRAP_COST = 4.0
-COHESION_COST = 0.6
-USUAL_DRIFT = 0.5
+COHESION_COST = 0.8
+USUAL_DRIFT = 0.6
 """A place that is as coherent as the text's mean costs ``COHESION_COST * USUAL_DRIFT``."""
 
 
