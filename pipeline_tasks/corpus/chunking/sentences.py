@@ -22,6 +22,7 @@ _BEFORE_A_NUMBER = frozenset(
 _SOMETIMES_LAST = frozenset(
     "etc inc ltd co corp jr sr dept univ assn bros a.m p.m am pm est ave blvd rd hwy ph.d".split()
 )
+_LONGEST = max(map(len, _NEVER_LAST | _BEFORE_A_NUMBER | _SOMETIMES_LAST)) + 1
 _LABELS = frozenset("activity annex appendix chapter exhibit figure lesson part phase section step table unit".split())
 _OPENS_A_SENTENCE = frozenset(
     "the a an this that these those it its he she they we you i his her their our your my in on at by for from to of "
@@ -77,6 +78,8 @@ def _ends(word: str, following: str, fresh: bool) -> bool:
     opening = following.lstrip(_OPENERS)
     if opening[:1].islower() and following[:1] not in BULLETS:
         return False
+    if len(word) > _LONGEST and word[:-1].isalpha():
+        return True
     bare = word.strip(CLOSERS + _OPENERS)
     if not bare.endswith(".") or bare.endswith(".."):
         return True

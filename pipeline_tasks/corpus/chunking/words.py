@@ -45,7 +45,7 @@ class Words:
         starts, ends: first character of each word and the one after its last, [w].
         words: the words themselves.
         n_tokens: number of tokens of each, [w].
-        ids: all tokens one after the other, [sum of n_tokens].
+        pieces: the tokens of each.
     """
 
     text: str
@@ -54,7 +54,12 @@ class Words:
     ends: np.ndarray
     words: list[str]
     n_tokens: np.ndarray
-    ids: np.ndarray
+    pieces: list[list[int]]
+
+    @property
+    def ids(self) -> np.ndarray:
+        """All tokens one after the other, [sum of n_tokens]."""
+        return np.fromiter(chain.from_iterable(self.pieces), np.int64, int(self.n_tokens.sum()))
 
 
 class WordTokenizer:
@@ -64,6 +69,7 @@ class WordTokenizer:
         self.tokenizer, self.max_tokens = tokenizer, max_tokens
         self.is_exact = _is_local(tokenizer)
         self._known: dict[str, list[int]] = {}
+        self._whole = _whole_words(tokenizer) if self.is_exact else {}
 
     def __call__(self, text: str) -> Words:
         """Words of ``text``."""
@@ -83,8 +89,7 @@ class WordTokenizer:
             words, pieces = [w for _, w, _ in cut], [p for _, _, p in cut]
             ends = starts + np.fromiter(map(len, words), np.int64, len(words))
             n_tokens = np.fromiter(map(len, pieces), np.int64, len(pieces))
-        ids = np.fromiter(chain.from_iterable(pieces), np.int64, int(n_tokens.sum()))
-        return Words(text, codes, starts, ends, words, n_tokens, ids)
+        return Words(text, codes, starts, ends, words, n_tokens, pieces)
 
     def count(self, texts: list[str]) -> list[int]:
         """Tokens of each text as a whole, special tokens not counted."""
@@ -93,7 +98,8 @@ class WordTokenizer:
     def _learn(self, words: list[str]) -> None:
         if len(self._known) > _REMEMBERED:
             self._known.clear()
-        new = [word for word in dict.fromkeys(words) if word not in self._known]
+        unknown = [word for word in dict.fromkeys(words) if word not in self._known]
+        new = [word for word in unknown if not self._look_up(word)]
         if not new:
             return
         encoding = self.tokenizer.encode(" ".join(new), add_special_tokens=False)
@@ -103,6 +109,14 @@ class WordTokenizer:
         ids = encoding.ids
         for word, a, b in zip(new, [0, *edges], edges, strict=False):
             self._known[word] = ids[a:b]
+
+    def _look_up(self, word: str) -> bool:
+        """Learn a word that is in the vocabulary, with a comma or a full stop after it or without."""
+        core = word[:-1] if word[-1] in ".," else word
+        number = self._whole.get(core.lower() if core.isascii() else "")
+        if number is not None:
+            self._known[word] = [number] if core is word else [number, self._whole[word[-1]]]
+        return number is not None
 
     def _cut(self, at: int, word: str, pieces: list[int]) -> Iterator[tuple[int, str, list[int]]]:
         """The word, or where it has too many tokens its parts as the tokenizer sees them, at worst its halves."""
@@ -156,6 +170,15 @@ def _inner_edges(encoding: Encoding) -> list[int]:
         if n is None or n != before
     ]
     return sorted(set(begins) - {0})
+
+
+def _whole_words(tokenizer: Tokenizer) -> dict[str, int]:
+    """The tokens that alone make up a word, by that word; where the tokenizer is cased, none."""
+    vocabulary = tokenizer.get_vocab()
+    if not tokenizer.normalizer.lowercase or not {".", ","} <= vocabulary.keys():
+        return {}
+    words = {word: number for word, number in vocabulary.items() if word.isascii() and word.isalnum()}
+    return words | {mark: vocabulary[mark] for mark in ".,"}
 
 
 def _is_local(tokenizer: Tokenizer) -> bool:
