@@ -100,8 +100,14 @@ class WordTokenizer:
             self._known.clear()
         unknown = [word for word in dict.fromkeys(words) if word not in self._known]
         new = [word for word in unknown if not self._look_up(word)]
-        if not new:
-            return
+        if not self.is_exact:
+            encodings = self.tokenizer.encode_batch_fast(new, add_special_tokens=False)
+            self._known |= {word: encoding.ids for word, encoding in zip(new, encodings, strict=True)}
+        elif new:
+            self._learn_together(new)
+
+    def _learn_together(self, new: list[str]) -> None:
+        """Tokenise words as one text: neighbours change nothing, and one call is faster than many."""
         encoding = self.tokenizer.encode(" ".join(new), add_special_tokens=False)
         ends = np.cumsum(np.fromiter(map(len, new), np.int64, len(new)) + 1)
         last = np.array(encoding.offsets, np.int64).reshape(-1, 2)[:, 1]
@@ -140,11 +146,12 @@ def word_edges(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     outside = np.concatenate([[True], _SPACE[codes], [True]])
     edges = np.flatnonzero(outside[1:] != outside[:-1])
     starts, ends = edges[0::2], edges[1::2]
-    stops = np.flatnonzero(_STOP[codes])
-    if len(stops):
-        after = np.concatenate([_STOP[codes] | _CLOSER[codes], [False]])
-        cuts = [at for at in (_skip(after, stop + 1) for stop in stops.tolist()) if not outside[at + 1]]
-        cuts = np.array(cuts, starts.dtype)
+    stops = np.concatenate([[0], np.cumsum(_STOP[codes])])
+    if stops[-1]:
+        closing = np.concatenate([[False], _STOP[codes] | _CLOSER[codes], [False]])
+        runs = np.flatnonzero(closing[1:] != closing[:-1])
+        cuts = runs[1::2][stops[runs[1::2]] > stops[runs[0::2]]]
+        cuts = cuts[~outside[cuts + 1]]
         starts, ends = np.union1d(starts, cuts), np.union1d(ends, cuts)
     return starts, ends
 
@@ -153,12 +160,6 @@ def _slices(text: str, codes: np.ndarray, starts: np.ndarray, ends: np.ndarray) 
     if _ODD[codes].any():
         return [text[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
     return text.split()
-
-
-def _skip(passing: np.ndarray, at: int) -> int:
-    while passing[at]:
-        at += 1
-    return at
 
 
 def _inner_edges(encoding: Encoding) -> list[int]:

@@ -23,6 +23,7 @@ HARD = {
     "newlines": "\n" * 5000,
     "spaces": " \u00a0\u3000\t" * 500,
     "dots": "." * 3000,
+    "full stops": "\u3002" * 50_000 + "\u300d" * 50_000,
     "dots between sentences": "Before. " + "." * 700 + " After this.",
     "one sentence": "the river rises and " * 2500,
     "one word": "x" * 30_000,
