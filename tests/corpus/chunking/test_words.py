@@ -1,0 +1,31 @@
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline_tasks.corpus.chunking.words import SPACES, WordTokenizer
+from tests.corpus.chunking.texts import any_text
+
+
+@settings(max_examples=200, deadline=None)
+@given(text=any_text, max_tokens=st.integers(100, 300))
+def test_words_have_the_tokens_of_the_whole_text(tokenizer, text, max_tokens):
+    words = WordTokenizer(tokenizer, max_tokens)(text)
+    assert words.ids.tolist() == tokenizer.encode(text, add_special_tokens=False).ids
+    assert words.n_tokens.sum() == len(words.ids) and (words.n_tokens <= max_tokens).all()
+    assert words.words == [text[a:b] for a, b in zip(words.starts, words.ends, strict=True)]
+
+
+def test_scripts_without_spaces_are_cut_after_full_stops_and_what_closes_them(tokenizer):
+    words = WordTokenizer(tokenizer, 255)("洪水だ。「逃げろ！」と言った。 終わり")
+    assert words.words == ["洪水だ。", "「逃げろ！」", "と言った。", "終わり"]
+
+
+def test_what_is_remembered_changes_nothing(tokenizer):
+    tokenise = WordTokenizer(tokenizer, 255)
+    text = "The unforeseeable inundation, again: the unforeseeable inundation."
+    ids = tokenizer.encode(text, add_special_tokens=False).ids
+    assert tokenise(text).ids.tolist() == tokenise(text).ids.tolist() == ids
+
+
+def test_white_space_is_what_str_split_cuts_at_but_for_control_characters():
+    everywhere = {chr(code) for code in range(0x110000) if chr(code).isspace()}
+    assert everywhere == set(SPACES) | set("\x0b\x0c\x1c\x1d\x1e\x1f\x85")
