@@ -20,7 +20,7 @@ Runs weekly on the source in the Airflow variable `foundry_source`, and by hand 
 CRAWL = form("crawl", "refresh", "max_bytes", "attempts")
 DOCUMENTS = form("near_duplicate_documents", "threshold", prefix="document_")
 CHUNKS = form("chunk_passages", "max_tokens", "min_tokens", "test_fraction", "dev_fraction")
-PASSAGES = form("near_duplicate_passages", "threshold", prefix="passage_")
+PASSAGES = form("cluster_passages", "threshold", prefix="passage_")
 SOURCE = Param(
     None,
     type=["null", "string"],
@@ -47,11 +47,10 @@ with DAG(
     documents = step("near_duplicate_documents", inputs={"texts": texts}, params=DOCUMENTS.values(dag))
     chunks = step("chunk_passages", inputs={"documents": documents}, params=CHUNKS.values(dag))
     # Embeddings of chunks serve this DAG alone; the asset `embeddings/<model>` is that of passages.
-    model = default("near_duplicate_passages", "model")
+    model = default("cluster_passages", "model")
     embeddings = step("embed_passages", inputs={"passages": chunks}, params={"model": model}, emits=False)
-    passages = step(
-        "near_duplicate_passages",
-        inputs={"chunks": chunks, "embeddings": embeddings},
-        params=PASSAGES.values(dag) | {"model": model},
+    duplicates = step(
+        "cluster_passages", inputs={"embeddings": embeddings}, params=PASSAGES.values(dag) | {"model": model}
     )
+    passages = step("near_duplicate_passages", inputs={"chunks": chunks, "duplicates": duplicates})
     fold_lineage(passages)

@@ -6,5 +6,6 @@ STEPS = (
     "extract_text",
     "near_duplicate_documents",
     "chunk_passages",
+    "cluster_passages",
     "near_duplicate_passages",
 )
