@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-import resource
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -41,7 +41,13 @@ def _measure(work: Callable[..., Any], args: tuple, prepare: Callable[..., Any] 
     started = time.perf_counter()
     value = work(*given)
     seconds = time.perf_counter() - started
-    return Measured(value, seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    return Measured(value, seconds, _peak_mib())
+
+
+def _peak_mib() -> float:
+    """Of this process since it began; ``ru_maxrss`` would begin with what the parent had."""
+    lines = Path("/proc/self/status").read_text("ascii").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 1024
 
 
 def show(title: str, columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
@@ -51,7 +57,7 @@ def show(title: str, columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> N
         table.add_column(column, justify="right" if at else "left")
     for row in rows:
         table.add_row(*(_plain(cell) for cell in row))
-    Console(width=max(80, Console().width)).print(table)
+    Console(width=max(120, Console().width)).print(table)
 
 
 def _plain(cell: Any) -> str:

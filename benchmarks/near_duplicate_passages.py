@@ -99,17 +99,14 @@ class _NoMeter:
 
 
 def range_search(vectors: np.ndarray) -> np.ndarray:
-    """All pairs, by FAISS on a flat index."""
+    """All pairs and a few just below the threshold, by FAISS on a flat index."""
     import faiss
 
-    return _range_search(faiss.IndexFlatIP(vectors.shape[1]), vectors, THRESHOLD)
+    return _range_search(faiss.IndexFlatIP(vectors.shape[1]), vectors, THRESHOLD - 1e-5)
 
 
-def oracle(vectors: np.ndarray) -> np.ndarray:
-    """The exact pairs: FAISS a little below the threshold, then float64."""
-    import faiss
-
-    pairs = _range_search(faiss.IndexFlatIP(vectors.shape[1]), vectors, THRESHOLD - 1e-4)
+def exact(pairs: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+    """Those of ``pairs`` above the threshold in float64."""
     cosines = [cosine_of(vectors[some[:, 0]], vectors[some[:, 1]]) for some in np.array_split(pairs, 64)]
     return pairs[np.concatenate(cosines) > THRESHOLD]
 
@@ -170,18 +167,26 @@ def _product(a: np.ndarray, b: np.ndarray) -> float:
     return min(seconds)
 
 
+KINDS = {"encoder-like": encoder_like, "isotropic": isotropic}
 PEERS = {"FAISS range_search, flat": range_search, "torch lower triangle": torch_blocks, "FAISS IVF, nprobe 4": ivf}
+TORCH_UP_TO = 50_000
+
+
+def peers_of(kind: str, n: int) -> list[str]:
+    """All on vectors like an encoder's, torch up to some size; on others what the ratio needs."""
+    names = list(PEERS) if kind == "encoder-like" else list(PEERS)[:1]
+    return names if n <= TORCH_UP_TO else [name for name in names if PEERS[name] is not torch_blocks]
 
 
 def compare(kind: str, n: int, folder: Path, peers: list[str]) -> tuple[dict[str, Measured], np.ndarray]:
     """Every way over the same vectors, and the exact pairs."""
     path = folder / f"{kind}-{n}.npy"
-    np.save(path, {"encoder-like": encoder_like, "isotropic": isotropic}[kind](n, seed=n))
+    np.save(path, KINDS[kind](n, seed=n))
     found = {"ours, all pairs": measured(ours, str(path), prepare=np.load)}
     found["ours, representatives"] = measured(representatives, str(path), prepare=np.load)
     found[f"ours, {NEW:,} new"] = measured(refreshed, str(path), prepare=known_but_new)
     found |= {name: measured(PEERS[name], str(path), prepare=np.load) for name in peers}
-    truth = measured(oracle, str(path), prepare=np.load).value
+    truth = exact(found[peers[0]].value, np.load(path, mmap_mode="r"))
     path.unlink()
     return found, truth
 
@@ -196,20 +201,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else "")
     parser.add_argument("--quick", action="store_true", help=f"sizes {QUICK}")
     parser.add_argument("--sizes", type=int, nargs="+", help=f"numbers of passages, {SIZES} where not given")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS), help="kinds of vectors")
     arguments = parser.parse_args()
     sizes = arguments.sizes or (QUICK if arguments.quick else SIZES)
     limit, lines, times, summary = gflops(), [], {}, {}
     with tempfile.TemporaryDirectory() as folder:
-        for kind in ("encoder-like", "isotropic"):
+        for kind in arguments.kinds:
             for n in sizes:
-                peers = list(PEERS) if kind == "encoder-like" else list(PEERS)[:1]
+                peers = peers_of(kind, n)
                 found, truth = compare(kind, n, Path(folder), peers)
                 theirs = found[peers[0]].seconds
                 for name, one in found.items():
                     share = recall(one.value, truth, n) if one.value.ndim == 2 else ""
                     lines.append((kind, n, name, one.seconds, theirs / one.seconds, share, int(one.peak_mib)))
-                    times.setdefault((kind, name), []).append(one.seconds)
-                if kind == "encoder-like":
+                    times.setdefault((kind, name), []).append((n, one.seconds))
+                if kind == arguments.kinds[0]:
                     summary = {
                         "recall": lines[-len(found)][5],
                         "ratio_to_range_search": round(theirs / found["ours, all pairs"].seconds, 2),
@@ -217,16 +223,16 @@ def main() -> None:
                     }
     columns = ("vectors", "passages", "way", "seconds", "range_search / it", "recall", "peak MiB")
     show(f"Pairs above cosine {THRESHOLD}, {DIMENSIONS} dimensions", columns, lines)
-    fits = [(kind, name, *million(sizes, seconds)) for (kind, name), seconds in times.items() if len(sizes) > 1]
+    fits = [(kind, name, *million(points)) for (kind, name), points in times.items() if len(points) > 1]
     show("Extrapolated to 1,000,000 passages", ("vectors", "way", "seconds", "grows as n to the"), fits)
     whole = [(n, n * (n - 1) / 2 * 2 * DIMENSIONS / limit / 1e9) for n in (*sizes, 1_000_000)]
     show(f"Every pair once at {limit:.0f} GFLOP/s, this machine's matrix product", ("passages", "seconds"), whole)
     finish(summary)
 
 
-def million(sizes: tuple[int, ...], seconds: list[float]) -> tuple[float, float]:
+def million(points: list[tuple[int, float]]) -> tuple[float, float]:
     """Seconds for a million passages by a line through the logarithms, and the exponent of growth."""
-    exponent, constant = np.polyfit(np.log(sizes), np.log(seconds), 1)
+    exponent, constant = np.polyfit(*np.log(points).T, 1)
     return float(np.exp(constant + exponent * np.log(1e6))), float(exponent)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-_AXES_SAMPLE, _WIDTH_SAMPLE = 16384, 2048
+_AXES_SAMPLE, _WIDTH_SAMPLE = 8192, 1024
 _WIDTHS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 _TILE_ROWS, _TILE_COLUMNS = 512, 2048
 _CHECK_PAIRS = 4096
@@ -130,14 +130,15 @@ def _principal_axes(sample: np.ndarray) -> np.ndarray:
 def _cheapest_width(turned: np.ndarray, threshold: float) -> int:
     """Number of coordinates at which screening all pairs of the sample and checking the survivors costs least."""
     d = turned.shape[1]
-    widths = [w for w in _WIDTHS if w < d] + [d]
     product = np.zeros((len(turned), len(turned)), np.float32)
-    costs, done = [], 0
-    for width in widths:
+    least, best, done = np.inf, d, 0
+    for width in [*(w for w in _WIDTHS if w < d), d]:
+        if width >= least:
+            break
         fresh = turned[:, done:width]
         product += fresh @ fresh.T
         rest = _rest(turned[:, :width], d)
         survivors = np.count_nonzero(product + np.outer(rest, rest) > threshold) - len(turned)
-        costs.append(width + _CHECK_COST * survivors / max(1, product.size))
-        done = width
-    return widths[int(np.argmin(costs))]
+        cost = width + _CHECK_COST * survivors / max(1, product.size)
+        least, best, done = min((cost, width), (least, best)) + (width,)
+    return best
