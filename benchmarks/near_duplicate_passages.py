@@ -31,14 +31,17 @@ BLOCK = 1_024
 def encoder_like(n: int, seed: int) -> np.ndarray:
     """Vectors like all-MiniLM-L6-v2's of disaster manuals: docs/benchmarks/near_duplicate_passages.md compares them.
 
-    Passages of documents of 40 passages, those of 100 topics, all in a space whose spectrum falls off.
+    Documents of 20 passages, more or less alike, within 12 topics, in a space whose spectrum falls off and whose mean
+    is far from zero.
     """
     rng = np.random.default_rng(seed)
-    spectrum = (1 + np.arange(DIMENSIONS)) ** -0.3
-    topic = rng.integers(0, 100, n // 40 + 1)
-    document = 0.9 * rng.normal(size=(100, DIMENSIONS))[topic] + 0.9 * rng.normal(size=(len(topic), DIMENSIONS))
-    vectors = document[np.arange(n) // 40] + 1.1 * rng.normal(size=(n, DIMENSIONS)) + 0.4 * rng.normal(size=DIMENSIONS)
-    return planted(rng, vectors * spectrum)
+    rank = 1 + np.arange(DIMENSIONS)
+    topic = rng.integers(0, 12, n // 20 + 1)
+    document = rng.normal(size=(12, DIMENSIONS))[topic] + 0.7 * rng.normal(size=(len(topic), DIMENSIONS))
+    spread = rng.lognormal(0, 0.25, (len(topic), 1))
+    of = np.arange(n) // 20
+    vectors = (document[of] + spread[of] * rng.normal(size=(n, DIMENSIONS))) * rank**-0.38
+    return planted(rng, vectors + 0.24 * rng.normal(size=DIMENSIONS) * rank**-0.1)
 
 
 def isotropic(n: int, seed: int) -> np.ndarray:
