@@ -56,20 +56,19 @@ class AllPairs:
         if not (len(rows) and len(columns)):
             return
         columns = columns[: np.searchsorted(columns, rows[-1])]
-        space = np.empty((_TILE_ROWS, _TILE_COLUMNS), np.float32)
-        lefts = [(rows[at : at + _TILE_ROWS], self.short[rows[at : at + _TILE_ROWS]])
-                 for at in range(0, len(rows), _TILE_ROWS)]  # fmt: skip
+        space = np.empty(_TILE_ROWS * _TILE_COLUMNS, np.float32)
+        tiles = (rows[at : at + _TILE_ROWS] for at in range(0, len(rows), _TILE_ROWS))
+        lefts = [(tile, self.short[tile]) for tile in tiles]
         for at in range(0, len(columns), _TILE_COLUMNS):
             right = columns[at : at + _TILE_COLUMNS]
             turned = np.ascontiguousarray(self.short[right].T)
             for left, short in lefts:
                 if left[-1] <= right[0]:
                     continue
-                bound = np.matmul(short, turned, out=space.reshape(-1)[: left.size * right.size].reshape(left.size, -1))
+                bound = np.matmul(short, turned, out=space[: left.size * right.size].reshape(left.size, -1))
                 self.screened += bound.size
-                hit = np.flatnonzero(bound.max(axis=1) > self.threshold)
-                i, j = np.nonzero(bound[hit] > self.threshold)
-                i, j = left[hit[i]], right[j]
+                i, j = np.divmod(np.flatnonzero(bound > self.threshold), right.size)
+                i, j = left[i], right[j]
                 earlier = j < i
                 yield i[earlier], j[earlier]
 
