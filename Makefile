@@ -7,7 +7,7 @@ TORCH := torch==2.13.0
 CPU_WHEELS := https://download.pytorch.org/whl/cpu
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint ui clean
+.PHONY: help install bench-install demo test lint ui clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -24,6 +24,9 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 		|| $(BIN)/python -m pip install -q --no-deps $(TORCH)
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install -q --compile-bytecode -c constraints.txt -e '.[steps,airflow,llm,dev]'
 	touch $@
+
+bench-install: install ## what the scripts in benchmarks/ compare with, too
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install -c constraints.txt -e '.[bench]'
 
 demo: install ## raw PDFs become a trained and evaluated retriever, through Airflow
 	$(BIN)/python -m pipeline_tasks.demo

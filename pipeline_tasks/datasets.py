@@ -141,6 +141,16 @@ PASSAGE_EMBEDDINGS = RowSchema(
     (PASSAGE_ID, DOC_ID, Column("embedding", _vector, "L2-normalised vector of the passage")),
 )
 
+PASSAGE_DUPLICATES = RowSchema(
+    "passage_duplicates",
+    "passage_id",
+    (
+        PASSAGE_ID,
+        Column("representative_id", _text, "earlier passage that it repeats and that stays; else itself"),
+        Column("cosine", pa.float32(), "cosine of the two; 1 for a passage that stays"),
+    ),
+)
+
 NEEDS = RowSchema(
     "needs",
     "need_id",
@@ -270,6 +280,7 @@ ALL = (
     DOCUMENT_CLUSTERS,
     PASSAGES,
     PASSAGE_EMBEDDINGS,
+    PASSAGE_DUPLICATES,
     NEEDS,
     PAIRS,
     PAIR_EMBEDDINGS,

@@ -10,5 +10,6 @@ STEPS = (
     "cluster_documents",
     "near_duplicate_documents",
     "chunk_passages",
+    "cluster_passages",
     "near_duplicate_passages",
 )

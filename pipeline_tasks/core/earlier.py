@@ -1,0 +1,26 @@
+"""What a step made last time: a hint that saves work and never changes what is made."""
+
+from __future__ import annotations
+
+from pipeline_tasks.core.manifest import LATEST, Ref
+from pipeline_tasks.core.step import Step, StepParams
+from pipeline_tasks.core.store import Store
+from pipeline_tasks.core.versions import Version, manifest_key
+
+
+def earlier(store: Store, step: Step, params: StepParams) -> Version | None:
+    """The latest version of what ``step`` writes, if the same code version and parameters made it.
+
+    It is no input: it does not enter the version id, so a body that uses it must come to the same result without it,
+    as with the memo of a map step. Its manifest names the versions it was made from; parts that they share with the
+    inputs of today hold the same rows.
+    """
+    dataset = step.output(params)
+    named = store.read(f"refs/{dataset}/{LATEST}")
+    ref = Ref(dataset=dataset, version=named.decode()) if named else None
+    if ref is None or store.read(manifest_key(ref)) is None:
+        return None
+    version = Version.open(store, ref)
+    made = version.manifest
+    same = (made.step, made.code_version, made.params) == (step.name, step.version, params.identity())
+    return version if same else None
