@@ -6,14 +6,10 @@ import re
 from collections import Counter
 
 from pipeline_tasks.corpus.pdf.model import Paragraph
+from pipeline_tasks.corpus.pdf.paragraphs import is_caption
 
 _CAPTION_WORDS = 80
 _LABEL_WORDS = 6
-_CAPTION = re.compile(
-    r"(?:figure|fig\.|table|tbl\.|exhibit|photo|map|chart|plate|graph|illustration)\s+"
-    r"(?:[A-Z]{0,2}[-.]?\d+(?:[-.]\d+)*[a-z]?|[IVXLC]+)\b\s*(?:[.:–—|-]|\(?(?=[A-Z\"“(])|$)",
-    re.IGNORECASE,
-)
 _FIGURE = re.compile(r"fig|photo|map|chart|plate|graph|illus|exh", re.IGNORECASE)
 _LEADER = re.compile(r"(?:\.\s?){5,}\s*(?:[A-Za-z]{0,3}-?\d+|[ivxlc]+)?\s*(?:\n|$)|…{2,}|_{12,}\s*$")
 _FOOTNOTE = re.compile(r"(?:\d{1,2}|[*†‡§])\s?[A-Z\"“(h]")
@@ -46,7 +42,10 @@ def kinds_of(paragraphs: list[Paragraph], heights: list[float]) -> list[str]:
         heights: height of each page in points.
     """
     body = body_size(paragraphs)
-    kinds = [_kind(p, body, heights[p.page - 1]) for p in paragraphs]
+    kinds: list[str] = []
+    for before, p in zip([None, *paragraphs], paragraphs, strict=False):
+        follows = before is not None and kinds[-1] == "footnote" and p.page == before.page and p.top > before.bottom - 3
+        kinds.append("footnote" if follows and p.size < 0.9 * body else _kind(p, body, heights[p.page - 1]))
     _mark_figures(paragraphs, kinds, body)
     _mark_references(paragraphs, kinds, body)
     return kinds
@@ -54,7 +53,9 @@ def kinds_of(paragraphs: list[Paragraph], heights: list[float]) -> list[str]:
 
 def _kind(p: Paragraph, body: float, height: float) -> str:
     text = p.text
-    if text[:1] in "FfTtEePpMmCcGgIi" and _CAPTION.match(text) and len(text.split()) <= _CAPTION_WORDS:
+    if not any(c.isalnum() for c in text):
+        return "figure"
+    if is_caption(text) and (p.size < 0.95 * body or len(text.split()) <= _CAPTION_WORDS):
         return "caption"
     if "…" in text or "__" in text or ". ." in text or ".." in text:
         leaders = _LEADER.findall(text)

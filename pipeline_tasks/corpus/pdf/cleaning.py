@@ -7,13 +7,14 @@ import unicodedata
 from collections.abc import Iterable
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\ufff0-\uffff]")
+_SYMBOL_BULLET = re.compile("[\uf06e\uf06c\uf076\uf0a7\uf0a8\uf0b7\uf0d8\uf0e8\uf0fc]")
 _LIGATURE = re.compile("[\ufb00-\ufb06]")
 _SOFT_HYPHEN = re.compile("\u00ad(?!\n)")
-_BROKEN = re.compile(r"([^\W_]+(?:-[^\W_]+)*)([-\u00ad\u2010])\n([^\W_]+)")
+_BROKEN = re.compile(r"([^\W_]+(?:-[^\W_]+)*)([-\u00ad\u2010])\n([^\W_]+(?:-[^\W_]+)*)")
 _WORD = re.compile(r"[^\W_]+(?:-[^\W_]+)*")
 _COMPOUND_HEADS = frozenset(
-    "all cross ever ex far full half high ill in large long low mid multi near non off on post pre self semi short"
-    " small so state two three four five six well wide".split()
+    "all cross double ever ex far first full half high ill in large long low mid multi near non off on post pre second self semi short single"
+    " small third so state two three four five six well wide".split()
 )
 
 
@@ -42,7 +43,7 @@ class Hyphens:
             return first + second
         head = first.rsplit("-", 1)[-1]
         whole, compound = f"{head}{second}".lower(), f"{head}-{second}".lower()
-        if not (head[-1].isalpha() and second[0].islower()):
+        if "-" in second or not (head[-1].isalpha() and second[0].islower()):
             return f"{first}-{second}"
         if whole in self._words:
             return first + second
@@ -58,4 +59,5 @@ def clean(text: str) -> str:
     text = _CONTROL.sub("", text.replace("\r", "\n"))
     if _LIGATURE.search(text):
         text = _LIGATURE.sub(lambda m: unicodedata.normalize("NFKC", m.group()), text)
+    text = _SYMBOL_BULLET.sub("•", text)
     return _SOFT_HYPHEN.sub("", text).replace("\u00a0", " ")

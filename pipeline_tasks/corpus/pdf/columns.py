@@ -6,12 +6,12 @@ from itertools import accumulate
 from statistics import median
 
 from pipeline_tasks.corpus.pdf.model import Segment
-from pipeline_tasks.corpus.pdf.tables import is_grid
+from pipeline_tasks.corpus.pdf.tables import is_grid, is_table_row, rows_of, rows_text
 
 _MIN_SIDE = 3
 _MAX_DEPTH = 12
+_HANGING_PT = 4.0
 _CROSSING_SHARE = 0.3
-_SAME_ROW = 0.5
 
 
 def reading_order(segments: list[Segment]) -> tuple[list[list[Segment]], list[str]]:
@@ -27,9 +27,9 @@ def reading_order(segments: list[Segment]) -> tuple[list[list[Segment]], list[st
 
 
 def _cut(segments: list[Segment], columns: list[list[Segment]], grids: list[str], depth: int) -> None:
-    rows = _rows(segments)
+    rows = rows_of(segments)
     if len(rows) == len(segments) or len(rows) < 2 or depth > _MAX_DEPTH:
-        columns.append([_joined(row) for row in rows])
+        _add_leaves(rows, columns, grids)
         return
     gutter = _gutter(segments)
     if gutter is not None:
@@ -39,34 +39,17 @@ def _cut(segments: list[Segment], columns: list[list[Segment]], grids: list[str]
                 continue
             left, right = band
             if is_grid(left, right):
-                grids.append("\n".join("\t".join(s.text for s in row) for row in _rows(left + right)))
+                grids.append(rows_text(left + right))
             else:
                 _cut(left, columns, grids, depth + 1)
                 _cut(right, columns, grids, depth + 1)
         return
     parts = _parts(rows)
     if len(parts) == 1:
-        columns.append([_joined(row) for row in rows])
+        _add_leaves(rows, columns, grids)
         return
     for part in parts:
         _cut([s for row in part for s in row], columns, grids, depth + 1)
-
-
-def _rows(segments: list[Segment]) -> list[list[Segment]]:
-    """Segments by baseline from top to bottom, each row from left to right."""
-    rows: list[list[Segment]] = []
-    foot = middle = float("-inf")
-    for s in sorted(segments, key=lambda s: s.y0 + s.y1):
-        centre = (s.y0 + s.y1) / 2
-        if rows and centre - middle < _SAME_ROW * min(s.y1 - s.y0, foot):
-            rows[-1].append(s)
-        else:
-            rows.append([s])
-            middle, foot = centre, s.y1 - s.y0
-    for row in rows:
-        if len(row) > 1:
-            row.sort(key=lambda s: s.x0)
-    return rows
 
 
 def _joined(row: list[Segment]) -> Segment:
@@ -81,7 +64,23 @@ def _joined(row: list[Segment]) -> Segment:
         max(s.size for s in row),
         first.bold,
         " ".join(s.text for s in row),
+        first.face,
     )
+
+
+def _add_leaves(rows: list[list[Segment]], columns: list[list[Segment]], grids: list[str]) -> None:
+    """Rows as one column of lines; a label with its text hanging beside it is a column of its own."""
+    columns.append([])
+    for row, below in zip(rows, [*rows[1:], []], strict=True):
+        if len(row) > 2 and is_table_row(row):
+            grids.append("\t".join(s.text for s in row))
+            continue
+        if len(row) == 2 and len(below) == 1 and row[1].x0 - row[0].x1 > row[0].size:
+            label, text = row
+            if abs(below[0].x0 - text.x0) < _HANGING_PT and abs(below[0].x0 - label.x0) > _HANGING_PT:
+                columns += [[label], [text]]
+                continue
+        columns[-1].append(_joined(row))
 
 
 def _gutter(segments: list[Segment]) -> tuple[float, float] | None:

@@ -6,7 +6,7 @@ import json
 from functools import cache
 from typing import Any
 
-from pipeline_tasks.corpus.pdf.model import CannotRead, PageText, Segment
+from pipeline_tasks.corpus.pdf.model import ASCENT, DESCENT, CannotRead, PageText, Segment
 
 _SCALE = 8
 _MAX_PIXELS = 40e6
@@ -54,19 +54,10 @@ class _Opened:
             lines = _lines_as_json(pymupdf.mupdf, page.get_textpage(flags=flags).this)
         except (RuntimeError, ValueError) as error:
             raise _refusal(error) from error
-        segments = []
-        for block in lines["blocks"]:
-            for line in block.get("lines", ()):
-                text = line["text"].strip()
-                if text:
-                    box, font = line["bbox"], line["font"]
-                    left, top = box["x"] / _SCALE, box["y"] / _SCALE
-                    right, bottom = left + box["w"] / _SCALE, top + box["h"] / _SCALE
-                    size = font["size"] / _SCALE
-                    if box["h"] > 1.8 * font["size"] and box["h"] > 2 * box["w"] and len(text) > 3:
-                        left, top, right, bottom = _upright(line, bounds)
-                    segments.append(Segment(left, top, right, bottom, size, font["weight"] == "bold", text))
-        return PageText(bounds.width, bounds.height, segments)
+        found = [line for block in lines["blocks"] for line in block.get("lines", ()) if line["text"].strip()]
+        turned = sum(_runs_upright(line) for line in found) > len(found) / 2
+        width, height = (bounds.height, bounds.width) if turned else (bounds.width, bounds.height)
+        return PageText(width, height, [_segment(line, bounds) for line in found])
 
     def has_image(self, index: int) -> bool:
         return bool(self._document.get_page_images(index))
@@ -89,14 +80,29 @@ def _lines_as_json(mupdf: Any, textpage: Any) -> dict[str, Any]:
     return json.loads(mupdf.fz_buffer_extract_copy(buffer).decode("utf-8", "replace"), strict=False)
 
 
-def _upright(line: dict[str, Any], bounds: Any) -> tuple[float, float, float, float]:
-    """The box of a line that runs up or down the page, as if the page were turned until it reads from left to right."""
-    box = line["bbox"]
-    left, top = box["x"] / _SCALE, box["y"] / _SCALE
-    right, bottom = left + box["w"] / _SCALE, top + box["h"] / _SCALE
-    if abs(line["y"] - box["y"]) < abs(line["y"] - box["y"] - box["h"]):
-        return top, bounds.width - right, bottom, bounds.width - left
-    return bounds.height - bottom, left, bounds.height - top, right
+def _runs_upright(line: dict[str, Any]) -> bool:
+    """Whether a line runs up or down the page as it is shown; MuPDF prints boxes, not directions."""
+    box, size, n = line["bbox"], line["font"]["size"], len(line["text"])
+    return n > 2 and box["w"] < 1.8 * size and box["h"] > 2 * box["w"] and box["h"] > 0.3 * size * n
+
+
+def _segment(line: dict[str, Any], bounds: Any) -> Segment:
+    """A line as a segment, in the frame in which it reads from left to right.
+
+    Its height follows from size and baseline: the boxes of some fonts are several lines high.
+    """
+    box, font = line["bbox"], line["font"]
+    size = font["size"] / _SCALE or 1.0
+    left, right, baseline = box["x"] / _SCALE, (box["x"] + box["w"]) / _SCALE, line["y"] / _SCALE
+    if _runs_upright(line):
+        top, bottom, across = box["y"] / _SCALE, (box["y"] + box["h"]) / _SCALE, line["x"] / _SCALE
+        if abs(baseline - top) < abs(baseline - bottom):
+            left, right, baseline = top, bottom, bounds.width - across
+        else:
+            left, right, baseline = bounds.height - bottom, bounds.height - top, across
+    bold = font["weight"] == "bold"
+    top, foot = baseline - ASCENT * size, baseline + DESCENT * size
+    return Segment(left, top, right, foot, size, bold, line["text"].strip(), font["name"])
 
 
 def _refusal(error: Exception) -> CannotRead:

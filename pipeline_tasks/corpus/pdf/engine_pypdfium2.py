@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import ctypes
 import io
+import math
 import re
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from pipeline_tasks.corpus.pdf.model import CannotRead, PageText, Segment
+from pipeline_tasks.corpus.pdf.model import ASCENT, DESCENT, CannotRead, PageText, Segment
 
 _MAX_PIXELS = 40e6
-_GAP_EMS = 0.8
+_GAP_EMS = 0.95
 _BOLD_WEIGHT = 600
 _LINE = re.compile("[^\r\n\x02\ufffe]+[\x02\ufffe]?")
 """PDFium marks the hyphen at a line's end in this way, and then no end of line."""
@@ -53,9 +54,11 @@ class _Opened:
         except pdfium.PdfiumError as error:
             raise CannotRead("damaged", str(error)[:200]) from error
         try:
+            reader = _Reader(textpage, page.get_bbox(), page.get_rotation())
+            segments = list(reader.segments())
             width, height = page.get_size()
-            turn = _Turn(page.get_rotation(), page.get_bbox())
-            return PageText(width, height, list(_segments(textpage, turn)))
+            turned = reader.n_turned > len(segments) / 2
+            return PageText(*((height, width) if turned else (width, height)), segments)
         finally:
             textpage.close()
             page.close()
@@ -80,72 +83,93 @@ class _Opened:
         self._document.close()
 
 
-class _Turn:
-    """Boxes of a page's own space to boxes of the page as it is shown, with the origin at the top left."""
+class _Reader:
+    """Walks the lines of a page as PDFium gives them, each in the frame in which it reads from left to right."""
 
-    def __init__(self, rotation: int, bounds: tuple[float, float, float, float]) -> None:
-        self._rotation = rotation
-        self._left, self._bottom, self._right, self._top = bounds
+    def __init__(self, textpage: Any, bounds: tuple[float, float, float, float], rotation: int) -> None:
+        self._raw, self._textpage, self._rotation = _library().raw, textpage, rotation
+        self._bounds = bounds
+        self._box, self._matrix = self._raw.FS_RECTF(), self._raw.FS_MATRIX()
+        self._name = ctypes.create_string_buffer(128)
+        self._x, self._y = ctypes.c_double(), ctypes.c_double()
+        self.n_turned = 0
+        n = textpage.count_chars()
+        units = (ctypes.c_ushort * (n + 1))()
+        written = self._raw.FPDFText_GetText(textpage, 0, n, units)
+        self._text = bytes(units)[: 2 * max(0, written - 1)].decode("utf-16-le", "replace")
+        self._same_count = len(self._text) == n
 
-    def __call__(self, left: float, bottom: float, right: float, top: float) -> tuple[float, float, float, float]:
-        if self._rotation == 90:
-            return bottom - self._bottom, left - self._left, top - self._bottom, right - self._left
-        if self._rotation == 180:
-            return self._right - right, bottom - self._bottom, self._right - left, top - self._bottom
-        if self._rotation == 270:
-            return self._top - top, self._right - right, self._top - bottom, self._right - left
-        return left - self._left, self._top - top, right - self._left, self._top - bottom
+    def segments(self) -> Iterator[Segment]:
+        """Segments in PDFium's order."""
+        for match in _LINE.finditer(self._text):
+            first = match.start()
+            start, (turn, size) = first, self._style(first)
+            words: list[str] = []
+            left = right = top = 0.0
+            for word in match.group().split(" "):
+                if word and (begin := self._place(first, turn)) and (end := self._place(first + len(word) - 1, turn)):
+                    if words and _apart(left, right, top, begin, size):
+                        yield self._segment(words, start, left, right, turn)
+                        words = []
+                    if not words:
+                        start, left, right, top = first, begin[0], end[2], begin[1]
+                    words.append(word)
+                    right = max(right, end[2])
+                first += len(word) + 1
+            if words:
+                yield self._segment(words, start, left, right, turn)
 
+    def _index(self, at: int) -> int:
+        """PDFium's own count of the character ``at``; it leaves some out of the text."""
+        if self._same_count:
+            return at
+        units = len(self._text[:at].encode("utf-16-le")) // 2
+        return self._raw.FPDFText_GetCharIndexFromTextIndex(self._textpage, units)
 
-def _segments(textpage: Any, turn: _Turn) -> Iterator[Segment]:
-    raw = _library().raw
-    box = raw.FS_RECTF()
-    reference = ctypes.byref(box)
-    text, index_of = _characters(textpage, raw)
+    def _style(self, at: int) -> tuple[int, float]:
+        """Degrees, clockwise, by which the page must be turned to read a character, and the size it is shown at."""
+        m, index = self._matrix, self._index(at)
+        size = self._raw.FPDFText_GetFontSize(self._textpage, index)
+        if not self._raw.FPDFText_GetMatrix(self._textpage, index, ctypes.byref(m)):
+            return self._rotation, size or 1.0
+        size = size * math.hypot(m.c, m.d) or 1.0
+        if abs(m.b) > abs(m.a):
+            return (90 if m.b > 0 else 270), size
+        return (0 if m.a >= 0 else 180), size
 
-    def place(at: int) -> tuple[float, float, float, float] | None:
-        if not raw.FPDFText_GetLooseCharBox(textpage, index_of(at), reference):
+    def _place(self, at: int, turn: int) -> tuple[float, float, float, float] | None:
+        box = self._box
+        if not self._raw.FPDFText_GetLooseCharBox(self._textpage, self._index(at), ctypes.byref(box)):
             return None
-        return turn(box.left, min(box.bottom, box.top), box.right, max(box.bottom, box.top))
+        return self._turned(box.left, min(box.bottom, box.top), box.right, max(box.bottom, box.top), turn)
 
-    for match in _LINE.finditer(text):
-        start, line = match.start(), match.group()
-        words: list[tuple[str, tuple[float, float, float, float]]] = []
-        first = start
-        for word in line.split(" "):
-            if word and (begin := place(first)) and (end := place(first + len(word) - 1)):
-                spot = (min(begin[0], end[0]), min(begin[1], end[1]), max(begin[2], end[2]), max(begin[3], end[3]))
-                if words and _apart(words[-1][1], spot):
-                    yield _segment(words, start, textpage, raw, index_of)
-                    words, start = [], first
-                words.append((word, spot))
-            first += len(word) + 1
-        if words:
-            yield _segment(words, start, textpage, raw, index_of)
+    def _turned(self, left: float, bottom: float, right: float, top: float, turn: int) -> tuple[float, ...]:
+        west, south, east, north = self._bounds
+        if turn == 90:
+            return bottom - south, left - west, top - south, right - west
+        if turn == 180:
+            return east - right, bottom - south, east - left, top - south
+        if turn == 270:
+            return north - top, east - right, north - bottom, east - left
+        return left - west, north - top, right - west, north - bottom
 
-
-def _characters(textpage: Any, raw: Any) -> tuple[str, Any]:
-    """Text of a page, and the index of a character of it in PDFium's own count."""
-    n = textpage.count_chars()
-    units = (ctypes.c_ushort * (n + 1))()
-    written = raw.FPDFText_GetText(textpage, 0, n, units)
-    text = bytes(units)[: 2 * max(0, written - 1)].decode("utf-16-le", "replace")
-    if len(text) == n:
-        return text, lambda at: at
-    return text, lambda at: raw.FPDFText_GetCharIndexFromTextIndex(textpage, len(text[:at].encode("utf-16-le")) // 2)
-
-
-def _apart(left: tuple[float, ...], right: tuple[float, ...]) -> bool:
-    height = max(left[3] - left[1], 1.0)
-    return right[0] - left[2] > _GAP_EMS * height or right[0] < left[0] - height or abs(right[1] - left[1]) > height
+    def _segment(self, words: list[str], start: int, left: float, right: float, turn: int) -> Segment:
+        raw, index = self._raw, self._index(start)
+        _, size = self._style(start)
+        raw.FPDFText_GetCharOrigin(self._textpage, index, ctypes.byref(self._x), ctypes.byref(self._y))
+        x, y = self._x.value, self._y.value
+        baseline = self._turned(x, y, x, y, turn)[1]
+        self.n_turned += (turn - self._rotation) % 180 == 90
+        text = " ".join(words)
+        if text[-1] in "\x02\ufffe":
+            text = f"{text[:-1]}-"
+        bold = raw.FPDFText_GetFontWeight(self._textpage, index) >= _BOLD_WEIGHT
+        length = raw.FPDFText_GetFontInfo(self._textpage, index, self._name, len(self._name), None)
+        face = self._name.raw[: max(0, min(length, len(self._name)) - 1)].decode("utf-8", "replace")
+        top, foot = baseline - ASCENT * size, baseline + DESCENT * size
+        return Segment(left, top, right, foot, size, bold, text, face)
 
 
-def _segment(words: list, start: int, textpage: Any, raw: Any, index_of: Any) -> Segment:
-    x0, x1 = min(spot[0] for _, spot in words), max(spot[2] for _, spot in words)
-    y0, y1 = min(spot[1] for _, spot in words), max(spot[3] for _, spot in words)
-    text = " ".join(word for word, _ in words)
-    if text[-1] in "\x02\ufffe":
-        text = f"{text[:-1]}-"
-    weight = raw.FPDFText_GetFontWeight(textpage, index_of(start))
-    first = words[0][1]
-    return Segment(x0, y0, x1, y1, (first[3] - first[1]) / 1.15, weight >= _BOLD_WEIGHT, text)
+def _apart(left: float, right: float, top: float, word: tuple[float, ...], size: float) -> bool:
+    """Whether a word stands off the words before it: after a wide gap, on another line, or back at the left."""
+    return word[0] - right > _GAP_EMS * size or word[0] < left - size or abs(word[1] - top) > size

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
+ASCENT, DESCENT = 0.85, 0.25
+"""Height of a segment above and below its baseline, in sizes of its font."""
+
 
 class Segment(NamedTuple):
     """Text on one baseline without a wide gap, as an engine gives it.
 
-    Units: points; the origin is the top left corner of the page as it is shown, whatever its /Rotate.
+    Units: points; the origin is the top left corner of the page, turned so that the text reads from left to right.
     """
 
     x0: float
@@ -19,6 +22,7 @@ class Segment(NamedTuple):
     size: float
     bold: bool
     text: str
+    face: str = ""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from pipeline_tasks.corpus.pdf.flow import run_together
 from pipeline_tasks.corpus.pdf.language import language_of
 from pipeline_tasks.corpus.pdf.model import Aside, CannotRead, PageText, Paragraph, PdfText, Unreadable
 from pipeline_tasks.corpus.pdf.ocr import recognise
-from pipeline_tasks.corpus.pdf.paragraphs import to_paragraphs
+from pipeline_tasks.corpus.pdf.paragraphs import join_marks, to_paragraphs
 from pipeline_tasks.corpus.pdf.running import take_running_lines
 from pipeline_tasks.corpus.pdf.tables import take_tables
 
@@ -93,7 +93,7 @@ def assemble(pages: list[PageText], facts: dict[str, str]) -> PdfText:
     bare, asides = take_running_lines(pages)
     paragraphs: list[Paragraph] = []
     for number, page in enumerate(bare, start=1):
-        segments, tables = take_tables(page.segments)
+        segments, tables = take_tables(join_marks(page.segments))
         columns, grids = reading_order(segments)
         asides += [Aside("table", number, clean(text)) for text in (*tables, *grids)]
         paragraphs += to_paragraphs(columns, number)
@@ -119,5 +119,17 @@ def assemble(pages: list[PageText], facts: dict[str, str]) -> PdfText:
         date=printed_date(text[: min(front, _DATED_CHARS)]) or created,
         created=created,
         modified=metadata_date(facts["modified"]),
-        asides=sorted(asides, key=lambda a: a.page),
+        asides=_joined(sorted(asides, key=lambda a: a.page)),
     )
+
+
+def _joined(asides: list[Aside]) -> list[Aside]:
+    """Asides in order; entries of one page's references are one of them."""
+    joined: list[Aside] = []
+    for aside in asides:
+        last = joined[-1] if joined else None
+        if last and aside.kind == last.kind == "references" and aside.page == last.page:
+            joined[-1] = Aside(last.kind, last.page, f"{last.text}\n{aside.text}")
+        else:
+            joined.append(aside)
+    return joined

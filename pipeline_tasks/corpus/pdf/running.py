@@ -36,8 +36,10 @@ def take_running_lines(pages: list[PageText]) -> tuple[list[PageText], list[Asid
     for number, (page, found) in enumerate(zip(pages, edges, strict=True), start=1):
         gone = {id(s) for s in found if _shape(s.text) in running or _is_number(s.text)}
         for segment in found:
-            if id(segment) in gone and (shape := _shape(segment.text)) not in seen:
-                seen.add(shape)
+            shape = _shape(segment.text)
+            name = shape if shape in running else segment.text
+            if id(segment) in gone and name not in seen:
+                seen.add(name)
                 asides.append(Aside("running", number, segment.text))
         segments = [s for s in page.segments if id(s) not in gone] if gone else page.segments
         kept.append(PageText(page.width, page.height, segments))
@@ -45,7 +47,13 @@ def take_running_lines(pages: list[PageText]) -> tuple[list[PageText], list[Asid
 
 
 def _edge_segments(page: PageText) -> list[Segment]:
+    """What stands in the top or bottom margin, or last on the page below a blank."""
     top, foot = page.height * _EDGE_SHARE, page.height * (1 - _EDGE_SHARE)
+    if page.segments:
+        last = max(s.y1 for s in page.segments)
+        above = max((s.y1 for s in page.segments if s.y1 < last - _SAME_HEIGHT_PT), default=0.0)
+        if last > page.height / 2:
+            foot = min(foot, max(above + _SAME_HEIGHT_PT, page.height / 2))
     return [s for s in page.segments if s.y1 < top or s.y0 > foot]
 
 

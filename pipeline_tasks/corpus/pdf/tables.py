@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from statistics import median
 
 from pipeline_tasks.corpus.pdf.model import Segment
@@ -11,8 +12,12 @@ Row = list[Cell]
 _ALIGNED_PT = 5.0
 _ALIGNED_SHARE = 0.6
 _MIN_ROWS = 3
+_SAME_ROW = 0.5
+_JOIN_LINES = 14.0
+_MIN_GUTTER_PT = 4
 _ROW_GAP_LINES = 3.0
 _PROSE_CHARS = 24
+_SCRAP_CHARS = 14
 _BULLETS = "•▪◦‣·●○■□–-*o✓➢"
 
 
@@ -35,7 +40,10 @@ def take_tables(segments: list[Segment]) -> tuple[list[Segment], list[str]]:
     if not tables:
         return segments, []
     inside = {id(s) for table in tables for row in table for cell in row for s in cell}
-    return [s for s in segments if id(s) not in inside], [_text(table) for table in tables]
+    outside = [s for s in segments if id(s) not in inside]
+    groups = _grown([[s for row in table for cell in row for s in cell] for table in tables], outside)
+    grown = {id(s) for group in groups for s in group}
+    return [s for s in outside if id(s) not in grown], [rows_text(group) for group in groups]
 
 
 def is_grid(left: list[Segment], right: list[Segment]) -> bool:
@@ -50,33 +58,147 @@ def is_grid(left: list[Segment], right: list[Segment]) -> bool:
     return beside >= max(_MIN_ROWS, 0.7 * len(right))
 
 
-def _text(table: list[Row]) -> str:
-    return "\n".join("\t".join(" ".join(s.text for s in cell) for cell in row) for row in table)
+def is_table_row(row: list[Segment]) -> bool:
+    """Whether segments of one baseline are cells: three or more short ones with wide gaps between them."""
+    gaps = sum(b.x0 - a.x1 > 1.5 * a.size for a, b in zip(row, row[1:], strict=False))
+    return gaps >= 2 and sum(len(s.text) for s in row) < _PROSE_CHARS * len(row)
+
+
+def rows_of(segments: list[Segment]) -> list[list[Segment]]:
+    """Segments by baseline from top to bottom, each row from left to right."""
+    rows: list[list[Segment]] = []
+    middle = height = 0.0
+    for s in sorted(segments, key=lambda s: s.y0 + s.y1):
+        centre = (s.y0 + s.y1) / 2
+        if rows and centre - middle < _SAME_ROW * min(s.y1 - s.y0, height):
+            rows[-1].append(s)
+        else:
+            rows.append([s])
+            middle, height = centre, s.y1 - s.y0
+    for row in rows:
+        if len(row) > 1:
+            row.sort(key=lambda s: s.x0)
+    return rows
+
+
+def rows_text(segments: list[Segment]) -> str:
+    """Text of a table: a line for every baseline, what stands apart on it separated by tabs."""
+    return "\n".join("\t".join(s.text for s in row) for row in rows_of(segments))
+
+
+def _grown(tables: list[list[Segment]], outside: list[Segment]) -> list[list[Segment]]:
+    """Tables with what stands inside their boxes; two are one where only scraps within their width lie between."""
+    groups: list[tuple[list[float], list[Segment]]] = []
+    for table in tables:
+        box = _box(table)
+        if groups:
+            above, members = groups[-1]
+            union = [min(above[0], box[0]), above[1], max(above[2], box[2]), max(above[3], box[3])]
+            line = table[0].y1 - table[0].y0
+            shared = min(above[2], box[2]) - max(above[0], box[0])
+            near = -line < box[1] - above[3] < _JOIN_LINES * line and shared > 0.7 * (union[2] - union[0])
+            between = [s for s in outside if s.y1 > above[3] and s.y0 < box[1] and s.x1 > union[0] and s.x0 < union[2]]
+            if near and all(_within(s, union) and s.x1 - s.x0 < 0.6 * (union[2] - union[0]) for s in between):
+                groups[-1] = (union, members + table)
+                continue
+        groups.append((box, table))
+    inside = {id(s) for box, _ in groups for s in outside if _within(s, box)}
+    rows = rows_of([s for s in outside if id(s) not in inside])
+    grown = []
+    for box, members in groups:
+        members = members + [s for s in outside if _within(s, box)]
+        gutters = _gutters(members, box)
+        below = [row for row in rows if row[0].y0 > box[3] - 3]
+        above = [row for row in reversed(rows) if row[0].y1 < box[1] + 3]
+        grown.append(members + _more_rows(below, box[3], gutters, box) + _more_rows(above, box[1], gutters, box))
+    return grown
+
+
+def _gutters(members: list[Segment], box: list[float]) -> list[float]:
+    """Middles of the upright strips that hardly any segment of a table crosses."""
+    width = int(box[2] - box[0]) + 2
+    steps = [0] * (width + 1)
+    for s in members:
+        steps[int(s.x0 - box[0])] += 1
+        steps[int(s.x1 - box[0]) + 1] -= 1
+    allowed, found, start = 0.08 * len(members), [], None
+    for x, cover in enumerate(accumulate(steps[:width])):
+        if cover <= allowed:
+            start = x if start is None else start
+        elif start is not None:
+            if x - start >= _MIN_GUTTER_PT and start > 0:
+                found.append(box[0] + (x + start) / 2)
+            start = None
+    return found
+
+
+def _more_rows(rows: list[list[Segment]], edge: float, gutters: list[float], box: list[float]) -> list[Segment]:
+    """Segments of the rows next to a table that keep to its columns, up to the first row that does not.
+
+    Rows that have text in the first column alone count only where a row with more follows.
+    """
+    taken: list[Segment] = []
+    waiting: list[Segment] = []
+    for row in rows:
+        line = row[0].y1 - row[0].y0
+        gap = max(row[0].y0 - edge, edge - row[0].y1)
+        keeps = all(box[0] - 3 < s.x0 and s.x1 < box[2] + 3 * line for s in row)
+        if not gutters or gap > 1.6 * line or not keeps or any(s.x0 < g < s.x1 for s in row for g in gutters):
+            break
+        edge = row[0].y1 if row[0].y0 > edge - 3 else row[0].y0
+        waiting += row
+        if len(row) > 1 or row[0].x0 > gutters[0]:
+            taken += waiting
+            waiting = []
+    return taken
+
+
+def _box(segments: list[Segment]) -> list[float]:
+    return [
+        min(s.x0 for s in segments),
+        min(s.y0 for s in segments),
+        max(s.x1 for s in segments),
+        max(s.y1 for s in segments),
+    ]
+
+
+def _within(s: Segment, box: list[float]) -> bool:
+    slack = 0.3 * (s.y1 - s.y0)
+    return s.x0 > box[0] - 2 and s.x1 < box[2] + 2 and s.y0 > box[1] - slack and s.y1 < box[3] + slack
 
 
 def _rows(segments: list[Segment]) -> list[Row]:
     """Segments in drawing order as rows of cells; a paragraph is a row of one cell."""
     rows: list[Row] = []
-    right_edge = 0.0
     for s in segments:
         if rows:
             row = rows[-1]
             cell = row[-1]
             last, slack = cell[-1], 0.3 * (s.y1 - s.y0)
-            if s.x0 >= right_edge - 1 and s.y0 < last.y1 - slack and s.y1 > cell[0].y0 + slack:
+            if _is_beside(cell, s, slack):
                 if len(row) == 1 and len(cell) > 1:
                     _split_paragraph(rows, s, slack)
                 rows[-1].append([s])
-                right_edge = s.x1
                 continue
             below = s.y0 > last.y0 + slack and s.y0 - last.y1 < 2 * slack
-            if below and s.x0 < right_edge and s.x1 > min(c.x0 for c in cell):
+            if below and s.x0 < max(c.x1 for c in cell[-3:]) and s.x1 > min(c.x0 for c in cell[-3:]):
                 cell.append(s)
-                right_edge = max(right_edge, s.x1)
                 continue
         rows.append([[s]])
-        right_edge = s.x1
     return rows
+
+
+def _is_beside(cell: Cell, s: Segment, slack: float) -> bool:
+    """Whether ``s`` stands to the right of the lines of ``cell`` that it shares a height with, of which there are."""
+    shared = False
+    for line in reversed(cell):
+        if line.y1 <= s.y0 + slack:
+            break
+        if line.y0 < s.y1 - slack:
+            if s.x0 < line.x1 - 1:
+                return False
+            shared = True
+    return shared
 
 
 def _split_paragraph(rows: list[Row], beside: Segment, slack: float) -> None:
@@ -113,14 +235,16 @@ def _follows(above: Row, below: Row) -> bool:
 
 
 def _lines_up(full: list[Row]) -> bool:
+    """Whether cells right of the first stand below one another; margins say nothing, prose has them too."""
     matches = total = 0
     for above, below in zip(full, full[1:], strict=False):
-        anchors = [_anchors(cell) for cell in above]
-        for cell in below:
+        anchors = [_anchors(cell) for cell in above[1:]]
+        for cell in below[1:]:
             left, middle, right = _anchors(cell)
+            scrap = sum(len(s.text) for s in cell) <= _SCRAP_CHARS
             total += 1
             matches += any(
-                abs(a - left) < _ALIGNED_PT or abs(b - middle) < _ALIGNED_PT or abs(c - right) < _ALIGNED_PT
+                abs(a - left) < _ALIGNED_PT or abs(b - middle) < _ALIGNED_PT or (scrap and abs(c - right) < _ALIGNED_PT)
                 for a, b, c in anchors
             )
     return matches >= _ALIGNED_SHARE * total

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pymupdf
 import pytest
 
-from pipeline_tasks.corpus.pdf_text import PdfText, Unreadable, read_pdf
+from pipeline_tasks.corpus.pdf.model import PdfText, Unreadable
+from pipeline_tasks.corpus.pdf.read import ReadOptions, read_pdf
 from tests.corpus.pdfs import PAGE, pdf, pictures
 
 BODY = ["Sandbags hold back a foot of water.", "Move the car to a higher street.", "Listen to the radio all night."]
