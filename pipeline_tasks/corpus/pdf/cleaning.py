@@ -29,7 +29,8 @@ class Hyphens:
     def __init__(self, texts: Iterable[str]) -> None:
         texts = list(texts)
         broken = any(_BROKEN.search(text) for text in texts)
-        self._words = {w.lower() for t in texts for w in _WORD.findall(t)} if broken else set()
+        whole = (_BROKEN.sub(" ", text).lower() for text in texts) if broken else ()
+        self._words = {word for text in whole for word in _WORD.findall(text)}
 
     def join(self, text: str) -> str:
         """``text`` with its lines joined into one."""

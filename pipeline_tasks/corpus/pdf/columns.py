@@ -38,8 +38,12 @@ def _cut(segments: list[Segment], columns: list[list[Segment]], grids: list[str]
                 _cut(band, columns, grids, depth + 1)
                 continue
             left, right = band
-            if is_grid(left, right):
-                grids.append(rows_text(left + right))
+            above, beside, below = _side_by_side(left, right)
+            if is_grid(*beside):
+                for part in (above, below):
+                    if part:
+                        _cut(part, columns, grids, depth + 1)
+                grids.append(rows_text(beside[0] + beside[1]))
             else:
                 _cut(left, columns, grids, depth + 1)
                 _cut(right, columns, grids, depth + 1)
@@ -133,6 +137,17 @@ def _bands(
         else:
             band.append(s)
     return [(b[0] or b[1]) if isinstance(b, tuple) and not (b[0] and b[1]) else b for b in bands]
+
+
+def _side_by_side(
+    left: list[Segment], right: list[Segment]
+) -> tuple[list[Segment], tuple[list[Segment], list[Segment]], list[Segment]]:
+    """What stands higher than one of two columns begins, what stands side by side, and what is lower than one ends."""
+    top = max(min(s.y0 for s in side) for side in (left, right)) - 2
+    foot = min(max(s.y1 for s in side) for side in (left, right)) + 2
+    both = left + right
+    sides = tuple([s for s in side if s.y0 >= top and s.y1 <= foot] for side in (left, right))
+    return [s for s in both if s.y0 < top], sides, [s for s in both if s.y0 >= top and s.y1 > foot]
 
 
 def _parts(rows: list[list[Segment]]) -> list[list[list[Segment]]]:

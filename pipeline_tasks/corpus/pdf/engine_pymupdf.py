@@ -66,7 +66,7 @@ class _Opened:
         page = self._document.load_page(index)
         points = max(1.0, page.rect.width * page.rect.height)
         dpi = min(dpi, int(72 * (_MAX_PIXELS / points) ** 0.5))
-        return page.get_pixmap(dpi=max(1, dpi), colorspace=_library().csGRAY).tobytes("png")
+        return page.get_pixmap(dpi=max(1, dpi), colorspace=_library().csGRAY).tobytes("pgm")
 
     def close(self) -> None:
         self._document.close()

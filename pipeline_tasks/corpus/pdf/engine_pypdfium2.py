@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import io
 import math
 import re
 from collections.abc import Iterator
@@ -74,10 +73,11 @@ class _Opened:
         page = self._document[index]
         width, height = page.get_size()
         scale = min(dpi / 72, (_MAX_PIXELS / max(1.0, width * height)) ** 0.5)
-        picture = io.BytesIO()
-        page.render(scale=scale, grayscale=True).to_pil().save(picture, "PNG")
+        bitmap = page.render(scale=scale, grayscale=True)
+        pixels, columns, rows, stride = bytes(bitmap.buffer), bitmap.width, bitmap.height, bitmap.stride
         page.close()
-        return picture.getvalue()
+        lines = b"".join(pixels[row * stride : row * stride + columns] for row in range(rows))
+        return b"P5 %d %d 255\n" % (columns, rows) + lines
 
     def close(self) -> None:
         self._document.close()

@@ -32,7 +32,7 @@ class OpenPdf(Protocol):
         """Whether a page shows a picture."""
 
     def picture(self, index: int, dpi: int) -> bytes:
-        """The page as a PNG, at most 40 million pixels."""
+        """The page in grey as a PGM file, at most 40 million pixels."""
 
     def close(self) -> None:
         """Free what the library holds."""

@@ -10,9 +10,8 @@ _ITEM = re.compile(rf"(?:{_MARK}\s+\S|o\s+[A-Z])")
 _LONE_MARK = re.compile(rf"(?:{_MARK}|o)")
 _MARK_EMS = 6.0
 _CAPTION = re.compile(
-    r"(?:figure|fig\.|table|tbl\.|exhibit|photo|map|chart|plate|graph|illustration)\s+"
-    r"(?:[A-Z]{0,2}[-.]?\d+(?:[-.]\d+)*[a-z]?|[IVXLC]+)\b\s*(?:[.:–—|-]|\(?(?=[A-Z\"“(])|$)",
-    re.IGNORECASE,
+    r"(?i:figure|fig\.|table|tbl\.|exhibit|photo|map|chart|plate|graph|illustration)\s+"
+    r"(?:[A-Z]{0,2}[-.]?\d+(?:[-.]\d+)*[a-z]?|[IVXLC]+)\b\s*(?:[.:–—|-]|\(?(?=[A-Z\"“(])|$)"
 )
 _END = re.compile(r"[.!?:;][\"'”’)\]]*$")
 

@@ -49,7 +49,7 @@ def take_tables(segments: list[Segment]) -> tuple[list[Segment], list[str]]:
 def is_grid(left: list[Segment], right: list[Segment]) -> bool:
     """Whether two columns of segments are the columns of a table: short cells, side by side line after line."""
     cells = left + right
-    if median(len(s.text) for s in cells) >= _PROSE_CHARS:
+    if min(len(left), len(right)) < _MIN_ROWS or median(len(s.text) for s in cells) >= _PROSE_CHARS:
         return False
     if sum(s.text[0] in _BULLETS for s in cells) > 0.25 * len(cells):
         return False
