@@ -29,11 +29,14 @@ def open_pdf(content: bytes) -> _Opened:
         document = pymupdf.open(stream=content, filetype="pdf")
     except (RuntimeError, ValueError) as error:
         raise _refusal(error) from error
-    if document.needs_pass:
-        raise CannotRead("encrypted", "needs a password")
     if not document.is_pdf:
         raise CannotRead("damaged", "not a PDF, whatever its first bytes say")
-    return _Opened(document)
+    if document.needs_pass:
+        raise CannotRead("encrypted", "needs a password")
+    try:
+        return _Opened(document)
+    except (RuntimeError, ValueError) as error:
+        raise _refusal(error) from error
 
 
 class _Opened:

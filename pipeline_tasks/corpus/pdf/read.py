@@ -81,11 +81,23 @@ def _pages(document: OpenPdf, options: ReadOptions) -> tuple[list[PageText], lis
                 raise
             unreadable.append(f"page {index + 1}: {refused.detail}")
             page = PageText(0.0, 0.0, [])
+        page = _on_page(page)
         n_chars += sum(len(s.text) for s in page.segments)
         if n_chars > options.max_chars:
             raise CannotRead("too_long", f"more than {options.max_chars} characters")
         pages.append(page)
     return pages, unreadable
+
+
+def _on_page(page: PageText) -> PageText:
+    """The page without what lies far off it or has no sane size; nobody can see that."""
+    width, height = page.width, page.height
+    kept = [
+        s
+        for s in page.segments
+        if -width < s.x0 <= s.x1 < 2 * width and -height < s.y0 < s.y1 < 2 * height and 0 < s.size < 4 * height
+    ]
+    return page if len(kept) == len(page.segments) else PageText(width, height, kept)
 
 
 def assemble(pages: list[PageText], facts: dict[str, str]) -> PdfText:

@@ -9,7 +9,8 @@ from pipeline_tasks.corpus.pdf.model import Aside, PageText, Segment
 
 _EDGE_SHARE = 0.12
 _SAME_HEIGHT_PT = 6.0
-_WITHIN_PAGES = 8
+_WITHIN_PAGES = 2
+_HEADING_RATIO = 1.25
 _DIGITS = re.compile(r"\d+")
 _WORD = re.compile(r"[^\W\d_]")
 _NUMBER = re.compile(
@@ -23,8 +24,8 @@ def take_running_lines(pages: list[PageText]) -> tuple[list[PageText], list[Asid
     """The pages without what repeats at their edges, and each repeated line once, where it stood first.
 
     A line at the top or foot of a page goes where its text, digits aside, stands at the same height on at least half
-    of the pages, or on three pages that are close to one another (headers of a chapter, or of left and right pages);
-    and where it is a page number.
+    of the pages, or on two that follow one another or have one between them (headers of a chapter, or of left and
+    right pages); and where it is a page number. Text in the size of a heading stays.
     """
     places: dict[str, list[tuple[int, float]]] = defaultdict(list)
     edges = [_edge_segments(page) for page in pages]
@@ -54,7 +55,12 @@ def _edge_segments(page: PageText) -> list[Segment]:
         above = max((s.y1 for s in page.segments if s.y1 < last - _SAME_HEIGHT_PT), default=0.0)
         if last > page.height / 2:
             foot = min(foot, max(above + _SAME_HEIGHT_PT, page.height / 2))
-    return [s for s in page.segments if s.y1 < top or s.y0 > foot]
+    found = [s for s in page.segments if s.y1 < top or s.y0 > foot]
+    if found:
+        sizes = sorted(s.size for s in page.segments)
+        largest = _HEADING_RATIO * sizes[len(sizes) // 2]
+        found = [s for s in found if s.size <= largest]
+    return found
 
 
 def _repeats(spots: list[tuple[int, float]], n_pages: int) -> bool:
@@ -69,7 +75,8 @@ def _repeats(spots: list[tuple[int, float]], n_pages: int) -> bool:
         numbers = sorted(set(level_numbers))
         if len(numbers) >= max(2, n_pages * 0.5):
             return True
-        if any(c - a <= _WITHIN_PAGES for a, c in zip(numbers, numbers[2:], strict=False)):
+        near = zip(numbers, numbers[1:], strict=False) if n_pages > 2 else ()
+        if any(b - a <= _WITHIN_PAGES for a, b in near):
             return True
     return False
 

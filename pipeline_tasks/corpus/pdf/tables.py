@@ -16,7 +16,7 @@ _SAME_ROW = 0.5
 _JOIN_LINES = 14.0
 _MIN_GUTTER_PT = 4
 _ROW_GAP_LINES = 3.0
-_PROSE_CHARS = 24
+_PROSE_CHARS = 20
 _SCRAP_CHARS = 14
 _BULLETS = "•▪◦‣·●○■□–-*o✓➢"
 
@@ -107,6 +107,7 @@ def _grown(tables: list[list[Segment]], outside: list[Segment]) -> list[list[Seg
     grown = []
     for box, members in groups:
         members = members + [s for s in outside if _within(s, box)]
+        box = _box(members)
         gutters = _gutters(members, box)
         below = [row for row in rows if row[0].y0 > box[3] - 3]
         above = [row for row in reversed(rows) if row[0].y1 < box[1] + 3]
@@ -143,7 +144,8 @@ def _more_rows(rows: list[list[Segment]], edge: float, gutters: list[float], box
         line = row[0].y1 - row[0].y0
         gap = max(row[0].y0 - edge, edge - row[0].y1)
         keeps = all(box[0] - 3 < s.x0 and s.x1 < box[2] + 3 * line for s in row)
-        if not gutters or gap > 1.6 * line or not keeps or any(s.x0 < g < s.x1 for s in row for g in gutters):
+        wordy = len(row) > 1 and _is_prose_row([[s] for s in row])
+        if not gutters or wordy or gap > 1.6 * line or not keeps or any(s.x0 < g < s.x1 for s in row for g in gutters):
             break
         edge = row[0].y1 if row[0].y0 > edge - 3 else row[0].y0
         waiting += row
@@ -215,7 +217,10 @@ def _table_end(rows: list[Row], start: int) -> int:
     if len(rows[start]) < 2:
         return start
     end = last_full = start + 1
+    prose = _is_prose_row(rows[start])
     while end < len(rows) and end - last_full < 2 and _follows(rows[end - 1], rows[end]):
+        if len(rows[end]) > 1 and _is_prose_row(rows[end]) != prose:
+            break
         end += 1
         if len(rows[end - 1]) > 1:
             last_full = end
@@ -223,6 +228,12 @@ def _table_end(rows: list[Row], start: int) -> int:
     full = [row for row in found if len(row) > 1]
     enough = len(full) >= _MIN_ROWS or (len(full) == 2 and min(map(len, full)) >= 3)
     return last_full if enough and _lines_up(full) and not _is_prose(full) else start
+
+
+def _is_prose_row(row: Row) -> bool:
+    """Whether a row is long lines side by side, as in columns of prose that are drawn line by line."""
+    sizes = [max(len(s.text) for s in cell) for cell in row]
+    return len(row) <= 3 and sum(sizes) >= _PROSE_CHARS * len(row) and min(sizes) > 0.5 * _PROSE_CHARS
 
 
 def _follows(above: Row, below: Row) -> bool:
@@ -256,10 +267,16 @@ def _anchors(cell: Cell) -> tuple[float, float, float]:
 
 
 def _is_prose(full: list[Row]) -> bool:
-    """Columns of prose drawn line by line across the page: long lines that fill their columns, one in every cell."""
-    if max(map(len, full)) > 3 or any(len(cell) > 1 for row in full for cell in row):
+    """Columns of prose drawn by turns, line by line: in each of them most lines are long and fill it."""
+    if all(_is_prose_row(row) for row in full):
+        return True
+    n = max(map(len, full))
+    if n > 3 or len(full) < _MIN_ROWS:
         return False
-    cells = [cell[0] for row in full for cell in row]
-    widest = max(s.x1 - s.x0 for s in cells)
-    filled = sum(s.x1 - s.x0 > 0.75 * widest for s in cells)
-    return median(len(s.text) for s in cells) >= _PROSE_CHARS and filled >= 0.7 * len(cells)
+    for at in range(n):
+        column = [s for row in full if len(row) == n for s in row[at]]
+        widest = max(s.x1 - s.x0 for s in column)
+        filled = sum(s.x1 - s.x0 > 0.7 * widest for s in column)
+        if median(len(s.text) for s in column) < _PROSE_CHARS or filled < 0.6 * len(column):
+            return False
+    return True
