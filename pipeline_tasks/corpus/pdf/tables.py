@@ -18,6 +18,7 @@ _MIN_GUTTER_PT = 4
 _ROW_GAP_LINES = 3.0
 _PROSE_CHARS = 20
 _SCRAP_CHARS = 14
+_SENTENCE_CHARS = 60
 _BULLETS = "•▪◦‣·●○■□–-*o✓➢"
 
 
@@ -183,7 +184,9 @@ def _rows(segments: list[Segment]) -> list[Row]:
                 rows[-1].append([s])
                 continue
             below = s.y0 > last.y0 + slack and s.y0 - last.y1 < 2 * slack
-            if below and s.x0 < max(c.x1 for c in cell[-3:]) and s.x1 > min(c.x0 for c in cell[-3:]):
+            left, right = min(c.x0 for c in cell[-3:]), max(c.x1 for c in cell[-3:])
+            indented = len(row) == 1 or s.x0 > left - 3 * s.size
+            if below and indented and s.x0 < right and s.x1 > left:
                 cell.append(s)
                 continue
         rows.append([[s]])
@@ -233,7 +236,7 @@ def _table_end(rows: list[Row], start: int) -> int:
 def _is_prose_row(row: Row) -> bool:
     """Whether a row is long lines side by side, as in columns of prose that are drawn line by line."""
     sizes = [max(len(s.text) for s in cell) for cell in row]
-    return len(row) <= 3 and sum(sizes) >= _PROSE_CHARS * len(row) and min(sizes) > 0.5 * _PROSE_CHARS
+    return len(row) <= 3 and sum(sizes) >= _PROSE_CHARS * len(row) and min(sizes) > 0.55 * max(sizes)
 
 
 def _follows(above: Row, below: Row) -> bool:
@@ -242,7 +245,7 @@ def _follows(above: Row, below: Row) -> bool:
     line = first.y1 - first.y0
     if not above[0][0].y0 < first.y0 < foot + _ROW_GAP_LINES * line:
         return False
-    return len(below) > 1 or len(below[0]) <= 2
+    return len(below) > 1 or (len(below[0]) <= 2 and all(len(s.text) < _SENTENCE_CHARS for s in below[0]))
 
 
 def _lines_up(full: list[Row]) -> bool:
