@@ -35,7 +35,7 @@ _SAMPLE = Path(pipeline_tasks.__file__).parent / "domains" / "disaster" / "sampl
 
 @contextmanager
 def watched() -> Iterator[dict[str, float]]:
-    """Peak of resident memory of any process below this one while the block runs, in MiB, looked at 50 times a second."""
+    """Peak resident memory, in MiB, of this process and of any below it, looked at 50 times a second."""
     peak = {"worker_mib": 0.0, "own_mib": 0.0}
     stop = threading.Event()
 
@@ -62,12 +62,14 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--engine", default="pymupdf")
     parser.add_argument("--pdfs", type=Path, help="folder of PDFs to damage besides the sample's")
-    parser.add_argument("--time-limit-s", type=float, default=5.0)
+    parser.add_argument("--time-limit-s", type=float, default=2.0)
     parser.add_argument("--memory-limit-mib", type=int, default=512)
     options = parser.parse_args()
     originals = [render(d) for d in load_documents(_SAMPLE) if d.layout not in ("html", "encrypted")]
     if options.pdfs:
-        originals += [p.read_bytes() for p in sorted(options.pdfs.rglob("*.pdf")) if p.stat().st_size < 1 << 20]
+        originals += [
+            p.read_bytes() for p in sorted(options.pdfs.rglob("*.pdf")) if p.stat().st_size < 1 << 20
+        ]
     files = list(mutants(originals, 200 if options.quick else 2000))
     limits = Limits(options.time_limit_s, options.memory_limit_mib)
     read = partial(read_pdf, options=ReadOptions(options.engine))
@@ -95,7 +97,7 @@ def report(outcomes: dict[str, Counter[str]], summary: dict[str, object]) -> Non
     table = Table("damage", *reasons)
     for kind, counts in sorted(outcomes.items()):
         table.add_row(kind, *(str(counts[reason] or "") for reason in reasons))
-    Console().print(table)
+    Console(width=110).print(table)
     print(json.dumps(summary))
 
 

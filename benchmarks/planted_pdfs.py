@@ -68,7 +68,9 @@ class _Author:
             found.content = document.tobytes(deflate=True, no_new_id=True)
         return found
 
-    def _text(self, page: pymupdf.Page, x: float, y: float, text: str, size: float = _SIZE, bold: bool = False) -> None:
+    def _text(
+        self, page: pymupdf.Page, x: float, y: float, text: str, size: float = _SIZE, bold: bool = False
+    ) -> None:
         page.insert_text((x, y), text, fontsize=size, fontname="hebo" if bold else "helv")
 
     def _edges(self, page: pymupdf.Page, number: int, n_pages: int) -> None:
@@ -92,7 +94,10 @@ class _Author:
     def _sentence(self, width: float, last: bool) -> str:
         """A line that fills ``width`` nearly, its first word unique; sometimes its last is broken."""
         text = self._tag()
-        while pymupdf.get_text_length(longer := f"{text} {self._rng.choice(_WORDS)}", fontsize=_SIZE) < width - 8:
+        while (
+            pymupdf.get_text_length(longer := f"{text} {self._rng.choice(_WORDS)}", fontsize=_SIZE)
+            < width - 8
+        ):
             text = longer
         return text + ("." if last else "")
 
@@ -154,4 +159,9 @@ class _Author:
         for i in range(1, 16):
             word = f"note{self._id}r{i}"
             self._found.notes.append(word)
-            self._text(page, _MARGIN, 90 + 30 * i, f"[{i}] Gage, A. ({1990 + i}). {word} of the lower valley. Vol. {i}.")
+            self._text(
+                page,
+                _MARGIN,
+                90 + 30 * i,
+                f"[{i}] Gage, A. ({1990 + i}). {word} of the lower valley. Vol. {i}.",
+            )

@@ -72,10 +72,19 @@ def test_every_file_is_a_document_or_has_a_reason(extracted):
     [
         ("pdftotext_two_column_issue.pdf", "lymphoedema, inner ear problems and coarctation of aorta (CoA)"),
         ("edgar-rotated90.pdf", "the younger son of King Edmund I and his first wife"),
-        ("National_Incident_Management_System_Third_Edition_October_2017.pdf", "budgets.\n\nMobilizing fixed facility"),
+        (
+            "National_Incident_Management_System_Third_Edition_October_2017.pdf",
+            "budgets.\n\nMobilizing fixed facility",
+        ),
         (GUIDE, "\u2022 Describe features of Mutual Aid.\n\nScope\n\n\u2022 Objectives"),
-        ("IS0200c_POI.pdf", "Course Objectives\n\nThe course objectives are to allow course participants to:"),
-        ("repeating_references_on_pg9_pg10.pdf", "the second-round mutants compared with that of the first-round mutants"),
+        (
+            "IS0200c_POI.pdf",
+            "Course Objectives\n\nThe course objectives are to allow course participants to:",
+        ),
+        (
+            "repeating_references_on_pg9_pg10.pdf",
+            "the second-round mutants compared with that of the first-round mutants",
+        ),
     ],
 )
 def test_what_was_read_by_eye_stays_so(extracted, name, phrase):

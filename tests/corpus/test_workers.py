@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from pipeline_tasks.corpus.pdf.model import Unreadable
@@ -17,6 +19,19 @@ def test_one_bad_item_costs_itself_alone(processes):
     assert results[3] == Unreadable("crashed", "the reader ended with exit code 7")
     assert [results[i].reason for i in (5, 7)] == ["crashed"] * 2
     assert [results[i] for i in (0, 2, 4, 6, 8)] == [b"A", b"B", b"C", b"D", b"E"]
+
+
+def test_memory_beyond_the_limit_is_refused_and_the_next_item_is_answered():
+    results = list(run_limited(obey, [b"a", b"hoard", b"b"], 1, Limits(LIMIT_S, memory_mib=256)))
+    assert results == [b"A", Unreadable("memory", "needs more than 256 MiB"), b"B"]
+
+
+def test_what_a_worker_started_ends_with_it(tmp_path):
+    pid_file = tmp_path / "pid"
+    results = list(run_limited(obey, [f"child {pid_file}".encode(), b"a"], 1, Limits(1.5)))
+    assert [type(r) for r in results] == [Unreadable, bytes] and results[0].reason == "timeout"
+    state = Path(f"/proc/{pid_file.read_text()}/stat")
+    assert not state.exists() or state.read_text().split()[2] == "Z"
 
 
 def test_results_come_in_the_order_of_the_items():

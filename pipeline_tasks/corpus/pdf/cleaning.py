@@ -7,7 +7,9 @@ import unicodedata
 from collections.abc import Iterable
 from functools import cached_property
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\ufff0-\uffff]")
+_CONTROL = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\ufff0-\uffff]"
+)
 _SYMBOL_BULLET = re.compile("[\uf06e\uf06c\uf076\uf0a7\uf0a8\uf0b7\uf0d8\uf0e8\uf0fc]")
 _LIGATURE = re.compile("[\ufb00-\ufb06]")
 _SOFT_HYPHEN = re.compile("\u00ad(?!\n)")
@@ -16,8 +18,8 @@ _TAIL = re.compile(r"([^\W_]+)[-\u00ad\u2010]$")
 _HEAD = re.compile(r"[^\W_]+(?:-[^\W_]+)*")
 _WORD = re.compile(r"[^\W_]+(?:-[^\W_]+)*")
 _COMPOUND_HEADS = frozenset(
-    "all cross double ever ex far first full half high ill in large long low mid multi near non off on post pre second self semi short single"
-    " small third so state two three four five six well wide".split()
+    "all cross double ever ex far first five four full half high ill in large long low mid multi near non off on post"
+    " pre second self semi short single small so state third three two well wide".split()
 )
 
 

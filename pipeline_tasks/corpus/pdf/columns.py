@@ -6,7 +6,8 @@ from itertools import accumulate
 from statistics import median
 
 from pipeline_tasks.corpus.pdf.model import Segment
-from pipeline_tasks.corpus.pdf.tables import is_grid, is_table_row, rows_of, rows_text
+from pipeline_tasks.corpus.pdf.rows import is_table_row, rows_of, rows_text
+from pipeline_tasks.corpus.pdf.tables import is_grid
 
 _MIN_SIDE = 3
 _MAX_DEPTH = 12

@@ -1,4 +1,4 @@
-"""PyMuPDF as an engine. MuPDF prints a page's lines as JSON by itself, several times faster than Python can walk them."""
+"""PyMuPDF as an engine: MuPDF itself prints the lines of a page as JSON, faster than Python could walk them."""
 
 from __future__ import annotations
 

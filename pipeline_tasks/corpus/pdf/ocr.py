@@ -24,7 +24,9 @@ def tesseract_version() -> str:
     """
     program = shutil.which("tesseract")
     if program is None:
-        raise InputError("ocr=true needs the program tesseract: install it (apt install tesseract-ocr) or set ocr=false")
+        raise InputError(
+            "ocr=true needs the program tesseract: install it (apt install tesseract-ocr) or set ocr=false"
+        )
     found = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)  # noqa: S603
     return (found.stdout or found.stderr).split("\n", 1)[0].strip()
 
@@ -58,5 +60,7 @@ def _lines(table: str, width: float) -> list[Segment]:
         rights = [left + float(w["width"]) for left, w in zip(lefts, words, strict=True)]
         feet = [top + float(w["height"]) for top, w in zip(tops, words, strict=True)]
         left, top, right, foot = (scale * v for v in (min(lefts), min(tops), max(rights), max(feet)))
-        segments.append(Segment(left, top, right, foot, foot - top, False, " ".join(w["text"] for w in words)))
+        segments.append(
+            Segment(left, top, right, foot, foot - top, False, " ".join(w["text"] for w in words))
+        )
     return segments

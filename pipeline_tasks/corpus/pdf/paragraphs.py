@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+
 from pipeline_tasks.corpus.pdf.model import Paragraph, Segment
 
 _MARK = r"(?:[•▪◦‣·●○■□▫➢✓❖➤►♦–—\-*\uf0b7\uf0a7\uf0d8\uf0fc]|\(?(?:\d{1,2}|[a-zA-Z])[.)])"
@@ -78,7 +79,11 @@ def _breaks(group: list[Segment], line: Segment, left: float, right: float, pitc
         return True
     if last.x1 < right - 0.2 * (right - left) and (_END.search(last.text) or _is_heading(group, line)):
         return True
-    return line.x0 > group[0].x0 + 0.9 * size and line.x0 > last.x0 + 0.9 * size and not _ITEM.match(group[0].text)
+    return (
+        line.x0 > group[0].x0 + 0.9 * size
+        and line.x0 > last.x0 + 0.9 * size
+        and not _ITEM.match(group[0].text)
+    )
 
 
 def _is_heading(group: list[Segment], line: Segment) -> bool:

@@ -95,7 +95,9 @@ def _on_page(page: PageText) -> PageText:
     kept = [
         s
         for s in page.segments
-        if -width < s.x0 <= s.x1 < 2 * width and -height < s.y0 < s.y1 < 2 * height and 0 < s.size < 4 * height
+        if -width < s.x0 <= s.x1 < 2 * width
+        and -height < s.y0 < s.y1 < 2 * height
+        and 0 < s.size < 4 * height
     ]
     return page if len(kept) == len(page.segments) else PageText(width, height, kept)
 

@@ -4,13 +4,6 @@ from pipeline_tasks.corpus.pdf.model import PdfText
 from pipeline_tasks.corpus.pdf.read import ReadOptions, read_pdf
 
 
-@pytest.fixture(params=["pymupdf", "pypdfium2"])
-def engine(request: pytest.FixtureRequest) -> str:
-    """Each engine in turn: what holds for one holds for the other."""
-    pytest.importorskip(request.param)
-    return request.param
-
-
 @pytest.fixture
 def read(engine: str):
     """Bytes of a readable PDF to its text."""

@@ -30,7 +30,10 @@ def test_dates_of_metadata(value, iso):
     assert metadata_date(value) == iso
 
 
-@pytest.mark.parametrize("metadata", ["", "Microsoft Word - plan_v3.doc", "untitled", "flyer.indd", "PowerPoint Presentation", "---"])
+@pytest.mark.parametrize(
+    "metadata",
+    ["", "Microsoft Word - plan_v3.doc", "untitled", "flyer.indd", "PowerPoint Presentation", "---"],
+)
 def test_a_title_that_says_nothing_gives_way_to_the_largest_text(metadata):
     page = [Paragraph(1, "County of Weldon", 10, False, 0, 9), Paragraph(1, "Flood\nPlan", 24, True, 20, 60)]
     page += [Paragraph(1, "Sandbags hold back a foot of water. " * 9, 10, False, 70, 200)]

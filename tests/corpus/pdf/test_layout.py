@@ -13,7 +13,8 @@ WORDS = "river levee water crest gauge storm relief shelter boat rescue sandbag 
 def prose(n_lines: int, tag: str, width: int = 8) -> list[str]:
     """Lines of full width; each names its column and number."""
     return [
-        " ".join([f"{tag}{i}", *(WORDS[(i * 3 + j) % len(WORDS)] for j in range(width))]) for i in range(n_lines)
+        " ".join([f"{tag}{i}", *(WORDS[(i * 3 + j) % len(WORDS)] for j in range(width))])
+        for i in range(n_lines)
     ]
 
 
@@ -72,7 +73,9 @@ def test_cells_of_a_table_are_set_aside_and_the_prose_around_it_stays(read, by_c
     header = [("Gauge", 72), ("Crest ft", 220), ("Alarm", 370)]
     cells = [[((x, 300 + 16 * r), f"cell{r}{c}") for c, (_, x) in enumerate(header)] for r in range(6)]
     rows = [[((x, 284), name) for name, x in header], *cells]
-    drawn = [row[c] for c in range(3) for row in rows] if by_column else [cell for row in rows for cell in row]
+    drawn = (
+        [row[c] for c in range(3) for row in rows] if by_column else [cell for row in rows for cell in row]
+    )
     found = read(pdf([*placed(prose(8, "a"), 72, 150), *drawn, *placed(prose(8, "b"), 72, 440)]))
     assert order(found.text, "a", "b") == names("a", 8) + names("b", 8)
     assert "cell" not in found.text and "Crest" not in found.text
@@ -89,14 +92,20 @@ def test_a_list_is_no_table(read):
 
 
 def test_captions_are_set_aside_and_sentences_about_figures_stay(read):
-    caption, sentence = "Figure 3. Crest of the river at Weldon.", "Figure 3 shows the crest of the river that year."
+    caption, sentence = (
+        "Figure 3. Crest of the river at Weldon.",
+        "Figure 3 shows the crest of the river that year.",
+    )
     found = read(pdf([*placed(prose(6, "a"), 72, 150), ((72, 300), caption), ((72, 400), sentence)]))
     assert caption not in found.text and sentence in found.text
     assert [(a.kind, a.text) for a in found.asides] == [("caption", caption)]
 
 
 def test_references_are_set_aside_to_the_next_heading(read):
-    entries = [f"[{i}] Gage, A. and Levee, B. ({2000 + i}). Floods of the lower valley, pp. {i}-{i + 9}." for i in range(6)]
+    entries = [
+        f"[{i}] Gage, A. and Levee, B. ({2000 + i}). Floods of the lower valley, pp. {i}-{i + 9}."
+        for i in range(6)
+    ]
     last = [((72, 150), "Appendix A"), *placed(prose(4, "b"), 72, 180)]
     with pymupdf.open() as document:
         for texts in ([*placed(prose(6, "a"), 72, 150), *placed(entries, 72, 340, 30)], last):
@@ -137,7 +146,15 @@ def test_headers_of_left_and_right_pages_and_of_chapters_go(read):
     pages = []
     for i in range(12):
         head = "Flood Handbook" if i % 2 else f"Chapter {'Rain' if i < 6 else 'Wind'}"
-        pages.append([((72 if i % 2 else 420, 40), head), *placed(prose(5, f"p{chr(97 + i)}"), 72, 150), ((300, 770), f"- {i + 1} -")])
+        pages.append(
+            [
+                ((72 if i % 2 else 420, 40), head),
+                *placed(prose(5, f"p{chr(97 + i)}"), 72, 150),
+                ((300, 770), f"- {i + 1} -"),
+            ]
+        )
     found = read(pdf(*pages))
     assert "Handbook" not in found.text and "Chapter" not in found.text and "- 3 -" not in found.text
-    assert {"Flood Handbook", "Chapter Rain", "Chapter Wind"} <= {a.text for a in found.asides if a.kind == "running"}
+    assert {"Flood Handbook", "Chapter Rain", "Chapter Wind"} <= {
+        a.text for a in found.asides if a.kind == "running"
+    }
