@@ -63,7 +63,7 @@ DOCUMENTS = RowSchema(
         Column("content_sha256", _text, "sha256 of the PDF's bytes"),
         TITLE,
         Column("text", _text, "running text; paragraphs a blank line apart, sentences not cut at page ends"),
-        Column("page_starts", pa.list_(_int), "offset in text of each page's first character; empty pages: the next one's"),
+        Column("page_starts", pa.list_(_int), "offset in text of each page's first character (empty: the next page's)"),
         Column("n_pages", _int, "pages of the PDF"),
         Column("n_words", _int, "words of the running text"),
         Column("n_unreadable_pages", _int, "pages that the engine could not read; they are empty"),
