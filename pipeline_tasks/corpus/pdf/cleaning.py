@@ -27,8 +27,8 @@ class Hyphens:
     """Joins words broken at a line's end, as the rest of the document writes them.
 
     ``evac-/uation`` is one word. A hyphen stays where the document has the compound in the middle of a line, where a
-    digit or a capital stands beside it, or where the first half is one that compounds begin with (``well-known``),
-    the second is a word by itself and the document nowhere has both in one.
+    digit or a capital stands beside it, in a web address, or where the first half is one that compounds begin with
+    (``well-known``), the second is a word by itself and the document nowhere has both in one.
     """
 
     def __init__(self, texts: Iterable[str]) -> None:
@@ -59,7 +59,8 @@ class Hyphens:
             return before[:-1] + line
         first, second = tail.group(1).lower(), head.group()
         whole, compound = f"{first}{second.lower()}", f"{first}-{second.lower()}"
-        if "-" in second or not (first[-1].isalpha() and second[0].islower()):
+        address = "/" in before.rpartition(" ")[2]
+        if address or "-" in second or not (first[-1].isalpha() and second[0].islower()):
             return f"{before[:-1]}-{line}"
         if whole in self._words:
             return before[:-1] + line

@@ -59,7 +59,7 @@ def _edge_segments(page: PageText) -> list[Segment]:
     if found:
         sizes = sorted(s.size for s in page.segments)
         largest = _HEADING_RATIO * sizes[len(sizes) // 2]
-        found = [s for s in found if s.size <= largest]
+        found = [s for s in found if s.size <= largest or _is_number(s.text)]
     return found
 
 

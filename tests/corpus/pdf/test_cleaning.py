@@ -17,6 +17,7 @@ from pipeline_tasks.corpus.pdf.cleaning import Hyphens, clean
         ("of 2019-\n2020", "", "of 2019-2020"),
         ("the Smith-\nJones act", "", "the Smith-Jones act"),
         ("soft\u00ad\nness", "", "softness"),
+        ("see (x.org/respite-\nlocator/) now", "", "see (x.org/respite-locator/) now"),
         ("pages 3 -\n4", "", "pages 3 - 4"),
     ],
 )

@@ -142,6 +142,18 @@ def test_a_sentence_goes_on_over_columns_and_pages(read):
     assert "evacuation of" in found.text and found.text[found.page_starts[1] :].startswith("tion of b0")
 
 
+def test_headings_at_the_top_of_pages_stay_and_large_page_numbers_go(read):
+    with pymupdf.open() as document:
+        for i in range(4):
+            page = document.new_page(width=PAGE.width, height=PAGE.height)
+            page.insert_text((72, 60), f"Section {i + 1}", fontsize=18)
+            page.insert_text((540, 770), str(i + 1), fontsize=18)
+            for at, text in placed(prose(6, "abcd"[i]), 72, 150):
+                page.insert_text(at, text, fontsize=10)
+        found = read(document.tobytes())
+    assert [line for line in found.text.split("\n\n") if len(line) < 20] == [f"Section {i}" for i in range(1, 5)]
+
+
 def test_headers_of_left_and_right_pages_and_of_chapters_go(read):
     pages = []
     for i in range(12):
