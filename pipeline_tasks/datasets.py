@@ -22,7 +22,7 @@ PASSAGE_ID = Column("passage_id", _text, "16 hex digits of sha256(doc_id, first 
 NEED_ID = Column("need_id", _text, "16 hex digits of sha256(passage_id, intent, prompt)")
 QUERY_ID = Column("query_id", _text, "16 hex digits of sha256(need_id, prompt)")
 URL = Column("url", _text, "address that the document was fetched from")
-TITLE = Column("title", _text, "title from the PDF's metadata, else its first line")
+TITLE = Column("title", _text, "title from the PDF's metadata, else the largest text of the first page")
 INTENT = Column("intent", _text, "search intent: qa, qadoc, twitter, factcheck, nli or sts")
 QUERY = Column("query", _text, "query as a user would write it, without instruction")
 POSITIVE = Column("positive", _text, "text of a passage that answers the query")
@@ -82,6 +82,8 @@ DOWNLOADS = RowSchema(
     ),
 )
 
+_aside = pa.struct([pa.field("kind", _text), pa.field("page", _int), pa.field("text", _text)])
+
 DOCUMENTS = RowSchema(
     "documents",
     "doc_id",
@@ -91,10 +93,16 @@ DOCUMENTS = RowSchema(
         URL,
         Column("content_sha256", _text, "sha256 of the PDF's bytes"),
         TITLE,
-        Column("text", _text, "running text, pages joined by a blank line"),
-        Column("page_starts", pa.list_(_int), "offset in text of each page's first character"),
+        Column("text", _text, "running text; paragraphs a blank line apart, sentences not cut at page ends"),
+        Column("page_starts", pa.list_(_int), "offset in text of each page's first character (empty: the next page's)"),
         Column("n_pages", _int, "pages of the PDF"),
         Column("n_words", _int, "words of the running text"),
+        Column("n_unreadable_pages", _int, "pages that the engine could not read; they are empty"),
+        Column("language", _text, "ISO 639-1 code of the text's language, or und"),
+        Column("date", _text, "date printed on the first two pages, else of creation: YYYY, YYYY-MM or YYYY-MM-DD"),
+        Column("created", _text, "date of creation in the PDF's metadata, or empty"),
+        Column("modified", _text, "date of the last change in the PDF's metadata, or empty"),
+        Column("asides", pa.list_(_aside), "what is no running text, by 1-based page; see docs/extraction.md"),
     ),
 )
 

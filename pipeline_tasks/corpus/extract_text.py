@@ -1,8 +1,10 @@
-"""Running text of PDFs, each document in a worker process with a time limit: none can take the batch down."""
+"""Running text of PDFs, each document in a worker process with limits: none can take the batch down."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
+from typing import Any, Literal
 
 import pyarrow as pa
 from pydantic import Field
@@ -10,35 +12,66 @@ from pydantic import Field
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.step import StepParams, step
-from pipeline_tasks.corpus.pdf_text import PdfText, read_pdf
-from pipeline_tasks.corpus.workers import run_limited
+from pipeline_tasks.corpus.pdf.engines import engine_version
+from pipeline_tasks.corpus.pdf.language import identifier_version
+from pipeline_tasks.corpus.pdf.model import PdfText
+from pipeline_tasks.corpus.pdf.ocr import tesseract_version
+from pipeline_tasks.corpus.pdf.read import ReadOptions, read_pdf
+from pipeline_tasks.corpus.workers import Limits, run_limited
 from pipeline_tasks.datasets import DOCUMENTS, DOWNLOADS
 
 
 class ExtractTextParams(StepParams):
-    """Limits of extraction."""
+    """What reads the PDFs, what counts as a document, and limits of extraction."""
 
-    time_limit_s: float = Field(60.0, gt=0, description="seconds a document may take")
+    engine: Literal["pymupdf", "pypdfium2"] = Field("pymupdf", description="library that opens PDFs")
+    languages: tuple[str, ...] = Field(("en",), description="ISO 639-1 codes accepted; empty for all")
     min_words: int = Field(50, ge=1, description="fewer words than this are no document")
+    ocr: bool = Field(False, description="read pictures of text with Tesseract")
+    ocr_language: str = Field("eng", description="Tesseract's name of the language, several joined by +")
+    time_limit_s: float = Field(60.0, gt=0, description="seconds a document may take")
+    memory_limit_mib: int = Field(1024, ge=128, description="MiB a worker may allocate for a document")
+
+    def identity(self) -> dict[str, Any]:
+        """Parameters, and the versions of the libraries that decide what the text is."""
+        libraries = {"engine": engine_version(self.engine), "language": identifier_version()}
+        if self.ocr:
+            libraries["ocr"] = tesseract_version()
+        return super().identity() | {"libraries": libraries}
 
 
-@step(reads={"downloads": DOWNLOADS}, writes=DOCUMENTS, kind="map", dataset="texts", memory_gib=4)
+@step(
+    reads={"downloads": DOWNLOADS}, writes=DOCUMENTS, kind="map", dataset="texts", version="2", memory_gib=4
+)
 def extract_text(rows: pa.Table, params: ExtractTextParams, run: Run) -> Iterator[pa.Table]:
     """Turn every PDF into running text with page offsets, or a reject with its reason.
 
-    Reasons: ``encrypted``, ``damaged``, ``no_text`` (scanned images), ``too_short``, ``timeout``, ``crashed``.
+    Reasons: ``encrypted``, ``damaged``, ``empty``, ``no_text`` (pictures of text), ``too_short``, ``too_long``,
+    ``language:pt`` and the like, ``ocr_failed``, ``timeout``, ``memory``, ``crashed``.
     """
     contents = rows["content"].to_pylist()
     records = rows.drop_columns(["content", "size_bytes"]).to_pylist()
-    results = run_limited(read_pdf, contents, processes=settings().workers, time_limit_s=params.time_limit_s)
+    options = ReadOptions(params.engine, params.ocr_language if params.ocr else "")
+    limits = Limits(params.time_limit_s, params.memory_limit_mib)
+    results = run_limited(partial(read_pdf, options=options), contents, settings().workers, limits)
     with run.progress(len(records), "documents") as meter:
         for row, result in zip(records, results, strict=True):
             meter.advance()
             if not isinstance(result, PdfText):
                 run.reject(row["doc_id"], result.reason, f"{row['url']} {result.detail}".strip())
-            elif result.n_words < params.min_words:
-                reason = "too_short" if result.n_words else "no_text"
-                run.reject(row["doc_id"], reason, f"{row['url']} {result.n_words} words on {result.n_pages} pages")
+            elif refusal := _refusal(result, params):
+                run.reject(
+                    row["doc_id"], refusal, f"{row['url']} {result.n_words} words on {result.n_pages} pages"
+                )
             else:
                 run.count("pages", result.n_pages)
+                run.count("unreadable_pages", result.n_unreadable_pages)
                 yield DOCUMENTS.table([row | result.columns()])
+
+
+def _refusal(found: PdfText, params: ExtractTextParams) -> str:
+    if found.n_words < params.min_words:
+        return "too_short"
+    if params.languages and found.language not in params.languages:
+        return f"language:{found.language}"
+    return ""

@@ -17,3 +17,10 @@ def fetched():
 @pytest.fixture
 def store(tmp_path: Path) -> LocalStore:
     return LocalStore(tmp_path / "store")
+
+
+@pytest.fixture(params=["pymupdf", "pypdfium2"])
+def engine(request: pytest.FixtureRequest) -> str:
+    """Each engine in turn: what holds for one holds for the other."""
+    pytest.importorskip(request.param)
+    return request.param

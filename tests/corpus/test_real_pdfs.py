@@ -18,6 +18,17 @@ from tests.stores import go, rejects, rows
 
 FOLDER = Path(__file__).parents[2].parent / "shared" / "data" / "pdfs"
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason=f"no PDFs in {FOLDER}")
+LANGUAGES = {"multicolumn.pdf": "language:la"}
+"""What the manifest has wrong: this one is lorem ipsum."""
+FEW_WORDS = {
+    "malformed-from-issue-932.pdf": "too_short",
+    "issue-297.pdf": "too_short",
+    "habibi.pdf": "too_short",
+    "imagemagick-CCITTFaxDecode.pdf": "no_text",
+    "edgar_image.pdf": "no_text",
+    "blanktext.pdf": "empty",
+    "unreadablemetadata.pdf": "damaged",
+}
 GUIDE, MANUAL = "IGIS0700b.pdf", "SMIS0700b.pdf"
 
 
@@ -46,14 +57,57 @@ def test_every_file_is_a_document_or_has_a_reason(extracted):
             assert reason == "not_pdf", name
         elif facts[name]["encrypted"] == "True":
             assert reason == "encrypted", name
+        elif reason.startswith("language:"):
+            assert reason == LANGUAGES.get(name, f"language:{facts[name]['lang']}"), name
         else:
-            assert reason in ("damaged", "no_text", "too_short") and int(facts[name]["words"] or 0) < 50, name
+            assert reason == FEW_WORDS[name] and int(facts[name]["words"] or 0) < 50, name
+    assert set(FEW_WORDS) <= set(refused) and sum(reason == "language:pt" for reason in refused.values()) == 3
+    assert len(texts) == 35 and {n for n in facts if facts[n]["file"].startswith("disaster/")} <= set(texts)
     for name, row in texts.items():
-        assert row["n_words"] >= 50 and row["title"].strip(), name
+        assert row["n_words"] >= 50 and row["title"].strip() and row["language"] == "en", name
         assert len(row["page_starts"]) == row["n_pages"] == int(facts[name]["pages"]), name
+        assert row["n_unreadable_pages"] == 0, name
 
 
-@pytest.mark.parametrize(("threshold", "merged"), [(0.7, True), (0.8, False)])
+@pytest.mark.parametrize(
+    ("name", "phrase"),
+    [
+        ("pdftotext_two_column_issue.pdf", "lymphoedema, inner ear problems and coarctation of aorta (CoA)"),
+        ("edgar-rotated90.pdf", "the younger son of King Edmund I and his first wife"),
+        (
+            "National_Incident_Management_System_Third_Edition_October_2017.pdf",
+            "budgets.\n\nMobilizing fixed facility",
+        ),
+        (GUIDE, "\u2022 Describe features of Mutual Aid.\n\nScope\n\n\u2022 Objectives"),
+        (
+            "IS0200c_POI.pdf",
+            "Course Objectives\n\nThe course objectives are to allow course participants to:",
+        ),
+        (
+            "repeating_references_on_pg9_pg10.pdf",
+            "the second-round mutants compared with that of the first-round mutants",
+        ),
+    ],
+)
+def test_what_was_read_by_eye_stays_so(extracted, name, phrase):
+    text = next(row["text"] for row in rows(extracted, "texts") if Path(row["url"]).name == name)
+    assert phrase in text
+
+
+def test_references_headers_and_cells_are_out_of_the_text(extracted):
+    found = {Path(row["url"]).name: row for row in rows(extracted, "texts")}
+    for name, kind, words in [
+        ("pdftotext_two_column_issue.pdf", "running", "Downloaded from https://academic.oup.com"),
+        ("pdftotext_two_column_issue.pdf", "references", "Gravholt CH"),
+        ("repeating_references_on_pg9_pg10.pdf", "references", "Curr Genet 35:647"),
+        ("ics_form_201_incident_briefing_v3.pdf", "table", "Enter the name assigned to the incident."),
+        (GUIDE, "table", "Steps for Managing Incident Resources\t20 minutes"),
+    ]:
+        assert words not in found[name]["text"], name
+        assert any(words in a["text"] for a in found[name]["asides"] if a["kind"] == kind), name
+
+
+@pytest.mark.parametrize(("threshold", "merged"), [(0.8, True), (0.9, False)])
 def test_a_guide_and_its_manual_are_one_below_their_similarity_only(extracted, threshold, merged):
     go(extracted, sketch_documents)
     go(extracted, cluster_documents, threshold=threshold)

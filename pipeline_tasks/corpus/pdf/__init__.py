@@ -1,0 +1,1 @@
+"""A PDF's bytes to running text: engines, layout, cleaning. See docs/extraction.md."""

@@ -1,0 +1,89 @@
+"""Characters and broken words: what an engine's text needs before a person would read it."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from functools import cached_property
+
+_CONTROL = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\ufff0-\uffff]"
+)
+_SYMBOL_BULLET = re.compile("[\uf06e\uf06c\uf076\uf0a7\uf0a8\uf0b7\uf0d8\uf0e8\uf0fc]")
+_LIGATURE = re.compile("[\ufb00-\ufb06]")
+_SOFT_HYPHEN = re.compile("\u00ad(?!\n)")
+_HYPHENS = ("-", "\u00ad", "\u2010")
+_TAIL = re.compile(r"([^\W_]+)[-\u00ad\u2010]$")
+_HEAD = re.compile(r"[^\W_]+(?:-[^\W_]+)*")
+_WORD = re.compile(r"[^\W_]+(?:-[^\W_]+)*")
+_COMPOUND_HEADS = frozenset(
+    "all cross double ever ex far first five four full half high ill in large long low mid multi near non off on post"
+    " pre second self semi short single small so state third three two well wide".split()
+)
+
+
+class Hyphens:
+    """Joins words broken at a line's end, as the rest of the document writes them.
+
+    ``evac-/uation`` is one word. A hyphen stays where the document has the compound in the middle of a line, where a
+    digit or a capital stands beside it, in a web address, or where the first half is one that compounds begin with
+    (``well-known``), the second is a word by itself and the document nowhere has both in one.
+    """
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._texts = list(texts)
+
+    @cached_property
+    def _words(self) -> set[str]:
+        """Words of the document that stand whole within a line."""
+        return {word for text in self._texts for word in _WORD.findall(_without_broken(text).lower())}
+
+    def join(self, text: str) -> str:
+        """``text`` with its lines joined into one."""
+        first, *lines = text.split("\n")
+        joined = [first]
+        for line in lines:
+            if joined[-1].endswith(_HYPHENS) and (bridged := self._bridged(joined[-1], line)):
+                joined[-1] = bridged
+            else:
+                joined.append(line)
+        return " ".join(" ".join(joined).split()) if lines or "  " in first else first
+
+    def _bridged(self, before: str, line: str) -> str:
+        """The two lines in one without a gap; empty where no word is broken."""
+        tail, head = _TAIL.search(before), _HEAD.match(line)
+        if tail is None or head is None:
+            return ""
+        if before[-1] == "\u00ad":
+            return before[:-1] + line
+        first, second = tail.group(1).lower(), head.group()
+        whole, compound = f"{first}{second.lower()}", f"{first}-{second.lower()}"
+        address = "/" in before.rpartition(" ")[2]
+        if address or "-" in second or not (first[-1].isalpha() and second[0].islower()):
+            return f"{before[:-1]}-{line}"
+        if whole in self._words:
+            return before[:-1] + line
+        known_half = first in _COMPOUND_HEADS and second in self._words
+        keeps = compound in self._words or known_half
+        return f"{before[:-1]}-{line}" if keeps else before[:-1] + line
+
+
+def _without_broken(text: str) -> str:
+    lines = text.split("\n")
+    for i in range(len(lines) - 1):
+        if lines[i].endswith(_HYPHENS):
+            lines[i] = lines[i].rpartition(" ")[0]
+            lines[i + 1] = lines[i + 1].partition(" ")[2]
+    return "\n".join(lines)
+
+
+def clean(text: str) -> str:
+    """Text without control characters, invisible marks and ligatures; lines stay apart."""
+    if text.isascii() and text.isprintable():
+        return text
+    text = _CONTROL.sub("", text.replace("\r", "\n"))
+    if _LIGATURE.search(text):
+        text = _LIGATURE.sub(lambda m: unicodedata.normalize("NFKC", m.group()), text)
+    text = _SYMBOL_BULLET.sub("•", text)
+    return _SOFT_HYPHEN.sub("", text).replace("\u00a0", " ")

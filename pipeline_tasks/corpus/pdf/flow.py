@@ -1,0 +1,56 @@
+"""Paragraphs of all pages to one running text that knows where each page begins."""
+
+from __future__ import annotations
+
+import re
+
+from pipeline_tasks.corpus.pdf.cleaning import Hyphens
+from pipeline_tasks.corpus.pdf.model import Paragraph
+
+_OPEN_END = re.compile(r"[\w,;’'\"”)\]&/–—-]$")
+_CLOSED_START = re.compile(r"[^a-z(]")
+_HYPHEN_END = re.compile(r"[^\W\d_][-\u00ad\u2010]$")
+
+
+def run_together(paragraphs: list[Paragraph], n_pages: int, hyphens: Hyphens) -> tuple[str, list[int]]:
+    """The running text and the offset of each page's first character.
+
+    Paragraphs are a blank line apart, items of a list a line. A sentence that goes on in the next column or on the
+    next page is not cut: it goes on after a space. A page without text begins where the next one does.
+    """
+    pieces: list[str] = []
+    firsts: dict[int, int] = {}
+    at = 0
+    for before, p in zip([None, *paragraphs], paragraphs, strict=False):
+        text = hyphens.join(p.text)
+        if before is not None:
+            joint = _joint(pieces[-1], text, before, p)
+            if not joint and not _keeps_hyphen(pieces[-1], text, hyphens):
+                pieces[-1] = pieces[-1][:-1]
+                at -= 1
+            pieces.append(joint)
+            at += len(joint)
+        firsts.setdefault(p.page, at)
+        pieces.append(text)
+        at += len(text)
+    starts, following = [], at
+    for page in range(n_pages, 0, -1):
+        following = firsts.get(page, following)
+        starts.append(following)
+    return "".join(pieces), starts[::-1]
+
+
+def _keeps_hyphen(last: str, text: str, hyphens: Hyphens) -> bool:
+    head, tail = last.rsplit(None, 1)[-1], text.split(None, 1)[0]
+    return hyphens.join(f"{head}\n{tail}").startswith(head)
+
+
+def _joint(last: str, text: str, before: Paragraph, p: Paragraph) -> str:
+    same_kind = abs(before.size - p.size) < 1.0 and before.bold == p.bold
+    moved = before.page != p.page or p.top < before.bottom - 2
+    if same_kind and moved and not p.item and not _CLOSED_START.match(text):
+        if _HYPHEN_END.search(last):
+            return ""
+        if _OPEN_END.search(last) and len(last) > 40:
+            return " "
+    return "\n" if before.item and p.item and not moved else "\n\n"

@@ -1,0 +1,66 @@
+"""Pages without text, read by Tesseract where the user asked for it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import shutil
+import subprocess
+from collections import defaultdict
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.corpus.pdf.engines import OpenPdf
+from pipeline_tasks.corpus.pdf.model import CannotRead, PageText, Segment
+
+_DPI = 200
+_MIN_CONFIDENCE = 30.0
+
+
+def tesseract_version() -> str:
+    """Version of the Tesseract on this machine: part of the identity of what it reads.
+
+    Raises:
+        InputError: there is none.
+    """
+    program = shutil.which("tesseract")
+    if program is None:
+        raise InputError(
+            "ocr=true needs the program tesseract: install it (apt install tesseract-ocr) or set ocr=false"
+        )
+    found = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)  # noqa: S603
+    return (found.stdout or found.stderr).split("\n", 1)[0].strip()
+
+
+def recognise(document: OpenPdf, index: int, page: PageText, language: str) -> PageText:
+    """``page`` with the lines that Tesseract sees on its picture; unchanged where it shows no picture.
+
+    Raises:
+        CannotRead: Tesseract failed.
+    """
+    if not document.has_image(index):
+        return page
+    command = [shutil.which("tesseract") or "tesseract", "-", "-", "-l", language, "--dpi", str(_DPI), "tsv"]
+    done = subprocess.run(command, input=document.picture(index, _DPI), capture_output=True, check=False)  # noqa: S603
+    if done.returncode:
+        raise CannotRead("ocr_failed", done.stderr.decode("utf-8", "replace").strip()[-200:])
+    return PageText(page.width, page.height, _lines(done.stdout.decode("utf-8", "replace"), page.width))
+
+
+def _lines(table: str, width: float) -> list[Segment]:
+    lines: dict[tuple[str, ...], list[dict[str, str]]] = defaultdict(list)
+    scale = 72 / _DPI
+    for row in csv.DictReader(io.StringIO(table), delimiter="\t", quoting=csv.QUOTE_NONE):
+        if row["level"] == "1":
+            scale = width / max(1.0, float(row["width"]))
+        if row["level"] == "5" and float(row["conf"]) >= _MIN_CONFIDENCE and row["text"].strip():
+            lines[row["block_num"], row["par_num"], row["line_num"]].append(row)
+    segments = []
+    for words in lines.values():
+        lefts, tops = [float(w["left"]) for w in words], [float(w["top"]) for w in words]
+        rights = [left + float(w["width"]) for left, w in zip(lefts, words, strict=True)]
+        feet = [top + float(w["height"]) for top, w in zip(tops, words, strict=True)]
+        left, top, right, foot = (scale * v for v in (min(lefts), min(tops), max(rights), max(feet)))
+        segments.append(
+            Segment(left, top, right, foot, foot - top, False, " ".join(w["text"] for w in words))
+        )
+    return segments

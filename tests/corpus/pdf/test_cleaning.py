@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import pytest
+
+from pipeline_tasks.corpus.pdf.cleaning import Hyphens, clean
+
+
+@pytest.mark.parametrize(
+    ("lines", "elsewhere", "joined"),
+    [
+        ("the evac-\nuation", "", "the evacuation"),
+        ("a well-\nknown rule", "it is known", "a well-known rule"),
+        ("to pre-\ndict rain", "", "to predict rain"),
+        ("flood-\nprone land", "flood-prone areas", "flood-prone land"),
+        ("flood-\nplain land", "the floodplain", "floodplain land"),
+        ("for day-\nto-day work", "day-to-day", "for day-to-day work"),
+        ("of 2019-\n2020", "", "of 2019-2020"),
+        ("the Smith-\nJones act", "", "the Smith-Jones act"),
+        ("soft\u00ad\nness", "", "softness"),
+        ("see (x.org/respite-\nlocator/) now", "", "see (x.org/respite-locator/) now"),
+        ("pages 3 -\n4", "", "pages 3 - 4"),
+    ],
+)
+def test_a_broken_word_is_joined_as_the_document_writes_it(lines, elsewhere, joined):
+    assert Hyphens([lines, elsewhere]).join(lines) == joined
+
+
+def test_control_characters_ligatures_and_symbol_bullets_are_made_plain():
+    assert clean("e\ufb03cient \u200bre\u00adlief\x07 \uf0b7 a\u00a0b") == "efficient relief \u2022 a b"
+    assert clean("plain text") == "plain text"

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.corpus.extract_text import ExtractTextParams
+from pipeline_tasks.corpus.pdf.engines import engine_version, load_engine
+from tests.corpus.pdfs import pdf
+
+
+def test_the_engine_and_its_version_are_part_of_the_identity(engine):
+    assert re.fullmatch(rf"{engine} \d+\.\d.*", engine_version(engine))
+    assert ExtractTextParams(engine=engine).identity()["libraries"]["engine"] == engine_version(engine)
+
+
+def test_an_engine_that_is_not_there_is_the_callers_mistake():
+    with pytest.raises(InputError, match="choose from pymupdf, pypdfium2"):
+        engine_version("ghost")
+
+
+def test_both_engines_see_the_same_segments():
+    content = pdf([((72, 100), "Move to higher ground."), ((330, 100), "Now.")], title="Flood")
+    pages = [load_engine(name).open_pdf(content) for name in ("pymupdf", "pypdfium2")]
+    first, second = (opened.page(0) for opened in pages)
+    assert (
+        [s.text for s in first.segments]
+        == [s.text for s in second.segments]
+        == ["Move to higher ground.", "Now."]
+    )
+    for a, b in zip(first.segments, second.segments, strict=True):
+        assert a[:5] == pytest.approx(b[:5], abs=1.5)
+    assert pages[0].facts["title"] == pages[1].facts["title"] == "Flood"
