@@ -175,8 +175,10 @@ def _run_reduce(store: Store, job: Job, opened: dict[str, list[Version]]) -> Out
     name = job.ref.version
     run = Run(store, Inputs(opened), seed_of(job.step.name, name), job.step.name, name)
     result = job.step.body(run.inputs, job.params, run)
-    if job.step.writes and not job.step.keeps:
+    if job.step.appends:
         result = list(_tables(job, result))  # a generator rejects rows until its end
+    elif job.step.writes and not job.step.keeps:
+        result = [write_rows(store, table) for table in _tables(job, result)]
     rejects = run.rejects_table()
     counters = run.counters
     counters["rows_in"] = sum(v.manifest.rows for versions in opened.values() for v in versions)
@@ -198,7 +200,7 @@ def _run_reduce(store: Store, job: Job, opened: dict[str, list[Version]]) -> Out
     elif job.step.writes is None:
         parts, removals = _files(store, result), []
     else:
-        parts, removals = [write_rows(store, table) for table in result], []
+        parts, removals = result, []
     manifest = _publish(store, job, ref, parts, removals, reject_parts)
     counters.update(parts_built=len(parts), rows_out=manifest.rows)
     store.drop_scratch(name)
