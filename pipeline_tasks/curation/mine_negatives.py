@@ -73,15 +73,26 @@ def mine_negatives(inputs: Inputs, params: MineNegativesParams, run: Run) -> Ite
     """
     index = PassageIndex.read(inputs["passages"], inputs["pairs"], run.scratch)
     wanted = Wanted.read(inputs["labelled"], inputs["pairs"], index)
-    chosen = Chosen.empty(len(wanted.query_ids), params.n_negatives, len(wanted.intents))
-    rankings = inputs.by_last_name("rankings")
+    chosen = choose_all(wanted, index, inputs.by_last_name("rankings"), params)
+    yield from _triplets(wanted, chosen, index, params, run)
+    run.counters.update(summary(wanted, chosen, params.n_negatives))
+
+
+def choose_all(
+    wanted: Wanted, index: PassageIndex, rankings: dict[str, Version], params: MineNegativesParams
+) -> Chosen:
+    """The negatives of all queries, each from its best model's ranking.
+
+    Raises:
+        InputError: see :func:`mine_negatives`.
+    """
     missing = set(wanted.models) - set(rankings)
     if missing:
         raise InputError(f"no rankings of {sorted(missing)} among {sorted(rankings)}; models= must hold each best_model")
+    chosen = Chosen.empty(len(wanted.query_ids), params.n_negatives, len(wanted.intents))
     for number, model in enumerate(wanted.models):
         _choose(rankings[model], wanted, wanted.model == number, index, params.rules, chosen)
-    yield from _triplets(wanted, chosen, index, params, run)
-    run.counters.update(summary(wanted, chosen, params.n_negatives))
+    return chosen
 
 
 def _choose(
