@@ -218,6 +218,7 @@ RANKINGS = RowSchema(
         INTENT,
         Column("passage_ids", _texts, "best passages, rank 1 first; ties by passage id"),
         Column("scores", _vector, "cosine of query and passage, same order"),
+        Column("positive_score", pa.float32(), "cosine of query and its own generated positive, wherever it ranks"),
     ),
 )
 

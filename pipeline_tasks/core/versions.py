@@ -141,6 +141,15 @@ class Version:
         for index in range(len(self.manifest.parts)):
             yield self.part(index, columns)
 
+    def batches(self, columns: list[str], n_rows: int) -> Iterator[pa.Table]:
+        """Live rows in blocks of at most ``n_rows``, in order; no more than a block is in memory."""
+        for index, part in enumerate(self.manifest.parts):
+            removed = self.removed(index)
+            wanted = [*columns, *(c for c in removed if c not in columns)]
+            file = pq.ParquetFile(self.store.local_path(part.key))
+            for batch in file.iter_batches(batch_size=n_rows, columns=wanted):
+                yield without(pa.Table.from_batches([batch]), removed).select(columns)
+
     def table(self, columns: list[str] | None = None) -> pa.Table:
         """All live rows."""
         tables = list(self.parts(columns))
