@@ -50,5 +50,5 @@ def test_identity_of_a_converted_model_is_what_the_converter_makes():
 
 
 def test_queries_of_bge_have_its_own_prefix():
-    assert get("bge-small-en-v1.5").prefixes["query"].startswith("Represent this sentence")
-    assert get("all-minilm-l6-v2").prefixes == {"query": "", "passage": ""}
+    assert get("bge-small-en-v1.5").prefixes({})["query"].startswith("Represent this sentence")
+    assert get("all-minilm-l6-v2").prefixes({"qa": "find"}) == {"query": "", "passage": ""}
