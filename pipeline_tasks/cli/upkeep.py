@@ -85,9 +85,9 @@ def _existing(path: Path) -> Path:
 
 
 def _models(found: Settings) -> Check:
-    from pipeline_tasks.models.fetch import is_here
     from pipeline_tasks.domains import domain_folder
     from pipeline_tasks.domains.intents import load_intents
+    from pipeline_tasks.models.fetch import is_here
     from pipeline_tasks.models.registry import get, models
     from pipeline_tasks.models.use import is_served, models_needed
 

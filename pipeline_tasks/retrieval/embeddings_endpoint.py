@@ -118,9 +118,10 @@ class EmbeddingsEndpoint:
         if status in _TRANSIENT or status >= 500:
             raise _BusyError(str(status), _retry_after(answer.headers.get("Retry-After", "")))
         if status != httpx.codes.OK:
-            what = {401: "check the key", 403: "check the key", 404: "check the model's name and the version path"}
+            remedy = {401: "check the key", 403: "check the key", 404: "check the model's name and the version path"}
             raise InputError(
-                f"{self._url.host} refused to embed with {self.model!r} ({status}): {what.get(status, 'check the model')}"
+                f"{self._url.host} refused to embed with {self.model!r} ({status}): "
+                f"{remedy.get(status, 'check the model and the length of the texts')}"
             )
         try:
             return answer.json()
@@ -139,8 +140,8 @@ class EmbeddingsEndpoint:
             ) from None
         if not in_order or vectors.shape != (n_texts, self.dim) or not np.isfinite(vectors).all():
             raise InputError(
-                f"{self._url.host} sent vectors of shape {vectors.shape} for {n_texts} texts with {self.model!r}, or not "
-                f"finite ones; finite ones of width {self.dim} were asked for: mend dim in the registry, or the endpoint"
+                f"{self._url.host} sent vectors of shape {vectors.shape} for {n_texts} texts with {self.model!r}, or "
+                f"some with NaN; {n_texts} of width {self.dim} were expected: mend dim in the registry, or the endpoint"
             )
         return vectors, tokens
 

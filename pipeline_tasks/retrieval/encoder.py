@@ -41,17 +41,16 @@ class Encoder(ABC):
             raise InputError(
                 f"{len(texts)} queries with {len(of_each)} intents: give one intent per query, or none at all"
             )
-        _refuse_blank(texts)
-        prefixed = [self.layout.query_prefix(intent) + text for text, intent in zip(texts, of_each, strict=True)]
-        return self.encode(prefixed, progress=progress)
+        return self.encode(texts, [self.layout.query_prefix(intent) for intent in of_each], progress=progress)
 
     def encode_passages(self, texts: Sequence[str], *, progress: Progress | None = None) -> np.ndarray:
         """Encode passages, each after the model's passage prefix. See ``encode``."""
-        _refuse_blank(texts)
-        return self.encode([self.layout.passage_prefix() + text for text in texts], progress=progress)
+        return self.encode(texts, [self.layout.passage_prefix()] * len(texts), progress=progress)
 
-    def encode(self, texts: Sequence[str], *, progress: Progress | None = None) -> np.ndarray:
-        """Encode texts as they are; ``progress`` is told how many more are done.
+    def encode(
+        self, texts: Sequence[str], prefixes: Sequence[str] | None = None, *, progress: Progress | None = None
+    ) -> np.ndarray:
+        """Encode texts, each after its prefix; ``progress`` is told how many more are done.
 
         Shapes:
             returns [n, d], float32, rows of length 1, in the order of ``texts``.
@@ -60,20 +59,25 @@ class Encoder(ABC):
             InputError: a text is blank, or the model gives a vector with NaN, of length 0 or of another width.
         """
         _refuse_blank(texts)
-        distinct = sorted(set(texts))
+        prefixes = prefixes or [""] * len(texts)
+        texts = [prefix + text for prefix, text in zip(prefixes, texts, strict=True)]
+        prefix_of = dict(zip(texts, prefixes, strict=True))
+        distinct = sorted(prefix_of)
         copies = Counter(texts)
 
         def done(rows: Sequence[int]) -> None:
             if progress is not None:
                 progress(sum(copies[distinct[row]] for row in rows))
 
-        vectors = self._checked(distinct, self._vectors(distinct, done))
+        vectors = self._checked(distinct, self._vectors(distinct, [prefix_of[text] for text in distinct], done))
         row_of = {text: row for row, text in enumerate(distinct)}
         return vectors[[row_of[text] for text in texts]]
 
     @abstractmethod
-    def _vectors(self, texts: Sequence[str], done: Callable[[Sequence[int]], None]) -> np.ndarray:
-        """One vector per text of ``texts`` (distinct, sorted); ``done`` is told the rows that are finished.
+    def _vectors(
+        self, texts: Sequence[str], prefixes: Sequence[str], done: Callable[[Sequence[int]], None]
+    ) -> np.ndarray:
+        """One vector per text (distinct, sorted, beginning with its prefix); ``done`` is told the finished rows.
 
         Shapes:
             returns [n, d], of any length.

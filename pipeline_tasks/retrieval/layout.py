@@ -29,6 +29,7 @@ class Layout:
         max_length: tokens after which an input is cut, special tokens included.
         pad_id: token that fills short rows.
         prefixes: ``query``, ``passage``, and each intent whose queries have an instruction of their own.
+        pools_prefix: off: the prefix's tokens are read by the model but left out of a mean.
         append: token that every input ends in.
         causal: whether tokens attend to earlier ones alone; None: as the model's config says.
         needs_intent: its queries cannot be encoded without an instruction.
@@ -38,6 +39,7 @@ class Layout:
     max_length: int
     pad_id: int = 0
     prefixes: dict[str, str] = field(default_factory=dict)
+    pools_prefix: bool = True
     append: str = ""
     causal: bool | None = None
     needs_intent: bool = False
@@ -78,10 +80,12 @@ def layout_of_folder(folder: Path) -> Layout:
         InputError: it is no such folder, or holds a module or pooling that is not supported.
     """
     pooling: Pooling | None = None
+    pools_prefix = True
     for module in _json(folder / "modules.json"):
         kind, path = module["type"].rsplit(".", 1)[-1], folder / module["path"]
         if kind == "Pooling":
             pooling = _pooling(path / "config.json")
+            pools_prefix = bool(_json(path / "config.json").get("include_prompt", True))
         elif kind not in {"Transformer", "Normalize"} or (kind == "Transformer" and path != folder):
             raise InputError(
                 f"{folder} has a module {kind} at {module['path']!r}: only Transformer, Pooling, Normalize work"
@@ -91,7 +95,7 @@ def layout_of_folder(folder: Path) -> Layout:
             f"{folder / 'modules.json'} names no Pooling module: save the model with SentenceTransformer.save"
         )
     config = _json(folder / "config.json")
-    return Layout(pooling, _max_length(folder, config), _pad_id(config), _prompts(folder), _end(folder))
+    return Layout(pooling, _max_length(folder, config), _pad_id(config), _prompts(folder), pools_prefix, _end(folder))
 
 
 def _json(path: Path) -> Any:
@@ -109,8 +113,6 @@ def _optional_json(path: Path) -> dict[str, Any]:
 
 def _pooling(path: Path) -> Pooling:
     config = _json(path)
-    if not config.get("include_prompt", True):
-        raise InputError(f"{path} leaves the prompt out of the pooling, which is not supported")
     old = [key for key, on in config.items() if key.startswith("pooling_mode_") and on]
     found = _OLD_POOLING.get(old[0]) if len(old) == 1 else _POOLING.get(str(config.get("pooling_mode")))
     if found is None:

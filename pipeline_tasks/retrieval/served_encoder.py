@@ -22,7 +22,9 @@ class ServedEncoder(Encoder):
         super().__init__(name, endpoint.dim, layout)
         self._endpoint, self._concurrency = endpoint, concurrency
 
-    def _vectors(self, texts: Sequence[str], done: Callable[[Sequence[int]], None]) -> np.ndarray:
+    def _vectors(
+        self, texts: Sequence[str], prefixes: Sequence[str], done: Callable[[Sequence[int]], None]
+    ) -> np.ndarray:
         vectors = np.empty((len(texts), self.dim), np.float32)
         asked = list(groups(texts))
         with ThreadPoolExecutor(self._concurrency, thread_name_prefix="embeddings") as pool:

@@ -38,20 +38,20 @@ class SpreadEncoder(TokenEncoder):
         super().__init__(source.name, width, source.layout, tokenizer, batch_tokens(devices[0]))
 
     def _pooled_each(self, batches: Iterable[Batch]) -> Iterator[np.ndarray]:
-        futures = [self._pool.submit(_pooled, ids, mask) for ids, mask in batches]
+        futures = [self._pool.submit(_pooled, *batch) for batch in batches]
         for future in futures:
             yield self._ended_well(future.result)
 
-    def pooled(self, ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    def pooled(self, ids: np.ndarray, mask: np.ndarray, counted: np.ndarray) -> np.ndarray:
         """See :meth:`TokenEncoder.pooled`."""
-        return next(self._pooled_each([(ids, mask)]))
+        return next(self._pooled_each([(ids, mask, counted)]))
 
     def _ended_well(self, ask: Any) -> Any:
         try:
             return ask()
         except BrokenProcessPool as error:
             raise TransientError(
-                f"an encoder process on one of {', '.join(self._devices)} ended, most often for want of memory: try again"
+                f"an encoder process on one of {', '.join(self._devices)} ended, often for want of memory: try again"
             ) from error
 
 
@@ -69,5 +69,5 @@ def _width() -> int:
     return _encoder().dim
 
 
-def _pooled(ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    return _encoder().pooled(ids, mask)
+def _pooled(*batch: np.ndarray) -> np.ndarray:
+    return _encoder().pooled(*batch)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 _TOKENISE_AT_ONCE = 1024
-Batch = tuple[np.ndarray, np.ndarray]
+Batch = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 class TokenEncoder(Encoder):
@@ -34,15 +34,30 @@ class TokenEncoder(Encoder):
         self._end = _missing_end(tokenizer, layout.append)
         tokenizer.enable_truncation(layout.max_length - len(self._end))
 
-    def _vectors(self, texts: Sequence[str], done: Callable[[Sequence[int]], None]) -> np.ndarray:
+    def _vectors(
+        self, texts: Sequence[str], prefixes: Sequence[str], done: Callable[[Sequence[int]], None]
+    ) -> np.ndarray:
         tokens = self._tokens(texts)
         batches = list(plan_batches([len(ids) for ids in tokens], self._batch_tokens))
+        skipped = self._prefix_lengths(prefixes)
         vectors = np.empty((len(texts), self.dim), np.float32)
-        feeds = (padded([tokens[row] for row in batch], self.layout.pad_id) for batch in batches)
+        feeds = (self._feed([tokens[row] for row in batch], skipped[batch]) for batch in batches)
         for batch, pooled in zip(batches, self._pooled_each(feeds), strict=True):
             vectors[batch] = pooled
             done(batch)
         return vectors
+
+    def _feed(self, tokens: Sequence[np.ndarray], skipped: np.ndarray) -> Batch:
+        ids, mask = padded(tokens, self.layout.pad_id)
+        return ids, mask, mask * (np.arange(mask.shape[1]) >= skipped[:, None])
+
+    def _prefix_lengths(self, prefixes: Sequence[str]) -> np.ndarray:
+        """First tokens of each text that a mean leaves out, counted as sentence-transformers does: [n], int64."""
+        lengths: dict[str, int] = {}
+        for prefix in set(prefixes) - {""} if not self.layout.pools_prefix else ():
+            special = self._tokenizer.encode(prefix).special_tokens_mask
+            lengths[prefix] = len(special) - (special[-1] == 1)
+        return np.array([lengths.get(prefix, 0) for prefix in prefixes], np.int64)
 
     def _tokens(self, texts: Sequence[str]) -> list[np.ndarray]:
         tokens: list[np.ndarray] = []
@@ -56,14 +71,14 @@ class TokenEncoder(Encoder):
 
     def _pooled_each(self, batches: Iterable[Batch]) -> Iterator[np.ndarray]:
         """What :meth:`pooled` gives for each batch, in order."""
-        return (self.pooled(ids, mask) for ids, mask in batches)
+        return (self.pooled(*batch) for batch in batches)
 
     @abstractmethod
-    def pooled(self, ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    def pooled(self, ids: np.ndarray, mask: np.ndarray, counted: np.ndarray) -> np.ndarray:
         """One vector per row of a padded batch.
 
         Shapes:
-            ids, mask: [b, s], int64; returns [b, d], float32.
+            ids, mask (1: a token), counted (1: a token that a mean is over): [b, s], int64; returns [b, d], float32.
         """
 
 

@@ -51,7 +51,7 @@ class TorchEncoder(TokenEncoder):
         width = self._model.config.hidden_size
         super().__init__(source.name, width, source.layout, tokenizer, batch_tokens(device))
 
-    def pooled(self, ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    def pooled(self, ids: np.ndarray, mask: np.ndarray, counted: np.ndarray) -> np.ndarray:
         """See :meth:`TokenEncoder.pooled`."""
         import torch
 
@@ -61,7 +61,8 @@ class TorchEncoder(TokenEncoder):
             here = torch.from_numpy(mask).to(self._device)
             tokens = torch.from_numpy(ids).to(self._device)
             hidden = self._model(input_ids=tokens, attention_mask=here).last_hidden_state
-            return pool(hidden.float(), here, self.layout.pooling).cpu().numpy()
+            over = torch.from_numpy(counted).to(self._device) if self.layout.pooling == "mean" else here
+            return pool(hidden.float(), over, self.layout.pooling).cpu().numpy()
 
 
 def batch_tokens(device: str) -> int:
@@ -87,7 +88,9 @@ def load_model(source: TorchSource, device: str, attention: str = "sdpa") -> Any
         config.use_cache = False
         if source.layout.causal is not None:
             config.is_causal = source.layout.causal
-        model = AutoModel.from_pretrained(source.folder, config=config, dtype=dtype, attn_implementation=attention, **safely)
+        model = AutoModel.from_pretrained(
+            source.folder, config=config, dtype=dtype, attn_implementation=attention, **safely
+        )
     except (OSError, ValueError) as error:
         raise InputError(f"{source.folder} holds no model that transformers can load: {error}") from error
     return model.eval().to(device)

@@ -38,6 +38,13 @@ def test_pooling_of_old_and_new_folders(tmp_path, config, wanted):
     assert layout_of_folder(write(tmp_path, config)).pooling == wanted
 
 
+@pytest.mark.parametrize(
+    ("stated", "pools"), [({}, True), ({"include_prompt": True}, True), ({"include_prompt": False}, False)]
+)
+def test_a_folder_says_whether_its_prompts_are_pooled(tmp_path, stated, pools):
+    assert layout_of_folder(write(tmp_path, {"pooling_mode": "mean"} | stated)).pools_prefix is pools
+
+
 def test_the_least_length_counts_and_no_limit_is_no_length(tmp_path):
     files = {"sentence_bert_config": {"max_seq_length": 256}, "tokenizer_config": {"model_max_length": 10**30}}
     layout = layout_of_folder(write(tmp_path, {"pooling_mode": "mean"}, **files))
@@ -57,7 +64,7 @@ def test_a_layout_without_prefixes_adds_nothing():
     assert Layout("mean", 8).query_prefix("qa") == Layout("mean", 8).passage_prefix() == ""
 
 
-@pytest.mark.parametrize("config", [{"pooling_mode": "max"}, {}, {"pooling_mode": "mean", "include_prompt": False}])
+@pytest.mark.parametrize("config", [{"pooling_mode": "max"}, {}])
 def test_pooling_that_is_not_supported_is_refused(tmp_path, config):
     with pytest.raises(InputError, match="1_Pooling"):
         layout_of_folder(write(tmp_path, config))
