@@ -10,13 +10,14 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.models.registry import get
 from pipeline_tasks.models.use import load_tokenizer
-from pipeline_tasks.retrieval.encoders import load_encoder, open_encoder, plan_batches
+from pipeline_tasks.retrieval.batches import plan_batches
+from pipeline_tasks.retrieval.encoders import load_encoder, open_encoder
 
 TEXTS = [
     "Move to higher ground when the river rises.",
     "Ash from the volcano closed the airport for nine days while crews swept the runway.",
     "Shelter in a basement.",
-    "",
+    "?",
     "Cholera spread through the camp because the wells were shallow. " * 60,
     "Shelter in a basement.",
 ]
