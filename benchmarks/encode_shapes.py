@@ -115,5 +115,5 @@ def measure_shapes(device: str, shapes: list[str], quick: bool, console: Console
         rates = (f"{row['texts_per_s']:,.0f}", f"{row['tokens_per_s']:,.0f}", f"{reached / 1e12:.2f}")
         table.add_row(shape, f"{n:,}", f"{spent:.2f}", *rates, f"{reached / peak:.0%}")
     console.print(table)
-    console.print(f"matrix product of {precision} on {device}: {peak / 1e12:.1f} TFLOP/s")
+    console.print(f"matrix product of {precision} on {device}: {peak / 1e12:.2f} TFLOP/s")
     return found
