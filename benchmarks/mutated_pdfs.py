@@ -1,6 +1,7 @@
 """Two thousand PDFs made to break a reader: does the batch survive, within its limits of time and memory?
 
-``python benchmarks/mutated_pdfs.py [--quick] [--files N] [--seed N] [--engine pypdfium2] [--pdfs FOLDER]``: the last line is one JSON object.
+``python benchmarks/mutated_pdfs.py [--quick] [--files N] [--seed N] [--engine pypdfium2] [--pdfs FOLDER]``:
+the last line is one JSON object.
 """
 
 from __future__ import annotations
