@@ -41,7 +41,8 @@ below AS (
     FROM rankings JOIN asked USING (query_id)),
 candidates AS (
     SELECT query_id, positive_id, source_passage_id, split, unnest(passage_ids[n + 1 : n + {_WINDOW}]) AS passage_id,
-        unnest(scores[n + 1 : n + {_WINDOW}]) AS score, generate_subscripts(passage_ids[n + 1 : n + {_WINDOW}], 1) AS rank
+        unnest(scores[n + 1 : n + {_WINDOW}]) AS score,
+        generate_subscripts(passage_ids[n + 1 : n + {_WINDOW}], 1) AS rank
     FROM below)
 {_CHOSEN}) TO '{{out}}'
 """

@@ -28,8 +28,8 @@ from pipeline_tasks.corpus.pdf.model import PdfText
 from pipeline_tasks.corpus.pdf.read import ReadOptions, read_pdf
 from pipeline_tasks.corpus.workers import Limits, run_limited
 
-_SIZES = {"small": [4] * 10, "medium": [8] * 25, "large": [10] * 60}
-_SLOW_PAGES = 40
+_SIZES = {"small": [4] * 10, "medium": [8] * 16, "large": [10] * 40}
+_SLOW_PAGES = 10
 
 
 def main() -> None:

@@ -1,6 +1,7 @@
 """Two thousand PDFs made to break a reader: does the batch survive, within its limits of time and memory?
 
-``python benchmarks/mutated_pdfs.py [--quick] [--engine pypdfium2] [--pdfs FOLDER]``: the last line is one JSON object.
+``python benchmarks/mutated_pdfs.py [--quick] [--files N] [--seed N] [--engine pypdfium2] [--pdfs FOLDER]``:
+the last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -60,6 +61,8 @@ def main() -> None:
     """Print what became of each kind of damage, then the summary."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--files", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--engine", default="pymupdf")
     parser.add_argument("--pdfs", type=Path, help="folder of PDFs to damage besides the sample's")
     parser.add_argument("--time-limit-s", type=float, default=2.0)
@@ -70,7 +73,7 @@ def main() -> None:
         originals += [
             p.read_bytes() for p in sorted(options.pdfs.rglob("*.pdf")) if p.stat().st_size < 1 << 20
         ]
-    files = list(mutants(originals, 200 if options.quick else 2000))
+    files = list(mutants(originals, 200 if options.quick else options.files, options.seed))
     limits = Limits(options.time_limit_s, options.memory_limit_mib)
     read = partial(read_pdf, options=ReadOptions(options.engine))
     outcomes: dict[str, Counter[str]] = {}

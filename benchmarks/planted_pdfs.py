@@ -49,6 +49,7 @@ class _Author:
         self._rng, self._id = rng, f"d{seed}"
         self._found = Planted()
         self._line = self._cell = 0
+        self._counts = rng.random() < 0.5
 
     def write(self, n_pages: int) -> Planted:
         found, rng = self._found, self._rng
@@ -78,7 +79,7 @@ class _Author:
             return
         head = f"running{self._id} {'emergency handbook' if number % 2 else 'county of weldon'}"
         self._text(page, _MARGIN if number % 2 else 380, 36, head, 8)
-        foot = self._rng.choice([f"folio{self._id} {number}", f"folio{self._id} {number} of {n_pages}"])
+        foot = f"folio{self._id} {number}" + f" of {n_pages}" * self._counts
         self._text(page, 280, 764, foot, 8)
         self._found.running += [f"running{self._id}", f"folio{self._id}"]
 

@@ -18,7 +18,7 @@ from pipeline_tasks.datasets import LABELLED, PAIRS, PASSAGES, RANKINGS
 MODEL = "planted"
 DEPTH = 200
 _BLOCK = 2048
-_WORDS = np.array("the water flood storm fire shelter road after before county house people warning river level".split())
+_WORDS = np.array("the water flood storm fire shelter road after before county house people river level".split())
 
 
 def plant(root: Path, n_queries: int, n_passages: int, n_words: int) -> LocalStore:
@@ -83,8 +83,8 @@ def _names(n: int, salt: int) -> list[str]:
 
 def _texts(names: list[str], n_words: int) -> list[str]:
     """A text of its own for each name, of words that repeat as words do."""
-    chance = np.random.default_rng(len(names))
-    return [f"{name} {' '.join(row)}" for name, row in zip(names, chance.choice(_WORDS, (len(names), n_words)))]
+    words = np.random.default_rng(len(names)).choice(_WORDS, (len(names), n_words))
+    return [f"{name} {' '.join(row)}" for name, row in zip(names, words, strict=True)]
 
 
 def _put(store: LocalStore, schema: RowSchema, dataset: str, blocks: Iterator[dict]) -> None:

@@ -12,6 +12,7 @@ from pipeline_tasks.core.schema import Column, RowSchema
 
 _text = pa.string()
 _texts = pa.list_(pa.string())
+_shared_texts = pa.list_(pa.dictionary(pa.int32(), pa.string()))
 _int = pa.int32()
 _vector = pa.list_(pa.float32())
 
@@ -258,7 +259,7 @@ TRIPLETS = RowSchema(
         POSITIVE,
         Column("positive_score", pa.float32(), "cosine of query and positive, by the mining model"),
         Column("negative_ids", _texts, "hard negatives in rank order; fewer than asked stay fewer"),
-        Column("negatives", _texts, "their texts, same order"),
+        Column("negatives", _shared_texts, "their texts, same order; a text is stored once a part"),
         Column("negative_scores", _vector, "their cosines, each below alpha * positive_score"),
         SPLIT,
         Column("mining_model", _text, "reference model that ranked the negatives"),

@@ -39,7 +39,7 @@ class ClusterPassagesParams(StepParams):
     memory_gib=4,
 )
 def cluster_passages(inputs: Inputs, params: ClusterPassagesParams, run: Run) -> Iterator[pa.Table]:
-    """Name for every passage the earliest-standing one that it repeats, itself if it repeats none.
+    """Name for every passage the earlier one that it repeats and that stays, else itself.
 
     All pairs are found, and the result depends on nothing but vectors, order and threshold. What the latest version
     says of parts that are still there is taken over, so a refresh costs (new passages) x (all passages); one part of

@@ -45,7 +45,7 @@ class CrawlParams(StepParams):
     longest_wait_s: float = Field(120.0, ge=0, description="a server asking to wait longer is not asked again")
     user_agent: str = Field(
         "retriever-foundry",
-        pattern=r"^[!-~][ -~]*$",
+        pattern=r"^[!-.0-~][ -~]*$",
         description="who asks, also in robots.txt; say where you can be reached",
     )
     allow_hosts: Hostnames = Field((), description="hosts (host or host:port) that may be on a private network")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +11,7 @@ from pydantic import Field
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.run import Inputs, Run
+from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.step import From, StepParams, step
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.curation.build_summary import summary
@@ -20,8 +22,9 @@ from pipeline_tasks.curation.wanted import Wanted
 from pipeline_tasks.datasets import LABELLED, PAIRS, PASSAGES, RANKINGS, TRIPLETS
 from pipeline_tasks.models.use import REFERENCE_MODELS
 
-_RANKED_BLOCK = 4096
-_TRIPLET_BLOCK = 8192
+_RANKED = ["query_id", "passage_ids", "scores", "positive_score"]
+_RANKED_BLOCK = 2048
+_TRIPLET_BLOCK = 16_384
 
 
 class MineNegativesParams(StepParams):
@@ -74,6 +77,7 @@ def mine_negatives(inputs: Inputs, params: MineNegativesParams, run: Run) -> Ite
     index = PassageIndex.read(inputs["passages"], inputs["pairs"], run.scratch)
     wanted = Wanted.read(inputs["labelled"], inputs["pairs"], index)
     chosen = choose_all(wanted, index, inputs.by_last_name("rankings"), params)
+    pa.default_memory_pool().release_unused()
     yield from _triplets(wanted, chosen, index, params, run)
     run.counters.update(summary(wanted, chosen, params.n_negatives))
 
@@ -88,7 +92,7 @@ def choose_all(
     """
     missing = set(wanted.models) - set(rankings)
     if missing:
-        raise InputError(f"no rankings of {sorted(missing)} among {sorted(rankings)}; models= must hold each best_model")
+        raise InputError(f"no rankings of {sorted(missing)} among {sorted(rankings)}; name each best_model in models=")
     chosen = Chosen.empty(len(wanted.query_ids), params.n_negatives, len(wanted.intents))
     for number, model in enumerate(wanted.models):
         _choose(rankings[model], wanted, wanted.model == number, index, params.rules, chosen)
@@ -98,23 +102,40 @@ def choose_all(
 def _choose(
     version: Version, wanted: Wanted, mine: np.ndarray, index: PassageIndex, rules: Rules, chosen: Chosen
 ) -> None:
-    from pipeline_tasks.curation.negative_kernels import choose
+    def choose_part(number: int) -> np.ndarray:
+        own = chosen._replace(skipped=np.zeros_like(chosen.skipped))
+        for block in version.batches(_RANKED, _RANKED_BLOCK, [number]):
+            _choose_block(block, version, wanted, mine, index, rules, own)
+        return own.skipped
 
-    for block in version.batches(["query_id", "passage_ids", "scores", "positive_score"], _RANKED_BLOCK):
-        rows = wanted.table.numbers(block["query_id"])
-        rows[(rows >= 0) & ~mine[rows]] = -1
-        _fill_in(wanted, rows, block["positive_score"].to_numpy())
-        ranked = _ranked(block, version)
-        unknown = choose(rows, ranked, wanted.asked, wanted.known, index.table, rules, chosen)
-        if unknown >= 0:
-            name = block["passage_ids"].combine_chunks().flatten()[unknown]
-            raise InputError(f"{version.manifest.ref} ranks {name}, which is no passage here; run rank_passages again")
+    with ThreadPoolExecutor(settings().threads) as pool:
+        chosen.skipped[:] += sum(pool.map(choose_part, range(len(version.manifest.parts))))
     lacking = np.flatnonzero(mine & (chosen.n == UNRANKED))
     if len(lacking):
         raise InputError(
             f"{version.manifest.ref} lacks query {wanted.query_ids[int(lacking[0])]} ({len(lacking)} in all): "
             "it is of other pairs; run rank_passages again"
         )
+
+
+def _choose_block(
+    block: pa.Table,
+    version: Version,
+    wanted: Wanted,
+    mine: np.ndarray,
+    index: PassageIndex,
+    rules: Rules,
+    chosen: Chosen,
+) -> None:
+    from pipeline_tasks.curation.negative_kernels import choose
+
+    rows = wanted.table.numbers(block["query_id"])
+    rows[(rows >= 0) & ~mine[rows]] = -1
+    _fill_in(wanted, rows, block["positive_score"].to_numpy())
+    unknown = choose(rows, _ranked(block, version), wanted.asked, wanted.known, index.table, rules, chosen)
+    if unknown >= 0:
+        name = block["passage_ids"].combine_chunks().flatten()[unknown]
+        raise InputError(f"{version.manifest.ref} ranks {name}, which is no passage here; run rank_passages again")
 
 
 def _fill_in(wanted: Wanted, rows: np.ndarray, scores: np.ndarray) -> None:
@@ -148,24 +169,34 @@ def _triplets(
         for at in range(0, len(kept), _TRIPLET_BLOCK):
             rows = kept[at : at + _TRIPLET_BLOCK]
             yield _table(rows, wanted, chosen, index)
+            pa.default_memory_pool().release_unused()
             meter.advance(len(rows))
 
 
 def _table(rows: np.ndarray, wanted: Wanted, chosen: Chosen, index: PassageIndex) -> pa.Table:
     n = chosen.n[rows]
     there = np.arange(chosen.codes.shape[1]) < n[:, None]
-    codes, positive = pa.array(chosen.codes[rows][there]), pa.array(wanted.asked.positive[rows])
+    codes = chosen.codes[rows][there]
     ends = pa.array(np.concatenate([[0], np.cumsum(n)]).astype(np.int32))
-    texts, names = TRIPLETS.arrow.field("negatives").type.value_type, wanted.rows.take(pa.array(rows))
+    names = wanted.rows.take(pa.array(rows))
     return pa.table(
         {
             **{name: names[name] for name in ("query_id", "intent", "query", "positive_id")},
-            "positive": index.texts.take(positive).cast(texts),
+            "positive": index.texts.take(pa.array(wanted.asked.positive[rows])).cast(pa.string()),
             "positive_score": wanted.asked.positive_score[rows],
-            "negative_ids": pa.ListArray.from_arrays(ends, index.ids.take(codes)),
-            "negatives": pa.ListArray.from_arrays(ends, index.texts.take(codes).cast(texts)),
+            "negative_ids": pa.ListArray.from_arrays(ends, index.ids.take(pa.array(codes))),
+            "negatives": pa.ListArray.from_arrays(ends, _texts(codes, index)),
             "negative_scores": pa.ListArray.from_arrays(ends, pa.array(chosen.scores[rows][there])),
             "split": names["split"],
             "mining_model": names["best_model"],
         }
     )
+
+
+def _texts(codes: np.ndarray, index: PassageIndex) -> pa.DictionaryArray:
+    """The texts, each once: neighbouring queries share many negatives."""
+    distinct = np.flatnonzero(np.bincount(codes, minlength=len(index.ids)))
+    place = np.empty(len(index.ids), np.int32)
+    place[distinct] = np.arange(len(distinct), dtype=np.int32)
+    texts = index.texts.take(pa.array(distinct)).cast(pa.string())
+    return pa.DictionaryArray.from_arrays(pa.array(place[codes]), texts)

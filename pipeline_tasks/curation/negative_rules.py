@@ -90,21 +90,19 @@ class Chosen(NamedTuple):
         )
 
 
-def groups(hashes: np.ndarray, codes: list[np.ndarray], n_queries: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Known positives by text of the query.
+def groups(group: np.ndarray, codes: list[np.ndarray], n_queries: int) -> tuple[np.ndarray, np.ndarray]:
+    """Known positives by group: where those of each group begin, and their numbers.
 
     Args:
-        hashes: of each query's text; the first ``n_queries`` are those asked, then those of all pairs.
-        codes: known positives of each, any number of columns; negative where there is none.
-        n_queries: how many are asked.
+        group: of each row; negative where nobody asks for that group.
+        codes: known positives of each row, any number of columns; negative where there is none.
+        n_queries: groups are numbered below it.
 
     Shapes:
-        hashes [n], uint64; codes: each [n], int32; returns group [n_queries], starts [groups + 1] and codes.
+        group and each of codes [n], int32; returns starts [n_queries + 1], int64, and codes, int32.
     """
-    _, group = np.unique(hashes, return_inverse=True)
     flat, owner = np.concatenate(codes), np.tile(group, len(codes))
-    flat, owner = flat[flat >= 0], owner[flat >= 0]
-    width = int(flat.max(initial=0)) + 1
-    pairs = np.unique(owner * width + flat)
-    starts = np.searchsorted(pairs // width, np.arange(group.max(initial=-1) + 2))
-    return group[:n_queries].astype(np.int32), starts, (pairs % width).astype(np.int32)
+    there = (flat >= 0) & (owner >= 0)
+    flat, owner = flat[there], owner[there]
+    starts = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=n_queries))])
+    return starts, flat[np.argsort(owner, kind="stable")].astype(np.int32)

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.versions import Version
-from pipeline_tasks.curation.id_table import IdTable, text_hashes
+from pipeline_tasks.curation.id_table import IdTable
 from pipeline_tasks.curation.negative_rules import Asked, Known, groups
 from pipeline_tasks.curation.passage_index import PassageIndex, split_numbers
 
@@ -55,8 +55,9 @@ class Wanted:
             raise InputError(f"{labelled.manifest.ref}: positive {name} is no passage here; label the queries again")
         passage, generated = (index.table.numbers(asked_pairs[name]) for name in ("passage_id", "positive_id"))
         codes = [np.concatenate([positive, generated]), np.concatenate([source, passage])]
-        hashes = np.concatenate([text_hashes(rows["query"]), text_hashes(asked_pairs["query"])])
-        group, starts, known = groups(hashes, codes, rows.num_rows)
+        by_text = IdTable.of(rows["query"])
+        group = by_text.numbers(rows["query"])
+        starts, known = groups(np.concatenate([group, by_text.numbers(asked_pairs["query"])]), codes, rows.num_rows)
         intents, models = (rows[name].combine_chunks().dictionary_encode() for name in ("intent", "best_model"))
         asked = Asked(
             positive,

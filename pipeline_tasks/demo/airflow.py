@@ -19,17 +19,19 @@ DAGS, PLUGINS = _ROOT / "dags", _ROOT / "plugins"
 
 RUNS: dict[str, dict[str, Any]] = {
     "corpus_refresh": {"max_tokens": 128, "delay_s": 0},
-    "synthesize_pairs": {"sample_rate": 0.5},
+    "synthesize_pairs": {"sample_rate": 0.4},
     "build_triplets": {},
     "train_retriever": {
         "size": "33m",
         "max_query_length": 64,
         "max_passage_length": 128,
-        "pretrain_epochs": 12,
+        "pretrain_epochs": 10,
         "pretrain_batch_size": 16,
         "pretrain_learning_rate": 1e-4,
         "pretrain_reset_layers": 9,
         "finetune_batch_size": 8,
+        "finetune_in_batch": True,
+        "finetune_pool_instruction": False,
     },
 }
 """What the demo asks of each DAG: a sample of the passages, short texts and small batches, for two cores."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
@@ -73,7 +74,7 @@ def _encoder(source: TorchSource, device: str, precision: Precision) -> Encoder:
 
         graph = graph if graph.is_file() else quantised(source)
         return OnnxEncoder(source.name, graph, source.layout, load_tokenizer(source.folder), source.threads)
-    source = TorchSource(source.name, source.folder, source.layout, source.threads, precision)
+    source = replace(source, precision=precision)
     devices = tuple(device.split(","))
     if len(devices) == 1:
         return TorchEncoder(source, device)

@@ -1,7 +1,8 @@
 """An int8 graph of an encoder for ONNX Runtime, and whether its vectors are good enough for the texts at hand.
 
 Dynamic quantisation makes a small encoder faster on a CPU and turns its vectors. How far depends on the model and on
-the texts, so that is measured before anything is built on them.
+the texts, so that is measured before anything is built on them. Weights have a scale a channel, which costs a little
+time: with one a matrix the least cosine fell from 0.989 to 0.930 (all-MiniLM-L6-v2, sentences of the sample corpus).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pipeline_tasks.retrieval.encoder import Encoder
 from pipeline_tasks.retrieval.torch_encoder import TorchSource, load_model
 
 log = logging.getLogger(__name__)
-GRAPH = "model-int8.onnx"
+GRAPH = "int8-per-channel.onnx"
 LEAST_COSINE = 0.97
 SAMPLE = 64
 
@@ -95,4 +96,6 @@ def _export(model: Any, target: Path) -> None:
 def _quantise(exact: Path, target: Path) -> None:
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
-    quantize_dynamic(exact, target, weight_type=QuantType.QInt8)
+    quantize_dynamic(
+        exact, target, op_types_to_quantize=["MatMul", "Gemm"], per_channel=True, weight_type=QuantType.QInt8
+    )

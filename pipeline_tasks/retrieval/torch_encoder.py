@@ -19,6 +19,7 @@ from pipeline_tasks.retrieval.token_encoder import TokenEncoder
 if TYPE_CHECKING:
     from torch import Tensor
 
+POOLED_HERE = ("mean", "cls", "last")
 _BATCH_TOKENS_CPU = 4096
 _BATCH_TOKENS_GPU = 65536
 
@@ -44,6 +45,8 @@ class TorchEncoder(TokenEncoder):
     def __init__(self, source: TorchSource, device: str = "cpu") -> None:
         import torch
 
+        if source.layout.pooling not in POOLED_HERE:
+            raise InputError(f"{source.name} pools in a way of its own: only {', '.join(POOLED_HERE)} work here")
         self._device, self._threads = device, source.threads
         self._dtype = getattr(torch, source.precision)
         self._model = load_model(source, device)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.runner import Outcome
 from pipeline_tasks.core.store import LocalStore
@@ -253,3 +254,15 @@ def test_an_address_is_fetched_once_until_a_refresh_is_asked_for(store: LocalSto
         assert fetch(store, refresh="2026-01-01").ref != first.ref
         assert web.hits["/ok.pdf"] == 2
     assert [row["content"] for row in rows(store, "downloads")] == [PDF + b"more"]
+
+
+@pytest.mark.parametrize("name", ["", "/1.0", " bot", "bot\nX-Injected: 1"])
+def test_a_name_that_robots_txt_cannot_know_is_the_callers_mistake(store: LocalStore, name):
+    listed(store, "http://example.org/a.pdf")
+    with pytest.raises(InputError, match="user_agent"):
+        fetch(store, user_agent=name)
+
+
+def test_hosts_may_be_given_as_a_list_or_with_commas():
+    for value in ("127.0.0.1, intranet:8080", ["127.0.0.1", "intranet:8080"]):
+        assert crawl.parse({"allow_hosts": value}).allow_hosts == ("127.0.0.1", "intranet:8080")

@@ -24,7 +24,8 @@ def chosen(scores, positive, texts=None, split=None, known=(), **params):
     table = IdTable.of(pa.array(ids))
     hashes = text_hashes(pa.array(["the answer", *(texts or names)]))
     numbers = table.numbers(pa.array([POSITIVE, *(names[i] for i in known)]))
-    group, starts, codes = groups(np.zeros(len(numbers), np.uint64), [numbers], 1)
+    group = np.zeros(1, np.int32)
+    starts, codes = groups(np.zeros(len(numbers), np.int32), [numbers], 1)
     splits = np.array([0, *(split or [0] * len(scores))], np.int8)
     asked = Asked(
         numbers[:1], np.array([positive], np.float32), group, np.zeros(1, np.int8), np.zeros(1, np.int8)

@@ -75,6 +75,11 @@ def test_decoders_end_in_a_token_and_take_the_last_and_only_they_are_told_what_t
     assert [spec.name for spec in encoders if spec.is_instructed] == ["multilingual-e5-large-instruct"]
 
 
+def test_what_pools_in_a_way_of_its_own_is_never_run_here():
+    assert {spec.name for spec in models() if spec.pooling == "own" and not spec.only_served} == set()
+    assert {spec.name for spec in baselines() if spec.pooling == "own"} == {"nv-embed-v1", "nv-embed-v2"}
+
+
 def test_an_instructed_model_gets_the_instruction_of_the_intent():
     prefixes = get("qwen3-embedding-0.6b").prefixes({"qa": "Answer it", "sts": "Say it again"})
     assert prefixes == {"passage": "", "qa": "Instruct: Answer it\nQuery:", "sts": "Instruct: Say it again\nQuery:"}

@@ -89,7 +89,7 @@ def test_one_that_stays_busy_may_work_later(endpoint, store, impatient, status):
         open_encoder(MODEL, store=store).encode_passages(["flood"])
 
 
-@pytest.mark.parametrize(("status", "remedy"), [(401, "check the key"), (404, "check the model's name"), (400, "length")])
+@pytest.mark.parametrize(("status", "remedy"), [(401, "the key"), (404, "the model's name"), (400, "the length")])
 def test_a_refusal_is_the_callers_to_mend_and_tells_no_key(endpoint, store, status, remedy):
     endpoint.faults = [(status, {}, b"key-1 is wrong")]
     with pytest.raises(InputError, match=rf"\({status}\).*{remedy}") as told:
@@ -140,16 +140,19 @@ def test_a_step_counts_what_it_bought_and_a_raised_version_buys_nothing(endpoint
     assert len(rows(store, f"embeddings/{MODEL}")[0]["embedding"]) == DIM
 
 
-def test_any_registered_model_may_be_served_and_that_is_part_of_its_identity(monkeypatch):
+def test_any_registered_model_may_be_served_and_that_is_part_of_its_identity(endpoint, monkeypatch):
     here = identity("qwen3-embedding-0.6b")
     monkeypatch.setenv("FOUNDRY_SERVED_MODELS", "bge-large-en-v1.5, qwen3-embedding-0.6b")
     settings.cache_clear()
-    assert identity("qwen3-embedding-0.6b") == {
-        "name": "qwen3-embedding-0.6b",
-        "served": "Qwen/Qwen3-Embedding-0.6B",
-    } != here
+    assert (
+        identity("qwen3-embedding-0.6b")
+        == {
+            "name": "qwen3-embedding-0.6b",
+            "served": "Qwen/Qwen3-Embedding-0.6B",
+        }
+        != here
+    )
     assert identity("nv-embed-v2")["served"] == "nvidia/NV-Embed-v2"
-    settings.cache_clear()
 
 
 @pytest.mark.parametrize("url", ["", "ftp://host/v1", "http://user:secret@host/v1"])

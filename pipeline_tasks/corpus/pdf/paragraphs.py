@@ -24,18 +24,22 @@ def is_caption(text: str) -> bool:
 
 def join_marks(segments: list[Segment]) -> list[Segment]:
     """Segments in the same order, the mark of a list's item and the item's first line in one."""
-    if not any(len(s.text) < 5 and _LONE_MARK.fullmatch(s.text) for s in segments):
+    if not any(_is_mark(s.text) for s in segments):
         return segments
     joined: list[Segment] = []
     for s in segments:
         mark = joined[-1] if joined else s
         near = 0 <= s.x0 - mark.x1 < _MARK_EMS * s.size and abs(s.y1 - mark.y1) < 0.5 * s.size
-        if joined and near and len(mark.text) < 5 and _LONE_MARK.fullmatch(mark.text):
+        if joined and near and _is_mark(mark.text):
             top, foot = min(mark.y0, s.y0), max(mark.y1, s.y1)
             joined[-1] = Segment(mark.x0, top, s.x1, foot, s.size, s.bold, f"{mark.text} {s.text}", s.face)
         else:
             joined.append(s)
     return joined
+
+
+def _is_mark(text: str) -> bool:
+    return len(text) < 5 and _LONE_MARK.fullmatch(text) is not None
 
 
 def to_paragraphs(columns: list[list[Segment]], page: int) -> list[Paragraph]:
@@ -69,13 +73,13 @@ def _leading(columns: list[list[Segment]]) -> float:
 
 def _breaks(group: list[Segment], line: Segment, left: float, right: float, pitch: float) -> bool:
     last, size = group[-1], group[-1].size or 1.0
-    if _LONE_MARK.fullmatch(last.text) and len(group) == 1:
+    if len(group) == 1 and _is_mark(last.text):
         return False
     if line.y1 - last.y1 > (pitch + 0.35) * max(size, line.size):
         return True
     if not 0.87 < line.size / size < 1.15 and abs(line.size - size) > 1:
         return True
-    if _ITEM.match(line.text) or _LONE_MARK.fullmatch(line.text):
+    if _ITEM.match(line.text) or _is_mark(line.text):
         return True
     if last.x1 < right - 0.2 * (right - left) and (_END.search(last.text) or _is_heading(group, line)):
         return True
@@ -97,7 +101,7 @@ def _is_heading(group: list[Segment], line: Segment) -> bool:
 def _paragraph(group: list[Segment], page: int) -> Paragraph:
     first = group[0]
     text = "\n".join(s.text for s in group)
-    if _LONE_MARK.fullmatch(first.text) and len(group) > 1:
+    if len(group) > 1 and _is_mark(first.text):
         text = text.replace("\n", " ", 1)
     size = max(group, key=lambda s: len(s.text)).size
     bold = all(s.bold for s in group)

@@ -70,13 +70,17 @@ def _rows(segments: list[Segment]) -> list[Row]:
                 rows[-1].append([s])
                 continue
             below = s.y0 > last.y0 + slack and s.y0 - last.y1 < 2 * slack
-            left, right = min(c.x0 for c in cell[-3:]), max(c.x1 for c in cell[-3:])
-            indented = len(row) == 1 or s.x0 > left - 3 * s.size
-            if below and indented and s.x0 < right and s.x1 > left:
+            if below and _overhangs(cell, s, slack=3 * s.size if len(row) > 1 else float("inf")):
                 cell.append(s)
                 continue
         rows.append([[s]])
     return rows
+
+
+def _overhangs(cell: Cell, s: Segment, slack: float) -> bool:
+    """Whether ``s`` shares some width with the last lines of ``cell`` and begins at most ``slack`` left of them."""
+    left, right = min(c.x0 for c in cell[-3:]), max(c.x1 for c in cell[-3:])
+    return left - slack < s.x0 < right and s.x1 > left
 
 
 def _is_beside(cell: Cell, s: Segment, slack: float) -> bool:
