@@ -75,12 +75,8 @@ def fill(store: LocalStore, planted: Planted, cache: Path) -> None:
     """Passages, pairs, their embeddings by all models, and the rankings that the pipeline's own step makes of them."""
     ids, given = planted.passage_ids, planted.given.tolist()
     names = [f"q{i}" for i in range(len(given))]
-    put(
-        store,
-        PASSAGES,
-        "passages",
-        [{"passage_id": name, "text": text, "split": "train"} for name, text in zip(ids, planted.passages, strict=True)],
-    )
+    texts = zip(ids, planted.passages, strict=True)
+    put(store, PASSAGES, "passages", [{"passage_id": name, "text": text, "split": "train"} for name, text in texts])
     pairs = [
         {
             "query_id": name,
@@ -145,7 +141,8 @@ def main() -> None:
         }
         beside = {name: judged(store, planted, params) for name, params in others.items()}
     columns = ("strategy", "precision", "recall", "yield", "wrong pairs mended")
-    title = f"{len(planted.queries):,} pairs, {int(planted.wrong.sum()):,} wrong, over {len(planted.passages):,} passages"
+    n_wrong = int(planted.wrong.sum())
+    title = f"{len(planted.queries):,} pairs, {n_wrong:,} wrong, over {len(planted.passages):,} passages"
     show(title, columns, [(name, *scores.values()) for name, scores in (found | beside).items()])
     keys = ("precision", "recall", "yield")
     finish({name: {key: round(scores[key], 4) for key in keys} for name, scores in found.items()})

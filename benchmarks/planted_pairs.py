@@ -63,8 +63,9 @@ def plant(data: Path, n_pairs: int) -> Planted:
     given = np.array([min(answers) for answers in right])
     wrong = np.zeros(len(queries), bool)
     wrong[chance.choice(len(queries), round(len(queries) * NOISE), replace=False)] = True
-    _mislead(given, wrong, [text for text, _, _ in queries], texts, right, similar_from, chance)
-    return Planted(ids, texts, [text for text, _, _ in queries], [intent for _, intent, _ in queries], right, given, wrong)
+    asked, intents = [text for text, _, _ in queries], [intent for _, intent, _ in queries]
+    _mislead(given, wrong, asked, texts, right, similar_from, chance)
+    return Planted(ids, texts, asked, intents, right, given, wrong)
 
 
 def _mislead(

@@ -189,7 +189,7 @@ PAIRS = RowSchema(
         Column("positive", _text, "passage that the LLM wrote for the query (DMRetriever 3.3.1)"),
         Column("passage", _text, "source passage from the PDF"),
         SPLIT,
-        Column("origin", _text, "dm (domain) or gd (general domain)"),
+        Column("origin", _text, "dm (domain), gd or gd/<set> (general domain)"),
         Column("need_response_id", _text, "response_id of the information need"),
         Column("response_id", _text, "response_id of the pair; empty for general-domain pairs"),
     ),
@@ -224,12 +224,7 @@ RANKINGS = RowSchema(
 )
 
 _vote = pa.struct(
-    [
-        pa.field("model", _text),
-        pa.field("passage_ids", _texts),
-        pa.field("positive_rank", _int),
-        pa.field("positive_score", pa.float32()),
-    ]
+    [("model", _text), ("passage_ids", _texts), ("positive_rank", _int), ("positive_score", pa.float32())]
 )
 
 LABELLED = RowSchema(
@@ -266,6 +261,17 @@ TRIPLETS = RowSchema(
     ),
 )
 
+SCORED_TRIPLETS = RowSchema(
+    "scored_triplets",
+    "query_id",
+    (
+        *TRIPLETS.columns,
+        Column("teacher", _text, "model that the scores below are of"),
+        Column("teacher_positive_score", pa.float32(), "its cosine of query and positive"),
+        Column("teacher_negative_scores", _vector, "its cosines of the negatives, same order"),
+    ),
+)
+
 EVALUATIONS = RowSchema(
     "evaluations",
     "evaluation_id",
@@ -281,21 +287,7 @@ EVALUATIONS = RowSchema(
 )
 
 ALL = (
-    SEARCHES,
-    SEARCH_RESULTS,
-    URLS,
-    DOWNLOADS,
-    DOCUMENTS,
-    SKETCHES,
-    DOCUMENT_CLUSTERS,
-    PASSAGES,
-    PASSAGE_EMBEDDINGS,
-    PASSAGE_DUPLICATES,
-    NEEDS,
-    PAIRS,
-    PAIR_EMBEDDINGS,
-    RANKINGS,
-    LABELLED,
-    TRIPLETS,
-    EVALUATIONS,
-)
+    SEARCHES, SEARCH_RESULTS, URLS, DOWNLOADS, DOCUMENTS, SKETCHES, DOCUMENT_CLUSTERS, PASSAGES,
+    PASSAGE_EMBEDDINGS, PASSAGE_DUPLICATES, NEEDS, PAIRS, PAIR_EMBEDDINGS, RANKINGS, LABELLED, TRIPLETS,
+    SCORED_TRIPLETS, EVALUATIONS,
+)  # fmt: skip

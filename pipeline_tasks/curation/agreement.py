@@ -17,7 +17,7 @@ class Votes(NamedTuple):
     Attributes:
         codes: numbers of the best N passages of each model, [q, m, N], int32.
         scores: their scores, [q, m, N], float32.
-        own_rank: rank of the query's own generated positive, 1-based; 0 where it is not ranked or not looked for, [q, m].
+        own_rank: rank of the query's own positive, 1-based; 0 where it is not ranked or not looked for, [q, m], int32.
         own_score: its score, [q, m], float32; NaN where nobody knows.
         seen: whether the model's ranking of the query was read, [q, m].
     """

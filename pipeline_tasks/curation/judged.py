@@ -61,7 +61,7 @@ class Judged:
         for number, intent in enumerate(intents.dictionary.to_pylist()):
             panel = judges.get(intent, judges.get(ANY))
             if not panel:
-                raise InputError(f"no model judges queries of intent {intent!r}; judges= names those of {sorted(judges)}")
+                raise InputError(f"no model judges queries of intent {intent!r}; judges= knows {sorted(judges)}")
             panels[number, : len(panel)] = [models.index(model) for model in panel]
         split = split_numbers(rows["split"], pairs)
         seats = panels[intents.indices.to_numpy()]

@@ -40,9 +40,10 @@ class MutualAgreementParams(StepParams):
     """How much agreement is asked for, and of whom."""
 
     strategy: Strategy = Field(
-        "mutual", description="mutual: the models' top N share a passage; identical: all have the same top N; "
-        "consistency: the best model has the pair's own positive in its top N; none: no filter"
-    )  # fmt: skip
+        "mutual",
+        description="mutual: the models' top N share a passage; identical: all have the same top N; "
+        "consistency: the best model has the pair's own positive in its top N; none: no filter",
+    )
     top_n: int = Field(2, ge=1, description="N: best passages of each model that are compared")
     judges: dict[str, tuple[str, ...]] = Field(
         default_factory=_judges, min_length=1, description="intent, or any -> models that judge its queries, best first"
@@ -119,8 +120,9 @@ def _refuse(
     run.reject_all(judged.ids.take(pa.array(rows)), reason, tops(judged, votes, rows, index))
     kept &= ~lost
     moved = kept & (index.splits[positive] != judged.split)
-    names, splits = index.ids.take(pa.array(positive[moved])), pa.array(SPLITS).take(pa.array(index.splits[positive[moved]]))
-    _reject(run, judged, moved, "positive_held_out", pc.binary_join_element_wise(names, splits, " is in split "))
+    names, splits = index.ids.take(pa.array(positive[moved])), pa.array(index.splits[positive[moved]])
+    details = pc.binary_join_element_wise(names, pa.array(SPLITS).take(splits), " is in split ")
+    _reject(run, judged, moved, "positive_held_out", details)
     kept &= ~moved
     general = np.flatnonzero(kept & ~_is_in(judged.origins, ("dm", "")))
     hashes = text_hashes(judged.ids.take(pa.array(general)))

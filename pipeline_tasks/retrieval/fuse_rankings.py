@@ -25,7 +25,6 @@ class FuseRankingsParams(StepParams):
     """What is fused, and how."""
 
     models: tuple[str, ...] = Field((*REFERENCE_MODELS, "bm25"), min_length=1, description="rankers to fuse")
-    name: str = Field("rrf", pattern=r"^[\w.-]+$", description="name of the ranker that they make")
     k: int = Field(60, ge=0, description="a passage at rank r counts 1 / (k + r); higher values level the ranks")
     depth: int = Field(200, ge=1, description="passages kept per query")
 
@@ -34,7 +33,7 @@ class FuseRankingsParams(StepParams):
     reads={"pairs": From(PAIRS, "mtp"), "rankings": From(RANKINGS, "rankings/{item}", each="models")},
     writes=RANKINGS,
     kind="reduce",
-    dataset="rankings/{name}",
+    dataset="rankings/rrf",
     memory_gib=4,
 )
 def fuse_rankings(inputs: Inputs, params: FuseRankingsParams, run: Run) -> Iterator[pa.Table]:

@@ -54,8 +54,8 @@ def test_the_scores_are_those_of_the_library_and_ties_go_by_place():
     import bm25s
 
     chance = np.random.default_rng(3)
-    texts, queries = ([" ".join(chance.choice(list("abcdefghijkl"), n)) for n in sizes] for sizes in ([9] * 400, [3] * 60))
-    texts, queries = ([text.replace(" ", "x ") + "x" for text in part] for part in (texts, queries))
+    words = [letter + "x" for letter in "abcdefghijkl"]
+    texts, queries = ([" ".join(chance.choice(words, n)) for _ in range(m)] for n, m in ((9, 400), (3, 60)))
     index = bm25s.BM25(method="lucene", k1=1.5, b=0.75)
     index.index(bm25s.tokenize(texts, stopwords="en", return_ids=False, show_progress=False), show_progress=False)
     own = np.arange(60) * 6
