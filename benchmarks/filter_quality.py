@@ -127,10 +127,11 @@ def main() -> None:
     """Plant, rank, filter; a table and the last line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="200 pairs")
+    parser.add_argument("--pairs", type=int, default=2000, help="number of pairs")
     parser.add_argument("--data", type=Path, default=Path("../shared/data/ir"), help="folder of the judged sets")
     parser.add_argument("--cache", type=Path, default=Path("benchmarks/.cache"), help="where vectors are kept")
     options = parser.parse_args()
-    planted = plant(options.data, 200 if options.quick else 2000)
+    planted = plant(options.data, 200 if options.quick else options.pairs)
     with tempfile.TemporaryDirectory() as folder:
         store = LocalStore(Path(folder))
         fill(store, planted, options.cache)
