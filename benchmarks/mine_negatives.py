@@ -2,7 +2,7 @@
 
 ``python benchmarks/mine_negatives.py [--quick]`` (``make bench-install`` first): the last line is one JSON object.
 Vectors are given: the peer gets a SentenceTransformer whose texts are numbers and whose embeddings are rows. The rule
-is the same: nine negatives of the best 200 with a cosine below 0.95 of the positive's. Timed is from vectors to the
+is the same: nine negatives of the best 200 with a cosine below half of the positive's. Timed is from vectors to the
 texts of the negatives. Every method runs in a process of its own, warmed by a small run; memory is the peak over what
 the process held with vectors and texts loaded and everything warm.
 """

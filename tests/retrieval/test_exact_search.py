@@ -1,4 +1,4 @@
-"""The same rows as brute force in float64, whatever the blocks, threads, precision of the screen, shards or back-end."""
+"""The same rows as brute force in float64, whatever blocks, threads, precision of the screen, shards or back-end."""
 
 from __future__ import annotations
 
