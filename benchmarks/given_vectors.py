@@ -36,12 +36,17 @@ ROUNDING = 2e-7
 
 
 def differing(task: Task, found: list[list[str]], other: list[list[str]]) -> tuple[int, int]:
-    """Queries whose negatives differ at all, and those where it is more than the order of what rounding cannot tell."""
+    """Queries whose negatives differ at all, and those that differ by more than rounding: in order, or at the limit."""
     rows = [i for i, (a, b) in enumerate(zip(found, other, strict=True)) if a != b]
     really = 0
     for row in rows:
+        limit = ALPHA * _cosines(task, row, [f"p{row}"])[0]
         a, b = (_cosines(task, row, names) for names in (found[row], other[row]))
-        really += len(a) != len(b) or bool(np.abs(a - b).max() > ROUNDING)
+        clear_a, clear_b = (cosines[np.abs(cosines - limit) > ROUNDING] for cosines in (a, b))
+        n, at_limit = min(len(clear_a), len(clear_b)), len(a) + len(b) - len(clear_a) - len(clear_b)
+        really += len(a) - len(b) not in range(-at_limit, at_limit + 1) or bool(
+            (np.abs(clear_a[:n] - clear_b[:n]) > ROUNDING).any()
+        )
     return len(rows), really
 
 
