@@ -1,9 +1,9 @@
 """Exact top-200 beside FAISS flat, ``faiss.knn`` and torch, and IVF and HNSW at the recall they are tuned to.
 
-``python benchmarks/search.py [--quick] [--million]``: the last line is one JSON object. 2,000 queries over 100,000 and
+``python benchmarks/search.py [--quick]``: the last line is one JSON object. 2,000 queries over 100,000 and
 500,000 vectors of 384 numbers in clusters. Every method runs in a process of its own, warmed by a small search; what is
 timed is the whole search with the filling of an index, the best of two runs. Memory is the peak over what the process
-held with the vectors loaded and everything warm. ``--million`` searches 1,000,000 passages alone, and extrapolates.
+held with the vectors loaded and everything warm.
 """
 
 from __future__ import annotations
@@ -113,24 +113,8 @@ def recall(found: np.ndarray, truth: np.ndarray) -> float:
     return float(np.mean([len(np.intersect1d(a, b)) / len(b) for a, b in zip(found, truth, strict=True)]))
 
 
-def million() -> None:
-    """1,000,000 passages, and how long 15 million queries would take over them."""
-    got = measured(run, "ours", 1_000_000, QUERIES, prepare=prepare)
-    seconds = got.value[2]
-    rate = QUERIES * 1_000_000 * DIM * 2 / seconds / 1e9
-    days = seconds / QUERIES * 15e6 / 86400
-    show(
-        "1,000,000 passages",
-        ("queries", "seconds", "GFLOP/s", "peak MiB", "of it added", "days for 15M queries"),
-        [(QUERIES, seconds, rate, got.peak_mib, got.added_mib, days)],
-    )
-    finish({"seconds": round(seconds, 2), "peak_mib": round(got.peak_mib), "days_15m_queries": round(days, 2)})
-
-
 def main() -> None:
     """Print the table and the line of JSON."""
-    if "--million" in sys.argv:
-        return million()
     quick = "--quick" in sys.argv
     sizes, n_queries = ((5_000, 10_000, 20_000), 500) if quick else ((20_000, 100_000, 500_000), QUERIES)
     rows, ratios, recalls, peaks = [], {}, {}, {}
@@ -160,7 +144,6 @@ def main() -> None:
             "sizes": list(sizes),
         }
     )
-    return None
 
 
 if __name__ == "__main__":

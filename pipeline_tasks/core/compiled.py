@@ -9,5 +9,5 @@ import numba
 
 from pipeline_tasks.core.settings import settings
 
-numba.config.CACHE_DIR = str(settings().cache / "numba")
+numba.config.CACHE_DIR = str(settings().cache / "numba")  # type: ignore[attr-defined]
 compiled = numba.njit(cache=True, nogil=True)
