@@ -24,7 +24,7 @@ from pipeline_tasks.core.step import Step
 ROOT = Path(__file__).parents[2]
 PACKAGE = "pipeline_tasks"
 LONGEST = 300
-HEAVY = ("torch", "transformers", "faiss", "pymupdf", "fitz", "openai", "onnxruntime", "sentence_transformers")
+HEAVY = ("torch", "transformers", "faiss", "pymupdf", "fitz", "openai", "onnxruntime", "sentence_transformers", "numba")
 
 BASE = {"core", "datasets", "domains", "models"}
 MAY_IMPORT = {
