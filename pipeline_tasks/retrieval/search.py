@@ -164,6 +164,10 @@ class _Screened:
         adding = np.float32(self.vectors.shape[1] * _SINGLE) * lengths * (longest + farthest)
         return (self.moved * longest + lengths * farthest + adding).astype(np.float32)
 
+    def fuzz(self, other: _Screened) -> np.ndarray:
+        """How far two sums in float64 of one inner product with any vector of ``other`` can be apart."""
+        return self.vectors.shape[1] * 2.0**-51 * self.lengths.astype(np.float64) * other.lengths.max(initial=0)
+
 
 def _offer(
     pool: ThreadPoolExecutor,
@@ -181,13 +185,13 @@ def _offer(
     product = asked.rounded @ given.rounded.T
     half = product.dtype == torch.bfloat16
     bits = product.view(torch.int16 if half else torch.int32).numpy()
-    slack = asked.slack(given)
+    slack, fuzz = asked.slack(given), asked.fuzz(given)
     step = -(-len(bits) // threads)
     tasks = []
     for at in range(0, len(bits), step):
         part = slice(at, at + step)
         rest = (given.vectors, names, scores[part], keys[part])
-        tasks.append(pool.submit(offer, bits[part], 16 * half, slack[part], asked.vectors[part], *rest))
+        tasks.append(pool.submit(offer, bits[part], 16 * half, slack[part], fuzz[part], asked.vectors[part], *rest))
     for task in tasks:
         task.result()
 
@@ -209,7 +213,10 @@ def _checked(vectors: np.ndarray, width: int, what: str) -> np.ndarray:
 
 @lru_cache
 def faster_screen(threads: int) -> str:
-    """The precision whose matrix product is faster here, by a short measurement; the result is the same for both."""
+    """The precision whose matrix product is faster here; search gives the same rows with both.
+
+    Measured in processor time, which neighbours on the machine disturb least.
+    """
     import torch
 
     block = torch.ones(1024, 384)
@@ -221,9 +228,9 @@ def faster_screen(threads: int) -> str:
 
 
 def _seconds(work: Callable[[], torch.Tensor]) -> float:
-    started = time.perf_counter()
+    started = time.process_time()
     work()
-    return time.perf_counter() - started
+    return time.process_time() - started
 
 
 def select(scores: np.ndarray, k: int) -> np.ndarray:
