@@ -90,14 +90,14 @@ def search(
 
     threads = threads or settings().threads
     queries = _checked(queries, queries.shape[1] if queries.ndim == 2 else -1, "queries")
-    kind = screen or faster_screen(threads)
+    kind = screen or faster_screen()
     scores = np.full((len(queries), k), -np.inf, np.float32)
     keys = np.full((len(queries), k), NO_KEY, np.int32)
     rows = [slice(at, at + QUERY_BLOCK) for at in range(0, len(queries), QUERY_BLOCK)]
     before = torch.get_num_threads()
-    torch.set_num_threads(threads)
+    torch.set_num_threads(1)
     try:
-        with ThreadPoolExecutor(threads) as pool:
+        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
             asked = [_Screened(queries[part], kind) for part in rows]
             for vectors, names in shards:
                 vectors = _checked(vectors, queries.shape[1], "passages")
@@ -182,18 +182,16 @@ def _offer(
 
     from pipeline_tasks.retrieval.scan_kernels import offer
 
-    product = asked.rounded @ given.rounded.T
-    half = product.dtype == torch.bfloat16
-    bits = product.view(torch.int16 if half else torch.int32).numpy()
     slack, fuzz = asked.slack(given), asked.fuzz(given)
-    step = -(-len(bits) // threads)
-    tasks = []
-    for at in range(0, len(bits), step):
-        part = slice(at, at + step)
+    half = given.rounded.dtype == torch.bfloat16
+
+    def offer_part(part: slice) -> None:
+        bits = (asked.rounded[part] @ given.rounded.T).view(torch.int16 if half else torch.int32).numpy()
         rest = (given.vectors, names, scores[part], keys[part])
-        tasks.append(pool.submit(offer, bits[part], 16 * half, slack[part], fuzz[part], asked.vectors[part], *rest))
-    for task in tasks:
-        task.result()
+        offer(bits, 16 * half, slack[part], fuzz[part], asked.vectors[part], *rest)
+
+    step = -(-len(scores) // threads)
+    list(pool.map(offer_part, (slice(at, at + step) for at in range(0, len(scores), step))))
 
 
 def _sorted(keys: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -212,7 +210,7 @@ def _checked(vectors: np.ndarray, width: int, what: str) -> np.ndarray:
 
 
 @lru_cache
-def faster_screen(threads: int) -> str:
+def faster_screen() -> str:
     """The precision whose matrix product is faster here; search gives the same rows with both.
 
     Measured in processor time, which neighbours on the machine disturb least.
