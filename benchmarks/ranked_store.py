@@ -28,18 +28,18 @@ def plant(root: Path, n_queries: int, n_passages: int, n_words: int) -> LocalSto
     """
     store = LocalStore(root)
     chance = np.random.default_rng(n_queries)
-    passages, positives = (_names(n, salt) for n, salt in ((n_passages, 1), (n_queries, 2)))
+    passages, positives = (names_of(n, salt) for n, salt in ((n_passages, 1), (n_queries, 2)))
     splits = np.array(["train", "dev", "test"])[chance.choice(3, n_passages, p=[0.8, 0.1, 0.1])]
     blocks = [slice(at, at + _BLOCK) for at in range(0, n_passages, _BLOCK)]
-    _put(store, PASSAGES, "passages", (
-        {"passage_id": passages[b], "text": _texts(passages[b], n_words), "split": splits[b].tolist()} for b in blocks
+    put_blocks(store, PASSAGES, "passages", (
+        {"passage_id": passages[b], "text": texts_of(passages[b], n_words), "split": splits[b].tolist()} for b in blocks
     ))  # fmt: skip
-    queries = _names(n_queries, 3)
+    queries = names_of(n_queries, 3)
     source = chance.integers(0, n_passages, n_queries)
     blocks = [slice(at, at + _BLOCK) for at in range(0, n_queries, _BLOCK)]
-    _put(store, PAIRS, "mtp", (
+    put_blocks(store, PAIRS, "mtp", (
         {"query_id": queries[b], "query": [f"what about {q}?" for q in queries[b]], "positive_id": positives[b],
-         "positive": _texts(positives[b], n_words), "passage_id": [passages[i] for i in source[b]], "intent": "qa",
+         "positive": texts_of(positives[b], n_words), "passage_id": [passages[i] for i in source[b]], "intent": "qa",
          "split": "train"} for b in blocks
     ))  # fmt: skip
     place = chance.integers(0, 5, n_queries)
@@ -63,31 +63,33 @@ def plant(root: Path, n_queries: int, n_passages: int, n_words: int) -> LocalSto
                 "scores": pa.ListArray.from_arrays(ends, pa.array(scores.ravel())),
             }  # fmt: skip
 
-    _put(store, RANKINGS, f"rankings/{MODEL}", rankings())
+    put_blocks(store, RANKINGS, f"rankings/{MODEL}", rankings())
     intents = np.array(["qa", "qadoc", "twitter", "factcheck", "nli", "sts"])[np.arange(n_queries) % 6]
     label = {
         "query_id": queries, "query": [f"what about {q}?" for q in queries], "positive_id": positives,
-        "positive": _texts(positives, n_words), "source_passage_id": [passages[i] for i in source],
+        "positive": texts_of(positives, n_words), "source_passage_id": [passages[i] for i in source],
         "split": "train", "intent": intents.tolist(), "best_model": MODEL,
         "votes": [[{"model": MODEL, "passage_ids": [p], "positive_rank": int(r) + 1, "positive_score": float(s)}]
                   for p, r, s in zip(positives, place, score, strict=True)],
     }  # fmt: skip
-    _put(store, LABELLED, "labelled", iter([label]))
+    put_blocks(store, LABELLED, "labelled", iter([label]))
     return store
 
 
-def _names(n: int, salt: int) -> list[str]:
+def names_of(n: int, salt: int) -> list[str]:
+    """Ids of 16 hex digits; another salt gives others."""
     words = np.random.default_rng(salt).integers(0, 1 << 63, n, dtype=np.uint64)
     return [f"{word:016x}" for word in words.tolist()]
 
 
-def _texts(names: list[str], n_words: int) -> list[str]:
+def texts_of(names: list[str], n_words: int) -> list[str]:
     """A text of its own for each name, of words that repeat as words do."""
     words = np.random.default_rng(len(names)).choice(_WORDS, (len(names), n_words))
     return [f"{name} {' '.join(row)}" for name, row in zip(names, words, strict=True)]
 
 
-def _put(store: LocalStore, schema: RowSchema, dataset: str, blocks: Iterator[dict]) -> None:
+def put_blocks(store: LocalStore, schema: RowSchema, dataset: str, blocks: Iterator[dict]) -> None:
+    """A version of ``dataset`` with a part per block of columns; a column left out is null, a string holds for all."""
     parts = []
     for block in blocks:
         n = len(block[schema.key])

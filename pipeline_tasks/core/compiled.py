@@ -9,5 +9,8 @@ import numba
 
 from pipeline_tasks.core.settings import settings
 
-numba.config.CACHE_DIR = str(settings().cache / "numba")
+numba.config.CACHE_DIR = str(settings().cache / "numba")  # type: ignore[attr-defined]
 compiled = numba.njit(cache=True, nogil=True)
+
+in_any_order = numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+"""Sums may be added up in whatever order is fast: other machines may give other last bits."""

@@ -24,7 +24,7 @@ from pipeline_tasks.models.use import REFERENCE_MODELS
 
 _RANKED = ["query_id", "passage_ids", "scores", "positive_score"]
 _RANKED_BLOCK = 2048
-_TRIPLET_BLOCK = 16_384
+_TRIPLET_BLOCK = 65_536
 
 
 class MineNegativesParams(StepParams):

@@ -73,4 +73,6 @@ def split_numbers(column: pa.ChunkedArray, version: Version) -> np.ndarray:
 
 def _mapped(path: Path, offsets: np.ndarray) -> pa.Array:
     data = pa.memory_map(str(path)).read_buffer() if offsets[-1] else pa.py_buffer(b"")
-    return pa.LargeStringArray.from_buffers(len(offsets) - 1, pa.py_buffer(offsets), data)
+    narrow = offsets[-1] <= np.iinfo(np.int32).max
+    kind = pa.StringArray if narrow else pa.LargeStringArray
+    return kind.from_buffers(len(offsets) - 1, pa.py_buffer(offsets.astype(np.int32) if narrow else offsets), data)

@@ -43,8 +43,8 @@ class Found:
 def faiss_search(queries: np.ndarray, shards: list[Shard], k: int, kind: Kind, recall: float = 0.95) -> Found:
     """The ``k`` best keys per query; for ``ivf`` and ``hnsw`` with at least that recall on a sample of the queries.
 
-    The effort is doubled until the sample's recall is reached, or everything is probed. The whole corpus is copied
-    into the index: twice the memory of :func:`pipeline_tasks.retrieval.search.search`.
+    The effort is doubled until the sample's recall is reached, or everything is probed; a query for which fewer than
+    ``k`` were found is searched exactly. The whole corpus is copied, and once more into the index.
 
     Raises:
         InputError: there are fewer than ``k`` passages.
@@ -72,6 +72,9 @@ def faiss_search(queries: np.ndarray, shards: list[Shard], k: int, kind: Kind, r
             break
         effort = min(2 * effort, most)
     found = _scored(index.search(queries, k)[1], queries, vectors, keys)
+    short = np.flatnonzero(found[0][:, -1] == NO_KEY)
+    if len(short):
+        found[0][short], found[1][short] = search(queries[short], [(vectors, keys)], k)
     return Found(*found, measured, len(rows), effort)
 
 

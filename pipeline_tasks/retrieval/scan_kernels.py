@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pipeline_tasks.core.compiled import compiled
+from pipeline_tasks.core.compiled import compiled, in_any_order
 
 _TILE = 64
 
@@ -29,6 +29,22 @@ def dot(a: np.ndarray, b: np.ndarray) -> np.float32:
     for i in range(whole, a.size):
         s0 += np.float64(a[i]) * np.float64(b[i])
     return np.float32(((s0 + s4) + (s1 + s5)) + ((s2 + s6) + (s3 + s7)))
+
+
+@in_any_order
+def _fast_dot(a: np.ndarray, b: np.ndarray) -> float:
+    total = 0.0
+    for i in range(a.size):
+        total += np.float64(a[i]) * np.float64(b[i])
+    return total
+
+
+@compiled
+def _score(a: np.ndarray, b: np.ndarray, fuzz: float) -> np.float32:
+    """What ``dot`` gives, mostly without its slow order: a sum ``fuzz`` away from a rounding edge is certain."""
+    total = _fast_dot(a, b)
+    low, high = np.float32(total - fuzz), np.float32(total + fuzz)
+    return low if low == high else dot(a, b)
 
 
 @compiled
@@ -56,6 +72,7 @@ def offer(
     screen: np.ndarray,
     shift: int,
     slack: np.ndarray,
+    fuzz: np.ndarray,
     queries: np.ndarray,
     passages: np.ndarray,
     keys: np.ndarray,
@@ -70,6 +87,7 @@ def offer(
 
     Shapes:
         screen [q, n], bits of bfloat16 (``shift`` 16) or float32 (``shift`` 0); slack [q], float32;
+        fuzz [q], float64, how far two float64 sums of one inner product can be apart;
         queries [q, d], passages [n, d], float32; keys [n], int32, negative where a passage is to be left out;
         best_scores [q, k], float32, and best_keys [q, k], int32: heaps, worst first.
     """
@@ -92,7 +110,7 @@ def offer(
                 if (tile[i] < least and least >= 0) or key < 0:
                     continue
                 n_scored += 1
-                score = dot(queries[row], passages[start + i])
+                score = _score(queries[row], passages[start + i], fuzz[row])
                 if score > heap[0] or (score == heap[0] and key < names[0]):
                     _down(heap, names, score, key)
                     bound[0] = np.nextafter(heap[0] - slack[row], np.float32(-np.inf))
