@@ -77,7 +77,8 @@ def load_model(source: TorchSource, device: str, attention: str = "sdpa") -> Any
     """The transformers model of ``source`` in evaluation mode.
 
     Raises:
-        InputError: the folder holds no model that transformers can load without code of its own.
+        InputError: the folder holds no model that transformers can load without code of its own, or the device is
+            none that this machine has.
     """
     import torch
     from transformers import AutoConfig, AutoModel
@@ -96,7 +97,10 @@ def load_model(source: TorchSource, device: str, attention: str = "sdpa") -> Any
         )
     except (OSError, ValueError) as error:
         raise InputError(f"{source.folder} holds no model that transformers can load: {error}") from error
-    return model.eval().to(device)
+    try:
+        return model.eval().to(device)
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(f"device {device!r} cannot hold {source.name}: {error}; check FOUNDRY_DEVICES") from error
 
 
 def pool(hidden: Tensor, mask: Tensor, pooling: Pooling) -> Tensor:
