@@ -73,8 +73,8 @@ def batch_tokens(device: str) -> int:
     return _BATCH_TOKENS_CPU if device == "cpu" else _BATCH_TOKENS_GPU
 
 
-def load_model(source: TorchSource, device: str, attention: str = "sdpa") -> Any:
-    """The transformers model of ``source`` in evaluation mode.
+def load_model(source: TorchSource, device: str, attention: str | None = None) -> Any:
+    """The transformers model of ``source`` in evaluation mode, with the attention kernel of that name or its own best.
 
     Raises:
         InputError: the folder holds no model that transformers can load without code of its own, or the device is
@@ -92,9 +92,9 @@ def load_model(source: TorchSource, device: str, attention: str = "sdpa") -> Any
         config.use_cache = False
         if source.layout.causal is not None:
             config.is_causal = source.layout.causal
-        model = AutoModel.from_pretrained(
-            source.folder, config=config, dtype=dtype, attn_implementation=attention, **safely
-        )
+        if attention is not None:
+            safely["attn_implementation"] = attention
+        model = AutoModel.from_pretrained(source.folder, config=config, dtype=dtype, **safely)
     except (OSError, ValueError) as error:
         raise InputError(f"{source.folder} holds no model that transformers can load: {error}") from error
     try:
