@@ -33,7 +33,7 @@ from pipeline_tasks.models.use import load_tokenizer
 MODEL = "all-minilm-l6-v2"
 SAMPLE = Path(__file__).parents[1] / "pipeline_tasks/domains/disaster/sample"
 THREADS = 2
-SIZES = (100, 300, 900)
+SIZES = (50, 150, 450)
 ROUNDS = 3
 SYSTEMS = ("sentence-transformers", "torch", "onnx int8")
 _open: dict[str, Any] = {}

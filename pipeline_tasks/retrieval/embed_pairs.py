@@ -28,7 +28,6 @@ class EmbedPairsParams(EncodeParams):
     writes=PAIR_EMBEDDINGS,
     kind="map",
     dataset="query_embeddings/{model}",
-    version="2",
     image="gpu",
     pool="gpu",
     memory_gib=4,

@@ -39,7 +39,7 @@ class EncodeParams(EmbedParams):
     """Which encoder, and how exact."""
 
     precision: Precision = Field("float32", description="arithmetic: bfloat16, float16 on GPUs; int8 on CPUs")
-    storage: Literal["float16", "float32"] = Field("float16", description="digits that vectors are kept with")
+    storage: Literal["float16", "float32"] = Field("float32", description="digits kept; float16 halves the disk")
     concurrency: int = tuning(4, ge=1, description="requests at once to an embeddings endpoint")
 
     def open(self, texts: list[str], run: Run) -> Encoder:
@@ -74,7 +74,6 @@ def texts_of(rows: pa.Table, key: str, column: str) -> list[str]:
     writes=PASSAGE_EMBEDDINGS,
     kind="map",
     dataset="embeddings/{model}",
-    version="2",
     image="gpu",
     pool="gpu",
     memory_gib=4,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import shutil
 import tempfile
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -79,16 +80,18 @@ def _export(model: Any, target: Path) -> None:
     free = {0: torch.export.Dim("batch", min=1, max=4096), 1: torch.export.Dim("tokens", min=2, max=512)}
     names = ["input_ids", "attention_mask"]
     try:
-        torch.onnx.export(
-            Hidden().eval(),
-            (ids, mask),
-            target,
-            input_names=names,
-            output_names=["last_hidden_state"],
-            dynamic_shapes=dict.fromkeys(names, free),
-            external_data=False,
-            verbose=False,
-        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torch.onnx.export(
+                Hidden().eval(),
+                (ids, mask),
+                target,
+                input_names=names,
+                output_names=["last_hidden_state"],
+                dynamic_shapes=dict.fromkeys(names, free),
+                external_data=False,
+                verbose=False,
+            )
     except (RuntimeError, torch.onnx.errors.OnnxExporterError) as error:
         raise InputError(f"{type(model).__name__} cannot be exported to ONNX: use precision=float32") from error
 

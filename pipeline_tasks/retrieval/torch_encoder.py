@@ -73,11 +73,12 @@ def batch_tokens(device: str) -> int:
     return _BATCH_TOKENS_CPU if device == "cpu" else _BATCH_TOKENS_GPU
 
 
-def load_model(source: TorchSource, device: str, attention: str = "sdpa") -> Any:
-    """The transformers model of ``source`` in evaluation mode.
+def load_model(source: TorchSource, device: str, attention: str | None = None) -> Any:
+    """The transformers model of ``source`` in evaluation mode, with the attention kernel of that name or its own best.
 
     Raises:
-        InputError: the folder holds no model that transformers can load without code of its own.
+        InputError: the folder holds no model that transformers can load without code of its own, or the device is
+            none that this machine has.
     """
     import torch
     from transformers import AutoConfig, AutoModel
@@ -91,12 +92,15 @@ def load_model(source: TorchSource, device: str, attention: str = "sdpa") -> Any
         config.use_cache = False
         if source.layout.causal is not None:
             config.is_causal = source.layout.causal
-        model = AutoModel.from_pretrained(
-            source.folder, config=config, dtype=dtype, attn_implementation=attention, **safely
-        )
+        if attention is not None:
+            safely["attn_implementation"] = attention
+        model = AutoModel.from_pretrained(source.folder, config=config, dtype=dtype, **safely)
     except (OSError, ValueError) as error:
         raise InputError(f"{source.folder} holds no model that transformers can load: {error}") from error
-    return model.eval().to(device)
+    try:
+        return model.eval().to(device)
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(f"device {device!r} cannot hold {source.name}: {error}; check FOUNDRY_DEVICES") from error
 
 
 def pool(hidden: Tensor, mask: Tensor, pooling: Pooling) -> Tensor:
