@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 import tempfile
 from contextlib import nullcontext
 from pathlib import Path
@@ -185,10 +186,12 @@ def compare(kind: str, n: int, folder: Path, peers: list[str]) -> tuple[dict[str
     """Every way over the same vectors, and the exact pairs."""
     path = folder / f"{kind}-{n}.npy"
     np.save(path, KINDS[kind](n, seed=n))
-    found = {"ours, all pairs": measured(ours, str(path), prepare=np.load)}
-    found["ours, representatives"] = measured(representatives, str(path), prepare=np.load)
-    found[f"ours, {NEW:,} new"] = measured(refreshed, str(path), prepare=known_but_new)
-    found |= {name: measured(PEERS[name], str(path), prepare=np.load) for name in peers}
+    ways = {"ours, all pairs": (ours, np.load), "ours, representatives": (representatives, np.load)}
+    ways |= {f"ours, {NEW:,} new": (refreshed, known_but_new)} | {name: (PEERS[name], np.load) for name in peers}
+    found = {}
+    for name, (work, prepare) in ways.items():
+        found[name] = measured(work, str(path), prepare=prepare)
+        print(f"{kind}, {n:,}: {name}: {found[name].seconds:.2f} s", file=sys.stderr, flush=True)
     truth = exact(found[peers[0]].value, np.load(path, mmap_mode="r"))
     path.unlink()
     return found, truth
