@@ -9,6 +9,7 @@ cosines from 0.8 to 1.
 from __future__ import annotations
 
 import argparse
+import importlib
 import math
 import sys
 import tempfile
@@ -182,12 +183,19 @@ def peers_of(kind: str, n: int) -> list[str]:
     return names if n <= TORCH_UP_TO else [name for name in names if PEERS[name] is not torch_blocks]
 
 
+def ready(path: str) -> np.ndarray:
+    """The vectors, once FAISS and torch are imported: not the time of the work."""
+    for name in ("faiss", "torch"):
+        importlib.import_module(name)
+    return np.load(path)
+
+
 def compare(kind: str, n: int, folder: Path, peers: list[str]) -> tuple[dict[str, Measured], np.ndarray]:
     """Every way over the same vectors, and the exact pairs."""
     path = folder / f"{kind}-{n}.npy"
     np.save(path, KINDS[kind](n, seed=n))
     ways = {"ours, all pairs": (ours, np.load), "ours, representatives": (representatives, np.load)}
-    ways |= {f"ours, {NEW:,} new": (refreshed, known_but_new)} | {name: (PEERS[name], np.load) for name in peers}
+    ways |= {f"ours, {NEW:,} new": (refreshed, known_but_new)} | {name: (PEERS[name], ready) for name in peers}
     found = {}
     for name, (work, prepare) in ways.items():
         found[name] = measured(work, str(path), prepare=prepare)
