@@ -183,10 +183,15 @@ def peers_of(kind: str, n: int) -> list[str]:
     return names if n <= TORCH_UP_TO else [name for name in names if PEERS[name] is not torch_blocks]
 
 
-def ready(path: str) -> np.ndarray:
-    """The vectors, once FAISS and torch are imported: not the time of the work."""
-    for name in ("faiss", "torch"):
-        importlib.import_module(name)
+def with_faiss(path: str) -> np.ndarray:
+    """The vectors, once FAISS is imported: not the time of the work."""
+    importlib.import_module("faiss")
+    return np.load(path)
+
+
+def with_torch(path: str) -> np.ndarray:
+    """The vectors, once torch is imported."""
+    importlib.import_module("torch")
     return np.load(path)
 
 
@@ -195,7 +200,8 @@ def compare(kind: str, n: int, folder: Path, peers: list[str]) -> tuple[dict[str
     path = folder / f"{kind}-{n}.npy"
     np.save(path, KINDS[kind](n, seed=n))
     ways = {"ours, all pairs": (ours, np.load), "ours, representatives": (representatives, np.load)}
-    ways |= {f"ours, {NEW:,} new": (refreshed, known_but_new)} | {name: (PEERS[name], ready) for name in peers}
+    ways[f"ours, {NEW:,} new"] = (refreshed, known_but_new)
+    ways |= {p: (PEERS[p], with_torch if PEERS[p] is torch_blocks else with_faiss) for p in peers}
     found = {}
     for name, (work, prepare) in ways.items():
         found[name] = measured(work, str(path), prepare=prepare)
