@@ -9,7 +9,9 @@ cosines from 0.8 to 1.
 from __future__ import annotations
 
 import argparse
+import importlib
 import math
+import sys
 import tempfile
 from contextlib import nullcontext
 from pathlib import Path
@@ -181,14 +183,29 @@ def peers_of(kind: str, n: int) -> list[str]:
     return names if n <= TORCH_UP_TO else [name for name in names if PEERS[name] is not torch_blocks]
 
 
+def with_faiss(path: str) -> np.ndarray:
+    """The vectors, once FAISS is imported: not the time of the work."""
+    importlib.import_module("faiss")
+    return np.load(path)
+
+
+def with_torch(path: str) -> np.ndarray:
+    """The vectors, once torch is imported."""
+    importlib.import_module("torch")
+    return np.load(path)
+
+
 def compare(kind: str, n: int, folder: Path, peers: list[str]) -> tuple[dict[str, Measured], np.ndarray]:
     """Every way over the same vectors, and the exact pairs."""
     path = folder / f"{kind}-{n}.npy"
     np.save(path, KINDS[kind](n, seed=n))
-    found = {"ours, all pairs": measured(ours, str(path), prepare=np.load)}
-    found["ours, representatives"] = measured(representatives, str(path), prepare=np.load)
-    found[f"ours, {NEW:,} new"] = measured(refreshed, str(path), prepare=known_but_new)
-    found |= {name: measured(PEERS[name], str(path), prepare=np.load) for name in peers}
+    ways = {"ours, all pairs": (ours, np.load), "ours, representatives": (representatives, np.load)}
+    ways[f"ours, {NEW:,} new"] = (refreshed, known_but_new)
+    ways |= {p: (PEERS[p], with_torch if PEERS[p] is torch_blocks else with_faiss) for p in peers}
+    found = {}
+    for name, (work, prepare) in ways.items():
+        found[name] = measured(work, str(path), prepare=prepare)
+        print(f"{kind}, {n:,}: {name}: {found[name].seconds:.2f} s", file=sys.stderr, flush=True)
     truth = exact(found[peers[0]].value, np.load(path, mmap_mode="r"))
     path.unlink()
     return found, truth

@@ -27,7 +27,8 @@ SETTINGS = {"delay_s": 0, "per_host": 8, "attempts": 2, "part_rows": 100}
 @cache
 def words(name: object) -> bytes:
     """The same bytes every time."""
-    return pdf([((50, 60), "\n".join(f"Document {name} says sentence {i} of its own text." for i in range(12)))])
+    lines = (f"Document {name} tells the people of the town what to do at gate {i}." for i in range(12))
+    return pdf([((50, 60), "\n".join(lines))])
 
 
 class Site:

@@ -64,7 +64,7 @@ class Chunker:
         if self._table is not None:
             cost[1:] += COHESION_COST * (cohesion(words.ids, units.ends, self._table) + USUAL_DRIFT)
         edges = np.append(units.first[best_cuts(units.ends, cost, self._size_cost)], len(words.words))
-        if not self._words.is_exact:
+        if words.is_cut or not self._words.is_exact:
             return exact(words, edges.tolist(), self._words, self._max_tokens)
         sizes = np.diff(np.concatenate([[0], np.cumsum(words.n_tokens)])[edges])
         spans = zip(words.starts[edges[:-1]], words.ends[edges[1:] - 1], sizes, strict=True)
@@ -74,7 +74,7 @@ class Chunker:
 def exact(words: Words, edges: list[int], tokenizer: WordTokenizer, max_tokens: int) -> list[Passage]:
     """Passages between ``edges`` (numbers of words) with their tokens counted as a whole, halved where over the limit.
 
-    For tokenizers that see a word otherwise inside a text than alone.
+    For tokenizers that see a word otherwise inside a text than alone, and for words that were cut.
     """
     spans = list(zip(edges, edges[1:], strict=False))
     found: list[Passage] = []

@@ -46,6 +46,7 @@ class Words:
         words: the words themselves.
         n_tokens: number of tokens of each, [w].
         pieces: the tokens of each.
+        is_cut: a word was cut, so that its parts may have other tokens beside each other than alone.
     """
 
     text: str
@@ -55,6 +56,7 @@ class Words:
     words: list[str]
     n_tokens: np.ndarray
     pieces: list[list[int]]
+    is_cut: bool = False
 
     @property
     def ids(self) -> np.ndarray:
@@ -79,7 +81,8 @@ class WordTokenizer:
         self._learn(words)
         pieces = [self._known[word] for word in words]
         n_tokens = np.fromiter(map(len, pieces), np.int64, len(pieces))
-        if len(n_tokens) and n_tokens.max() > self.max_tokens:
+        is_cut = bool(len(n_tokens)) and int(n_tokens.max()) > self.max_tokens
+        if is_cut:
             cut = [
                 part
                 for a, w, p in zip(starts.tolist(), words, pieces, strict=True)
@@ -89,7 +92,7 @@ class WordTokenizer:
             words, pieces = [w for _, w, _ in cut], [p for _, _, p in cut]
             ends = starts + np.fromiter(map(len, words), np.int64, len(words))
             n_tokens = np.fromiter(map(len, pieces), np.int64, len(pieces))
-        return Words(text, codes, starts, ends, words, n_tokens, pieces)
+        return Words(text, codes, starts, ends, words, n_tokens, pieces, is_cut)
 
     def count(self, texts: list[str]) -> list[int]:
         """Tokens of each text as a whole, special tokens not counted."""

@@ -74,6 +74,10 @@ def test_what_was_seen_before_changes_nothing_for_other_tokenizers(byte_tokenize
     assert used(text) == new(text)
 
 
+def test_parts_of_a_word_are_counted_together(tokenizer):
+    holds("00각", Chunker(tokenizer, 2)("00각"), tokenizer, 2)
+
+
 def cut(tokenizer: Tokenizer, text: str, max_tokens: int, table: np.ndarray | None = None) -> list[str]:
     return [text[p.start : p.end] for p in Chunker(tokenizer, max_tokens, 8, table)(text)]
 
