@@ -16,11 +16,15 @@ from rich.table import Table
 
 @dataclass(frozen=True)
 class Measured:
-    """What ``work`` returned, the seconds it took and the peak resident memory of its process."""
+    """What ``work`` returned, the seconds it took, and the peak resident memory of its process.
+
+    ``added_mib`` is that peak during the work over what the process held when it began: with what ``prepare`` loaded.
+    """
 
     value: Any
     seconds: float
     peak_mib: float
+    added_mib: float
 
 
 def measured(work: Callable[..., Any], *args: Any, prepare: Callable[..., Any] | None = None) -> Measured:
@@ -38,16 +42,20 @@ def measured(work: Callable[..., Any], *args: Any, prepare: Callable[..., Any] |
 
 def _measure(work: Callable[..., Any], args: tuple, prepare: Callable[..., Any] | None) -> Measured:
     given = (prepare(*args),) if prepare else args
+    before = _resident_mib("VmHWM")
+    Path("/proc/self/clear_refs").write_text("5")
+    held = _resident_mib("VmRSS")
     started = time.perf_counter()
     value = work(*given)
     seconds = time.perf_counter() - started
-    return Measured(value, seconds, _peak_mib())
+    peak = _resident_mib("VmHWM")
+    return Measured(value, seconds, max(before, peak), peak - held)
 
 
-def _peak_mib() -> float:
-    """Of this process since it began; ``ru_maxrss`` would begin with what the parent had."""
+def _resident_mib(name: str) -> float:
+    """``VmHWM``: most since the process began or the mark was reset (``ru_maxrss`` begins with the parent's)."""
     lines = Path("/proc/self/status").read_text("ascii").splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 1024
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:")) / 1024
 
 
 def show(title: str, columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:

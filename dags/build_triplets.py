@@ -14,22 +14,32 @@ Every reference model ranks all passages for every query. A query is kept where 
 its negatives come from the ranking, each with a cosine below alpha times the positive's. Rankings and agreement do not
 depend on alpha: another level pays for selection alone.
 
-Starts when `mtp` changed, and by hand with the levels that you choose.
+With `fusion`, BM25 and its fusion with the models are ranked, too; they may judge and rank negatives like any model.
+Levels in `kd_alphas` also get a teacher's scores, `mtt/<alpha>-kd`, from vectors that are there.
+
+Starts when `mtp` changed, and by hand with the levels that you choose. One more level later: `build_level`.
 """
 
 LEVELS = ["0.65", "0.75", "0.85", "0.95"]
-ALPHAS = Param(
+LEVEL = {"type": "string", "pattern": r"^(0?\.\d+|1(\.0+)?)$"}
+
+
+def levels(chosen: list[str], section: str, description: str, least: int = 0) -> Param:
+    """A field for any number of levels."""
+    known = {"items": LEVEL, "minItems": least, "uniqueItems": True, "examples": LEVELS}
+    return Param(chosen, type="array", section=section, description=description, **known)
+
+
+ALPHAS = levels(
     [str(alpha) for alpha in SIZES["33m"].alphas],
-    type="array",
-    items={"type": "string", "pattern": r"^(0?\.\d+|1(\.0+)?)$"},
-    minItems=1,
-    uniqueItems=True,
-    examples=LEVELS,
-    section="mine_negatives",
-    description="difficulty of the negatives, one build each: a negative's cosine is below alpha times the positive's",
+    "mine_negatives",
+    "difficulty of the negatives, one build each: a negative's cosine is below alpha times the positive's",
+    least=1,
 )
+KD_ALPHAS = levels([], "score_triplets", "levels that also get the scores of a teacher, for distillation")
+FUSION = Param(False, type="boolean", section="fuse_rankings", description="also rank by BM25, and fuse all rankings")
 RANK = form("rank_passages", "depth")
-AGREE = form("mutual_agreement", "top_n")
+AGREE = form("mutual_agreement", "strategy", "top_n")
 MINE = form("mine_negatives", "n_negatives")
 
 with DAG(
@@ -40,26 +50,31 @@ with DAG(
     default_args=DEFAULT_ARGS,
     tags=["foundry", "curation"],
     doc_md=DOC,
-    params={"alphas": ALPHAS} | RANK.params | AGREE.params | MINE.params,
+    params={"alphas": ALPHAS, "kd_alphas": KD_ALPHAS, "fusion": FUSION} | RANK.params | AGREE.params | MINE.params,
 ) as dag:
     read = given(pairs="mtp", passages="passages")
-    rankings = {}
+    rankings, vectors = {}, {}
     for model in default("mutual_agreement", "models"):
         with TaskGroup(group_name(model)):
             which = {"model": model}
             passages = step("embed_passages", inputs={"passages": read["passages"]}, params=which)
             queries = step("embed_pairs", inputs={"pairs": read["pairs"]}, params=which)
-            rankings[model] = step(
-                "rank_passages",
-                inputs={"queries": queries, "passages": passages},
-                params=RANK.values(dag) | which,
-            )
+            vectors[model] = queries, passages
+            given_vectors = {"queries": queries, "passages": passages, "positives": queries}
+            rankings[model] = step("rank_passages", inputs=given_vectors, params=RANK.values(dag) | which)
+    lexical = step("rank_bm25", inputs=read | {"positives": read["pairs"]}, only_if=dag.param("fusion"))
+    all_rankings = {"pairs": read["pairs"], "rankings": [*rankings.values(), lexical]}
+    fused = step("fuse_rankings", inputs=all_rankings, only_if=dag.param("fusion"))
     labelled = step("mutual_agreement", inputs=read | {"rankings": list(rankings.values())}, params=AGREE.values(dag))
-    mining = [rankings[model] for model in default("mine_negatives", "models")]
+    best = list(dict.fromkeys(panel[0] for panel in default("mutual_agreement", "judges").values()))
     triplets = step(
         "mine_negatives",
-        inputs=read | {"labelled": labelled, "rankings": mining},
+        inputs=read | {"labelled": labelled, "rankings": [rankings[model] for model in best]},
         params=MINE.values(dag),
         each={"alpha": dag.param("alphas")},
     )
-    fold_lineage(triplets)
+    asked, stored = ([vectors[model][at] for model in best] for at in (0, 1))
+    teach = {"queries": asked, "passages": stored}
+    scored = step("score_triplets", inputs=teach, params={"models": best}, each={"alpha": dag.param("kd_alphas")})
+    triplets.operator >> scored.operator
+    fold_lineage(scored, fused)

@@ -12,6 +12,7 @@ from pipeline_tasks.core.schema import Column, RowSchema
 
 _text = pa.string()
 _texts = pa.list_(pa.string())
+_shared_texts = pa.list_(pa.dictionary(pa.int32(), pa.string()))
 _int = pa.int32()
 _vector = pa.list_(pa.float32())
 
@@ -188,7 +189,7 @@ PAIRS = RowSchema(
         Column("positive", _text, "passage that the LLM wrote for the query (DMRetriever 3.3.1)"),
         Column("passage", _text, "source passage from the PDF"),
         SPLIT,
-        Column("origin", _text, "dm (domain) or gd (general domain)"),
+        Column("origin", _text, "dm (domain), gd or gd/<set> (general domain)"),
         Column("need_response_id", _text, "response_id of the information need"),
         Column("response_id", _text, "response_id of the pair; empty for general-domain pairs"),
     ),
@@ -218,16 +219,12 @@ RANKINGS = RowSchema(
         INTENT,
         Column("passage_ids", _texts, "best passages, rank 1 first; ties by passage id"),
         Column("scores", _vector, "cosine of query and passage, same order"),
+        Column("positive_score", pa.float32(), "cosine of query and its own generated positive, wherever it ranks"),
     ),
 )
 
 _vote = pa.struct(
-    [
-        pa.field("model", _text),
-        pa.field("passage_ids", _texts),
-        pa.field("positive_rank", _int),
-        pa.field("positive_score", pa.float32()),
-    ]
+    [("model", _text), ("passage_ids", _texts), ("positive_rank", _int), ("positive_score", pa.float32())]
 )
 
 LABELLED = RowSchema(
@@ -257,10 +254,21 @@ TRIPLETS = RowSchema(
         POSITIVE,
         Column("positive_score", pa.float32(), "cosine of query and positive, by the mining model"),
         Column("negative_ids", _texts, "hard negatives in rank order; fewer than asked stay fewer"),
-        Column("negatives", _texts, "their texts, same order"),
+        Column("negatives", _shared_texts, "their texts, same order; a text is stored once a part"),
         Column("negative_scores", _vector, "their cosines, each below alpha * positive_score"),
         SPLIT,
         Column("mining_model", _text, "reference model that ranked the negatives"),
+    ),
+)
+
+SCORED_TRIPLETS = RowSchema(
+    "scored_triplets",
+    "query_id",
+    (
+        *TRIPLETS.columns,
+        Column("teacher", _text, "model that the scores below are of"),
+        Column("teacher_positive_score", pa.float32(), "its cosine of query and positive"),
+        Column("teacher_negative_scores", _vector, "its cosines of the negatives, same order"),
     ),
 )
 
@@ -279,21 +287,7 @@ EVALUATIONS = RowSchema(
 )
 
 ALL = (
-    SEARCHES,
-    SEARCH_RESULTS,
-    URLS,
-    DOWNLOADS,
-    DOCUMENTS,
-    SKETCHES,
-    DOCUMENT_CLUSTERS,
-    PASSAGES,
-    PASSAGE_EMBEDDINGS,
-    PASSAGE_DUPLICATES,
-    NEEDS,
-    PAIRS,
-    PAIR_EMBEDDINGS,
-    RANKINGS,
-    LABELLED,
-    TRIPLETS,
-    EVALUATIONS,
-)
+    SEARCHES, SEARCH_RESULTS, URLS, DOWNLOADS, DOCUMENTS, SKETCHES, DOCUMENT_CLUSTERS, PASSAGES,
+    PASSAGE_EMBEDDINGS, PASSAGE_DUPLICATES, NEEDS, PAIRS, PAIR_EMBEDDINGS, RANKINGS, LABELLED, TRIPLETS,
+    SCORED_TRIPLETS, EVALUATIONS,
+)  # fmt: skip

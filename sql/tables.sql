@@ -26,6 +26,9 @@ CREATE TABLE parts (
 -- value: text as it is, anything else as JSON.
 CREATE TABLE params (dataset VARCHAR, version VARCHAR, name VARCHAR, value VARCHAR);
 
+-- Licence of every model whose weights stand behind a version, directly or through what it was made from.
+CREATE TABLE licences (dataset VARCHAR, version VARCHAR, model VARCHAR, licence VARCHAR, non_commercial BOOLEAN);
+
 CREATE TABLE counters (
     run_id VARCHAR, step VARCHAR, dataset VARCHAR, version VARCHAR, name VARCHAR, value DOUBLE
 );

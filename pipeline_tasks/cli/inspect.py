@@ -16,6 +16,7 @@ from rich.table import Column, Table
 from pipeline_tasks.cli.terminal import console
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.export import Format, export
+from pipeline_tasks.core.licences import is_non_commercial
 from pipeline_tasks.core.lineage import query
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.schema import FILES
@@ -61,8 +62,9 @@ def ls_command(
         str, typer.Argument(metavar="[DATASET]", help="only this dataset, or all below this prefix")
     ] = "",
 ) -> None:
-    """Versions, newest first: rows, parts, size, age, and the step that made each; * marks the latest."""
-    sql = """FROM versions WHERE ? IN ('', dataset) OR starts_with(dataset, ? || '/')
+    """Versions, newest first: rows, parts, size, age, the step that made each; * is the latest, NC non-commercial."""
+    sql = """SELECT *, (dataset, version) IN (SELECT (dataset, version) FROM licences WHERE non_commercial) AS marked
+             FROM versions WHERE ? IN ('', dataset) OR starts_with(dataset, ? || '/')
              ORDER BY created_at DESC, dataset"""
     rows = query(store(), sql, [dataset, dataset]).to_pylist()
     if dataset and not rows:
@@ -71,7 +73,7 @@ def ls_command(
     names = [Column(name, no_wrap=True) for name in ("dataset", "version", "")]
     table = Table(*names, *numbers, "made by", box=SIMPLE_HEAD)
     for row in rows:
-        mark = "*" if row["is_latest"] else ""
+        mark = "*" * row["is_latest"] + " NC" * row["marked"]
         counts = (f"{row['rows']:,}", f"{row['parts']:,}", sized(row["bytes"]), aged(row["created_at"]))
         table.add_row(row["dataset"], row["version"], mark, *counts, f"{row['step']} v{row['code_version']}")
     console().print(table)
@@ -85,6 +87,9 @@ def show_command(name: DATASET) -> None:
     out.print(f"made by {m.step} v{m.code_version}; rows of schema {m.rows_schema}, key {m.key}")
     withdrawn, refused = sum(r.part.rows for r in m.removals), sum(p.rows for p in m.rejects)
     out.print(f"{withdrawn:,} removed keys, {refused:,} rejects")
+    for model, licence in m.licences.items():
+        mark = "  [bold red]non-commercial[/bold red]" if is_non_commercial(licence) else ""
+        out.print(f"  made with {model}: {escape(licence)}{mark}")
     for key, value in m.params.items():
         out.print(f"  {key} = {clipped(value)}")
     for key, refs in m.inputs.items():

@@ -8,9 +8,11 @@ import typer
 from rich.table import Table
 
 from pipeline_tasks.cli.terminal import console
+from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.models.fetch import fetch, is_here
 from pipeline_tasks.models.registry import get, models
+from pipeline_tasks.models.use import is_served
 
 app = typer.Typer(invoke_without_command=True, help="Encoders, backbones and LLMs: where each comes from.")
 
@@ -24,18 +26,21 @@ def models_command(context: typer.Context) -> None:
     for spec in models():
         offline = "\n".join(spec.offline.packages[:1]) if spec.offline else "-"
         hub = spec.hub.id if spec.hub else "-"
-        here = "yes" if is_here(spec, settings().cache) else "no"
-        table.add_row(spec.name, spec.role, f"{spec.n_params / 1e6:,.0f} M", spec.licence, offline, hub, here)
+        size = f"{spec.n_params / 1e6:,.0f} M" if spec.n_params else "-"
+        here = "yes" if is_here(spec, settings().cache) else "served" if is_served(spec) else "no"
+        table.add_row(spec.name, spec.role, size, spec.licence, offline, hub, here)
     console().print(table)
 
 
 @app.command("fetch")
 def fetch_command(
-    names: Annotated[list[str] | None, typer.Argument(help="models; none: all that the profile can have")] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="models; none: all that packages hold")] = None,
 ) -> None:
     """Fetch weights into the cache, checked against their pinned sha256; what is there already stays."""
     source = settings().profile
-    wanted = [get(n) for n in names] if names else [s for s in models() if getattr(s, source)]
+    if not names and source == "hub":
+        raise InputError("the hub has every model of `foundry models`, some of 15 GB and more: name those you want")
+    wanted = [get(n) for n in names] if names else [s for s in models() if s.offline]
     for spec in wanted:
         path = fetch(spec, settings().cache, source)  # type: ignore[arg-type]
         typer.echo(f"{spec.name}  {path}")

@@ -15,10 +15,13 @@ from pipeline_tasks.core.schema import FILES
 from pipeline_tasks.core.versions import Version
 
 Format = Literal["parquet", "jsonl"]
+LICENCES = "LICENCES.json"
 
 
 def export(version: Version, folder: Path, fmt: Format = "parquet") -> list[Path]:
     """Write the live rows of ``version``, one file per part, or its files into ``folder``; returns what was written.
+
+    ``LICENCES.json`` beside them names the licence of every model whose weights stand behind the version, if any do.
 
     Raises:
         InputError: the folder holds something, or a file's logical name would leave it.
@@ -26,8 +29,15 @@ def export(version: Version, folder: Path, fmt: Format = "parquet") -> list[Path
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder} is not empty; export into a folder of its own")
     folder.mkdir(parents=True, exist_ok=True)
-    if version.manifest.rows_schema == FILES:
-        return _files(version, folder)
+    written = _files(version, folder) if version.manifest.rows_schema == FILES else _rows(version, folder, fmt)
+    if version.manifest.licences:
+        notice = folder / LICENCES
+        notice.write_text(json.dumps(version.manifest.licences, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        written.append(notice)
+    return written
+
+
+def _rows(version: Version, folder: Path, fmt: Format) -> list[Path]:
     written = []
     for index, table in enumerate(version.parts()):
         path = folder / f"part-{index:05d}.{fmt}"

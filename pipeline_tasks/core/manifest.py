@@ -52,7 +52,10 @@ class Removal(_Frozen):
 
 
 class Manifest(_Frozen):
-    """Everything that defines a version; holds no time and no machine, so equal work gives equal bytes."""
+    """Everything that defines a version; holds no time and no machine, so equal work gives equal bytes.
+
+    ``licences``: model -> licence of all weights that the rows were made with, those behind the inputs included.
+    """
 
     dataset: str
     id: str
@@ -66,6 +69,7 @@ class Manifest(_Frozen):
     parts: list[Part]
     removals: list[Removal] = []
     rejects: list[Part] = []
+    licences: dict[str, str] = {}
 
     @property
     def ref(self) -> Ref:

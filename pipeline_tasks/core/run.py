@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.progress import Meter, meter
@@ -17,6 +18,8 @@ from pipeline_tasks.core.requests import history
 from pipeline_tasks.core.schema import REJECTS
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.versions import Version
+
+_LONGEST_DETAIL = 2000
 
 
 class Inputs:
@@ -75,10 +78,17 @@ class Run:
     withdrawn: set[str] = field(default_factory=set)
     counters: Counter[str] = field(default_factory=Counter)
     _rejects: list[dict] = field(default_factory=list)
+    _rejected: list[pa.Table] = field(default_factory=list)
 
     def reject(self, row_id: str, reason: str, detail: str = "") -> None:
         """Refuse a row: it is kept in ``<dataset>/rejects`` with its reason, and the run goes on."""
-        self._rejects.append({"row_id": row_id, "reason": reason, "detail": detail[:2000]})
+        self._rejects.append({"row_id": row_id, "reason": reason, "detail": detail[:_LONGEST_DETAIL]})
+
+    def reject_all(self, row_ids: pa.Array, reason: str, details: pa.Array) -> None:
+        """Refuse many rows for one reason, each with its own detail."""
+        reasons = pa.repeat(pa.scalar(reason), len(row_ids))
+        details = pc.utf8_slice_codeunits(details, 0, _LONGEST_DETAIL)
+        self._rejected.append(pa.table([row_ids, reasons, details], schema=REJECTS.arrow))
 
     def withdraw(self, key: str) -> None:
         """Leave a row of ``previous`` out of the next version of a growing dataset; older versions keep it."""
@@ -103,5 +113,5 @@ class Run:
 
     def rejects_table(self) -> pa.Table:
         """All rejects so far, in a stable order."""
-        rows = sorted(self._rejects, key=lambda r: (r["row_id"], r["reason"]))
-        return REJECTS.table(rows)
+        rows = pa.concat_tables([REJECTS.table(self._rejects), *self._rejected])
+        return rows.sort_by([("row_id", "ascending"), ("reason", "ascending")])

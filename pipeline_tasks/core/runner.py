@@ -27,6 +27,7 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.events import EventLog
 from pipeline_tasks.core.growth import grow
 from pipeline_tasks.core.ids import digest, seed_of
+from pipeline_tasks.core.licences import licences_of
 from pipeline_tasks.core.manifest import Manifest, Part, Ref, Removal
 from pipeline_tasks.core.plan import Job
 from pipeline_tasks.core.progress import meter
@@ -93,6 +94,7 @@ def note_reuse(store: Store, job: Job) -> Outcome:
 
 
 def _run(store: Store, job: Job, group: tuple[int, int] | None, workers: int) -> Outcome:
+    licences_of(store, job)
     if made := job.made(store):
         return _reused(store, job, made, group)
     opened = job.open(store)
@@ -153,7 +155,7 @@ def _compute_parts(
             yield index, memo.compute(store, job, opened, index)
         return
     spawn = get_context("spawn")
-    with ProcessPoolExecutor(min(workers, len(todo)), mp_context=spawn, initializer=_end_with_parent) as pool:
+    with ProcessPoolExecutor(min(workers, len(todo)), mp_context=spawn, initializer=end_with_parent) as pool:
         futures = {pool.submit(memo.compute, store, job, opened, index): index for index in todo}
         try:
             for future in as_completed(futures):
@@ -162,7 +164,7 @@ def _compute_parts(
             pool.shutdown(cancel_futures=True)
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """A worker whose parent was killed would wait for work for ever."""
     parent = parent_process()
 
@@ -260,6 +262,7 @@ def _publish(
         parts=parts,
         removals=removals,
         rejects=rejects,
+        licences=licences_of(store, job),
     )
     if schema and removals:
         live = sum(table.num_rows for table in Version(store, manifest).parts([schema.key]))

@@ -26,6 +26,13 @@ class Settings(BaseModel):
     domain: str = Field("disaster", description="folder below pipeline_tasks/domains")
     workers: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1, description="processes per step")
     threads: int = Field(2, ge=1, description="threads of one numeric kernel; results depend on it in the last bit")
+    assignment: str = Field("", description="reference models per intent: offline or table-5; empty: by the profile")
+    allow_noncommercial: bool = Field(True, description="false refuses data made with non-commercial weights")
+    devices: str = Field("", description="where encoders run, cuda:0,cuda:1; empty: every GPU, else the CPU")
+    embeddings_base_url: str = Field("", description="an OpenAI-compatible embeddings endpoint, with its version path")
+    embeddings_api_key: SecretStr = Field(SecretStr(""), description="its key")
+    embeddings_price: float = Field(0.0, ge=0, description="dollars per million tokens embedded")
+    served_models: str = Field("", description="names of models, joined by commas, that the endpoint is asked for")
     llm_price_in: float = Field(0.0, ge=0, description="dollars per million prompt tokens")
     llm_price_out: float = Field(0.0, ge=0, description="dollars per million completion tokens")
     searxng_url: str = Field("", description="address of a SearXNG server with JSON answers")
@@ -35,6 +42,11 @@ class Settings(BaseModel):
     common_crawl_url: str = Field("https://index.commoncrawl.org", description="address of Common Crawl's URL index")
     openai_base_url: str = Field("", description="OPENAI_BASE_URL: the OpenAI-compatible endpoint")
     openai_api_key: SecretStr = Field(SecretStr(""), description="OPENAI_API_KEY")
+
+    @property
+    def served(self) -> frozenset[str]:
+        """Names in ``served_models``."""
+        return frozenset(name.strip() for name in self.served_models.split(",") if name.strip())
 
 
 def _environment() -> dict[str, str]:

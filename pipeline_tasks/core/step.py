@@ -42,6 +42,10 @@ class StepParams(BaseModel):
         hidden = {n for n, f in fields if (f.json_schema_extra or {}).get("tuning")}  # type: ignore[union-attr]
         return self.model_dump(mode="json", exclude=hidden)
 
+    def licences(self) -> dict[str, str]:
+        """Model -> licence of the weights that the step itself runs; written into the manifest, not into the id."""
+        return {}
+
 
 def tuning(default: Any = PydanticUndefined, **kwargs: Any) -> Any:
     """A parameter that changes how fast a step runs but never what it makes; kept out of the version id."""

@@ -4,17 +4,47 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline_tasks.core.errors import InputError
 
 
 def matrix(column: pa.ChunkedArray | pa.Array) -> np.ndarray:
-    """A list column of equal lengths as one matrix; no rows give shape [0, 0].
+    """A list column of equal lengths as one matrix, without a copy where it is one chunk; no rows give shape [0, 0].
 
     Shapes: [n, d] float32.
+
+    Raises:
+        InputError: a vector is missing, or two differ in length.
     """
     lists = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if len(lists) == 0:
         return np.zeros((0, 0), np.float32)
+    widths = pc.min_max(pc.list_value_length(lists)).as_py()
+    if lists.null_count or widths["min"] != widths["max"]:
+        raise InputError(
+            f"vectors of {widths['min']} to {widths['max']} numbers and {lists.null_count} missing in one column: "
+            "they are not of one model; encode again"
+        )
     return lists.flatten().to_numpy(zero_copy_only=False).reshape(len(lists), -1).astype(np.float32, copy=False)
+
+
+def checked(vectors: np.ndarray, ids: pa.Array | pa.ChunkedArray, source: str) -> np.ndarray:
+    """``vectors`` themselves, once each has a direction.
+
+    Raises:
+        InputError: a vector holds NaN or infinity, or is zero; it names the first one's id and ``source``.
+    """
+    squares = np.einsum("nd,nd->n", vectors, vectors)
+    wrong = np.flatnonzero(~((squares > 0) & np.isfinite(squares)))
+    if len(wrong):
+        first = vectors[wrong[0]]
+        what = "is zero" if np.isfinite(first).all() and not first.any() else "holds NaN, infinity or too large numbers"
+        raise InputError(
+            f"{source}: the vector of {ids[int(wrong[0])]} {what} ({len(wrong)} such vectors); "
+            "drop that version and encode again"
+        )
+    return vectors
 
 
 def lists(vectors: np.ndarray) -> pa.ListArray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -17,14 +17,31 @@ from pipeline_tasks.core.manifest import LATEST, REJECTS_SUFFIX, Manifest, Part,
 from pipeline_tasks.core.schema import REJECTS
 from pipeline_tasks.core.store import Store
 
+_ONE_DICTIONARY = 1 << 30
 REMOVED = pa.schema([pa.field("key", pa.string())])
 
 
 def write_rows(store: Store, table: pa.Table) -> Part:
-    """Store ``table`` as one part; the same rows always give the same bytes."""
+    """Store ``table`` as one part; the same rows always give the same bytes.
+
+    A column of dictionary type stays one whatever its size: a long text that many rows share is there once.
+    """
     path = store.temporary(".parquet")
-    pq.write_table(table, path, compression="zstd", row_group_size=65_536, version="2.6", write_page_index=True)
+    shared = any(_holds_dictionary(kind) for kind in table.schema.types)
+    pq.write_table(
+        table,
+        path,
+        compression="zstd",
+        row_group_size=65_536,
+        version="2.6",
+        write_page_index=True,
+        dictionary_pagesize_limit=_ONE_DICTIONARY if shared else None,
+    )
     return _store_file(store, path, rows=table.num_rows)
+
+
+def _holds_dictionary(kind: pa.DataType) -> bool:
+    return pa.types.is_dictionary(kind.value_type if pa.types.is_list(kind) else kind)
 
 
 def write_file(store: Store, path: Path, name: str) -> Part:
@@ -140,6 +157,15 @@ class Version:
         """Live rows part by part, in order."""
         for index in range(len(self.manifest.parts)):
             yield self.part(index, columns)
+
+    def batches(self, columns: list[str], n_rows: int, parts: Iterable[int] | None = None) -> Iterator[pa.Table]:
+        """Live rows, of these parts or of all, in blocks of at most ``n_rows``; no more than a block is in memory."""
+        for index in range(len(self.manifest.parts)) if parts is None else parts:
+            removed = self.removed(index)
+            wanted = [*columns, *(c for c in removed if c not in columns)]
+            file = pq.ParquetFile(self.store.local_path(self.manifest.parts[index].key))
+            for batch in file.iter_batches(batch_size=n_rows, columns=wanted):
+                yield without(pa.Table.from_batches([batch]), removed).select(columns)
 
     def table(self, columns: list[str] | None = None) -> pa.Table:
         """All live rows."""

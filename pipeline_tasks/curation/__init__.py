@@ -1,3 +1,3 @@
 """What the reference models agree on, hard negatives, and the triplet builds MTT-alpha."""
 
-STEPS = ("mutual_agreement", "mine_negatives")
+STEPS = ("mutual_agreement", "mine_negatives", "score_triplets")

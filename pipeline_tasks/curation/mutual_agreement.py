@@ -1,38 +1,72 @@
-"""Mutual agreement: a query survives only where all reference models share a passage among their best N.
+"""Which queries survive, and with which positive: those whose reference models agree.
 
-The paper says it twice, differently: section 3.4.2 asks for the same top-N from all three models, Algorithm 3 for a
-non-empty intersection of their top-N. The algorithm is followed here; it keeps more queries.
+The paper says it twice, differently: section 3.4.2 keeps a query where all three models return the *same* top N,
+Algorithm 3 where the *intersection* of their top N is not empty. The algorithm is the default (``mutual``), the
+sentence is ``identical``. Algorithm 3 filters the pairs of the domain alone: general-domain pairs keep the positive
+that they came with.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
-from pydantic import Field
+import pyarrow.compute as pc
+from pydantic import Field, model_validator
 
-from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import From, StepParams, step
-from pipeline_tasks.curation.texts import PassageTexts
+from pipeline_tasks.curation.agreement import NOBODY, Strategy, Votes, agreed, within_cap
+from pipeline_tasks.curation.id_table import text_hashes
+from pipeline_tasks.curation.judged import Judged
+from pipeline_tasks.curation.passage_index import SPLITS, PassageIndex
+from pipeline_tasks.curation.vote_columns import tops, vote_lists
 from pipeline_tasks.datasets import LABELLED, PAIRS, PASSAGES, RANKINGS
-from pipeline_tasks.models.use import REFERENCE_MODELS
+from pipeline_tasks.domains import domain_folder
+from pipeline_tasks.domains.intents import load_intents
+from pipeline_tasks.models.registry import ANY
+from pipeline_tasks.models.use import models_needed, reference_models
+
+_BLOCK = 65_536
+
+
+def _judges() -> dict[str, tuple[str, ...]]:
+    return {intent: reference_models(intent) for intent in load_intents(domain_folder())}
 
 
 class MutualAgreementParams(StepParams):
-    """How much agreement is asked for."""
+    """How much agreement is asked for, and of whom."""
 
-    models: tuple[str, ...] = Field(REFERENCE_MODELS, min_length=1, description="reference models, best first")
+    strategy: Strategy = Field(
+        "mutual",
+        description="mutual: the models' top N share a passage; identical: all have the same top N; "
+        "consistency: the best model has the pair's own positive in its top N; none: no filter",
+    )
     top_n: int = Field(2, ge=1, description="N: best passages of each model that are compared")
+    judges: dict[str, tuple[str, ...]] = Field(
+        default_factory=_judges, min_length=1, description="intent, or any -> models that judge its queries, best first"
+    )
+    models: tuple[str, ...] = Field(
+        default_factory=lambda: models_needed(_judges()),
+        min_length=1,
+        description="models whose rankings are read; without judges= they judge every query, best first",
+    )
+    filtered: tuple[str, ...] = Field(("dm",), description="origins that are filtered; others keep their positive")
+    most_general: int = Field(
+        200_000, ge=0, description="pairs kept of one origin but dm, after the filter (DMRetriever, Table 11)"
+    )
 
-
-@dataclass(frozen=True)
-class Ranking:
-    """One model's ranking of one query."""
-
-    model: str
-    passage_ids: list[str]
-    scores: list[float]
+    @model_validator(mode="before")
+    @classmethod
+    def _one_tells_the_other(cls, given: dict[str, Any]) -> dict[str, Any]:
+        models, judges = given.get("models"), given.get("judges")
+        if models and not judges:
+            return given | {"judges": {ANY: models}}
+        if judges and not models:
+            return given | {"models": tuple(dict.fromkeys(model for panel in judges.values() for model in panel))}
+        return given
 
 
 @step(
@@ -43,87 +77,92 @@ class Ranking:
     },
     writes=LABELLED,
     kind="reduce",
-    memory_gib=8,
+    version="2",
+    memory_gib=4,
 )
-def mutual_agreement(inputs: Inputs, params: MutualAgreementParams, run: Run) -> pa.Table:
+def mutual_agreement(inputs: Inputs, params: MutualAgreementParams, run: Run) -> Iterator[pa.Table]:
     """Keep a query only where the reference models agree, and make the agreed passage its positive.
 
-    Rejects: ``held_out`` (queries of test documents: they are for evaluation), ``no_agreement``,
-    ``positive_held_out`` (the agreed passage is of a document in another split than the query's).
+    Rejects: ``held_out`` (queries of test documents: they are for evaluation), ``no_agreement`` (mutual, identical),
+    ``not_retrieved`` (consistency), ``positive_held_out`` (the positive is of a document in another split than the
+    query's), ``over_cap``.
 
-    Source: DMRetriever 3.4.2, Algorithm 3 lines 2 to 8.
+    Source: DMRetriever 3.4.2, Algorithm 3 lines 2 to 9, appendix J.
 
     Raises:
-        InputError: the rankings lack a model or a query.
+        InputError: the rankings lack a model or a query, or nobody judges an intent.
     """
-    texts = PassageTexts(inputs["passages"], inputs["pairs"])
-    by_model = _rankings(inputs, params.models)
-    labelled = []
-    pairs = inputs["pairs"].table(["query_id", "intent", "query", "passage_id", "split"])
-    for pair in pairs.to_pylist():
-        query_id = pair["query_id"]
-        if pair["split"] == "test":
-            run.reject(query_id, "held_out", "its document is held out for evaluation")
-            continue
-        rankings = [_ranking_of(query_id, model, by_model) for model in params.models]
-        positive = agreed_positive(rankings, params.top_n)
-        if positive is None:
-            run.reject(query_id, "no_agreement", _tops(rankings, params.top_n))
-        elif texts.split(positive) != pair["split"]:
-            run.reject(query_id, "positive_held_out", f"{positive} is in split {texts.split(positive)}")
-        else:
-            labelled.append(_row(pair, positive, texts.text(positive), rankings, params))
-    return LABELLED.table(sorted(labelled, key=lambda row: row["query_id"]))
+    index = PassageIndex.read(inputs["passages"], inputs["pairs"], run.scratch)
+    judged = Judged.read(inputs["pairs"], index, params.judges)
+    filtered = _is_in(judged.origins, (*params.filtered, ""))
+    own_wanted = ~filtered | (params.strategy in ("consistency", "none"))
+    votes = judged.votes(inputs.by_last_name("rankings"), index, params.top_n, own_wanted, run)
+    positive = np.where(filtered, agreed(votes.codes, votes.seen, judged.own, params.strategy), judged.own)
+    kept = _refuse(judged, votes, positive, index, params, run)
+    _count(judged, positive, kept, run)
+    at = 0
+    for block in inputs["pairs"].batches(["query_id", "intent", "query", "passage_id", "split"], _BLOCK):
+        rows = at + np.flatnonzero(kept[at : at + block.num_rows])
+        if len(rows):
+            yield _labelled(block.take(pa.array(rows - at)), rows, judged, votes, positive, index)
+        at += block.num_rows
 
 
-def agreed_positive(rankings: list[Ranking], top_n: int) -> str | None:
-    """The passage in the top N of all rankings that the first (best) ranking puts highest; None without one."""
-    shared = set.intersection(*(set(r.passage_ids[:top_n]) for r in rankings))
-    return next((p for p in rankings[0].passage_ids[:top_n] if p in shared), None)
+def _refuse(
+    judged: Judged, votes: Votes, positive: np.ndarray, index: PassageIndex, params: MutualAgreementParams, run: Run
+) -> np.ndarray:
+    """Reject every query that is not kept, for the first reason that holds; whether each is kept, [q]."""
+    kept = ~judged.held_out
+    _reject(run, judged, ~kept, "held_out", "its document is held out for evaluation")
+    lost = kept & (positive == NOBODY)
+    reason = "not_retrieved" if params.strategy == "consistency" else "no_agreement"
+    rows = np.flatnonzero(lost)
+    run.reject_all(judged.ids.take(pa.array(rows)), reason, tops(judged, votes, rows, index))
+    kept &= ~lost
+    moved = kept & (index.splits[positive] != judged.split)
+    names, splits = index.ids.take(pa.array(positive[moved])), pa.array(index.splits[positive[moved]])
+    details = pc.binary_join_element_wise(names, pa.array(SPLITS).take(splits), " is in split ")
+    _reject(run, judged, moved, "positive_held_out", details)
+    kept &= ~moved
+    general = np.flatnonzero(kept & ~_is_in(judged.origins, ("dm", "")))
+    hashes = text_hashes(judged.ids.take(pa.array(general)))
+    over = np.zeros_like(kept)
+    over[general] = ~within_cap(hashes, judged.origins.indices.to_numpy()[general], params.most_general)
+    _reject(run, judged, over, "over_cap", f"beyond {params.most_general} pairs of its origin, by the hash of its id")
+    return kept & ~over
 
 
-def _rankings(inputs: Inputs, models: tuple[str, ...]) -> dict[str, dict[str, Ranking]]:
-    versions = inputs.by_last_name("rankings")
-    found: dict[str, dict[str, Ranking]] = {}
-    for model in models:
-        if model not in versions:
-            raise InputError(f"no rankings of model {model!r} among {sorted(versions)}; give rankings/{model} as well")
-        table = versions[model].table(["query_id", "passage_ids", "scores"])
-        columns = (table[name].to_pylist() for name in table.column_names)
-        found[model] = {q: Ranking(model, ids, scores) for q, ids, scores in zip(*columns, strict=True)}
-    return found
+def _reject(run: Run, judged: Judged, which: np.ndarray, reason: str, detail: str | pa.Array) -> None:
+    ids = judged.ids.filter(pa.array(which))
+    run.reject_all(ids, reason, pa.repeat(pa.scalar(detail), len(ids)) if isinstance(detail, str) else detail)
 
 
-def _ranking_of(query_id: str, model: str, by_model: dict[str, dict[str, Ranking]]) -> Ranking:
-    if query_id not in by_model[model]:
-        raise InputError(f"rankings/{model} lacks query {query_id}: it is of other pairs; run rank_passages again")
-    return by_model[model][query_id]
+def _is_in(column: pa.DictionaryArray, names: tuple[str, ...]) -> np.ndarray:
+    return np.isin(column.dictionary.to_pylist(), names)[column.indices.to_numpy()]
 
 
-def _row(pair: dict, positive: str, text: str, rankings: list[Ranking], params: MutualAgreementParams) -> dict:
-    votes = []
-    for ranking in rankings:
-        at = ranking.passage_ids.index(positive)
-        votes.append(
-            {
-                "model": ranking.model,
-                "passage_ids": ranking.passage_ids[: params.top_n],
-                "positive_rank": at + 1,
-                "positive_score": ranking.scores[at],
-            }
-        )
-    return {
-        "query_id": pair["query_id"],
-        "intent": pair["intent"],
-        "query": pair["query"],
-        "positive_id": positive,
-        "positive": text,
-        "source_passage_id": pair["passage_id"],
-        "split": pair["split"],
-        "votes": votes,
-        "best_model": params.models[0],
-    }
+def _count(judged: Judged, positive: np.ndarray, kept: np.ndarray, run: Run) -> None:
+    """Queries kept by origin and intent, and those that keep the positive they came with."""
+    run.count("own_positives", int((kept & (positive == judged.own)).sum()))
+    for name, column in (("kept_of_origin", judged.origins), ("kept_of_intent", judged.intents)):
+        found = np.bincount(column.indices.to_numpy()[kept], minlength=len(column.dictionary))
+        for value, n in zip(column.dictionary.to_pylist(), found.tolist(), strict=True):
+            run.count(f"{name}/{value or 'unknown'}", n)
 
 
-def _tops(rankings: list[Ranking], top_n: int) -> str:
-    return "; ".join(f"{r.model}: {' '.join(r.passage_ids[:top_n])}" for r in rankings)
+def _labelled(
+    block: pa.Table, rows: np.ndarray, judged: Judged, votes: Votes, positive: np.ndarray, index: PassageIndex
+) -> pa.Table:
+    codes = pa.array(positive[rows])
+    best = judged.judges[rows, 0]
+    return pa.table(
+        {
+            **{name: block[name] for name in ("query_id", "intent", "query")},
+            "positive_id": index.ids.take(codes),
+            "positive": index.texts.take(codes).cast(pa.string()),
+            "source_passage_id": block["passage_id"],
+            "split": block["split"],
+            "votes": vote_lists(judged, votes, rows, positive, index),
+            "best_model": pa.array(judged.models).take(pa.array(best)),
+        }
+    )

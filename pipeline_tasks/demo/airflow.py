@@ -18,14 +18,14 @@ _GRACE_S = 15.0
 DAGS, PLUGINS = _ROOT / "dags", _ROOT / "plugins"
 
 RUNS: dict[str, dict[str, Any]] = {
-    "corpus_refresh": {"max_tokens": 128, "delay_s": 0},
-    "synthesize_pairs": {"sample_rate": 0.4},
+    "corpus_refresh": {"max_tokens": 128, "delay_s": 0, "test_fraction": 0.35, "dev_fraction": 0.1},
+    "synthesize_pairs": {"sample_rate": 0.45},
     "build_triplets": {},
     "train_retriever": {
         "size": "33m",
         "max_query_length": 64,
         "max_passage_length": 128,
-        "pretrain_epochs": 10,
+        "pretrain_epochs": 7,
         "pretrain_batch_size": 16,
         "pretrain_learning_rate": 1e-4,
         "pretrain_reset_layers": 9,

@@ -1,20 +1,23 @@
-"""The models this project knows: typed entries of ``registry.toml``, and nothing of how they are run."""
+"""The models this project knows: typed entries of ``data/*.toml``, and nothing of how they are run."""
 
 import tomllib
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from pipeline_tasks.core.errors import InputError
 
-REGISTRY = Path(__file__).with_name("registry.toml")
+DATA = Path(__file__).with_name("data")
+FILES = ("offline", "baselines_encoders", "baselines_decoders", "served", "backbones", "assignments")
 WEIGHT_SUFFIXES = (".safetensors", ".onnx", ".gguf")
 
 Role = Literal["encoder", "backbone", "llm"]
-Pooling = Literal["mean", "cls", "last"]
-Backend = Literal["torch", "onnx", "gguf"]
+Pooling = Literal["mean", "cls", "last", "own"]
+Backend = Literal["torch", "onnx", "gguf", "endpoint"]
+ANY = "any"
+INSTRUCTION = "{instruction}"
 
 
 class _Entry(BaseModel):
@@ -51,16 +54,21 @@ class ModelSpec(_Entry):
     name: str
     role: Role
     family: str
-    n_params: int = Field(gt=0)
+    n_params: int = Field(ge=0, description="0 where it is not published")
     dim: int = Field(gt=0, description="width of the hidden states, hence of the embeddings")
     max_length: int = Field(gt=0, description="tokens after which an input is cut, special tokens included")
-    pooling: Pooling
-    query_prefix: str = Field("", description="put before every query, unless its intent has a prefix of its own")
-    intent_prefixes: dict[str, str] = Field(default_factory=dict, description="intent -> prefix of its queries")
+    pooling: Pooling = Field(description="own: the model's own, which only a server of it knows")
+    query_prefix: str = Field("", description="put before every query; {instruction} stands for that of its intent")
     passage_prefix: str = ""
+    append: str = Field("", description="token that ends every input, added where the tokenizer does not")
+    causal: bool | None = Field(None, description="false: attends both ways whatever its config says")
     licence: str
+    licence_in_paper: str = Field("", description="where Table 13 of DMRetriever says otherwise")
     backend: Backend = Field(description="what runs the offline weights; weights from a hub run on torch")
+    verified: Literal["", "run", "tables"] = Field("", description="how its facts were checked, see docs/models.md")
     note: str = ""
+    only_served: bool = Field(False, description="never run here, only asked of an embeddings endpoint")
+    served_as: str = Field("", description="an endpoint's name of the model, where it is not the hub's id")
     offline: OfflineSource | None = None
     hub: HubSource | None = None
 
@@ -73,9 +81,19 @@ class ModelSpec(_Entry):
         return next((path, digest) for path, digest in pinned.items() if path.endswith(WEIGHT_SUFFIXES))
 
     @property
-    def prefixes(self) -> dict[str, str]:
-        """Prefix by use: ``query``, ``passage``, and each intent that has its own."""
-        return {"query": self.query_prefix, "passage": self.passage_prefix, **self.intent_prefixes}
+    def is_instructed(self) -> bool:
+        """Whether its queries carry the instruction of their intent."""
+        return INSTRUCTION in self.query_prefix
+
+    @property
+    def endpoint_name(self) -> str:
+        """What an embeddings endpoint calls it."""
+        return self.served_as or (self.hub.id if self.hub else self.name)
+
+    def prefixes(self, instructions: dict[str, str]) -> dict[str, str]:
+        """Prefix by use: ``passage``, and each intent of an instructed model, or ``query`` of any other."""
+        queries = {intent: self.query_prefix.replace(INSTRUCTION, text) for intent, text in instructions.items()}
+        return {"passage": self.passage_prefix, **(queries if self.is_instructed else {"query": self.query_prefix})}
 
     def identity(self) -> dict[str, str]:
         """What the pinned weights are, the same on every machine: part of the version of what is made with them.
@@ -89,16 +107,22 @@ class ModelSpec(_Entry):
 
 class _Registry(_Entry):
     backbones: dict[str, str]
+    assignments: dict[str, dict[str, tuple[str, str, str]]]
     model: tuple[ModelSpec, ...]
 
 
 @cache
 def _registry() -> _Registry:
-    return _Registry.model_validate(tomllib.loads(REGISTRY.read_text(encoding="utf-8")))
+    found: dict[str, Any] = {"model": []}
+    for name in FILES:
+        content = tomllib.loads((DATA / f"{name}.toml").read_text(encoding="utf-8"))
+        found["model"] += content.pop("model", [])
+        found |= content
+    return _Registry.model_validate(found)
 
 
 def models() -> tuple[ModelSpec, ...]:
-    """Every known model, in the order of the file."""
+    """Every known model, in the order of the files."""
     return _registry().model
 
 
@@ -126,3 +150,20 @@ def backbone(size: str) -> ModelSpec:
     if size not in sizes:
         raise InputError(f"unknown size {size!r}: known are {', '.join(sizes)}")
     return get(sizes[size])
+
+
+def assigned(assignment: str, intent: str) -> tuple[str, str, str]:
+    """The three models that judge queries of ``intent``, best first, by the assignment of that name.
+
+    Raises:
+        InputError: there is no such assignment, or it does not know the intent.
+
+    Source: ``table-5`` is DMRetriever, Table 5.
+    """
+    known = _registry().assignments
+    if assignment not in known:
+        raise InputError(f"unknown assignment {assignment!r}: known are {', '.join(known)}")
+    by_intent = known[assignment]
+    if intent not in by_intent and ANY not in by_intent:
+        raise InputError(f"assignment {assignment!r} has no models for intent {intent!r}: add it to {DATA.name}/")
+    return by_intent[intent if intent in by_intent else ANY]

@@ -3,26 +3,56 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.models.fetch import RECORD, path_of
-from pipeline_tasks.models.registry import get
+from pipeline_tasks.models.registry import ANY, ModelSpec, assigned, get
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-REFERENCE_MODELS = ("bge-small-en-v1.5", "all-mpnet-base-v2", "all-minilm-l6-v2")
+REFERENCE_MODELS = assigned("offline", ANY)
 """Three independent encoders, best first; the offline stand-ins for the top three of DMRetriever, Table 5."""
 
 LLM = "smollm2-135m-instruct"
 
 
+def reference_models(intent: str) -> tuple[str, str, str]:
+    """The three reference models of an intent, best first: Table 5 with a hub, the offline three without.
+
+    Raises:
+        InputError: the assignment of the settings is unknown, or does not know the intent.
+
+    Source: DMRetriever, Table 5.
+    """
+    found = settings()
+    return assigned(found.assignment or ("offline" if found.profile == "offline" else "table-5"), intent)
+
+
+def models_needed(intents: Iterable[str]) -> tuple[str, ...]:
+    """The reference models of all these intents, once each, by the first that names them."""
+    return tuple(dict.fromkeys(name for intent in intents for name in reference_models(intent)))
+
+
+def is_served(spec: ModelSpec) -> bool:
+    """Whether an endpoint is asked for its vectors: it has no weights to run here, or the settings say so."""
+    return spec.only_served or spec.name in settings().served
+
+
+def licences(*names: str) -> dict[str, str]:
+    """Licence of each model's weights, by name."""
+    return {name: get(name).licence for name in names}
+
+
 def identity(name: str) -> dict[str, str]:
-    """What the weights of ``name`` are under the configured profile; part of the version of what is made with them."""
+    """What the weights of ``name`` are under the settings; part of the version of what is made with them."""
     spec = get(name)
+    if is_served(spec):
+        return {"name": name, "served": spec.endpoint_name}
     if settings().profile == "hub" and spec.hub:
         return {"name": name, "hub": spec.hub.pin}
     return spec.identity()

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.step import From, step
-from pipeline_tasks.core.vectors import lists
 from pipeline_tasks.datasets import PAIR_EMBEDDINGS, PAIRS
-from pipeline_tasks.retrieval.embed_passages import EmbedParams
-from pipeline_tasks.retrieval.encoders import open_encoder
+from pipeline_tasks.models.registry import get
+from pipeline_tasks.retrieval.embed_passages import EncodeParams, count, texts_of
+from pipeline_tasks.retrieval.encoders import instructions_of
+
+
+class EmbedPairsParams(EncodeParams):
+    """Which encoder, how exact, and what an instructed model is told to look for."""
+
+    def identity(self) -> dict[str, Any]:
+        """The parameters and the instructions, where the model is given any."""
+        instructions = instructions_of(get(self.model))
+        return super().identity() | ({"instructions": instructions} if instructions else {})
 
 
 @step(
@@ -21,15 +32,23 @@ from pipeline_tasks.retrieval.encoders import open_encoder
     pool="gpu",
     memory_gib=4,
 )
-def embed_pairs(rows: pa.Table, params: EmbedParams, run: Run) -> pa.Table:
-    """Encode every query with the model's own instruction, and its positive as a passage."""
+def embed_pairs(rows: pa.Table, params: EmbedPairsParams, run: Run) -> pa.Table:
+    """Encode every query with the model's own instruction, and its positive as a passage.
+
+    Raises:
+        InputError: a text is blank, or the model gives a vector that is none.
+        TransientError: an endpoint stayed busy; what it gave so far is kept.
+    """
     if rows.num_rows == 0:
         return PAIR_EMBEDDINGS.table()
-    encoder = open_encoder(params.model)
+    queries, positives = (texts_of(rows, "query_id", column) for column in ("query", "positive"))
+    encoder = params.open(positives, run)
     with run.progress(2 * rows.num_rows, "texts") as meter:
-        intents = rows["intent"].to_pylist()
-        queries = encoder.encode_queries(rows["query"].to_pylist(), intents, progress=meter.advance)
-        positives = encoder.encode_passages(rows["positive"].to_pylist(), progress=meter.advance)
-    run.count("texts_encoded", 2 * rows.num_rows)
+        of_queries = encoder.encode_queries(queries, rows["intent"].to_pylist(), progress=meter.advance)
+        of_positives = encoder.encode_passages(positives, progress=meter.advance)
+    count(run, encoder, 2 * rows.num_rows)
     ids = rows.select(["query_id", "passage_id", "doc_id", "intent", "positive_id"])
-    return ids.append_column("query_embedding", lists(queries)).append_column("positive_embedding", lists(positives))
+    vectors = {"query_embedding": of_queries, "positive_embedding": of_positives}
+    for name, values in vectors.items():
+        ids = ids.append_column(name, params.kept(values))
+    return ids

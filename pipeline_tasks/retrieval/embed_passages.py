@@ -1,18 +1,24 @@
-"""Embeddings of passages, once per (model, part): a refresh encodes new parts alone."""
+"""Embeddings of passages, once per (model, part): a refresh encodes new parts alone.
+
+A dataset that keeps the parts of another (``passages`` keeps those of ``chunks``) finds their embeddings in the memo.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
+from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.run import Run
-from pipeline_tasks.core.step import StepParams, step
+from pipeline_tasks.core.step import StepParams, step, tuning
 from pipeline_tasks.core.vectors import lists
 from pipeline_tasks.datasets import PASSAGE_EMBEDDINGS, PASSAGES
-from pipeline_tasks.models.use import REFERENCE_MODELS, identity
-from pipeline_tasks.retrieval.encoders import open_encoder
+from pipeline_tasks.models.use import REFERENCE_MODELS, identity, licences
+from pipeline_tasks.retrieval.encoder import Encoder
+from pipeline_tasks.retrieval.encoders import Precision, open_encoder
 
 
 class EmbedParams(StepParams):
@@ -24,6 +30,44 @@ class EmbedParams(StepParams):
         """The model's name and what its weights are."""
         return super().identity() | {"weights": identity(self.model)}
 
+    def licences(self) -> dict[str, str]:
+        """The licence of the model's weights."""
+        return licences(self.model)
+
+
+class EncodeParams(EmbedParams):
+    """Which encoder, and how exact."""
+
+    precision: Precision = Field("float32", description="arithmetic: bfloat16, float16 on GPUs; int8 on CPUs")
+    storage: Literal["float16", "float32"] = Field("float32", description="digits kept; float16 halves the disk")
+    concurrency: int = tuning(4, ge=1, description="requests at once to an embeddings endpoint")
+
+    def open(self, texts: list[str], run: Run) -> Encoder:
+        """The encoder, once its int8 vectors of ``texts`` are known to be good enough."""
+        encoder = open_encoder(self.model, self.precision, store=run.store, concurrency=self.concurrency)
+        if self.precision == "int8":
+            from pipeline_tasks.retrieval.int8 import check
+
+            check(encoder, open_encoder(self.model, store=run.store), texts)
+        return encoder
+
+    def kept(self, vectors: np.ndarray) -> pa.ListArray:
+        """Vectors as they are stored: rounded to half precision, which Parquet then keeps in half the bytes."""
+        return lists(vectors.astype(np.float16) if self.storage == "float16" else vectors)
+
+
+def texts_of(rows: pa.Table, key: str, column: str) -> list[str]:
+    """The texts of a column.
+
+    Raises:
+        InputError: one is blank, naming its row.
+    """
+    texts = rows[column].to_pylist()
+    for row, text in enumerate(texts):
+        if not (text or "").strip():
+            raise InputError(f"{key} {rows[key][row]}: its {column} is blank; refuse such rows before they are encoded")
+    return texts
+
 
 @step(
     reads={"passages": PASSAGES},
@@ -34,12 +78,26 @@ class EmbedParams(StepParams):
     pool="gpu",
     memory_gib=4,
 )
-def embed_passages(rows: pa.Table, params: EmbedParams, run: Run) -> pa.Table:
-    """Encode every passage with one reference model."""
+def embed_passages(rows: pa.Table, params: EncodeParams, run: Run) -> pa.Table:
+    """Encode every passage with one reference model.
+
+    Raises:
+        InputError: a passage is blank, or the model gives a vector that is none.
+        TransientError: an endpoint stayed busy; what it gave so far is kept.
+    """
     if rows.num_rows == 0:
         return PASSAGE_EMBEDDINGS.table()
-    encoder = open_encoder(params.model)
+    texts = texts_of(rows, "passage_id", "text")
+    encoder = params.open(texts, run)
     with run.progress(rows.num_rows, "passages") as meter:
-        vectors = encoder.encode_passages(rows["text"].to_pylist(), progress=meter.advance)
-    run.count("texts_encoded", rows.num_rows)
-    return rows.select(["passage_id", "doc_id"]).append_column("embedding", lists(vectors))
+        vectors = encoder.encode_passages(texts, progress=meter.advance)
+    count(run, encoder, rows.num_rows)
+    return rows.select(["passage_id", "doc_id"]).append_column("embedding", params.kept(vectors))
+
+
+def count(run: Run, encoder: Encoder, n_texts: int) -> None:
+    """Put into the counters what was encoded, and what an endpoint took for it."""
+    run.count("texts_encoded", n_texts)
+    for name, value in encoder.costs.items():
+        run.count(name, value)
+    encoder.costs.clear()

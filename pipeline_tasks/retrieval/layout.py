@@ -24,8 +24,15 @@ _LONGEST = 1 << 20
 class Layout:
     """One way from text to vector.
 
-    ``prefixes`` has ``query``, ``passage``, and each intent whose queries have an instruction of their own; with
-    ``pools_prefix`` off, their tokens are read by the model but left out of the pooling.
+    Attributes:
+        pooling: how hidden states become one vector.
+        max_length: tokens after which an input is cut, special tokens included.
+        pad_id: token that fills short rows.
+        prefixes: ``query``, ``passage``, and each intent whose queries have an instruction of their own.
+        pools_prefix: off: the prefix's tokens are read by the model but left out of a mean.
+        append: token that every input ends in.
+        causal: whether tokens attend to earlier ones alone; None: as the model's config says.
+        needs_intent: its queries cannot be encoded without an instruction.
     """
 
     pooling: Pooling
@@ -33,9 +40,19 @@ class Layout:
     pad_id: int = 0
     prefixes: dict[str, str] = field(default_factory=dict)
     pools_prefix: bool = True
+    append: str = ""
+    causal: bool | None = None
+    needs_intent: bool = False
 
     def query_prefix(self, intent: str | None) -> str:
-        """What goes before a query of that intent."""
+        """What goes before a query of that intent.
+
+        Raises:
+            InputError: the model wants an instruction, and there is none for that intent.
+        """
+        if self.needs_intent and intent not in self.prefixes:
+            known = ", ".join(name for name in self.prefixes if name != "passage")
+            raise InputError(f"no instruction for queries of intent {intent!r}: the domain has {known or 'none'}")
         return self.prefixes.get(intent or "query", self.prefixes.get("query", ""))
 
     def passage_prefix(self) -> str:
@@ -43,9 +60,17 @@ class Layout:
         return self.prefixes.get("passage", "")
 
 
-def layout_of_spec(spec: ModelSpec, folder: Path) -> Layout:
-    """The registry's word on a model, with the padding token of its folder."""
-    return Layout(spec.pooling, spec.max_length, _pad_id(_json(folder / "config.json")), spec.prefixes)
+def layout_of_spec(spec: ModelSpec, folder: Path | None, instructions: dict[str, str]) -> Layout:
+    """The registry's word on a model, with the padding token of its folder where it has one."""
+    return Layout(
+        pooling=spec.pooling,
+        max_length=spec.max_length,
+        pad_id=_pad_id(_json(folder / "config.json")) if folder else 0,
+        prefixes=spec.prefixes(instructions),
+        append=spec.append,
+        causal=spec.causal,
+        needs_intent=spec.is_instructed,
+    )
 
 
 def layout_of_folder(folder: Path) -> Layout:
@@ -70,7 +95,7 @@ def layout_of_folder(folder: Path) -> Layout:
             f"{folder / 'modules.json'} names no Pooling module: save the model with SentenceTransformer.save"
         )
     config = _json(folder / "config.json")
-    return Layout(pooling, _max_length(folder, config), _pad_id(config), _prompts(folder), pools_prefix)
+    return Layout(pooling, _max_length(folder, config), _pad_id(config), _prompts(folder), pools_prefix, _end(folder))
 
 
 def _json(path: Path) -> Any:
@@ -114,6 +139,13 @@ def _max_length(folder: Path, config: dict[str, Any]) -> int:
 
 def _pad_id(config: dict[str, Any]) -> int:
     return config.get("pad_token_id") or 0
+
+
+def _end(folder: Path) -> str:
+    """The token that the folder's tokenizer is to put at the end; it may be written as an object."""
+    config = _optional_json(folder / "tokenizer_config.json")
+    end = config.get("eos_token") if config.get("add_eos_token") else ""
+    return str(end.get("content", "")) if isinstance(end, dict) else end or ""
 
 
 def _prompts(folder: Path) -> dict[str, str]:

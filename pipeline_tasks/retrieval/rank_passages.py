@@ -2,54 +2,98 @@
 
 from __future__ import annotations
 
+from typing import Any, Literal
+
 import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
-from pipeline_tasks.core.run import Inputs, Run
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.step import From, step
-from pipeline_tasks.core.vectors import lists, matrix
+from pipeline_tasks.core.vectors import checked, lists, matrix
 from pipeline_tasks.datasets import PAIR_EMBEDDINGS, PASSAGE_EMBEDDINGS, RANKINGS
+from pipeline_tasks.retrieval.corpus import Corpus, open_corpus
 from pipeline_tasks.retrieval.embed_passages import EmbedParams
-from pipeline_tasks.retrieval.search import top_k
+from pipeline_tasks.retrieval.search import search
 
 
 class RankPassagesParams(EmbedParams):
-    """Depth of the rankings."""
+    """Depth of the rankings, and how they are searched."""
 
     depth: int = Field(200, ge=1, description="passages kept per query (DMRetriever 3.4.3)")
+    index: Literal["exact", "faiss", "ivf", "hnsw"] = Field(
+        "exact", description="exact; faiss: as exact, by FAISS, on a GPU where there is one; ivf, hnsw: approximate"
+    )
+    recall: float = Field(0.95, gt=0, le=1, description="least recall that ivf and hnsw are tuned to on a sample")
+
+    def identity(self) -> dict[str, Any]:
+        """All but what gives the same rankings: FAISS's exact search, and the recall where search is exact."""
+        found = super().identity()
+        return found | {"index": "exact", "recall": 1.0} if self.index in ("exact", "faiss") else found
 
 
 @step(
     reads={
         "queries": From(PAIR_EMBEDDINGS, "query_embeddings/{model}"),
         "passages": From(PASSAGE_EMBEDDINGS, "embeddings/{model}"),
+        "positives": From(PAIR_EMBEDDINGS, "query_embeddings/{model}"),
     },
     writes=RANKINGS,
-    kind="reduce",
+    kind="map",
     dataset="rankings/{model}",
-    memory_gib=8,
+    version="2",
+    memory_gib=6,
 )
-def rank_passages(inputs: Inputs, params: RankPassagesParams, run: Run) -> pa.Table:
+def rank_passages(rows: pa.Table, params: RankPassagesParams, run: Run) -> pa.Table:
     """Rank PDF passages and generated positives alike for every query, keep the best ``depth``.
 
-    Generated positives are domain passages too (DMRetriever, figure 2), so that a query's own positive competes.
+    Generated positives are domain passages too (DMRetriever, figure 2), so that a query's own positive competes; its
+    cosine is kept wherever it ranks.
+
+    Raises:
+        InputError: a vector is zero, not finite, or of another width than the rest.
     """
-    pairs = inputs["queries"].table()
-    corpus = corpus_embeddings(inputs["passages"].table(["passage_id", "embedding"]), pairs)
-    ids = np.array(corpus["passage_id"].to_pylist(), dtype=object)
-    depth = min(params.depth, len(ids))
-    indices, scores = top_k(matrix(pairs["query_embedding"]), matrix(corpus["embedding"]), depth)
-    run.count("queries_searched", pairs.num_rows)
-    ranked = pa.array([ids[row].tolist() for row in indices], pa.list_(pa.string()))
-    keys = pairs.select(["query_id", "passage_id", "doc_id", "intent"])
-    return keys.append_column("passage_ids", ranked).append_column("scores", lists(scores))
+    if rows.num_rows == 0:
+        return RANKINGS.table()
+    passages, positives = (str(run.inputs[name].manifest.ref) for name in ("passages", "positives"))
+    corpus = open_corpus(run.store, passages, positives)
+    queries, own = (_vectors(rows, name, corpus, run) for name in ("query_embedding", "positive_embedding"))
+    depth = min(params.depth, len(corpus.ids))
+    keys, scores = _search(queries, corpus, depth, params, run)
+    run.count("queries_searched", len(queries))
+    found = corpus.ids.take(pa.array(keys.ravel()))
+    ends = pa.array(np.arange(len(keys) + 1, dtype=np.int32) * depth)
+    ranked = rows.select(["query_id", "passage_id", "doc_id", "intent"])
+    ranked = ranked.append_column("passage_ids", pa.ListArray.from_arrays(ends, found))
+    return ranked.append_column("scores", lists(scores)).append_column("positive_score", _cosines(queries, own))
 
 
-def corpus_embeddings(passages: pa.Table, pairs: pa.Table) -> pa.Table:
-    """PDF passages and generated positives as one corpus ordered by passage id, each id once."""
-    generated = pairs.select(["positive_id", "positive_embedding"]).rename_columns(["passage_id", "embedding"])
-    corpus = pa.concat_tables([passages.select(["passage_id", "embedding"]), generated])
-    ids = np.array(corpus["passage_id"].to_pylist())
-    _, first = np.unique(ids, return_index=True)
-    return corpus.take(pa.array(first))
+def _search(
+    queries: np.ndarray, corpus: Corpus, depth: int, params: RankPassagesParams, run: Run
+) -> tuple[np.ndarray, np.ndarray]:
+    if params.index == "exact":
+        with run.progress(len(queries) * sum(len(keys) for _, keys in corpus.shards), "cosines") as meter:
+            return search(queries, corpus.shards, depth, progress=meter.advance)
+    from pipeline_tasks.retrieval.faiss_search import faiss_search
+
+    found = faiss_search(queries, corpus.shards, depth, params.index, params.recall)
+    run.count("sampled_queries", found.n_sampled)
+    run.count("recall_of_sample", found.recall * found.n_sampled)
+    return found.keys, found.scores
+
+
+def _vectors(rows: pa.Table, column: str, corpus: Corpus, run: Run) -> np.ndarray:
+    source = f"{run.inputs['queries'].manifest.ref} {column}"
+    vectors = checked(matrix(rows[column]), rows["query_id"], source)
+    if vectors.shape[1] != corpus.width:
+        raise InputError(
+            f"{source}: vectors of {vectors.shape[1]} numbers over passages of {corpus.width}: encode with one model"
+        )
+    return vectors
+
+
+def _cosines(queries: np.ndarray, own: np.ndarray) -> pa.Array:
+    from pipeline_tasks.retrieval.scan_kernels import dots
+
+    return pa.array(dots(queries, own, np.arange(len(own), dtype=np.int64)[:, None])[:, 0])

@@ -1,22 +1,43 @@
-"""Exact nearest passages by cosine, in blocks: the block bounds the memory, whatever the size of the corpus."""
+"""Exact nearest passages by cosine: the same rows whatever the block size, the threads or the order of the shards.
+
+A matrix product in low precision is fast, but its last bits depend on the shape of the block. So it only *screens*: it
+rules out what is certainly worse than the best k so far. How far the product can be off is known from the rounding of
+the vectors themselves (Cauchy-Schwarz). What remains, a few passages in a thousand, is scored again in one fixed order
+(:func:`pipeline_tasks.retrieval.scan_kernels.dot`), while its block is still in the cache, and enters a heap.
+"""
 
 from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.settings import settings
 
-_QUERY_BLOCK = 512
-_PASSAGE_BLOCK = 16384
+if TYPE_CHECKING:
+    import torch
+
+QUERY_BLOCK = 2048
+PASSAGE_BLOCK = 8192
+_LONGEST = 1e15
+_SINGLE = 2.0**-23
+NO_KEY = np.int32(np.iinfo(np.int32).max)
+
+Shard = tuple[np.ndarray, np.ndarray]
+"""Vectors [n, d], float32, and the key of each row [n], int32: its place among ties; negative: left out."""
 
 
 def top_k(
-    queries: np.ndarray, passages: np.ndarray, k: int, block: int = _PASSAGE_BLOCK
+    queries: np.ndarray, passages: np.ndarray, k: int, block: int = PASSAGE_BLOCK
 ) -> tuple[np.ndarray, np.ndarray]:
     """The ``k`` passages of highest inner product per query, best first; equal scores in corpus order.
 
-    Inner products of unit vectors are cosines. Scores that are equal as float32 count as equal. At most ``512
-    x block`` scores are held.
+    Inner products of unit vectors are cosines. Scores that are equal as float32 count as equal.
 
     Shapes:
         queries: [q, d]; passages: [n, d]; returns indices [q, k], int64, and scores [q, k], float32.
@@ -31,37 +52,183 @@ def top_k(
         )
     if not 1 <= k <= len(passages):
         raise InputError(f"k = {k} of {len(passages)} passages: ask for between 1 and all of them")
-    if not (np.isfinite(queries).all() and np.isfinite(passages).all()):
-        raise InputError("a vector holds NaN or infinity: encode again")
-    indices = np.empty((len(queries), k), np.int64)
-    scores = np.empty((len(queries), k), np.float32)
-    for start in range(0, len(queries), _QUERY_BLOCK):
-        rows = slice(start, start + _QUERY_BLOCK)
-        indices[rows], scores[rows] = _top_k_of_block(queries[rows], passages, k, block)
-    return indices, scores
+    keys, scores = search(queries, [(passages, np.arange(len(passages), dtype=np.int32))], k, block=block)
+    return keys.astype(np.int64), scores
 
 
-def _top_k_of_block(queries: np.ndarray, passages: np.ndarray, k: int, block: int) -> tuple[np.ndarray, np.ndarray]:
-    best_scores = np.empty((len(queries), 0), np.float32)
-    best_indices = np.empty((len(queries), 0), np.int64)
-    for start in range(0, len(passages), block):
-        fresh = queries @ passages[start : start + block].T
-        columns = select(fresh, min(k, fresh.shape[1]))
-        best_scores = np.hstack([best_scores, np.take_along_axis(fresh, columns, 1)])
-        best_indices = np.hstack([best_indices, columns + start])
-        kept = select(best_scores, min(k, best_scores.shape[1]))
-        best_scores, best_indices = (
-            np.take_along_axis(best_scores, kept, 1),
-            np.take_along_axis(best_indices, kept, 1),
+def search(
+    queries: np.ndarray,
+    shards: Iterable[Shard],
+    k: int,
+    *,
+    block: int = PASSAGE_BLOCK,
+    threads: int = 0,
+    screen: str = "",
+    progress: Callable[[int], object] | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The ``k`` best keys of all shards per query, best first; of equal scores (float32) the lowest key.
+
+    At most ``2048 x block`` screened scores are held beside the vectors and the result. Where fewer than ``k``
+    passages have a key, the rest of a row is the key :data:`NO_KEY` with the score -inf.
+
+    Args:
+        queries: query vectors.
+        shards: vectors and keys; each shard is read once, so they may come from a file one at a time.
+        k: passages per query.
+        block: passages per block.
+        threads: of this machine's cores; 0 for the setting.
+        screen: ``float32`` or ``bfloat16``; empty for what is faster on this machine.
+        progress: told how many more inner products are done.
+
+    Shapes:
+        queries: [q, d]; returns keys [q, k], int32, and scores [q, k], float32.
+
+    Raises:
+        InputError: widths differ, or a vector is not finite or too long.
+    """
+    import torch
+
+    threads = threads or settings().threads
+    queries = _checked(queries, queries.shape[1] if queries.ndim == 2 else -1, "queries")
+    kind = screen or faster_screen()
+    scores = np.full((len(queries), k), -np.inf, np.float32)
+    keys = np.full((len(queries), k), NO_KEY, np.int32)
+    rows = [slice(at, at + QUERY_BLOCK) for at in range(0, len(queries), QUERY_BLOCK)]
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            asked = [_Screened(queries[part], kind) for part in rows]
+            for vectors, names in shards:
+                vectors = _checked(vectors, queries.shape[1], "passages")
+                for at in range(0, len(vectors), block):
+                    given, of_block = _Screened(vectors[at : at + block], kind), names[at : at + block]
+                    for part, ask in zip(rows, asked, strict=True):
+                        _offer(pool, threads, ask, given, of_block, scores[part], keys[part])
+                        if progress:
+                            progress(len(ask.vectors) * len(given.vectors))
+    finally:
+        torch.set_num_threads(before)
+    return _sorted(keys, scores)
+
+
+def merge(found: Sequence[tuple[np.ndarray, np.ndarray]], k: int) -> tuple[np.ndarray, np.ndarray]:
+    """The best ``k`` of several searches over different shards: what one search over all of them gives.
+
+    Shapes:
+        found: keys [q, any] and scores [q, any] of each; returns keys [q, k] and scores [q, k].
+    """
+    keys, scores = _sorted(np.hstack([keys for keys, _ in found]), np.hstack([scores for _, scores in found]))
+    return np.ascontiguousarray(keys[:, :k]), np.ascontiguousarray(scores[:, :k])
+
+
+def slack(queries: np.ndarray, passages: np.ndarray) -> np.ndarray:
+    """How far an inner product computed in float32, in whatever order, can be from the exact one.
+
+    Shapes:
+        queries [q, d], passages [n, d]; returns [q], float32.
+    """
+    longest = np.sqrt(np.einsum("nd,nd->n", passages, passages).max(initial=0))
+    return np.float32(1.001 * queries.shape[1] * _SINGLE) * np.linalg.norm(queries, axis=1) * longest
+
+
+class _Screened:
+    """Vectors of one block, rounded for the screen, and how far the rounding moved them.
+
+    Attributes:
+        rounded: [n, d], in the screen's precision.
+        lengths, moved: [n], float32, upper bounds of the norms of the vectors and of what rounding took away.
+    """
+
+    def __init__(self, vectors: np.ndarray, kind: str) -> None:
+        import torch
+
+        self.vectors = np.array(vectors, np.float32, order="C")
+        whole = torch.from_numpy(self.vectors)
+        self.rounded = whole.to(getattr(torch, kind))
+        lost = (whole - self.rounded.float()) if kind != "float32" else None
+        self.lengths = torch.linalg.vector_norm(whole, dim=1).numpy() * np.float32(1.0001)
+        self.moved = (
+            np.zeros_like(self.lengths)
+            if lost is None
+            else torch.linalg.vector_norm(lost, dim=1).numpy() * np.float32(1.0001)
         )
-        best_scores, best_indices = _by_index(best_scores, best_indices)
-    order = np.argsort(-best_scores, axis=1, kind="stable")
-    return np.take_along_axis(best_indices, order, 1), np.take_along_axis(best_scores, order, 1)
+
+    def slack(self, other: _Screened) -> np.ndarray:
+        """How far a screened score with any vector of ``other`` can be from the exact one.
+
+        Source: |qp - q'p'| <= |q - q'||p| + |q'||p - p'|, and d * 2^-23 |q'||p'| for adding up in float32.
+        """
+        longest, farthest = other.lengths.max(initial=0), other.moved.max(initial=0)
+        lengths = self.lengths + self.moved
+        adding = np.float32(self.vectors.shape[1] * _SINGLE) * lengths * (longest + farthest)
+        return (self.moved * longest + lengths * farthest + adding).astype(np.float32)
+
+    def fuzz(self, other: _Screened) -> np.ndarray:
+        """How far two sums in float64 of one inner product with any vector of ``other`` can be apart."""
+        return self.vectors.shape[1] * 2.0**-51 * self.lengths.astype(np.float64) * other.lengths.max(initial=0)
 
 
-def _by_index(scores: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    order = np.argsort(indices, axis=1)
-    return np.take_along_axis(scores, order, 1), np.take_along_axis(indices, order, 1)
+def _offer(
+    pool: ThreadPoolExecutor,
+    threads: int,
+    asked: _Screened,
+    given: _Screened,
+    names: np.ndarray,
+    scores: np.ndarray,
+    keys: np.ndarray,
+) -> None:
+    import torch
+
+    from pipeline_tasks.retrieval.scan_kernels import offer
+
+    slack, fuzz = asked.slack(given), asked.fuzz(given)
+    half = given.rounded.dtype == torch.bfloat16
+
+    def offer_part(part: slice) -> None:
+        bits = (asked.rounded[part] @ given.rounded.T).view(torch.int16 if half else torch.int32).numpy()
+        rest = (given.vectors, names, scores[part], keys[part])
+        offer(bits, 16 * half, slack[part], fuzz[part], asked.vectors[part], *rest)
+
+    step = -(-len(scores) // threads)
+    list(pool.map(offer_part, (slice(at, at + step) for at in range(0, len(scores), step))))
+
+
+def _sorted(keys: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    order = np.lexsort((keys, -scores), axis=1)
+    return np.take_along_axis(keys, order, 1), np.take_along_axis(scores, order, 1)
+
+
+def _checked(vectors: np.ndarray, width: int, what: str) -> np.ndarray:
+    if vectors.ndim != 2 or vectors.shape[1] != width:
+        raise InputError(f"{what} of shape {vectors.shape}, width {width} was expected: use one model for both")
+    vectors = np.asarray(vectors, np.float32)
+    highest = max(vectors.max(initial=0), -vectors.min(initial=0))
+    if not highest < _LONGEST:
+        raise InputError(f"{what}: a vector holds NaN, infinity or a number above {_LONGEST:g}: encode again")
+    return vectors
+
+
+@lru_cache
+def faster_screen() -> str:
+    """The precision whose matrix product is faster here; search gives the same rows with both.
+
+    Measured in processor time, which neighbours on the machine disturb least.
+    """
+    import torch
+
+    block = torch.ones(1024, 384)
+    seconds = {}
+    for kind in ("float32", "bfloat16"):
+        rounded = block.to(getattr(torch, kind))
+        seconds[kind] = min(_seconds(lambda rounded=rounded: rounded @ rounded.T) for _ in range(4))
+    return min(seconds, key=seconds.__getitem__)
+
+
+def _seconds(work: Callable[[], torch.Tensor]) -> float:
+    started = time.process_time()
+    work()
+    return time.process_time() - started
 
 
 def select(scores: np.ndarray, k: int) -> np.ndarray:

@@ -20,6 +20,7 @@ from pipeline_tasks import datasets
 from pipeline_tasks.core.registry import ROOMS, get_step, step_names
 from pipeline_tasks.core.schema import RowSchema
 from pipeline_tasks.core.step import Step
+from pipeline_tasks.models.registry import models
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = "pipeline_tasks"
@@ -182,10 +183,19 @@ def pattern(template: str) -> str:
     return re.sub(r"{\w+}", "*", template)
 
 
+NARROWER = {
+    ("rank_passages", "rank_bm25"),
+    ("rank_passages", "fuse_rankings"),
+    ("mine_negatives", "score_triplets"),
+}
+"""A step's pattern, and a step with one of its names: ``rankings/bm25``, ``rankings/rrf``, ``mtt/<alpha>-kd``."""
+
+
 def test_every_dataset_is_written_by_one_step():
     writers = {step.name: pattern(step.dataset) for step in steps()}
-    clashes = [(one, two) for one, two in permutations(writers, 2) if fnmatchcase(writers[one], writers[two])]
-    assert clashes == []
+    clashes = [(one, two) for one, two in permutations(writers, 2) if fnmatchcase(writers[two], writers[one])]
+    assert set(clashes) == NARROWER
+    assert not {"bm25", "rrf"} & {model.name for model in models()}, "no model may take the name of another ranker"
 
 
 def test_what_a_step_reads_by_default_is_written_by_another_in_the_same_rows():

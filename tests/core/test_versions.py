@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 import pickle
+import random
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.store import LocalStore
-from pipeline_tasks.core.versions import load_manifest, point, resolve, write_rows
+from pipeline_tasks.core.versions import load_manifest, point, read_part, resolve, write_rows
 from tests.core.toy_steps import ITEMS, latest, make, rows_of, toy_list, toy_model, toy_scale, toy_unique
 
 
@@ -37,6 +39,24 @@ def test_readers_skip_what_is_removed(store):
 
 def test_a_column_that_is_not_asked_for_still_decides_what_is_removed(store):
     assert latest(store, "unique").table(["value"]).to_pydict() == {"value": [2, 4, 6, 8]}
+
+
+@pytest.mark.parametrize("n_rows", [1, 2, 100])
+def test_blocks_hold_the_live_rows_in_order(store, n_rows):
+    unique = latest(store, "unique")
+    blocks = list(unique.batches(["value"], n_rows))
+    assert pa.concat_tables(blocks).equals(unique.table(["value"]))
+    assert max(block.num_rows for block in blocks) <= n_rows
+    assert pa.concat_tables(unique.batches(["value"], n_rows, [1])).equals(unique.part(1, ["value"]))
+
+
+def test_a_long_text_that_many_rows_share_is_stored_once(store):
+    """Random texts of 4 MB in all, each in twenty rows: a writer left alone gives up the dictionary after 1 MB."""
+    texts = [random.Random(i).randbytes(1000).hex() for i in range(2000)]
+    shared = pa.DictionaryArray.from_arrays(pa.array(list(range(2000)) * 20, pa.int32()), pa.array(texts))
+    part = write_rows(store, pa.table({"text": shared}))
+    assert part.size_bytes < 4_000_000
+    assert read_part(store, part)["text"].to_pylist() == texts * 20
 
 
 def test_a_version_travels_to_another_process_without_what_it_read(store):

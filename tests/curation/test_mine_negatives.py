@@ -1,56 +1,12 @@
 from __future__ import annotations
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pipeline_tasks.core.store import LocalStore
-from pipeline_tasks.curation.mine_negatives import MineNegativesParams, mine_negatives, select_negatives
+from pipeline_tasks.curation.mine_negatives import mine_negatives
 from pipeline_tasks.curation.mutual_agreement import mutual_agreement
 from tests.curation.conftest import SPLIT_OF
 from tests.stores import go, rejects, rows
-
-
-def chosen(scores: list[float], positive: float, allowed: list[bool] | None = None, **params: float) -> list[int]:
-    mask = np.array(allowed if allowed is not None else [True] * len(scores), dtype=bool)
-    return select_negatives(np.array(scores, np.float32), positive, mask, MineNegativesParams(**params)).tolist()
-
-
-def test_the_first_k_below_the_margin_in_rank_order():
-    scores = [0.9, 0.8, 0.7, 0.6, 0.5, 0.4]
-    assert chosen(scores, 0.9, alpha=0.75, n_negatives=2) == [3, 4]
-    assert chosen(scores, 0.9, alpha=0.95, n_negatives=2) == [1, 2]
-    assert chosen(scores, 0.9, alpha=0.75, n_negatives=9) == [3, 4, 5]
-    assert chosen(scores, 0.4, alpha=0.9) == []
-
-
-def test_a_score_at_the_margin_is_excluded():
-    """0.75 * 0.8 in float32, and the float32 numbers next to it."""
-    margin = np.float32(0.75) * np.float32(0.8)
-    above, below = (float(np.nextafter(margin, np.float32(to))) for to in (1, 0))
-    assert chosen([above, float(margin), below], 0.8, alpha=0.75) == [2]
-
-
-def test_what_is_not_allowed_is_passed_over():
-    allowed = [False, True, False, True, True]
-    assert chosen([0.5, 0.4, 0.3, 0.2, 0.1], 1.0, allowed, alpha=0.75, n_negatives=2) == [1, 3]
-
-
-@given(
-    scores=st.lists(st.floats(-1, 1, width=32), max_size=50).map(lambda s: sorted(s, reverse=True)),
-    positive=st.floats(0, 1, width=32),
-    alpha=st.floats(0.1, 1),
-    n=st.integers(1, 10),
-    data=st.data(),
-)
-def test_select_negatives_against_a_loop(scores, positive, alpha, n, data):
-    allowed = data.draw(st.lists(st.booleans(), min_size=len(scores), max_size=len(scores)))
-    expected = []
-    for i, (score, may) in enumerate(zip(scores, allowed, strict=True)):
-        if may and np.float32(score) < np.float32(alpha) * np.float32(positive) and len(expected) < n:
-            expected.append(i)
-    assert chosen(scores, positive, allowed, alpha=alpha, n_negatives=n) == expected
 
 
 @pytest.fixture

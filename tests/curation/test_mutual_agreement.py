@@ -3,35 +3,14 @@ from __future__ import annotations
 import pytest
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.curation.mutual_agreement import Ranking, agreed_positive, mutual_agreement
+from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.versions import Version
+from pipeline_tasks.curation.mutual_agreement import MutualAgreementParams, mutual_agreement
 from pipeline_tasks.datasets import PAIRS, RANKINGS
-from tests.stores import go, put, rejects, rows
+from tests.curation.conftest import SPLIT_OF
+from tests.stores import go, put, reasons, rejects, rows
 
 MODELS = ("one", "two")
-
-
-def rankings(*orders: str) -> list[Ranking]:
-    return [Ranking(f"m{i}", order.split(), [1.0] * len(order.split())) for i, order in enumerate(orders)]
-
-
-@pytest.mark.parametrize(
-    ("orders", "top_n", "positive"),
-    [
-        (("a b c", "a c b", "a b c"), 1, "a"),
-        (("a b c", "b a c", "a b c"), 1, None),
-        (("a b c", "b a c", "a b c"), 2, "a"),
-        (("a b c", "b a c", "b c a"), 2, "b"),
-        (("a b c", "c b a", "c a b"), 2, None),
-        (("a b c", "c b a", "c a b"), 3, "a"),
-        (("a b c", "d c b", "c e f"), 3, "c"),
-        (("a b c", "d e f", "a b c"), 3, None),
-        (("a b", "b a", "b a"), 5, "a"),
-        (("b a c",), 1, "b"),
-        (("", "a", "a"), 3, None),
-    ],
-)
-def test_agreed_positive_is_the_best_rankings_first_shared_passage(orders, top_n, positive):
-    assert agreed_positive(rankings(*orders), top_n) == positive
 
 
 def test_a_query_is_labelled_or_refused_for_its_own_reason(store):
@@ -87,3 +66,116 @@ def test_a_general_domain_query_may_have_its_own_positive(store):
         put(store, RANKINGS, [row], dataset=f"rankings/{model}")
     go(store, mutual_agreement, models=MODELS)
     assert [(row["positive_id"], row["positive"]) for row in rows(store, "labelled")] == [("g-x", "text for x")]
+
+
+def labels(store, **params) -> dict[str, str]:
+    go(store, mutual_agreement, models=MODELS, **params)
+    return {row["query_id"]: row["positive_id"] for row in rows(store, "labelled")}
+
+
+def test_each_strategy_keeps_its_own_queries(store):
+    assert labels(store, strategy="mutual", top_n=1) == {"q-t1": "t1", "q-t2": "g-t2", "q-t4": "t4", "q-d1": "d1"}
+    assert labels(store, strategy="identical") == {"q-t1": "t1", "q-t2": "g-t2", "q-t4": "t4", "q-d1": "d1"}
+    assert reasons(store, "labelled") == {"held_out": 1, "positive_held_out": 1, "no_agreement": 1}
+    assert labels(store, strategy="consistency") == {"q-t2": "g-t2"}
+    assert reasons(store, "labelled") == {"held_out": 1, "not_retrieved": 5}
+    assert labels(store, strategy="consistency", top_n=4) == {f"q-{s}": f"g-{s}" for s in ("t1", "t2", "d2")}
+    assert labels(store, strategy="none") == {f"q-{s}": f"g-{s}" for s in ("t1", "t2", "t3", "t4", "d1", "d2")}
+
+
+def test_a_positive_below_the_top_n_still_has_its_rank_and_score(store):
+    go(store, mutual_agreement, models=MODELS, strategy="none")
+    votes = {row["query_id"]: row["votes"] for row in rows(store, "labelled")}
+    assert [vote["positive_rank"] for vote in votes["q-t4"]] == [8, 8]
+    assert [vote["positive_score"] for vote in votes["q-t4"]] == pytest.approx([0.55, 0.55])
+    assert [vote["positive_rank"] for vote in votes["q-d2"]] == [4, 4]
+    assert votes["q-d2"][1]["passage_ids"] == ["d3", "h3"]
+
+
+def test_a_positive_that_is_not_ranked_keeps_the_score_that_the_ranking_knows(store):
+    found = rows(store, "rankings/one")
+    for row in found:
+        if row["query_id"] == "q-t1":
+            row |= {"passage_ids": ["t2"], "scores": [0.5], "positive_score": 0.125}
+    put(store, RANKINGS, found, dataset="rankings/one")
+    go(store, mutual_agreement, models=("one",), strategy="none")
+    vote = next(row["votes"] for row in rows(store, "labelled") if row["query_id"] == "q-t1")[0]
+    assert (vote["positive_rank"], vote["positive_score"]) == (None, 0.125)
+
+
+def test_every_intent_has_judges_of_its_own(store):
+    """The second model disagrees on d2; where the first alone judges, d2 has its best passage as label."""
+    pairs = rows(store, "mtp")
+    for row in pairs:
+        row["intent"] = "sts" if row["query_id"] == "q-t2" else "qa"
+    put(store, PAIRS, pairs, dataset="mtp")
+    go(store, mutual_agreement, judges={"any": ["two", "one"], "sts": ["one"]})
+    found = {row["query_id"]: row for row in rows(store, "labelled")}
+    assert [vote["model"] for vote in found["q-t1"]["votes"]] == ["two", "one"]
+    assert [vote["model"] for vote in found["q-t2"]["votes"]] == ["one"]
+    assert (found["q-t1"]["best_model"], found["q-t2"]["best_model"]) == ("two", "one")
+    with pytest.raises(InputError, match="no model judges queries of intent 'qa'"):
+        go(store, mutual_agreement, judges={"sts": ["one"]})
+
+
+def test_by_default_the_assignment_of_the_settings_judges():
+    params = MutualAgreementParams()
+    assert set(params.judges) == {"qa", "qadoc", "twitter", "factcheck", "nli", "sts"}
+    assert all(set(panel) <= set(params.models) and len(panel) == 3 for panel in params.judges.values())
+    assert MutualAgreementParams(models=("a", "b")).judges == {"any": ("a", "b")}
+    assert MutualAgreementParams(judges={"qa": ("a",), "sts": ("b", "a")}).models == ("a", "b")
+
+
+def general(store, origins: list[str]) -> None:
+    """Pairs of the general domain that no model agrees on, beside those of the domain."""
+    more = [
+        {"query_id": f"x-{i:02}", "intent": "qa", "query": f"x{i}?", "positive_id": f"gx-{i}", "positive": f"text {i}"}
+        | {"split": "train", "origin": origin}
+        for i, origin in enumerate(origins)
+    ]
+    put(store, PAIRS, rows(store, "mtp"), more, dataset="mtp")
+    for model, best in (("one", "t1"), ("two", "t2")):
+        ranked = [{"query_id": row["query_id"], "passage_ids": [best], "scores": [0.9]} for row in more]
+        put(store, RANKINGS, rows(store, f"rankings/{model}"), ranked, dataset=f"rankings/{model}")
+
+
+def test_general_pairs_are_not_filtered_unless_named(store):
+    general(store, ["gd/one", "gd/two"])
+    found = labels(store)
+    assert (found["x-00"], found["x-01"], "q-d2" in found) == ("gx-0", "gx-1", False)
+    found = labels(store, filtered=("dm", "gd/two"))
+    assert "x-00" in found and "x-01" not in found
+    assert rejects(store, "labelled")["x-01"]["reason"] == "no_agreement"
+
+
+def test_an_origin_is_capped_by_hash_and_a_refresh_hardly_moves_the_sample(store):
+    general(store, ["gd/one"] * 20 + ["gd/two"] * 5)
+    kept = {q for q in labels(store, most_general=10) if q.startswith("x")}
+    assert len(kept) == 15 and {f"x-{i}" for i in range(20, 25)} <= kept
+    refused = rejects(store, "labelled")
+    assert sum(row["reason"] == "over_cap" for row in refused.values()) == 10
+    put(store, PAIRS, [row for row in rows(store, "mtp") if row["query_id"] != "x-19"], dataset="mtp")
+    again = {q for q in labels(store, most_general=10) if q.startswith("x")}
+    assert len(kept ^ again) <= 2
+    assert len([q for q in labels(store) if q.startswith("q")]) == 4, "pairs of the domain are never capped"
+
+
+def test_every_query_is_kept_or_refused_once_and_counted(store):
+    general(store, ["gd"])
+    outcome = go(store, mutual_agreement, models=MODELS)
+    keys = [row["query_id"] for row in rows(store, "labelled")] + [*rejects(store, "labelled")]
+    assert sorted(keys) == sorted(row["query_id"] for row in rows(store, "mtp"))
+    assert outcome.counters["kept_of_origin/dm"] == 4 and outcome.counters["kept_of_origin/gd"] == 1
+    assert outcome.counters["kept_of_intent/qa"] == 5 and outcome.counters["own_positives"] == 2
+
+
+def test_a_label_does_not_depend_on_how_rows_lie_in_parts(store):
+    go(store, mutual_agreement, models=MODELS)
+    whole = rows(store, "labelled")
+    for name, schema in (("mtp", PAIRS), ("rankings/one", RANKINGS), ("rankings/two", RANKINGS)):
+        found = rows(store, name)
+        put(store, schema, *([row] for row in reversed(found)), dataset=name)
+    go(store, mutual_agreement, models=MODELS)
+    again = Version.open(store, Ref.parse("labelled")).table().to_pylist()
+    assert sorted(whole, key=lambda r: r["query_id"]) == sorted(again, key=lambda r: r["query_id"])
+    assert {SPLIT_OF[row["source_passage_id"]] for row in again} == {"train", "dev"}

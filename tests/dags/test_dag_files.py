@@ -8,7 +8,14 @@ from collections import Counter
 import pytest
 from airflow.sdk import Asset, AssetAlias
 
-DAG_IDS = {"corpus_refresh", "synthesize_pairs", "build_triplets", "train_retriever", "evaluate_retriever"}
+DAG_IDS = {
+    "corpus_refresh",
+    "synthesize_pairs",
+    "build_triplets",
+    "build_level",
+    "train_retriever",
+    "evaluate_retriever",
+}
 HEAVY = {"torch", "transformers", "faiss", "duckdb", "onnxruntime", "fitz", "pymupdf", "openai", "datasketch", "bm25s"}
 PARSE = """
 import json, runpy, sys, time
@@ -84,6 +91,20 @@ def test_every_asset_has_exactly_one_producer(bag):
     assert all(isinstance(o, Asset | AssetAlias) for o in outlets)
     assert {"urls", "documents", "passages", "needs", "mtp/dm", "mtp", "labelled"} <= set(names)
     assert {"mtt/<alpha>", "model/<size>/pretrain", "model/<size>/finetune", "eval/<set_name>"} <= set(names)
+
+
+def test_one_level_is_a_partition_and_no_other_dag_takes_a_key(bag):
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    one, many = (
+        DagSerialization.deserialize_dag(DagSerialization.serialize_dag(bag.dags[name]))
+        for name in ("build_level", "build_triplets")
+    )
+    one.validate_partition_key("0.85")
+    with pytest.raises(ValueError, match="not a partitioned Dag"):
+        many.validate_partition_key("0.85")
+    (outlet,) = bag.dags["build_level"].get_task("emit").outlets
+    assert outlet.name == "mtt"
 
 
 def _assets(condition):

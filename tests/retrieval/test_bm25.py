@@ -48,3 +48,21 @@ def test_no_passages_and_too_many_results_are_refused():
         Bm25([])
     with pytest.raises(InputError, match="k = 9 of 5"):
         top_k(["flood"], PASSAGES, 9)
+
+
+def test_the_scores_are_those_of_the_library_and_ties_go_by_place():
+    import bm25s
+
+    chance = np.random.default_rng(3)
+    words = [letter + "x" for letter in "abcdefghijkl"]
+    texts, queries = ([" ".join(chance.choice(words, n)) for _ in range(m)] for n, m in ((9, 400), (3, 60)))
+    index = bm25s.BM25(method="lucene", k1=1.5, b=0.75)
+    index.index(bm25s.tokenize(texts, stopwords="en", return_ids=False, show_progress=False), show_progress=False)
+    own = np.arange(60) * 6
+    found = Bm25(texts).search(queries, 25, own)
+    for row, query in enumerate(queries):
+        scores = index.get_scores(query.split())
+        order = np.lexsort((np.arange(400), -scores))[:25]
+        assert found.indices[row].tolist() == order.tolist()
+        np.testing.assert_allclose(found.scores[row], scores[order], rtol=1e-6)
+        assert found.own_scores[row] == pytest.approx(scores[own[row]], rel=1e-6)

@@ -10,13 +10,14 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.models.registry import get
 from pipeline_tasks.models.use import load_tokenizer
-from pipeline_tasks.retrieval.encoders import load_encoder, open_encoder, plan_batches
+from pipeline_tasks.retrieval.batches import plan_batches
+from pipeline_tasks.retrieval.encoders import load_encoder, open_encoder
 
 TEXTS = [
     "Move to higher ground when the river rises.",
     "Ash from the volcano closed the airport for nine days while crews swept the runway.",
     "Shelter in a basement.",
-    "",
+    "?",
     "Cholera spread through the camp because the wells were shallow. " * 60,
     "Shelter in a basement.",
 ]
@@ -47,12 +48,14 @@ def bge(fetched):
     return load_encoder(get("bge-small-en-v1.5"), settings().cache)
 
 
-def test_agrees_with_sentence_transformers(minilm, fetched):
+@pytest.mark.parametrize("name", ["all-minilm-l6-v2", "all-mpnet-base-v2"])
+def test_agrees_with_sentence_transformers(name, fetched):
     from sentence_transformers import SentenceTransformer
 
-    theirs = SentenceTransformer(str(fetched("all-minilm-l6-v2")), device="cpu")
+    theirs = SentenceTransformer(str(fetched(name)), device="cpu")
     wanted = theirs.encode(TEXTS, normalize_embeddings=True)
-    assert (minilm.encode(TEXTS) * wanted).sum(axis=1).min() > 0.9999
+    ours = load_encoder(get(name), settings().cache).encode(TEXTS)
+    assert (ours * wanted).sum(axis=1).min() > 0.999999
 
 
 @pytest.mark.parametrize("name", ["minilm", "bge"])

@@ -83,6 +83,6 @@ def test_a_folder_of_another_kind_is_refused(tmp_path):
 
 def test_the_registry_says_how_a_registered_model_is_read(fetched):
     spec = get("bge-small-en-v1.5")
-    layout = layout_of_spec(spec, fetched(spec.name))
+    layout = layout_of_spec(spec, fetched(spec.name), {})
     assert (layout.pooling, layout.max_length, layout.pad_id) == ("cls", 512, 0)
     assert layout.query_prefix("qa") == spec.query_prefix

@@ -34,3 +34,9 @@ def test_a_folder_without_weights_is_refused(fetched, tmp_path):
             target.write_bytes(file.read_bytes())
     with pytest.raises(InputError, match="no model that transformers can load"):
         load_encoder(tmp_path, tmp_path)
+
+
+def test_a_device_that_is_not_there_is_named(fetched):
+    cache = fetched("all-minilm-l6-v2").parents[1]
+    with pytest.raises(InputError, match=r"device 'cuda:77' cannot hold .*FOUNDRY_DEVICES"):
+        load_encoder(get("all-minilm-l6-v2"), cache, device="cuda:77")

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.events import PREFIX as EVENTS
+from pipeline_tasks.core.licences import is_non_commercial
 from pipeline_tasks.core.manifest import LATEST, Manifest, Part, Ref
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import manifest_key
@@ -151,13 +152,13 @@ def manifests(store: LocalStore, problems: Rows) -> list[Manifest]:
 
 
 def version_rows(store: LocalStore, found: list[Manifest], steps: Rows) -> dict[str, Rows]:
-    """Rows of ``versions``, ``version_inputs``, ``parts`` and ``params``."""
+    """Rows of ``versions``, ``version_inputs``, ``parts``, ``params`` and ``licences``."""
     built: dict[tuple[str, str], datetime] = {}
     for run in steps:
         if run["status"] == "complete" and run["version"] and not run["reused"]:
             name = (run["dataset"], run["version"])
             built[name] = min(run["ended_at"], built.get(name, run["ended_at"]))
-    rows: dict[str, Rows] = {"versions": [], "version_inputs": [], "parts": [], "params": []}
+    rows: dict[str, Rows] = {"versions": [], "version_inputs": [], "parts": [], "params": [], "licences": []}
     for m in found:
         head = {"dataset": m.dataset, "version": m.id}
         created = built.get((m.dataset, m.id)) or _file_time(store.root / manifest_key(m.ref))
@@ -167,6 +168,7 @@ def version_rows(store: LocalStore, found: list[Manifest], steps: Rows) -> dict[
         rows["version_inputs"] += [head | row for row in _inputs(m)]
         rows["parts"] += [head | row for row in _part_rows(m)]
         rows["params"] += [head | {"name": name, "value": _as_text(value)} for name, value in m.params.items()]
+        rows["licences"] += [head | row for row in _licence_rows(m)]
     return rows
 
 
@@ -191,6 +193,13 @@ def _inputs(manifest: Manifest) -> Rows:
         {"input_name": name, "input_dataset": ref.dataset, "input_version": ref.version}
         for name, refs in manifest.inputs.items()
         for ref in map(Ref.parse, refs)
+    ]
+
+
+def _licence_rows(m: Manifest) -> Rows:
+    return [
+        {"model": model, "licence": licence, "non_commercial": is_non_commercial(licence)}
+        for model, licence in m.licences.items()
     ]
 
 

@@ -15,7 +15,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +25,7 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.events import PREFIX as EVENTS
 from pipeline_tasks.core.lineage import facts
 from pipeline_tasks.core.lineage.rows import add_copied_rows, add_dataset_views, literal
+from pipeline_tasks.core.sql import script
 from pipeline_tasks.core.store import TEMPORARY, LocalStore
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def fingerprint(store: LocalStore) -> str:
     Files below these folders never change once they have their name, refs apart.
     """
     seen = sha256(str(store.root).encode())
-    seen.update("".join(map(_sql, (*_BEFORE, *_AFTER))).encode())
+    seen.update("".join(map(script, (*_BEFORE, *_AFTER))).encode())
     for folder in (EVENTS, facts.VERSIONS, facts.RESPONSES, "refs"):
         for path in sorted(_files(str(store.root / folder))):
             seen.update(path.encode())
@@ -80,16 +80,6 @@ def _files(folder: str) -> Iterator[str]:
             yield from _files(entry.path)
         else:
             yield entry.path
-
-
-@cache
-def _sql(name: str) -> str:
-    """The script ``name``, from the installed package or from a checkout."""
-    places = [Path(__file__).parents[up] / "sql" / name for up in (2, 3)]
-    for place in places:
-        if place.is_file():
-            return place.read_text(encoding="utf-8")
-    raise InputError(f"the script {name} is in neither of {', '.join(map(str, places))}; install the package again")
 
 
 @contextmanager
@@ -142,7 +132,7 @@ def _rebuild(store: LocalStore, target: Path, state: str) -> None:
         leftover.unlink()
     with duckdb.connect(str(fresh)) as con:
         for name in _BEFORE:
-            con.execute(_sql(name))
+            con.execute(script(name))
         _carry_over(con, target)
         con.execute("BEGIN")
         _fill(con, store)
@@ -150,7 +140,7 @@ def _rebuild(store: LocalStore, target: Path, state: str) -> None:
         con.execute("INSERT INTO fold_state VALUES (?, ?)", [state, now])
         con.execute("COMMIT")
         for name in _AFTER:
-            con.execute(_sql(name))
+            con.execute(script(name))
         con.execute("CHECKPOINT")
     fresh.replace(target)
 

@@ -130,7 +130,7 @@ def test_shapes_agree_with_the_row_schemas(built):
         for (name,) in tables:
             shape = con.sql(f"SELECT * EXCLUDE (dataset) FROM shape.{name}").to_arrow_table().schema
             for field in shape:
-                assert real[name].field(field.name).type == _plain(field.type), f"{name}.{field.name}"
+                assert _plain(real[name].field(field.name).type) == _plain(field.type), f"{name}.{field.name}"
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
@@ -138,7 +138,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
         return pa.list_(_plain(kind.value_type))
     if pa.types.is_struct(kind):
         return pa.struct([pa.field(f.name, _plain(f.type)) for f in kind])
-    return kind
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def test_nothing_new_is_not_folded_again_and_anything_new_is(store):

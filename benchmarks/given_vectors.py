@@ -1,0 +1,139 @@
+"""The same mining task for us and for sentence-transformers: queries, passages and their vectors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchmarks.vectors import DIM, unit_vectors
+
+ALPHA, K, DEPTH = 0.5, 9, 200
+
+
+@dataclass(frozen=True)
+class Task:
+    """Queries near their positive among passages; query ``i`` belongs to passage ``i``."""
+
+    queries: np.ndarray
+    passages: np.ndarray
+
+    @classmethod
+    def plant(cls, n_queries: int, n_passages: int) -> Task:
+        """A query is its positive, a fifth of another passage, and noise."""
+        passages = unit_vectors(n_passages, 0, max(1, n_passages // 400))
+        near = np.random.default_rng(3).permutation(n_passages)[:n_queries]
+        queries = passages[:n_queries] + 0.2 * passages[near] + 0.9 * unit_vectors(n_queries, 1)
+        return cls(queries / np.linalg.norm(queries, axis=1, keepdims=True), passages)
+
+    def texts(self) -> tuple[list[str], list[str]]:
+        """A text for each query and passage."""
+        return [f"q{i}" for i in range(len(self.queries))], [f"p{i}" for i in range(len(self.passages))]
+
+
+ROUNDING = 2e-7
+"""The peer adds up in float32: it may order two passages by noise that are closer than this."""
+
+
+def differing(task: Task, found: list[list[str]], other: list[list[str]]) -> tuple[int, int]:
+    """Queries whose negatives differ at all, and those that differ by more than rounding: in order, or at the limit."""
+    rows = [i for i, (a, b) in enumerate(zip(found, other, strict=True)) if a != b]
+    really = 0
+    for row in rows:
+        limit = ALPHA * _cosines(task, row, [f"p{row}"])[0]
+        a, b = (_cosines(task, row, names) for names in (found[row], other[row]))
+        clear_a, clear_b = (cosines[np.abs(cosines - limit) > ROUNDING] for cosines in (a, b))
+        n, at_limit = min(len(clear_a), len(clear_b)), len(a) + len(b) - len(clear_a) - len(clear_b)
+        really += len(a) - len(b) not in range(-at_limit, at_limit + 1) or bool(
+            (np.abs(clear_a[:n] - clear_b[:n]) > ROUNDING).any()
+        )
+    return len(rows), really
+
+
+def _cosines(task: Task, row: int, names: list[str]) -> np.ndarray:
+    return task.passages[[int(name[1:]) for name in names]].astype(np.float64) @ task.queries[row].astype(np.float64)
+
+
+def ours(task: Task) -> list[list[str]]:
+    """Search, then the rule of ``mine_negatives`` on its arrays."""
+    import pyarrow as pa
+
+    from pipeline_tasks.curation.id_table import IdTable, strings, text_hashes
+    from pipeline_tasks.curation.mine_negatives import MineNegativesParams
+    from pipeline_tasks.curation.negative_kernels import choose
+    from pipeline_tasks.curation.negative_rules import Asked, Chosen, Known, Ranked, groups
+    from pipeline_tasks.retrieval.scan_kernels import dots
+    from pipeline_tasks.retrieval.search import top_k
+
+    n = len(task.queries)
+    at, scores = top_k(task.queries, task.passages, DEPTH)
+    ids = pa.array(task.texts()[1])
+    own = np.arange(n, dtype=np.int32)
+    starts, codes = groups(own, [own], n)
+    asked = Asked(
+        own, dots(task.queries, task.passages, own.astype(np.int64)[:, None])[:, 0], own, np.zeros(n, np.int8),
+        np.zeros(n, np.int8),
+    )  # fmt: skip
+    known = Known(text_hashes(ids), np.zeros(len(ids), np.int8), starts, codes)
+    flat = scores.ravel()
+    flat.setflags(write=False)
+    ranked = Ranked(strings(ids.take(pa.array(at.ravel()))), flat, np.arange(n + 1) * DEPTH)
+    chosen = Chosen.empty(n, K, 1)
+    rules = MineNegativesParams(alpha=ALPHA, n_negatives=K).rules
+    choose(own, ranked, asked, known, IdTable.of(ids), rules, chosen)
+    names = ids.to_pylist()
+    return [[names[code] for code in row[:m]] for row, m in zip(chosen.codes.tolist(), chosen.n, strict=True)]
+
+
+def st_faiss(task: Task) -> list[list[str]]:
+    """sentence-transformers with ``use_faiss=True``."""
+    return _sentence_transformers(task, use_faiss=True)
+
+
+def st_torch(task: Task) -> list[list[str]]:
+    """sentence-transformers' default."""
+    return _sentence_transformers(task, use_faiss=False)
+
+
+def _sentence_transformers(task: Task, use_faiss: bool) -> list[list[str]]:
+    """It counts its 200 beside the positive, we with it."""
+    from datasets import Dataset
+    from sentence_transformers.util import mine_hard_negatives
+
+    queries, passages = task.texts()
+    n = len(queries)
+    mined = mine_hard_negatives(
+        Dataset.from_dict({"query": queries, "positive": passages[:n]}),
+        _model(task),
+        corpus=passages,
+        range_max=DEPTH - 1,
+        relative_margin=1 - ALPHA,
+        num_negatives=K,
+        output_format="labeled-list",
+        use_faiss=use_faiss,
+        verbose=False,
+    )
+    found: dict[str, list[str]] = {query: [] for query in queries}
+    for row in mined:
+        found[row["query"]] = [
+            text for text, label in zip(row["positive"], row["labels"], strict=True) if not label
+        ]
+    return [found[query] for query in queries]
+
+
+def _model(task: Task):
+    """A SentenceTransformer without a network: a text names its row."""
+    import torch
+    from sentence_transformers import SentenceTransformer
+
+    class Given(SentenceTransformer):
+        def encode_query(self, texts: list[str], **_: object) -> np.ndarray:
+            return task.queries[[int(text[1:]) for text in texts]]
+
+        def encode_document(self, texts: list[str], **_: object) -> np.ndarray:
+            return task.passages[[int(text[1:]) for text in texts]]
+
+        def get_embedding_dimension(self) -> int:
+            return DIM
+
+    return Given(modules=[torch.nn.Identity()], device="cpu", similarity_fn_name="dot")

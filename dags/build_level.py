@@ -1,0 +1,38 @@
+"""One more level of difficulty, from rankings and labels that are there."""
+
+from __future__ import annotations
+
+from airflow.sdk import DAG, Asset, Param
+from foundry_airflow.partitions import RUN_KEY, PartitionOperator, keyed
+from foundry_airflow.steps import DEFAULT_ARGS, fold_lineage, form, given, step
+
+DOC = """
+### `mtt/<alpha>` for one alpha
+
+The level is the run's partition key (by REST: `"partition_key": "0.85"`) or the parameter `alpha`. Rankings and labels
+are those of the latest `labelled`: nothing is encoded or searched, and a build that is there is not made again. Every
+run is a partition of the asset `mtt`.
+"""
+
+MINE = form("mine_negatives", "n_negatives")
+ALPHA = Param("0.75", type="string", pattern=r"^(0?\.\d+|1(\.0+)?)$", description="level, where the run has no key")
+
+with DAG(
+    "build_level",
+    description="labelled -> hard negatives of one level",
+    schedule=keyed(),
+    max_active_runs=1,
+    default_args=DEFAULT_ARGS,
+    tags=["foundry", "curation"],
+    doc_md=DOC,
+    params={"alpha": ALPHA} | MINE.params,
+) as dag:
+    read = given(
+        labelled="labelled",
+        pairs="labelled > pairs",
+        passages="labelled > passages",
+        rankings="labelled > rankings",
+    )
+    triplets = step("mine_negatives", inputs=read, params=MINE.values(dag) | {"alpha": RUN_KEY}, emits=False)
+    emitted = PartitionOperator(task_id="emit", asset=Asset("mtt"), key=RUN_KEY, version=triplets)
+    fold_lineage(emitted.output)

@@ -1,0 +1,106 @@
+"""Fused rankings: one more ranker made of several, used wherever a model's rankings are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import Field
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.run import Inputs, Run
+from pipeline_tasks.core.step import From, StepParams, step
+from pipeline_tasks.core.versions import Version
+from pipeline_tasks.datasets import PAIRS, RANKINGS
+from pipeline_tasks.models.use import REFERENCE_MODELS
+from pipeline_tasks.retrieval.fusion import fuse, fused_score
+
+_BLOCK = 2048
+_PART = 16 * _BLOCK
+
+
+class FuseRankingsParams(StepParams):
+    """What is fused, and how."""
+
+    models: tuple[str, ...] = Field((*REFERENCE_MODELS, "bm25"), min_length=1, description="rankers to fuse")
+    k: int = Field(60, ge=0, description="a passage at rank r counts 1 / (k + r); higher values level the ranks")
+    depth: int = Field(200, ge=1, description="passages kept per query")
+
+
+@step(
+    reads={"pairs": From(PAIRS, "mtp"), "rankings": From(RANKINGS, "rankings/{item}", each="models")},
+    writes=RANKINGS,
+    kind="reduce",
+    dataset="rankings/rrf",
+    memory_gib=4,
+)
+def fuse_rankings(inputs: Inputs, params: FuseRankingsParams, run: Run) -> Iterator[pa.Table]:
+    """Rank by the sum of 1 / (k + rank) over several rankings of the same pairs; ties by passage id.
+
+    The scores are these sums, not cosines; the score of a pair's own positive counts the ranks that it has.
+
+    Raises:
+        InputError: a ranking is missing, or is of other pairs.
+    """
+    rankings = inputs.by_last_name("rankings")
+    missing = [model for model in params.models if model not in rankings]
+    if missing:
+        raise InputError(f"no rankings of {missing} among {sorted(rankings)}; give rankings/{missing[0]} as well")
+    pairs = _blocks(inputs["pairs"], ["query_id", "passage_id", "doc_id", "intent", "positive_id"])
+    columns = [_blocks(rankings[model], ["query_id", "passage_ids"]) for model in params.models]
+    fused: list[pa.Table] = []
+    with run.progress(inputs["pairs"].manifest.rows, "queries") as meter:
+        for block in pairs:
+            given = [next(column, None) for column in columns]
+            for model, found in zip(params.models, given, strict=True):
+                if found is None or found["query_id"] != block["query_id"]:
+                    ref = rankings[model].manifest.ref
+                    raise InputError(f"{ref} is not of {inputs['pairs'].manifest.ref}, row by row; rank these pairs")
+            fused.append(_fused(block, [found["passage_ids"].combine_chunks() for found in given], params))
+            meter.advance(block.num_rows)
+            if sum(table.num_rows for table in fused) >= _PART:
+                yield pa.concat_tables(fused)
+                fused = []
+    if fused:
+        yield pa.concat_tables(fused)
+
+
+def _blocks(version: Version, columns: list[str]) -> Iterator[pa.Table]:
+    """Rows in blocks of equal size, however they lie in parts."""
+    held: list[pa.Table] = []
+    for batch in version.batches(columns, _BLOCK):
+        held.append(batch)
+        while sum(table.num_rows for table in held) >= _BLOCK:
+            rows = pa.concat_tables(held)
+            yield rows.slice(0, _BLOCK)
+            held = [rows.slice(_BLOCK)]
+    rest = pa.concat_tables(held) if held else None
+    if rest is not None and rest.num_rows:
+        yield rest
+
+
+def _fused(block: pa.Table, lists: Iterable[pa.ListArray], params: FuseRankingsParams) -> pa.Table:
+    lists = list(lists)
+    ids = pc.unique(pa.concat_arrays([column.flatten() for column in lists]))
+    ids = ids.take(pc.sort_indices(ids))
+    numbers = [_matrix(column, ids) for column in lists]
+    own = pc.index_in(block["positive_id"], value_set=ids).fill_null(-1).to_numpy()
+    found, scores = fuse(numbers, params.depth, params.k)
+    there = found >= 0
+    ends = pa.array(np.concatenate([[0], np.cumsum(there.sum(axis=1))]).astype(np.int32))
+    return (
+        block.drop_columns(["positive_id"])
+        .append_column("passage_ids", pa.ListArray.from_arrays(ends, ids.take(pa.array(found[there]))))
+        .append_column("scores", pa.ListArray.from_arrays(ends, pa.array(scores[there])))
+        .append_column("positive_score", pa.array(fused_score(numbers, own, params.k)))
+    )
+
+
+def _matrix(column: pa.ListArray, ids: pa.Array) -> np.ndarray:
+    """Lists of ids as numbers, -1 after the end of each [q, longest]."""
+    lengths = pc.list_value_length(column).to_numpy()
+    found = np.full((len(column), max(1, lengths.max(initial=0))), -1, np.int64)
+    found[np.arange(found.shape[1]) < lengths[:, None]] = pc.index_in(column.flatten(), value_set=ids).to_numpy()
+    return found

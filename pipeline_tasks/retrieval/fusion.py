@@ -1,0 +1,49 @@
+"""Reciprocal rank fusion: one ranking out of several, by ranks alone, whatever their scores mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+
+def fuse(rankings: Sequence[np.ndarray], depth: int, k: int = 60) -> tuple[np.ndarray, np.ndarray]:
+    """The ``depth`` passages of highest sum of ``1 / (k + rank)`` per query; of equal sums the lowest number.
+
+    A ranking that lacks a passage adds nothing to it.
+
+    Shapes:
+        rankings: each [q, any], int, numbers of passages, best first, each once a row; -1 after the end of a short one.
+        Returns numbers [q, depth], int64, -1 after the end, and sums [q, depth], float32, 0 there.
+
+    Source: Cormack, Clarke and Büttcher 2009, Reciprocal rank fusion.
+    """
+    numbers = np.hstack([np.asarray(found, np.int64) for found in rankings])
+    weights = np.concatenate([1 / (k + 1 + np.arange(found.shape[1], dtype=np.float64)) for found in rankings])
+    order = np.argsort(numbers, axis=1, kind="stable")
+    numbers = np.take_along_axis(numbers, order, axis=1)
+    first = np.ones(numbers.shape, bool)
+    first[:, 1:] = numbers[:, 1:] != numbers[:, :-1]
+    sums = np.zeros(numbers.shape)
+    starts = np.flatnonzero(first)
+    if len(starts):
+        sums.ravel()[starts] = np.add.reduceat(weights[order].ravel(), starts)
+    sums[numbers < 0] = 0
+    best = np.argsort(-sums, axis=1, kind="stable")[:, :depth]
+    found, scores = (np.take_along_axis(array, best, axis=1) for array in (numbers, sums))
+    short = ((0, 0), (0, depth - found.shape[1]))
+    found = np.pad(np.where(scores > 0, found, -1), short, constant_values=-1)
+    return found, np.pad(scores, short).astype(np.float32)
+
+
+def fused_score(rankings: Sequence[np.ndarray], own: np.ndarray, k: int = 60) -> np.ndarray:
+    """The sum that one passage per query gets, wherever it ranks; 0 where no ranking has it.
+
+    Shapes:
+        rankings as in :func:`fuse`; own [q], numbers, negative for none; returns [q], float32.
+    """
+    total = np.zeros(len(own))
+    for found in rankings:
+        there = (found == own[:, None]) & (own >= 0)[:, None]
+        total += np.where(there.any(axis=1), 1 / (k + 1 + there.argmax(axis=1)), 0)
+    return total.astype(np.float32)

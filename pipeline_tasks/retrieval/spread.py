@@ -1,0 +1,73 @@
+"""One model on several devices: a process each, batches dealt out as they are asked for.
+
+The parent cuts the batches, so that the vectors do not depend on the number of devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from functools import cache
+from multiprocessing import get_context
+from typing import Any
+
+import numpy as np
+
+from pipeline_tasks.core.errors import TransientError
+from pipeline_tasks.core.runner import end_with_parent
+from pipeline_tasks.models.use import load_tokenizer
+from pipeline_tasks.retrieval.token_encoder import Batch, TokenEncoder
+from pipeline_tasks.retrieval.torch_encoder import TorchEncoder, TorchSource, batch_tokens
+
+_given: list[tuple[TorchSource, str]] = []
+
+
+class SpreadEncoder(TokenEncoder):
+    """A :class:`TorchEncoder` on each of ``devices``; the same device named twice is two processes on it."""
+
+    def __init__(self, source: TorchSource, devices: tuple[str, ...]) -> None:
+        context = get_context("spawn")
+        free: Any = context.SimpleQueue()
+        for device in devices:
+            free.put(device)
+        self._devices = devices
+        self._pool = ProcessPoolExecutor(len(devices), context, _take_device, (free, source))
+        tokenizer = load_tokenizer(source.folder)
+        width = self._ended_well(lambda: self._pool.submit(_width).result())
+        super().__init__(source.name, width, source.layout, tokenizer, batch_tokens(devices[0]))
+
+    def _pooled_each(self, batches: Iterable[Batch]) -> Iterator[np.ndarray]:
+        futures = [self._pool.submit(_pooled, *batch) for batch in batches]
+        for future in futures:
+            yield self._ended_well(future.result)
+
+    def pooled(self, ids: np.ndarray, mask: np.ndarray, counted: np.ndarray) -> np.ndarray:
+        """See :meth:`TokenEncoder.pooled`."""
+        return next(self._pooled_each([(ids, mask, counted)]))
+
+    def _ended_well(self, ask: Any) -> Any:
+        try:
+            return ask()
+        except BrokenProcessPool as error:
+            raise TransientError(
+                f"an encoder process on one of {', '.join(self._devices)} ended, often for want of memory: try again"
+            ) from error
+
+
+def _take_device(free: Any, source: TorchSource) -> None:
+    end_with_parent()
+    _given.append((source, free.get()))
+
+
+@cache
+def _encoder() -> TorchEncoder:
+    return TorchEncoder(*_given[0])
+
+
+def _width() -> int:
+    return _encoder().dim
+
+
+def _pooled(*batch: np.ndarray) -> np.ndarray:
+    return _encoder().pooled(*batch)

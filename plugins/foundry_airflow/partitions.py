@@ -1,0 +1,41 @@
+"""Levels as asset partitions: one run builds one partition, its key is the level. All that touches that young API."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.sdk import Asset, BaseOperator, Context, PartitionedAtRuntime, TriggerRule
+
+from pipeline_tasks.core.manifest import Ref
+
+RUN_KEY = "{{ dag_run.partition_key or params.alpha }}"
+"""The level of a run: its partition key, by REST ``"partition_key": "0.85"``; else its parameter ``alpha``."""
+
+
+def keyed() -> PartitionedAtRuntime:
+    """The schedule of a DAG whose runs are started by hand or by REST, each with a partition key."""
+    return PartitionedAtRuntime()
+
+
+class PartitionOperator(BaseOperator):
+    """Emits the event of one partition of an asset, for DAGs that wait for some keys of it.
+
+    Args:
+        asset: the partitioned asset.
+        key: the partition.
+        version: what was made, ``dataset@version``; more than one where several tasks made it.
+    """
+
+    template_fields = ("key", "version")
+    ui_color = "#f4efe6"
+
+    def __init__(self, *, asset: Asset, key: str, version: Any, **kwargs: Any) -> None:
+        super().__init__(**{"trigger_rule": TriggerRule.NONE_FAILED, "outlets": [asset]} | kwargs)
+        self.asset, self.key, self.version = asset, key, version
+
+    def execute(self, context: Context) -> str:
+        """Announce the version under its key."""
+        event = context["outlet_events"][self.asset]
+        event.extra = {"version": str(Ref.parse(self.version))}
+        event.add_partitions(self.key)
+        return self.key

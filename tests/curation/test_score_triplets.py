@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.curation import score_triplets as module
+from pipeline_tasks.curation.score_triplets import score_triplets
+from pipeline_tasks.datasets import PAIR_EMBEDDINGS, PASSAGE_EMBEDDINGS, TRIPLETS
+from tests.stores import go, put, rows
+
+TEACHERS = {"one": 8, "two": 5}
+BUILD = {
+    "q1": ("p1", ["p2", "p3"], "one"),
+    "q2": ("g2", ["p1"], "two"),
+    "q3": ("p3", ["p2", "g1", "p1"], "one"),
+}
+
+
+@pytest.fixture
+def vectors(tmp_path) -> tuple[LocalStore, dict[str, dict[str, np.ndarray]]]:
+    """Triplets of three queries in two parts, and vectors of two teachers."""
+    store, chance = LocalStore(tmp_path), np.random.default_rng(0)
+    found: dict[str, dict[str, np.ndarray]] = {}
+    for model, width in TEACHERS.items():
+        of = {name: chance.normal(size=width) for name in ("q1", "q2", "q3", "g1", "g2", "g3", "p1", "p2", "p3")}
+        found[model] = {name: (v / np.linalg.norm(v)).astype(np.float32) for name, v in of.items()}
+        passages = [{"passage_id": name, "embedding": found[model][name]} for name in ("p1", "p2", "p3")]
+        pairs = [
+            {"query_id": f"q{i}", "query_embedding": found[model][f"q{i}"]}
+            | {"positive_id": f"g{i}", "positive_embedding": found[model][f"g{i}"]}
+            for i in (1, 2, 3)
+        ]
+        put(store, PASSAGE_EMBEDDINGS, passages[:1], passages[1:], dataset=f"embeddings/{model}")
+        put(store, PAIR_EMBEDDINGS, pairs, dataset=f"query_embeddings/{model}")
+    triplets = [
+        {"query_id": name, "positive_id": positive, "negative_ids": negatives, "mining_model": model}
+        | {"negatives": [f"text of {n}" for n in negatives], "positive": f"text of {positive}"}
+        for name, (positive, negatives, model) in BUILD.items()
+    ]
+    put(store, TRIPLETS, triplets[:1], triplets[1:], dataset="mtt/0.95")
+    return store, found
+
+
+@pytest.mark.parametrize(("models", "block"), [(("one", "two"), 65_536), (("two",), 65_536), (("two", "one"), 1)])
+def test_every_score_is_the_teachers_cosine(vectors, monkeypatch, models, block):
+    store, of = vectors
+    monkeypatch.setattr(module, "_BLOCK", block)
+    outcome = go(store, score_triplets, models=models)
+    found = {row["query_id"]: row for row in rows(store, "mtt/0.95-kd")}
+    assert list(found) == list(BUILD) and outcome.counters["pairs_scored"] == 9
+    for name, (positive, negatives, mining_model) in BUILD.items():
+        row, teacher = found[name], mining_model if len(models) > 1 else models[0]
+        query = of[teacher][name]
+        assert (row["teacher"], row["negatives"]) == (teacher, [f"text of {n}" for n in negatives])
+        assert row["teacher_positive_score"] == pytest.approx(float(query @ of[teacher][positive]), abs=1e-6)
+        wanted = [float(query @ of[teacher][n]) for n in negatives]
+        assert row["teacher_negative_scores"] == pytest.approx(wanted, abs=1e-6)
+
+
+def test_what_has_no_teacher_or_no_vector_is_the_callers_mistake(vectors):
+    store, _ = vectors
+    put(store, PASSAGE_EMBEDDINGS, [{"passage_id": "p1", "embedding": [1.0] * 8}], dataset="embeddings/one")
+    with pytest.raises(InputError, match=r"embeddings/one@.* have no vector of p[23]"):
+        go(store, score_triplets, models=("one",))
+    put(store, TRIPLETS, [{"query_id": "q1", "mining_model": "bm25"}], dataset="mtt/0.95")
+    with pytest.raises(InputError, match="'bm25'"):
+        go(store, score_triplets, models=("one", "two"))

@@ -1,0 +1,68 @@
+import numpy as np
+import pytest
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.settings import settings
+from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.datasets import PASSAGES
+from pipeline_tasks.models.registry import get
+from pipeline_tasks.retrieval.embed_passages import embed_passages
+from pipeline_tasks.retrieval.encoders import load_encoder
+from pipeline_tasks.retrieval.int8 import GRAPH, check
+from tests.retrieval.tiny import decoder
+from tests.stores import go, put, rows
+
+MODEL = "all-minilm-l6-v2"
+PASSAGES_OF = {
+    "surge": "A storm surge is a rise of the sea that a hurricane pushes ashore, often some metres above the tide.",
+    "shelter": "Go to a basement or to a small inner room on the lowest floor when a tornado warning comes.",
+    "smoke": "Close the windows and run an air cleaner while wildfire smoke hangs over the town.",
+}
+
+
+@pytest.fixture(scope="module")
+def int8(fetched):
+    pytest.importorskip("onnxscript", reason="int8 graphs are exported with onnxscript")
+    fetched(MODEL)
+    return load_encoder(get(MODEL), settings().cache, precision="int8")
+
+
+@pytest.fixture(scope="module")
+def exact(fetched):
+    fetched(MODEL)
+    return load_encoder(get(MODEL), settings().cache)
+
+
+def test_the_graph_is_made_once_and_its_vectors_are_near_the_exact_ones(int8, exact, fetched):
+    graph = fetched(MODEL) / GRAPH
+    made = graph.stat().st_mtime_ns
+    again = load_encoder(get(MODEL), settings().cache, precision="int8")
+    assert graph.stat().st_mtime_ns == made
+    passages = list(PASSAGES_OF.values())
+    assert 0.97 < check(again, exact, passages) < 1 - 1e-6
+    np.testing.assert_array_equal(int8.encode(passages)[0], int8.encode(passages[:1])[0])
+
+
+def test_vectors_that_are_turned_too_far_are_refused(int8, exact):
+    class Turned:
+        name = "turned"
+
+        def encode_passages(self, texts):
+            return np.roll(exact.encode_passages(texts), 1, axis=1)
+
+    with pytest.raises(InputError, match=r"int8 vectors of turned have a cosine of only .*precision=float32"):
+        check(Turned(), exact, list(PASSAGES_OF.values()))
+
+
+def test_a_step_measures_before_it_builds(int8, tmp_path):
+    store = LocalStore(tmp_path)
+    put(store, PASSAGES, [{"passage_id": name, "doc_id": "d", "text": text} for name, text in PASSAGES_OF.items()])
+    go(store, embed_passages, model=MODEL, precision="int8")
+    assert len(rows(store, f"embeddings/{MODEL}")) == 3
+    assert [key for key in store.keys("versions/embeddings")]
+
+
+def test_a_model_that_takes_its_last_token_is_refused(tmp_path):
+    pytest.importorskip("onnxscript")
+    with pytest.raises(InputError, match="only hidden states with mean or cls work|cannot be exported"):
+        load_encoder(decoder(tmp_path / "m"), tmp_path, precision="int8")

@@ -1,0 +1,162 @@
+import time
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import numpy as np
+import pytest
+
+from pipeline_tasks.core.errors import InputError, TransientError
+from pipeline_tasks.core.settings import settings
+from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.datasets import PASSAGES
+from pipeline_tasks.models.use import identity
+from pipeline_tasks.retrieval import embeddings_endpoint
+from pipeline_tasks.retrieval.embed_passages import embed_passages
+from pipeline_tasks.retrieval.embeddings_endpoint import EmbeddingsEndpoint, groups
+from pipeline_tasks.retrieval.encoders import open_encoder
+from tests.retrieval.endpoint import DIM, serving
+from tests.stores import go, put, rows
+
+MODEL = "text-embedding-3-small"
+TEXTS = [f"{word} number {i}" for i in range(60) for word in ("flood", "storm", "fire")]
+
+
+@pytest.fixture
+def endpoint(monkeypatch):
+    with serving() as running:
+        monkeypatch.setenv("FOUNDRY_EMBEDDINGS_BASE_URL", running.url)
+        monkeypatch.setenv("FOUNDRY_EMBEDDINGS_API_KEY", "key-1")
+        monkeypatch.setenv("FOUNDRY_EMBEDDINGS_PRICE", "2.0")
+        monkeypatch.setenv("OPENAI_API_KEY", "key-of-another-host")
+        settings.cache_clear()
+        yield running
+    settings.cache_clear()
+
+
+@pytest.fixture
+def store(tmp_path):
+    return LocalStore(tmp_path)
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    monkeypatch.setattr(embeddings_endpoint, "_grows", lambda state: 0.0)
+
+
+def test_vectors_come_back_in_order_of_the_texts_and_are_paid_for_once(endpoint, store):
+    encoder = open_encoder(MODEL, store=store, concurrency=3)
+    vectors = encoder.encode_passages([*TEXTS, TEXTS[0]])
+    wanted = np.array([endpoint.vector(text) for text in [*TEXTS, TEXTS[0]]])
+    np.testing.assert_allclose(vectors, wanted / np.linalg.norm(wanted, axis=1, keepdims=True), atol=1e-6)
+    assert set(endpoint.keys) == {"Bearer key-1"}
+    assert encoder.costs["prompt_tokens"] == 3 * len(TEXTS)
+    assert encoder.costs["cost_usd"] == pytest.approx(3 * len(TEXTS) * 2 / 1e6)
+    again = open_encoder(MODEL, store=store).encode_passages(TEXTS[::-1])
+    np.testing.assert_array_equal(again, vectors[: len(TEXTS)][::-1])
+    assert set(endpoint.sold.values()) == {1}
+
+
+def test_a_text_that_comes_or_goes_costs_its_own_group_alone():
+    texts = sorted(f"text {i}" for i in range(2000))
+    before = [frozenset(texts[row] for row in group) for group in groups(texts)]
+    assert sorted(text for group in before for text in group) == texts
+    assert max(map(len, before)) <= embeddings_endpoint.MAX_TEXTS and len(before) > 10
+    fewer = [text for text in texts if text != "text 777"]
+    after = {frozenset(fewer[row] for row in group) for group in groups(fewer)}
+    assert sum(group not in after for group in before) <= 2
+
+
+def test_groups_are_not_too_long_for_a_request():
+    texts = [f"{i} " + "word " * 9000 for i in range(20)]
+    found = list(groups(texts))
+    assert sorted(row for group in found for row in group) == list(range(20))
+    assert max(sum(len(texts[row]) for row in group) for group in found) <= embeddings_endpoint.MAX_CHARACTERS
+
+
+def test_a_busy_endpoint_is_asked_again_when_it_says_so(endpoint, store):
+    soon = format_datetime(datetime.now(UTC) + timedelta(seconds=1), usegmt=True)
+    endpoint.faults = [(429, {"Retry-After": "0.7"}, b""), (503, {"Retry-After": soon}, b"")]
+    began = time.monotonic()
+    open_encoder(MODEL, store=store).encode_passages(["flood"])
+    assert 0.7 <= time.monotonic() - began < 10
+    assert (endpoint.requests, endpoint.sold["flood"]) == (3, 1)
+
+
+@pytest.mark.parametrize("status", [429, 500])
+def test_one_that_stays_busy_may_work_later(endpoint, store, impatient, status):
+    endpoint.faults = [(status, {}, b"no")] * 20
+    with pytest.raises(TransientError, match=rf"127\.0\.0\.1 did not embed.*{status}"):
+        open_encoder(MODEL, store=store).encode_passages(["flood"])
+
+
+@pytest.mark.parametrize(("status", "remedy"), [(401, "the key"), (404, "the model's name"), (400, "the length")])
+def test_a_refusal_is_the_callers_to_mend_and_tells_no_key(endpoint, store, status, remedy):
+    endpoint.faults = [(status, {}, b"key-1 is wrong")]
+    with pytest.raises(InputError, match=rf"\({status}\).*{remedy}") as told:
+        open_encoder(MODEL, store=store).encode_passages(["flood"])
+    assert "key-1" not in str(told.value) and endpoint.requests == 1
+
+
+def wider(answer):
+    for row in answer["data"]:
+        row["embedding"].append(1.0)
+    return answer
+
+
+def ragged(answer):
+    answer["data"][0]["embedding"].pop()
+    return answer
+
+
+def absent(answer):
+    return answer | {"data": answer["data"][:-1]}
+
+
+def twice(answer):
+    return answer | {"data": [answer["data"][0]] * 2}
+
+
+def not_a_number(answer):
+    answer["data"][0]["embedding"][3] = float("nan")
+    return answer
+
+
+@pytest.mark.parametrize("mend", [wider, ragged, absent, twice, not_a_number, lambda a: [], lambda a: {"data": 3}])
+def test_an_answer_that_is_none_is_refused_and_not_kept(endpoint, store, mend):
+    endpoint.mend = mend
+    with pytest.raises(InputError, match=r"sent (vectors of shape|no answer of the embeddings API)"):
+        open_encoder(MODEL, store=store).encode_passages(["flood", "storm"])
+    assert not list(store.keys("responses"))
+
+
+def test_a_step_counts_what_it_bought_and_a_raised_version_buys_nothing(endpoint, store):
+    put(store, PASSAGES, [{"passage_id": f"p{i}", "doc_id": "d", "text": text} for i, text in enumerate(TEXTS)])
+    counters = go(store, embed_passages, model=MODEL).counters
+    assert counters["vectors_bought"] == counters["texts_encoded"] == len(TEXTS)
+    assert counters["cost_usd"] == pytest.approx(3 * len(TEXTS) * 2 / 1e6)
+    bought = endpoint.requests
+    counters = go(store, embed_passages, model=MODEL, storage="float32").counters
+    assert (counters["vectors_reused"], counters["cost_usd"], endpoint.requests) == (len(TEXTS), 0, bought)
+    assert len(rows(store, f"embeddings/{MODEL}")[0]["embedding"]) == DIM
+
+
+def test_any_registered_model_may_be_served_and_that_is_part_of_its_identity(endpoint, monkeypatch):
+    here = identity("qwen3-embedding-0.6b")
+    monkeypatch.setenv("FOUNDRY_SERVED_MODELS", "bge-large-en-v1.5, qwen3-embedding-0.6b")
+    settings.cache_clear()
+    assert (
+        identity("qwen3-embedding-0.6b")
+        == {
+            "name": "qwen3-embedding-0.6b",
+            "served": "Qwen/Qwen3-Embedding-0.6B",
+        }
+        != here
+    )
+    assert identity("nv-embed-v2")["served"] == "nvidia/NV-Embed-v2"
+
+
+@pytest.mark.parametrize("url", ["", "ftp://host/v1", "http://user:secret@host/v1"])
+def test_an_endpoint_that_is_no_plain_url_is_refused(store, url):
+    with pytest.raises(InputError, match="FOUNDRY_EMBEDDINGS_BASE_URL") as told:
+        EmbeddingsEndpoint(url, "", "m", 3, store)
+    assert "secret" not in str(told.value)
