@@ -11,6 +11,7 @@ import pytest
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import Version
+from pipeline_tasks.corpus.cluster_passages import cluster_passages
 from pipeline_tasks.corpus.near_duplicate_passages import near_duplicate_passages
 from pipeline_tasks.datasets import PAIRS, PASSAGES
 from pipeline_tasks.retrieval.embed_pairs import EmbedPairsParams, embed_pairs
@@ -37,7 +38,8 @@ def test_passages_that_keep_the_parts_of_chunks_are_not_encoded_twice(store):
     twin = passages(0)[0] | {"passage_id": "twin"}
     put(store, PASSAGES, passages(0), [*passages(1, 3), twin], dataset="chunks")
     assert go(store, embed_passages, {"passages": ["chunks"]}, model=MODEL).counters["texts_encoded"] == 12
-    go(store, near_duplicate_passages, model=MODEL, threshold=0.9999)
+    go(store, cluster_passages, model=MODEL, threshold=0.9999)
+    go(store, near_duplicate_passages)
     outcome = go(store, embed_passages, model=MODEL)
     assert (outcome.counters["parts_built"], outcome.counters["parts_reused"]) == (0, 2)
     assert "texts_encoded" not in outcome.counters
