@@ -34,7 +34,7 @@ demo: install ## raw PDFs become a trained and evaluated retriever, through Airf
 test: install ## all tests
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest
+	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest
 
 lint: install ## format check, lint and types
 	$(BIN)/ruff check .

@@ -16,6 +16,8 @@ from pipeline_tasks.core.step import Resources
 
 COMMAND = (sys.executable, "-m", "pipeline_tasks.cli.main")
 GRACE_S = 10.0
+DEFAULTS = {"OMP_WAIT_POLICY": "PASSIVE"}
+"""Threads that wait give way: where several tasks share the cores, threads that spin halve the speed of all of them."""
 
 
 class ProcessBackend:
@@ -26,7 +28,7 @@ class ProcessBackend:
 
     def run(self, arguments: list[str], resources: Resources, say: Callable[[str], None]) -> tuple[int, str]:
         """Run ``foundry ARGUMENTS`` with this process's import path; see :class:`Backend`."""
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        environment = DEFAULTS | os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         with tempfile.TemporaryFile("w+", errors="replace") as output:
             self._child = subprocess.Popen(  # noqa: S603
                 [*COMMAND, *arguments],

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 from functools import cache
+from itertools import count
 from typing import Any
 
 from pipeline_tasks.corpus.pdf.model import ASCENT, DESCENT, CannotRead, PageText, Segment
 
 _SCALE = 8
 _MAX_PIXELS = 40e6
+_SHRINK_EVERY = 16
+"""Documents after which MuPDF forgets the fonts and pictures of those before; after each one, it would load them anew."""
+_opened = count()
 
 
 @cache
@@ -24,7 +28,8 @@ def _library() -> Any:
 def open_pdf(content: bytes) -> _Opened:
     """See :class:`~pipeline_tasks.corpus.pdf.engines.Engine`."""
     pymupdf = _library()
-    pymupdf.TOOLS.store_shrink(100)
+    if next(_opened) % _SHRINK_EVERY == 0:
+        pymupdf.TOOLS.store_shrink(100)
     try:
         document = pymupdf.open(stream=content, filetype="pdf")
     except (RuntimeError, ValueError) as error:
