@@ -3,6 +3,7 @@
 Memory is limited by RLIMIT_AS, set by the worker itself above what it holds after loading its libraries: an allocation
 beyond it fails at once, inside the call that asks for it, so the cap holds between two looks of any watcher, and the
 library can often still say what happened. The parent kills what takes too long, and looks at how a dead worker died.
+An item for which a used worker has no memory left is tried again in a fresh one: others may have left too little.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def run_limited(
             for worker in crew:
                 if worker.task is None and pending:
                     worker.give(pending.pop(), items)
-            results.update(_collect(crew))
+            results.update(_collect(crew, items))
             while handed_out in results:
                 yield results.pop(handed_out)
                 handed_out += 1
@@ -72,7 +73,7 @@ def run_limited(
             worker.stop()
 
 
-def _collect(crew: list[_Worker]) -> dict[int, Any]:
+def _collect(crew: list[_Worker], items: Sequence[bytes]) -> dict[int, Any]:
     busy = [worker for worker in crew if worker.task is not None]
     ready = wait([worker.pipe for worker in busy], timeout=_LOOK_S)
     found: dict[int, Any] = {}
@@ -81,7 +82,13 @@ def _collect(crew: list[_Worker]) -> dict[int, Any]:
         if task is None:
             continue
         if worker.pipe in ready:
-            found[task] = worker.receive()
+            used, result = worker.used, worker.receive()
+            if isinstance(result, Unreadable) and result.reason == "memory":
+                worker.replace()
+                if used:  # earlier items may have left too little
+                    worker.give(task, items)
+                    continue
+            found[task] = result
         elif worker.late():
             found[task] = Unreadable("timeout", f"took more than {worker.limits.time_s:g} s")
             worker.replace()
@@ -95,11 +102,12 @@ class _Worker:
         self._function = function
         self.limits = limits
         self.task: int | None = None
+        self.used = False
         self._started = 0.0
         self._start()
 
     def _start(self) -> None:
-        self._peak_share = 0.0
+        self._peak_share, self.used = 0.0, False
         self.pipe, theirs = _CONTEXT.Pipe()
         arguments = (self._function, theirs, self.limits.memory_mib)
         self._process: BaseProcess = _CONTEXT.Process(target=_serve, args=arguments, daemon=True)
@@ -127,7 +135,7 @@ class _Worker:
                 self._peak_share = int(peak.split()[1]) * 1024 / limit
 
     def receive(self) -> Any:
-        self.task = None
+        self.task, self.used = None, True
         try:
             return self.pipe.recv()
         except (EOFError, OSError):

@@ -6,9 +6,11 @@ import sys
 import threading
 from pathlib import Path
 
+KEPT: list[bytes] = []
+
 
 def obey(order: bytes) -> bytes:
-    """Do what the order says: answer, hang, die, raise, take memory, or give an answer that cannot be sent."""
+    """Do what the order says: answer, hang, die, raise, take memory, keep it, or give an answer that cannot be sent."""
     if order == b"hang":
         threading.Event().wait()
     if order.startswith(b"child "):
@@ -21,6 +23,9 @@ def obey(order: bytes) -> bytes:
         raise ValueError("not readable")
     if order == b"hoard":
         return bytes(1 << 30)
+    if order.startswith(b"keep "):
+        KEPT.append(bytes(int(order[5:]) << 20))
+        return b"kept"
     if order == b"unsendable":
         return lambda: None  # type: ignore[return-value]
     return order.upper()

@@ -16,13 +16,13 @@ from pipeline_tasks.demo.render_pdf import render
 from pipeline_tasks.demo.sample import load_documents
 
 REASONS = {"damaged", "encrypted", "empty", "no_text", "too_long", "timeout", "memory", "crashed"}
-LIMITS = Limits(time_s=3.0, memory_mib=384)
+LIMITS = Limits(time_s=5.0, memory_mib=384)
 
 
 def test_a_batch_of_them_ends_with_an_outcome_for_each(engine):
     sample = Path(pipeline_tasks.__file__).parent / "domains" / "disaster" / "sample"
     originals = [render(document) for document in load_documents(sample)[:6]]
-    files = list(mutants(originals, 60, seed=7))
+    files = list(mutants(originals, 45, seed=7))
     sound = plant(2, seed=1).content
     batch = [sound, *(content for _, content in files), sound]
     first, *found, last = run_limited(partial(read_pdf, options=ReadOptions(engine)), batch, 2, LIMITS)
@@ -30,4 +30,4 @@ def test_a_batch_of_them_ends_with_an_outcome_for_each(engine):
     assert len(found) == len(files)
     outcomes = Counter(f.reason if isinstance(f, Unreadable) else "text" for f in found)
     assert set(outcomes) <= REASONS | {"text"}
-    assert outcomes["text"] > 12 and outcomes["damaged"] > 6 and outcomes["timeout"] < 15
+    assert outcomes["text"] > 9 and outcomes["damaged"] > 4 and outcomes["timeout"] < 12

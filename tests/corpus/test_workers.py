@@ -26,6 +26,11 @@ def test_memory_beyond_the_limit_is_refused_and_the_next_item_is_answered():
     assert results == [b"A", Unreadable("memory", "needs more than 256 MiB"), b"B"]
 
 
+def test_memory_that_earlier_items_kept_is_no_reason_against_the_next():
+    results = list(run_limited(obey, [b"keep 150", b"keep 151", b"keep 152"], 1, Limits(LIMIT_S, memory_mib=256)))
+    assert results == [b"kept"] * 3
+
+
 def test_what_a_worker_started_ends_with_it(tmp_path):
     pid_file = tmp_path / "pid"
     results = list(run_limited(obey, [f"child {pid_file}".encode(), b"a"], 1, Limits(1.5)))

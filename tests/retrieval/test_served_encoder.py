@@ -135,7 +135,7 @@ def test_a_step_counts_what_it_bought_and_a_raised_version_buys_nothing(endpoint
     assert counters["vectors_bought"] == counters["texts_encoded"] == len(TEXTS)
     assert counters["cost_usd"] == pytest.approx(3 * len(TEXTS) * 2 / 1e6)
     bought = endpoint.requests
-    counters = go(store, embed_passages, model=MODEL, storage="float32").counters
+    counters = go(store, embed_passages, model=MODEL, storage="float16").counters
     assert (counters["vectors_reused"], counters["cost_usd"], endpoint.requests) == (len(TEXTS), 0, bought)
     assert len(rows(store, f"embeddings/{MODEL}")[0]["embedding"]) == DIM
 

@@ -12,7 +12,7 @@ from pipeline_tasks.corpus.pdf.model import ASCENT, DESCENT, CannotRead, PageTex
 _SCALE = 8
 _MAX_PIXELS = 40e6
 _SHRINK_EVERY = 16
-"""Documents after which MuPDF forgets the fonts and pictures of those before; after each one, it would load them anew."""
+"""Documents after which MuPDF forgets the fonts and pictures of those before; after each it would load them anew."""
 _opened = count()
 
 
