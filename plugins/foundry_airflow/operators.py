@@ -18,16 +18,10 @@ from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.plan import Job, plan
 from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.runner import note_reuse
-from pipeline_tasks.core.settings import settings
-from pipeline_tasks.core.store import LocalStore, Store
+from pipeline_tasks.core.store import Store, open_store
 from pipeline_tasks.core.versions import Version
 
 log = logging.getLogger(__name__)
-
-
-def open_store() -> Store:
-    """The configured store."""
-    return LocalStore(settings().store)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.lineage.fold import attached, fold
 from pipeline_tasks.core.lineage.rows import literal
-from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.core.store import Store
 
 if TYPE_CHECKING:
     import duckdb
@@ -33,7 +33,7 @@ _SETTINGS = {
 
 
 def query(
-    store: LocalStore,
+    store: Store,
     sql: str,
     values: list[object] | None = None,
     *,
@@ -54,7 +54,7 @@ def query(
     """
     import duckdb
 
-    with connect(fold(store), store.root / "objects") as con:
+    with connect(fold(store), store.folder / "objects") as con:
         try:
             statements = con.extract_statements(sql)
             if [s.type for s in statements] != [duckdb.StatementType.SELECT]:
