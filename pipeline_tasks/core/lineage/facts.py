@@ -6,6 +6,7 @@ A file that is not what it should be becomes a row of ``problems``; it never sto
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -160,11 +161,12 @@ def version_rows(store: Store, found: list[Manifest], steps: Rows) -> dict[str, 
             built[name] = min(run["ended_at"], built.get(name, run["ended_at"]))
     rows: dict[str, Rows] = {"versions": [], "version_inputs": [], "parts": [], "params": [], "licences": []}
     written = {entry.key: entry.modified for entry in store.entries(VERSIONS)}
+    newest = latest_ids(store)
     for m in found:
         head = {"dataset": m.dataset, "version": m.id}
-        created = built.get((m.dataset, m.id)) or _moment(written[manifest_key(m.ref)])
+        created = built.get((m.dataset, m.id)) or _moment(written.get(manifest_key(m.ref), time.time()))
         rows["versions"].append(
-            _version_row(m) | {"created_at": created, "is_latest": latest(store, m.dataset) == m.id}
+            _version_row(m) | {"created_at": created, "is_latest": newest.get(m.dataset) == m.id}
         )
         rows["version_inputs"] += [head | row for row in _inputs(m)]
         rows["parts"] += [head | row for row in _part_rows(m)]
@@ -208,10 +210,11 @@ def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def latest(store: Store, dataset: str) -> str | None:
-    """Id of the version that ``latest`` names."""
-    data = store.read(f"refs/{dataset}/{LATEST}")
-    return data.decode() if data else None
+def latest_ids(store: Store) -> dict[str, str]:
+    """Dataset -> id of the version that ``latest`` names."""
+    keys = (key for key in store.keys("refs") if key.endswith(f"/{LATEST}"))
+    named = store.read_all(keys)
+    return {key[len("refs/") : -len(LATEST) - 1]: data.decode() for key, data in named.items() if data}
 
 
 def _part_rows(manifest: Manifest) -> Iterator[dict[str, Any]]:

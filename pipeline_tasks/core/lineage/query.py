@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     import duckdb
 
 MAX_ROWS = 10_000
+_SHOWN = """
+SELECT DISTINCT sha256 FROM parts JOIN versions USING (dataset, version)
+WHERE is_latest AND name IS NULL AND kind <> 'reject'
+"""
 _SETTINGS = {
     "temp_directory": "''",
     "memory_limit": "'2GB'",
@@ -55,6 +59,7 @@ def query(
     import duckdb
 
     with connect(fold(store), store.folder / "objects") as con:
+        store.bring(f"objects/{sha256[:2]}/{sha256}.parquet" for (sha256,) in con.execute(_SHOWN).fetchall())
         try:
             statements = con.extract_statements(sql)
             if [s.type for s in statements] != [duckdb.StatementType.SELECT]:

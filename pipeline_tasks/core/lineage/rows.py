@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.lineage.facts import Rows, latest
+from pipeline_tasks.core.lineage.facts import Rows, latest_ids
 from pipeline_tasks.core.manifest import Manifest, Part
 from pipeline_tasks.core.schema import FILES
 from pipeline_tasks.core.store import Store
@@ -69,9 +69,10 @@ def add_dataset_views(con: duckdb.DuckDBPyConnection, store: Store, found: list[
     import duckdb
 
     members: dict[str, list[str]] = {}
-    for m in found:
-        if m.rows_schema == FILES or not m.parts or latest(store, m.dataset) != m.id:
-            continue
+    newest = latest_ids(store)
+    shown = [m for m in found if m.rows_schema != FILES and m.parts and newest.get(m.dataset) == m.id]
+    store.bring(part.key for m in shown for part in (*m.parts, *(r.part for r in m.removals)))
+    for m in shown:
         try:
             con.execute(f"CREATE VIEW {quoted(m.dataset)} AS {live_rows_sql(store, m)}")
         except (duckdb.Error, InputError, OSError, pa.ArrowInvalid) as error:
@@ -136,6 +137,7 @@ def _by_response_columns(store: Store, found: list[Manifest]) -> dict[tuple[str,
 def _readable(store: Store, parts: list[Part], problems: Rows) -> dict[str, Path]:
     """sha256 -> path of each part that is there and has a Parquet footer, once each."""
     found: dict[str, Path] = {}
+    store.bring(part.key for part in parts)
     for part in parts:
         if part.sha256 in found:
             continue

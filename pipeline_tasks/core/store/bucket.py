@@ -106,7 +106,7 @@ class Bucket:
                 return None
             raise
 
-    def list(self, prefix: str) -> Iterator[Entry]:
+    def below(self, prefix: str) -> Iterator[Entry]:
         """Everything below the folder ``prefix``, a thousand a request, in any order."""
         folder = self.prefix + checked_key(prefix).rstrip("/") + "/"
         with explained(self.address):

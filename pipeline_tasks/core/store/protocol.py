@@ -50,13 +50,11 @@ class Entry:
 
 
 class Store(Protocol):
-    """The promises above. Every method that takes a key or a name raises InputError for one that leaves the store.
+    """The promises above. Every method that takes a key or a name raises InputError for one that leaves the store."""
 
-    Attributes:
-        folder: this machine's folder for it: work in progress, the lineage database, and :meth:`local_path` files.
-    """
-
-    folder: Path
+    @property
+    def folder(self) -> Path:
+        """This machine's folder for it: work in progress, the lineage database, and :meth:`local_path` files."""
 
     def read(self, key: str) -> bytes | None:
         """The bytes of ``key``, or None."""

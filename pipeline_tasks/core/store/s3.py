@@ -118,11 +118,11 @@ class S3Store:
 
     def keys(self, prefix: str) -> Iterator[str]:
         """See :meth:`Store.keys`."""
-        yield from sorted(entry.key for entry in self.bucket.list(prefix))
+        yield from sorted(entry.key for entry in self.bucket.below(prefix))
 
     def entries(self, prefix: str) -> Iterator[Entry]:
         """See :meth:`Store.entries`."""
-        yield from sorted(self.bucket.list(prefix), key=lambda entry: entry.key)
+        yield from sorted(self.bucket.below(prefix), key=lambda entry: entry.key)
 
     def local_path(self, key: str) -> Path:
         """See :meth:`Store.local_path`.
