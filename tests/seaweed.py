@@ -14,10 +14,14 @@ import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
+import boto3
 import pytest
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
 
-KEY, SECRET = "test-key", "test-secret"
+KEY, SECRET, BUCKET = "test-key", "test-secret", "test-bucket"
 _PORTS = ("master", "volume", "filer", "s3")
 _START_S = 60.0
 
@@ -57,20 +61,18 @@ class Seaweed:
         keys.write_text(json.dumps({"identities": [user]}))
         command = [str(binary()), "-logtostderr", "server", f"-dir={data}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"]
         command += ["-filer", "-s3", f"-s3.config={keys}", "-s3.autoCreateBucket=false", "-s3.port.iceberg=0"]
-        command += ["-master.volumeSizeLimitMB=64", "-volume.max=40", "-master.telemetry=false", "-s3.port.lance=0"]
+        command += ["-master.volumeSizeLimitMB=64", "-volume.max=400", "-master.telemetry=false", "-s3.port.lance=0"]
         command += [f"-{name}={port}" for name, port in self.ports.items()]
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder)
         client, deadline = self.client(), time.monotonic() + _START_S
         while True:
             try:
-                client.create_bucket(Bucket="ready")
-                client.put_object(Bucket="ready", Key="probe", Body=b"x")
+                if BUCKET not in [found["Name"] for found in client.list_buckets()["Buckets"]]:
+                    client.create_bucket(Bucket=BUCKET)
+                client.put_object(Bucket=BUCKET, Key="probe", Body=b"x")
                 return
-            except Exception as error:
-                if getattr(error, "response", {}).get("Error", {}).get("Code") == "BucketAlreadyExists":
-                    client.put_object(Bucket="ready", Key="probe", Body=b"x")
-                    return
+            except (BotoCoreError, ClientError) as error:
                 assert self._process.poll() is None, (self.folder / "log").read_text()[-2000:]
                 assert time.monotonic() < deadline, error
                 time.sleep(0.2)
@@ -81,20 +83,15 @@ class Seaweed:
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
 
-    def client(self, **changed: str):
+    def client(self, **changed: str) -> Any:
         """A plain boto3 client for it."""
-        import boto3
-        from botocore.config import Config
-
         keys = {"aws_access_key_id": KEY, "aws_secret_access_key": SECRET, "region_name": "us-east-1"}
         retries = Config(retries={"mode": "standard", "total_max_attempts": 1})
         return boto3.client("s3", endpoint_url=self.url, config=retries, **(keys | changed))
 
-    def bucket(self) -> str:
-        """A new, empty bucket."""
-        name = f"test-{uuid.uuid4().hex[:12]}"
-        self.client().create_bucket(Bucket=name)
-        return name
+    def address(self) -> str:
+        """Of a new, empty store."""
+        return f"s3://{BUCKET}/{uuid.uuid4().hex[:12]}/store"
 
 
 @contextmanager

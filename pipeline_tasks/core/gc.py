@@ -165,7 +165,7 @@ def _outputs(record: bytes | None) -> list[str]:
         found = Record.model_validate(json.loads(record or b"null"))
     except (ValidationError, ValueError):
         return []
-    return [part.key for part in (found.output, found.rejects) if part]
+    return [part.key for part in found.made]
 
 
 def _children(store: Store, folder: str) -> list[Path]:

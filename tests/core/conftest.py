@@ -29,7 +29,7 @@ def s3(seaweed: Seaweed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
         monkeypatch.setenv(name, value)
     for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL"):
         monkeypatch.delenv(name, raising=False)
-    address = f"s3://{seaweed.bucket()}/some/prefix"
+    address = seaweed.address()
     monkeypatch.setenv("FOUNDRY_STORE", address)
     monkeypatch.setenv("FOUNDRY_STORE_CACHE", str(tmp_path / "caches"))
     settings.cache_clear()
