@@ -105,7 +105,8 @@ class Ref(_Frozen):
         """
         wrong = not _DATASET.fullmatch(self.dataset) or not _NAME.fullmatch(self.version)
         if wrong or ".." in self.dataset or ".." in self.version:
-            raise InputError(f"{str(self)!r} is not DATASET or DATASET@VERSION, for example passages@latest")
+            name = self.dataset if self.version == LATEST else str(self)
+            raise InputError(f"{name!r} is not DATASET or DATASET@VERSION, for example passages@latest")
 
     def __str__(self) -> str:
         return f"{self.dataset}@{self.version}"

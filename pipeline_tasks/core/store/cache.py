@@ -39,12 +39,14 @@ class Cache:
             return None
         return path
 
-    def put(self, key: str, path: Path) -> Path:
-        """Make the local file ``path``, which is consumed, the copy of ``key``."""
+    def put(self, key: str, path: Path, *, used: bool = True) -> Path:
+        """Make the local file ``path``, which is consumed, the copy of ``key``; one that is not used may go at once."""
         target = self.folder / key
         target.parent.mkdir(parents=True, exist_ok=True)
         path.chmod(0o444)
-        self._unseen += path.stat().st_size
+        size, now = path.stat().st_size, time.time()
+        os.utime(path, (now, now if used else now - IN_USE_S))
+        self._unseen += size
         path.replace(target)
         if self._unseen > self.limit_bytes / _SLACK:
             self._unseen = 0

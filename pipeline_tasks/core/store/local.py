@@ -97,6 +97,10 @@ class LocalStore:
             raise InputError(f"{key} is missing from the store {self.root}; run the step that made it again")
         return path
 
+    def copy_to(self, key: str, path: Path) -> None:
+        """See :meth:`Store.copy_to`."""
+        shutil.copyfile(self.local_path(key), path)
+
     def bring(self, keys: Iterable[str]) -> None:
         """See :meth:`Store.bring`."""
 

@@ -89,6 +89,9 @@ class Store(Protocol):
     def local_path(self, key: str) -> Path:
         """A local, read-only file with the bytes of an immutable ``key``."""
 
+    def copy_to(self, key: str, path: Path) -> None:
+        """Write the bytes of an immutable ``key`` to a local file of the caller's, as they are; nothing else is kept."""
+
     def bring(self, keys: Iterable[str]) -> None:
         """Make :meth:`local_path` of these cheap; what cannot be had is left for it to say."""
 

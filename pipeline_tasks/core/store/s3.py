@@ -98,7 +98,7 @@ class S3Store:
             if not made:
                 self._count_as_new(key, found or self.bucket.head(key))
             if made or sha256:
-                self._cache.put(key, path)
+                self._cache.put(key, path, used=False)
         finally:
             path.unlink(missing_ok=True)
         return made
@@ -174,6 +174,11 @@ class S3Store:
             raise InputError(
                 f"no space is left in {self.folder} for {key}; free some, or point FOUNDRY_STORE_CACHE to a larger disk"
             ) from error
+
+    def copy_to(self, key: str, path: Path) -> None:
+        """See :meth:`Store.copy_to`."""
+        with self._space_for(key):
+            self._downloaded(key, path)
 
     def bring(self, keys: Iterable[str]) -> None:
         """See :meth:`Store.bring`."""
