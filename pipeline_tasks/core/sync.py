@@ -8,7 +8,7 @@ are checked against the sha256 that they are named by. Where both stores know a 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -37,7 +37,7 @@ class Synced:
     problems: list[str] = field(default_factory=list)
 
 
-def sync(source: Store, target: Store, names: Iterable[str] = ()) -> Synced:
+def sync(source: Store, target: Store, names: Sequence[str] = ()) -> Synced:
     """Copy into ``target`` what ``source`` has and it lacks.
 
     Args:
@@ -69,7 +69,7 @@ def sync(source: Store, target: Store, names: Iterable[str] = ()) -> Synced:
     return done
 
 
-def _manifests(source: Store, names: Iterable[str]) -> dict[str, Manifest]:
+def _manifests(source: Store, names: Sequence[str]) -> dict[str, Manifest]:
     """Key -> manifest of every version to copy."""
     found: dict[str, Manifest] = {}
     todo = [manifest_key(resolve(source, Ref.parse(name))) for name in names] or list(source.keys("versions"))

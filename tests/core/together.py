@@ -19,8 +19,10 @@ def together(n: int, work: Callable[..., Any], *args: Any) -> list[Any]:
     context.set_forkserver_preload(["tests.core.toy_steps", "tests.faults.toy_chain"])
     barrier = context.Barrier(n)
     pipes = [context.Pipe(duplex=False) for _ in range(n)]
+    environment = dict(os.environ)
     processes = [
-        context.Process(target=_begin, args=(barrier, sender, work, i, args, dict(os.environ))) for i, (_, sender) in enumerate(pipes)
+        context.Process(target=_begin, args=(barrier, sender, work, i, args, environment))
+        for i, (_, sender) in enumerate(pipes)
     ]
     for process in processes:
         process.start()

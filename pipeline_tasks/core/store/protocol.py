@@ -90,7 +90,7 @@ class Store(Protocol):
         """A local, read-only file with the bytes of an immutable ``key``."""
 
     def copy_to(self, key: str, path: Path) -> None:
-        """Write the bytes of an immutable ``key`` to a local file of the caller's, as they are; nothing else is kept."""
+        """Write the bytes of an immutable ``key`` to a local file of the caller's; no copy is kept beside it."""
 
     def bring(self, keys: Iterable[str]) -> None:
         """Make :meth:`local_path` of these cheap; what cannot be had is left for it to say."""
