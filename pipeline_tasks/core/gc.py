@@ -98,8 +98,7 @@ def find_garbage(store: Store, *, keep: int | None = None, memo: bool = False, g
 def drop(store: Store, sweep: Sweep) -> None:
     """Drop everything in ``sweep``: names before what they name, so that a kill in between leaves no dangling name."""
     for keys in sweep.keys.values():
-        for key in keys:
-            store.delete(key)
+        store.delete_all(keys)
     for paths in sweep.paths.values():
         for path in paths:
             if path.is_dir():
@@ -112,7 +111,7 @@ def drop(store: Store, sweep: Sweep) -> None:
 
 def _manifests(store: Store, keys: Iterable[str]) -> dict[Ref, Manifest]:
     found = {}
-    for key, data in store.read_all(keys).items():
+    for key, data in store.read_all(keys):
         try:
             manifest = Manifest.model_validate_json(data or b"")
         except ValidationError as error:
@@ -132,7 +131,7 @@ def _kept(
     for dataset in {ref.dataset for ref in manifests}:
         mine = sorted((r for r in manifests if r.dataset == dataset), key=lambda r: (-when[r], r.version))
         todo += mine[:keep]
-    for key, named in store.read_all(store.keys("refs")).items():
+    for key, named in store.read_all(store.keys("refs")):
         dataset = key.removeprefix("refs/").rpartition("/")[0]
         todo.append(Ref(dataset=dataset, version=(named or b"").decode()))
     kept: set[Ref] = set()
@@ -149,7 +148,7 @@ def _dead_memo(store: Store, objects: set[str], wanted: set[str], *, give_up: bo
     """Memo records that nobody needs; the outputs of all others are added to ``wanted``."""
     entries = list(store.entries("memo"))
     dead = []
-    for entry, data in zip(entries, store.read_all(entry.key for entry in entries).values(), strict=True):
+    for entry, (_, data) in zip(entries, store.read_all(entry.key for entry in entries), strict=True):
         outputs = _outputs(data)
         useless = not outputs or not objects.issuperset(outputs) or (give_up and not wanted.issuperset(outputs))
         if useless and entry.modified < old:

@@ -59,7 +59,7 @@ def lookup(store: Store, job: Job, version: Version, index: int) -> Record | Non
 def lookup_all(store: Store, job: Job, version: Version, indexes: Iterable[int]) -> dict[int, Record | None]:
     """Index -> what :func:`lookup` finds, for many parts in a few rounds through the store."""
     keys = {index: _memo_key(job, version.manifest.parts[index]) for index in indexes}
-    read = store.read_all(keys.values())
+    read = dict(store.read_all(keys.values()))
     found = {index: Record.model_validate_json(data) for index, key in keys.items() if (data := read[key]) is not None}
     there = store.present(made.key for record in found.values() for made in record.made)
     return {index: _usable(store, job, version, index, found.get(index), there) for index in keys}

@@ -59,7 +59,7 @@ def sync(source: Store, target: Store, names: Sequence[str] = ()) -> Synced:
         if kind == "versions":
             wanted = _complete(manifests, held["objects"], done)
         elif kind == "refs":
-            named = source.read_all(wanted)
+            named = dict(source.read_all(wanted))
             wanted = [key for key in wanted if _version_key(key, named[key]) in held["versions"]]
         todo = _missing(source, target, kind, wanted, held[kind])
         done.there[kind] += len(wanted) - len(todo)
@@ -74,9 +74,8 @@ def _manifests(source: Store, names: Sequence[str]) -> dict[str, Manifest]:
     found: dict[str, Manifest] = {}
     todo = [manifest_key(resolve(source, Ref.parse(name))) for name in names] or list(source.keys("versions"))
     while todo:
-        read = source.read_all(key for key in todo if key not in found)
-        todo = []
-        for key, data in read.items():
+        asked, todo = [key for key in todo if key not in found], []
+        for key, data in source.read_all(asked):
             try:
                 found[key] = Manifest.model_validate_json(data or b"")
             except ValidationError as error:
@@ -90,7 +89,7 @@ def _manifests(source: Store, names: Sequence[str]) -> dict[str, Manifest]:
 def _selected(keys: dict[str, list[str]], source: Store, manifests: dict[str, Manifest]) -> dict[str, list[str]]:
     objects = {part.key for manifest in manifests.values() for part in manifest.objects}
     answered = {requests_key(manifest.ref) for manifest in manifests.values()}
-    named = source.read_all(keys["refs"])
+    named = dict(source.read_all(keys["refs"]))
     return keys | {kind: [] for kind in _WHOLE_STORE_ONLY} | {
         "objects": sorted(objects),
         "requests": [key for key in keys["requests"] if key in answered],
@@ -119,7 +118,7 @@ def _complete(manifests: dict[str, Manifest], objects: set[str], done: Synced) -
 def _missing(source: Store, target: Store, kind: str, wanted: list[str], held: set[str]) -> list[str]:
     if kind not in _MUTABLE:
         return [key for key in wanted if key not in held]
-    ours, theirs = source.read_all(wanted), target.read_all(key for key in wanted if key in held)
+    ours, theirs = dict(source.read_all(wanted)), dict(target.read_all(key for key in wanted if key in held))
     return [key for key in wanted if ours[key] is not None and ours[key] != theirs.get(key)]
 
 

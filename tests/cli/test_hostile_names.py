@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -73,7 +72,8 @@ def test_every_way_in_refuses_it(store, name, tmp_path):
         with pytest.raises(InputError, match="is not DATASET or DATASET@VERSION"):
             way()
     before = sorted(tmp_path.rglob("*"))
-    for command in (["show", name], ["export", name, str(tmp_path / "out")], ["run", "chunk_passages", "--input", f"documents={name}"]):
+    run = ["run", "chunk_passages", "--input", f"documents={name}"]
+    for command in (["show", name], ["export", name, str(tmp_path / "out")], run):
         told = CliRunner().invoke(app, command)
         assert isinstance(told.exception, InputError) and "a secret" not in told.output
     listed = CliRunner().invoke(app, ["ls", name])
@@ -107,7 +107,7 @@ def test_a_manifest_whose_parts_lie_elsewhere_is_refused_and_told_in_the_lineage
     bad = version.manifest.parts[0].model_copy(update={"sha256": "../../../secret"})
     manifest = version.manifest.model_copy(update={"parts": [bad]})
     key = f"versions/items/{manifest.id}.json"
-    os.unlink(store.root / key)
+    (store.root / key).unlink()
     store.create(key, manifest.to_bytes())
     with pytest.raises(InputError, match="leaves the store"):
         Version.open(store, Ref.parse("items")).table()

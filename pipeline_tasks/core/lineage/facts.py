@@ -103,7 +103,7 @@ def naive_utc(moment: datetime) -> datetime:
 def _parsed(
     store: Store, keys: Iterable[str], model: type[_Model], problems: Rows
 ) -> Iterator[tuple[str, _Model]]:
-    for key, data in store.read_all(keys).items():
+    for key, data in store.read_all(keys):
         if data is None:
             continue
         try:
@@ -213,8 +213,7 @@ def _as_text(value: Any) -> str:
 def latest_ids(store: Store) -> dict[str, str]:
     """Dataset -> id of the version that ``latest`` names."""
     keys = (key for key in store.keys("refs") if key.endswith(f"/{LATEST}"))
-    named = store.read_all(keys)
-    return {key[len("refs/") : -len(LATEST) - 1]: data.decode() for key, data in named.items() if data}
+    return {key[len("refs/") : -len(LATEST) - 1]: data.decode() for key, data in store.read_all(keys) if data}
 
 
 def _part_rows(manifest: Manifest) -> Iterator[dict[str, Any]]:

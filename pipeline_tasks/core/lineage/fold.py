@@ -64,7 +64,7 @@ def fingerprint(store: Store) -> str:
     for folder in (EVENTS, facts.VERSIONS, facts.RESPONSES):
         for key in store.keys(folder):
             seen.update(key.encode())
-    for key, named in store.read_all(store.keys("refs")).items():
+    for key, named in store.read_all(store.keys("refs")):
         seen.update(key.encode() + (named or b""))
     return seen.hexdigest()
 

@@ -78,7 +78,7 @@ class _Held:
         """Replace the object a few times per lease; says so where it was lost meanwhile."""
         while not done.wait(self._lease_s / _BEATS):
             try:
-                etag = self._bucket.put_if(self._key, self._body(), match=self.etag)
+                etag = self._bucket.put_if(self._key, self._body(), match=self.etag) or self._ours()
             except FoundryError as error:
                 log.warning("%s cannot be renewed: %s", self._key, error)
                 continue
@@ -86,6 +86,11 @@ class _Held:
                 log.warning("%s was taken over, because it could not be renewed for %g s", self._key, self._lease_s)
                 return
             self.etag = etag
+
+    def _ours(self) -> str | None:
+        """The ETag of the object, where it is still this machine's: the answer to a renewal was lost."""
+        found = self._bucket.get(self._key)
+        return found[1] if found and _owner_of(found[0]) == self._owner else None
 
 
 def _owner_of(body: bytes) -> str:

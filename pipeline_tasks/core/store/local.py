@@ -33,9 +33,9 @@ class LocalStore:
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
             return None
 
-    def read_all(self, keys: Iterable[str]) -> dict[str, bytes | None]:
+    def read_all(self, keys: Iterable[str]) -> Iterator[tuple[str, bytes | None]]:
         """See :meth:`Store.read_all`."""
-        return {key: self.read(key) for key in keys}
+        return ((key, self.read(key)) for key in keys)
 
     def exists(self, key: str) -> bool:
         """See :meth:`Store.exists`."""
@@ -76,6 +76,11 @@ class LocalStore:
     def delete(self, key: str) -> None:
         """See :meth:`Store.delete`."""
         self._path(key).unlink(missing_ok=True)
+
+    def delete_all(self, keys: Iterable[str]) -> None:
+        """See :meth:`Store.delete_all`."""
+        for key in keys:
+            self.delete(key)
 
     def keys(self, prefix: str) -> Iterator[str]:
         """See :meth:`Store.keys`."""

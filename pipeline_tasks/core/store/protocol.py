@@ -59,8 +59,8 @@ class Store(Protocol):
     def read(self, key: str) -> bytes | None:
         """The bytes of ``key``, or None."""
 
-    def read_all(self, keys: Iterable[str]) -> dict[str, bytes | None]:
-        """The bytes of each key, side by side where that is faster."""
+    def read_all(self, keys: Iterable[str]) -> Iterator[tuple[str, bytes | None]]:
+        """Each key with its bytes, in order; read side by side where that is faster, a block of keys at a time."""
 
     def exists(self, key: str) -> bool:
         """Whether ``key`` can be read."""
@@ -79,6 +79,9 @@ class Store(Protocol):
 
     def delete(self, key: str) -> None:
         """Forget ``key``; no error where it is not."""
+
+    def delete_all(self, keys: Iterable[str]) -> None:
+        """Forget each of ``keys``, in any order."""
 
     def keys(self, prefix: str) -> Iterator[str]:
         """All keys below ``prefix`` (a folder), sorted."""

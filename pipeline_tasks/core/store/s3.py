@@ -6,10 +6,12 @@ import errno
 import re
 import time
 import uuid
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ IMMUTABLE = ("objects", "lineage/events")
 FRESH_S = 3600.0
 _LOOK_FIRST_BYTES = 1 << 20
 _DOWNLOADS = 2
+_BLOCK = 1_000
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _OBJECT = re.compile(r"objects/[0-9a-f]{2}/([0-9a-f]{64})(?:\.\w+)?")
 
@@ -57,6 +60,10 @@ class S3Store:
 
     @cached_property
     def _local(self) -> LocalStore:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"{self.folder} cannot be made ({error}); set FOUNDRY_STORE_CACHE to a folder") from error
         return LocalStore(self.folder)
 
     @cached_property
@@ -73,7 +80,7 @@ class S3Store:
         found = self.bucket.get(key)
         return found[0] if found else None
 
-    def read_all(self, keys: Iterable[str]) -> dict[str, bytes | None]:
+    def read_all(self, keys: Iterable[str]) -> Iterator[tuple[str, bytes | None]]:
         """See :meth:`Store.read_all`."""
         return _side_by_side(self.read, keys)
 
@@ -83,7 +90,7 @@ class S3Store:
 
     def present(self, keys: Iterable[str]) -> set[str]:
         """See :meth:`Store.present`."""
-        return {key for key, there in _side_by_side(self.exists, keys).items() if there}
+        return {key for key, there in _side_by_side(self.exists, keys) if there}
 
     def create(self, key: str, data: bytes) -> bool:
         """See :meth:`Store.create`."""
@@ -115,6 +122,10 @@ class S3Store:
         """See :meth:`Store.delete`."""
         self.bucket.delete(key)
         self._cache.drop(key)
+
+    def delete_all(self, keys: Iterable[str]) -> None:
+        """See :meth:`Store.delete_all`."""
+        deque(_side_by_side(self.delete, keys), maxlen=0)
 
     def keys(self, prefix: str) -> Iterator[str]:
         """See :meth:`Store.keys`."""
@@ -187,7 +198,8 @@ class S3Store:
             with suppress(InputError):
                 self.local_path(key)
 
-        _side_by_side(fetch, (key for key in keys if not self._cache.get(checked_key(key))))
+        wanted = (key for key in keys if not self._cache.get(checked_key(key)))
+        deque(_side_by_side(fetch, wanted), maxlen=0)
 
     def scratch(self, name: str) -> Path:
         """See :meth:`Store.scratch`."""
@@ -214,9 +226,12 @@ def _sha256_in(key: str) -> str:
     return found[1] if found else ""
 
 
-def _side_by_side(work: Callable[[str], Any], keys: Iterable[str]) -> dict[str, Any]:
-    todo = list(dict.fromkeys(keys))
-    if len(todo) < 2:
-        return {key: work(key) for key in todo}
-    with ThreadPoolExecutor(min(THREADS, len(todo))) as pool:
-        return dict(zip(todo, pool.map(work, todo), strict=True))
+def _side_by_side(work: Callable[[str], Any], keys: Iterable[str]) -> Iterator[tuple[str, Any]]:
+    """Each key with what ``work`` gives, in order, a block of keys at a time."""
+    todo = iter(keys)
+    with ThreadPoolExecutor(THREADS) as pool:
+        while block := list(islice(todo, _BLOCK)):
+            if len(block) == 1:
+                yield block[0], work(block[0])
+            else:
+                yield from zip(block, pool.map(work, block), strict=True)

@@ -118,8 +118,10 @@ def test_many_at_once_are_what_they_are_one_by_one(store):
     keys = [f"n/{i}" for i in range(40)]
     for key in keys[::2]:
         store.create(key, key.encode())
-    assert store.read_all(keys) == {key: store.read(key) for key in keys}
+    assert list(store.read_all(keys)) == [(key, store.read(key)) for key in keys]
     assert store.present(keys) == set(keys[::2])
+    store.delete_all(keys[:30])
+    assert list(store.keys("n")) == keys[30::2]
 
 
 def test_a_folder_is_no_key(store):

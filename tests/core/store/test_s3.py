@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import botocore.auth
@@ -100,6 +101,33 @@ def test_a_server_out_of_reach_is_told_and_may_come_back(s3, monkeypatch, tmp_pa
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://{host}:{free_ports(1)[0]}")
     with pytest.raises(TransientError, match="cannot be reached .*; check AWS_ENDPOINT_URL_S3"):
         again(s3, tmp_path).read("refs/x")
+
+
+class Busy(BaseHTTPRequestHandler):
+    """Asks everybody to slow down."""
+
+    asked = 0
+
+    def do_GET(self) -> None:
+        type(self).asked += 1
+        body = b"<Error><Code>SlowDown</Code><Message>later</Message></Error>"
+        self.send_response(503)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Quiet."""
+
+
+def test_a_busy_server_is_asked_again_before_it_is_told(s3, monkeypatch, tmp_path):
+    with ThreadingHTTPServer(("127.0.0.1", 0), Busy) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://127.0.0.1:{server.server_port}")
+        with pytest.raises(TransientError, match="busy or failed .SlowDown."):
+            again(s3, tmp_path).read("refs/x")
+        server.shutdown()
+    assert Busy.asked == 6
 
 
 def test_an_endpoint_that_is_none_is_told(s3, monkeypatch, tmp_path):
@@ -249,5 +277,5 @@ def test_a_server_that_is_killed_and_comes_back_has_lost_nothing(tmp_path, monke
         server.start()
         writer.join()
         assert down < 400 and (failed or len(written) == 400)
-        assert store.read_all(written) == {key: key.split("/")[-1][:-5].encode() for key in written}
+        assert dict(store.read_all(written)) == {key: key.split("/")[-1][:-5].encode() for key in written}
         assert not any(store.create(key, b"again") for key in written[::7])
