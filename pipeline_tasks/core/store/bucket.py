@@ -20,6 +20,7 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.store.protocol import Entry, checked_key
 from pipeline_tasks.core.store.s3_errors import CONFLICT, MISSING, UNMET, code_of, explained
 
+ATTEMPTS = 6
 THREADS = 16
 MULTIPART_BYTES = 64 << 20
 CHUNK_BYTES = 16 << 20
@@ -56,7 +57,7 @@ class Bucket:
         except ImportError as error:
             raise InputError("an s3:// store needs boto3; install retriever-foundry[s3]") from error
         config = Config(
-            retries={"mode": "standard", "total_max_attempts": 6},
+            retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
             connect_timeout=10,
             read_timeout=60,
             max_pool_connections=2 * THREADS,
