@@ -6,12 +6,14 @@ import hashlib
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from pipeline_tasks.core import gc
+from pipeline_tasks.core.errors import TransientError
 from pipeline_tasks.core.gc import drop, find_garbage
 from pipeline_tasks.core.lineage import query
 from pipeline_tasks.core.store import LocalStore, Store
@@ -32,6 +34,7 @@ from tests.core.toy_steps import (
     toy_unique,
     toy_weigh,
 )
+from tests.seaweed import running
 
 WORLDS = (
     {f"item{n}": n % 4 for n in range(6)},
@@ -75,6 +78,36 @@ def test_a_bucket_holds_the_same_versions_as_a_folder_byte_for_byte(s3, calm, tm
     for name in ("totals", "unique", "sizes/33m"):
         assert rows_of(other, name) == rows_of(calm, name)
     assert not list(s3.folder.glob("tmp/*")) and not list(s3.folder.glob("scratch/*")) and not list(s3.keys("locks"))
+
+
+def test_a_server_killed_in_the_middle_of_the_chain_changes_nothing(calm, tmp_path, monkeypatch):
+    with running(tmp_path / "server") as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        store = S3Store(server.address(), tmp_path / "caches", CACHE_BYTES, lease_s=5)
+        ended: list[BaseException | None] = []
+
+        def work() -> None:
+            try:
+                chain(store)
+                ended.append(None)
+            except TransientError as error:
+                ended.append(error)
+
+        worker = threading.Thread(target=work)
+        worker.start()
+        while len(list(store.keys("versions"))) < 3:
+            assert worker.is_alive()
+            time.sleep(0.02)
+        server.kill()
+        server.start()
+        worker.join()
+        assert len(ended) == 1, "it ended with another error"
+        assert check_whole(store).items() <= check_whole(calm).items()
+        if ended[0]:
+            chain(store)
+        assert check_whole(store) == check_whole(calm)
+        assert not list(store.folder.glob("tmp/*"))
 
 
 def test_the_second_run_builds_nothing(s3):
