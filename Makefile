@@ -22,7 +22,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	command -v nvidia-smi >/dev/null || $(BIN)/python -c 'import torch' 2>/dev/null \
 		|| $(BIN)/python -m pip install -q --no-deps --retries 0 --index-url $(CPU_WHEELS) $(TORCH) \
 		|| $(BIN)/python -m pip install -q --no-deps $(TORCH)
-	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install -q --compile-bytecode -c constraints.txt -e '.[steps,airflow,llm,dev]'
+	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install -q --compile-bytecode -c constraints.txt -e '.[steps,airflow,llm,s3,dev]'
 	touch $@
 
 bench-install: install ## what the scripts in benchmarks/ compare with, too

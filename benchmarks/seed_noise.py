@@ -11,14 +11,13 @@ from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.runner import run_job
-from pipeline_tasks.core.settings import settings
-from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.core.store import Store, open_store
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.demo.airflow import RUNS
 from pipeline_tasks.training.sizes import get_size
 
 
-def scores(store: LocalStore, seed: int) -> dict[str, float]:
+def scores(store: Store, seed: int) -> dict[str, float]:
     """Average NDCG@10 of every system after training with ``seed``; what was trained before is reused."""
     conf = RUNS["train_retriever"]
     common = {"size": conf["size"], "seed": seed} | {k: v for k, v in conf.items() if k.startswith("max_")}
@@ -40,7 +39,7 @@ def scores(store: LocalStore, seed: int) -> dict[str, float]:
 
 def main() -> None:
     """Print a table of systems and seeds, then the summary."""
-    store = LocalStore(settings().store)
+    store = open_store()
     seeds = [int(word) for word in sys.argv[1:]] or [0, 1, 2]
     found = {seed: scores(store, seed) for seed in seeds}
     systems = sorted(found[seeds[0]], key=lambda name: found[seeds[0]][name])

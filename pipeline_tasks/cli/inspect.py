@@ -21,16 +21,16 @@ from pipeline_tasks.core.lineage import query
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.schema import FILES
 from pipeline_tasks.core.settings import settings
-from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.core.store import Store, open_store
 from pipeline_tasks.core.versions import Version
 
 _SHORT = 80
 DATASET = Annotated[str, typer.Argument(metavar="DATASET[@VERSION]", help="for example passages or mtt/0.75@latest")]
 
 
-def store() -> LocalStore:
+def store() -> Store:
     """The store of the settings."""
-    return LocalStore(settings().store)
+    return open_store()
 
 
 def clipped(value: Any, width: int = _SHORT) -> str:

@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from pipeline_tasks.cli import inspect, models, run, trace, upkeep
+from pipeline_tasks.cli import inspect, models, run, sync, trace, upkeep
 from pipeline_tasks.core.errors import FoundryError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
@@ -20,6 +20,7 @@ app.command("sql")(inspect.sql_command)
 app.command("trace")(trace.trace_command)
 app.add_typer(models.app, name="models")
 app.command("gc")(upkeep.gc_command)
+app.command("sync")(sync.sync_command)
 app.command("doctor")(upkeep.doctor_command)
 
 
@@ -28,7 +29,7 @@ def main() -> None:
     logging.basicConfig(
         level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
-    for noisy in ("httpx", "httpx2", "openai", "faiss", "datasketch", "sentence_transformers"):
+    for noisy in ("httpx", "httpx2", "openai", "botocore", "boto3", "faiss", "datasketch", "sentence_transformers"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     try:
         app()

@@ -16,7 +16,7 @@ from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.registry import get_step, step_names
 from pipeline_tasks.core.runner import run_job
 from pipeline_tasks.core.settings import settings
-from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.core.store import open_store
 
 
 def run_command(
@@ -30,7 +30,7 @@ def run_command(
 ) -> None:
     """Run one step; the last line printed is the version it made, or had made before."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    store = LocalStore(settings().store)
+    store = open_store()
     step = get_step(name)
     job = plan(store, step, _parameters(sets or []), _inputs(given or []))
     outcome = run_job(store, job, group=_group(group), workers=settings().workers)

@@ -17,6 +17,7 @@ from rich.table import Table
 
 from pipeline_tasks.cli.inspect import sized, store
 from pipeline_tasks.cli.terminal import console
+from pipeline_tasks.core.errors import FoundryError
 from pipeline_tasks.core.gc import GRACE_S, HOUR_S, drop, find_garbage
 from pipeline_tasks.core.settings import Settings, settings
 
@@ -34,13 +35,14 @@ def gc_command(
     grace_hours: Annotated[float, typer.Option(min=0, help="nothing younger goes")] = GRACE_S / HOUR_S,
 ) -> None:
     """Drop what no kept version needs: parts, memo records without output, leftovers of killed runs."""
-    sweep = find_garbage(store(), keep=keep, memo=memo, grace_s=grace_hours * HOUR_S)
+    where = store()
+    sweep = find_garbage(where, keep=keep, memo=memo, grace_s=grace_hours * HOUR_S)
     table = Table("what", "files", "size")
-    for kind, paths in sweep.paths.items():
-        table.add_row(kind, f"{len(paths):,}", sized(sweep.size_bytes[kind]))
+    for kind, count in sweep.counts().items():
+        table.add_row(kind, f"{count:,}", sized(sweep.size_bytes[kind]))
     console().print(table)
     if not dry_run:
-        drop(sweep)
+        drop(where, sweep)
     total = sum(sweep.size_bytes.values())
     typer.echo(f"{'would drop' if dry_run else 'dropped'} {total:,} bytes")
 
@@ -69,8 +71,8 @@ def doctor_command() -> None:
 
 def checks(found: Settings) -> Iterator[Check]:
     """Look at the store, disk, models, LLM endpoint, GPU and Docker, without changing anything."""
-    folder = _existing(found.store)
-    yield Check("store", os.access(folder, os.W_OK), f"{found.store}", needed=True)
+    yield _store(found)
+    folder = _existing(found.store if isinstance(found.store, Path) else found.store_cache)
     free = shutil.disk_usage(folder).free
     yield Check("disk", free > _LOW_DISK_BYTES, f"{sized(free)} free at {folder}")
     yield _models(found)
@@ -78,6 +80,16 @@ def checks(found: Settings) -> Iterator[Check]:
     yield _gpu()
     docker = shutil.which("docker")
     yield Check("Docker", docker is not None, docker or "no docker command; the process back-end does without")
+
+
+def _store(found: Settings) -> Check:
+    if isinstance(found.store, Path):
+        return Check("store", os.access(_existing(found.store), os.W_OK), f"{found.store}", needed=True)
+    try:
+        next(iter(store().entries("refs")), None)
+    except FoundryError as error:
+        return Check("store", False, str(error), needed=True)
+    return Check("store", True, f"{found.store} answers; copies in {found.store_cache}", needed=True)
 
 
 def _existing(path: Path) -> Path:

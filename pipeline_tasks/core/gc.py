@@ -21,7 +21,7 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import REJECTS_SUFFIX, Manifest, Ref
 from pipeline_tasks.core.memo import Record
 from pipeline_tasks.core.requests import requests_key
-from pipeline_tasks.core.store import TEMPORARY, LocalStore
+from pipeline_tasks.core.store import TEMPORARY, Entry, Store
 from pipeline_tasks.core.versions import manifest_key
 
 log = logging.getLogger(__name__)
@@ -33,22 +33,36 @@ SCRATCH_S = 7 * 24 * HOUR_S
 
 @dataclass
 class Sweep:
-    """What can be dropped: kind -> paths in the order in which they are dropped, and the bytes of each kind.
+    """What can be dropped, by kind, and the bytes of each kind.
 
-    Kinds: versions, requests, memo, objects, temporary, scratch, claims.
+    Attributes:
+        keys: kind -> keys of the store in the order in which they are dropped: versions, requests, memo, objects,
+            claims.
+        paths: kind -> leftovers in this machine's folder of the store; temporary, scratch.
+        size_bytes: kind -> bytes.
     """
 
+    keys: dict[str, list[str]] = field(default_factory=dict)
     paths: dict[str, list[Path]] = field(default_factory=dict)
     size_bytes: dict[str, int] = field(default_factory=dict)
 
-    def add(self, kind: str, paths: Iterable[Path]) -> None:
-        """Note ``paths`` under ``kind``."""
-        found = sorted(paths)
-        self.paths[kind] = found
-        self.size_bytes[kind] = sum(_size(p) for p in found)
+    def add(self, kind: str, entries: Iterable[Entry]) -> None:
+        """Note what the store holds as ``kind``."""
+        found = list(entries)
+        self.keys[kind] = [entry.key for entry in found]
+        self.size_bytes[kind] = sum(entry.size_bytes for entry in found)
+
+    def add_local(self, kind: str, paths: Iterable[Path]) -> None:
+        """Note what this machine holds as ``kind``."""
+        self.paths[kind] = sorted(paths)
+        self.size_bytes[kind] = sum(_size(path) for path in self.paths[kind])
+
+    def counts(self) -> dict[str, int]:
+        """How many there are of each kind."""
+        return {kind: len(found) for kind, found in (self.keys | self.paths).items()}
 
 
-def find_garbage(store: LocalStore, *, keep: int | None = None, memo: bool = False, grace_s: float = GRACE_S) -> Sweep:
+def find_garbage(store: Store, *, keep: int | None = None, memo: bool = False, grace_s: float = GRACE_S) -> Sweep:
     """What a :func:`drop` would drop.
 
     Args:
@@ -61,63 +75,65 @@ def find_garbage(store: LocalStore, *, keep: int | None = None, memo: bool = Fal
         InputError: a manifest cannot be read, so nobody knows what it needs.
     """
     now = time.time()
+    old = now - grace_s
     sweep = Sweep()
-    manifests = _manifests(store)
-    kept = set(manifests) if keep is None else _kept(store, manifests, keep, now - grace_s)
-    sweep.add("versions", (store.root / manifest_key(ref) for ref in manifests if ref not in kept))
-    requests = {store.root / key for key in store.keys("requests")}
-    sweep.add("requests", requests - {store.root / requests_key(ref) for ref in kept})
+    written = {entry.key: entry for entry in store.entries("versions")}
+    manifests = _manifests(store, written)
+    kept = set(manifests) if keep is None else _kept(store, manifests, written, keep, old)
+    sweep.add("versions", (written[manifest_key(ref)] for ref in manifests if ref not in kept))
+    answered = {requests_key(ref) for ref in kept}
+    sweep.add("requests", (entry for entry in store.entries("requests") if entry.key not in answered))
     wanted = {part.key for ref in kept for part in manifests[ref].objects}
-    dead_memo = []
-    for key in store.keys("memo"):
-        outputs = _outputs(store, key)
-        gone = not all((store.root / k).is_file() for k in outputs)
-        if _older(store.root / key, now - grace_s) and (not outputs or gone or (memo and not set(outputs) <= wanted)):
-            dead_memo.append(store.root / key)
-        else:
-            wanted.update(outputs)
-    sweep.add("memo", dead_memo)
-    objects = (store.root / key for key in store.keys("objects") if key not in wanted)
-    sweep.add("objects", (p for p in objects if _older(p, now - grace_s)))
-    sweep.add("temporary", (p for p in _children(store, TEMPORARY) if _older(p, now - TEMPORARY_S)))
-    sweep.add("scratch", (p for p in _children(store, "scratch") if _older(p, now - SCRATCH_S)))
-    claims = (store.root / key for key in store.keys("responses") if not key.endswith(".json"))
-    sweep.add("claims", (p for p in claims if _older(p, now - grace_s)))
+    objects = list(store.entries("objects"))
+    dead = _dead_memo(store, {entry.key for entry in objects}, wanted, give_up=memo, old=old)
+    sweep.add("memo", dead)
+    sweep.add("objects", (entry for entry in objects if entry.key not in wanted and entry.modified < old))
+    claims = (entry for entry in store.entries("responses") if not entry.key.endswith(".json"))
+    sweep.add("claims", (entry for entry in claims if entry.modified < old))
+    sweep.add_local("temporary", (p for p in _children(store, TEMPORARY) if _older(p, now - TEMPORARY_S)))
+    sweep.add_local("scratch", (p for p in _children(store, "scratch") if _older(p, now - SCRATCH_S)))
     return sweep
 
 
-def drop(sweep: Sweep) -> None:
+def drop(store: Store, sweep: Sweep) -> None:
     """Drop everything in ``sweep``: names before what they name, so that a kill in between leaves no dangling name."""
-    for kind, paths in sweep.paths.items():
+    for keys in sweep.keys.values():
+        store.delete_all(keys)
+    for paths in sweep.paths.values():
         for path in paths:
             if path.is_dir():
                 shutil.rmtree(path)
             else:
                 path.unlink(missing_ok=True)
-        log.info("dropped %d %s, %d bytes", len(paths), kind, sweep.size_bytes[kind])
+    for kind, count in sweep.counts().items():
+        log.info("dropped %d %s, %d bytes", count, kind, sweep.size_bytes[kind])
 
 
-def _manifests(store: LocalStore) -> dict[Ref, Manifest]:
+def _manifests(store: Store, keys: Iterable[str]) -> dict[Ref, Manifest]:
     found = {}
-    for key in store.keys("versions"):
+    for key, data in store.read_all(keys):
         try:
-            manifest = Manifest.model_validate_json(store.read(key) or b"")
+            manifest = Manifest.model_validate_json(data or b"")
         except ValidationError as error:
             raise InputError(f"{key} is not a manifest; nothing was dropped. Mend or delete that file") from error
+        if manifest_key(manifest.ref) != key:
+            raise InputError(f"{key} calls itself {manifest.ref}; nothing was dropped. Mend or delete that file")
         found[manifest.ref] = manifest
     return found
 
 
-def _kept(store: LocalStore, manifests: dict[Ref, Manifest], keep: int, young: float) -> set[Ref]:
+def _kept(
+    store: Store, manifests: dict[Ref, Manifest], written: dict[str, Entry], keep: int, young: float
+) -> set[Ref]:
     """The ``keep`` newest of each dataset, what refs name, what is younger than ``young``, and their ancestors."""
-    written = {ref: (store.root / manifest_key(ref)).stat().st_mtime for ref in manifests}
-    todo = [ref for ref, when in written.items() if when > young]
+    when = {ref: written[manifest_key(ref)].modified for ref in manifests}
+    todo = [ref for ref, moment in when.items() if moment > young]
     for dataset in {ref.dataset for ref in manifests}:
-        mine = sorted((r for r in manifests if r.dataset == dataset), key=lambda r: (-written[r], r.version))
+        mine = sorted((r for r in manifests if r.dataset == dataset), key=lambda r: (-when[r], r.version))
         todo += mine[:keep]
-    for key in store.keys("refs"):
+    for key, named in store.read_all(store.keys("refs")):
         dataset = key.removeprefix("refs/").rpartition("/")[0]
-        todo.append(Ref(dataset=dataset, version=(store.read(key) or b"").decode()))
+        todo.append(Ref(dataset=dataset, version=(named or b"").decode()))
     kept: set[Ref] = set()
     while todo:
         ref = todo.pop()
@@ -128,17 +144,31 @@ def _kept(store: LocalStore, manifests: dict[Ref, Manifest], keep: int, young: f
     return kept
 
 
-def _outputs(store: LocalStore, key: str) -> list[str]:
+def _dead_memo(store: Store, objects: set[str], wanted: set[str], *, give_up: bool, old: float) -> list[Entry]:
+    """Memo records that nobody needs; the outputs of all others are added to ``wanted``."""
+    entries = list(store.entries("memo"))
+    dead = []
+    for entry, (_, data) in zip(entries, store.read_all(entry.key for entry in entries), strict=True):
+        outputs = _outputs(data)
+        useless = not outputs or not objects.issuperset(outputs) or (give_up and not wanted.issuperset(outputs))
+        if useless and entry.modified < old:
+            dead.append(entry)
+        else:
+            wanted.update(outputs)
+    return dead
+
+
+def _outputs(record: bytes | None) -> list[str]:
     """Keys of the parts that a memo record names; none where it is not a record."""
     try:
-        record = Record.model_validate(json.loads(store.read(key) or b"null"))
+        found = Record.model_validate(json.loads(record or b"null"))
     except (ValidationError, ValueError):
         return []
-    return [part.key for part in (record.output, record.rejects) if part]
+    return [part.key for part in found.made]
 
 
-def _children(store: LocalStore, folder: str) -> list[Path]:
-    top = store.root / folder
+def _children(store: Store, folder: str) -> list[Path]:
+    top = store.folder / folder
     return list(top.iterdir()) if top.is_dir() else []
 
 

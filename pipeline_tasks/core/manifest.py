@@ -97,6 +97,17 @@ class Ref(_Frozen):
     dataset: str
     version: str = LATEST
 
+    def model_post_init(self, _: Any) -> None:
+        """Refuse what is no name, wherever it comes from: a path such as ``../x`` must not leave the store.
+
+        Raises:
+            InputError: not the name of a dataset, or of a version.
+        """
+        wrong = not _DATASET.fullmatch(self.dataset) or not _NAME.fullmatch(self.version)
+        if wrong or ".." in self.dataset or ".." in self.version:
+            name = self.dataset if self.version == LATEST else str(self)
+            raise InputError(f"{name!r} is not DATASET or DATASET@VERSION, for example passages@latest")
+
     def __str__(self) -> str:
         return f"{self.dataset}@{self.version}"
 
@@ -105,12 +116,10 @@ class Ref(_Frozen):
         """Read ``text``.
 
         Raises:
-            InputError: not a dataset name, which also keeps paths such as ``../x`` out of the store.
+            InputError: not the name of a dataset or version.
         """
         dataset, at, version = text.partition("@")
-        if not _DATASET.fullmatch(dataset) or (at and not _NAME.fullmatch(version)) or ".." in text:
-            raise InputError(f"{text!r} is not DATASET or DATASET@VERSION, for example passages@latest")
-        return cls(dataset=dataset, version=version or LATEST)
+        return cls(dataset=dataset, version=version if at else LATEST)
 
 
 def version_id(step: str, code_version: str, params: dict[str, Any], inputs: dict[str, list[str]]) -> str:

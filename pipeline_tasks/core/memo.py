@@ -7,6 +7,7 @@ removals travel in the manifest and not in the part.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -34,6 +35,11 @@ class Record(BaseModel):
     skipped: dict[str, list[str]]
     counters: dict[str, float]
 
+    @property
+    def made(self) -> list[Part]:
+        """The parts that it names."""
+        return [part for part in (self.output, self.rejects) if part]
+
 
 def part_digest(job: Job, part: Part) -> str:
     """Identity of the work on ``part``: the memo's key, the seed and the scratch folder come from it."""
@@ -47,12 +53,23 @@ def _memo_key(job: Job, part: Part) -> str:
 
 def lookup(store: Store, job: Job, version: Version, index: int) -> Record | None:
     """The record for part ``index``, if what it skipped is still removed."""
+    return lookup_all(store, job, version, [index])[index]
+
+
+def lookup_all(store: Store, job: Job, version: Version, indexes: Iterable[int]) -> dict[int, Record | None]:
+    """Index -> what :func:`lookup` finds, for many parts in a few rounds through the store."""
+    keys = {index: _memo_key(job, version.manifest.parts[index]) for index in indexes}
+    read = dict(store.read_all(keys.values()))
+    found = {index: Record.model_validate_json(data) for index, key in keys.items() if (data := read[key]) is not None}
+    there = store.present(made.key for record in found.values() for made in record.made)
+    return {index: _usable(store, job, version, index, found.get(index), there) for index in keys}
+
+
+def _usable(
+    store: Store, job: Job, version: Version, index: int, record: Record | None, there: set[str]
+) -> Record | None:
     part = version.manifest.parts[index]
-    data = store.read(_memo_key(job, part))
-    if data is None:
-        return None
-    record = Record.model_validate_json(data)
-    if not all(store.exists(made.key) for made in (record.output, record.rejects) if made):
+    if record is None or not there.issuperset(made.key for made in record.made):
         return None
     removed = version.removed(index)
     for column in {*record.skipped, *removed}:

@@ -93,8 +93,12 @@ def plan(store: Store, step: Step, values: dict[str, Any], given: dict[str, list
         raise InputError(f"{step.name} has no input {unknown[0]!r}; its inputs are: {', '.join(step.reads) or 'none'}")
     params = step.parse(values)
     dataset = step.output(params)
-    if Ref.parse(dataset) != Ref(dataset=dataset):
-        raise InputError(f"{step.name} would write {dataset!r}, which is no dataset name; change the parameter in it")
+    try:
+        Ref(dataset=dataset)
+    except InputError as error:
+        raise InputError(
+            f"{step.name} would write {dataset!r}, which is no dataset name; change the parameter in it"
+        ) from error
     inputs = {n: _resolve_input(store, step, n, r, params, given.get(n)) for n, r in step.reads.items()}
     return Job(step, params, {name: refs for name, refs in inputs.items() if refs})
 

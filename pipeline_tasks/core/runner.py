@@ -126,7 +126,7 @@ def _run_map(
     source = Inputs(opened)[next(iter(job.step.reads))]
     i, n = group or (0, 1)
     mine = range(i, len(source.manifest.parts), n)
-    records = {index: memo.lookup(store, job, source, index) for index in mine}
+    records = memo.lookup_all(store, job, source, mine)
     todo = [index for index, record in records.items() if record is None]
     counters: Counter[str] = Counter(parts_built=len(todo), parts_reused=len(records) - len(todo))
     with meter(job.step.name, len(todo), "parts") as progress:

@@ -20,7 +20,11 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    store: Path = Field(Path(".foundry/store"), description="folder of the store")
+    store: Path | str = Field(Path(".foundry/store"), description="folder of the store, or s3://bucket/prefix")
+    store_cache: Path = Field(
+        Path("~/.cache/retriever-foundry/stores"), description="what of an s3:// store is on this machine"
+    )
+    store_cache_gib: float = Field(20.0, ge=0, description="GiB that copies of a store's objects there may come to")
     cache: Path = Field(Path("~/.cache/retriever-foundry"), description="model weights, once per machine")
     profile: Literal["offline", "hub"] = Field("offline", description="where weights come from: packages or a hub")
     domain: str = Field("disaster", description="folder below pipeline_tasks/domains")
@@ -42,6 +46,12 @@ class Settings(BaseModel):
     common_crawl_url: str = Field("https://index.commoncrawl.org", description="address of Common Crawl's URL index")
     openai_base_url: str = Field("", description="OPENAI_BASE_URL: the OpenAI-compatible endpoint")
     openai_api_key: SecretStr = Field(SecretStr(""), description="OPENAI_API_KEY")
+
+    @staticmethod
+    def store_place(address: Path | str) -> Path | str:
+        """The address of a bucket as it is, anything else as an absolute folder."""
+        is_bucket = isinstance(address, str) and address.startswith("s3://")
+        return address if is_bucket else Path(address).expanduser().absolute()
 
     @property
     def served(self) -> frozenset[str]:
@@ -70,6 +80,5 @@ def settings() -> Settings:
         raise InputError(
             f"setting {name!r} is {first['input']!r}: {first['msg']}; mend the environment variable"
         ) from error
-    return found.model_copy(
-        update={"store": found.store.expanduser().absolute(), "cache": found.cache.expanduser().absolute()}
-    )
+    folders = {name: getattr(found, name).expanduser().absolute() for name in ("cache", "store_cache")}
+    return found.model_copy(update=folders | {"store": Settings.store_place(found.store)})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,6 +19,7 @@ from pipeline_tasks.core.schema import REJECTS
 from pipeline_tasks.core.store import Store
 
 _ONE_DICTIONARY = 1 << 30
+_ID = re.compile(r"[0-9a-f]{16}")
 REMOVED = pa.schema([pa.field("key", pa.string())])
 
 
@@ -71,22 +73,29 @@ def resolve(store: Store, ref: Ref) -> Ref:
     Raises:
         InputError: the dataset or version is not in the store.
     """
+    return _found(store, ref)[0]
+
+
+def _found(store: Store, ref: Ref) -> tuple[Ref, bytes]:
+    """``ref`` with its version id, and the manifest; what looks like an id is looked up as one first."""
     base = ref.dataset.removesuffix(REJECTS_SUFFIX)
+    data = store.read(manifest_key(Ref(dataset=base, version=ref.version))) if _ID.fullmatch(ref.version) else None
+    if data is not None:
+        return ref, data
     named = store.read(f"refs/{base}/{ref.version}")
     found = Ref(dataset=base, version=named.decode() if named else ref.version)
-    if store.read(manifest_key(found)) is None:
+    data = store.read(manifest_key(found))
+    if data is None:
         folder = f"versions/{base}/"
         have = [k.removeprefix(folder)[:-5] for k in store.keys(folder) if "/" not in k.removeprefix(folder)]
         hint = f"versions there: {', '.join(have[:5])}" if have else "run the step that writes it (`foundry steps`)"
         raise InputError(f"{ref} is not in the store; {hint}")
-    return Ref(dataset=ref.dataset, version=found.version)
+    return Ref(dataset=ref.dataset, version=found.version), data
 
 
 def load_manifest(store: Store, ref: Ref) -> Manifest:
     """The manifest of ``ref``; ``<dataset>/rejects`` reads as a dataset of its rejected rows."""
-    found = resolve(store, ref)
-    base = found.dataset.removesuffix(REJECTS_SUFFIX)
-    data = store.read(manifest_key(Ref(dataset=base, version=found.version))) or b""
+    found, data = _found(store, ref)
     manifest = Manifest.model_validate_json(data)
     if not found.dataset.endswith(REJECTS_SUFFIX):
         return manifest

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pipeline_tasks.core.lineage.query import query
-from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.core.store import open_store
 
 _STAGES = """
 WITH mine AS (SELECT * FROM steps WHERE started_at >= ?::TIMESTAMP AND status = 'complete'),
@@ -45,7 +45,7 @@ AVERAGE = "average"
 
 def write_report(store: Path, target: Path, started: datetime, seconds: float, console: Console) -> None:
     """Print the stages since ``started`` and the scores, and write the same to ``target`` as Markdown."""
-    found = LocalStore(store)
+    found = open_store(store)
     since = started.replace(tzinfo=None).isoformat()
     stages = [
         [row["step"], row["version"], *(_number(row[n]) for n in ("rows_in", "rows_out", "rejected"))]

@@ -18,16 +18,10 @@ from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.plan import Job, plan
 from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.runner import note_reuse
-from pipeline_tasks.core.settings import settings
-from pipeline_tasks.core.store import LocalStore, Store
+from pipeline_tasks.core.store import Store, open_store
 from pipeline_tasks.core.versions import Version
 
 log = logging.getLogger(__name__)
-
-
-def open_store() -> Store:
-    """The configured store."""
-    return LocalStore(settings().store)
 
 
 @contextmanager
@@ -194,8 +188,8 @@ class GroupsOperator(PlannedOperator):
             if job.made(store):
                 return []
             source = Version.open(store, job.inputs[next(iter(job.step.reads))][0])
-            parts = range(len(source.manifest.parts))
-            missing = [index for index in parts if memo.lookup(store, job, source, index) is None]
+            found = memo.lookup_all(store, job, source, range(len(source.manifest.parts)))
+            missing = [index for index, record in found.items() if record is None]
         n = min(self.max_groups, len(missing))
         groups = sorted({index % n for index in missing}) if n else []
         return [f"{group}/{n}" for group in groups] if len(groups) > 1 else []

@@ -72,25 +72,25 @@ def test_by_default_every_version_and_the_memo_keep_their_parts(store):
     orphan = write_rows(store, THINGS.table([{"name": "orphan"}]))
     os.utime(store.root / orphan.key, (0, 0))
     sweep = find_garbage(store)
-    assert sweep.paths["objects"] == [store.root / orphan.key]
+    assert sweep.keys["objects"] == [orphan.key]
     assert sweep.size_bytes["objects"] == orphan.size_bytes
-    assert not sweep.paths["versions"] and not sweep.paths["memo"]
-    drop(sweep)
+    assert not sweep.keys["versions"] and not sweep.keys["memo"]
+    drop(store, sweep)
     assert not (store.root / orphan.key).exists()
     everything_readable(store)
 
 
 def test_a_young_part_is_never_dropped(store):
     write_rows(store, THINGS.table([{"name": "of a run in progress"}]))
-    assert find_garbage(store).paths["objects"] == []
+    assert find_garbage(store).keys["objects"] == []
 
 
 def test_keep_spares_ancestors_and_what_refs_name(store):
     make(store, gc_make, name="newest")
     age(store, 48)
     sweep = find_garbage(store, keep=1)
-    drop(sweep)
-    assert len(sweep.paths["versions"]) == 1
+    drop(store, sweep)
+    assert len(sweep.keys["versions"]) == 1
     names = {Version.open(store, Ref.parse(f"things@{p.stem}")).table()["name"][0].as_py() for p in _things(store)}
     assert names == {"old", "newest"}
     everything_readable(store)
@@ -106,10 +106,10 @@ def test_memo_is_given_up_only_when_asked(store):
     for path in (store.root / "versions/copies").glob("*.json"):
         path.unlink()
     (store.root / "refs/copies/latest").unlink()
-    assert find_garbage(store).paths["objects"] == []
+    assert find_garbage(store).keys["objects"] == []
     sweep = find_garbage(store, memo=True)
-    assert (len(sweep.paths["memo"]), len(sweep.paths["objects"])) == (2, 2)
-    drop(sweep)
+    assert (len(sweep.keys["memo"]), len(sweep.keys["objects"])) == (2, 2)
+    drop(store, sweep)
     assert make(store, gc_copy).counters["parts_built"] == 1
 
 
@@ -117,7 +117,7 @@ def test_a_memo_record_without_its_output_goes(store):
     (record,) = store.keys("memo")
     copies = Version.open(store, Ref.parse("copies")).manifest
     (store.root / copies.parts[0].key).unlink()
-    assert find_garbage(store).paths["memo"] == [store.root / record]
+    assert find_garbage(store).keys["memo"] == [record]
 
 
 def test_leftovers_of_killed_runs_go_by_age(store):
@@ -131,7 +131,7 @@ def test_leftovers_of_killed_runs_go_by_age(store):
     assert (sweep.paths["temporary"], sweep.paths["scratch"]) == ([old], [])
     for path in (checkpoint, checkpoint.parent):
         os.utime(path, (0, 0))
-    drop(find_garbage(store))
+    drop(store, find_garbage(store))
     assert young.exists() and not old.exists() and not checkpoint.parent.exists()
 
 
@@ -146,9 +146,9 @@ def test_what_a_version_answers_goes_with_it(store):
     for asked in ("monday", "tuesday"):
         ref = make(store, toy_gather, asked=asked).ref
     noted = store.root / requests_key(ref)
-    assert noted.exists() and not find_garbage(store).paths["requests"]
+    assert noted.exists() and not find_garbage(store).keys["requests"]
     (store.root / manifest_key(ref)).unlink()
     sweep = find_garbage(store)
-    assert sweep.paths["requests"] == [noted]
-    drop(sweep)
+    assert sweep.keys["requests"] == [requests_key(ref)]
+    drop(store, sweep)
     assert not noted.exists()

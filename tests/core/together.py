@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import traceback
 from collections.abc import Callable
 from multiprocessing import get_context
@@ -18,8 +19,10 @@ def together(n: int, work: Callable[..., Any], *args: Any) -> list[Any]:
     context.set_forkserver_preload(["tests.core.toy_steps", "tests.faults.toy_chain"])
     barrier = context.Barrier(n)
     pipes = [context.Pipe(duplex=False) for _ in range(n)]
+    environment = dict(os.environ)
     processes = [
-        context.Process(target=_begin, args=(barrier, sender, work, i, args)) for i, (_, sender) in enumerate(pipes)
+        context.Process(target=_begin, args=(barrier, sender, work, i, args, environment))
+        for i, (_, sender) in enumerate(pipes)
     ]
     for process in processes:
         process.start()
@@ -33,7 +36,10 @@ def together(n: int, work: Callable[..., Any], *args: Any) -> list[Any]:
     return [result for result, _ in answers]
 
 
-def _begin(barrier: Any, sender: Any, work: Callable[..., Any], i: int, args: tuple[Any, ...]) -> None:
+def _begin(
+    barrier: Any, sender: Any, work: Callable[..., Any], i: int, args: tuple[Any, ...], environment: dict[str, str]
+) -> None:
+    os.environ.update(environment)
     barrier.wait()
     try:
         sender.send((work(i, *args), ""))

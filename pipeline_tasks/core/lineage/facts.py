@@ -6,6 +6,7 @@ A file that is not what it should be becomes a row of ``problems``; it never sto
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +18,7 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.events import PREFIX as EVENTS
 from pipeline_tasks.core.licences import is_non_commercial
 from pipeline_tasks.core.manifest import LATEST, Manifest, Part, Ref
-from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.versions import manifest_key
 
 VERSIONS = "versions"
@@ -100,10 +101,9 @@ def naive_utc(moment: datetime) -> datetime:
 
 
 def _parsed(
-    store: LocalStore, keys: Iterable[str], model: type[_Model], problems: Rows
+    store: Store, keys: Iterable[str], model: type[_Model], problems: Rows
 ) -> Iterator[tuple[str, _Model]]:
-    for key in keys:
-        data = store.read(key)
+    for key, data in store.read_all(keys):
         if data is None:
             continue
         try:
@@ -112,7 +112,7 @@ def _parsed(
             problems.append({"key": key, "problem": str(error)[:500]})
 
 
-def event_rows(store: LocalStore, problems: Rows) -> tuple[Rows, Rows]:
+def event_rows(store: Store, problems: Rows) -> tuple[Rows, Rows]:
     """Rows of ``steps`` and of ``counters``: one per run, from its START and whatever ended it."""
     runs: dict[str, dict[str, Any]] = {}
     counters: Rows = []
@@ -135,23 +135,24 @@ def event_rows(store: LocalStore, problems: Rows) -> tuple[Rows, Rows]:
     return list(runs.values()), counters
 
 
-def manifests(store: LocalStore, problems: Rows) -> list[Manifest]:
+def manifests(store: Store, problems: Rows) -> list[Manifest]:
     """Every readable manifest whose content fits the name it is filed under."""
     found = []
     for key, manifest in _parsed(store, store.keys(VERSIONS), Manifest, problems):
         try:
             _inputs(manifest)
+            ref = manifest.ref
         except InputError as error:
             problems.append({"key": key, "problem": str(error)})
             continue
-        if key == manifest_key(manifest.ref):
+        if key == manifest_key(ref):
             found.append(manifest)
         else:
-            problems.append({"key": key, "problem": f"the manifest inside calls itself {manifest.ref}"})
+            problems.append({"key": key, "problem": f"the manifest inside calls itself {ref}"})
     return found
 
 
-def version_rows(store: LocalStore, found: list[Manifest], steps: Rows) -> dict[str, Rows]:
+def version_rows(store: Store, found: list[Manifest], steps: Rows) -> dict[str, Rows]:
     """Rows of ``versions``, ``version_inputs``, ``parts``, ``params`` and ``licences``."""
     built: dict[tuple[str, str], datetime] = {}
     for run in steps:
@@ -159,11 +160,13 @@ def version_rows(store: LocalStore, found: list[Manifest], steps: Rows) -> dict[
             name = (run["dataset"], run["version"])
             built[name] = min(run["ended_at"], built.get(name, run["ended_at"]))
     rows: dict[str, Rows] = {"versions": [], "version_inputs": [], "parts": [], "params": [], "licences": []}
+    written = {entry.key: entry.modified for entry in store.entries(VERSIONS)}
+    newest = latest_ids(store)
     for m in found:
         head = {"dataset": m.dataset, "version": m.id}
-        created = built.get((m.dataset, m.id)) or _file_time(store.root / manifest_key(m.ref))
+        created = built.get((m.dataset, m.id)) or _moment(written.get(manifest_key(m.ref), time.time()))
         rows["versions"].append(
-            _version_row(m) | {"created_at": created, "is_latest": latest(store, m.dataset) == m.id}
+            _version_row(m) | {"created_at": created, "is_latest": newest.get(m.dataset) == m.id}
         )
         rows["version_inputs"] += [head | row for row in _inputs(m)]
         rows["parts"] += [head | row for row in _part_rows(m)]
@@ -207,10 +210,10 @@ def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def latest(store: LocalStore, dataset: str) -> str | None:
-    """Id of the version that ``latest`` names."""
-    data = store.read(f"refs/{dataset}/{LATEST}")
-    return data.decode() if data else None
+def latest_ids(store: Store) -> dict[str, str]:
+    """Dataset -> id of the version that ``latest`` names."""
+    keys = (key for key in store.keys("refs") if key.endswith(f"/{LATEST}"))
+    return {key[len("refs/") : -len(LATEST) - 1]: data.decode() for key, data in store.read_all(keys) if data}
 
 
 def _part_rows(manifest: Manifest) -> Iterator[dict[str, Any]]:
@@ -227,11 +230,11 @@ def _part(part: Part) -> dict[str, Any]:
     return {"name": part.name, "sha256": part.sha256, "rows": part.rows, "size_bytes": part.size_bytes}
 
 
-def _file_time(path: Path) -> datetime:
-    return naive_utc(datetime.fromtimestamp(path.stat().st_mtime, UTC))
+def _moment(seconds: float) -> datetime:
+    return naive_utc(datetime.fromtimestamp(seconds, UTC))
 
 
-def response_rows(store: LocalStore, known: set[str], problems: Rows) -> Rows:
+def response_rows(store: Store, known: set[str], problems: Rows) -> Rows:
     """Rows of ``llm_calls`` for the answers not among ``known`` response ids; a search provider stands as a model."""
     keys = (key for key in store.keys(RESPONSES) if key.endswith(".json") and Path(key).stem not in known)
     return [
@@ -250,4 +253,4 @@ def response_rows(store: LocalStore, known: set[str], problems: Rows) -> Rows:
 
 def _unix_time(seconds: int) -> datetime | None:
     """An endpoint may send anything: a moment that is not one is None."""
-    return naive_utc(datetime.fromtimestamp(seconds, UTC)) if 0 < seconds < 1 << 33 else None
+    return _moment(seconds) if 0 < seconds < 1 << 33 else None

@@ -26,7 +26,7 @@ from pipeline_tasks.core.events import PREFIX as EVENTS
 from pipeline_tasks.core.lineage import facts
 from pipeline_tasks.core.lineage.rows import add_copied_rows, add_dataset_views, literal
 from pipeline_tasks.core.sql import script
-from pipeline_tasks.core.store import TEMPORARY, LocalStore
+from pipeline_tasks.core.store import TEMPORARY, Store
 
 if TYPE_CHECKING:
     import duckdb
@@ -38,13 +38,13 @@ _AFTER = ("macros.sql",)
 _CARRIED = ("llm_calls", "part_responses")
 
 
-def fold(store: LocalStore) -> Path:
+def fold(store: Store) -> Path:
     """The path of a lineage database that holds everything finished before the call.
 
     Raises:
         InputError: the store cannot be written.
     """
-    target = store.root / DATABASE
+    target = store.folder / DATABASE
     if _is_current(target, fingerprint(store)):
         return target
     with _only_one(store):
@@ -54,42 +54,29 @@ def fold(store: LocalStore) -> Path:
     return target
 
 
-def fingerprint(store: LocalStore) -> str:
+def fingerprint(store: Store) -> str:
     """sha256 over the names of all events, manifests and answers, all refs, the store's place and our SQL.
 
     Files below these folders never change once they have their name, refs apart.
     """
-    seen = sha256(str(store.root).encode())
+    seen = sha256(str(store.folder).encode())
     seen.update("".join(map(script, (*_BEFORE, *_AFTER))).encode())
-    for folder in (EVENTS, facts.VERSIONS, facts.RESPONSES, "refs"):
-        for path in sorted(_files(str(store.root / folder))):
-            seen.update(path.encode())
-            if folder == "refs":
-                seen.update(Path(path).read_bytes())
+    for folder in (EVENTS, facts.VERSIONS, facts.RESPONSES):
+        for key in store.keys(folder):
+            seen.update(key.encode())
+    for key, named in store.read_all(store.keys("refs")):
+        seen.update(key.encode() + (named or b""))
     return seen.hexdigest()
 
 
-def _files(folder: str) -> Iterator[str]:
-    """Paths of all files below ``folder``; twenty times as fast as ``rglob``."""
-    try:
-        entries = list(os.scandir(folder))
-    except FileNotFoundError:
-        return
-    for entry in entries:
-        if entry.is_dir():
-            yield from _files(entry.path)
-        else:
-            yield entry.path
-
-
 @contextmanager
-def _only_one(store: LocalStore) -> Iterator[None]:
-    path = store.root / "lineage" / "fold.lock"
+def _only_one(store: Store) -> Iterator[None]:
+    path = store.folder / "lineage" / "fold.lock"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = path.open("a")
     except OSError as error:
-        raise InputError(f"the store {store.root} cannot be written ({error}); check FOUNDRY_STORE") from error
+        raise InputError(f"the folder {store.folder} cannot be written ({error}); check FOUNDRY_STORE") from error
     with handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
@@ -123,10 +110,10 @@ def _is_current(target: Path, state: str) -> bool:
         return False
 
 
-def _rebuild(store: LocalStore, target: Path, state: str) -> None:
+def _rebuild(store: Store, target: Path, state: str) -> None:
     import duckdb
 
-    fresh = store.root / TEMPORARY / f"fold-{os.getpid()}.duckdb"
+    fresh = store.folder / TEMPORARY / f"fold-{os.getpid()}.duckdb"
     fresh.parent.mkdir(parents=True, exist_ok=True)
     for leftover in fresh.parent.glob("fold-*.duckdb*"):
         leftover.unlink()
@@ -164,7 +151,7 @@ def _carry_over(con: duckdb.DuckDBPyConnection, old: Path) -> None:
     con.execute("DETACH old")
 
 
-def _fill(con: duckdb.DuckDBPyConnection, store: LocalStore) -> None:
+def _fill(con: duckdb.DuckDBPyConnection, store: Store) -> None:
     problems: facts.Rows = []
     steps, counters = facts.event_rows(store, problems)
     found = facts.manifests(store, problems)

@@ -13,12 +13,16 @@ import pyarrow as pa
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.lineage.fold import attached, fold
 from pipeline_tasks.core.lineage.rows import literal
-from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.core.store import Store
 
 if TYPE_CHECKING:
     import duckdb
 
 MAX_ROWS = 10_000
+_SHOWN = """
+SELECT DISTINCT sha256 FROM parts JOIN versions USING (dataset, version)
+WHERE is_latest AND name IS NULL AND kind <> 'reject'
+"""
 _SETTINGS = {
     "temp_directory": "''",
     "memory_limit": "'2GB'",
@@ -33,7 +37,7 @@ _SETTINGS = {
 
 
 def query(
-    store: LocalStore,
+    store: Store,
     sql: str,
     values: list[object] | None = None,
     *,
@@ -54,7 +58,8 @@ def query(
     """
     import duckdb
 
-    with connect(fold(store), store.root / "objects") as con:
+    with connect(fold(store), store.folder / "objects") as con:
+        store.bring(f"objects/{sha256[:2]}/{sha256}.parquet" for (sha256,) in con.execute(_SHOWN).fetchall())
         try:
             statements = con.extract_statements(sql)
             if [s.type for s in statements] != [duckdb.StatementType.SELECT]:

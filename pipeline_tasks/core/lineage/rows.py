@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline_tasks.core.lineage.facts import Rows, latest
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.lineage.facts import Rows, latest_ids
 from pipeline_tasks.core.manifest import Manifest, Part
 from pipeline_tasks.core.schema import FILES
-from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.core.store import Store
 
 if TYPE_CHECKING:
     import duckdb
@@ -40,11 +41,11 @@ def parquet(paths: list[Path], options: str = "") -> str:
     return f"read_parquet([{', '.join(literal(str(p)) for p in paths)}]{options})"
 
 
-def live_rows_sql(store: LocalStore, manifest: Manifest) -> str:
+def live_rows_sql(store: Store, manifest: Manifest) -> str:
     """A SELECT of the version's live rows: what :class:`~pipeline_tasks.core.versions.Version` reads, as SQL.
 
     Raises:
-        FileNotFoundError: the first part is not in the store.
+        InputError: a part is not in the store.
     """
     columns = set(pq.read_schema(_path(store, manifest.parts[0])).names)
     removals = [r for r in manifest.removals if r.column in columns]
@@ -63,17 +64,18 @@ def live_rows_sql(store: LocalStore, manifest: Manifest) -> str:
     return " UNION ALL ".join(selects)
 
 
-def add_dataset_views(con: duckdb.DuckDBPyConnection, store: LocalStore, found: list[Manifest], problems: Rows) -> None:
+def add_dataset_views(con: duckdb.DuckDBPyConnection, store: Store, found: list[Manifest], problems: Rows) -> None:
     """One view per dataset of rows, and ``all_<schema>`` over all datasets of a schema that ``shape`` names."""
     import duckdb
 
     members: dict[str, list[str]] = {}
-    for m in found:
-        if m.rows_schema == FILES or not m.parts or latest(store, m.dataset) != m.id:
-            continue
+    newest = latest_ids(store)
+    shown = [m for m in found if m.rows_schema != FILES and m.parts and newest.get(m.dataset) == m.id]
+    store.bring(part.key for m in shown for part in (*m.parts, *(r.part for r in m.removals)))
+    for m in shown:
         try:
             con.execute(f"CREATE VIEW {quoted(m.dataset)} AS {live_rows_sql(store, m)}")
-        except (duckdb.Error, OSError, pa.ArrowInvalid) as error:
+        except (duckdb.Error, InputError, OSError, pa.ArrowInvalid) as error:
             problems.append({"key": f"{m.ref}", "problem": f"no view: {error}"[:500]})
             continue
         members.setdefault(m.rows_schema, []).append(m.dataset)
@@ -83,7 +85,7 @@ def add_dataset_views(con: duckdb.DuckDBPyConnection, store: LocalStore, found: 
         con.execute(f"CREATE VIEW all_{schema} AS " + " UNION ALL BY NAME ".join(selects))
 
 
-def add_copied_rows(con: duckdb.DuckDBPyConnection, store: LocalStore, found: list[Manifest], problems: Rows) -> None:
+def add_copied_rows(con: duckdb.DuckDBPyConnection, store: Store, found: list[Manifest], problems: Rows) -> None:
     """Fill ``rejects``, ``evaluations`` and ``part_responses`` from Parquet; ``parts`` must be filled already."""
     rejects = _readable(store, [p for m in found for p in m.rejects], problems)
     if rejects:
@@ -104,7 +106,7 @@ def add_copied_rows(con: duckdb.DuckDBPyConnection, store: LocalStore, found: li
 
 
 def _add_part_responses(
-    con: duckdb.DuckDBPyConnection, store: LocalStore, found: list[Manifest], problems: Rows
+    con: duckdb.DuckDBPyConnection, store: Store, found: list[Manifest], problems: Rows
 ) -> None:
     seen = {sha for (sha,) in con.execute("SELECT DISTINCT sha256 FROM part_responses").fetchall()}
     for columns, parts in _by_response_columns(store, found).items():
@@ -118,34 +120,36 @@ def _add_part_responses(
     con.execute("DELETE FROM part_responses WHERE coalesce(response_id, '') = ''")
 
 
-def _by_response_columns(store: LocalStore, found: list[Manifest]) -> dict[tuple[str, ...], list[Part]]:
+def _by_response_columns(store: Store, found: list[Manifest]) -> dict[tuple[str, ...], list[Part]]:
     """Parts of versions whose rows name answers, by the columns that do; all parts of a version have one schema."""
     groups: dict[tuple[str, ...], list[Part]] = {}
     for m in found:
-        if m.rows_schema == FILES or not m.parts or not _path(store, m.parts[0]).is_file():
+        first = _readable(store, m.parts[:1] if m.rows_schema != FILES else [], [])
+        if not first:
             continue
-        names = set(pq.read_schema(_path(store, m.parts[0])).names)
+        names = set(pq.read_schema(first[m.parts[0].sha256]).names)
         columns = tuple(c for c in _RESPONSE_COLUMNS if c in names)
         if columns:
             groups.setdefault(columns, []).extend(m.parts)
     return groups
 
 
-def _readable(store: LocalStore, parts: list[Part], problems: Rows) -> dict[str, Path]:
+def _readable(store: Store, parts: list[Part], problems: Rows) -> dict[str, Path]:
     """sha256 -> path of each part that is there and has a Parquet footer, once each."""
     found: dict[str, Path] = {}
+    store.bring(part.key for part in parts)
     for part in parts:
-        path = _path(store, part)
         if part.sha256 in found:
             continue
         try:
+            path = _path(store, part)
             pq.read_schema(path)
-        except (OSError, pa.ArrowInvalid) as error:
+        except (InputError, OSError, pa.ArrowInvalid) as error:
             problems.append({"key": part.key, "problem": f"unreadable part: {error}"[:500]})
             continue
         found[part.sha256] = path
     return found
 
 
-def _path(store: LocalStore, part: Part) -> Path:
-    return store.root / part.key
+def _path(store: Store, part: Part) -> Path:
+    return store.local_path(part.key)

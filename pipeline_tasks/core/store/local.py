@@ -1,11 +1,4 @@
-"""Where bytes live. A store is a flat map from key to bytes with two promises.
-
-1. What can be read is whole: a key appears with all its bytes or not at all.
-2. ``create`` has exactly one winner per key.
-
-Everything above (parts, manifests, memo, paid answers, events) is built on these alone, so that a folder and an object
-store behave alike.
-"""
+"""The store in a folder."""
 
 from __future__ import annotations
 
@@ -13,67 +6,25 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Protocol
 
 from pipeline_tasks.core.errors import InputError
-
-TEMPORARY = "tmp"
-
-
-class Store(Protocol):
-    """The promises above."""
-
-    def read(self, key: str) -> bytes | None:
-        """The bytes of ``key``, or None."""
-
-    def exists(self, key: str) -> bool:
-        """Whether ``key`` can be read."""
-
-    def create(self, key: str, data: bytes) -> bool:
-        """Write ``key`` unless it exists; True for the one writer that made it."""
-
-    def create_from(self, key: str, path: Path) -> bool:
-        """Like :meth:`create` with a local file's bytes; the file is consumed."""
-
-    def replace(self, key: str, data: bytes) -> None:
-        """Write ``key``, replacing what is there in one move."""
-
-    def delete(self, key: str) -> None:
-        """Forget ``key``; no error where it is not."""
-
-    def keys(self, prefix: str) -> Iterator[str]:
-        """All keys below ``prefix`` (a folder), sorted."""
-
-    def local_path(self, key: str) -> Path:
-        """A local, read-only file with the bytes of an immutable ``key``."""
-
-    def scratch(self, name: str) -> Path:
-        """A local folder for work in progress that survives a kill."""
-
-    def drop_scratch(self, name: str) -> None:
-        """Forget that folder; no error where it is not."""
-
-    def temporary(self, suffix: str = "") -> Path:
-        """A fresh local file name, fit for :meth:`create_from`."""
-
-    def alone(self, name: str) -> AbstractContextManager[None]:
-        """Wait until no other process of this machine is inside the same ``name``; one that is killed lets go."""
+from pipeline_tasks.core.store.protocol import TEMPORARY, Entry, checked_key
 
 
 class LocalStore:
     """A store in a folder; safe for many processes on one file system."""
 
     def __init__(self, root: Path) -> None:
-        self.root = Path(root).absolute()
+        self.root = self.folder = Path(root).absolute()
+
+    def __str__(self) -> str:
+        return str(self.root)
 
     def _path(self, key: str) -> Path:
-        path = self.root / key
-        if ".." in Path(key).parts or Path(key).is_absolute():
-            raise InputError(f"store key {key!r} leaves the store; use a key below it")
-        return path
+        return self.root / checked_key(key)
 
     def read(self, key: str) -> bytes | None:
         """See :meth:`Store.read`."""
@@ -82,9 +33,17 @@ class LocalStore:
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
             return None
 
+    def read_all(self, keys: Iterable[str]) -> Iterator[tuple[str, bytes | None]]:
+        """See :meth:`Store.read_all`."""
+        return ((key, self.read(key)) for key in keys)
+
     def exists(self, key: str) -> bool:
         """See :meth:`Store.exists`."""
         return self._path(key).is_file()
+
+    def present(self, keys: Iterable[str]) -> set[str]:
+        """See :meth:`Store.present`."""
+        return {key for key in keys if self.exists(key)}
 
     def create(self, key: str, data: bytes) -> bool:
         """See :meth:`Store.create`."""
@@ -118,12 +77,23 @@ class LocalStore:
         """See :meth:`Store.delete`."""
         self._path(key).unlink(missing_ok=True)
 
+    def delete_all(self, keys: Iterable[str]) -> None:
+        """See :meth:`Store.delete_all`."""
+        for key in keys:
+            self.delete(key)
+
     def keys(self, prefix: str) -> Iterator[str]:
         """See :meth:`Store.keys`."""
-        top = self._path(prefix)
-        if not top.is_dir():
-            return
-        yield from sorted(str(p.relative_to(self.root)) for p in top.rglob("*") if p.is_file())
+        start = len(str(self.root)) + 1
+        yield from sorted(entry.path[start:] for entry in _files(self._path(prefix)))
+
+    def entries(self, prefix: str) -> Iterator[Entry]:
+        """See :meth:`Store.entries`."""
+        start = len(str(self.root)) + 1
+        for file in sorted(_files(self._path(prefix)), key=lambda file: file.path):
+            with suppress(FileNotFoundError):
+                found = file.stat()
+                yield Entry(file.path[start:], found.st_size, found.st_mtime)
 
     def local_path(self, key: str) -> Path:
         """See :meth:`Store.local_path`."""
@@ -132,9 +102,16 @@ class LocalStore:
             raise InputError(f"{key} is missing from the store {self.root}; run the step that made it again")
         return path
 
+    def copy_to(self, key: str, path: Path) -> None:
+        """See :meth:`Store.copy_to`."""
+        shutil.copyfile(self.local_path(key), path)
+
+    def bring(self, keys: Iterable[str]) -> None:
+        """See :meth:`Store.bring`."""
+
     def scratch(self, name: str) -> Path:
         """See :meth:`Store.scratch`."""
-        folder = self.root / "scratch" / name
+        folder = self._path(f"scratch/{name}")
         while not folder.is_dir():
             with suppress(FileExistsError):
                 folder.mkdir(parents=True, exist_ok=True)
@@ -142,7 +119,7 @@ class LocalStore:
 
     def drop_scratch(self, name: str) -> None:
         """See :meth:`Store.drop_scratch`."""
-        shutil.rmtree(self.root / "scratch" / name, ignore_errors=True)
+        shutil.rmtree(self._path(f"scratch/{name}"), ignore_errors=True)
 
     def temporary(self, suffix: str = "") -> Path:
         """See :meth:`Store.temporary`."""
@@ -173,6 +150,19 @@ class LocalStore:
         with path.open("wb") as file:
             file.write(data)
         return path
+
+
+def _files(folder: Path | str) -> Iterator[os.DirEntry[str]]:
+    """All files below ``folder``; twenty times as fast as ``rglob``."""
+    try:
+        entries = list(os.scandir(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for entry in entries:
+        if entry.is_dir():
+            yield from _files(entry.path)
+        else:
+            yield entry
 
 
 def _is_open_as(handle: int, path: Path) -> bool:

@@ -1,0 +1,100 @@
+"""One user at a time of a name, across machines: an object in the bucket that its holder renews while it lives.
+
+Clocks of different machines are never compared. Who waits watches the object: one that has not changed for a whole
+lease, by the watcher's own clock, has lost its holder, and the watcher replaces it on the condition that it is still
+the same. Exactly one watcher succeeds.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pipeline_tasks.core.errors import FoundryError
+from pipeline_tasks.core.store.bucket import Bucket
+
+log = logging.getLogger(__name__)
+LEASE_S = 60.0
+_BEATS = 4
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
+
+
+@contextmanager
+def leased(bucket: Bucket, key: str, owner: str, lease_s: float = LEASE_S) -> Iterator[None]:
+    """Wait until ``key`` is ours, and keep it until the end of the block.
+
+    Args:
+        bucket: where the object is.
+        key: its name.
+        owner: names the machine. A machine lets one of its processes at a time come here, so an object with its own
+            name was left behind by one that was killed, and is taken over at once.
+        lease_s: seconds after which an object that nobody renews is void.
+    """
+    held = _Held(bucket, key, owner, lease_s)
+    held.wait()
+    done = threading.Event()
+    renewal = threading.Thread(target=held.renew_until, args=(done,), daemon=True, name=f"lease {key}")
+    renewal.start()
+    try:
+        yield
+    finally:
+        done.set()
+        renewal.join()
+        bucket.delete(key, match=held.etag)
+
+
+class _Held:
+    def __init__(self, bucket: Bucket, key: str, owner: str, lease_s: float) -> None:
+        self._bucket, self._key, self._owner, self._lease_s = bucket, key, owner, lease_s
+        self.etag = ""
+
+    def _body(self) -> bytes:
+        return json.dumps({"owner": self._owner, "renewal": uuid.uuid4().hex}).encode()
+
+    def wait(self) -> None:
+        """Return once the object is ours."""
+        seen, since, pause = "", 0.0, _FIRST_PAUSE_S
+        etag = self._bucket.put_if(self._key, self._body())
+        while etag is None:
+            found = self._bucket.get(self._key)
+            if found is None:
+                etag = self._bucket.put_if(self._key, self._body())
+                continue
+            if found[1] != seen:
+                seen, since = found[1], time.monotonic()
+            if _owner_of(found[0]) == self._owner or time.monotonic() - since >= self._lease_s:
+                etag = self._bucket.put_if(self._key, self._body(), match=seen)
+                continue
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+        self.etag = etag
+
+    def renew_until(self, done: threading.Event) -> None:
+        """Replace the object a few times per lease; says so where it was lost meanwhile."""
+        while not done.wait(self._lease_s / _BEATS):
+            try:
+                etag = self._bucket.put_if(self._key, self._body(), match=self.etag) or self._ours()
+            except FoundryError as error:
+                log.warning("%s cannot be renewed: %s", self._key, error)
+                continue
+            if etag is None:
+                log.warning("%s was taken over, because it could not be renewed for %g s", self._key, self._lease_s)
+                return
+            self.etag = etag
+
+    def _ours(self) -> str | None:
+        """The ETag of the object, where it is still this machine's: the answer to a renewal was lost."""
+        found = self._bucket.get(self._key)
+        return found[1] if found and _owner_of(found[0]) == self._owner else None
+
+
+def _owner_of(body: bytes) -> str:
+    try:
+        return str(json.loads(body)["owner"])
+    except (ValueError, KeyError, TypeError):
+        return ""

@@ -1,0 +1,111 @@
+"""Where bytes live. A store is a flat map from key to bytes with two promises.
+
+1. What can be read is whole: a key appears with all its bytes or not at all.
+2. ``create`` has exactly one winner per key.
+
+Everything above (parts, manifests, memo, paid answers, events) is built on these alone, so that a folder and an object
+store behave alike.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from pipeline_tasks.core.errors import InputError
+
+TEMPORARY = "tmp"
+_COMPONENT = re.compile(r"[^\x00-\x1f\x7f\\/]{1,255}")
+
+
+def checked_key(key: str) -> str:
+    """``key`` as it is, once it is known to name something below a store.
+
+    Raises:
+        InputError: it is absolute, climbs with ``..``, or holds an empty component, a backslash or a control character.
+    """
+    parts = key.removesuffix("/").split("/")
+    if any(part in (".", "..") or not _COMPONENT.fullmatch(part) for part in parts):
+        raise InputError(f"store key {key!r} leaves the store or is no key; use names joined by single slashes")
+    return key
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One key of a listing.
+
+    Attributes:
+        key: the key.
+        size_bytes: of its value.
+        modified: seconds since 1970, by the clock of whoever keeps it.
+    """
+
+    key: str
+    size_bytes: int
+    modified: float
+
+
+class Store(Protocol):
+    """The promises above. Every method that takes a key or a name raises InputError for one that leaves the store."""
+
+    @property
+    def folder(self) -> Path:
+        """This machine's folder for it: work in progress, the lineage database, and :meth:`local_path` files."""
+
+    def read(self, key: str) -> bytes | None:
+        """The bytes of ``key``, or None."""
+
+    def read_all(self, keys: Iterable[str]) -> Iterator[tuple[str, bytes | None]]:
+        """Each key with its bytes, in order; read side by side where that is faster, a block of keys at a time."""
+
+    def exists(self, key: str) -> bool:
+        """Whether ``key`` can be read."""
+
+    def present(self, keys: Iterable[str]) -> set[str]:
+        """Those of ``keys`` that can be read."""
+
+    def create(self, key: str, data: bytes) -> bool:
+        """Write ``key`` unless it exists; True for the one writer that made it."""
+
+    def create_from(self, key: str, path: Path) -> bool:
+        """Like :meth:`create` with a local file's bytes; the file is consumed. A key that is there counts as new."""
+
+    def replace(self, key: str, data: bytes) -> None:
+        """Write ``key``, replacing what is there in one move."""
+
+    def delete(self, key: str) -> None:
+        """Forget ``key``; no error where it is not."""
+
+    def delete_all(self, keys: Iterable[str]) -> None:
+        """Forget each of ``keys``, in any order."""
+
+    def keys(self, prefix: str) -> Iterator[str]:
+        """All keys below ``prefix`` (a folder), sorted."""
+
+    def entries(self, prefix: str) -> Iterator[Entry]:
+        """Like :meth:`keys`, with size and time."""
+
+    def local_path(self, key: str) -> Path:
+        """A local, read-only file with the bytes of an immutable ``key``."""
+
+    def copy_to(self, key: str, path: Path) -> None:
+        """Write the bytes of an immutable ``key`` to a local file of the caller's; no copy is kept beside it."""
+
+    def bring(self, keys: Iterable[str]) -> None:
+        """Make :meth:`local_path` of these cheap; what cannot be had is left for it to say."""
+
+    def scratch(self, name: str) -> Path:
+        """A local folder for work in progress that survives a kill."""
+
+    def drop_scratch(self, name: str) -> None:
+        """Forget that folder; no error where it is not."""
+
+    def temporary(self, suffix: str = "") -> Path:
+        """A fresh local file name, fit for :meth:`create_from`."""
+
+    def alone(self, name: str) -> AbstractContextManager[None]:
+        """Wait until no other user of the store is inside the same ``name``; one that is killed lets go."""

@@ -1,0 +1,237 @@
+"""The store in a bucket, with a cache of immutable objects and all work in progress on the local disk."""
+
+from __future__ import annotations
+
+import errno
+import re
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.ids import short_id
+from pipeline_tasks.core.store.bucket import THREADS, Bucket
+from pipeline_tasks.core.store.cache import Cache
+from pipeline_tasks.core.store.lease import LEASE_S, leased
+from pipeline_tasks.core.store.local import LocalStore
+from pipeline_tasks.core.store.protocol import Entry, checked_key
+
+IMMUTABLE = ("objects", "lineage/events")
+FRESH_S = 3600.0
+_LOOK_FIRST_BYTES = 1 << 20
+_DOWNLOADS = 2
+_BLOCK = 1_000
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_OBJECT = re.compile(r"objects/[0-9a-f]{2}/([0-9a-f]{64})(?:\.\w+)?")
+
+
+class S3Store:
+    """A store below ``s3://bucket/prefix``; safe for many processes on many machines.
+
+    Args:
+        address: ``s3://bucket/prefix``.
+        caches: folder of this machine's caches; the store has one of its own in it.
+        limit_bytes: what the copies of immutable objects in it may come to.
+        lease_s: seconds after which a lock whose holder was killed on another machine is free.
+    """
+
+    def __init__(self, address: str, caches: Path, limit_bytes: int, lease_s: float = LEASE_S) -> None:
+        self._made_of = (address, caches, limit_bytes, lease_s)
+        self.bucket, self._caches, self._limit_bytes, self._lease_s = Bucket(address), caches, limit_bytes, lease_s
+
+    def __reduce__(self) -> tuple[type[S3Store], tuple[Any, ...]]:
+        return S3Store, self._made_of
+
+    def __str__(self) -> str:
+        return self.bucket.address
+
+    @cached_property
+    def folder(self) -> Path:
+        """See :attr:`Store.folder`."""
+        endpoint = self.bucket.client.meta.endpoint_url
+        return self._caches / f"{self.bucket.name}-{short_id(endpoint, self.bucket.name, self.bucket.prefix)}"
+
+    @cached_property
+    def _local(self) -> LocalStore:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"{self.folder} cannot be made ({error}); set FOUNDRY_STORE_CACHE to a folder") from error
+        return LocalStore(self.folder)
+
+    @cached_property
+    def _cache(self) -> Cache:
+        return Cache(self.folder, IMMUTABLE, self._limit_bytes)
+
+    @cached_property
+    def _machine(self) -> str:
+        self._local.create("machine", uuid.uuid4().hex.encode())
+        return (self._local.read("machine") or b"").decode()
+
+    def read(self, key: str) -> bytes | None:
+        """See :meth:`Store.read`."""
+        found = self.bucket.get(key)
+        return found[0] if found else None
+
+    def read_all(self, keys: Iterable[str]) -> Iterator[tuple[str, bytes | None]]:
+        """See :meth:`Store.read_all`."""
+        return _side_by_side(self.read, keys)
+
+    def exists(self, key: str) -> bool:
+        """See :meth:`Store.exists`."""
+        return self.bucket.head(key) is not None
+
+    def present(self, keys: Iterable[str]) -> set[str]:
+        """See :meth:`Store.present`."""
+        return {key for key, there in _side_by_side(self.exists, keys) if there}
+
+    def create(self, key: str, data: bytes) -> bool:
+        """See :meth:`Store.create`."""
+        return self.bucket.put_if(key, data) is not None
+
+    def create_from(self, key: str, path: Path) -> bool:
+        """See :meth:`Store.create_from`."""
+        found = self.bucket.head(key) if path.stat().st_size > _LOOK_FIRST_BYTES else None
+        sha256 = _sha256_in(key)
+        try:
+            made = found is None and self.bucket.upload(key, path, sha256=sha256)
+            if not made:
+                self._count_as_new(key, found or self.bucket.head(key))
+            if made or sha256:
+                self._cache.put(key, path, used=False)
+        finally:
+            path.unlink(missing_ok=True)
+        return made
+
+    def _count_as_new(self, key: str, found: Entry | None) -> None:
+        if found and found.modified < time.time() - FRESH_S:
+            self.bucket.touch(key)
+
+    def replace(self, key: str, data: bytes) -> None:
+        """See :meth:`Store.replace`."""
+        self.bucket.put(key, data)
+
+    def delete(self, key: str) -> None:
+        """See :meth:`Store.delete`."""
+        self.bucket.delete(key)
+        self._cache.drop(key)
+
+    def delete_all(self, keys: Iterable[str]) -> None:
+        """See :meth:`Store.delete_all`."""
+        deque(_side_by_side(self.delete, keys), maxlen=0)
+
+    def keys(self, prefix: str) -> Iterator[str]:
+        """See :meth:`Store.keys`."""
+        yield from sorted(entry.key for entry in self.bucket.below(prefix))
+
+    def entries(self, prefix: str) -> Iterator[Entry]:
+        """See :meth:`Store.entries`."""
+        yield from sorted(self.bucket.below(prefix), key=lambda entry: entry.key)
+
+    def local_path(self, key: str) -> Path:
+        """See :meth:`Store.local_path`.
+
+        Raises:
+            InputError: there is no such object, its bytes are not those that it was named by, or the disk is full.
+        """
+        cached = self._cache.get(checked_key(key))
+        if cached:
+            return cached
+        with self._local.alone(f"fetch-{short_id(key)}"):
+            return self._cache.get(key) or self._fetched(key)
+
+    def _fetched(self, key: str) -> Path:
+        wanted, got = _sha256_in(key), ""
+        for _ in range(_DOWNLOADS):
+            with self._space_for(key):
+                path = self.temporary()
+                try:
+                    got = self._downloaded(key, path)
+                    if not wanted or got == wanted:
+                        return self._cache.put(key, path)
+                finally:
+                    path.unlink(missing_ok=True)
+        raise InputError(
+            f"{key} in {self} is corrupted, its sha256 is {got}; delete that object and run the step that made it "
+            "again, or copy it from another store with `foundry sync`"
+        )
+
+    def _downloaded(self, key: str, path: Path) -> str:
+        """sha256 of what came."""
+        try:
+            got = self.bucket.download(key, path)
+        except OSError as error:
+            if error.errno not in _FULL or not self._cache.trim(0):
+                raise
+            got = self.bucket.download(key, path)
+        if got is None:
+            raise InputError(f"{key} is missing from the store {self}; run the step that made it again")
+        return got
+
+    @contextmanager
+    def _space_for(self, key: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            raise InputError(
+                f"no space is left in {self.folder} for {key}; free some, or point FOUNDRY_STORE_CACHE to a larger disk"
+            ) from error
+
+    def copy_to(self, key: str, path: Path) -> None:
+        """See :meth:`Store.copy_to`."""
+        with self._space_for(key):
+            self._downloaded(key, path)
+
+    def bring(self, keys: Iterable[str]) -> None:
+        """See :meth:`Store.bring`."""
+
+        def fetch(key: str) -> None:
+            with suppress(InputError):
+                self.local_path(key)
+
+        wanted = (key for key in keys if not self._cache.get(checked_key(key)))
+        deque(_side_by_side(fetch, wanted), maxlen=0)
+
+    def scratch(self, name: str) -> Path:
+        """See :meth:`Store.scratch`."""
+        return self._local.scratch(name)
+
+    def drop_scratch(self, name: str) -> None:
+        """See :meth:`Store.drop_scratch`."""
+        self._local.drop_scratch(name)
+
+    def temporary(self, suffix: str = "") -> Path:
+        """See :meth:`Store.temporary`."""
+        return self._local.temporary(suffix)
+
+    @contextmanager
+    def alone(self, name: str) -> Iterator[None]:
+        """See :meth:`Store.alone`."""
+        with self._local.alone(name), leased(self.bucket, f"locks/{name}", self._machine, self._lease_s):
+            yield
+
+
+def _sha256_in(key: str) -> str:
+    """The sha256 that a part's key is made of; empty for any other key."""
+    found = _OBJECT.fullmatch(key)
+    return found[1] if found else ""
+
+
+def _side_by_side(work: Callable[[str], Any], keys: Iterable[str]) -> Iterator[tuple[str, Any]]:
+    """Each key with what ``work`` gives, in order, a block of keys at a time."""
+    todo = iter(keys)
+    with ThreadPoolExecutor(THREADS) as pool:
+        while block := list(islice(todo, _BLOCK)):
+            if len(block) == 1:
+                yield block[0], work(block[0])
+            else:
+                yield from zip(block, pool.map(work, block), strict=True)

