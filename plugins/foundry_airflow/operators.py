@@ -165,7 +165,17 @@ class StepOperator(PlannedOperator):
         if self.group:
             arguments += ["--group", self.group]
         log.info("foundry %s", " ".join(arguments))
-        return checked(self.step, self._backend.run(arguments, job.step.resources, log.info))
+        told = [""]
+
+        def say(line: str) -> None:
+            log.info(line)
+            told[0] = line
+
+        try:
+            return checked(self.step, self._backend.run(arguments, job.step.resources, say))
+        except AirflowException as error:
+            error.add_note(told[0])
+            raise
 
     def on_kill(self) -> None:
         """End the step with the task."""

@@ -11,6 +11,7 @@ from airflow.sdk import DAG, Asset, AssetAlias, Param, TaskGroup, TriggerRule, X
 from airflow.sdk.configuration import conf
 from airflow.sdk.definitions.param import DagParam
 
+from foundry_airflow.alerts import task_failed
 from foundry_airflow.inputs import EachOperator, FoldOperator, PublishOperator, StagesOperator, given
 from foundry_airflow.operators import GroupsOperator, StepOperator
 from pipeline_tasks.core.registry import get_step
@@ -21,6 +22,7 @@ DEFAULT_ARGS = {
     "retries": 3,
     "retry_delay": timedelta(seconds=conf.getint("foundry", "retry_delay_s", fallback=30)),
     "retry_exponential_backoff": True,
+    "on_failure_callback": task_failed,
 }
 """Only what may help is tried again: see :func:`foundry_airflow.backends.checked`."""
 MAP_LABEL = "{{ task.map_label }}"
