@@ -19,6 +19,8 @@ app.command("export")(inspect.export_command)
 app.command("sql")(inspect.sql_command)
 app.command("trace")(trace.trace_command)
 app.add_typer(models.app, name="models")
+app.command("fold")(upkeep.fold_command)
+app.command("metrics")(upkeep.metrics_command)
 app.command("gc")(upkeep.gc_command)
 app.command("doctor")(upkeep.doctor_command)
 

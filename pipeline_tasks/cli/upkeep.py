@@ -1,4 +1,4 @@
-"""``foundry gc`` and ``foundry doctor``."""
+"""``foundry gc``, ``foundry fold``, ``foundry metrics`` and ``foundry doctor``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from rich.table import Table
 
 from pipeline_tasks.cli.inspect import sized, store
 from pipeline_tasks.cli.terminal import console
-from pipeline_tasks.core.gc import GRACE_S, HOUR_S, drop, find_garbage
+from pipeline_tasks.core.gc import DAY_S, GRACE_S, HOUR_S, drop, find_garbage
+from pipeline_tasks.core.lineage import DATABASE, fold
+from pipeline_tasks.core.lineage.metrics import exposition
 from pipeline_tasks.core.settings import Settings, settings
 
 _LOW_DISK_BYTES = 5 * 1024**3
@@ -28,13 +30,17 @@ def gc_command(
     keep: Annotated[
         int | None, typer.Option(min=1, help="newest versions per dataset, and their ancestors; default: all")
     ] = None,
+    keep_days: Annotated[
+        float | None, typer.Option(min=0, help="versions younger than this, and their ancestors; default: all")
+    ] = None,
     memo: Annotated[
         bool, typer.Option("--memo", help="also forget work that no kept version names; only when no step runs")
     ] = False,
     grace_hours: Annotated[float, typer.Option(min=0, help="nothing younger goes")] = GRACE_S / HOUR_S,
 ) -> None:
     """Drop what no kept version needs: parts, memo records without output, leftovers of killed runs."""
-    sweep = find_garbage(store(), keep=keep, memo=memo, grace_s=grace_hours * HOUR_S)
+    keep_s = None if keep_days is None else keep_days * DAY_S
+    sweep = find_garbage(store(), keep=keep, keep_s=keep_s, memo=memo, grace_s=grace_hours * HOUR_S)
     table = Table("what", "files", "size")
     for kind, paths in sweep.paths.items():
         table.add_row(kind, f"{len(paths):,}", sized(sweep.size_bytes[kind]))
@@ -43,6 +49,29 @@ def gc_command(
         drop(sweep)
     total = sum(sweep.size_bytes.values())
     typer.echo(f"{'would drop' if dry_run else 'dropped'} {total:,} bytes")
+
+
+def fold_command(
+    anew: Annotated[bool, typer.Option("--anew", help="from the store's files alone, not from the one before")] = False,
+) -> None:
+    """Bring the lineage database up to date; the last line printed is its path."""
+    there = store()
+    if anew:
+        (there.root / DATABASE).unlink(missing_ok=True)
+    typer.echo(str(fold(there)))
+
+
+def metrics_command(
+    output: Annotated[Path | None, typer.Option(help="write this file, whole at once, not the terminal")] = None,
+) -> None:
+    """What the steps did and what is in the store, in Prometheus' text format, from the lineage."""
+    text = exposition(store())
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    fresh = output.with_name(f".{output.name}.{os.getpid()}")
+    fresh.write_text(text)
+    fresh.replace(output)
 
 
 @dataclass(frozen=True)

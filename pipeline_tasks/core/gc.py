@@ -26,18 +26,21 @@ from pipeline_tasks.core.versions import manifest_key
 
 log = logging.getLogger(__name__)
 HOUR_S = 3600.0
-GRACE_S = 24 * HOUR_S
+DAY_S = 24 * HOUR_S
+GRACE_S = DAY_S
 TEMPORARY_S = HOUR_S
-SCRATCH_S = 7 * 24 * HOUR_S
+SCRATCH_S = 7 * DAY_S
 
 
 @dataclass
 class Sweep:
     """What can be dropped: kind -> paths in the order in which they are dropped, and the bytes of each kind.
 
-    Kinds: versions, requests, memo, objects, temporary, scratch, claims.
+    Kinds: versions, requests, memo, objects, temporary, scratch, claims. What is written anew after ``found_at`` (Unix
+    seconds) is in use again and stays.
     """
 
+    found_at: float
     paths: dict[str, list[Path]] = field(default_factory=dict)
     size_bytes: dict[str, int] = field(default_factory=dict)
 
@@ -48,12 +51,21 @@ class Sweep:
         self.size_bytes[kind] = sum(_size(p) for p in found)
 
 
-def find_garbage(store: LocalStore, *, keep: int | None = None, memo: bool = False, grace_s: float = GRACE_S) -> Sweep:
+def find_garbage(
+    store: LocalStore,
+    *,
+    keep: int | None = None,
+    keep_s: float | None = None,
+    memo: bool = False,
+    grace_s: float = GRACE_S,
+) -> Sweep:
     """What a :func:`drop` would drop.
 
     Args:
         store: the store.
-        keep: this many newest versions per dataset, what a ref names, and all their ancestors; None keeps all.
+        keep: this many newest versions per dataset, what a ref names, and all their ancestors.
+        keep_s: seconds; versions younger than this, what a ref names, and all their ancestors. With ``keep`` a version
+            stays that either keeps; with neither all stay.
         memo: also give up memo records whose output no kept version names. They are what resumes a killed run.
         grace_s: seconds; nothing younger is dropped (temporaries: an hour, scratch folders: seven days).
 
@@ -61,9 +73,10 @@ def find_garbage(store: LocalStore, *, keep: int | None = None, memo: bool = Fal
         InputError: a manifest cannot be read, so nobody knows what it needs.
     """
     now = time.time()
-    sweep = Sweep()
+    sweep = Sweep(now)
     manifests = _manifests(store)
-    kept = set(manifests) if keep is None else _kept(store, manifests, keep, now - grace_s)
+    all_stay = keep is None and keep_s is None
+    kept = set(manifests) if all_stay else _kept(store, manifests, keep or 0, now - max(grace_s, keep_s or 0))
     sweep.add("versions", (store.root / manifest_key(ref) for ref in manifests if ref not in kept))
     requests = {store.root / key for key in store.keys("requests")}
     sweep.add("requests", requests - {store.root / requests_key(ref) for ref in kept})
@@ -90,6 +103,8 @@ def drop(sweep: Sweep) -> None:
     """Drop everything in ``sweep``: names before what they name, so that a kill in between leaves no dangling name."""
     for kind, paths in sweep.paths.items():
         for path in paths:
+            if not _older(path, sweep.found_at):
+                continue
             if path.is_dir():
                 shutil.rmtree(path)
             else:

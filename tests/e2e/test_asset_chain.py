@@ -53,7 +53,7 @@ def test_a_refresh_starts_the_rest_and_five_weeks_start_one_refresh(
     environment = environment | {"FOUNDRY_STORE": str(store), "AIRFLOW_VAR_FOUNDRY_SOURCE": str(folder)}
 
     with airflow(home, environment) as there:
-        wait_for(lambda: there.ask("GET", "dags")["total_entries"] >= len(CHAIN), 60, "parsing")
+        wait_for(lambda: set(CHAIN) <= {dag["dag_id"] for dag in there.ask("GET", "dags")["dags"]}, 60, "parsing")
         for dag_id in CHAIN:
             there.ask("PATCH", f"dags/{dag_id}", is_paused=False)
         (refresh,) = ended(there, "corpus_refresh", 1)
