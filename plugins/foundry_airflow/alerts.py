@@ -1,8 +1,8 @@
 """Alerts: a failed task or a late run becomes one message to a webhook that understands Slack's.
 
-``[foundry] alert_webhook`` in the Airflow configuration (``AIRFLOW__FOUNDRY__ALERT_WEBHOOK``) is its address, which is a
-secret: it is never logged. Without one there are no alerts. A webhook that is slow, broken or gone costs a task that
-has failed anyway ``LIMIT_S`` seconds and nothing else.
+``[foundry] alert_webhook`` in the Airflow configuration (``AIRFLOW__FOUNDRY__ALERT_WEBHOOK``) is its address, a secret
+that is never logged. Without one there are no alerts. A webhook that is slow, broken or gone costs a task that has
+failed anyway ``LIMIT_S`` seconds and nothing else.
 """
 
 from __future__ import annotations
@@ -52,8 +52,9 @@ def within(hours: float) -> DeadlineAlert:
 
 def error_line(error: object) -> str:
     """What went wrong in one line: the last one that the step said, where it said one."""
-    lines = [line for text in (str(error), *getattr(error, "__notes__", ())) for line in text.splitlines() if line.strip()]
-    return lines[-1].strip() if lines else type(error).__name__
+    texts = (str(error), *getattr(error, "__notes__", ()))
+    lines = [line.strip() for text in texts for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__
 
 
 def send(title: str, facts: dict[str, Any], link: str) -> None:

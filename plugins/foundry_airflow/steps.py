@@ -11,12 +11,23 @@ from airflow.sdk import DAG, Asset, AssetAlias, Param, TaskGroup, TriggerRule, X
 from airflow.sdk.configuration import conf
 from airflow.sdk.definitions.param import DagParam
 
-from foundry_airflow.alerts import task_failed
+from foundry_airflow.alerts import task_failed, within
 from foundry_airflow.inputs import EachOperator, FoldOperator, PublishOperator, StagesOperator, given
 from foundry_airflow.operators import GroupsOperator, StepOperator
 from pipeline_tasks.core.registry import get_step
 
-__all__ = ["DEFAULT_ARGS", "default", "fold_lineage", "form", "given", "group_name", "publish", "stages", "step"]
+__all__ = [
+    "DEFAULT_ARGS",
+    "default",
+    "fold_lineage",
+    "form",
+    "given",
+    "group_name",
+    "publish",
+    "stages",
+    "step",
+    "within",
+]
 
 DEFAULT_ARGS = {
     "retries": 3,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from tests.e2e.airflow_stack import Airflow, airflow, wait_for
 
 CHAIN = ("build_triplets", "synthesize_pairs", "corpus_refresh")
 WEEK_S = 7 * 24 * 3600.0
-PATIENCE_S = 240.0
+PATIENCE_S = 180.0
 
 
 @pytest.fixture

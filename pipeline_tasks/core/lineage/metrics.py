@@ -1,6 +1,6 @@
 """The lineage as metrics in Prometheus' text format, for node_exporter's textfile collector or a Pushgateway.
 
-They come from the store, not from a process that must stay up: whatever ran the steps, nothing is counted twice or lost.
+They come from the store, not from a process that must stay up: wherever a step ran, it is counted once.
 
 Source: Prometheus text-based exposition format 0.0.4.
 """
