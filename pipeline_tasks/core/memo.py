@@ -64,6 +64,12 @@ def lookup(store: Store, job: Job, version: Version, index: int) -> Record | Non
     return record
 
 
+def missing(store: Store, job: Job) -> list[int]:
+    """Positions of the parts of a map step's first input that have no record: what a run would compute."""
+    source = Version.open(store, job.inputs[next(iter(job.step.reads))][0])
+    return [index for index in range(len(source.manifest.parts)) if lookup(store, job, source, index) is None]
+
+
 def _carries(job: Job, column: str) -> bool:
     return job.step.writes is not None and job.step.writes.has(column)
 

@@ -20,7 +20,6 @@ from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.runner import note_reuse
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore, Store
-from pipeline_tasks.core.versions import Version
 
 log = logging.getLogger(__name__)
 
@@ -203,9 +202,7 @@ class GroupsOperator(PlannedOperator):
             job = self.job(store)
             if job.made(store):
                 return []
-            source = Version.open(store, job.inputs[next(iter(job.step.reads))][0])
-            parts = range(len(source.manifest.parts))
-            missing = [index for index in parts if memo.lookup(store, job, source, index) is None]
+            missing = memo.missing(store, job)
         n = min(self.max_groups, len(missing))
         groups = sorted({index % n for index in missing}) if n else []
         return [f"{group}/{n}" for group in groups] if len(groups) > 1 else []
