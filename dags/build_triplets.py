@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow.sdk import DAG, Asset, Param, TaskGroup
-from foundry_airflow.steps import DEFAULT_ARGS, default, fold_lineage, form, given, group_name, step
+from foundry_airflow.steps import DEFAULT_ARGS, default, fold_lineage, form, given, group_name, step, within
 
 from pipeline_tasks.training.sizes import SIZES
 
@@ -47,6 +47,7 @@ with DAG(
     description="pairs -> agreed positives and hard negatives",
     schedule=[Asset("mtp")],
     max_active_runs=1,
+    deadline=within(hours=72),
     default_args=DEFAULT_ARGS,
     tags=["foundry", "curation"],
     doc_md=DOC,
@@ -73,8 +74,7 @@ with DAG(
         params=MINE.values(dag),
         each={"alpha": dag.param("alphas")},
     )
-    asked, stored = ([vectors[model][at] for model in best] for at in (0, 1))
-    teach = {"queries": asked, "passages": stored}
+    teach = {name: [vectors[model][at] for model in best] for at, name in enumerate(("queries", "passages"))}
     scored = step("score_triplets", inputs=teach, params={"models": best}, each={"alpha": dag.param("kd_alphas")})
     triplets.operator >> scored.operator
     fold_lineage(scored, fused)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from airflow.sdk import DAG, Param
-from foundry_airflow.steps import DEFAULT_ARGS, default, fold_lineage, form, step
+from foundry_airflow.steps import DEFAULT_ARGS, default, fold_lineage, form, step, within
 
 DOC = """
 ### From searches and addresses to `passages`
@@ -47,6 +47,7 @@ with DAG(
     start_date=datetime(2026, 1, 1, tzinfo=UTC),
     catchup=False,
     max_active_runs=1,
+    deadline=within(hours=48),
     default_args=DEFAULT_ARGS,
     tags=["foundry", "corpus"],
     doc_md=DOC,

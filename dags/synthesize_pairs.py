@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow.sdk import DAG, Asset
-from foundry_airflow.steps import DEFAULT_ARGS, fold_lineage, form, step
+from foundry_airflow.steps import DEFAULT_ARGS, fold_lineage, form, step, within
 
 DOC = """
 ### From `passages` to `mtp`
@@ -24,6 +24,7 @@ with DAG(
     description="passages -> query and positive pairs, by an LLM",
     schedule=[Asset("passages")],
     max_active_runs=1,
+    deadline=within(hours=96),
     default_args=DEFAULT_ARGS,
     tags=["foundry", "synthesis"],
     doc_md=DOC,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow.sdk import DAG, Param, TaskGroup
-from foundry_airflow.steps import DEFAULT_ARGS, default, fold_lineage, form, given, publish, step
+from foundry_airflow.steps import DEFAULT_ARGS, default, fold_lineage, form, given, publish, step, within
 
 from pipeline_tasks.training.sizes import SIZES
 
@@ -38,6 +38,7 @@ with DAG(
     description="pairs and triplets -> a trained, evaluated retriever",
     schedule=None,
     max_active_runs=1,
+    deadline=within(hours=14 * 24),
     default_args=DEFAULT_ARGS,
     tags=["foundry", "training"],
     doc_md=DOC,

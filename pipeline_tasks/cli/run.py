@@ -12,11 +12,13 @@ from rich.table import Table
 
 from pipeline_tasks.cli.terminal import console
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.plan import plan
+from pipeline_tasks.core.memo import missing
+from pipeline_tasks.core.plan import Job, plan
 from pipeline_tasks.core.registry import get_step, step_names
 from pipeline_tasks.core.runner import run_job
 from pipeline_tasks.core.settings import settings
-from pipeline_tasks.core.store import open_store
+from pipeline_tasks.core.store import Store, open_store
+from pipeline_tasks.core.versions import Version
 
 
 def run_command(
@@ -26,6 +28,7 @@ def run_command(
         typer.Option("--input", metavar="NAME=DATASET[@VERSION]", help="an input; comma-separated for several"),
     ] = None,
     sets: Annotated[list[str] | None, typer.Option("--set", metavar="PARAM=VALUE", help="a parameter")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what there is to do, before it costs")] = False,
     group: Annotated[str, typer.Option(metavar="I/N", help="only compute parts I, I+N, … of a map step")] = "",
 ) -> None:
     """Run one step; the last line printed is the version it made, or had made before."""
@@ -33,10 +36,26 @@ def run_command(
     store = open_store()
     step = get_step(name)
     job = plan(store, step, _parameters(sets or []), _inputs(given or []))
+    if dry_run:
+        typer.echo(_todo(store, job))
+        return
     outcome = run_job(store, job, group=_group(group), workers=settings().workers)
     counts = ", ".join(f"{key} {value:,.10g}" for key, value in sorted(outcome.counters.items()))
     typer.echo(f"{name}: {'reused' if outcome.reused else 'built'}: {counts}", err=True)
     typer.echo(str(outcome.ref) if outcome.ref else f"group {group}")
+
+
+def _todo(store: Store, job: Job) -> str:
+    """What a run would do, in one line."""
+    made = job.made(store)
+    if made:
+        return f"{made} is there: nothing to do"
+    if job.step.kind != "map":
+        return f"{job.dataset} would be made anew, from: {job.input_names or 'nothing'}"
+    source = Version.open(store, job.inputs[next(iter(job.step.reads))][0]).manifest
+    parts = [source.parts[index] for index in missing(store, job)]
+    rows = sum(part.rows for part in parts)
+    return f"{job.ref} would be made: {len(parts)} of {len(source.parts)} parts, {rows:,} rows of {source.ref} are new"
 
 
 def steps_command() -> None:

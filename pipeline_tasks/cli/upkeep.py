@@ -1,4 +1,4 @@
-"""``foundry gc`` and ``foundry doctor``."""
+"""``foundry gc``, ``foundry fold``, ``foundry metrics`` and ``foundry doctor``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from rich.table import Table
 from pipeline_tasks.cli.inspect import sized, store
 from pipeline_tasks.cli.terminal import console
 from pipeline_tasks.core.errors import FoundryError
-from pipeline_tasks.core.gc import GRACE_S, HOUR_S, drop, find_garbage
+from pipeline_tasks.core.gc import DAY_S, GRACE_S, HOUR_S, drop, find_garbage
+from pipeline_tasks.core.lineage import DATABASE, fold
+from pipeline_tasks.core.lineage.metrics import exposition
 from pipeline_tasks.core.settings import Settings, settings
 
 _LOW_DISK_BYTES = 5 * 1024**3
@@ -29,6 +31,9 @@ def gc_command(
     keep: Annotated[
         int | None, typer.Option(min=1, help="newest versions per dataset, and their ancestors; default: all")
     ] = None,
+    keep_days: Annotated[
+        float | None, typer.Option(min=0, help="versions younger than this, and their ancestors; default: all")
+    ] = None,
     memo: Annotated[
         bool, typer.Option("--memo", help="also forget work that no kept version names; only when no step runs")
     ] = False,
@@ -36,7 +41,8 @@ def gc_command(
 ) -> None:
     """Drop what no kept version needs: parts, memo records without output, leftovers of killed runs."""
     where = store()
-    sweep = find_garbage(where, keep=keep, memo=memo, grace_s=grace_hours * HOUR_S)
+    keep_s = None if keep_days is None else keep_days * DAY_S
+    sweep = find_garbage(where, keep=keep, keep_s=keep_s, memo=memo, grace_s=grace_hours * HOUR_S)
     table = Table("what", "files", "size")
     for kind, count in sweep.counts().items():
         table.add_row(kind, f"{count:,}", sized(sweep.size_bytes[kind]))
@@ -45,6 +51,29 @@ def gc_command(
         drop(where, sweep)
     total = sum(sweep.size_bytes.values())
     typer.echo(f"{'would drop' if dry_run else 'dropped'} {total:,} bytes")
+
+
+def fold_command(
+    anew: Annotated[bool, typer.Option("--anew", help="from the store's files alone, not from the one before")] = False,
+) -> None:
+    """Bring the lineage database up to date; the last line printed is its path."""
+    there = store()
+    if anew:
+        (there.folder / DATABASE).unlink(missing_ok=True)
+    typer.echo(str(fold(there)))
+
+
+def metrics_command(
+    output: Annotated[Path | None, typer.Option(help="write this file, whole at once, not the terminal")] = None,
+) -> None:
+    """What the steps did and what is in the store, in Prometheus' text format, from the lineage."""
+    text = exposition(store())
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    fresh = output.with_name(f".{output.name}.{os.getpid()}")
+    fresh.write_text(text)
+    fresh.replace(output)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import json
 import logging
 import shutil
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,9 +26,10 @@ from pipeline_tasks.core.versions import manifest_key
 
 log = logging.getLogger(__name__)
 HOUR_S = 3600.0
-GRACE_S = 24 * HOUR_S
+DAY_S = 24 * HOUR_S
+GRACE_S = DAY_S
 TEMPORARY_S = HOUR_S
-SCRATCH_S = 7 * 24 * HOUR_S
+SCRATCH_S = 7 * DAY_S
 
 
 @dataclass
@@ -36,20 +37,21 @@ class Sweep:
     """What can be dropped, by kind, and the bytes of each kind.
 
     Attributes:
-        keys: kind -> keys of the store in the order in which they are dropped: versions, requests, memo, objects,
+        found_at: when, in seconds since 1970.
+        entries: kind -> what the store holds, in the order in which it is dropped: versions, requests, memo, objects,
             claims.
-        paths: kind -> leftovers in this machine's folder of the store; temporary, scratch.
+        paths: kind -> leftovers in this machine's folder of the store: temporary, scratch.
         size_bytes: kind -> bytes.
     """
 
-    keys: dict[str, list[str]] = field(default_factory=dict)
+    found_at: float
+    entries: dict[str, list[Entry]] = field(default_factory=dict)
     paths: dict[str, list[Path]] = field(default_factory=dict)
     size_bytes: dict[str, int] = field(default_factory=dict)
 
     def add(self, kind: str, entries: Iterable[Entry]) -> None:
         """Note what the store holds as ``kind``."""
-        found = list(entries)
-        self.keys[kind] = [entry.key for entry in found]
+        found = self.entries[kind] = list(entries)
         self.size_bytes[kind] = sum(entry.size_bytes for entry in found)
 
     def add_local(self, kind: str, paths: Iterable[Path]) -> None:
@@ -57,17 +59,32 @@ class Sweep:
         self.paths[kind] = sorted(paths)
         self.size_bytes[kind] = sum(_size(path) for path in self.paths[kind])
 
+    @property
+    def keys(self) -> dict[str, list[str]]:
+        """Kind -> keys of what the store holds."""
+        return {kind: [entry.key for entry in found] for kind, found in self.entries.items()}
+
     def counts(self) -> dict[str, int]:
         """How many there are of each kind."""
-        return {kind: len(found) for kind, found in (self.keys | self.paths).items()}
+        found: dict[str, Sized] = {**self.entries, **self.paths}
+        return {kind: len(items) for kind, items in found.items()}
 
 
-def find_garbage(store: Store, *, keep: int | None = None, memo: bool = False, grace_s: float = GRACE_S) -> Sweep:
+def find_garbage(
+    store: Store,
+    *,
+    keep: int | None = None,
+    keep_s: float | None = None,
+    memo: bool = False,
+    grace_s: float = GRACE_S,
+) -> Sweep:
     """What a :func:`drop` would drop.
 
     Args:
         store: the store.
-        keep: this many newest versions per dataset, what a ref names, and all their ancestors; None keeps all.
+        keep: this many newest versions per dataset, what a ref names, and all their ancestors.
+        keep_s: seconds; versions younger than this, what a ref names, and all their ancestors. With ``keep`` a version
+            stays that either keeps; with neither all stay.
         memo: also give up memo records whose output no kept version names. They are what resumes a killed run.
         grace_s: seconds; nothing younger is dropped (temporaries: an hour, scratch folders: seven days).
 
@@ -76,10 +93,11 @@ def find_garbage(store: Store, *, keep: int | None = None, memo: bool = False, g
     """
     now = time.time()
     old = now - grace_s
-    sweep = Sweep()
+    sweep = Sweep(now)
     written = {entry.key: entry for entry in store.entries("versions")}
     manifests = _manifests(store, written)
-    kept = set(manifests) if keep is None else _kept(store, manifests, written, keep, old)
+    all_stay = keep is None and keep_s is None
+    kept = set(manifests) if all_stay else _kept(store, manifests, written, keep or 0, now - max(grace_s, keep_s or 0))
     sweep.add("versions", (written[manifest_key(ref)] for ref in manifests if ref not in kept))
     answered = {requests_key(ref) for ref in kept}
     sweep.add("requests", (entry for entry in store.entries("requests") if entry.key not in answered))
@@ -97,16 +115,25 @@ def find_garbage(store: Store, *, keep: int | None = None, memo: bool = False, g
 
 def drop(store: Store, sweep: Sweep) -> None:
     """Drop everything in ``sweep``: names before what they name, so that a kill in between leaves no dangling name."""
-    for keys in sweep.keys.values():
-        store.delete_all(keys)
+    for found in sweep.entries.values():
+        store.delete_all(_untouched(store, found))
     for paths in sweep.paths.values():
         for path in paths:
+            if not _older(path, sweep.found_at):
+                continue
             if path.is_dir():
                 shutil.rmtree(path)
             else:
                 path.unlink(missing_ok=True)
     for kind, count in sweep.counts().items():
         log.info("dropped %d %s, %d bytes", count, kind, sweep.size_bytes[kind])
+
+
+def _untouched(store: Store, found: list[Entry]) -> list[str]:
+    """Keys of what nobody wrote again since it was found: a running step may have taken it up."""
+    folders = {entry.key.split("/", 1)[0] for entry in found}
+    there = {entry.key: entry.modified for folder in folders for entry in store.entries(folder)}
+    return [entry.key for entry in found if there.get(entry.key) == entry.modified]
 
 
 def _manifests(store: Store, keys: Iterable[str]) -> dict[Ref, Manifest]:

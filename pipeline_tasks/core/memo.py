@@ -81,6 +81,13 @@ def _usable(
     return record
 
 
+def missing(store: Store, job: Job) -> list[int]:
+    """Positions of the parts of a map step's first input that have no record: what a run would compute."""
+    source = Version.open(store, job.inputs[next(iter(job.step.reads))][0])
+    found = lookup_all(store, job, source, range(len(source.manifest.parts)))
+    return [index for index, record in found.items() if record is None]
+
+
 def _carries(job: Job, column: str) -> bool:
     return job.step.writes is not None and job.step.writes.has(column)
 

@@ -19,7 +19,6 @@ from pipeline_tasks.core.plan import Job, plan
 from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.runner import note_reuse
 from pipeline_tasks.core.store import Store, open_store
-from pipeline_tasks.core.versions import Version
 
 log = logging.getLogger(__name__)
 
@@ -159,7 +158,17 @@ class StepOperator(PlannedOperator):
         if self.group:
             arguments += ["--group", self.group]
         log.info("foundry %s", " ".join(arguments))
-        return checked(self.step, self._backend.run(arguments, job.step.resources, log.info))
+        told = [""]
+
+        def say(line: str) -> None:
+            log.info(line)
+            told[0] = line
+
+        try:
+            return checked(self.step, self._backend.run(arguments, job.step.resources, say))
+        except AirflowException as error:
+            error.add_note(told[0])
+            raise
 
     def on_kill(self) -> None:
         """End the step with the task."""
@@ -187,9 +196,7 @@ class GroupsOperator(PlannedOperator):
             job = self.job(store)
             if job.made(store):
                 return []
-            source = Version.open(store, job.inputs[next(iter(job.step.reads))][0])
-            found = memo.lookup_all(store, job, source, range(len(source.manifest.parts)))
-            missing = [index for index, record in found.items() if record is None]
+            missing = memo.missing(store, job)
         n = min(self.max_groups, len(missing))
         groups = sorted({index % n for index in missing}) if n else []
         return [f"{group}/{n}" for group in groups] if len(groups) > 1 else []

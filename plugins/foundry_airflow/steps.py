@@ -11,16 +11,29 @@ from airflow.sdk import DAG, Asset, AssetAlias, Param, TaskGroup, TriggerRule, X
 from airflow.sdk.configuration import conf
 from airflow.sdk.definitions.param import DagParam
 
+from foundry_airflow.alerts import task_failed, within
 from foundry_airflow.inputs import EachOperator, FoldOperator, PublishOperator, StagesOperator, given
 from foundry_airflow.operators import GroupsOperator, StepOperator
 from pipeline_tasks.core.registry import get_step
 
-__all__ = ["DEFAULT_ARGS", "default", "fold_lineage", "form", "given", "group_name", "publish", "stages", "step"]
+__all__ = [
+    "DEFAULT_ARGS",
+    "default",
+    "fold_lineage",
+    "form",
+    "given",
+    "group_name",
+    "publish",
+    "stages",
+    "step",
+    "within",
+]
 
 DEFAULT_ARGS = {
     "retries": 3,
     "retry_delay": timedelta(seconds=conf.getint("foundry", "retry_delay_s", fallback=30)),
     "retry_exponential_backoff": True,
+    "on_failure_callback": task_failed,
 }
 """Only what may help is tried again: see :func:`foundry_airflow.backends.checked`."""
 MAP_LABEL = "{{ task.map_label }}"

@@ -100,6 +100,43 @@ def _things(store: LocalStore) -> list[Path]:
     return list((store.root / "versions/things").glob("*.json"))
 
 
+def test_keep_s_spares_what_is_young_and_its_ancestors(store):
+    make(store, gc_make, name="newest")
+    make(store, gc_make, name="last")
+    age(store, 48)
+    make(store, gc_make, name="today")
+    ages = {path: path.stat().st_mtime for path in _things(store)}
+    for days, dropped in ((5, 0), (3, 1)):
+        sweep = find_garbage(store, keep_s=days * 24 * HOUR_S)
+        assert len(sweep.keys["versions"]) == dropped, ages
+    both = find_garbage(store, keep=5, keep_s=3 * 24 * HOUR_S)
+    assert both.keys["versions"] == [], "what either keeps stays"
+    drop(store, sweep)
+    assert len(_things(store)) == 4
+    everything_readable(store)
+
+
+def test_what_is_written_anew_after_the_sweep_stays(store):
+    orphan = write_rows(store, THINGS.table([{"name": "orphan"}]))
+    os.utime(store.root / orphan.key, (0, 0))
+    sweep = find_garbage(store)
+    assert sweep.keys["objects"] == [orphan.key]
+    made = make(store, gc_make, name="orphan").ref
+    drop(store, sweep)
+    assert Version.open(store, made).table()["name"].to_pylist() == ["orphan"]
+
+
+def test_no_rule_drops_an_answer_or_an_event(store):
+    kept = {"responses/aa/aa.json": b"{}", "spending/brave.json": b"{}"}
+    for key, data in kept.items():
+        store.create(key, data)
+    age(store, 9999)
+    events = set(store.keys("lineage/events"))
+    drop(store, find_garbage(store, keep=1, keep_s=0, memo=True, grace_s=0))
+    assert all(store.exists(key) for key in kept)
+    assert set(store.keys("lineage/events")) == events != set()
+
+
 def test_memo_is_given_up_only_when_asked(store):
     make(store, gc_copy)
     age(store, 48)

@@ -15,6 +15,7 @@ DAG_IDS = {
     "build_level",
     "train_retriever",
     "evaluate_retriever",
+    "maintenance",
 }
 HEAVY = {"torch", "transformers", "faiss", "duckdb", "onnxruntime", "fitz", "pymupdf", "openai", "datasketch", "bm25s"}
 PARSE = """

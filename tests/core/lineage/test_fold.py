@@ -160,6 +160,24 @@ def test_what_a_fold_takes_over_equals_a_fold_from_nothing(store):
     assert {name: ask(store, f"FROM {name} ORDER BY ALL") for name in carried} == carried
 
 
+def test_a_database_that_is_dropped_loses_nothing(store):
+    def everything():
+        with duckdb.connect(str(fold(store)), read_only=True) as con:
+            found = "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'main' ORDER BY 1"
+            names = {name for (name,) in con.sql(found).fetchall()} - {"fold_state"}
+            views = "SELECT view_name FROM duckdb_views() WHERE NOT internal ORDER BY 1"
+            names |= {name for (name,) in con.sql(views).fetchall()}
+            return {name: con.sql(f'FROM "{name}" ORDER BY ALL').fetchall() for name in names}
+
+    for more in ("a", "z"), ("a", "twin", "y"):
+        fold(store)
+        toy.corpus(store, *more)
+    before = everything()
+    assert all(before[name] for name in ("steps", "versions", "parts", "llm_calls", "part_responses", "passages"))
+    (store.root / DATABASE).unlink()
+    assert everything() == before
+
+
 def test_bad_files_are_reported_and_do_no_harm(store):
     wanted = ask(store, "SELECT count(*) FROM versions")
     (some,) = list((store.root / "lineage/events").glob("*-complete.json"))[:1]

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from airflow.sdk import DAG, Param
-from foundry_airflow.steps import fold_lineage, form, given, publish, step
+from foundry_airflow.steps import DEFAULT_ARGS, fold_lineage, form, given, publish, step
 
 SQUARE = form("square", "refuse")
 
@@ -29,6 +29,6 @@ with DAG(
     schedule=None,
     tags=["toy"],
     params={"how": "", "mark": ""},
-    default_args={"retries": 4, "retry_delay": timedelta(0)},
+    default_args=DEFAULT_ARGS | {"retries": 4, "retry_delay": timedelta(0)},
 ) as stumbles:
     step("stumble", params={"how": stumbles.param("how"), "mark": stumbles.param("mark")})

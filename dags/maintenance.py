@@ -1,0 +1,36 @@
+"""What keeps a store small and its lineage at hand."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from airflow.sdk import DAG, Param
+from foundry_airflow.steps import DEFAULT_ARGS, fold_lineage
+from foundry_airflow.upkeep import collect_garbage
+
+DOC = """
+### Garbage and lineage, weekly
+
+Says in its log what no kept version needs, in files and bytes; with `really` it drops that. By default every version
+stays, and only leftovers go. Nothing younger than a day goes, and no answer that was paid for ever does, so that it is
+safe beside steps that run. Then the lineage database is brought up to date.
+"""
+
+KEEP = Param(None, type=["null", "integer"], minimum=1, description="versions of a dataset that stay (empty: all)")
+DAYS = Param(None, type=["null", "integer"], minimum=1, description="days that every version stays (empty: for ever)")
+REALLY = Param(False, type="boolean", description="drop what was found; otherwise only say what that would be")
+
+with DAG(
+    "maintenance",
+    description="says, or drops, what no kept version needs",
+    schedule="@weekly",
+    start_date=datetime(2026, 1, 1, tzinfo=UTC),
+    catchup=False,
+    max_active_runs=1,
+    default_args=DEFAULT_ARGS,
+    tags=["foundry", "upkeep"],
+    doc_md=DOC,
+    params={"keep": KEEP, "keep_days": DAYS, "really": REALLY},
+) as dag:
+    dropped = collect_garbage(keep=dag.param("keep"), keep_days=dag.param("keep_days"), really=dag.param("really"))
+    fold_lineage(dropped)

@@ -1,0 +1,48 @@
+"""The operator that keeps a store small: ``foundry gc`` as a task."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from airflow.sdk import BaseOperator, Context, XComArg
+
+from foundry_airflow.operators import airflow_errors, open_store
+from pipeline_tasks.core.gc import DAY_S, drop, find_garbage
+
+log = logging.getLogger(__name__)
+
+
+class GarbageOperator(BaseOperator):
+    """Says what no kept version needs, and drops it where asked; answers that were paid for are never dropped.
+
+    Args:
+        keep: newest versions per dataset that stay; None: all.
+        keep_days: versions younger than this stay; None: all.
+        really: drop it; otherwise only say so.
+    """
+
+    template_fields = ("keep", "keep_days", "really")
+    ui_color = "#f4efe6"
+
+    def __init__(self, *, keep: Any = None, keep_days: Any = None, really: Any = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.keep, self.keep_days, self.really = keep, keep_days, really
+
+    def execute(self, context: Context) -> dict[str, int]:
+        """Bytes by kind."""
+        with airflow_errors():
+            keep_s = None if self.keep_days is None else self.keep_days * DAY_S
+            sweep = find_garbage(open_store(), keep=self.keep, keep_s=keep_s)
+            for kind, paths in sweep.paths.items():
+                log.info("%s: %d files, %d bytes", kind, len(paths), sweep.size_bytes[kind])
+            if self.really:
+                drop(sweep)
+            else:
+                log.info("nothing was dropped; the parameter `really` does it")
+        return sweep.size_bytes
+
+
+def collect_garbage(**values: Any) -> XComArg:
+    """The task ``gc``."""
+    return GarbageOperator(task_id="gc", **values).output

@@ -1,0 +1,118 @@
+"""Airflow as it runs in production, on loopback: API server, scheduler and DAG processor, each a process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+ROOT = Path(__file__).parents[2]
+GRACE_S = 15.0
+
+
+class Airflow:
+    """What a user of the REST API sees."""
+
+    def __init__(self, url: str) -> None:
+        self._client = httpx.Client(base_url=url, timeout=30.0)
+
+    def ask(self, method: str, path: str, **body: Any) -> Any:
+        """The JSON answer of ``/api/v2/<path>``."""
+        answer = self._client.request(method, f"/api/v2/{path}", json=body or None)
+        answer.raise_for_status()
+        return answer.json()
+
+    def log_in(self) -> None:
+        """Take a token."""
+        token = self._client.get("/auth/token").raise_for_status().json()["access_token"]
+        self._client.headers["Authorization"] = f"Bearer {token}"
+
+    def healthy(self) -> bool:
+        """Whether the scheduler says that it runs; the API answering is not enough."""
+        try:
+            answer = self._client.get("/api/v2/monitor/health")
+        except httpx.TransportError:
+            return False
+        return answer.status_code == httpx.codes.OK and answer.json()["scheduler"]["status"] == "healthy"
+
+    def runs(self, dag_id: str) -> list[dict[str, Any]]:
+        """Runs of a DAG, the oldest first."""
+        return self.ask("GET", f"dags/{dag_id}/dagRuns?order_by=id")["dag_runs"]
+
+    def causes(self, run: dict[str, Any]) -> list[dict[str, Any]]:
+        """The asset events that started a run."""
+        path = f"dags/{run['dag_id']}/dagRuns/{run['dag_run_id']}/upstreamAssetEvents"
+        return self.ask("GET", path)["asset_events"]
+
+
+def wait_for(what: Callable[[], Any], seconds: float, told: str) -> Any:
+    """What ``what`` answers, once that is true."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if found := what():
+            return found
+        time.sleep(0.5)
+    raise AssertionError(f"{told} did not happen within {seconds:g} s")
+
+
+@contextmanager
+def airflow(home: Path, environment: dict[str, str], ahead_s: float = 0) -> Iterator[Airflow]:
+    """Airflow over the project's DAGs, its clock ``ahead_s`` seconds ahead."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    environment = environment | {
+        "AIRFLOW_HOME": str(home),
+        "AIRFLOW__API__BASE_URL": f"http://127.0.0.1:{port}",
+        "AIRFLOW__CORE__DAGS_FOLDER": str(ROOT / "dags"),
+        "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{port}/execution/",
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__CORE__PARALLELISM": "2",
+        "AIRFLOW__CORE__PLUGINS_FOLDER": str(ROOT / "plugins"),
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
+        "AIRFLOW__FOUNDRY__MAX_GROUPS": "1",
+        "AIRFLOW__OPENLINEAGE__DISABLED": "True",
+        "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "plugins"))),
+        "PATH": os.pathsep.join((str(Path(sys.executable).parent), environment.get("PATH", ""))),
+    }
+    command = [sys.executable, "-m", "tests.e2e.moved_clock", str(ahead_s)]
+    home.mkdir(parents=True, exist_ok=True)
+    for setup in (["db", "migrate"], ["pools", "import", str(ROOT / "plugins/foundry_airflow/pools.json")]):
+        subprocess.run([*command, *setup], env=environment, check=True, capture_output=True, cwd=ROOT)
+    parts = (
+        ["api-server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"],
+        ["scheduler", "--skip-serve-logs"],
+        ["dag-processor"],
+    )
+    with (home / "stack.log").open("ab") as log:
+        children = [
+            subprocess.Popen(
+                [*command, *part], env=environment, cwd=ROOT, stdout=log, stderr=log, start_new_session=True
+            )
+            for part in parts
+        ]
+    try:
+        found = Airflow(f"http://127.0.0.1:{port}")
+        wait_for(found.healthy, 120, "a healthy scheduler")
+        found.log_in()
+        yield found
+    finally:
+        for child in children:
+            _end(child)
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(GRACE_S)
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()

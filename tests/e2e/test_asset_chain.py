@@ -1,0 +1,86 @@
+"""Airflow's own scheduler: the weekly refresh starts by the clock, and each DAG starts the next through its asset."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from pipeline_tasks.core.lineage.query import query
+from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.demo.render_pdf import render
+from pipeline_tasks.demo.sample import parse_document
+from pipeline_tasks.domains import domain_folder
+from tests.e2e.airflow_stack import Airflow, airflow, wait_for
+
+CHAIN = ("build_triplets", "synthesize_pairs", "corpus_refresh")
+WEEK = timedelta(weeks=1)
+PATIENCE_S = 240.0
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """One sample PDF of few passages."""
+    folder = tmp_path / "pdfs"
+    folder.mkdir()
+    (folder / "a.pdf").write_bytes(render(parse_document(domain_folder() / "sample" / "b-lightning.md")))
+    return folder
+
+
+def ended(there: Airflow, dag_id: str, n: int) -> list[dict]:
+    """The runs of a DAG once there are ``n`` of them and all have ended."""
+    def look() -> list[dict]:
+        runs = there.runs(dag_id)
+        return runs if len(runs) == n and all(run["state"] in ("success", "failed") for run in runs) else []
+
+    return wait_for(look, PATIENCE_S, f"run {n} of {dag_id}")
+
+
+def started(there: Airflow, dag_id: str, n: int) -> list[dict]:
+    """The runs of a DAG once there are ``n`` of them."""
+    return wait_for(lambda: runs if len(runs := there.runs(dag_id)) >= n else [], PATIENCE_S, f"run {n} of {dag_id}")
+
+
+def moment(run: dict) -> datetime:
+    return datetime.fromisoformat(run["logical_date"])
+
+
+def latest(store: Path, dataset: str) -> str:
+    return f"{dataset}@{(store / 'refs' / dataset / 'latest').read_text()}"
+
+
+def test_a_refresh_starts_the_rest_and_a_week_starts_a_refresh(
+    tmp_path: Path, folder: Path, environment: dict[str, str]
+) -> None:
+    store, home = tmp_path / "store", tmp_path / "airflow"
+    environment = environment | {"FOUNDRY_STORE": str(store), "AIRFLOW_VAR_FOUNDRY_SOURCE": str(folder)}
+
+    with airflow(home, environment) as there:
+        wait_for(lambda: set(CHAIN) <= {dag["dag_id"] for dag in there.ask("GET", "dags")["dags"]}, 60, "parsing")
+        for dag_id in CHAIN:
+            there.ask("PATCH", f"dags/{dag_id}", is_paused=False)
+        (refresh,) = ended(there, "corpus_refresh", 1)
+        assert (refresh["run_type"], refresh["state"]) == ("scheduled", "success"), "the last Sunday's, none before"
+        (pairs,) = ended(there, "synthesize_pairs", 1)
+        assert (pairs["run_type"], pairs["state"]) == ("asset_triggered", "success")
+        (triplets,) = started(there, "build_triplets", 1)
+        assert triplets["run_type"] == "asset_triggered"
+        for run, dataset, source in ((pairs, "passages", refresh), (triplets, "mtp", pairs)):
+            (cause,) = there.causes(run)
+            assert (cause["name"], cause["extra"]["version"]) == (dataset, latest(store, dataset))
+            assert cause["source_run_id"] == source["dag_run_id"]
+        there.ask("PATCH", "dags/build_triplets", is_paused=True)
+
+    with airflow(home, environment, ahead_s=WEEK.total_seconds()) as there:
+        first, second = ended(there, "corpus_refresh", 2)
+        assert first == refresh
+        assert (second["run_type"], second["state"]) == ("scheduled", "success")
+        assert moment(second) - moment(first) == WEEK
+        _, again = ended(there, "synthesize_pairs", 2)
+        assert [cause["source_run_id"] for cause in there.causes(again)] == [second["dag_run_id"]]
+        assert len(there.runs("corpus_refresh")) == 2, "one week, one run"
+
+    bought = query(LocalStore(store), "SELECT sum(value) AS n FROM counters WHERE name = 'llm_requests'").to_pylist()
+    answers = len(list(store.glob("responses/*/*.json")))
+    assert bought == [{"n": float(answers)}] and answers > 0, "the second week paid for nothing"
