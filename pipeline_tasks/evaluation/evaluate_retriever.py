@@ -19,7 +19,7 @@ from pipeline_tasks.datasets import EVALUATIONS, PAIR_EMBEDDINGS, PAIRS, PASSAGE
 from pipeline_tasks.evaluation.report import score_rows
 from pipeline_tasks.evaluation.systems import rank_bm25, rank_fused, rank_model, rank_untrained
 from pipeline_tasks.models.registry import backbone
-from pipeline_tasks.models.use import identity
+from pipeline_tasks.models.use import identity, licences
 from pipeline_tasks.retrieval.judges import judging_models
 from pipeline_tasks.retrieval.search import top_k
 
@@ -38,6 +38,10 @@ class EvaluateRetrieverParams(StepParams):
     def identity(self) -> dict[str, Any]:
         """The parameters and what the backbone's weights are."""
         return super().identity() | {"backbone": identity(backbone(self.size).name)}
+
+    def licences(self) -> dict[str, str]:
+        """The licence of the backbone's weights."""
+        return licences(backbone(self.size).name)
 
 
 @dataclass(frozen=True)
