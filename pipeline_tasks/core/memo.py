@@ -95,7 +95,7 @@ def _compute(store: Store, job: Job, opened: dict[str, list[Version]], version: 
     removed = version.removed(index)
     rows = without(raw, removed)
     name = part_digest(job, part)
-    run = Run(store, Inputs(opened), seed_of(name), f"{job.step.name} part {index + 1}", name)
+    run = Run(store, Inputs(opened), seed_of(name), f"{job.step.name} part {index + 1}", name, part=part)
     table = _as_table(job, job.step.body(rows, job.params, run))
     rejects = run.rejects_table()
     counters: dict[str, Any] = {
