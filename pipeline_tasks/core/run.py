@@ -68,6 +68,7 @@ class Run:
         scratch_name: names the folder for work in progress.
         part: of the first input, that a map body is given the rows of; None in a reduce step.
         previous: the version that a growing dataset grows from; None where there is none.
+        responses: paid answers that a map body used and its rows do not name, by id: what its part cost.
         withdrawn: keys of its rows that the next version does without.
     """
 
@@ -78,6 +79,7 @@ class Run:
     scratch_name: str
     previous: Version | None = None
     part: Part | None = None
+    responses: set[str] = field(default_factory=set)
     withdrawn: set[str] = field(default_factory=set)
     counters: Counter[str] = field(default_factory=Counter)
     _rejects: list[dict] = field(default_factory=list)
