@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow.sdk import DAG, Asset, Param
 from foundry_airflow.partitions import RUN_KEY, PartitionOperator, keyed
-from foundry_airflow.steps import DEFAULT_ARGS, fold_lineage, form, given, step
+from foundry_airflow.steps import DEFAULT_ARGS, fold_lineage, form, given, mined_from, step
 
 DOC = """
 ### `mtt/<alpha>` for one alpha
@@ -27,12 +27,7 @@ with DAG(
     doc_md=DOC,
     params={"alpha": ALPHA} | MINE.params,
 ) as dag:
-    read = given(
-        labelled="labelled",
-        pairs="labelled > pairs",
-        passages="labelled > passages",
-        rankings="labelled > rankings",
-    )
+    read = given(**mined_from())
     triplets = step("mine_negatives", inputs=read, params=MINE.values(dag) | {"alpha": RUN_KEY}, emits=False)
     emitted = PartitionOperator(task_id="emit", asset=Asset("mtt"), key=RUN_KEY, version=triplets)
     fold_lineage(emitted.output)

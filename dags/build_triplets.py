@@ -67,7 +67,7 @@ with DAG(
     all_rankings = {"pairs": read["pairs"], "rankings": [*rankings.values(), lexical]}
     fused = step("fuse_rankings", inputs=all_rankings, only_if=dag.param("fusion"))
     labelled = step("mutual_agreement", inputs=read | {"rankings": list(rankings.values())}, params=AGREE.values(dag))
-    best = list(dict.fromkeys(panel[0] for panel in default("mutual_agreement", "judges").values()))
+    best = default("mine_negatives", "models")
     triplets = step(
         "mine_negatives",
         inputs=read | {"labelled": labelled, "rankings": [rankings[model] for model in best]},

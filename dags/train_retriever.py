@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow.sdk import DAG, Param, TaskGroup
-from foundry_airflow.steps import DEFAULT_ARGS, default, fold_lineage, form, given, publish, step, within
+from foundry_airflow.steps import DEFAULT_ARGS, fold_lineage, form, given, mined_from, publish, step, within
 
 from pipeline_tasks.training.sizes import SIZES
 
@@ -45,14 +45,8 @@ with DAG(
     params={"size": SIZE} | LENGTHS.params | PRETRAIN.params | FINETUNE.params | MINE.params,
     user_defined_macros={"alpha": alpha},
 ) as dag:
-    read = given(
-        labelled="labelled",
-        pairs="labelled > pairs",
-        passages="labelled > passages",
-        rankings=[f"labelled > rankings/{model}" for model in default("mine_negatives", "models")],
-        queries="labelled > rankings > queries",
-        embeddings="labelled > rankings > passages",
-    )
+    behind = {"queries": "labelled > rankings > queries", "embeddings": "labelled > rankings > passages"}
+    read = given(**mined_from(), **behind)
     common = LENGTHS.values(dag) | {"size": dag.param("size")}
     models = [step("pretrain", inputs={"pairs": read["pairs"]}, params=PRETRAIN.values(dag) | common)]
     for i in range(ITERATIONS):

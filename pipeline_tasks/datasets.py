@@ -277,7 +277,7 @@ EVALUATIONS = RowSchema(
     "evaluation_id",
     (
         Column("evaluation_id", _text, "system, intent and metric, joined by a slash"),
-        Column("system", _text, "what was evaluated: a model's name, bm25, or <size>/<stage>"),
+        Column("system", _text, "what was evaluated: a model's name, bm25, <size>/<stage>, or rrf of some of these"),
         Column("model_version", _text, "dataset@version of a trained model, else empty"),
         Column("intent", _text, "search intent, or average over the intents"),
         Column("metric", _text, "ndcg@10, mrr@10 or recall@10"),

@@ -1,6 +1,6 @@
 -- Tokens and dollars behind a version, named by its id, by DATASET@ID or by DATASET for the latest.
--- Counted: every answer that a row of the version or of any of its ancestors names as a response_id, once each, also
--- where that row was removed or refused later. Not counted: answers that were refused before they became a row.
+-- Counted: every answer that a row of the version or of any of its ancestors names as a response_id, or that a part of
+-- embeddings was bought with, once each, also where that row was removed or refused later. Not counted: answers that were refused before they became a row.
 CREATE MACRO cost_of(version) AS TABLE
 WITH named AS (SELECT v.dataset AS d, v.version AS i, v.is_latest FROM versions v),
 wanted AS (

@@ -15,13 +15,14 @@ import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.ids import digest, seed_of
+from pipeline_tasks.core.ids import canonical_json, digest, seed_of
 from pipeline_tasks.core.manifest import Part
 from pipeline_tasks.core.plan import Job
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.versions import Version, read_part, without, write_rows
 
+RECEIPTS = "receipts"
 ROW_COUNTERS = ("rows_in", "rows_out", "rows_rejected")
 
 
@@ -119,7 +120,7 @@ def _compute(store: Store, job: Job, opened: dict[str, list[Version]], version: 
     removed = version.removed(index)
     rows = without(raw, removed)
     name = part_digest(job, part)
-    run = Run(store, Inputs(opened), seed_of(name), f"{job.step.name} part {index + 1}", name)
+    run = Run(store, Inputs(opened), seed_of(name), f"{job.step.name} part {index + 1}", name, part=part)
     table = _as_table(job, job.step.body(rows, job.params, run))
     rejects = run.rejects_table()
     counters: dict[str, Any] = {
@@ -134,6 +135,8 @@ def _compute(store: Store, job: Job, opened: dict[str, list[Version]], version: 
         skipped={column: sorted(keys) for column, keys in _hits(raw, removed).items()},
         counters=counters,
     )
+    if run.responses:
+        store.replace(f"{RECEIPTS}/{record.output.sha256}.json", canonical_json({"responses": sorted(run.responses)}))
     store.replace(_memo_key(job, part), record.model_dump_json().encode())
     return record
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.manifest import Part
 from pipeline_tasks.core.progress import Meter, meter
 from pipeline_tasks.core.requests import history
 from pipeline_tasks.core.schema import REJECTS
@@ -65,7 +66,9 @@ class Run:
         seed: from step, parameters and part; never from the clock.
         label: what progress lines are called.
         scratch_name: names the folder for work in progress.
+        part: of the first input, that a map body is given the rows of; None in a reduce step.
         previous: the version that a growing dataset grows from; None where there is none.
+        responses: paid answers that a map body used and its rows do not name, by id: what its part cost.
         withdrawn: keys of its rows that the next version does without.
     """
 
@@ -75,6 +78,8 @@ class Run:
     label: str
     scratch_name: str
     previous: Version | None = None
+    part: Part | None = None
+    responses: set[str] = field(default_factory=set)
     withdrawn: set[str] = field(default_factory=set)
     counters: Counter[str] = field(default_factory=Counter)
     _rejects: list[dict] = field(default_factory=list)

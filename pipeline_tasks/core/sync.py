@@ -22,8 +22,8 @@ from pipeline_tasks.core.requests import requests_key
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.versions import manifest_key, resolve
 
-KINDS = ("objects", "responses", "lineage/events", "memo", "requests", "versions", "refs")
-_WHOLE_STORE_ONLY = ("responses", "memo")
+KINDS = ("objects", "responses", "receipts", "lineage/events", "memo", "requests", "versions", "refs")
+_WHOLE_STORE_ONLY = ("responses", "receipts", "memo")
 _MUTABLE = ("requests", "refs")
 _THREADS = 8
 

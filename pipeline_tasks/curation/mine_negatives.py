@@ -20,7 +20,7 @@ from pipeline_tasks.curation.negative_rules import UNRANKED, Chosen, Ranked, Rul
 from pipeline_tasks.curation.passage_index import PassageIndex
 from pipeline_tasks.curation.wanted import Wanted
 from pipeline_tasks.datasets import LABELLED, PAIRS, PASSAGES, RANKINGS, TRIPLETS
-from pipeline_tasks.models.use import REFERENCE_MODELS
+from pipeline_tasks.retrieval.judges import best_models
 
 _RANKED = ["query_id", "passage_ids", "scores", "positive_score"]
 _RANKED_BLOCK = 2048
@@ -32,7 +32,9 @@ class MineNegativesParams(StepParams):
 
     alpha: float = Field(0.75, gt=0, le=1, description="a negative's cosine is below alpha times the positive's")
     n_negatives: int = Field(9, ge=1, description="K: negatives per query; fewer stay fewer")
-    models: tuple[str, ...] = Field(REFERENCE_MODELS[:1], description="models that rank; must hold each best_model")
+    models: tuple[str, ...] = Field(
+        default_factory=best_models, description="models that rank; must hold each best_model (each intent's best)"
+    )
     absolute_margin: float = Field(0.0, ge=0, le=2, description="a negative's cosine is this much below the positive's")
     max_score: float = Field(1.0, ge=-1, le=1, description="highest cosine of a negative; 1 for no limit")
     min_rank: int = Field(1, ge=1, description="first rank that is looked at")

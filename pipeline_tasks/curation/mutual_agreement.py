@@ -24,16 +24,10 @@ from pipeline_tasks.curation.judged import Judged
 from pipeline_tasks.curation.passage_index import SPLITS, PassageIndex
 from pipeline_tasks.curation.vote_columns import tops, vote_lists
 from pipeline_tasks.datasets import LABELLED, PAIRS, PASSAGES, RANKINGS
-from pipeline_tasks.domains import domain_folder
-from pipeline_tasks.domains.intents import load_intents
 from pipeline_tasks.models.registry import ANY
-from pipeline_tasks.models.use import models_needed, reference_models
+from pipeline_tasks.retrieval.judges import judges, judging_models
 
 _BLOCK = 65_536
-
-
-def _judges() -> dict[str, tuple[str, ...]]:
-    return {intent: reference_models(intent) for intent in load_intents(domain_folder())}
 
 
 class MutualAgreementParams(StepParams):
@@ -46,10 +40,10 @@ class MutualAgreementParams(StepParams):
     )
     top_n: int = Field(2, ge=1, description="N: best passages of each model that are compared")
     judges: dict[str, tuple[str, ...]] = Field(
-        default_factory=_judges, min_length=1, description="intent, or any -> models that judge its queries, best first"
+        default_factory=judges, min_length=1, description="intent, or any -> models that judge its queries, best first"
     )
     models: tuple[str, ...] = Field(
-        default_factory=lambda: models_needed(_judges()),
+        default_factory=judging_models,
         min_length=1,
         description="models whose rankings are read; without judges= they judge every query, best first",
     )

@@ -18,7 +18,7 @@ from pipeline_tasks.core.vectors import matrix
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.curation.id_table import IdTable
 from pipeline_tasks.datasets import PAIR_EMBEDDINGS, PASSAGE_EMBEDDINGS, SCORED_TRIPLETS, TRIPLETS
-from pipeline_tasks.models.use import REFERENCE_MODELS
+from pipeline_tasks.retrieval.judges import best_models
 
 _BLOCK = 65_536
 _AT_ONCE = 4096
@@ -29,7 +29,7 @@ class ScoreTripletsParams(StepParams):
 
     alpha: float = Field(0.95, gt=0, le=1, description="build that is scored")
     models: tuple[str, ...] = Field(
-        REFERENCE_MODELS[:1],
+        default_factory=best_models,
         min_length=1,
         description="teachers: one scores all triplets; of several each scores those whose negatives it ranked",
     )

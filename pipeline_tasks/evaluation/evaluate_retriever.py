@@ -17,10 +17,13 @@ from pipeline_tasks.core.vectors import matrix
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import EVALUATIONS, PAIR_EMBEDDINGS, PAIRS, PASSAGE_EMBEDDINGS, PASSAGES
 from pipeline_tasks.evaluation.report import score_rows
-from pipeline_tasks.evaluation.systems import rank_bm25, rank_model, rank_untrained
+from pipeline_tasks.evaluation.systems import rank_bm25, rank_fused, rank_model, rank_untrained
 from pipeline_tasks.models.registry import backbone
-from pipeline_tasks.models.use import REFERENCE_MODELS, identity
+from pipeline_tasks.models.use import identity, licences
+from pipeline_tasks.retrieval.judges import judging_models
 from pipeline_tasks.retrieval.search import top_k
+
+_FUSED_DEPTH = 200
 
 
 class EvaluateRetrieverParams(StepParams):
@@ -28,12 +31,17 @@ class EvaluateRetrieverParams(StepParams):
 
     set_name: str = Field("heldout", description="name of the evaluation set; also of the dataset eval/<set>")
     size: str = Field("33m", description="size whose untrained backbone is the baseline")
-    models: tuple[str, ...] = Field(REFERENCE_MODELS, description="reference models")
+    models: tuple[str, ...] = Field(default_factory=judging_models, description="reference models")
+    fusions: tuple[str, ...] = Field((), description="systems to fuse by rank and score too: rrf(bm25,33m/pretrain)")
     k: int = Field(10, ge=1, description="cut-off rank of the metrics")
 
     def identity(self) -> dict[str, Any]:
         """The parameters and what the backbone's weights are."""
         return super().identity() | {"backbone": identity(backbone(self.size).name)}
+
+    def licences(self) -> dict[str, str]:
+        """The licence of the backbone's weights."""
+        return licences(backbone(self.size).name)
 
 
 @dataclass(frozen=True)
@@ -73,20 +81,22 @@ class HeldOut:
     memory_gib=8,
 )
 def evaluate_retriever(inputs: Inputs, params: EvaluateRetrieverParams, run: Run) -> pa.Table:
-    """NDCG@10, MRR@10 and recall@10 per intent of every system on the queries of held-out documents.
+    """NDCG@10, MRR@10 and recall@10 per intent of every system, and of fusions, on queries of held-out documents.
 
     A query's one relevant passage is the PDF passage it was written from; the corpus is all PDF passages. No passage of
     a held-out document enters training, as positive or as negative. ``average`` is the mean over intents, as in
     DMRetriever, Table 2.
 
     Raises:
-        InputError: no query is held out.
+        InputError: no query is held out, or a fusion names a system that is not here.
     """
     heldout = _heldout(inputs)
     rows: list[dict] = []
     systems = [*_systems(inputs, params, heldout, run)]
+    ranked_by = {system: ranked for system, _, ranked in systems}
+    systems += [(name, "", rank_fused(name, ranked_by, params.k)) for name in params.fusions]
     for system, version, ranked in systems:
-        ids = [[heldout.passage_ids[i] for i in row] for row in ranked]
+        ids = [[heldout.passage_ids[i] for i in row[: params.k] if i >= 0] for row in ranked]
         judged = [{relevant: 1} for relevant in heldout.relevant]
         rows += score_rows(system, version, ids, judged, heldout.intents, params.k)
     run.count("systems", len(systems))
@@ -108,7 +118,8 @@ def _systems(
     inputs: Inputs, params: EvaluateRetrieverParams, heldout: HeldOut, run: Run
 ) -> Iterator[tuple[str, str, np.ndarray]]:
     """Name, model version and the ranked passage positions [q, depth] of each system."""
-    depth = min(params.k, len(heldout.passage_ids))
+    deepest = max(params.k, _FUSED_DEPTH) if params.fusions else params.k
+    depth = min(deepest, len(heldout.passage_ids))
     models = inputs.each("models")
     with run.progress(2 + len(params.models) + len(models), "systems") as meter:
         yield f"{params.size}/untrained", "", rank_untrained(params.size, heldout.queries, heldout.passages, depth)

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
+from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.models.registry import backbone
 from pipeline_tasks.models.use import folder
-from pipeline_tasks.retrieval.encoders import load_encoder, open_encoder
+from pipeline_tasks.retrieval.encoders import devices, load_encoder, open_encoder
+from pipeline_tasks.retrieval.fusion import fuse
 from pipeline_tasks.retrieval.search import top_k
+
+_FUSION = re.compile(r"rrf\(([^()]+)\)")
 
 
 def rank_bm25(queries: list[str], passages: list[str], depth: int) -> np.ndarray:
@@ -44,7 +50,25 @@ def rank_model(
     """
     manifest = version.manifest
     target = version.lay_out(scratch / manifest.dataset / manifest.id)
-    encoder = load_encoder(target, settings().cache, settings().threads)
+    encoder = load_encoder(target, settings().cache, settings().threads, devices())
     instructed = manifest.dataset.endswith("/finetune")
     asked = encoder.encode_queries(queries, intents) if instructed else encoder.encode(queries)
     return top_k(asked, encoder.encode_passages(passages), depth)[0]
+
+
+def rank_fused(name: str, ranked: Mapping[str, np.ndarray], depth: int) -> np.ndarray:
+    """Reciprocal rank fusion of systems that are ranked, by their names: ``rrf(bm25,all-minilm-l6-v2)``.
+
+    Shapes: ranked [q, any] positions each; returns [q, depth] positions, best first, -1 after the end of a short one.
+
+    Raises:
+        InputError: ``name`` is no fusion, or of a system that is not among ``ranked``.
+    """
+    found = _FUSION.fullmatch(name)
+    if not found:
+        raise InputError(f"fusion {name!r} cannot be read: write it like rrf(bm25,all-minilm-l6-v2)")
+    members = [member.strip() for member in found[1].split(",")]
+    unknown = [member for member in members if member not in ranked]
+    if unknown:
+        raise InputError(f"{name}: no system is called {unknown[0]!r} here; known are {', '.join(ranked)}")
+    return fuse([ranked[member] for member in members], depth)[0]

@@ -53,7 +53,7 @@ def open_corpus(store: Store, passages: str, positives: str) -> Corpus:
     widths = {part.shape[1] for part in vectors}
     if len(widths) > 1:
         raise InputError(f"{passages} and {positives} hold vectors of {sorted(widths)} numbers: encode with one model")
-    distinct, keys = _keys(ids)
+    distinct, keys = distinct_keys(ids)
     starts = np.cumsum([0, *map(len, ids)])
     return Corpus(distinct, [(v, keys[at : at + len(v)]) for v, at in zip(vectors, starts, strict=False)])
 
@@ -65,7 +65,7 @@ def _parts(version: Version, key: str, column: str) -> Iterator[tuple[pa.Array, 
             yield ids, checked(matrix(part[column]), ids, str(version.manifest.ref))
 
 
-def _keys(parts: list[pa.Array]) -> tuple[pa.Array, np.ndarray]:
+def distinct_keys(parts: list[pa.Array]) -> tuple[pa.Array, np.ndarray]:
     """Distinct ids in rising order, and each row's place among them; -1 where an id was seen before."""
     if not parts:
         return pa.array([], pa.string()), np.empty(0, np.int32)

@@ -96,8 +96,10 @@ def embed_passages(rows: pa.Table, params: EncodeParams, run: Run) -> pa.Table:
 
 
 def count(run: Run, encoder: Encoder, n_texts: int) -> None:
-    """Put into the counters what was encoded, and what an endpoint took for it."""
+    """Put into the counters what was encoded, and what an endpoint took for it; name the answers that it gave."""
     run.count("texts_encoded", n_texts)
     for name, value in encoder.costs.items():
         run.count(name, value)
+    run.responses |= encoder.responses
     encoder.costs.clear()
+    encoder.responses.clear()

@@ -31,8 +31,9 @@ _TRANSIENT = (408, 409, 425, 429)
 
 @dataclass(frozen=True)
 class Answer:
-    """Vectors of one group, [n, d] float32, and what they cost when they were bought."""
+    """Vectors of one group, [n, d] float32, the answer's id, and what it cost where it was bought just now."""
 
+    response_id: str
     vectors: np.ndarray
     prompt_tokens: int
     cost_usd: float
@@ -87,7 +88,7 @@ class EmbeddingsEndpoint:
         """
         answer_id = digest({"api": "embeddings", "model": self.model, "texts": list(texts)})
         stem = f"responses/{answer_id[:2]}/{answer_id}"
-        found = self._stored(stem)
+        found = self._stored(stem, answer_id)
         if found is not None:
             return found
         vectors, tokens = self._read(self._ask(texts), len(texts))
@@ -96,13 +97,13 @@ class EmbeddingsEndpoint:
         record = {"api": "embeddings", "request": {"model": self.model}, "response": {"usage": usage}, "cost_usd": cost}
         self._store.create(f"{stem}.f32", vectors.astype("<f4").tobytes())
         self._store.create(f"{stem}.json", canonical_json(record))
-        return Answer(vectors, tokens, cost, reused=False)
+        return Answer(answer_id, vectors, tokens, cost, reused=False)
 
-    def _stored(self, stem: str) -> Answer | None:
+    def _stored(self, stem: str, answer_id: str) -> Answer | None:
         kept = self._store.read(f"{stem}.f32") if self._store.exists(f"{stem}.json") else None
         if kept is None:
             return None
-        return Answer(np.frombuffer(kept, "<f4").reshape(-1, self.dim), 0, 0.0, reused=True)
+        return Answer(answer_id, np.frombuffer(kept, "<f4").reshape(-1, self.dim), 0, 0.0, reused=True)
 
     def _ask(self, texts: Sequence[str]) -> Any:
         try:

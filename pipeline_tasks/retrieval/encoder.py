@@ -25,12 +25,14 @@ _SHOWN = 60
 class Encoder(ABC):
     """A model that turns texts into unit vectors.
 
-    ``costs`` counts what calls so far have cost: requests, tokens, dollars; only an endpoint has costs.
+    ``costs`` counts what calls so far have cost: requests, tokens, dollars; ``responses`` names the answers that the
+    vectors are of, whenever they were paid for. Only an endpoint has them.
     """
 
     def __init__(self, name: str, dim: int, layout: Layout) -> None:
         self.name, self.dim, self.layout = name, dim, layout
         self.costs: Counter[str] = Counter()
+        self.responses: set[str] = set()
 
     def encode_queries(
         self, texts: Sequence[str], intents: Sequence[str] | None = None, *, progress: Progress | None = None

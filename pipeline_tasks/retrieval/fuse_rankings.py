@@ -14,8 +14,8 @@ from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import From, StepParams, step
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import PAIRS, RANKINGS
-from pipeline_tasks.models.use import REFERENCE_MODELS
 from pipeline_tasks.retrieval.fusion import fuse, fused_score
+from pipeline_tasks.retrieval.judges import judging_models
 
 _BLOCK = 2048
 _PART = 16 * _BLOCK
@@ -24,7 +24,9 @@ _PART = 16 * _BLOCK
 class FuseRankingsParams(StepParams):
     """What is fused, and how."""
 
-    models: tuple[str, ...] = Field((*REFERENCE_MODELS, "bm25"), min_length=1, description="rankers to fuse")
+    models: tuple[str, ...] = Field(
+        default_factory=lambda: (*judging_models(), "bm25"), min_length=1, description="rankers to fuse"
+    )
     k: int = Field(60, ge=0, description="a passage at rank r counts 1 / (k + r); higher values level the ranks")
     depth: int = Field(200, ge=1, description="passages kept per query")
 

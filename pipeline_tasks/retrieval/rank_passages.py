@@ -8,12 +8,14 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
+from pipeline_tasks.core.earlier import earlier
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.step import From, step
 from pipeline_tasks.core.vectors import checked, lists, matrix
 from pipeline_tasks.datasets import PAIR_EMBEDDINGS, PASSAGE_EMBEDDINGS, RANKINGS
 from pipeline_tasks.retrieval.corpus import Corpus, open_corpus
+from pipeline_tasks.retrieval.earlier_rankings import EarlierRankings, earlier_rankings
 from pipeline_tasks.retrieval.embed_passages import EmbedParams
 from pipeline_tasks.retrieval.search import search
 
@@ -49,7 +51,8 @@ def rank_passages(rows: pa.Table, params: RankPassagesParams, run: Run) -> pa.Ta
     """Rank PDF passages and generated positives alike for every query, keep the best ``depth``.
 
     Generated positives are domain passages too (DMRetriever, figure 2), so that a query's own positive competes; its
-    cosine is kept wherever it ranks.
+    cosine is kept wherever it ranks. A query that the latest version ranked is searched among new passages alone,
+    unless passages that are gone leave its old ranking too short (exact search; the rows are those of a full one).
 
     Raises:
         InputError: a vector is zero, not finite, or of another width than the rest.
@@ -58,10 +61,17 @@ def rank_passages(rows: pa.Table, params: RankPassagesParams, run: Run) -> pa.Ta
         return RANKINGS.table()
     passages, positives = (str(run.inputs[name].manifest.ref) for name in ("passages", "positives"))
     corpus = open_corpus(run.store, passages, positives)
+    before = earlier(run.store, rank_passages, params) if params.identity()["index"] == "exact" else None
     queries, own = (_vectors(rows, name, corpus, run) for name in ("query_embedding", "positive_embedding"))
     depth = min(params.depth, len(corpus.ids))
-    keys, scores = _search(queries, corpus, depth, params, run)
-    run.count("queries_searched", len(queries))
+    ranked_before = None
+    if before and run.part:
+        asked = rows["query_id"].combine_chunks()
+        ranked_before = earlier_rankings(before, run.part, asked, corpus, (passages, positives))
+    if ranked_before:
+        keys, scores = _merged(ranked_before, queries, corpus, depth, params, run)
+    else:
+        keys, scores = _search(queries, corpus, depth, params, run)
     found = corpus.ids.take(pa.array(keys.ravel()))
     ends = pa.array(np.arange(len(keys) + 1, dtype=np.int32) * depth)
     ranked = rows.select(["query_id", "passage_id", "doc_id", "intent"])
@@ -69,9 +79,29 @@ def rank_passages(rows: pa.Table, params: RankPassagesParams, run: Run) -> pa.Ta
     return ranked.append_column("scores", lists(scores)).append_column("positive_score", _cosines(queries, own))
 
 
+def _merged(
+    before: EarlierRankings, queries: np.ndarray, corpus: Corpus, depth: int, params: RankPassagesParams, run: Run
+) -> tuple[np.ndarray, np.ndarray]:
+    """Old rankings and new passages; in full what was not ranked before, or is no longer sure."""
+    n_new = sum(len(keys) for _, keys in before.new)
+    known = np.ascontiguousarray(queries[before.rows])
+    found = search(known, before.new, min(depth, n_new))
+    run.count("queries_merged", len(known))
+    run.count("cosines", len(known) * n_new)
+    some_keys, some_scores, sure = before.merged(found, depth)
+    keys, scores = np.empty((len(queries), depth), np.int32), np.empty((len(queries), depth), np.float32)
+    keys[before.rows], scores[before.rows] = some_keys, some_scores
+    rest = np.setdiff1d(np.arange(len(queries)), before.rows[sure])
+    if len(rest):
+        keys[rest], scores[rest] = _search(np.ascontiguousarray(queries[rest]), corpus, depth, params, run)
+    return keys, scores
+
+
 def _search(
     queries: np.ndarray, corpus: Corpus, depth: int, params: RankPassagesParams, run: Run
 ) -> tuple[np.ndarray, np.ndarray]:
+    run.count("queries_searched", len(queries))
+    run.count("cosines", len(queries) * len(corpus.ids))
     if params.index == "exact":
         with run.progress(len(queries) * sum(len(keys) for _, keys in corpus.shards), "cosines") as meter:
             return search(queries, corpus.shards, depth, progress=meter.advance)

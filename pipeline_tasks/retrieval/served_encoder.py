@@ -33,6 +33,7 @@ class ServedEncoder(Encoder):
                 for group, future in zip(asked, waiting, strict=True):
                     answer = future.result()
                     vectors[group] = answer.vectors
+                    self.responses.add(answer.response_id)
                     done(group)
                     self.costs["vectors_reused" if answer.reused else "vectors_bought"] += len(group)
                     self.costs["embedding_requests"] += int(not answer.reused)

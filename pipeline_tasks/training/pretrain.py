@@ -13,7 +13,7 @@ from pipeline_tasks.core.step import From, step
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import PAIRS, PASSAGES
 from pipeline_tasks.models.registry import backbone
-from pipeline_tasks.models.use import folder, identity
+from pipeline_tasks.models.use import folder, identity, licences
 from pipeline_tasks.training.cloze import cloze_pairs
 from pipeline_tasks.training.common import TrainParams, train_and_export
 from pipeline_tasks.training.examples import DevSet, TrainingSet
@@ -30,6 +30,10 @@ class PretrainParams(TrainParams):
     def identity(self) -> dict[str, Any]:
         """Hyperparameters and what the backbone's weights are."""
         return super().identity() | {"backbone": identity(backbone(self.size).name)}
+
+    def licences(self) -> dict[str, str]:
+        """The licence of the backbone's weights; fine-tuning has it from its first model."""
+        return licences(backbone(self.size).name)
 
 
 @step(

@@ -23,6 +23,7 @@ __all__ = [
     "form",
     "given",
     "group_name",
+    "mined_from",
     "publish",
     "stages",
     "step",
@@ -102,6 +103,16 @@ def _asset(dataset: str, params: dict[str, Any]) -> Asset | AssetAlias:
 def default(name: str, parameter: str) -> Any:
     """The default of a step's parameter: what a DAG's shape may depend on."""
     return get_step(name).params.model_fields[parameter].get_default(call_default_factory=True)
+
+
+def mined_from() -> dict[str, str | list[str]]:
+    """What ``mine_negatives`` reads, as paths from the latest ``labelled``; rankings of every intent's best model.
+
+    DAGs that build levels name the same inputs, so that each finds what another has built.
+    """
+    rankings = [f"labelled > rankings/{model}" for model in default("mine_negatives", "models")]
+    texts = {"pairs": "labelled > pairs", "passages": "labelled > passages"}
+    return {"labelled": "labelled", "rankings": rankings} | texts
 
 
 @dataclass(frozen=True)

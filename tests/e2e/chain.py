@@ -41,7 +41,7 @@ def run_chain(store: LocalStore, source: str) -> None:
         stage = run("finetune", {"triplets": [f"mtt/{alpha}"], "init": [stage]}, alpha=alpha, **SHORT)
         stages.append(stage)
     embedded = by_model("embeddings") | by_model("query_embeddings", "queries")
-    run("evaluate_retriever", {"models": stages} | embedded, models=MODELS)
+    run("evaluate_retriever", {"models": stages} | embedded, models=MODELS, fusions=[f"rrf(bm25,{MODELS[0]})"])
 
 
 def by_model(dataset: str, name: str = "") -> dict[str, list[str]]:

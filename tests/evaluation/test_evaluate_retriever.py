@@ -19,7 +19,7 @@ from pipeline_tasks.evaluation.evaluate_retriever import (
     evaluate_retriever,
     system_name,
 )
-from pipeline_tasks.evaluation.systems import rank_bm25
+from pipeline_tasks.evaluation.systems import rank_bm25, rank_fused
 from tests.stores import bare_run, put
 
 TEXTS = {"p3": "sandbags against the flood", "p1": "a tornado takes the roof", "p2": "smoke fills the valley"}
@@ -106,3 +106,18 @@ def test_a_trained_model_is_named_by_size_stage_and_alpha(store, stage, params, 
     }
     manifest = Manifest(dataset=ref.dataset, id=ref.version, params=params, **facts)
     assert system_name(Version(store, manifest)) == name
+
+
+def test_a_fusion_is_a_system_of_the_systems_it_names():
+    ranked = {"bm25": np.array([[0, 1, 2]]), "m": np.array([[2, 1, 0]]), "33m/pretrain": np.array([[1, 2, 0]])}
+    assert rank_fused("rrf(bm25, m)", ranked, 3).tolist() == [[0, 2, 1]], "1/61 + 1/63 exceeds 2/62; ties by position"
+    assert rank_fused("rrf(bm25,33m/pretrain)", ranked, 2).tolist() == [[1, 0]]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("bm25+m", "cannot be read"), ("rrf()", "cannot be read"), ("rrf(bm25,n)", "called 'n' here; known are bm25, m")],
+)
+def test_a_fusion_of_nothing_known_is_refused(name, message):
+    with pytest.raises(InputError, match=message):
+        rank_fused(name, {"bm25": np.array([[0]]), "m": np.array([[0]])}, 1)

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-pytest.importorskip("datasets", reason="mine_hard_negatives needs `datasets`; `make bench-install` brings it")
-
-from benchmarks.given_vectors import K, Task, differing, ours, st_faiss, st_torch  # noqa: E402
+from benchmarks.given_vectors import K, Task, differing, ours, st_faiss, st_torch
 
 
 def test_same_negatives_as_sentence_transformers():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pipeline_tasks.core.errors import InputError, TransientError
+from pipeline_tasks.core.lineage import query
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.datasets import PASSAGES
@@ -138,6 +139,18 @@ def test_a_step_counts_what_it_bought_and_a_raised_version_buys_nothing(endpoint
     counters = go(store, embed_passages, model=MODEL, storage="float16").counters
     assert (counters["vectors_reused"], counters["cost_usd"], endpoint.requests) == (len(TEXTS), 0, bought)
     assert len(rows(store, f"embeddings/{MODEL}")[0]["embedding"]) == DIM
+
+
+def test_the_cost_of_a_version_counts_the_vectors_behind_it(endpoint, store):
+    put(store, PASSAGES, [{"passage_id": f"p{i}", "doc_id": "d", "text": text} for i, text in enumerate(TEXTS)])
+    for storage in ("float32", "float16"):
+        go(store, embed_passages, model=MODEL, storage=storage)
+        cost = query(store, "FROM cost_of(?)", [f"embeddings/{MODEL}"]).to_pylist()[0]
+        assert cost["cost_usd"] == pytest.approx(3 * len(TEXTS) * 2 / 1e6), storage
+        assert cost["prompt_tokens"] == 3 * len(TEXTS) and cost["n_unknown"] == 0
+    put(store, PASSAGES, [{"passage_id": "p0", "doc_id": "d", "text": TEXTS[0]}])
+    go(store, embed_passages, model=MODEL)
+    assert query(store, "FROM cost_of(?)", [f"embeddings/{MODEL}"])["prompt_tokens"].to_pylist() == [3]
 
 
 def test_any_registered_model_may_be_served_and_that_is_part_of_its_identity(endpoint, monkeypatch):

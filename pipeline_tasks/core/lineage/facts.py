@@ -18,6 +18,7 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.events import PREFIX as EVENTS
 from pipeline_tasks.core.licences import is_non_commercial
 from pipeline_tasks.core.manifest import LATEST, Manifest, Part, Ref
+from pipeline_tasks.core.memo import RECEIPTS
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.versions import manifest_key
 
@@ -93,6 +94,10 @@ class _Record(BaseModel):
     request: _Request
     response: _Answer
     cost_usd: float
+
+
+class _Receipt(BaseModel):
+    responses: list[str]
 
 
 def naive_utc(moment: datetime) -> datetime:
@@ -248,6 +253,16 @@ def response_rows(store: Store, known: set[str], problems: Rows) -> Rows:
             "created_at": _unix_time(record.response.created),
         }
         for key, record in _parsed(store, keys, _Record, problems)
+    ]
+
+
+def receipt_rows(store: Store, known: set[str], problems: Rows) -> Rows:
+    """Rows of ``part_responses`` for parts that have a receipt and are not among ``known`` sha256."""
+    keys = (key for key in store.keys(RECEIPTS) if Path(key).stem not in known)
+    return [
+        {"sha256": Path(key).stem, "response_id": name}
+        for key, receipt in _parsed(store, keys, _Receipt, problems)
+        for name in receipt.responses
     ]
 
 

@@ -1,0 +1,131 @@
+"""Rankings made before, taken over: a refresh searches the new passages alone for queries that are ranked already.
+
+A query's old ranking, minus passages that are gone, is exact for the passages that stayed, as far down as it goes. The
+best of it and of the new passages is therefore what a full search gives, unless so many are gone that a passage from
+below the old ranking could move up: such a query is searched again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.manifest import Part, Ref
+from pipeline_tasks.core.store import Store
+from pipeline_tasks.core.versions import Version, read_part, without
+from pipeline_tasks.retrieval.corpus import Corpus, distinct_keys
+from pipeline_tasks.retrieval.search import NO_KEY, Shard, merge
+
+
+@dataclass(frozen=True)
+class EarlierRankings:
+    """What is still true of old rankings of some queries.
+
+    Attributes:
+        rows: of the queries that were ranked, places among those asked for, [q].
+        keys: places in the corpus of today, [q, old depth]; NO_KEY where a passage is gone.
+        scores: float32, -inf there.
+        least: [q]; no passage below the old ranking scores more; -inf where nothing was below it.
+        new: passages that the old rankings do not know, as shards.
+    """
+
+    rows: np.ndarray
+    keys: np.ndarray
+    scores: np.ndarray
+    least: np.ndarray
+    new: list[Shard]
+
+    def merged(self, found: tuple[np.ndarray, np.ndarray], depth: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The best of old rankings and of what was ``found`` among the new passages, and which rows are sure.
+
+        Shapes: keys and scores [q, depth], sure [q].
+        """
+        keys, scores = merge([(self.keys, self.scores), found], depth)
+        whole = (self.keys != NO_KEY).all(axis=1)
+        return keys, scores, whole | (scores[:, -1] > self.least) | np.isneginf(self.least)
+
+
+def earlier_rankings(
+    before: Version, part: Part, asked: pa.Array, corpus: Corpus, now: tuple[str, str]
+) -> EarlierRankings | None:
+    """What version ``before`` of the rankings says of the queries ``asked``, which are rows of ``part``.
+
+    Args:
+        before: rankings by the same step and parameters.
+        part: of the query embeddings; the old ranking of a query counts where it was made of this very part.
+        asked: query ids.
+        corpus: passages of today.
+        now: the versions it was made of: passages, positives.
+
+    Returns:
+        None where the old version ranked nothing of this part, or is no longer whole in the store.
+    """
+    try:
+        queries, passages, positives = (
+            Version.open(before.store, Ref.parse(before.manifest.inputs[name][0]))
+            for name in ("queries", "passages", "positives")
+        )
+    except InputError:
+        return None
+    shas = [known.sha256 for known in queries.manifest.parts]
+    if part.sha256 not in shas or len(shas) != len(before.manifest.parts):
+        return None
+    made = before.manifest.parts[shas.index(part.sha256)]
+    stored = read_part(before.store, made, ["query_id", "passage_ids", "scores"])
+    at = pc.index_in(asked, value_set=stored["query_id"].combine_chunks())
+    stored = stored.take(at.drop_null()).combine_chunks()
+    ids, values = (stored[name].combine_chunks().flatten() for name in ("passage_ids", "scores"))
+    if not len(ids):
+        return None
+    n_before, kept = _kept(before.store, (str(passages.manifest.ref), str(positives.manifest.ref)), now)
+    keys = pc.index_in(ids, value_set=corpus.ids).fill_null(-1).to_numpy().reshape(stored.num_rows, -1)
+    scores = values.to_numpy().reshape(keys.shape)
+    there = (keys >= 0) & kept[keys]
+    return EarlierRankings(
+        np.flatnonzero(at.is_valid().to_numpy(zero_copy_only=False)),
+        np.where(there, keys, NO_KEY).astype(np.int32),
+        np.where(there, scores, np.float32(-np.inf)),
+        scores[:, -1] if keys.shape[1] < n_before else np.full(len(keys), -np.inf, np.float32),
+        [shard for shard in _without(corpus.shards, kept) if len(shard[1])],
+    )
+
+
+def _without(shards: list[Shard], kept: np.ndarray) -> Iterator[Shard]:
+    for vectors, keys in shards:
+        new = (keys >= 0) & ~kept[keys]
+        yield vectors[new], keys[new]
+
+
+@lru_cache(maxsize=1)
+def _kept(store: Store, then: tuple[str, str], now: tuple[str, str]) -> tuple[int, np.ndarray]:
+    """Number of passages then; and whether each of today's, in the order of its id, has the vector that it had then."""
+    old_ids, old_place = _places(store, then)
+    ids, place = _places(store, now)
+    at = pc.index_in(ids, value_set=old_ids).fill_null(-1).to_numpy()
+    return len(old_ids), (at >= 0) & (place == old_place[at])
+
+
+def _places(store: Store, refs: tuple[str, str]) -> tuple[pa.Array, np.ndarray]:
+    """Distinct passage ids in rising order, and where the vector of each lies: sha256 of the part, and row."""
+    ids, places = [], []
+    for ref, key in zip(refs, ("passage_id", "positive_id"), strict=True):
+        version = Version.open(store, Ref.parse(ref))
+        for index, part in enumerate(version.manifest.parts):
+            removed = version.removed(index)
+            rows = read_part(store, part, [key, *(column for column in removed if column != key)])
+            live = without(rows.append_column("row", pa.array(np.arange(rows.num_rows))), removed)
+            if live.num_rows:
+                ids.append(live[key].combine_chunks())
+                sha = np.full(live.num_rows, part.sha256, "S64")
+                places.append(np.rec.fromarrays([sha, live["row"].to_numpy()]))
+    distinct, keys = distinct_keys(ids)
+    found = np.concatenate(places)
+    ordered = np.empty(len(distinct), found.dtype)
+    ordered[keys[keys >= 0]] = found[keys >= 0]
+    return distinct, ordered

@@ -1,0 +1,28 @@
+"""Who ranks for whom unless a step is told otherwise: the reference models of the domain's intents, best first."""
+
+from __future__ import annotations
+
+from pipeline_tasks.domains import domain_folder
+from pipeline_tasks.domains.intents import load_intents
+from pipeline_tasks.models.use import models_needed, reference_models
+
+
+def judges() -> dict[str, tuple[str, ...]]:
+    """Intent of the domain -> the models that judge its queries, best first.
+
+    Raises:
+        InputError: the assignment of the settings is unknown, or does not know an intent.
+
+    Source: DMRetriever, Table 5; see :func:`~pipeline_tasks.models.use.reference_models`.
+    """
+    return {intent: reference_models(intent) for intent in load_intents(domain_folder())}
+
+
+def judging_models() -> tuple[str, ...]:
+    """All of these models, once each."""
+    return models_needed(judges())
+
+
+def best_models() -> tuple[str, ...]:
+    """The best model of every intent, once each: negatives come from their rankings."""
+    return tuple(dict.fromkeys(panel[0] for panel in judges().values()))

@@ -1,0 +1,109 @@
+"""A refresh: rankings of old queries are merged with new passages, and are those of a full search, byte for byte."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipeline_tasks.core.manifest import Manifest, Ref, Removal
+from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.core.versions import REMOVED, Version, commit, point, write_rows
+from pipeline_tasks.datasets import PAIR_EMBEDDINGS, PASSAGE_EMBEDDINGS
+from pipeline_tasks.retrieval.rank_passages import rank_passages
+from tests.stores import go, put
+
+MODEL = "all-minilm-l6-v2"
+DEPTH, N_OLD, N_NEW, N_QUERIES = 20, 400, 40, 30
+
+
+def vectors(name: str, n: int) -> list[list[float]]:
+    """Coarse numbers, so that cosines tie."""
+    chance = np.random.default_rng(sum(name.encode()))
+    return (chance.integers(-2, 3, (n, 8)) + 0.25).astype(np.float32).tolist()
+
+
+def passages(name: str, n: int) -> list[dict]:
+    return [{"passage_id": f"{name}{i:03}", "doc_id": "d", "embedding": v} for i, v in enumerate(vectors(name, n))]
+
+
+def pairs(name: str, n: int = N_QUERIES) -> list[dict]:
+    given = zip(vectors(f"{name}q", n), vectors(f"{name}g", n), strict=True)
+    return [
+        {"query_id": f"{name}{i}", "passage_id": "a000", "doc_id": "d", "intent": "qa", "query_embedding": query,
+         "positive_id": f"g-{name}{i % 25}", "positive_embedding": positive}
+        for i, (query, positive) in enumerate(given)
+    ]  # fmt: skip
+
+
+def withdrawn(store: LocalStore, *ids: str) -> None:
+    """The latest passages without these."""
+    old = Version.open(store, Ref(dataset=f"embeddings/{MODEL}")).manifest
+    part = write_rows(store, REMOVED.empty_table().from_pydict({"key": sorted(ids)}, schema=REMOVED))
+    removal = Removal(part=part, column="passage_id", first=0, last=len(old.parts))
+    made = old.model_copy(update={"id": "w" * 16, "removals": [removal], "rows": old.rows - len(ids)})
+    commit(store, Manifest.model_validate(made.model_dump()))
+    point(store, made.ref)
+
+
+def refresh(store: LocalStore, gone: tuple[str, ...], new_queries: bool) -> None:
+    put(store, PASSAGE_EMBEDDINGS, passages("b", N_NEW), passages("a", N_OLD), dataset=f"embeddings/{MODEL}")
+    if gone:
+        withdrawn(store, *gone)
+    parts = [pairs("q"), pairs("r")] if new_queries else [pairs("q")]
+    put(store, PAIR_EMBEDDINGS, *parts, dataset=f"query_embeddings/{MODEL}")
+
+
+def first(root: Path) -> LocalStore:
+    store = LocalStore(root)
+    put(store, PASSAGE_EMBEDDINGS, passages("a", N_OLD), dataset=f"embeddings/{MODEL}")
+    put(store, PAIR_EMBEDDINGS, pairs("q"), dataset=f"query_embeddings/{MODEL}")
+    return store
+
+
+def best_of(store: LocalStore, n: int) -> tuple[str, ...]:
+    ranked = Version.open(store, Ref(dataset=f"rankings/{MODEL}")).table(["passage_ids"])["passage_ids"].to_pylist()
+    return tuple(dict.fromkeys(name for names in ranked[:n] for name in names if name.startswith("a")))
+
+
+@pytest.mark.parametrize("new_queries", [False, True])
+@pytest.mark.parametrize("n_gone", [0, 1, 2])
+@pytest.mark.parametrize("depth", [DEPTH, 2 * N_OLD])
+def test_merged_rankings_are_those_of_a_full_search(tmp_path, depth, n_gone, new_queries):
+    store, fresh = first(tmp_path / "store"), LocalStore(tmp_path / "fresh")
+    go(store, rank_passages, model=MODEL, depth=depth)
+    gone = best_of(store, n_gone)[:25]
+    for where in (store, fresh):
+        refresh(where, gone, new_queries)
+    merged, full = (go(where, rank_passages, model=MODEL, depth=depth) for where in (store, fresh))
+    manifests = [Version.open(where, found.ref).manifest for where, found in ((store, merged), (fresh, full))]
+    assert manifests[0] == manifests[1]
+    n_queries = N_QUERIES * (1 + new_queries)
+    assert full.counters["queries_searched"] == n_queries
+    assert merged.counters["queries_merged"] == N_QUERIES
+    again = merged.counters["queries_searched"] - N_QUERIES * new_queries
+    if not n_gone or depth > N_OLD:
+        assert again == 0, "nothing that was below the old rankings can move up"
+        assert new_queries or merged.counters["cosines"] < full.counters["cosines"] / 5
+    else:
+        assert 0 < again < N_QUERIES, "some lists fell short, some were filled by new passages or lost nothing"
+
+
+def test_rankings_of_other_vectors_are_not_taken_over(tmp_path):
+    store = first(tmp_path)
+    go(store, rank_passages, model=MODEL, depth=DEPTH)
+    changed = [row | {"query_embedding": row["query_embedding"][::-1]} for row in pairs("q")]
+    put(store, PAIR_EMBEDDINGS, changed, dataset=f"query_embeddings/{MODEL}")
+    assert go(store, rank_passages, model=MODEL, depth=DEPTH).counters["queries_searched"] == N_QUERIES
+    put(store, PAIR_EMBEDDINGS, pairs("q"), dataset=f"query_embeddings/{MODEL}")
+    assert "queries_merged" not in go(store, rank_passages, model=MODEL, depth=DEPTH + 1).counters
+
+
+def test_where_the_old_version_is_no_longer_whole_it_is_searched_in_full(tmp_path):
+    store = first(tmp_path)
+    go(store, rank_passages, model=MODEL, depth=DEPTH)
+    old = Version.open(store, Ref(dataset=f"embeddings/{MODEL}")).manifest
+    refresh(store, (), new_queries=False)
+    (store.root / "versions" / "embeddings" / MODEL / f"{old.id}.json").unlink()
+    assert go(store, rank_passages, model=MODEL, depth=DEPTH).counters["queries_searched"] == N_QUERIES

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import pytest
+
+from pipeline_tasks.core.settings import settings
+from pipeline_tasks.curation.mine_negatives import MineNegativesParams, mine_negatives
+from pipeline_tasks.curation.mutual_agreement import MutualAgreementParams
+from pipeline_tasks.curation.score_triplets import ScoreTripletsParams
+from pipeline_tasks.evaluation.evaluate_retriever import EvaluateRetrieverParams
+from pipeline_tasks.models.use import REFERENCE_MODELS
+from pipeline_tasks.retrieval.fuse_rankings import FuseRankingsParams
+from pipeline_tasks.retrieval.judges import best_models, judges, judging_models
+
+BEST = ("nv-embed-v2", "linq-embed-mistral", "sfr-embedding-mistral")
+
+
+@pytest.fixture
+def profile(monkeypatch):
+    def choose(name: str) -> None:
+        monkeypatch.setenv("FOUNDRY_PROFILE", name)
+        settings.cache_clear()
+
+    yield choose
+    settings.cache_clear()
+
+
+def test_offline_one_panel_judges_every_intent(profile):
+    profile("offline")
+    assert set(judges().values()) == {REFERENCE_MODELS}
+    assert judging_models() == REFERENCE_MODELS
+    assert best_models() == REFERENCE_MODELS[:1]
+
+
+def test_with_table_5_negatives_come_from_the_best_model_of_every_intent(profile):
+    profile("hub")
+    assert {panel[0] for panel in judges().values()} == set(best_models())
+    assert best_models() == BEST
+
+
+def test_all_steps_have_the_same_defaults(profile):
+    profile("hub")
+    assert MineNegativesParams().models == ScoreTripletsParams().models == BEST
+    assert mine_negatives.reads["rankings"].defaults(MineNegativesParams()) == [f"rankings/{name}" for name in BEST]
+    assert MutualAgreementParams().models == EvaluateRetrieverParams().models == judging_models()
+    assert FuseRankingsParams().models == (*judging_models(), "bm25")
+    assert {panel[0] for panel in MutualAgreementParams().judges.values()} == set(BEST)
