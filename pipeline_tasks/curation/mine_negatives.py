@@ -57,7 +57,7 @@ class MineNegativesParams(StepParams):
     writes=TRIPLETS,
     kind="reduce",
     dataset="mtt/{alpha}",
-    version="2",
+    version="3",
     memory_gib=4,
 )
 def mine_negatives(inputs: Inputs, params: MineNegativesParams, run: Run) -> Iterator[pa.Table]:
@@ -75,7 +75,9 @@ def mine_negatives(inputs: Inputs, params: MineNegativesParams, run: Run) -> Ite
         InputError: a best model without rankings, a query that its ranking lacks, or an id that nobody knows.
     """
     index = PassageIndex.read(inputs["passages"], inputs["pairs"], run.scratch)
+    pa.default_memory_pool().release_unused()
     wanted = Wanted.read(inputs["labelled"], inputs["pairs"], index)
+    pa.default_memory_pool().release_unused()
     chosen = choose_all(wanted, index, inputs.by_last_name("rankings"), params)
     pa.default_memory_pool().release_unused()
     yield from _triplets(wanted, chosen, index, params, run)
@@ -199,4 +201,5 @@ def _texts(codes: np.ndarray, index: PassageIndex) -> pa.DictionaryArray:
     place = np.empty(len(index.ids), np.int32)
     place[distinct] = np.arange(len(distinct), dtype=np.int32)
     texts = index.texts.take(pa.array(distinct)).cast(pa.string())
+    index.forget_texts()
     return pa.DictionaryArray.from_arrays(pa.array(place[codes]), texts)
