@@ -24,7 +24,7 @@ from pipeline_tasks.models.use import REFERENCE_MODELS
 
 _RANKED = ["query_id", "passage_ids", "scores", "positive_score"]
 _RANKED_BLOCK = 2048
-_TRIPLET_BLOCK = 65_536
+_TRIPLET_BLOCK = 32_768
 
 
 class MineNegativesParams(StepParams):
@@ -57,7 +57,7 @@ class MineNegativesParams(StepParams):
     writes=TRIPLETS,
     kind="reduce",
     dataset="mtt/{alpha}",
-    version="3",
+    version="2",
     memory_gib=4,
 )
 def mine_negatives(inputs: Inputs, params: MineNegativesParams, run: Run) -> Iterator[pa.Table]:
