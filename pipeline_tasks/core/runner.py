@@ -215,7 +215,7 @@ def _parts(store: Store, job: Job, result: Any) -> list[Part]:
     if schema is None:
         return _files(store, result)
     tables = [result] if isinstance(result, pa.Table) else result
-    conformed = map(schema.conform, tables)
+    conformed: Iterator[pa.Table] = map(schema.conform, tables)
     if job.step.grows:
         conformed = filter(len, conformed)
     parts = list(map(partial(write_rows, store), conformed))  # a loop would hold a table while the next is made

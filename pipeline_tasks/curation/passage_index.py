@@ -86,13 +86,17 @@ def split_numbers(column: pa.ChunkedArray, version: Version) -> np.ndarray:
     return found.to_numpy().astype(np.int8)
 
 
+def _nothing() -> None:
+    pass
+
+
 def _mapped(path: Path, offsets: np.ndarray) -> tuple[pa.Array, Callable[[], None]]:
+    data = pa.py_buffer(b"")
+    forget: Callable[[], None] = _nothing
     if offsets[-1]:
         with path.open("rb") as file:
             pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         data, forget = pa.py_buffer(pages), partial(pages.madvise, mmap.MADV_DONTNEED)
-    else:
-        data, forget = pa.py_buffer(b""), lambda: None
     narrow = offsets[-1] <= np.iinfo(np.int32).max
     kind = pa.StringArray if narrow else pa.LargeStringArray
     places = pa.py_buffer(offsets.astype(np.int32) if narrow else offsets)
