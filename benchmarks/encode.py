@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pipeline_tasks.core.settings import settings
-from pipeline_tasks.corpus.chunk_passages import pack
+from pipeline_tasks.corpus.chunking.passages import Chunker
 from pipeline_tasks.models.fetch import path_of
 from pipeline_tasks.models.registry import get
 from pipeline_tasks.models.use import load_tokenizer
@@ -41,12 +41,11 @@ _open: dict[str, Any] = {}
 
 def sample_texts(n: int) -> list[str]:
     """What the pipeline encodes: half passages as they are chunked, half queries and short positives (sentences)."""
-    tokenizer = load_tokenizer(MODEL)
+    chunk = Chunker(load_tokenizer(MODEL), 255)
     passages, short = [], []
     for path in sorted(SAMPLE.glob("*.md")):
         text = path.read_text("utf-8").split("+++")[-1]
-        offsets = tokenizer.encode(text, add_special_tokens=False).offsets
-        passages += [text[span.start : span.end] for span in pack(text, [start for start, _ in offsets], 255)]
+        passages += [text[found.start : found.end] for found in chunk(text)]
         sentences = [s for s in re.split(r"(?<=[.!?])\s+", text) if len(s.split()) > 3]
         short += sentences + [" ".join(sentences[i : i + 3]) for i in range(0, len(sentences), 3)]
     chance = random.Random(0)

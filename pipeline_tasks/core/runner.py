@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Any
@@ -214,10 +215,11 @@ def _parts(store: Store, job: Job, result: Any) -> list[Part]:
     if schema is None:
         return _files(store, result)
     tables = [result] if isinstance(result, pa.Table) else result
-    conformed = (schema.conform(table) for table in tables)
+    conformed: Iterator[pa.Table] = map(schema.conform, tables)
     if job.step.grows:
-        return [write_rows(store, table) for table in conformed if table.num_rows]
-    return [write_rows(store, table) for table in conformed] or [write_rows(store, schema.table())]
+        conformed = filter(len, conformed)
+    parts = list(map(partial(write_rows, store), conformed))  # a loop would hold a table while the next is made
+    return parts if parts or job.step.grows else [write_rows(store, schema.table())]
 
 
 def _files(store: Store, folder: Path) -> list[Part]:

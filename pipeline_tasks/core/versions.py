@@ -26,10 +26,11 @@ REMOVED = pa.schema([pa.field("key", pa.string())])
 def write_rows(store: Store, table: pa.Table) -> Part:
     """Store ``table`` as one part; the same rows always give the same bytes.
 
-    A column of dictionary type stays one whatever its size: a long text that many rows share is there once.
+    A column of dictionary type stays one whatever its size: a long text that many rows share is there once. Beside
+    such columns no other gets a dictionary, which would be as large as the column where all values differ.
     """
     path = store.temporary(".parquet")
-    shared = any(_holds_dictionary(kind) for kind in table.schema.types)
+    shared = [_leaf(field) for field in table.schema if _holds_dictionary(field.type)]
     pq.write_table(
         table,
         path,
@@ -37,9 +38,14 @@ def write_rows(store: Store, table: pa.Table) -> Part:
         row_group_size=65_536,
         version="2.6",
         write_page_index=True,
+        use_dictionary=shared or True,
         dictionary_pagesize_limit=_ONE_DICTIONARY if shared else None,
     )
     return _store_file(store, path, rows=table.num_rows)
+
+
+def _leaf(field: pa.Field) -> str:
+    return f"{field.name}.list.element" if pa.types.is_list(field.type) else field.name
 
 
 def _holds_dictionary(kind: pa.DataType) -> bool:

@@ -13,7 +13,7 @@ class Strings(NamedTuple):
 
     Attributes:
         data: bytes of all strings, uint8.
-        offsets: where each begins, and where the last ends, int64 [n + 1].
+        offsets: where each begins, and where the last ends, int32 or int64 [n + 1].
     """
 
     data: np.ndarray
@@ -56,8 +56,9 @@ def strings(column: pa.Array | pa.ChunkedArray) -> Strings:
     _, places, data = array.buffers()
     kind = np.int64 if pa.types.is_large_string(array.type) else np.int32
     offsets = np.frombuffer(places, kind)[array.offset :][: len(array) + 1] if len(array) else np.zeros(1, kind)
-    found = Strings(np.frombuffer(data or b"", np.uint8), offsets.astype(np.int64))
-    found.offsets.setflags(write=False)
+    found = Strings(np.frombuffer(data or b"", np.uint8), offsets)
+    for numbers in found:
+        numbers.setflags(write=False)
     return found
 
 

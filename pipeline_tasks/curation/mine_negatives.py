@@ -24,7 +24,7 @@ from pipeline_tasks.retrieval.judges import best_models
 
 _RANKED = ["query_id", "passage_ids", "scores", "positive_score"]
 _RANKED_BLOCK = 2048
-_TRIPLET_BLOCK = 65_536
+_TRIPLET_BLOCK = 32_768
 
 
 class MineNegativesParams(StepParams):
@@ -77,7 +77,9 @@ def mine_negatives(inputs: Inputs, params: MineNegativesParams, run: Run) -> Ite
         InputError: a best model without rankings, a query that its ranking lacks, or an id that nobody knows.
     """
     index = PassageIndex.read(inputs["passages"], inputs["pairs"], run.scratch)
+    pa.default_memory_pool().release_unused()
     wanted = Wanted.read(inputs["labelled"], inputs["pairs"], index)
+    pa.default_memory_pool().release_unused()
     chosen = choose_all(wanted, index, inputs.by_last_name("rankings"), params)
     pa.default_memory_pool().release_unused()
     yield from _triplets(wanted, chosen, index, params, run)
@@ -201,4 +203,5 @@ def _texts(codes: np.ndarray, index: PassageIndex) -> pa.DictionaryArray:
     place = np.empty(len(index.ids), np.int32)
     place[distinct] = np.arange(len(distinct), dtype=np.int32)
     texts = index.texts.take(pa.array(distinct)).cast(pa.string())
+    index.forget_texts()
     return pa.DictionaryArray.from_arrays(pa.array(place[codes]), texts)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import mmap
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.curation.id_table import IdTable, strings, text_hashes
 
@@ -25,6 +30,7 @@ class PassageIndex:
         splits: place in :data:`SPLITS`, int8; of a generated positive its query's.
         hashes: equal for equal texts, uint64.
         texts: the texts, in a file that is mapped and not read as a whole.
+        forget_texts: let go of the memory that holds what was read of the texts; they can be read again.
     """
 
     table: IdTable
@@ -32,6 +38,7 @@ class PassageIndex:
     splits: np.ndarray
     hashes: np.ndarray
     texts: pa.Array
+    forget_texts: Callable[[], None]
 
     @classmethod
     def read(cls, passages: Version, pairs: Version, folder: Path) -> PassageIndex:
@@ -41,19 +48,27 @@ class PassageIndex:
             InputError: a row is of a split that nobody knows.
         """
         ids, splits, hashes, ends = [], [], [], [np.zeros(1, np.int64)]
-        with (folder / "texts").open("wb") as file:
-            for version, key, text in ((passages, "passage_id", "text"), (pairs, "positive_id", "positive")):
-                for part in version.parts([key, text, "split"]):
-                    found = strings(part[text])
-                    ids += part[key].chunks
-                    splits.append(split_numbers(part["split"], version))
-                    hashes.append(text_hashes(part[text]))
+        read = [(passages, "passage_id", "text"), (pairs, "positive_id", "positive")]
+        jobs = [(*source, number) for source in read for number in range(len(source[0].manifest.parts))]
+        with (folder / "texts").open("wb") as file, ThreadPoolExecutor(settings().threads) as pool:
+            for at in range(0, len(jobs), settings().threads):
+                for part, hashed, split in pool.map(_part, jobs[at : at + settings().threads]):
+                    ids += part[0].chunks
+                    splits.append(split)
+                    hashes.append(hashed)
+                    found = strings(part[1])
                     start = found.offsets[0]
-                    ends.append(found.offsets[1:] - start + ends[-1][-1])
+                    ends.append(found.offsets[1:].astype(np.int64) - start + ends[-1][-1])
                     found.data[start : found.offsets[-1]].tofile(file)
         column = pa.chunked_array(ids, pa.string()).combine_chunks()
-        texts = _mapped(folder / "texts", np.concatenate(ends))
-        return cls(IdTable.of(column), column, np.concatenate(splits), np.concatenate(hashes), texts)
+        texts, forget = _mapped(folder / "texts", np.concatenate(ends))
+        return cls(IdTable.of(column), column, np.concatenate(splits), np.concatenate(hashes), texts, forget)
+
+
+def _part(job: tuple[Version, str, str, int]) -> tuple[pa.Table, np.ndarray, np.ndarray]:
+    version, key, text, number = job
+    rows = version.part(number, [key, text, "split"])
+    return rows, text_hashes(rows[text]), split_numbers(rows["split"], version)
 
 
 def split_numbers(column: pa.ChunkedArray, version: Version) -> np.ndarray:
@@ -71,8 +86,18 @@ def split_numbers(column: pa.ChunkedArray, version: Version) -> np.ndarray:
     return found.to_numpy().astype(np.int8)
 
 
-def _mapped(path: Path, offsets: np.ndarray) -> pa.Array:
-    data = pa.memory_map(str(path)).read_buffer() if offsets[-1] else pa.py_buffer(b"")
+def _nothing() -> None:
+    pass
+
+
+def _mapped(path: Path, offsets: np.ndarray) -> tuple[pa.Array, Callable[[], None]]:
+    data = pa.py_buffer(b"")
+    forget: Callable[[], None] = _nothing
+    if offsets[-1]:
+        with path.open("rb") as file:
+            pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        data, forget = pa.py_buffer(pages), partial(pages.madvise, mmap.MADV_DONTNEED)
     narrow = offsets[-1] <= np.iinfo(np.int32).max
     kind = pa.StringArray if narrow else pa.LargeStringArray
-    return kind.from_buffers(len(offsets) - 1, pa.py_buffer(offsets.astype(np.int32) if narrow else offsets), data)
+    places = pa.py_buffer(offsets.astype(np.int32) if narrow else offsets)
+    return kind.from_buffers(len(offsets) - 1, places, data), forget
