@@ -26,6 +26,7 @@ QUERY_BLOCK = 2048
 PASSAGE_BLOCK = 8192
 _LONGEST = 1e15
 _SINGLE = 2.0**-23
+_SIGN = np.int32(-(2**31))
 NO_KEY = np.int32(np.iinfo(np.int32).max)
 
 Shard = tuple[np.ndarray, np.ndarray]
@@ -195,8 +196,13 @@ def _offer(
 
 
 def _sorted(keys: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    order = np.lexsort((keys, -scores), axis=1)
-    return np.take_along_axis(keys, order, 1), np.take_along_axis(scores, order, 1)
+    """Rows by falling score, then rising key: both in one 64-bit number, which sorts many times faster than a pair."""
+    bits = (scores + np.float32(0)).view(np.int32)
+    rising = np.where(bits < 0, ~bits, bits | _SIGN).view(np.uint32)
+    both = np.sort((~rising).astype(np.uint64) << np.uint64(32) | keys.view(np.uint32), axis=1)
+    rising = ~(both >> np.uint64(32)).astype(np.uint32)
+    bits = np.where(rising & _SIGN.view(np.uint32), rising & ~_SIGN.view(np.uint32), ~rising)
+    return both.astype(np.uint32).view(np.int32), bits.view(np.float32)
 
 
 def _checked(vectors: np.ndarray, width: int, what: str) -> np.ndarray:
