@@ -16,7 +16,6 @@ from lineage_page.access import Door
 from lineage_page.routes import router
 from pipeline_tasks.core.errors import FoundryError, InputError
 
-PREFIX = "/lineage"
 STATIC = Path(__file__).parent / "static"
 HEADERS = {
     "Content-Security-Policy": (
