@@ -120,13 +120,16 @@ def test_every_answer_keeps_foreign_code_and_frames_out(server: Server, path: st
             assert headers["x-frame-options"] == "SAMEORIGIN"
 
 
-@pytest.mark.parametrize("path", ["/static/%2e%2e/access.py", "/static/..%2f..%2flineage_plugin.py", "/static//etc/passwd"])
+@pytest.mark.parametrize("path", ["%2e%2e/access.py", "..%2f..%2flineage_plugin.py", "/etc/passwd"])
 def test_static_files_are_those_of_the_page_only(server: Server, path: str):
     with server.client("ada") as client:
-        assert client.get(path).status_code in (404, 405)
+        assert client.get(f"/static/{path}").status_code in (404, 405)
 
 
-@pytest.mark.parametrize("ref", ["../../etc/passwd", "needs@../x", "/etc/passwd", "needs@\x00", "NEEDS", "nothing", TITLE])
+WRONG = ["../../etc/passwd", "needs@../x", "/etc/passwd", "needs@\x00", "NEEDS", "nothing", TITLE]
+
+
+@pytest.mark.parametrize("ref", WRONG)
 def test_a_wrong_name_is_told_and_leads_nowhere(server: Server, ref: str):
     with server.client("ada") as client:
         for path, name in (("/api/version", "ref"), ("/api/graph", "focus")):

@@ -1,5 +1,7 @@
 """All that is known of one version: manifest, runs, counters, cost, rejects, licences and a few of its rows."""
 
+# ruff: noqa: S608 (constants only)
+
 from __future__ import annotations
 
 import math
@@ -8,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline_tasks.core.lineage.reader import Ask, Reader
 from pipeline_tasks.core.licences import is_non_commercial
+from pipeline_tasks.core.lineage.reader import Reader
 from pipeline_tasks.core.manifest import Manifest, Ref
 from pipeline_tasks.core.schema import FILES
 from pipeline_tasks.core.versions import Version
@@ -29,7 +31,8 @@ _BUILDS = """
                UNION ALL SELECT r.run_id, r.duration_s, r.peak_memory_bytes FROM runs r, made, before
                WHERE r.part_group IS NOT NULL AND r.started_at < made.started_at
                    AND r.started_at > coalesce(before.moment, '-infinity'::TIMESTAMP))"""
-_TOTALS = _BUILDS + " SELECT count(*) AS n_runs, sum(duration_s) AS seconds, max(peak_memory_bytes) AS memory FROM behind"
+_TOTALS = _BUILDS + """
+    SELECT count(*) AS n_runs, sum(duration_s) AS seconds, max(peak_memory_bytes) AS peak_memory_bytes FROM behind"""
 _COUNTERS = _BUILDS + """
     SELECT name, sum(value) AS value FROM counters JOIN behind USING (run_id) GROUP BY name ORDER BY name"""
 _REJECTS = """

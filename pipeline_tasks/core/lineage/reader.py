@@ -19,7 +19,7 @@ _TIMEOUT_S = 30.0
 
 
 class Reader:
-    """Our own questions to the lineage of ``store``; it is folded, and looked at for changes, every ``fresh_s`` seconds.
+    """Our own questions to the lineage of ``store``; it is looked at for changes every ``fresh_s`` seconds.
 
     Thread-safe. What a visitor writes is no question of ours: see :mod:`pipeline_tasks.core.lineage.sandbox`.
     """

@@ -1,8 +1,8 @@
 """SQL written by a visitor, answered in a process of its own that may be killed, starved or crashed at no harm.
 
-The process gets the database's name, the statement and its limits on its standard input, and an empty environment: there
-is no secret in it. It opens no files but the store's objects (see :mod:`pipeline_tasks.core.lineage.query`), writes none,
-and the kernel holds its memory and its time.
+The process gets the database's name, the statement and its limits on its standard input, and an environment without any
+secret. It opens no files but the store's objects (see :mod:`pipeline_tasks.core.lineage.query`) and writes none; the
+kernel holds its memory and its time.
 """
 
 from __future__ import annotations

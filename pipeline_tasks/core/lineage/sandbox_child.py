@@ -20,7 +20,8 @@ from pipeline_tasks.core.lineage.sandbox import Answer, Column, Limits, Task
 if TYPE_CHECKING:
     import duckdb
 
-_AS_THEY_ARE = {"BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "FLOAT", "DOUBLE"}
+_INTEGERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"}
+_AS_THEY_ARE = _INTEGERS | {"BOOLEAN", "FLOAT", "DOUBLE"}
 _EXACT = 1 << 53
 _SPARE_BYTES = 512 << 20
 

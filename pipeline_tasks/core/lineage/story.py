@@ -14,6 +14,11 @@ _FIND = """
     SELECT DISTINCT ON (query_id) query_id, intent, query FROM all_pairs
     WHERE contains(lower(query), lower(?)) OR query_id = ? ORDER BY query_id LIMIT ?"""
 
+_TEXTS = """
+    SELECT passage_id, any_value(t) AS t FROM (
+        SELECT passage_id, "text" AS t FROM all_passages UNION ALL SELECT positive_id, positive FROM all_pairs
+    ) WHERE passage_id IN (SELECT unnest(?)) GROUP BY passage_id"""
+
 
 def find_queries(reader: Reader, text: str, most: int = 20) -> list[dict[str, Any]]:
     """Queries that contain ``text``, whatever their case, by id; an empty text gives some."""
@@ -40,9 +45,7 @@ def _texts(ask: Ask, row: dict[str, Any]) -> dict[str, str]:
     """Passage id -> text of all that a model voted for."""
     ids = {i for vote in row["votes"] or [] for i in vote["passage_ids"] or []}
     ids |= {i for ranking in row["rankings"] or [] for i in ranking["top_ids"] or []}
-    sql = """SELECT passage_id, any_value("text") AS t FROM all_passages WHERE passage_id IN (SELECT unnest(?)) GROUP BY 1
-             UNION SELECT positive_id, any_value(positive) FROM all_pairs WHERE positive_id IN (SELECT unnest(?)) GROUP BY 1"""
-    return {found["passage_id"]: found["t"] for found in ask(sql, sorted(ids), sorted(ids))} if ids else {}
+    return {found["passage_id"]: found["t"] for found in ask(_TEXTS, sorted(ids))} if ids else {}
 
 
 def _calls(reader: Reader, row: dict[str, Any]) -> dict[str, dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 import { count, h, s } from "./dom.js";
 
-const WIDTH = 192, HEIGHT = 46, COLUMN = 246, ROW = 66, MARGIN = 40, LEGIBLE = 0.8, LONGEST = 24;
+const WIDTH = 192, HEIGHT = 46, COLUMN = 246, ROW = 66, MARGIN = 40, LEGIBLE = 0.8, LONGEST = 22;
 
 /** "embeddings/all-minilm-l6-v2" as "embed…/all-minilm-l6-v2": the end tells more. */
 function short(name) {

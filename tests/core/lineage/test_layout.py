@@ -40,7 +40,8 @@ def test_the_drawing_does_not_depend_on_the_order_of_what_is_drawn():
 
 
 def test_a_source_stands_next_to_its_first_reader():
-    drawing = layered(["urls", "documents", "model", "weights"], [("urls", "documents"), ("documents", "model"), ("weights", "model")])
+    edges = [("urls", "documents"), ("documents", "model"), ("weights", "model")]
+    drawing = layered(["urls", "documents", "model", "weights"], edges)
     assert drawing.places["weights"][0] == drawing.places["model"][0] - 1
 
 

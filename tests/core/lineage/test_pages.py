@@ -16,7 +16,6 @@ from pipeline_tasks.core.lineage.reader import Reader
 from pipeline_tasks.core.lineage.story import find_queries, story
 from pipeline_tasks.core.manifest import Ref
 
-
 _filled = toy.filled
 
 
