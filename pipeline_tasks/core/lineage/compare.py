@@ -95,8 +95,8 @@ def _difference(ask: Ask, old: str, new: str, key: str, n_samples: int) -> dict[
     common = [name for name in before if name in after]
     k, rows = quoted(key), ", ".join(f"{quoted(name)} := {quoted(name)}" for name in common)
     sides = f"""WITH
-        a AS (SELECT {k} AS k, md5(CAST(struct_pack({rows}) AS VARCHAR)) AS h FROM ({old})),
-        b AS (SELECT {k} AS k, md5(CAST(struct_pack({rows}) AS VARCHAR)) AS h FROM ({new})),
+        a AS (SELECT {k} AS k, hash(struct_pack({rows})) AS h FROM ({old})),
+        b AS (SELECT {k} AS k, hash(struct_pack({rows})) AS h FROM ({new})),
         d AS (SELECT k, CASE WHEN a.h IS NULL THEN 'added' WHEN b.h IS NULL THEN 'removed' ELSE 'changed' END AS what
               FROM a FULL JOIN b USING (k) WHERE a.h IS DISTINCT FROM b.h)"""
     found = ask(f"{sides} SELECT what, count(*) AS n, min(k, ?) AS ks FROM d GROUP BY what", n_samples)
