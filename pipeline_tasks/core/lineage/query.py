@@ -25,7 +25,6 @@ WHERE is_latest AND name IS NULL AND kind <> 'reject'
 """
 _SETTINGS = {
     "temp_directory": "''",
-    "memory_limit": "'2GB'",
     "TimeZone": "'UTC'",
     "python_enable_replacements": "false",
     "autoinstall_known_extensions": "false",
@@ -56,30 +55,64 @@ def query(
     Raises:
         InputError: not one SELECT, wrong SQL, something that a query may not touch, or out of memory or time.
     """
-    import duckdb
-
     with connect(fold(store), store.folder / "objects") as con:
-        store.bring(f"objects/{sha256[:2]}/{sha256}.parquet" for (sha256,) in con.execute(_SHOWN).fetchall())
-        try:
-            statements = con.extract_statements(sql)
-            if [s.type for s in statements] != [duckdb.StatementType.SELECT]:
-                raise InputError("the lineage is read-only: give one SELECT (or WITH, DESCRIBE, SUMMARIZE, SHOW)")
-            with _ended_after(con, timeout_s):
-                relation = con.sql(sql, params=values)
-                if relation is None:
-                    raise InputError("that statement has no result; give a SELECT")
-                return relation.limit(max_rows).to_arrow_table()
-        except duckdb.InterruptException as error:
-            raise InputError(f"the query took more than {timeout_s:g} s and was ended; narrow it down") from error
-        except duckdb.Error as error:
-            raise InputError(f"the query failed: {error}") from error
+        bring_shown(store, con)
+        return answer(con, sql, values, max_rows=max_rows, timeout_s=timeout_s)
+
+
+def bring_shown(store: Store, con: duckdb.DuckDBPyConnection) -> None:
+    """Make the parts that the views of latest versions read local."""
+    store.bring(f"objects/{sha256[:2]}/{sha256}.parquet" for (sha256,) in con.execute(_SHOWN).fetchall())
+
+
+def answer(
+    con: duckdb.DuckDBPyConnection,
+    sql: str,
+    values: list[object] | None = None,
+    *,
+    max_rows: int = MAX_ROWS,
+    timeout_s: float = 60.0,
+) -> pa.Table:
+    """What :func:`query` gives, on a connection from :func:`connect`."""
+    with asked(con, sql, values, timeout_s) as relation:
+        return relation.limit(max_rows).to_arrow_table()
 
 
 @contextmanager
-def connect(database: Path, objects: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+def asked(
+    con: duckdb.DuckDBPyConnection, sql: str, values: list[object] | None, timeout_s: float
+) -> Iterator[duckdb.DuckDBPyRelation]:
+    """The answer to one SELECT before any row is fetched; the time counts until the block ends.
+
+    Raises:
+        InputError: see :func:`query`.
+    """
+    import duckdb
+
+    try:
+        if [s.type for s in con.extract_statements(sql)] != [duckdb.StatementType.SELECT]:
+            raise InputError("the lineage is read-only: give one SELECT (or WITH, DESCRIBE, SUMMARIZE, SHOW)")
+        with _ended_after(con, timeout_s):
+            relation = con.sql(sql, params=values)
+            if relation is None:
+                raise InputError("that statement has no result; give a SELECT")
+            yield relation
+    except duckdb.InterruptException as error:
+        raise InputError(f"the query took more than {timeout_s:g} s and was ended; narrow it down") from error
+    except duckdb.Error as error:
+        raise InputError(f"the query failed: {error}") from error
+
+
+@contextmanager
+def connect(
+    database: Path, objects: Path, *, memory_limit: str = "2GB", threads: int | None = None
+) -> Iterator[duckdb.DuckDBPyConnection]:
     """A locked, read-only connection that can open files below ``objects`` and no other."""
     with attached(database) as con:
         con.execute(f"SET allowed_directories = [{literal(str(objects) + '/')}]")
+        con.execute(f"SET memory_limit = {literal(memory_limit)}")
+        if threads:
+            con.execute(f"SET threads = {threads}")
         for name, value in _SETTINGS.items():
             con.execute(f"SET {name} = {value}")
         yield con

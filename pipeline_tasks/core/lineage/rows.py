@@ -41,8 +41,10 @@ def parquet(paths: list[Path], options: str = "") -> str:
     return f"read_parquet([{', '.join(literal(str(p)) for p in paths)}]{options})"
 
 
-def live_rows_sql(store: Store, manifest: Manifest) -> str:
+def live_rows_sql(store: Store, manifest: Manifest, only: list[int] | None = None) -> str:
     """A SELECT of the version's live rows: what :class:`~pipeline_tasks.core.versions.Version` reads, as SQL.
+
+    With ``only``, of these parts; empty where they are none.
 
     Raises:
         InputError: a part is not in the store.
@@ -54,7 +56,7 @@ def live_rows_sql(store: Store, manifest: Manifest) -> str:
         return tuple(i for i, r in enumerate(removals) if r.first <= index < r.last)
 
     selects = []
-    for which, indexes in groupby(range(len(manifest.parts)), key=active):
+    for which, indexes in groupby(range(len(manifest.parts)) if only is None else only, key=active):
         select = f"SELECT * FROM {parquet([_path(store, manifest.parts[i]) for i in indexes])} p"
         tests = []
         for column in sorted({removals[i].column for i in which}):

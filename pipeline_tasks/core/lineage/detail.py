@@ -1,0 +1,123 @@
+"""All that is known of one version: manifest, runs, counters, cost, rejects, licences and a few of its rows."""
+
+# ruff: noqa: S608 (constants only)
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline_tasks.core.licences import is_non_commercial
+from pipeline_tasks.core.lineage.reader import Reader
+from pipeline_tasks.core.manifest import Manifest, Ref
+from pipeline_tasks.core.schema import FILES
+from pipeline_tasks.core.versions import Version
+
+_MOST_CHARS = 400
+_MOST_ITEMS = 8
+_MOST_PARTS = 200
+_RUNS = """
+    SELECT run_id, status, started_at, ended_at, duration_s, reused, peak_memory_bytes, part_group, error FROM steps
+    WHERE dataset = ? AND version = ? ORDER BY started_at DESC LIMIT 20"""
+_BUILDS = """
+    WITH runs AS (SELECT * FROM steps WHERE dataset = $1 AND step = $3 AND code_version = $4 AND status = 'complete'),
+    made AS (SELECT run_id, started_at FROM runs WHERE version = $2 AND NOT reused ORDER BY started_at LIMIT 1),
+    before AS (SELECT max(r.started_at) AS moment FROM runs r, made
+               WHERE r.part_group IS NULL AND r.started_at < made.started_at),
+    behind AS (SELECT run_id, duration_s, peak_memory_bytes FROM runs WHERE run_id IN (SELECT run_id FROM made)
+               UNION ALL SELECT r.run_id, r.duration_s, r.peak_memory_bytes FROM runs r, made, before
+               WHERE r.part_group IS NOT NULL AND r.started_at < made.started_at
+                   AND r.started_at > coalesce(before.moment, '-infinity'::TIMESTAMP))"""
+_TOTALS = _BUILDS + """
+    SELECT count(*) AS n_runs, sum(duration_s) AS seconds, max(peak_memory_bytes) AS peak_memory_bytes FROM behind"""
+_COUNTERS = _BUILDS + """
+    SELECT name, sum(value) AS value FROM counters JOIN behind USING (run_id) GROUP BY name ORDER BY name"""
+_REJECTS = """
+    SELECT reason, count(*) AS n, list({'row_id': row_id, 'detail': left(detail, 400)} ORDER BY row_id)[:5] AS samples
+    FROM rejects WHERE dataset = ? AND version = ? GROUP BY reason ORDER BY n DESC, reason"""
+_MADE = """
+    SELECT DISTINCT dataset || '@' || version AS ref FROM version_inputs
+    WHERE regexp_replace(input_dataset, '/rejects$', '') = ? AND input_version = ? ORDER BY ref"""
+_OTHERS = """
+    SELECT dataset || '@' || version AS ref, created_at, is_latest FROM versions
+    WHERE dataset = ? ORDER BY created_at DESC LIMIT 100"""
+
+
+def detail(reader: Reader, ref: Ref, n_rows: int = 10) -> dict[str, Any]:
+    """The version's whole story, its rows cut to what fits a page.
+
+    ``seconds`` and counters are those of the run that built it and of the mapped runs that filled the memo for it.
+    ``cost`` is of all paid answers behind the version and what it was made from.
+
+    Raises:
+        InputError: the version is not in the store.
+    """
+    version = Version.open(reader.store, ref)
+    m = version.manifest
+    name = (m.dataset, m.id)
+    with reader.asking() as ask:
+        return {
+            "ref": str(m.ref),
+            "manifest": _manifest(m),
+            "runs": ask(_RUNS, *name),
+            "totals": ask(_TOTALS, *name, m.step, m.code_version)[0],
+            "counters": ask(_COUNTERS, *name, m.step, m.code_version),
+            "cost": ask("FROM cost_of(?)", str(m.ref))[0],
+            "rejects": ask(_REJECTS, *name),
+            "made": [row["ref"] for row in ask(_MADE, *name)],
+            "versions": ask(_OTHERS, m.dataset),
+            "licences": _licences(m),
+        } | _sample(version, n_rows)
+
+
+def _manifest(m: Manifest) -> dict[str, Any]:
+    found = m.model_dump(mode="json")
+    for name in ("parts", "removals", "rejects"):
+        found[f"n_{name}"] = len(found[name])
+        found[name] = found[name][:_MOST_PARTS]
+    return found | {"size_bytes": m.size_bytes}
+
+
+def _licences(m: Manifest) -> list[dict[str, Any]]:
+    return [
+        {"model": model, "licence": licence, "non_commercial": is_non_commercial(licence)}
+        for model, licence in m.licences.items()
+    ]
+
+
+def _sample(version: Version, n_rows: int) -> dict[str, Any]:
+    """Columns and first rows; bytes are not read."""
+    m = version.manifest
+    index = next((i for i, part in enumerate(m.parts) if part.rows), None)
+    if m.rows_schema == FILES or index is None:
+        return {"columns": [], "rows": []}
+    schema = pq.read_schema(version.store.local_path(m.parts[index].key))
+    read = [field.name for field in schema if not _is_binary(field.type)]
+    rows = next(iter(version.batches(read, n_rows, [index])), pa.table({})).to_pylist()
+    return {
+        "columns": [{"name": field.name, "type": str(field.type)} for field in schema],
+        "rows": [{name: clipped(value) for name, value in row.items()} for row in rows],
+    }
+
+
+def _is_binary(kind: pa.DataType) -> bool:
+    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+
+
+def clipped(value: Any) -> Any:
+    """``value`` as JSON that fits a page: long texts and lists cut, bytes counted, what is no number as text."""
+    if isinstance(value, str):
+        return value if len(value) <= _MOST_CHARS else value[:_MOST_CHARS] + "…"
+    if isinstance(value, bytes):
+        return f"<{len(value):,} bytes>"
+    if isinstance(value, dict):
+        return {str(name): clipped(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        more = [f"… {len(value) - _MOST_ITEMS:,} more"] if len(value) > _MOST_ITEMS else []
+        return [clipped(item) for item in value[:_MOST_ITEMS]] + more
+    if isinstance(value, float):
+        return round(value, 6) if math.isfinite(value) else str(value)
+    return value if value is None or isinstance(value, (bool, int)) else str(value)

@@ -1,0 +1,94 @@
+"""The process that answers one visitor's statement: a task as JSON on its input, an answer as JSON on its output."""
+
+from __future__ import annotations
+
+import math
+import os
+import resource
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow  # noqa: F401  (before the memory is limited)
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.lineage.query import asked, connect
+from pipeline_tasks.core.lineage.sandbox import Answer, Column, Limits, Task
+
+if TYPE_CHECKING:
+    import duckdb
+
+_INTEGERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"}
+_AS_THEY_ARE = _INTEGERS | {"BOOLEAN", "FLOAT", "DOUBLE"}
+_EXACT = 1 << 53
+_SPARE_BYTES = 512 << 20
+
+
+def confine(limits: Limits) -> None:
+    """Let the kernel end this process before it harms others: memory, processor time, time; no file of any size."""
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    memory = used + (limits.memory_mb << 20) + _SPARE_BYTES
+    seconds = math.ceil(limits.timeout_s) + 2
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds * limits.threads, seconds * limits.threads))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    signal.alarm(seconds)
+    os.nice(5)
+
+
+def answer(con: duckdb.DuckDBPyConnection, sql: str, limits: Limits) -> Answer:
+    """The first rows of the answer to ``sql``.
+
+    Raises:
+        InputError: see :func:`pipeline_tasks.core.lineage.query.query`.
+    """
+    started = time.monotonic()
+    with asked(con, sql, None, limits.timeout_s) as relation:
+        types = [str(kind) for kind in relation.types]
+        shown = relation.project(", ".join(_shown(i, kind, limits) for i, kind in enumerate(types, start=1)))
+        rows = shown.limit(limits.max_rows + 1).fetchall()
+    kept, size = [], 0
+    for row in rows[: limits.max_rows]:
+        size += sum(len(value) if isinstance(value, str) else 8 for value in row)
+        if size > limits.max_bytes:
+            break
+        kept.append([_plain(value, limits.max_chars) for value in row])
+    columns = [Column(name=name, type=kind) for name, kind in zip(relation.columns, types, strict=True)]
+    seconds = round(time.monotonic() - started, 3)
+    return Answer(columns=columns, rows=kept, is_cut=len(kept) < len(rows), seconds=seconds)
+
+
+def _shown(index: int, kind: str, limits: Limits) -> str:
+    return f"#{index}" if kind in _AS_THEY_ARE else f"left(CAST(#{index} AS VARCHAR), {limits.max_chars + 1})"
+
+
+def _plain(value: Any, max_chars: int) -> Any:
+    if isinstance(value, str) and len(value) > max_chars:
+        return value[:max_chars] + "…"
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return str(value) if isinstance(value, int) and abs(value) > _EXACT else value
+
+
+def main() -> None:
+    """Read the task, confine this process, answer."""
+    import duckdb
+
+    task = Task.model_validate_json(sys.stdin.buffer.read())
+    memory = f"{task.limits.memory_mb}MiB"
+    with connect(task.database, task.objects, memory_limit=memory, threads=task.limits.threads) as con:
+        confine(task.limits)
+        try:
+            found = answer(con, task.sql, task.limits)
+        except InputError as error:
+            found = Answer(error=str(error))
+        except (MemoryError, duckdb.Error):
+            found = Answer(error=f"the query needs more than {task.limits.memory_mb} MiB of memory; narrow it down")
+    sys.stdout.write(found.model_dump_json())
+
+
+if __name__ == "__main__":
+    main()

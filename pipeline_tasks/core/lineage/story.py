@@ -1,0 +1,60 @@
+"""A query or a passage by its id: everything that the lineage tells of it, with the paid answers in full."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.lineage.reader import Ask, Reader
+from pipeline_tasks.core.response_store import ResponseStore
+
+_RESPONSE_ID = re.compile(r"[0-9a-f]{64}")
+_FIND = """
+    SELECT DISTINCT ON (query_id) query_id, intent, query FROM all_pairs
+    WHERE contains(lower(query), lower(?)) OR query_id = ? ORDER BY query_id LIMIT ?"""
+
+_TEXTS = """
+    SELECT passage_id, any_value(t) AS t FROM (
+        SELECT passage_id, "text" AS t FROM all_passages UNION ALL SELECT positive_id, positive FROM all_pairs
+    ) WHERE passage_id IN (SELECT unnest(?)) GROUP BY passage_id"""
+
+
+def find_queries(reader: Reader, text: str, most: int = 20) -> list[dict[str, Any]]:
+    """Queries that contain ``text``, whatever their case, by id; an empty text gives some."""
+    return reader.ask(_FIND, text, text, most)
+
+
+def story(reader: Reader, name: str) -> dict[str, Any]:
+    """``{"kind": "query" or "passage", "id": …, "story": the row of trace_query or trace_passage, …}``.
+
+    Of a query also ``texts``, what the passages say that got votes, and ``calls``, prompt and answer of each paid call.
+
+    Raises:
+        InputError: no query and no passage has that id.
+    """
+    with reader.asking() as ask:
+        for row in ask("FROM trace_query(?)", name):
+            return {"kind": "query", "id": name, "story": row, "texts": _texts(ask, row), "calls": _calls(reader, row)}
+        for row in ask("FROM trace_passage(?)", name):
+            return {"kind": "passage", "id": name, "story": row}
+    raise InputError(f"no query and no passage has the id {name!r}; search for a word of it, or take one from the list")
+
+
+def _texts(ask: Ask, row: dict[str, Any]) -> dict[str, str]:
+    """Passage id -> text of all that a model voted for."""
+    ids = {i for vote in row["votes"] or [] for i in vote["passage_ids"] or []}
+    ids |= {i for ranking in row["rankings"] or [] for i in ranking["top_ids"] or []}
+    return {found["passage_id"]: found["t"] for found in ask(_TEXTS, sorted(ids))} if ids else {}
+
+
+def _calls(reader: Reader, row: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Response id -> prompt and answer, where the store has them."""
+    found: dict[str, dict[str, Any]] = {}
+    for name in filter(None, (row["need_response_id"], row["response_id"])):
+        record = ResponseStore(reader.store).read(name) if _RESPONSE_ID.fullmatch(name) else None
+        if record:
+            request, response = record.get("request", {}), record.get("response", {})
+            asked = request.get("prompt") or request.get("messages") or ""
+            found[name] = {"prompt": asked, "answer": response.get("text", "")}
+    return found

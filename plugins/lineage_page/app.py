@@ -1,0 +1,79 @@
+"""The sub-application: static page and API behind one door, every answer with headers that keep foreign code out."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from fastapi import FastAPI
+from fastapi.responses import FileResponse, JSONResponse
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from lineage_page.access import Door
+from lineage_page.routes import router
+from pipeline_tasks.core.errors import FoundryError, InputError
+
+STATIC = Path(__file__).parent / "static"
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "frame-ancestors 'self'; base-uri 'none'; form-action 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "SAMEORIGIN",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "private, no-cache",
+}
+
+
+class Headers:
+    """Adds :data:`HEADERS` to every answer, refusals included."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(HEADERS)
+            await send(message)
+
+        await self._app(scope, receive, with_headers)
+
+
+@cache
+def make_app() -> FastAPI:
+    """The page, its API below ``api/``, and what the API can do at ``openapi.json`` and, to be read, ``docs``."""
+    app = FastAPI(
+        title="Lineage of Retriever Foundry",
+        version="1",
+        description="What was made of what, from PDF to model. Log in to Airflow, or send its token as a bearer.",
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.add_middleware(Door)
+    app.add_middleware(Headers)
+    app.add_exception_handler(FoundryError, _told)
+    app.include_router(router, prefix="/api")
+    app.add_api_route("/", _page, include_in_schema=False)
+    app.add_api_route("/docs", _docs, include_in_schema=False)
+    app.mount("/static", StaticFiles(directory=STATIC))
+    return app
+
+
+def _page() -> FileResponse:
+    return FileResponse(STATIC / "index.html")
+
+
+def _docs() -> FileResponse:
+    return FileResponse(STATIC / "docs.html")
+
+
+def _told(_: Request, error: Exception) -> JSONResponse:
+    return JSONResponse({"detail": str(error)}, 400 if isinstance(error, InputError) else 503)

@@ -1,0 +1,20 @@
+// The page's own API, below the same login.
+
+/** JSON of `api/<path>`; an error carries the server's own words. */
+export async function get(path, parameters = {}, signal = undefined) {
+  const query = new URLSearchParams(Object.entries(parameters).filter(([, value]) => value !== ""));
+  return read(await fetch(`api/${path}?${query}`, { signal }));
+}
+
+export async function post(path, body, signal = undefined) {
+  const headers = { "content-type": "application/json" };
+  return read(await fetch(`api/${path}`, { method: "POST", headers, body: JSON.stringify(body), signal }));
+}
+
+async function read(response) {
+  const body = await response.json().catch(() => ({}));
+  if (response.ok) return body;
+  if (response.status === 401) throw new Error("Your session has ended. Log in to Airflow again and reload this page.");
+  const detail = Array.isArray(body.detail) ? body.detail.map((d) => d.msg).join("; ") : body.detail;
+  throw new Error(detail ?? `The server answered ${response.status}.`);
+}

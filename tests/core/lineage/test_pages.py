@@ -1,0 +1,151 @@
+"""What the lineage page shows: graph, one version, a comparison, a story."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+import toy
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.lineage.compare import compare
+from pipeline_tasks.core.lineage.detail import clipped, detail
+from pipeline_tasks.core.lineage.graph import graph, versions
+from pipeline_tasks.core.lineage.reader import Reader
+from pipeline_tasks.core.lineage.story import find_queries, story
+from pipeline_tasks.core.manifest import Ref
+
+_filled = toy.filled
+
+
+@pytest.fixture
+def reader(built) -> Reader:
+    return Reader(built)
+
+
+@pytest.fixture
+def fresh(store) -> Reader:
+    return Reader(store, fresh_s=0)
+
+
+def ids(reader: Reader, dataset: str) -> list[Ref]:
+    return [Ref.parse(row["ref"]) for row in versions(reader) if row["dataset"] == dataset]
+
+
+def test_the_graph_leads_from_addresses_to_the_evaluation(reader):
+    found = graph(reader)
+    layers = {node["dataset"]: node["layer"] for node in found["nodes"]}
+    assert min(layers, key=layers.get) == "urls"
+    assert max(layers, key=layers.get) == "eval/dev"
+    assert all(layers[e["source"].split("@")[0]] < layers[e["target"].split("@")[0]] for e in found["edges"])
+
+
+def test_a_chosen_version_shows_what_it_is_made_from_and_what_is_made_of_it(reader):
+    names = {node["dataset"] for node in graph(reader, Ref.parse("needs"))["nodes"]}
+    assert {"urls", "passages", "needs", "mtp", "eval/dev"} <= names
+    alone = {node["dataset"] for node in graph(reader, Ref.parse("mtt/0.65"))["nodes"]}
+    assert "mtt/0.75" not in alone and "labelled" in alone
+
+
+def test_a_large_graph_is_cut_at_the_far_end(reader):
+    found = graph(reader, Ref.parse("needs"), most=3)
+    assert {node["dataset"] for node in found["nodes"]} == {"passages", "needs", "mtp"}
+    assert found["n_left_out"] > 0
+
+
+def test_the_old_corpus_is_shown_only_to_who_asks_for_it(fresh):
+    toy.corpus(fresh.store, "a", "twin", "bad", "e")
+    new, old = ids(fresh, "documents")
+    assert str(old) in {n["ref"] for n in graph(fresh)["nodes"]}, "needs was made from it"
+    assert str(new) not in {n["ref"] for n in graph(fresh, old)["nodes"]}
+
+
+def test_a_version_that_is_gone_is_still_named(fresh):
+    (needs,) = ids(fresh, "needs")
+    fresh.store.delete(f"versions/needs/{needs.version}.json")
+    node = next(n for n in graph(fresh)["nodes"] if n["dataset"] == "needs")
+    assert node["is_missing"]
+
+
+def test_an_unknown_version_is_refused(reader):
+    with pytest.raises(InputError, match="not in the lineage"):
+        graph(reader, Ref.parse("nothing"))
+
+
+def test_one_version_in_full(reader):
+    found = detail(reader, Ref.parse("documents"))
+    assert found["manifest"]["step"] == "toy_documents"
+    assert {row["name"]: row["value"] for row in found["counters"]}["pages"] == 3
+    assert found["totals"]["seconds"] >= 0 and found["totals"]["n_runs"] == 1
+    assert [(r["reason"], r["n"], r["samples"][0]["row_id"]) for r in found["rejects"]] == [("encrypted", 1, "bad")]
+    assert sorted(row["doc_id"] for row in found["rows"]) == ["d-a", "d-twin"], "the rows of the first part"
+    assert [c["name"] for c in found["columns"]][:2] == ["doc_id", "url_id"]
+    assert json.dumps(found, default=str)
+    assert detail(reader, Ref.parse("mtp"))["cost"]["prompt_tokens"] == 1500
+    assert detail(reader, Ref.parse("model/33m/finetune"))["rows"] == []
+
+
+def test_what_fits_a_page_is_kept_and_the_rest_is_cut():
+    assert clipped("x" * 1000) == "x" * 400 + "…"
+    assert clipped(list(range(10))) == [*range(8), "… 2 more"]
+    assert clipped({"a": b"123", "b": float("nan"), "c": True}) == {"a": "<3 bytes>", "b": "nan", "c": True}
+
+
+def test_a_refresh_adds_and_removes_rows(fresh):
+    toy.corpus(fresh.store, "a", "twin", "bad", "e", "f")
+    new, old = ids(fresh, "documents")
+    found = compare(fresh, old, new)
+    assert (found["n_added"], found["n_removed"], found["n_changed"]) == (2, 1, 0)
+    assert [row["doc_id"] for row in found["added"]] == ["d-e", "d-f"]
+    assert [row["doc_id"] for row in found["removed"]] == ["d-c"]
+    assert [row["name"] for row in found["inputs"]] == ["urls"]
+    back = compare(fresh, new, old)
+    assert (back["n_added"], back["n_removed"]) == (1, 2)
+
+
+def test_another_parameter_changes_rows_by_their_key(reader):
+    found = compare(reader, Ref.parse("rankings/alpha"), Ref.parse("rankings/beta"))
+    assert (found["n_added"], found["n_changed"], found["n_removed"]) == (0, 0, 0)
+    assert found["params"] == [{"name": "model", "old": "alpha", "new": "beta"}]
+    documents = compare(reader, Ref.parse("documents"), Ref.parse("distinct_documents"))
+    assert [row["doc_id"] for row in documents["removed"]] == ["d-twin"]
+
+
+def test_a_changed_row_shows_only_what_changed(fresh, monkeypatch):
+    before = Ref.parse(str(ids(fresh, "documents")[0]))
+    monkeypatch.setattr(toy, "filled", lambda schema, **v: _filled(schema, **(v | {"title": "Other"})))
+    toy.make(fresh.store, dataclasses.replace(toy.toy_documents, version="2"))
+    found = compare(fresh, before, Ref.parse("documents"))
+    assert (found["n_added"], found["n_changed"], found["n_removed"]) == (0, 3, 0)
+    assert found["changed"][0]["columns"] == [{"column": "title", "old": "Title a", "new": "Other"}]
+
+
+def test_versions_of_other_rows_cannot_be_compared(reader):
+    with pytest.raises(InputError, match="choose two alike"):
+        compare(reader, Ref.parse("needs"), Ref.parse("documents"))
+
+
+def test_the_files_of_models_are_compared_by_name(reader):
+    found = compare(reader, Ref.parse("model/33m/finetune"), Ref.parse("model/33m/finetune"))
+    assert (found["n_added"], found["n_removed"], found["n_changed"]) == (0, 0, 0)
+
+
+def test_a_story_has_the_paid_answers(reader):
+    (found,) = [q for q in find_queries(reader, "WHAT OF d-A")]
+    told = story(reader, found["query_id"])
+    assert told["kind"] == "query" and told["story"]["page"] == 3
+    assert told["calls"]["1" * 64] == {"prompt": "?", "answer": "!"}
+    assert told["texts"]["p-d-a"] == "passage of d-a"
+    assert story(reader, "p-d-a")["kind"] == "passage"
+    assert find_queries(reader, "%") == []
+    with pytest.raises(InputError, match="no query and no passage"):
+        story(reader, "' OR 1 = 1")
+
+
+def test_the_store_is_not_looked_at_for_every_question(store):
+    lineage = Reader(store, fresh_s=60)
+    before = len(versions(lineage))
+    toy.corpus(store, "a", "z")
+    assert len(versions(lineage)) == before
+    assert len(versions(Reader(store))) > before
