@@ -9,20 +9,26 @@ from contextlib import contextmanager
 from typing import Any
 
 from airflow.sdk import Asset, AssetAlias, BaseOperator, Context
+from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+from airflow.sdk.log import mask_secret
 
-from foundry_airflow.backends import Backend, checked, configured_backend
+from foundry_airflow.backends import Backend, backend, configured
+from foundry_airflow.calls import Call, Ended, call_of, checked
+from foundry_airflow.engines import EngineBackend
 from pipeline_tasks.core import memo
 from pipeline_tasks.core.errors import FoundryError, TransientError
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.plan import Job, plan
 from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.runner import note_reuse
-from pipeline_tasks.core.settings import settings
+from pipeline_tasks.core.settings import is_secret, passed_on, settings
 from pipeline_tasks.core.store import LocalStore, Store
 from pipeline_tasks.core.versions import Version
 
 log = logging.getLogger(__name__)
+
+JSON_STARTS = ("[", "{", '"')
 
 
 def open_store() -> Store:
@@ -150,27 +156,49 @@ class StepOperator(PlannedOperator):
                 log.info("%s is there already", found)
                 if not self.group:
                     note_reuse(store, job)
-            made = str(found) if found else self._run(job)
-            if not self.group:
-                announce(context, self.outlets, Ref.parse(made))
-            return made
+            return self._made(context, str(found) if found else self._run(job))
+
+    def resume(self, context: Context, event: dict[str, Any]) -> str:
+        """Go on after the wait for a command, with how it ended."""
+        return self._made(context, checked(self.step, Ended(**event)))
+
+    def _made(self, context: Context, made: str) -> str:
+        if not self.group:
+            announce(context, self.outlets, Ref.parse(made))
+        return made
 
     def _run(self, job: Job) -> str:
-        self._backend = configured_backend()
+        for value in (value for name, value in passed_on().items() if is_secret(name)):
+            mask_secret(value)
+        name, call = configured(), self._call(job)
+        log.info("foundry %s", json.dumps(call.arguments, ensure_ascii=False))
+        self._backend = backend(name)
+        if isinstance(self._backend, EngineBackend) and conf.getboolean("foundry", "deferrable", fallback=False):
+            from foundry_airflow.trigger import CommandTrigger
+
+            self._backend.start(call, log.info)
+            self.defer(trigger=CommandTrigger(name, call.name), method_name="resume")
+        return checked(self.step, self._backend.run(call, log.info))
+
+    def _call(self, job: Job) -> Call:
         arguments = ["run", self.step]
         for name, refs in job.input_names.items():
             arguments += [part for ref in refs for part in ("--input", f"{name}={ref}")]
         for name, value in self.parameters().items():
-            arguments += ["--set", f"{name}={value if isinstance(value, str) else json.dumps(value)}"]
+            arguments += ["--set", f"{name}={_text(value)}"]
         if self.group:
             arguments += ["--group", self.group]
-        log.info("foundry %s", " ".join(arguments))
-        return checked(self.step, self._backend.run(arguments, job.step.resources, log.info))
+        return call_of(job, arguments, self.group)
 
     def on_kill(self) -> None:
         """End the step with the task."""
         if self._backend is not None:
             self._backend.cancel()
+
+
+def _text(value: Any) -> str:
+    """``value`` so that the command line reads the same value: text that looks like JSON is quoted as JSON."""
+    return value if isinstance(value, str) and not value.startswith(JSON_STARTS) else json.dumps(value)
 
 
 class GroupsOperator(PlannedOperator):
