@@ -29,6 +29,8 @@ KILLED = 137
 LIVE = ("created", "running", "restarting", "paused")
 CONFLICT = 409
 MIB = 2**20
+LAST_LINES = 1000
+"""The result is the last line of the standard output; the engine counts the lines of both streams."""
 
 
 @contextmanager
@@ -180,7 +182,7 @@ def _new(handle: Handle, after: str) -> tuple[tuple[str, ...], str]:
 
 
 def _ended(handle: Handle, state: dict[str, Any]) -> Ended:
-    last = handle.logs(stdout=True, stderr=False, tail=1).decode(errors="replace").strip()
+    last = handle.logs(stdout=True, stderr=False, tail=LAST_LINES).decode(errors="replace").strip()
     limit_gib = handle.attrs["HostConfig"]["Memory"] / MIB / 1024
     why = f"out of memory, its limit is {limit_gib:g} GiB; raise [foundry] memory_factor" if state["OOMKilled"] else ""
     return Ended(state["ExitCode"], last.splitlines()[-1] if last else "", why or state.get("Error", ""))
