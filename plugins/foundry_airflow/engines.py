@@ -14,7 +14,7 @@ from typing import Protocol
 
 from foundry_airflow.calls import Call, Ended, Say
 from foundry_airflow.containers import number
-from pipeline_tasks.core.errors import TransientError
+from pipeline_tasks.core.errors import FoundryError, TransientError
 
 FIRST_PAUSE_S = 0.1
 TOLERATED = 30
@@ -121,8 +121,11 @@ class EngineBackend:
                 sleep(pause_s)
         except TransientError:
             raise
-        except BaseException:
-            self.cancel()
+        except BaseException as error:
+            try:
+                self.cancel()
+            except FoundryError as second:
+                error.add_note(f"{call.name} could not be ended: {second}")
             raise
         raise AssertionError("pauses have no end")
 

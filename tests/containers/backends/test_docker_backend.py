@@ -208,20 +208,20 @@ def test_a_container_has_limits_and_no_rights(store_folder, on_docker, monkeypat
     wait_for(mark.exists)
     (container,) = of_store(on_docker, store_folder)
     seen, host = container.attrs, container.attrs["HostConfig"]
-    processes = container.top(ps_args="-eo uid,args")["Processes"]
+    processes = container.top(ps_args="-eo pid,uid,args")["Processes"]
     mark.with_suffix(".go").touch()
     waiter.join()
     assert host["ReadonlyRootfs"] and not host["Privileged"] and host["CapDrop"] == ["ALL"]
     assert host["SecurityOpt"] == ["no-new-privileges"]
     assert host["Memory"] == host["MemorySwap"] == 2 * 2**30
     assert host["NanoCpus"] == 10**9
-    assert {uid for uid, _ in processes} == {seen["Config"]["User"].split(":")[0]} != {"0"}
+    assert {uid for _, uid, _ in processes} == {seen["Config"]["User"].split(":")[0]} != {"0"}
     environment = dict(line.split("=", 1) for line in seen["Config"]["Env"])
     assert environment["OPENAI_API_KEY"] == secret and environment["FOUNDRY_WORKERS"] == "1"
     assert "UNRELATED_PASSWORD" not in environment
     seen["Config"].pop("Env")
     assert secret not in json.dumps(seen), "neither in labels nor in the command"
-    assert secret not in " ".join(args for _, args in processes)
+    assert secret not in " ".join(args for *_, args in processes)
 
 
 HOSTILE = [
