@@ -10,16 +10,19 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Protocol
 
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from foundry_airflow.calls import Call, Ended, Say
 from foundry_airflow.containers import option
 from foundry_airflow.engines import Engine, EngineBackend
 from foundry_airflow.process import ProcessBackend
-from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.errors import EXIT_DONE, EXIT_RETRY, InputError
 
 ENGINES = {"docker": "foundry_airflow.docker:Docker", "kubernetes": "foundry_airflow.kubernetes:Kubernetes"}
 """Back-end -> engine; imported when one is asked for, with the packages that it needs."""
+
+EXIT_TIMEOUT = 124
+"""Of ``timeout`` from the GNU core utilities, which ends a command in a container."""
 
 
 class Backend(Protocol):
@@ -64,3 +67,24 @@ def engine(name: str) -> Engine:
         raise InputError(
             f"the back-end {name} needs the package {name!r}: pip install 'retriever-foundry[{name}]'"
         ) from None
+
+
+def checked(name: str, ended: Ended) -> str:
+    """The command's last output line, where it ended well.
+
+    Raises:
+        AirflowException: worth another try: exit code 75, or ended from outside (memory, time, a lost machine).
+        AirflowFailException: any other exit code; trying again cannot help.
+    """
+    code = ended.exit_code
+    if code == EXIT_DONE:
+        return ended.last_line
+    if ended.why:
+        raise AirflowException(f"{name} was ended (exit code {code}): {ended.why}")
+    if code == EXIT_RETRY:
+        raise AirflowException(f"{name} asks to be tried again (exit code {code}); its log above says why")
+    if code == EXIT_TIMEOUT:
+        raise AirflowException(f"{name} was ended (exit code {code}): it ran longer than it may")
+    if code < 0 or code > 128:
+        raise AirflowException(f"{name} was killed (exit code {code}); was there enough memory?")
+    raise AirflowFailException(f"{name} failed with exit code {code}; its log above says why")

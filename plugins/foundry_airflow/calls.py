@@ -5,16 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
-
-from pipeline_tasks.core.errors import EXIT_DONE, EXIT_RETRY
 from pipeline_tasks.core.ids import digest
 from pipeline_tasks.core.plan import Job
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.step import Resources
 
-EXIT_TIMEOUT = 124
-"""Of ``timeout`` from the GNU core utilities, which ends a command in a container."""
+COMMAND = ("foundry",)
+"""In a container."""
+QUIET_THREADS = {"OMP_WAIT_POLICY": "PASSIVE"}
+"""Threads that wait give way: where several tasks share the cores, threads that spin halve the speed of all of them."""
 
 
 class Say(Protocol):
@@ -68,24 +67,3 @@ class Ended:
     exit_code: int
     last_line: str = ""
     why: str = ""
-
-
-def checked(name: str, ended: Ended) -> str:
-    """The command's last output line, where it ended well.
-
-    Raises:
-        AirflowException: worth another try: exit code 75, or ended from outside (memory, time, a lost machine).
-        AirflowFailException: any other exit code; trying again cannot help.
-    """
-    code = ended.exit_code
-    if code == EXIT_DONE:
-        return ended.last_line
-    if ended.why:
-        raise AirflowException(f"{name} was ended (exit code {code}): {ended.why}")
-    if code == EXIT_RETRY:
-        raise AirflowException(f"{name} asks to be tried again (exit code {code}); its log above says why")
-    if code == EXIT_TIMEOUT:
-        raise AirflowException(f"{name} was ended (exit code {code}): it ran longer than it may")
-    if code < 0 or code > 128:
-        raise AirflowException(f"{name} was killed (exit code {code}); was there enough memory?")
-    raise AirflowFailException(f"{name} failed with exit code {code}; its log above says why")

@@ -8,16 +8,14 @@ from typing import Any
 
 from airflow.sdk.configuration import conf
 
-from foundry_airflow.calls import Call
+from foundry_airflow import calls
+from foundry_airflow.calls import QUIET_THREADS, Call
 from pipeline_tasks import __version__
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.settings import is_secret, passed_on, settings
 
-COMMAND = ("foundry",)
 LABEL = "retriever-foundry"
 TMP = "/tmp"  # noqa: S108
-QUIET_THREADS = {"OMP_WAIT_POLICY": "PASSIVE"}
-"""Threads that wait give way: where several tasks share the cores, threads that spin halve the speed of all of them."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +72,7 @@ def container_of(call: Call) -> Container:
     return Container(
         name=call.name,
         image=option(f"image_{needs.image}", f"retriever-foundry/{needs.image}:{__version__}"),
-        command=(*COMMAND, *call.arguments),
+        command=(*calls.COMMAND, *call.arguments),
         labels={"app": LABEL, f"{LABEL}/step": call.step, f"{LABEL}/version": call.version},
         memory_mib=math.ceil(needs.memory_gib * 1024 * number("memory_factor", 1)),
         cpus=cpus,

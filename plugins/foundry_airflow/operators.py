@@ -13,8 +13,8 @@ from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 from airflow.sdk.log import mask_secret
 
-from foundry_airflow.backends import Backend, backend, configured
-from foundry_airflow.calls import Call, Ended, call_of, checked
+from foundry_airflow.backends import Backend, backend, checked, configured
+from foundry_airflow.calls import Call, Ended, call_of
 from foundry_airflow.engines import EngineBackend
 from pipeline_tasks.core import memo
 from pipeline_tasks.core.errors import FoundryError, TransientError

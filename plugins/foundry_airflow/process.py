@@ -11,8 +11,7 @@ from contextlib import suppress
 from threading import Thread
 from typing import IO
 
-from foundry_airflow.calls import Call, Ended, Say
-from foundry_airflow.containers import QUIET_THREADS
+from foundry_airflow.calls import QUIET_THREADS, Call, Ended, Say
 
 COMMAND = (sys.executable, "-m", "pipeline_tasks.cli.main")
 GRACE_S = 10.0

@@ -10,8 +10,8 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 pytest.importorskip("kubernetes", reason="the extra `kubernetes` is not installed")
 
-from foundry_airflow.backends import backend
-from foundry_airflow.calls import Call, Ended, checked
+from foundry_airflow.backends import backend, checked
+from foundry_airflow.calls import Call, Ended
 from foundry_airflow.operators import StepOperator, airflow_errors
 
 from pipeline_tasks.core.step import Resources

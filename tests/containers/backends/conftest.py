@@ -25,7 +25,7 @@ def image(client: docker.DockerClient) -> str:
 @pytest.fixture
 def on_docker(image: str, toys: None, store_folder: Path, client, monkeypatch):  # noqa: F811
     """Steps run in containers, as a user who is not root; no container is left over."""
-    from foundry_airflow import containers
+    from foundry_airflow import calls
 
     from pipeline_tasks.core.settings import settings
 
@@ -36,7 +36,7 @@ def on_docker(image: str, toys: None, store_folder: Path, client, monkeypatch): 
         monkeypatch.setenv(f"AIRFLOW__FOUNDRY__{name}", value)
     monkeypatch.setenv("FOUNDRY_CACHE", str(store_folder.parent / "cache"))
     settings.cache_clear()
-    monkeypatch.setattr(containers, "COMMAND", ("python3", "-m", "toys.cli"))
+    monkeypatch.setattr(calls, "COMMAND", ("python3", "-m", "toys.cli"))
     for folder in (store_folder, store_folder.parent / "cache"):
         folder.mkdir()
         if os.getuid() == 0:

@@ -15,8 +15,8 @@ from pathlib import Path
 import docker
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
-from foundry_airflow.backends import backend
-from foundry_airflow.calls import Call, checked
+from foundry_airflow.backends import backend, checked
+from foundry_airflow.calls import Call
 from foundry_airflow.operators import StepOperator, open_store
 
 from pipeline_tasks.core.manifest import Ref
@@ -136,12 +136,12 @@ import sys
 from pathlib import Path
 from foundry_airflow.local_run import configure
 configure(Path(sys.argv[1]), Path(sys.argv[1]))
-from foundry_airflow import containers
-from foundry_airflow.backends import backend
-from foundry_airflow.calls import Call, checked
+from foundry_airflow import calls
+from foundry_airflow.backends import backend, checked
+from foundry_airflow.calls import Call
 from foundry_airflow.operators import StepOperator
 from toys import cli
-containers.COMMAND = ("python3", "-m", cli.__name__)
+calls.COMMAND = ("python3", "-m", cli.__name__)
 operator = StepOperator(task_id="s", step="stumble", values={"how": "wait", "mark": sys.argv[2]})
 print(operator.execute({"outlet_events": {}}))
 """
