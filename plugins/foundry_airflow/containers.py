@@ -83,6 +83,11 @@ def container_of(call: Call) -> Container:
     )
 
 
+def secrets() -> list[str]:
+    """What no log may show: Airflow masks it where it is told."""
+    return [value for name, value in passed_on().items() if is_secret(name)]
+
+
 def folders() -> dict[str, str]:
     """What must be mounted: ``store`` and ``cache`` -> their paths here; a store behind an address needs nothing."""
     paths: dict[str, Any] = {"store": settings().store, "cache": settings().cache}

@@ -15,6 +15,7 @@ from airflow.sdk.log import mask_secret
 
 from foundry_airflow.backends import Backend, backend, checked, configured
 from foundry_airflow.calls import Call, Ended, call_of
+from foundry_airflow.containers import secrets
 from foundry_airflow.engines import EngineBackend
 from pipeline_tasks.core import memo
 from pipeline_tasks.core.errors import FoundryError, TransientError
@@ -22,7 +23,7 @@ from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.plan import Job, plan
 from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.runner import note_reuse
-from pipeline_tasks.core.settings import is_secret, passed_on, settings
+from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore, Store
 from pipeline_tasks.core.versions import Version
 
@@ -168,7 +169,7 @@ class StepOperator(PlannedOperator):
         return made
 
     def _run(self, job: Job) -> str:
-        for value in (value for name, value in passed_on().items() if is_secret(name)):
+        for value in secrets():
             mask_secret(value)
         name, call = configured(), self._call(job)
         log.info("foundry %s", json.dumps(call.arguments, ensure_ascii=False))

@@ -7,9 +7,11 @@ from collections.abc import AsyncIterator
 from dataclasses import asdict
 from typing import Any
 
+from airflow.sdk.log import amask_secret
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from foundry_airflow.backends import engine
+from foundry_airflow.containers import secrets
 from foundry_airflow.engines import Follower, pauses
 
 
@@ -29,6 +31,8 @@ class CommandTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Look until it has ended; each look is a short call in a thread, so that others get their turn."""
+        for value in secrets():
+            await amask_secret(value)
         follower = Follower(engine(self.backend), self.name)
         for pause_s in pauses():
             lines, ended = await asyncio.to_thread(follower.look)

@@ -71,3 +71,13 @@ def test_a_user_who_ends_the_waiting_task_ends_the_pod(cluster, monkeypatch):  #
     trigger = deferred(monkeypatch).trigger
     asyncio.run(trigger.on_kill())
     assert cluster.pods == {}
+
+
+def test_secrets_are_masked_in_what_the_trigger_logs(cluster, monkeypatch):  # noqa: F811
+    from airflow.sdk._shared.secrets_masker import redact
+
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-only-in-this-test-0123")
+    cluster.pods["foundry-x"] = {"metadata": {"name": "foundry-x"}, "spec": {}, "status": {}}
+    cluster.terminated("foundry-x", 0)
+    asyncio.run(first(CommandTrigger("kubernetes", "foundry-x")))
+    assert redact("key sk-only-in-this-test-0123") == "key ***"
