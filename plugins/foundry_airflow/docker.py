@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import docker
@@ -28,6 +29,7 @@ GRACE_S = 10
 KILLED = 137
 LIVE = ("created", "running", "restarting", "paused")
 CONFLICT = 409
+LOOKS, PAUSE_S = 50, 0.1
 MIB = 2**20
 LAST_LINES = 1000
 """The result is the last line of the standard output; the engine counts the lines of both streams."""
@@ -108,10 +110,17 @@ class Docker:
             self._pull(wanted.image)
             return self._client.containers.create(**arguments)
         except APIError as error:
-            made = self._find(wanted.name) if error.status_code == CONFLICT else None
-            if made is None:
+            if error.status_code != CONFLICT:
                 raise
-            return made
+            return self._made_by_another(wanted.name)
+
+    def _made_by_another(self, name: str) -> Handle:
+        """A name is taken a moment before its container can be found."""
+        for _ in range(LOOKS):
+            if handle := self._find(name):
+                return handle
+            sleep(PAUSE_S)
+        raise TransientError(f"Docker says that there is a container {name}, and does not find it")
 
     def _pull(self, image: str) -> None:
         try:

@@ -77,7 +77,7 @@ def test_secrets_are_masked_in_what_the_trigger_logs(cluster, monkeypatch):  # n
     from airflow.sdk._shared.secrets_masker import redact
 
     monkeypatch.setenv("OPENAI_API_KEY", "sk-only-in-this-test-0123")
-    cluster.pods["foundry-x"] = {"metadata": {"name": "foundry-x"}, "spec": {}, "status": {}}
-    cluster.terminated("foundry-x", 0)
-    asyncio.run(first(CommandTrigger("kubernetes", "foundry-x")))
+    name = deferred(monkeypatch).trigger.name
+    cluster.terminated(name, 0)
+    asyncio.run(first(CommandTrigger("kubernetes", name)))
     assert redact("key sk-only-in-this-test-0123") == "key ***"
