@@ -29,6 +29,7 @@ GRACE_S = 10
 KILLED = 137
 LIVE = ("created", "running", "restarting", "paused")
 CONFLICT = 409
+GONE = "no such container"
 LOOKS, PAUSE_S = 50, 0.1
 MIB = 2**20
 LAST_LINES = 1000
@@ -41,8 +42,8 @@ def docker_errors() -> Iterator[None]:
     try:
         yield
     except APIError as error:
-        kind = InputError if error.is_client_error() and error.status_code != CONFLICT else TransientError
-        raise kind(f"Docker refused: {error.explanation or error}") from None
+        passing = error.is_server_error() or error.status_code == CONFLICT or GONE in str(error.explanation).lower()
+        raise (TransientError if passing else InputError)(f"Docker refused: {error.explanation or error}") from None
     except (DockerException, requests.RequestException) as error:
         raise TransientError(f"Docker does not answer; does DOCKER_HOST name a running engine? {error}") from None
 
@@ -66,7 +67,8 @@ class Docker:
             try:
                 handle.start()
             except APIError:
-                handle.remove(force=True)
+                if fresh:
+                    self.end(call.name)
                 raise
         return fresh
 
