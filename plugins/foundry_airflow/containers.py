@@ -67,7 +67,9 @@ def container_of(call: Call) -> Container:
     """The container for ``call``: what its step declares, and the options of this installation."""
     needs = call.resources
     cpus = number("cpus", 0)
-    known = passed_on() | {"FOUNDRY_STORE": str(settings().store), "FOUNDRY_CACHE": str(settings().cache)}
+    cache = settings().cache
+    places = {"STORE": settings().store, "CACHE": cache, "STORE_CACHE": cache / "stores"}
+    known = passed_on() | {f"FOUNDRY_{name}": str(place) for name, place in places.items()}
     base = QUIET_THREADS | {"HOME": TMP} | ({"FOUNDRY_WORKERS": str(math.ceil(cpus))} if cpus else {})
     return Container(
         name=call.name,
