@@ -89,12 +89,19 @@ def _inputs(given: list[str]) -> dict[str, list[str]]:
 
 
 def _parameters(sets: list[str]) -> dict[str, Any]:
-    """Values as the parameter's own type reads them; lists as JSON or comma-separated are told apart by ``[``."""
+    """Values as the parameter's own type reads them; what begins as a list, an object or a quoted text is JSON."""
     found: dict[str, Any] = {}
     for text in sets:
         name, value = _split(text, "--set")
-        found[name] = json.loads(value) if value.startswith(("[", "{")) else value
+        found[name] = _json(text, value) if value.startswith(("[", "{", '"')) else value
     return found
+
+
+def _json(text: str, value: str) -> Any:
+    try:
+        return json.loads(value)
+    except ValueError as error:
+        raise InputError(f"--set {text!r} begins as JSON and is none ({error}); mend it, or quote it as JSON") from None
 
 
 def _group(text: str) -> tuple[int, int] | None:

@@ -14,6 +14,10 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
 from pipeline_tasks.core.errors import InputError
 
+PASSED_ON = ("FOUNDRY_", "AWS_", "OPENAI_", "BRAVE_API_KEY")
+STAYS = "FOUNDRY_IMAGE"
+SECRET = ("KEY", "SECRET", "TOKEN", "PASSWORD")
+
 
 class Settings(BaseModel):
     """One machine's settings; each field is read from ``FOUNDRY_<NAME>`` unless noted."""
@@ -63,6 +67,16 @@ def _environment() -> dict[str, str]:
     unprefixed = {"openai_base_url", "openai_api_key", "brave_api_key"}
     names = {f: f.upper() if f in unprefixed else f"FOUNDRY_{f.upper()}" for f in Settings.model_fields}
     return {field: os.environ[name] for field, name in names.items() if os.environ.get(name)}
+
+
+def passed_on() -> dict[str, str]:
+    """The variables that a step in a container gets: ours, those of the services it asks, not what names an image."""
+    return {name: value for name, value in os.environ.items() if name.startswith(PASSED_ON) and name != STAYS}
+
+
+def is_secret(name: str) -> bool:
+    """Whether the variable ``name`` holds something that nobody may read in a log, a label or a command line."""
+    return any(word in name.upper() for word in SECRET)
 
 
 @cache

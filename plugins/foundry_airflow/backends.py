@@ -1,63 +1,90 @@
-"""Where a step runs. A back-end is given the arguments of ``foundry`` and says how the command ended.
+"""Where a step runs. A back-end is given a call of ``foundry`` and says how it ended.
 
 ``[foundry] backend`` in the Airflow configuration (``AIRFLOW__FOUNDRY__BACKEND``) names it. The command and its result
-are the same everywhere; only the machine differs.
+are the same everywhere; only the machine differs. A new engine, say Slurm, is a module beside ``docker.py`` with an
+:class:`foundry_airflow.engines.Engine`, and a line in :data:`ENGINES`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from importlib import import_module
 from typing import Protocol
 
-from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
+from foundry_airflow.calls import Call, Ended, Say
+from foundry_airflow.containers import option
+from foundry_airflow.engines import Engine, EngineBackend
 from foundry_airflow.process import ProcessBackend
-from pipeline_tasks.core.errors import EXIT_DONE, EXIT_RETRY
-from pipeline_tasks.core.step import Resources
+from pipeline_tasks.core.errors import EXIT_DONE, EXIT_RETRY, InputError
+
+ENGINES = {"docker": "foundry_airflow.docker:Docker", "kubernetes": "foundry_airflow.kubernetes:Kubernetes"}
+"""Back-end -> engine; imported when one is asked for, with the packages that it needs."""
+
+EXIT_TIMEOUT = 124
+"""Of ``timeout`` from the GNU core utilities, which ends a command in a container."""
 
 
 class Backend(Protocol):
-    """Runs one ``foundry`` command."""
+    """Runs one call."""
 
-    def run(self, arguments: list[str], resources: Resources, say: Callable[[str], None]) -> tuple[int, str]:
-        """Run ``foundry ARGUMENTS``, line by line of its standard error to ``say``.
-
-        Returns:
-            Its exit code (negative: killed by that signal) and the last line of its standard output.
-        """
+    def run(self, call: Call, say: Say) -> Ended:
+        """Run ``call`` to its end, every line of its log to ``say``."""
 
     def cancel(self) -> None:
         """End the command that is running, if any, and everything that it started."""
 
 
-BACKENDS: dict[str, Callable[[], Backend]] = {"process": ProcessBackend}
-
-
-def configured_backend() -> Backend:
-    """The back-end that the configuration names.
+def configured() -> str:
+    """The name of the configured back-end.
 
     Raises:
         AirflowFailException: there is none of that name.
     """
-    name = conf.get("foundry", "backend", fallback="process")
-    if name not in BACKENDS:
-        raise AirflowFailException(f"[foundry] backend is {name!r}; it can be: {', '.join(BACKENDS)}")
-    return BACKENDS[name]()
+    name = option("backend", "process")
+    if name != "process" and name not in ENGINES:
+        raise AirflowFailException(f"[foundry] backend is {name!r}; it can be: process, {', '.join(ENGINES)}")
+    return name
 
 
-def checked(name: str, finished: tuple[int, str]) -> str:
+def backend(name: str) -> Backend:
+    """The back-end of that name."""
+    return ProcessBackend() if name == "process" else EngineBackend(engine(name))
+
+
+def engine(name: str) -> Engine:
+    """The engine of that name.
+
+    Raises:
+        InputError: its packages are not installed.
+    """
+    module, _, attribute = ENGINES[name].partition(":")
+    try:
+        return getattr(import_module(module), attribute)()
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] != name:
+            raise
+        raise InputError(
+            f"the back-end {name} needs the package {name!r}: pip install 'retriever-foundry[{name}]'"
+        ) from None
+
+
+def checked(name: str, ended: Ended) -> str:
     """The command's last output line, where it ended well.
 
     Raises:
-        AirflowException: worth another try: exit code 75, or killed from outside (memory, a lost machine).
+        AirflowException: worth another try: exit code 75, or ended from outside (memory, time, a lost machine).
         AirflowFailException: any other exit code; trying again cannot help.
     """
-    exit_code, last_line = finished
-    if exit_code == EXIT_DONE:
-        return last_line
-    if exit_code == EXIT_RETRY:
-        raise AirflowException(f"{name} asks to be tried again (exit code {exit_code}); its log above says why")
-    if exit_code < 0 or exit_code > 128:
-        raise AirflowException(f"{name} was killed (exit code {exit_code}); was there enough memory?")
-    raise AirflowFailException(f"{name} failed with exit code {exit_code}; its log above says why")
+    code = ended.exit_code
+    if code == EXIT_DONE:
+        return ended.last_line
+    if ended.why:
+        raise AirflowException(f"{name} was ended (exit code {code}): {ended.why}")
+    if code == EXIT_RETRY:
+        raise AirflowException(f"{name} asks to be tried again (exit code {code}); its log above says why")
+    if code == EXIT_TIMEOUT:
+        raise AirflowException(f"{name} was ended (exit code {code}): it ran longer than it may")
+    if code < 0 or code > 128:
+        raise AirflowException(f"{name} was killed (exit code {code}); was there enough memory?")
+    raise AirflowFailException(f"{name} failed with exit code {code}; its log above says why")

@@ -9,9 +9,14 @@ from contextlib import contextmanager
 from typing import Any
 
 from airflow.sdk import Asset, AssetAlias, BaseOperator, Context
+from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+from airflow.sdk.log import mask_secret
 
-from foundry_airflow.backends import Backend, checked, configured_backend
+from foundry_airflow.backends import Backend, backend, checked, configured
+from foundry_airflow.calls import Call, Ended, call_of
+from foundry_airflow.containers import secrets
+from foundry_airflow.engines import EngineBackend
 from pipeline_tasks.core import memo
 from pipeline_tasks.core.errors import FoundryError, TransientError
 from pipeline_tasks.core.manifest import Ref
@@ -21,6 +26,8 @@ from pipeline_tasks.core.runner import note_reuse
 from pipeline_tasks.core.store import Store, open_store
 
 log = logging.getLogger(__name__)
+
+JSON_STARTS = ("[", "{", '"')
 
 
 @contextmanager
@@ -143,21 +150,28 @@ class StepOperator(PlannedOperator):
                 log.info("%s is there already", found)
                 if not self.group:
                     note_reuse(store, job)
-            made = str(found) if found else self._run(job)
-            if not self.group:
-                announce(context, self.outlets, Ref.parse(made))
-            return made
+            return self._made(context, str(found) if found else self._run(job))
+
+    def resume(self, context: Context, event: dict[str, Any]) -> str:
+        """Go on after the wait for a command, with how it ended."""
+        return self._made(context, checked(self.step, Ended(**event)))
+
+    def _made(self, context: Context, made: str) -> str:
+        if not self.group:
+            announce(context, self.outlets, Ref.parse(made))
+        return made
 
     def _run(self, job: Job) -> str:
-        self._backend = configured_backend()
-        arguments = ["run", self.step]
-        for name, refs in job.input_names.items():
-            arguments += [part for ref in refs for part in ("--input", f"{name}={ref}")]
-        for name, value in self.parameters().items():
-            arguments += ["--set", f"{name}={value if isinstance(value, str) else json.dumps(value)}"]
-        if self.group:
-            arguments += ["--group", self.group]
-        log.info("foundry %s", " ".join(arguments))
+        for value in secrets():
+            mask_secret(value)
+        name, call = configured(), self._call(job)
+        log.info("foundry %s", json.dumps(call.arguments, ensure_ascii=False))
+        self._backend = backend(name)
+        if isinstance(self._backend, EngineBackend) and conf.getboolean("foundry", "deferrable", fallback=False):
+            from foundry_airflow.trigger import CommandTrigger
+
+            self._backend.start(call, log.info)
+            self.defer(trigger=CommandTrigger(name, call.name), method_name="resume")
         told = [""]
 
         def say(line: str) -> None:
@@ -165,15 +179,30 @@ class StepOperator(PlannedOperator):
             told[0] = line
 
         try:
-            return checked(self.step, self._backend.run(arguments, job.step.resources, say))
+            return checked(self.step, self._backend.run(call, say))
         except AirflowException as error:
             error.add_note(told[0])
             raise
+
+    def _call(self, job: Job) -> Call:
+        arguments = ["run", self.step]
+        for name, refs in job.input_names.items():
+            arguments += [part for ref in refs for part in ("--input", f"{name}={ref}")]
+        for name, value in self.parameters().items():
+            arguments += ["--set", f"{name}={_text(value)}"]
+        if self.group:
+            arguments += ["--group", self.group]
+        return call_of(job, arguments, self.group)
 
     def on_kill(self) -> None:
         """End the step with the task."""
         if self._backend is not None:
             self._backend.cancel()
+
+
+def _text(value: Any) -> str:
+    """``value`` so that the command line reads the same value: text that looks like JSON is quoted as JSON."""
+    return value if isinstance(value, str) and not value.startswith(JSON_STARTS) else json.dumps(value)
 
 
 class GroupsOperator(PlannedOperator):

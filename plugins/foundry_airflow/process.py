@@ -7,17 +7,14 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from contextlib import suppress
 from threading import Thread
 from typing import IO
 
-from pipeline_tasks.core.step import Resources
+from foundry_airflow.calls import QUIET_THREADS, Call, Ended, Say
 
 COMMAND = (sys.executable, "-m", "pipeline_tasks.cli.main")
 GRACE_S = 10.0
-DEFAULTS = {"OMP_WAIT_POLICY": "PASSIVE"}
-"""Threads that wait give way: where several tasks share the cores, threads that spin halve the speed of all of them."""
 
 
 class ProcessBackend:
@@ -26,12 +23,12 @@ class ProcessBackend:
     def __init__(self) -> None:
         self._child: subprocess.Popen[str] | None = None
 
-    def run(self, arguments: list[str], resources: Resources, say: Callable[[str], None]) -> tuple[int, str]:
-        """Run ``foundry ARGUMENTS`` with this process's import path; see :class:`Backend`."""
-        environment = DEFAULTS | os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    def run(self, call: Call, say: Say) -> Ended:
+        """Run ``call`` with this process's import path; see :class:`foundry_airflow.backends.Backend`."""
+        environment = QUIET_THREADS | os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         with tempfile.TemporaryFile("w+", errors="replace") as output:
             self._child = subprocess.Popen(  # noqa: S603
-                [*COMMAND, *arguments],
+                [*COMMAND, *call.arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.PIPE,
@@ -49,7 +46,7 @@ class ProcessBackend:
                 reader.join()
             output.seek(0)
             lines = output.read().strip().splitlines()
-        return exit_code, lines[-1].strip() if lines else ""
+        return Ended(exit_code, lines[-1].strip() if lines else "")
 
     def cancel(self) -> None:
         """Ask the group to end, and end what is left of it after a while."""
@@ -67,7 +64,7 @@ class ProcessBackend:
                 os.killpg(self._child.pid, number)
 
 
-def _relay(lines: IO[str], say: Callable[[str], None]) -> None:
+def _relay(lines: IO[str], say: Say) -> None:
     for line in lines:
         if line.strip():
             say(line.rstrip())

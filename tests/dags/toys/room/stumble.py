@@ -1,8 +1,10 @@
+import logging
 import os
 import signal
 import subprocess
 import sys
 import time
+from itertools import count
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,6 +13,8 @@ from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import StepParams, step
 from toys.rows import NUMBERS, numbers
+
+log = logging.getLogger(__name__)
 
 
 class StumbleParams(StepParams):
@@ -35,4 +39,14 @@ def stumble(inputs: Inputs, params: StumbleParams, run: Run) -> pa.Table:
         raise ZeroDivisionError("a bug")
     if params.how == "hang":
         time.sleep(600)
+    if params.how == "memory":
+        b"x" * 2**32
+    if params.how == "wait":
+        for n in count():
+            log.info("tick %d", n)
+            if mark.with_suffix(".go").exists():
+                break
+            time.sleep(0.1)
+    if params.how == "tell":
+        log.info("environment: %s", dict(os.environ))
     return numbers([1])

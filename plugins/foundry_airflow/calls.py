@@ -1,0 +1,69 @@
+"""What a back-end is asked, and what it answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from pipeline_tasks.core.ids import digest
+from pipeline_tasks.core.plan import Job
+from pipeline_tasks.core.settings import settings
+from pipeline_tasks.core.step import Resources
+
+COMMAND = ("foundry",)
+"""In a container."""
+QUIET_THREADS = {"OMP_WAIT_POLICY": "PASSIVE"}
+"""Threads that wait give way: where several tasks share the cores, threads that spin halve the speed of all of them."""
+
+
+class Say(Protocol):
+    """Told every line that a command logs."""
+
+    def __call__(self, line: str, /) -> None:
+        """Take one line."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One ``foundry`` command.
+
+    Attributes:
+        step: the step's name.
+        version: the version that it makes.
+        arguments: of the command.
+        resources: what the step declares.
+        group: ``i/n``, or empty.
+    """
+
+    step: str
+    version: str
+    arguments: tuple[str, ...]
+    resources: Resources
+    group: str = ""
+
+    @property
+    def name(self) -> str:
+        """The same for the same work in the same store, over all tries and DAG runs; fit for a pod (63 letters)."""
+        store = digest(str(settings().store))[:6]
+        group = "-" + self.group.replace("/", "-of-") if self.group else ""
+        return f"foundry-{self.step[:20].strip('_').replace('_', '-')}-{self.version}-{store}{group}"
+
+
+def call_of(job: Job, arguments: list[str], group: str) -> Call:
+    """The call that makes ``job``."""
+    return Call(job.step.name, job.ref.version, tuple(arguments), job.step.resources, group)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended.
+
+    Attributes:
+        exit_code: its own; negative or above 128: killed by a signal.
+        last_line: the last line of its standard output.
+        why: what ended it from outside, where that is known.
+    """
+
+    exit_code: int
+    last_line: str = ""
+    why: str = ""

@@ -1,0 +1,96 @@
+"""What a call needs of an engine, whichever it is: image, command, limits, environment. All options are read here."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from airflow.sdk.configuration import conf
+
+from foundry_airflow import calls
+from foundry_airflow.calls import QUIET_THREADS, Call
+from pipeline_tasks import __version__
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.settings import is_secret, passed_on, settings
+
+LABEL = "retriever-foundry"
+TMP = "/tmp"  # noqa: S108
+
+
+@dataclass(frozen=True)
+class Container:
+    """A call as a container.
+
+    Attributes:
+        gpus: whole cards.
+        cpus: cores at most; 0: no limit.
+        timeout_s: it is ended after that, also where nobody watches any more.
+        environment: settings that anyone may see.
+        secrets: settings that nobody may.
+    """
+
+    name: str
+    image: str
+    command: tuple[str, ...]
+    labels: dict[str, str]
+    memory_mib: int
+    cpus: float
+    gpus: int
+    timeout_s: int
+    environment: dict[str, str]
+    secrets: dict[str, str]
+
+
+def option(name: str, fallback: str = "") -> str:
+    """``[foundry] NAME`` of Airflow's configuration."""
+    return str(conf.get("foundry", name, fallback=fallback)).strip()
+
+
+def number(name: str, fallback: float) -> float:
+    """The option ``name`` as a number that is not negative.
+
+    Raises:
+        InputError: it is none.
+    """
+    text = option(name, str(fallback))
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not (math.isfinite(value) and value >= 0):
+        raise InputError(f"[foundry] {name} is {text!r}; give a number, for example {fallback:g}")
+    return value
+
+
+def container_of(call: Call) -> Container:
+    """The container for ``call``: what its step declares, and the options of this installation."""
+    needs = call.resources
+    cpus = number("cpus", 0)
+    cache = settings().cache
+    places = {"STORE": settings().store, "CACHE": cache, "STORE_CACHE": cache / "stores"}
+    known = passed_on() | {f"FOUNDRY_{name}": str(place) for name, place in places.items()}
+    base = QUIET_THREADS | {"HOME": TMP} | ({"FOUNDRY_WORKERS": str(math.ceil(cpus))} if cpus else {})
+    return Container(
+        name=call.name,
+        image=option(f"image_{needs.image}", f"retriever-foundry/{needs.image}:{__version__}"),
+        command=(*calls.COMMAND, *call.arguments),
+        labels={"app": LABEL, f"{LABEL}/step": call.step, f"{LABEL}/version": call.version},
+        memory_mib=math.ceil(needs.memory_gib * 1024 * number("memory_factor", 1)),
+        cpus=cpus,
+        gpus=int(number("gpus", 1)) if needs.image == "gpu" else 0,
+        timeout_s=needs.timeout_minutes * 60,
+        environment=base | {name: value for name, value in known.items() if not is_secret(name)},
+        secrets={name: value for name, value in known.items() if is_secret(name)},
+    )
+
+
+def secrets() -> list[str]:
+    """What no log may show: Airflow masks it where it is told."""
+    return [value for name, value in passed_on().items() if is_secret(name)]
+
+
+def folders() -> dict[str, str]:
+    """What must be mounted: ``store`` and ``cache`` -> their paths here; a store behind an address needs nothing."""
+    paths: dict[str, Any] = {"store": settings().store, "cache": settings().cache}
+    return {name: str(path) for name, path in paths.items() if "://" not in str(path)}

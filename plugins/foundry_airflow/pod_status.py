@@ -1,0 +1,66 @@
+"""What a pod's status tells: whether it has begun, what it waits for, how it ended. Pure functions of the pod."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from foundry_airflow.calls import Ended
+from foundry_airflow.pods import STEP
+
+KILLED = 137
+OVER = ("Succeeded", "Failed")
+
+
+def has_begun(pod: dict[str, Any]) -> bool:
+    """Whether its container runs or has run."""
+    states = [one.get("state") for one in _statuses(pod)]
+    return pod["status"].get("phase") in OVER or any(state and "waiting" not in state for state in states)
+
+
+def is_over(pod: dict[str, Any]) -> bool:
+    """Whether it has ended or is being removed."""
+    return pod["status"].get("phase") in OVER or bool(pod["metadata"].get("deletionTimestamp"))
+
+
+def waiting(pod: dict[str, Any]) -> str:
+    """What a pod that has not begun waits for: a node, an image, a secret."""
+    if has_begun(pod):
+        return ""
+    reasons = [one["state"]["waiting"] for one in _statuses(pod) if "waiting" in one.get("state", {})]
+    conditions = pod["status"].get("conditions") or ()
+    reasons += [one for one in conditions if one.get("type") == "PodScheduled" and one["status"] != "True"]
+    told = [": ".join(filter(None, (one.get("reason"), one.get("message")))) for one in reasons]
+    return ", ".join(["waits", *told[:1]])
+
+
+def ended(pod: dict[str, Any]) -> Ended | None:
+    """How it ended, if it has: exit code, result, and what ended it, if the step did not."""
+    status = pod["status"]
+    if status.get("phase") not in OVER:
+        return None
+    done = next((one["state"]["terminated"] for one in _statuses(pod) if "terminated" in one.get("state", {})), {})
+    why = ""
+    if done.get("reason") == "OOMKilled":
+        limits = next(one["resources"]["limits"] for one in pod["spec"]["containers"] if one["name"] == STEP)
+        why = f"out of memory, its limit is {limits['memory']}; raise [foundry] memory_factor"
+    elif status.get("reason"):
+        why = ": ".join(filter(None, (status["reason"], status.get("message"))))
+    last = (done.get("message") or "").strip().splitlines()
+    return Ended(done.get("exitCode", KILLED), last[-1].strip() if last else "", why)
+
+
+def never_begins(pod: dict[str, Any], limit_m: float) -> Ended | None:
+    """The end of a pod that has waited for too long: an image or a node that never comes must be told."""
+    waits = waiting(pod)
+    if not waits or datetime.now(UTC) - datetime.fromisoformat(_made_at(pod)) <= timedelta(minutes=limit_m):
+        return None
+    return Ended(KILLED, why=f"its pod did not begin within {limit_m:g} minutes: {waits}")
+
+
+def _made_at(pod: dict[str, Any]) -> str:
+    return pod["metadata"]["creationTimestamp"]
+
+
+def _statuses(pod: dict[str, Any]) -> list[dict[str, Any]]:
+    return [one for one in pod["status"].get("containerStatuses") or () if one.get("name") == STEP]

@@ -1,0 +1,85 @@
+"""A call as a pod: a pure function, so that what is sent to a cluster can be read and checked without one.
+
+What belongs to the cluster (node selectors, tolerations, volumes, service account, secrets) is in a pod template in
+Kubernetes' own words; what belongs to the call is laid over it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from foundry_airflow.containers import TMP, Container
+
+STEP = "step"
+"""The container's name, in the template too."""
+RESULT = "/dev/termination-log"
+SHELL = ("/bin/sh", "-c", f'exec "$@" >{RESULT}', "foundry")
+"""The standard output, which is the result, becomes the container's termination message; the log is the rest."""
+GRACE_S = 10
+GPU = "nvidia.com/gpu"
+
+
+def pod(wanted: Container, template: dict[str, Any]) -> dict[str, Any]:
+    """The pod for ``wanted``, laid over ``template``; whoever may read pods reads no secret in it.
+
+    Names are Kubernetes': limits of one container, no rights, a read-only root with memory for ``/tmp``.
+    """
+    memory = f"{wanted.memory_mib}Mi"
+    limits = {"memory": memory} | ({GPU: str(wanted.gpus)} if wanted.gpus else {})
+    if wanted.cpus:
+        limits["cpu"] = f"{wanted.cpus:g}"
+    container = {
+        "name": STEP,
+        "image": wanted.image,
+        "command": list(SHELL),
+        "args": [_inert(word) for word in wanted.command],
+        "env": [{"name": name, "value": _inert(value)} for name, value in sorted(wanted.environment.items())],
+        "resources": {"limits": limits, "requests": {"memory": memory}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "privileged": False,
+            "readOnlyRootFilesystem": True,
+        },
+        "terminationMessagePath": RESULT,
+        "volumeMounts": [{"name": "tmp", "mountPath": TMP}, {"name": "shm", "mountPath": "/dev/shm"}],  # noqa: S108
+        "workingDir": TMP,
+    }
+    ours = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": wanted.name, "labels": wanted.labels},
+        "spec": {
+            "activeDeadlineSeconds": wanted.timeout_s,
+            "automountServiceAccountToken": False,
+            "containers": [container],
+            "restartPolicy": "Never",
+            "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+            "terminationGracePeriodSeconds": GRACE_S,
+            "volumes": [
+                {"name": "tmp", "emptyDir": {}},
+                {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{wanted.memory_mib // 2}Mi"}},
+            ],
+        },
+    }
+    return overlaid(template, ours)
+
+
+def overlaid(below: Any, above: Any) -> Any:
+    """``above`` where both say something; objects by key, lists of named things by name."""
+    if isinstance(below, dict) and isinstance(above, dict):
+        return below | {key: overlaid(below[key], value) if key in below else value for key, value in above.items()}
+    if _named(below) and _named(above):
+        mine = {thing["name"]: thing for thing in above}
+        both = [overlaid(thing, mine.pop(thing["name"], {})) for thing in below]
+        return both + list(mine.values())
+    return above
+
+
+def _named(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(thing, dict) and "name" in thing for thing in value)
+
+
+def _inert(text: str) -> str:
+    """Kubernetes would put a variable's value in the place of ``$(NAME)``; a doubled dollar stands for itself."""
+    return text.replace("$", "$$")

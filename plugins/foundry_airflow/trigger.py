@@ -1,0 +1,48 @@
+"""Waits for a command on an engine without holding a worker: the triggerer looks at many of them in turn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import asdict
+from typing import Any
+
+from airflow.sdk.log import amask_secret
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from foundry_airflow.backends import engine
+from foundry_airflow.containers import secrets
+from foundry_airflow.engines import Follower, pauses
+
+
+class CommandTrigger(BaseTrigger):
+    """Fires when the command ``name`` has ended, with the fields of :class:`foundry_airflow.calls.Ended`.
+
+    Its lines go to the task's log. A user who marks or clears the waiting task ends the command.
+    """
+
+    def __init__(self, backend: str, name: str) -> None:
+        super().__init__()
+        self.backend, self.name = backend, name
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """How Airflow makes it again in the triggerer."""
+        return f"{type(self).__module__}.{type(self).__qualname__}", {"backend": self.backend, "name": self.name}
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Look until it has ended; each look is a short call in a thread, so that others get their turn."""
+        for value in secrets():
+            await amask_secret(value)
+        follower = Follower(engine(self.backend), self.name)
+        for pause_s in pauses():
+            lines, ended = await asyncio.to_thread(follower.look)
+            for line in lines:
+                self.log.info("%s", line)
+            if ended:
+                yield TriggerEvent(asdict(ended))
+                return
+            await asyncio.sleep(pause_s)
+
+    async def on_kill(self) -> None:
+        """End the command with its task."""
+        await asyncio.to_thread(engine(self.backend).end, self.name)

@@ -1,0 +1,160 @@
+"""The engine ``kubernetes`` against ``fake_kubernetes_api``: real HTTP, no cluster. The specs are checked elsewhere."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+pytest.importorskip("kubernetes", reason="the extra `kubernetes` is not installed")
+
+from foundry_airflow.backends import backend, checked
+from foundry_airflow.calls import Call, Ended
+from foundry_airflow.operators import StepOperator, airflow_errors
+
+from pipeline_tasks.core.step import Resources
+from tests.dags.fake_kubernetes_api import fake_kubernetes_api
+
+pytestmark = pytest.mark.usefixtures("toys")
+CALL = Call("count", "76a59d9ae48d0d8e", ("run", "count"), Resources(memory_gib=2))
+
+
+@pytest.fixture
+def cluster(tmp_path, monkeypatch, store_folder):
+    template = tmp_path / "pod.yaml"
+    template.write_text(
+        "kind: Pod\nspec: {containers: [{name: step, volumeMounts: "
+        f"[{{name: store, mountPath: {store_folder}}}]}}], volumes: [{{name: store, emptyDir: {{}}}}]}}\n"
+    )
+    with fake_kubernetes_api(tmp_path) as (found, kubeconfig):
+        options = {
+            "BACKEND": "kubernetes",
+            "POLL_S": "0.02",
+            "KUBERNETES_NAMESPACE": "steps",
+            "KUBERNETES_CONFIG": str(kubeconfig),
+            "KUBERNETES_TEMPLATE_CPU": str(template),
+        }
+        for name, value in options.items():
+            monkeypatch.setenv(f"AIRFLOW__FOUNDRY__{name}", value)
+        yield found
+
+
+def play(cluster, scene, call=CALL):
+    """Run ``call`` while ``scene`` plays the cluster's part once the pod is there; how it ended, and its lines."""
+    lines: list[str] = []
+    errors: list[Exception] = []
+
+    def act() -> None:
+        try:
+            assert cluster.created.wait(10)
+            scene(call.name, lines)
+        except Exception as error:
+            errors.append(error)
+
+    actor = threading.Thread(target=act)
+    actor.start()
+    ended = backend("kubernetes").run(call, lines.append)
+    actor.join()
+    assert not errors
+    return ended, lines
+
+
+def until(condition):
+    end = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < end
+        threading.Event().wait(0.01)
+
+
+def test_lines_come_once_and_the_result_is_the_termination_message(cluster):
+    def scene(name, lines):
+        cluster.state(name, "Pending", conditions=[
+            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no node has a card"}
+        ])  # fmt: skip
+        until(lambda: any("Unschedulable: no node has a card" in line for line in lines))
+        cluster.log(name, "one", "two")
+        cluster.running(name)
+        until(lambda: "two" in lines)
+        cluster.log(name, "three")
+        cluster.failing = 3
+        until(lambda: not cluster.failing)
+        cluster.terminated(name, 0, "Completed", "numbers@76a59d9ae48d0d8e\n")
+
+    ended, lines = play(cluster, scene)
+    assert ended == Ended(0, "numbers@76a59d9ae48d0d8e")
+    assert [line for line in lines if CALL.name not in line] == ["one", "two", "three"]
+    assert cluster.pods == {}, "a pod that has ended is removed"
+
+
+@pytest.mark.parametrize(
+    ("scene", "kind", "match"),
+    [
+        (lambda c, n: c.terminated(n, 2), AirflowFailException, "exit code 2"),
+        (lambda c, n: c.terminated(n, 1), AirflowFailException, "exit code 1"),
+        (lambda c, n: c.terminated(n, 75), AirflowException, "tried again"),
+        (lambda c, n: c.terminated(n, 137, "OOMKilled"), AirflowException, "out of memory, its limit is 2048Mi"),
+        (
+            lambda c, n: c.state(n, "Failed", reason="Evicted", message="The node was low on resource: memory."),
+            AirflowException,
+            "Evicted: The node was low on resource",
+        ),
+        (lambda c, n: c.state(n, "Failed", reason="DeadlineExceeded"), AirflowException, "DeadlineExceeded"),
+        (lambda c, n: c.pods.pop(n), AirflowException, "pod is gone"),
+    ],
+)
+def test_how_a_pod_ended_decides_about_another_try(cluster, scene, kind, match):
+    ended, _ = play(cluster, lambda name, lines: scene(cluster, name))
+    with pytest.raises(AirflowException, match=match) as caught:
+        checked("count", ended)
+    assert type(caught.value) is kind
+
+
+def test_a_pod_that_never_begins_is_given_up(cluster, monkeypatch):
+    monkeypatch.setenv("AIRFLOW__FOUNDRY__KUBERNETES_START_MINUTES", "0.001")
+
+    def scene(name, lines):
+        cluster.state(name, "Pending", {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}})
+
+    ended, _ = play(cluster, scene)
+    assert ended.exit_code == 137 and "did not begin" in ended.why
+
+
+def test_the_next_try_follows_the_pod_of_a_killed_one(cluster):
+    first = backend("kubernetes")
+    first.start(CALL, str)
+    cluster.running(CALL.name)
+    cluster.log(CALL.name, "from before")
+
+    def scene(name, lines):
+        until(lambda: "from before" in lines)
+        cluster.terminated(name, 0, "Completed", "numbers@1")
+
+    ended, lines = play(cluster, scene)
+    assert ended.last_line == "numbers@1" and "runs already" in lines[0]
+    assert sum(call.startswith("POST") for call in cluster.calls) == 1
+
+
+def test_what_is_left_of_an_ended_try_gives_way(cluster):
+    backend("kubernetes").start(CALL, str)
+    cluster.terminated(CALL.name, 2)
+    backend("kubernetes").start(CALL, str)
+    assert cluster.pods[CALL.name]["status"] == {"phase": "Pending"}
+
+
+def test_cancel_deletes_the_pod(cluster):
+    started = backend("kubernetes")
+    started.start(CALL, str)
+    started.cancel()
+    started.cancel()
+    assert cluster.pods == {}
+
+
+def test_a_step_without_rights_or_template_fails_with_a_remedy(cluster, monkeypatch):
+    cluster.refusing = 403
+    with pytest.raises(AirflowFailException, match="403.*docs/kubernetes.md"), airflow_errors():
+        backend("kubernetes").run(CALL, str)
+    monkeypatch.setenv("AIRFLOW__FOUNDRY__KUBERNETES_TEMPLATE_CPU", "")
+    with pytest.raises(AirflowFailException, match="a pod cannot see the folder"):
+        StepOperator(task_id="count", step="count").execute({"outlet_events": {}})

@@ -1,0 +1,94 @@
+"""Pod specs, against the published schemas of Kubernetes and what its rules for text make of hostile values."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+from foundry_airflow.calls import Call, Ended
+from foundry_airflow.containers import container_of
+from foundry_airflow.pods import SHELL, overlaid, pod
+
+from pipeline_tasks.core.step import Resources
+
+ROOT = Path(__file__).parents[2]
+MANIFESTS = ROOT / "containers" / "kubernetes"
+HOSTILE = ["$(OPENAI_API_KEY)", "$$(HOME)", "$(touch /x)", "`id`", "; rm -rf /", "{{ 7 }}", "a\nb", "--flag", "$x $"]
+
+
+@pytest.fixture
+def call(store_folder, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-0123456789")
+    monkeypatch.setenv("FOUNDRY_BRAVE_URL", "http://127.0.0.1/$(OPENAI_API_KEY)")
+    arguments = ("run", "count", *(f"how={value}" for value in HOSTILE))
+    return Call("count", "76a59d9ae48d0d8e", arguments, Resources(image="gpu", memory_gib=8, timeout_minutes=90))
+
+
+def templates():
+    return [{}, *(yaml.safe_load(path.read_text()) for path in sorted(MANIFESTS.glob("pod-*.yaml")))]
+
+
+def expanded(text: str, environment: dict[str, str]) -> str:
+    """What a kubelet makes of ``args`` and ``env``: ``$$`` is a dollar, ``$(NAME)`` the variable where there is one."""
+    rule = re.compile(r"\$\$|\$\(([^)]*)\)")
+    return rule.sub(lambda m: "$" if m[0] == "$$" else environment.get(m[1], m[0]), text)
+
+
+@pytest.mark.parametrize("template", templates(), ids=["none", "cpu", "gpu"])
+@pytest.mark.parametrize("release", ["1.31", "1.37"])
+def test_pods_keep_to_the_schema(call, template, release):
+    validate = pytest.importorskip("kubernetes_validate", reason="the extra `dev` is not installed")
+    made = pod(container_of(call), template)
+    validate.validate(made, release, strict=True)
+
+
+@pytest.mark.parametrize("path", sorted(MANIFESTS.glob("*.yaml")), ids=lambda path: path.name)
+def test_the_manifests_keep_to_the_schema(path):
+    validate = pytest.importorskip("kubernetes_validate", reason="the extra `dev` is not installed")
+    for document in yaml.safe_load_all(path.read_text()):
+        validate.validate(document, "1.37", strict=True)
+
+
+def test_the_step_decides_and_the_template_adds(call, monkeypatch):
+    monkeypatch.setenv("AIRFLOW__FOUNDRY__CPUS", "2.5")
+    made = pod(container_of(call), yaml.safe_load((MANIFESTS / "pod-gpu.yaml").read_text()))
+    (step,) = made["spec"]["containers"]
+    assert step["resources"] == {
+        "limits": {"memory": "8192Mi", "nvidia.com/gpu": "1", "cpu": "2.5"},
+        "requests": {"memory": "8192Mi", "cpu": "4"},
+    }
+    assert made["spec"]["activeDeadlineSeconds"] == 90 * 60
+    assert made["spec"]["serviceAccountName"] == "foundry-step" and step["envFrom"]
+    assert made["spec"]["securityContext"]["runAsNonRoot"] and made["spec"]["securityContext"]["runAsUser"] == 50000
+    assert step["image"].startswith("retriever-foundry/gpu:")
+    assert {mount["name"] for mount in step["volumeMounts"]} == {"cache", "tmp", "shm"}
+    assert made["metadata"]["name"] == call.name
+
+
+def test_no_secret_is_in_a_pod_and_hostile_values_arrive_as_they_are(call):
+    made = pod(container_of(call), {})
+    (step,) = made["spec"]["containers"]
+    environment = {one["name"]: one["value"] for one in step["env"]}
+    assert "OPENAI_API_KEY" not in environment and "sk-secret" not in yaml.safe_dump(made)
+    assert step["command"] == list(SHELL), "what a shell reads is ours; values are its arguments"
+    secret = {"OPENAI_API_KEY": "sk-secret-0123456789", "HOME": "/root"}
+    assert [expanded(word, secret) for word in step["args"]] == ["foundry", *call.arguments]
+    assert expanded(environment["FOUNDRY_BRAVE_URL"], secret) == "http://127.0.0.1/$(OPENAI_API_KEY)"
+
+
+def test_names_are_fit_for_pods_and_tell_work_apart(call):
+    long = replace(call, step="near_duplicate_documents", group="100/640")
+    names = {call.name, long.name, replace(call, group="0/4").name, replace(call, version="0" * 16).name}
+    assert len(names) == 4
+    assert all(re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?", name) and len(name) <= 63 for name in names)
+
+
+def test_overlay():
+    below = {"a": 1, "b": {"c": 2}, "list": [{"name": "x", "k": 1}], "plain": [1]}
+    above = {"b": {"d": 3}, "list": [{"name": "y"}, {"name": "x", "k": 2}], "plain": [2]}
+    merged = {"a": 1, "b": {"c": 2, "d": 3}, "list": [{"name": "x", "k": 2}, {"name": "y"}], "plain": [2]}
+    assert overlaid(below, above) == merged
+    assert Ended(0).why == ""

@@ -1,0 +1,83 @@
+"""Waiting in the triggerer; many waits at once, and what a user's cancel does."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
+
+pytest.importorskip("kubernetes", reason="the extra `kubernetes` is not installed")
+
+from foundry_airflow.operators import StepOperator
+from foundry_airflow.trigger import CommandTrigger
+
+from tests.dags.test_kubernetes_backend import cluster  # noqa: F401
+
+pytestmark = pytest.mark.usefixtures("toys")
+
+
+def deferred(monkeypatch) -> TaskDeferred:
+    monkeypatch.setenv("AIRFLOW__FOUNDRY__DEFERRABLE", "True")
+    with pytest.raises(TaskDeferred) as caught:
+        StepOperator(task_id="count", step="count").execute({"outlet_events": {}})
+    return caught.value
+
+
+async def first(trigger):
+    async for event in trigger.run():
+        return event.payload
+
+
+def test_a_task_gives_up_its_slot_and_goes_on_with_what_the_trigger_saw(cluster, monkeypatch):  # noqa: F811
+    wait = deferred(monkeypatch)
+    path, kwargs = wait.trigger.serialize()
+    assert path == "foundry_airflow.trigger.CommandTrigger"
+    name = kwargs["name"]
+    cluster.log(name, "a line")
+    cluster.terminated(name, 0, "Completed", "numbers@1")
+    event = asyncio.run(first(CommandTrigger(**kwargs)))
+    assert cluster.pods == {}
+    operator = StepOperator(task_id="count", step="count", group="0/1")
+    assert getattr(operator, wait.method_name)({"outlet_events": {}}, event) == "numbers@1"
+
+
+def test_a_failure_seen_by_the_trigger_fails_the_task(cluster, monkeypatch):  # noqa: F811
+    name = deferred(monkeypatch).trigger.name
+    cluster.terminated(name, 2)
+    event = asyncio.run(first(CommandTrigger("kubernetes", name)))
+    with pytest.raises(AirflowFailException, match="exit code 2"):
+        StepOperator(task_id="count", step="count").resume({"outlet_events": {}}, event)
+
+
+def test_one_triggerer_watches_many(cluster, monkeypatch):  # noqa: F811
+    body = cluster.pods[deferred(monkeypatch).trigger.name]
+    names = [f"foundry-{n}" for n in range(40)]
+    for name in names:
+        cluster.pods[name] = body | {"metadata": body["metadata"] | {"name": name}}
+        cluster.running(name)
+
+    async def watch():
+        waits = [asyncio.create_task(first(CommandTrigger("kubernetes", name))) for name in names]
+        await asyncio.sleep(0.2)
+        for name in reversed(names):
+            cluster.terminated(name, 0, "Completed", name)
+        return await asyncio.wait_for(asyncio.gather(*waits), 30)
+
+    assert [event["last_line"] for event in asyncio.run(watch())] == names
+
+
+def test_a_user_who_ends_the_waiting_task_ends_the_pod(cluster, monkeypatch):  # noqa: F811
+    trigger = deferred(monkeypatch).trigger
+    asyncio.run(trigger.on_kill())
+    assert cluster.pods == {}
+
+
+def test_secrets_are_masked_in_what_the_trigger_logs(cluster, monkeypatch):  # noqa: F811
+    from airflow.sdk._shared.secrets_masker import redact
+
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-only-in-this-test-0123")
+    name = deferred(monkeypatch).trigger.name
+    cluster.terminated(name, 0)
+    asyncio.run(first(CommandTrigger("kubernetes", name)))
+    assert redact("key sk-only-in-this-test-0123") == "key ***"
