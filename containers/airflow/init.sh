@@ -1,6 +1,7 @@
 #!/bin/sh
 # Brings a fresh or an older installation to what this image needs; safe to run again.
 set -eu
+python /opt/init/bucket.py
 airflow db migrate
 airflow pools import /opt/plugins/foundry_airflow/pools.json
 airflow users create --role Admin --username "$ADMIN_USER" --password "$ADMIN_PASSWORD" \
