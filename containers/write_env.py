@@ -64,7 +64,7 @@ SECTIONS: dict[str, dict[str, Callable[[], str]]] = {
         "DOCKER_SOCKET": docker_socket,
         "DOCKER_GID": docker_gid,
     },
-    "Steps: see the settings in README.md. COMPOSE_PROFILES=llm or llm-cpu adds a language model, docs/deployment.md.": {
+    "Steps: README.md has the settings. COMPOSE_PROFILES=llm or llm-cpu adds a language model.": {
         "FOUNDRY_PROFILE": lambda: "offline",
         "FOUNDRY_DOMAIN": lambda: "disaster",
         "FOUNDRY_SOURCE": lambda: "",

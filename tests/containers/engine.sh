@@ -3,14 +3,17 @@
 #
 #   eval "$(tests/containers/engine.sh start)"   use the engine that answers, or start one; sets DOCKER_HOST
 #   tests/containers/engine.sh stop              end what `start` started, and nothing else
+#   tests/containers/engine.sh run COMMAND…      start, the command, and stop where it was started for it
 #
 # Where no engine answers, root on Debian gets one of its own (Debian's docker.io, everything under ENGINE_DIR).
-# Where python:3.11-slim cannot be pulled, a stand-in is made from Debian's packages and kept in the cache.
+# Where python:3.11-slim and postgres:17 cannot be pulled, stand-ins are made from Debian's packages; the first is kept
+# in the cache.
 set -euo pipefail
 
 ENGINE_DIR=${ENGINE_DIR:-/tmp/foundry-engine}
 CACHE=${FOUNDRY_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/foundry}
 BASE=python:3.11-slim
+POSTGRES=postgres:17
 SOCKET=unix://$ENGINE_DIR/docker.sock
 DATA=$ENGINE_DIR/data
 
@@ -27,7 +30,6 @@ install_engine() {
 }
 
 start_engine() {
-    mkdir -p "$ENGINE_DIR"
     install_engine
     say "starting dockerd, log in $ENGINE_DIR/dockerd.log"
     nohup dockerd --data-root "$DATA" --exec-root "$ENGINE_DIR/exec" --pidfile "$ENGINE_DIR/pid" -H "$SOCKET" \
@@ -57,9 +59,17 @@ make_base() {
     rm -rf "$root"
 }
 
+is_here() { docker image inspect "$1" >/dev/null 2>&1 || timeout 60 docker pull -q "$1" >/dev/null 2>&1; }
+
+provide_postgres() {
+    ! is_here $POSTGRES || return 0
+    docker build -q --network host -t $POSTGRES "$(dirname "$0")/postgres" >/dev/null 2>"$ENGINE_DIR/postgres.log" \
+        || { tail -20 "$ENGINE_DIR/postgres.log" >&2; exit 1; }
+    say "$POSTGRES is a stand-in made of Debian's packages"
+}
+
 provide_base() {
-    ! docker image inspect $BASE >/dev/null 2>&1 || return 0
-    ! timeout 60 docker pull -q $BASE >/dev/null 2>&1 || return 0
+    ! is_here $BASE || return 0
     local tarball=$CACHE/containers/python-3.11-slim.tar
     mkdir -p "${tarball%/*}"
     [ -f "$tarball" ] || make_base "$tarball"
@@ -69,12 +79,14 @@ provide_base() {
 }
 
 start() {
+    mkdir -p "$ENGINE_DIR"
     if answers; then say "using the engine at ${DOCKER_HOST:-its default socket}"
     else
         export DOCKER_HOST=$SOCKET
         answers || start_engine
     fi
     provide_base
+    provide_postgres
     ! [ -n "${DOCKER_HOST:-}" ] || echo "export DOCKER_HOST=$DOCKER_HOST"
 }
 
@@ -87,8 +99,15 @@ stop() {
     say "stopped $pid"
 }
 
+run() {
+    answers || trap stop EXIT
+    start >/dev/null
+    "$@"
+}
+
 case ${1:-} in
     start) start ;;
     stop) stop ;;
-    *) say "usage: $0 start|stop"; exit 2 ;;
+    run) shift; run "$@" ;;
+    *) say "usage: $0 start|stop|run COMMAND…"; exit 2 ;;
 esac
