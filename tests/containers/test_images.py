@@ -33,7 +33,7 @@ def revision() -> str:
 
 
 def test_nobody_is_root(image):
-    assert image["Config"]["User"] == "foundry"
+    assert image["Config"]["User"] == "50000:50000"
     told = docker("run", "--rm", "--entrypoint", "id", image["RepoTags"][0])
     assert "uid=50000(foundry) gid=50000(foundry)" in told
     assert "(root)" not in told
