@@ -5,9 +5,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 TORCH := torch==2.13.0
 CPU_WHEELS := https://download.pytorch.org/whl/cpu
+IMAGES := airflow cpu seaweedfs
+COMPOSE = $(shell docker compose version >/dev/null 2>&1 && echo docker compose || command -v docker-compose || echo $(BIN)/docker-compose)
 
 .DEFAULT_GOAL := help
-.PHONY: help install bench-install demo test lint ui clean
+.PHONY: help install bench-install demo test test-containers lint ui images up down logs clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -36,12 +38,29 @@ test: install ## all tests
 	$(BIN)/mypy
 	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest
 
+test-containers: install ## tests that need a Docker engine; one is started where none answers
+	tests/containers/engine.sh run sh -c 'containers/build $(IMAGES) && $(BIN)/python -m pytest -m containers tests/containers'
+
 lint: install ## format check, lint and types
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
 ui: install ## Airflow with these DAGs at http://127.0.0.1:8080
 	$(BIN)/python -m pipeline_tasks.demo --ui
+
+images: ## build the images: make images IMAGES=gpu
+	containers/build $(IMAGES)
+
+up: images ## Airflow, Postgres and an object store in containers, at http://127.0.0.1:8080
+	$(PYTHON) containers/write_env.py
+	$(COMPOSE) up --detach --wait --no-build
+	@echo "http://127.0.0.1:$$(sed -n 's/^PORT=//p' .env): log in as $$(sed -n 's/^ADMIN_USER=//p' .env), password in .env"
+
+down: ## stop them; what they hold stays
+	$(COMPOSE) down
+
+logs: ## follow what they say
+	$(COMPOSE) logs --follow --tail 100
 
 clean: ## forget the demo: its store, its Airflow, the environment
 	rm -rf .foundry $(VENV)

@@ -4,7 +4,7 @@
 CREATE TABLE steps (
     run_id VARCHAR, step VARCHAR, code_version VARCHAR, dataset VARCHAR, version VARCHAR, status VARCHAR,
     started_at TIMESTAMP, ended_at TIMESTAMP, duration_s DOUBLE, reused BOOLEAN, part_group VARCHAR,
-    peak_memory_bytes BIGINT, error VARCHAR
+    peak_memory_bytes BIGINT, error VARCHAR, release VARCHAR, image VARCHAR
 );
 
 -- created_at: when the run that built it completed; the manifest file's time where no event tells.

@@ -13,6 +13,7 @@ from typing import Any
 
 from pipeline_tasks import __version__
 from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import Store
 
 PREFIX = "lineage/events"
@@ -45,10 +46,11 @@ class EventLog:
         """
         now = datetime.now(UTC)
         facet = {"_producer": PRODUCER, "_schemaURL": SCHEMA_URL, "codeVersion": self._code_version}
+        facet |= {"release": __version__, "image": settings().built_image}
         event = {
             "eventType": kind,
             "eventTime": now.isoformat(),
-            "run": {"runId": self.run_id, "facets": {"foundry": facet | {"release": __version__} | facts}},
+            "run": {"runId": self.run_id, "facets": {"foundry": facet | facts}},
             "job": {"namespace": NAMESPACE, "name": self._step},
             "inputs": [_dataset(name) for names in inputs.values() for name in names],
             "outputs": [_dataset(output)] if output else [],

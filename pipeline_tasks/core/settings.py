@@ -48,6 +48,7 @@ class Settings(BaseModel):
     brave_price: float = Field(5.0, ge=0, description="dollars per thousand requests to Brave")
     brave_api_key: SecretStr = Field(SecretStr(""), description="BRAVE_API_KEY")
     common_crawl_url: str = Field("https://index.commoncrawl.org", description="address of Common Crawl's URL index")
+    built_image: str = Field("", description="BUILT_IMAGE: the image that this runs in, with the revision of its code")
     openai_base_url: str = Field("", description="OPENAI_BASE_URL: the OpenAI-compatible endpoint")
     openai_api_key: SecretStr = Field(SecretStr(""), description="OPENAI_API_KEY")
 
@@ -64,7 +65,7 @@ class Settings(BaseModel):
 
 
 def _environment() -> dict[str, str]:
-    unprefixed = {"openai_base_url", "openai_api_key", "brave_api_key"}
+    unprefixed = {"openai_base_url", "openai_api_key", "brave_api_key", "built_image"}
     names = {f: f.upper() if f in unprefixed else f"FOUNDRY_{f.upper()}" for f in Settings.model_fields}
     return {field: os.environ[name] for field, name in names.items() if os.environ.get(name)}
 

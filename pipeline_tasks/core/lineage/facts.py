@@ -31,6 +31,8 @@ _STATUS = {"START": "unfinished", "COMPLETE": "complete", "FAIL": "failed"}
 
 class _Facts(BaseModel):
     codeVersion: str
+    release: str | None = None
+    image: str | None = None
     dataset: str | None = None
     group: str | None = None
     error: str | None = None
@@ -128,6 +130,7 @@ def event_rows(store: Store, problems: Rows) -> tuple[Rows, Rows]:
         facts, moment = event.run.facets.foundry, naive_utc(event.eventTime)
         run = runs.setdefault(event.run.runId, {"run_id": event.run.runId, "status": "unfinished"})
         run |= {"step": event.job.name, "code_version": facts.codeVersion, "part_group": facts.group}
+        run |= {"release": facts.release, "image": facts.image}
         run.setdefault("dataset", facts.dataset)
         if event.eventType == "START":
             run["started_at"] = moment

@@ -1,0 +1,9 @@
+#!/bin/sh
+# Brings a fresh or an older installation to what this image needs; safe to run again.
+set -eu
+python /opt/init/bucket.py
+airflow db migrate
+airflow pools import /opt/plugins/foundry_airflow/pools.json
+airflow users create --role Admin --username "$ADMIN_USER" --password "$ADMIN_PASSWORD" \
+    --firstname Foundry --lastname Admin --email "$ADMIN_USER@localhost"
+airflow users reset-password --username "$ADMIN_USER" --password "$ADMIN_PASSWORD"

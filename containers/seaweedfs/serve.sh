@@ -1,0 +1,11 @@
+#!/bin/sh
+# An S3 server on port 8333 for one pair of keys. Master, volume and filer stay on the container's own loopback.
+set -eu
+umask 077
+cat >/tmp/s3.json <<KEYS
+{"identities": [{"name": "foundry", "actions": ["Admin"],
+  "credentials": [{"accessKey": "$AWS_ACCESS_KEY_ID", "secretKey": "$AWS_SECRET_ACCESS_KEY"}]}]}
+KEYS
+exec weed -logtostderr server -dir=/data -ip=127.0.0.1 -ip.bind=127.0.0.1 \
+    -master.volumeSizeLimitMB="${VOLUME_MB:-1024}" -master.telemetry=false -volume.max=0 -filer \
+    -s3 -s3.config=/tmp/s3.json -s3.ip.bind=0.0.0.0 -s3.port=8333 -s3.port.iceberg=0 -s3.port.lance=0

@@ -1,0 +1,109 @@
+"""Writes ``.env`` for docker-compose.yml: settings to look through, and secrets that nobody has seen.
+
+``python3 containers/write_env.py [FILE]``. A file that is there keeps every value; only what it lacks is added, so that
+an upgrade may bring new settings. It is readable by its owner alone.
+"""
+
+import base64
+import os
+import re
+import secrets
+import stat
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+_NAME = re.compile(r"^([A-Z][A-Z0-9_]*)=", re.MULTILINE)
+
+
+def secret() -> str:
+    """192 random bits in letters, digits, ``-`` and ``_``: safe in an address and in a shell."""
+    return secrets.token_urlsafe(24)
+
+
+def fernet_key() -> str:
+    """A key for what Airflow encrypts in its database."""
+    return base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
+
+
+def version() -> str:
+    """The version of this checkout, which the images are named after."""
+    text = (ROOT / "pipeline_tasks" / "__init__.py").read_text("utf-8")
+    return text.split('__version__ = "')[1].split('"')[0]
+
+
+def docker_socket() -> str:
+    """The engine's socket on this machine."""
+    return os.environ.get("DOCKER_HOST", "").removeprefix("unix://") or "/var/run/docker.sock"
+
+
+def docker_gid() -> str:
+    """The group that may use the socket."""
+    socket = Path(docker_socket())
+    return str(socket.stat().st_gid) if socket.exists() else "0"
+
+
+SECTIONS: dict[str, dict[str, Callable[[], str]]] = {
+    "Secrets. Changing POSTGRES_PASSWORD here does not change it in a database that exists.": {
+        "ADMIN_PASSWORD": secret,
+        "POSTGRES_PASSWORD": secret,
+        "FERNET_KEY": fernet_key,
+        "API_SECRET_KEY": secret,
+        "JWT_SECRET": secret,
+        "S3_ACCESS_KEY": lambda: secrets.token_hex(10),
+        "S3_SECRET_KEY": secret,
+    },
+    "Airflow's pages: http://BIND:PORT, and who logs in there first.": {
+        "BIND": lambda: "127.0.0.1",
+        "PORT": lambda: "8080",
+        "S3_PORT": lambda: "8333",
+        "ADMIN_USER": lambda: "admin",
+    },
+    "The engine that steps run on: its socket and the group that may use it.": {
+        "DOCKER_SOCKET": docker_socket,
+        "DOCKER_GID": docker_gid,
+    },
+    "Steps: README.md has the settings. COMPOSE_PROFILES=llm or llm-cpu adds a language model.": {
+        "FOUNDRY_PROFILE": lambda: "offline",
+        "FOUNDRY_DOMAIN": lambda: "disaster",
+        "FOUNDRY_SOURCE": lambda: "",
+        "FOUNDRY_ALLOW_HOSTS": lambda: "",
+        "COMPOSE_PROFILES": lambda: "",
+        "OPENAI_BASE_URL": lambda: "",
+        "OPENAI_API_KEY": lambda: "",
+        "BRAVE_API_KEY": lambda: "",
+    },
+}
+
+
+def added(present: str) -> str:
+    """The lines that ``present`` lacks, under their headings."""
+    known = set(_NAME.findall(present))
+    blocks = []
+    for heading, fields in SECTIONS.items():
+        lines = [f"{name}={value()}" for name, value in fields.items() if name not in known]
+        if lines:
+            blocks.append("\n".join([f"# {heading}", *lines, ""]))
+    return "\n".join(blocks)
+
+
+def with_version(text: str) -> str:
+    """``text`` with the version of this checkout, whatever it named before."""
+    line = f"FOUNDRY_VERSION={version()}"
+    changed, n = re.subn(r"^FOUNDRY_VERSION=.*$", line, text, flags=re.MULTILINE)
+    return changed if n else f"{line}\n\n{text}"
+
+
+def write(path: Path) -> None:
+    """Make ``path`` whole; what it says already stays."""
+    present = path.read_text("utf-8") if path.exists() else ""
+    text = with_version(present + added(present))
+    part = path.with_name(path.name + ".part")
+    part.touch(mode=stat.S_IRUSR | stat.S_IWUSR)
+    part.write_text(text, "utf-8")
+    part.replace(path)
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / ".env")
