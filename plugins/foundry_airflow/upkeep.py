@@ -33,11 +33,12 @@ class GarbageOperator(BaseOperator):
         """Bytes by kind."""
         with airflow_errors():
             keep_s = None if self.keep_days is None else self.keep_days * DAY_S
-            sweep = find_garbage(open_store(), keep=self.keep, keep_s=keep_s)
-            for kind, paths in sweep.paths.items():
-                log.info("%s: %d files, %d bytes", kind, len(paths), sweep.size_bytes[kind])
+            store = open_store()
+            sweep = find_garbage(store, keep=self.keep, keep_s=keep_s)
+            for kind, count in sweep.counts().items():
+                log.info("%s: %d, %d bytes", kind, count, sweep.size_bytes[kind])
             if self.really:
-                drop(sweep)
+                drop(store, sweep)
             else:
                 log.info("nothing was dropped; the parameter `really` does it")
         return sweep.size_bytes
