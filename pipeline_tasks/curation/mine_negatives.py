@@ -23,7 +23,7 @@ from pipeline_tasks.datasets import LABELLED, PAIRS, PASSAGES, RANKINGS, TRIPLET
 from pipeline_tasks.retrieval.judges import best_models
 
 _RANKED = ["query_id", "passage_ids", "scores", "positive_score"]
-_RANKED_BLOCK = 2048
+_RANKED_BLOCK = 512
 _TRIPLET_BLOCK = 32_768
 
 
