@@ -32,17 +32,23 @@ def weights(stack: Stack) -> Path:
     return settings().cache
 
 
+def folder_with(stack: Stack, made: dict[str, bytes], tmp_path: Path) -> Path:
+    """A store in a folder with the stack's downloads, which say when they were fetched, and nothing else."""
+    store = tmp_path / "store"
+    (downloads,) = (Path(name).stem for name in made if name.startswith("versions/downloads/"))
+    sync = [sys.executable, "-m", "pipeline_tasks.cli.main", "sync", "s3://foundry/store", str(store)]
+    environment = os.environ | stack.keys | {"FOUNDRY_STORE_CACHE": str(tmp_path / "copies")}
+    subprocess.run([*sync, f"downloads@{downloads}"], env=environment, cwd=ROOT, check=True, capture_output=True)
+    return store
+
+
 def test_every_version_is_that_of_processes_with_a_folder(stack: Stack, weights: Path, site: Path, tmp_path: Path):
     run = stack.trigger("corpus_refresh", **SOURCE)
     assert stack.end_of(run) == "success", stack.tasks(run)
     made = stack.manifests()
     assert len(made) == 10, sorted(made)
 
-    store = tmp_path / "store"
-    downloads = next(Path(name) for name in made if name.startswith("versions/downloads/"))
-    sync = [sys.executable, "-m", "pipeline_tasks.cli.main", "sync", "s3://foundry/store", str(store)]
-    caches = {"FOUNDRY_STORE_CACHE": str(tmp_path / "copies")}
-    subprocess.run([*sync, f"downloads@{downloads.stem}"], env=os.environ | stack.keys | caches, cwd=ROOT, check=True)
+    store = folder_with(stack, made, tmp_path)
     environment = os.environ | {"FOUNDRY_STORE": str(store), "FOUNDRY_CACHE": str(weights)}
     with serve_site(site, port=PORT):
         assert local_run(tmp_path / "airflow", environment, {"corpus_refresh": SOURCE}) == 0
