@@ -60,9 +60,10 @@ SECTIONS: dict[str, dict[str, Callable[[], str]]] = {
         "S3_PORT": lambda: "8333",
         "ADMIN_USER": lambda: "admin",
     },
-    "The engine that steps run on: its socket and the group that may use it.": {
+    "The engine that steps run on: its socket, the group that may use it, and how many GPUs one step gets.": {
         "DOCKER_SOCKET": docker_socket,
         "DOCKER_GID": docker_gid,
+        "GPUS": lambda: "0",
     },
     "Steps: README.md has the settings. COMPOSE_PROFILES=llm or llm-cpu adds a language model.": {
         "FOUNDRY_PROFILE": lambda: "offline",
@@ -74,6 +75,7 @@ SECTIONS: dict[str, dict[str, Callable[[], str]]] = {
         "OPENAI_API_KEY": lambda: "",
         "BRAVE_API_KEY": lambda: "",
     },
+    "An incoming webhook that is told of failed tasks and late runs; it is a secret.": {"ALERT_WEBHOOK": lambda: ""},
 }
 
 

@@ -67,18 +67,20 @@ def container_of(call: Call) -> Container:
     """The container for ``call``: what its step declares, and the options of this installation."""
     needs = call.resources
     cpus = number("cpus", 0)
+    gpus = int(number("gpus", 1)) if needs.image == "gpu" else 0
+    image = "gpu" if gpus else "cpu"
     cache = settings().cache
     places = {"STORE": settings().store, "CACHE": cache, "STORE_CACHE": cache / "stores"}
     known = passed_on() | {f"FOUNDRY_{name}": str(place) for name, place in places.items()}
     base = QUIET_THREADS | {"HOME": TMP} | ({"FOUNDRY_WORKERS": str(math.ceil(cpus))} if cpus else {})
     return Container(
         name=call.name,
-        image=option(f"image_{needs.image}", f"retriever-foundry/{needs.image}:{__version__}"),
+        image=option(f"image_{image}", f"retriever-foundry/{image}:{__version__}"),
         command=(*calls.COMMAND, *call.arguments),
         labels={"app": LABEL, f"{LABEL}/step": call.step, f"{LABEL}/version": call.version},
         memory_mib=math.ceil(needs.memory_gib * 1024 * number("memory_factor", 1)),
         cpus=cpus,
-        gpus=int(number("gpus", 1)) if needs.image == "gpu" else 0,
+        gpus=gpus,
         timeout_s=needs.timeout_minutes * 60,
         environment=base | {name: value for name, value in known.items() if not is_secret(name)},
         secrets={name: value for name, value in known.items() if is_secret(name)},

