@@ -18,6 +18,7 @@ import numpy as np
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.settings import settings
+from pipeline_tasks.retrieval.side_by_side import torch_threads
 
 if TYPE_CHECKING:
     import torch
@@ -87,29 +88,22 @@ def search(
     Raises:
         InputError: widths differ, or a vector is not finite or too long.
     """
-    import torch
-
     threads = threads or settings().threads
     queries = _checked(queries, queries.shape[1] if queries.ndim == 2 else -1, "queries")
     kind = screen or faster_screen()
     scores = np.full((len(queries), k), -np.inf, np.float32)
     keys = np.full((len(queries), k), NO_KEY, np.int32)
     rows = [slice(at, at + QUERY_BLOCK) for at in range(0, len(queries), QUERY_BLOCK)]
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            asked = [_Screened(queries[part], kind) for part in rows]
-            for vectors, names in shards:
-                vectors = _checked(vectors, queries.shape[1], "passages")
-                for at in range(0, len(vectors), block):
-                    given, of_block = _Screened(vectors[at : at + block], kind), names[at : at + block]
-                    for part, ask in zip(rows, asked, strict=True):
-                        _offer(pool, threads, ask, given, of_block, scores[part], keys[part])
-                        if progress:
-                            progress(len(ask.vectors) * len(given.vectors))
-    finally:
-        torch.set_num_threads(before)
+    with torch_threads(threads) as pool:
+        asked = [_Screened(queries[part], kind) for part in rows]
+        for vectors, names in shards:
+            vectors = _checked(vectors, queries.shape[1], "passages")
+            for at in range(0, len(vectors), block):
+                given, of_block = _Screened(vectors[at : at + block], kind), names[at : at + block]
+                for part, ask in zip(rows, asked, strict=True):
+                    _offer(pool, threads, ask, given, of_block, scores[part], keys[part])
+                    if progress:
+                        progress(len(ask.vectors) * len(given.vectors))
     return _sorted(keys, scores)
 
 

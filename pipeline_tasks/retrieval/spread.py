@@ -56,7 +56,10 @@ class SpreadEncoder(TokenEncoder):
 
 
 def _take_device(free: Any, source: TorchSource) -> None:
+    import torch
+
     end_with_parent()
+    torch.set_num_threads(source.threads)
     _given.append((source, free.get()))
 
 

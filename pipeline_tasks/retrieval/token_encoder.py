@@ -1,7 +1,7 @@
 """What encoders that run a model themselves share: tokens, batches of about equal cost, pooled vectors.
 
 The texts are sorted by length, then text, before they are cut into batches: the same set of texts gives the same
-bytes on the same machine with the same number of threads. Other texts in the same call change a vector of the torch
+bytes on the same machine. Other texts in the same call change a vector of the torch
 encoder in the last bits only, since kernels add up in an order that depends on the batch.
 """
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,8 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.models.registry import Pooling
 from pipeline_tasks.models.use import load_tokenizer
 from pipeline_tasks.retrieval.layout import Layout
-from pipeline_tasks.retrieval.token_encoder import TokenEncoder
+from pipeline_tasks.retrieval.side_by_side import in_order, torch_threads
+from pipeline_tasks.retrieval.token_encoder import Batch, TokenEncoder
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,6 +39,9 @@ class TorchSource:
 class TorchEncoder(TokenEncoder):
     """A transformers model in evaluation mode on one device.
 
+    On a processor every thread has a batch of its own: nothing waits for another thread after each layer, and what a
+    batch gives does not depend on their number.
+
     ``float32`` computes and holds the weights in it; ``bfloat16`` and ``float16`` keep the weights as they were saved
     and multiply matrices in half precision (autocast). Code that lies in the model's folder is never run.
     """
@@ -60,12 +64,19 @@ class TorchEncoder(TokenEncoder):
 
         half = self._dtype is not torch.float32
         lower = torch.autocast(torch.device(self._device).type, self._dtype) if half else nullcontext()
-        with torch.inference_mode(), _threads(self._threads), lower:
+        with torch.inference_mode(), lower:
             here = torch.from_numpy(mask).to(self._device)
             tokens = torch.from_numpy(ids).to(self._device)
             hidden = self._model(input_ids=tokens, attention_mask=here).last_hidden_state
             over = torch.from_numpy(counted).to(self._device) if self.layout.pooling == "mean" else here
             return pool(hidden.float(), over, self.layout.pooling).cpu().numpy()
+
+    def _pooled_each(self, batches: Iterable[Batch]) -> Iterator[np.ndarray]:
+        if self._device != "cpu":
+            yield from super()._pooled_each(batches)
+            return
+        with torch_threads(self._threads) as pool:
+            yield from in_order(pool, 2 * self._threads, lambda batch: self.pooled(*batch), batches)
 
 
 def batch_tokens(device: str) -> int:
@@ -116,16 +127,3 @@ def pool(hidden: Tensor, mask: Tensor, pooling: Pooling) -> Tensor:
         return hidden[last.new_tensor(range(len(last))), last]
     weights = mask.unsqueeze(-1).to(hidden.dtype)
     return (hidden * weights).sum(dim=1) / weights.sum(dim=1)
-
-
-@contextmanager
-def _threads(number: int) -> Iterator[None]:
-    """Torch with that many threads inside, with as many as before afterwards: training in this process has its own."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(number)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
