@@ -17,7 +17,7 @@ from pipeline_tasks.models.registry import get
 from tests.containers.conftest import ROOT, docker, named
 from tests.containers.stack import Stack
 
-PORT = 8741
+PORT = 18743
 MODEL = "all-minilm-l6-v2"
 SOURCE = {"source": f"http://127.0.0.1:{PORT}/{URL_LIST}", "allow_hosts": [f"127.0.0.1:{PORT}"], "delay_s": 0}
 
