@@ -44,8 +44,13 @@ async def run_late(context: dict[str, Any]) -> None:
     await asyncio.to_thread(send, f"{dag_id} is late", facts, f"{base}/dags/{quote(dag_id)}/runs/{quote(run_id)}")
 
 
-def within(hours: float) -> DeadlineAlert:
-    """The deadline of a DAG: a run is reported that is not done so many hours after it was queued."""
+def within(hours: float) -> DeadlineAlert | None:
+    """The deadline of a DAG: a run is reported that is not done so many hours after it was queued.
+
+    None where no webhook would hear of it: Airflow 3.3 writes a new version of a DAG with a deadline at every parse.
+    """
+    if not conf.get("foundry", "alert_webhook", fallback=""):
+        return None
     callback = AsyncCallback(run_late)
     return DeadlineAlert(DeadlineReference.DAGRUN_QUEUED_AT, timedelta(hours=hours), callback)
 
