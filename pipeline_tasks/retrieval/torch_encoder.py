@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 POOLED_HERE = ("mean", "cls", "last")
-_BATCH_TOKENS_CPU = 4096
+_BATCH_TOKENS_CPU = 2048
 _BATCH_TOKENS_GPU = 65536
 
 

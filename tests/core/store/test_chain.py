@@ -36,15 +36,17 @@ from tests.core.toy_steps import (
 )
 from tests.seaweed import running
 
+TICK_S = 1.1  # the server tells times in whole seconds
 WORLDS = (
     {f"item{n}": n % 4 for n in range(6)},
     {f"item{n}": n % 4 for n in range(1, 6)} | {"item9": 13, "item8": -1},
 )
 
 
-def chain(store: Store) -> None:
-    """Two states of the world, one after the other."""
-    for rows in WORLDS:
+def chain(store: Store, pause_s: float = 0.0) -> None:
+    """Two states of the world, one after the other; a pause before the second lets a server's clock tell them apart."""
+    for world, rows in enumerate(WORLDS):
+        time.sleep(pause_s if world else 0)
         for what, values in (
             (toy_list, {"rows": rows}),
             (toy_gather, {}),
@@ -141,14 +143,14 @@ def rows_of_totals(store: Store) -> list[dict]:
 
 
 def test_gc_spares_the_young_and_drops_the_old_but_nothing_needed(s3, calm):
-    chain(s3)
+    chain(s3, TICK_S)
     data = b"nobody names me"
     key = f"objects/{hashlib.sha256(data).hexdigest()[:2]}/{hashlib.sha256(data).hexdigest()}"
     path = s3.temporary()
     path.write_bytes(data)
     s3.create_from(key, path)
     assert find_garbage(s3).keys["objects"] == []
-    time.sleep(1.1)  # the server tells times in whole seconds
+    time.sleep(TICK_S)
     sweep = find_garbage(s3, keep=1, memo=True, grace_s=0)
     assert key in sweep.keys["objects"] and sweep.keys["versions"] and sweep.size_bytes["objects"] > 0
     drop(s3, sweep)
@@ -172,7 +174,7 @@ def test_a_part_that_is_written_again_counts_as_young(s3, monkeypatch):
     monkeypatch.setattr(s3_module, "FRESH_S", -1.0)
     key = write()
     before = s3.bucket.head(key)
-    time.sleep(1.1)  # the server tells times in whole seconds
+    time.sleep(TICK_S)
     write()
     after = s3.bucket.head(key)
     assert before and after and after.modified > before.modified
