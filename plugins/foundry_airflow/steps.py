@@ -18,6 +18,7 @@ from pipeline_tasks.core.registry import get_step
 
 __all__ = [
     "DEFAULT_ARGS",
+    "SIDE_BY_SIDE",
     "default",
     "fold_lineage",
     "form",
@@ -37,6 +38,9 @@ DEFAULT_ARGS = {
     "on_failure_callback": task_failed,
 }
 """Only what may help is tried again: see :func:`foundry_airflow.backends.checked`."""
+SIDE_BY_SIDE = 8
+"""Runs at once of a DAG whose runs write datasets of their own, a size's or a level's. Where all runs write the same
+datasets there is one at a time, so that what came last is what ``latest`` names."""
 MAP_LABEL = "{{ task.map_label }}"
 _LIMITS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 
