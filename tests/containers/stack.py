@@ -109,15 +109,29 @@ class Stack:
         self.ask("PATCH", f"dags/{dag}", is_paused=False)
         return f"dags/{dag}/dagRuns/{run['dag_run_id']}"
 
+    def persistently(self, method: str, path: str, **body: Any) -> Any:
+        """:meth:`ask`, again and again while the API server or its database is away."""
+        answered: list[Any] = []
+
+        def ask() -> bool:
+            with suppress(httpx.TransportError, AssertionError):
+                answered.append(self.ask(method, path, **body))
+            return bool(answered)
+
+        wait_for(ask, f"an answer of {path}")
+        return answered[0]
+
     def state(self, run: str) -> str:
-        """The state of a run; empty while the API server is away."""
-        with suppress(httpx.TransportError, AssertionError):
-            return str(self.ask("GET", run)["state"])
-        return ""
+        """The state of a run."""
+        return str(self.persistently("GET", run)["state"])
+
+    def successes(self) -> int:
+        """How many tasks have ended well so far."""
+        return self.persistently("GET", "dags/~/dagRuns/~/taskInstances?state=success&limit=1")["total_entries"]
 
     def end_of(self, run: str) -> str:
         """How a run ended, when it has."""
-        return wait_for(lambda: "" if (state := self.state(run)) in ("", *LIVE) else state, f"the end of {run}")
+        return wait_for(lambda: "" if (state := self.state(run)) in LIVE else state, f"the end of {run}")
 
     def tasks(self, run: str) -> dict[str, str]:
         """Task -> its state; mapped ones with their index."""
@@ -133,6 +147,12 @@ class Stack:
             "AWS_ACCESS_KEY_ID": self.settings["S3_ACCESS_KEY"],
             "AWS_SECRET_ACCESS_KEY": self.settings["S3_SECRET_KEY"],
         }
+
+    def sync(self, copies: Path, *arguments: str) -> None:
+        """``foundry sync`` on this machine, from or to the stack's store; what it downloads stays in ``copies``."""
+        environment = os.environ | self.keys | {"FOUNDRY_STORE_CACHE": str(copies)}
+        command = [sys.executable, "-m", "pipeline_tasks.cli.main", "sync", *arguments]
+        subprocess.run(command, env=environment, cwd=ROOT, check=True, capture_output=True)
 
     @cached_property
     def bucket(self) -> Any:
