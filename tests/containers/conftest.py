@@ -16,13 +16,20 @@ from pathlib import Path
 import pytest
 
 from pipeline_tasks import __version__
-from pipeline_tasks.demo.site import build_site
+from pipeline_tasks.demo.site import URL_LIST, build_site
 from pipeline_tasks.domains import domain_folder
 from tests.containers.stack import Stack, free_ports, written
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-LLM = f"LLM={HERE / 'llm.py'}\nOPENAI_BASE_URL=http://127.0.0.1:18744/v1\nLLM_PRICE_IN=1\nLLM_PRICE_OUT=1\n"
+OUTSIDE = f"""
+LLM={HERE / "llm.py"}
+OPENAI_BASE_URL=http://127.0.0.1:18744/v1
+LLM_PRICE_IN=1
+LLM_PRICE_OUT=1
+FOUNDRY_SOURCE=http://127.0.0.1:18743/{URL_LIST}
+FOUNDRY_ALLOW_HOSTS=127.0.0.1:18743
+"""
 BUILT = ("airflow", "cpu", "seaweedfs")
 
 
@@ -79,7 +86,7 @@ def env_file(tmp_path_factory: pytest.TempPathFactory, site: Path) -> Path:
     """Settings of a stack of the tests' own: free ports, new secrets."""
     path = tmp_path_factory.mktemp("stack") / ".env"
     page, s3 = free_ports(2)
-    path.write_text(f"PORT={page}\nS3_PORT={s3}\nSITE={site}\n{LLM}", "utf-8")
+    path.write_text(f"PORT={page}\nS3_PORT={s3}\nSITE={site}{OUTSIDE}", "utf-8")
     return written(path)
 
 

@@ -59,6 +59,11 @@ def wait_for(what: Callable[[], Any], told: str, seconds: float = PATIENCE_S) ->
     return found
 
 
+def address(run: dict[str, Any]) -> str:
+    """Where the REST API has a run."""
+    return f"dags/{run['dag_id']}/dagRuns/{run['dag_run_id']}"
+
+
 class Stack:
     """One project of Compose.
 
@@ -104,10 +109,18 @@ class Stack:
         return answer.json()
 
     def trigger(self, dag: str, **conf: Any) -> str:
-        """A run's address; the DAG is let run, too."""
-        run = self.ask("POST", f"dags/{dag}/dagRuns", logical_date=None, conf=conf)
-        self.ask("PATCH", f"dags/{dag}", is_paused=False)
-        return f"dags/{dag}/dagRuns/{run['dag_run_id']}"
+        """A run's address; it begins when its DAG does not rest."""
+        return address(self.ask("POST", f"dags/{dag}/dagRuns", logical_date=None, conf=conf))
+
+    def resume(self, *dags: str) -> None:
+        """Let DAGs begin their runs, those that are due by their schedule included."""
+        for dag in dags:
+            self.ask("PATCH", f"dags/{dag}", is_paused=False)
+
+    def runs(self, dag: str, state: str = "") -> list[str]:
+        """Addresses of the runs of a DAG, of ``~`` for all, that are in a state."""
+        asked = f"dags/{dag}/dagRuns" + (f"?state={state}" if state else "")
+        return [address(run) for run in self.persistently("GET", asked)["dag_runs"]]
 
     def persistently(self, method: str, path: str, **body: Any) -> Any:
         """:meth:`ask`, again and again while the API server or its database is away."""

@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 BUCKET = "s3://foundry/store"
 SITE, LLM = 18743, 18744
 MODEL = "all-minilm-l6-v2"
-SOURCE = {"source": f"http://127.0.0.1:{SITE}/{URL_LIST}", "allow_hosts": [f"127.0.0.1:{SITE}"], "delay_s": 0}
+SOURCE = {"source": f"http://127.0.0.1:{SITE}/{URL_LIST}", "allow_hosts": [f"127.0.0.1:{SITE}"]}
 CONCURRENCY = 2
 PAIRS_OF = {"intents": ["qa"], "concurrency": CONCURRENCY}
 ALPHAS = ("0.5", "0.6", "0.7", "0.8", "0.9", "1.0")
@@ -115,10 +115,12 @@ def disturbed(
 ) -> dict[str, str]:
     """Address -> end of eight runs that went on while parts of the stack were killed."""
     stack.sync(tmp_path_factory.mktemp("copies"), str(seed), BUCKET)
-    pairs = stack.trigger("synthesize_pairs", **PAIRS_OF)
-    runs = [pairs, stack.trigger("corpus_refresh", **SOURCE)]
-    runs += [stack.trigger("build_level", alpha=alpha) for alpha in ALPHAS]
-    wait_for(lambda: {stack.state(run) for run in runs} == {"running"}, "eight runs at once")
+    asked_for = [("synthesize_pairs", PAIRS_OF), *(("build_level", {"alpha": alpha}) for alpha in ALPHAS)]
+    runs = [stack.trigger(dag, **conf) for dag, conf in asked_for]
+    pairs = runs[0]
+    stack.resume("corpus_refresh", "synthesize_pairs", "build_level")
+    runs.append(wait_for(lambda: stack.runs("corpus_refresh"), "the weekly refresh")[0])
+    wait_for(lambda: len(stack.runs("~", "running")) == 8, "eight runs at once")
     with ThreadPoolExecutor(1) as beside:
         rested = beside.submit(rest_after, stack, pairs)
         wait_for(lambda: len(asked(stack)) > 5, "a step that pays")
@@ -163,7 +165,8 @@ def test_they_make_what_undisturbed_ones_make(
     llm = subprocess.Popen([sys.executable, str(HERE / "llm.py"), str(LLM)], stdout=subprocess.DEVNULL)
     try:
         with serve_site(site, port=SITE):
-            alone = {"synthesize_pairs": PAIRS_OF, "corpus_refresh": SOURCE}
+            week = stack.runs("corpus_refresh")[0].rpartition("__")[2][:10]
+            alone = {"synthesize_pairs": PAIRS_OF, "corpus_refresh": SOURCE | {"refresh": week}}
             assert local_run(tmp_path / "airflow", environment, alone) == 0
     finally:
         llm.kill()
