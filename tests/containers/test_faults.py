@@ -127,13 +127,26 @@ def disturbed(
         ours = ("--filter", f"volume={stack.project}_cache", "--filter", "label=retriever-foundry/step=write_needs")
         kill(docker("ps", "--quiet", *ours).strip())
         for service in SERVICES:
-            before, began = stack.successes(), time.monotonic()
-            kill(f"{stack.project}-{service}-1")
-            wait_for(lambda: stack.successes() > before, f"work after the end of {service}")  # noqa: B023
-            log.info("%s: %.1f s until the next task ended well", service, time.monotonic() - began)
+            survive(stack, service)
         ends = {run: stack.end_of(run) for run in runs}
         rested.result()
     return ends
+
+
+def survive(stack: Stack, service: str) -> None:
+    """Kill a part of the stack; return when Docker has started it again and another task has ended well since."""
+    container, began = f"{stack.project}-{service}-1", time.monotonic()
+    first = started_at(container)
+    kill(container)
+    wait_for(lambda: started_at(container) > first, f"the restart of {service}")
+    before = stack.successes()
+    wait_for(lambda: stack.successes() > before, f"work after the end of {service}")
+    log.info("%s: %.1f s until another task ended well", service, time.monotonic() - began)
+
+
+def started_at(container: str) -> str:
+    """When it was started last."""
+    return docker("inspect", "--format", "{{.State.StartedAt}}", container)
 
 
 def rest_after(stack: Stack, run: str) -> None:
