@@ -138,9 +138,9 @@ class Stack:
         """The state of a run."""
         return str(self.persistently("GET", run)["state"])
 
-    def successes(self) -> int:
-        """How many tasks have ended well so far."""
-        return self.persistently("GET", "dags/~/dagRuns/~/taskInstances?state=success&limit=1")["total_entries"]
+    def count(self, state: str) -> int:
+        """How many tasks of all runs are in a state."""
+        return self.persistently("GET", f"dags/~/dagRuns/~/taskInstances?state={state}&limit=1")["total_entries"]
 
     def end_of(self, run: str) -> str:
         """How a run ended, when it has."""

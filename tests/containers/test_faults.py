@@ -135,12 +135,14 @@ def disturbed(
 
 def survive(stack: Stack, service: str) -> None:
     """Kill a part of the stack; return when Docker has started it again and another task has ended well since."""
-    container, began = f"{stack.project}-{service}-1", time.monotonic()
+    container = f"{stack.project}-{service}-1"
     first = started_at(container)
+    wait_for(lambda: stack.count("running"), "a task that runs")
+    began = time.monotonic()
     kill(container)
     wait_for(lambda: started_at(container) > first, f"the restart of {service}")
-    before = stack.successes()
-    wait_for(lambda: stack.successes() > before, f"work after the end of {service}")
+    before = stack.count("success")
+    wait_for(lambda: stack.count("success") > before, f"work after the end of {service}")
     log.info("%s: %.1f s until another task ended well", service, time.monotonic() - began)
 
 
