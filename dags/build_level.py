@@ -10,8 +10,8 @@ DOC = """
 ### `mtt/<alpha>` for one alpha
 
 The level is the run's partition key (by REST: `"partition_key": "0.85"`) or the parameter `alpha`. Rankings and labels
-are those of the latest `labelled`: nothing is encoded or searched, and a build that is there is not made again. Every
-run is a partition of the asset `mtt`.
+are those of the latest `labelled`: nothing is encoded or searched, and a build that is there is not made again. Several
+levels are built side by side. Every run is a partition of the asset `mtt`.
 """
 
 MINE = form("mine_negatives", "n_negatives")
