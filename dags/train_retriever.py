@@ -24,8 +24,8 @@ Contrastive pre-training on the pairs, then one fine-tuning iteration for each l
 each from the model before it; triplets that are missing are built on the way. The evaluation on held-out queries covers
 every stage. Sizes with a shorter schedule skip the iterations that they do not have.
 
-Started by hand, several sizes at once if you like: the pool `gpu` says how many train at the same time. All data is that
-of the latest `labelled`; `build_triplets` makes it.
+Started by hand, several sizes at once if you like: the pool `gpu` says how many train at the same time. All data is
+that of the latest `labelled`; `build_triplets` makes it.
 """
 
 SIZE = Param("33m", type="string", enum=list(SIZES), description="size of the model to train")
