@@ -16,8 +16,6 @@ NAME = "ab" + "0" * 62
 BUYER = """
 import sys
 from pathlib import Path
-from pipeline_tasks.core import response_store
-from pipeline_tasks.core.errors import TransientError
 from pipeline_tasks.core.response_store import ResponseStore
 from pipeline_tasks.core.store import LocalStore
 
