@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow.sdk import DAG, Asset, Param
 from foundry_airflow.partitions import RUN_KEY, PartitionOperator, keyed
-from foundry_airflow.steps import DEFAULT_ARGS, SIDE_BY_SIDE, fold_lineage, form, given, mined_from, step
+from foundry_airflow.steps import AT_ONCE, DEFAULT_ARGS, fold_lineage, form, given, mined_from, step
 
 DOC = """
 ### `mtt/<alpha>` for one alpha
@@ -21,7 +21,7 @@ with DAG(
     "build_level",
     description="labelled -> hard negatives of one level",
     schedule=keyed(),
-    max_active_runs=SIDE_BY_SIDE,
+    max_active_runs=AT_ONCE,
     default_args=DEFAULT_ARGS,
     tags=["foundry", "curation"],
     doc_md=DOC,

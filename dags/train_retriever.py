@@ -3,17 +3,7 @@
 from __future__ import annotations
 
 from airflow.sdk import DAG, Param, TaskGroup
-from foundry_airflow.steps import (
-    DEFAULT_ARGS,
-    SIDE_BY_SIDE,
-    fold_lineage,
-    form,
-    given,
-    mined_from,
-    publish,
-    step,
-    within,
-)
+from foundry_airflow.steps import AT_ONCE, DEFAULT_ARGS, fold_lineage, form, given, mined_from, publish, step, within
 
 from pipeline_tasks.training.sizes import SIZES
 
@@ -48,7 +38,7 @@ with DAG(
     "train_retriever",
     description="pairs and triplets -> a trained, evaluated retriever",
     schedule=None,
-    max_active_runs=SIDE_BY_SIDE,
+    max_active_runs=AT_ONCE,
     deadline=within(hours=14 * 24),
     default_args=DEFAULT_ARGS,
     tags=["foundry", "training"],
