@@ -9,6 +9,7 @@
 Each runs in a process of its own, over the same Parquet files, after one run at the smallest size in the same process
 (imports, compiled code). Peak memory is the whole process'. The last line is of ``selection``, as the queries are, and
 beside it of the step (``with_texts``); growth is in time beyond that in rows, 1 for linear.
+The passages are the same number at every size.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         roots = [Path(folder) / str(n) for n in sizes]
         for n, root in zip(sizes, roots, strict=True):
-            plant(root, n, max(1000, n // 2), WORDS)
+            plant(root, n, sizes[-1] // 2, WORDS)
         for n, root in zip(sizes[1:], roots[1:], strict=True):
             negatives = {}
             for method in METHODS:
