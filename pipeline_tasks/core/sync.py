@@ -145,15 +145,12 @@ def _copy_all(source: Store, target: Store, kind: str, keys: list[str], done: Sy
 
 
 def _copy_object(source: Store, target: Store, key: str) -> None:
-    path = target.temporary()
-    try:
+    with target.temporary() as path:
         source.copy_to(key, path)
         wanted, got = key.rpartition("/")[2].partition(".")[0], file_sha256(path)
         if got != wanted:
             raise InputError(f"{key} in {source} is corrupted, its sha256 is {got}; run the step that made it again")
         target.create_from(key, path)
-    finally:
-        path.unlink(missing_ok=True)
 
 
 def _copy_small(source: Store, target: Store, key: str) -> None:

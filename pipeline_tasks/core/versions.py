@@ -29,19 +29,19 @@ def write_rows(store: Store, table: pa.Table) -> Part:
     A column of dictionary type stays one whatever its size: a long text that many rows share is there once. Beside
     such columns no other gets a dictionary, which would be as large as the column where all values differ.
     """
-    path = store.temporary(".parquet")
     shared = [_leaf(field) for field in table.schema if _holds_dictionary(field.type)]
-    pq.write_table(
-        table,
-        path,
-        compression="zstd",
-        row_group_size=65_536,
-        version="2.6",
-        write_page_index=True,
-        use_dictionary=shared or True,
-        dictionary_pagesize_limit=_ONE_DICTIONARY if shared else None,
-    )
-    return _store_file(store, path, rows=table.num_rows)
+    with store.temporary(".parquet") as path:
+        pq.write_table(
+            table,
+            path,
+            compression="zstd",
+            row_group_size=65_536,
+            version="2.6",
+            write_page_index=True,
+            use_dictionary=shared or True,
+            dictionary_pagesize_limit=_ONE_DICTIONARY if shared else None,
+        )
+        return _store_file(store, path, rows=table.num_rows)
 
 
 def _leaf(field: pa.Field) -> str:

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.store.disk import space_in
 from pipeline_tasks.core.store.protocol import TEMPORARY, Entry, checked_key
 
 
@@ -49,7 +50,9 @@ class LocalStore:
         """See :meth:`Store.create`."""
         if self._path(key).exists():
             return False
-        return self.create_from(key, self._write_temporary(data))
+        with self.temporary() as path:
+            path.write_bytes(data)
+            return self.create_from(key, path)
 
     def create_from(self, key: str, path: Path) -> bool:
         """See :meth:`Store.create_from`."""
@@ -70,8 +73,10 @@ class LocalStore:
     def replace(self, key: str, data: bytes) -> None:
         """See :meth:`Store.replace`."""
         target = self._path(key)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        self._write_temporary(data).replace(target)
+        with self.temporary() as path:
+            path.write_bytes(data)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            path.replace(target)
 
     def delete(self, key: str) -> None:
         """See :meth:`Store.delete`."""
@@ -121,13 +126,18 @@ class LocalStore:
         """See :meth:`Store.drop_scratch`."""
         shutil.rmtree(self._path(f"scratch/{name}"), ignore_errors=True)
 
-    def temporary(self, suffix: str = "") -> Path:
+    @contextmanager
+    def temporary(self, suffix: str = "") -> Iterator[Path]:
         """See :meth:`Store.temporary`."""
         folder = self.root / TEMPORARY
         folder.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=folder, suffix=suffix)
-        os.close(handle)
-        return Path(name)
+        with space_in(folder):
+            handle, name = tempfile.mkstemp(dir=folder, suffix=suffix)
+            os.close(handle)
+            try:
+                yield Path(name)
+            finally:
+                Path(name).unlink(missing_ok=True)
 
     @contextmanager
     def alone(self, name: str) -> Iterator[None]:
@@ -144,12 +154,6 @@ class LocalStore:
                 finally:
                     path.unlink(missing_ok=True)
                 return
-
-    def _write_temporary(self, data: bytes) -> Path:
-        path = self.temporary()
-        with path.open("wb") as file:
-            file.write(data)
-        return path
 
 
 def _files(folder: Path | str) -> Iterator[os.DirEntry[str]]:

@@ -104,8 +104,12 @@ class Store(Protocol):
     def drop_scratch(self, name: str) -> None:
         """Forget that folder; no error where it is not."""
 
-    def temporary(self, suffix: str = "") -> Path:
-        """A fresh local file name, fit for :meth:`create_from`."""
+    def temporary(self, suffix: str = "") -> AbstractContextManager[Path]:
+        """A fresh local file, fit for :meth:`create_from`, that is gone at the end of the block.
+
+        Raises:
+            TransientError: inside the block, the disk is full.
+        """
 
     def alone(self, name: str) -> AbstractContextManager[None]:
         """Wait until no other user of the store is inside the same ``name``; one that is killed lets go."""

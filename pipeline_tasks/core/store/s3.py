@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import re
 import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -19,6 +18,7 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.store.bucket import THREADS, Bucket
 from pipeline_tasks.core.store.cache import Cache
+from pipeline_tasks.core.store.disk import shortage
 from pipeline_tasks.core.store.lease import LEASE_S, leased
 from pipeline_tasks.core.store.local import LocalStore
 from pipeline_tasks.core.store.protocol import Entry, checked_key
@@ -28,7 +28,6 @@ FRESH_S = 3600.0
 _LOOK_FIRST_BYTES = 1 << 20
 _DOWNLOADS = 2
 _BLOCK = 1_000
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 _OBJECT = re.compile(r"objects/[0-9a-f]{2}/([0-9a-f]{64})(?:\.\w+)?")
 
 
@@ -139,7 +138,8 @@ class S3Store:
         """See :meth:`Store.local_path`.
 
         Raises:
-            InputError: there is no such object, its bytes are not those that it was named by, or the disk is full.
+            InputError: there is no such object, or its bytes are not those that it was named by.
+            TransientError: the disk is full.
         """
         cached = self._cache.get(checked_key(key))
         if cached:
@@ -150,14 +150,10 @@ class S3Store:
     def _fetched(self, key: str) -> Path:
         wanted, got = _sha256_in(key), ""
         for _ in range(_DOWNLOADS):
-            with self._space_for(key):
-                path = self.temporary()
-                try:
-                    got = self._downloaded(key, path)
-                    if not wanted or got == wanted:
-                        return self._cache.put(key, path)
-                finally:
-                    path.unlink(missing_ok=True)
+            with self.temporary() as path:
+                got = self._downloaded(key, path)
+                if not wanted or got == wanted:
+                    return self._cache.put(key, path)
         raise InputError(
             f"{key} in {self} is corrupted, its sha256 is {got}; delete that object and run the step that made it "
             "again, or copy it from another store with `foundry sync`"
@@ -168,28 +164,16 @@ class S3Store:
         try:
             got = self.bucket.download(key, path)
         except OSError as error:
-            if error.errno not in _FULL or not self._cache.trim(0):
+            if not shortage(error) or not self._cache.trim(0):
                 raise
             got = self.bucket.download(key, path)
         if got is None:
             raise InputError(f"{key} is missing from the store {self}; run the step that made it again")
         return got
 
-    @contextmanager
-    def _space_for(self, key: str) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            if error.errno not in _FULL:
-                raise
-            raise InputError(
-                f"no space is left in {self.folder} for {key}; free some, or point FOUNDRY_STORE_CACHE to a larger disk"
-            ) from error
-
     def copy_to(self, key: str, path: Path) -> None:
         """See :meth:`Store.copy_to`."""
-        with self._space_for(key):
-            self._downloaded(key, path)
+        self._downloaded(key, path)
 
     def bring(self, keys: Iterable[str]) -> None:
         """See :meth:`Store.bring`."""
@@ -209,7 +193,7 @@ class S3Store:
         """See :meth:`Store.drop_scratch`."""
         self._local.drop_scratch(name)
 
-    def temporary(self, suffix: str = "") -> Path:
+    def temporary(self, suffix: str = "") -> AbstractContextManager[Path]:
         """See :meth:`Store.temporary`."""
         return self._local.temporary(suffix)
 
