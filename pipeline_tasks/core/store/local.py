@@ -11,8 +11,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.ids import file_sha256
 from pipeline_tasks.core.store.disk import space_in
-from pipeline_tasks.core.store.protocol import TEMPORARY, Entry, checked_key
+from pipeline_tasks.core.store.protocol import LOST, TEMPORARY, Entry, checked_key
 
 
 class LocalStore:
@@ -100,11 +101,16 @@ class LocalStore:
                 found = file.stat()
                 yield Entry(file.path[start:], found.st_size, found.st_mtime)
 
+    def sha256(self, key: str) -> str | None:
+        """See :meth:`Store.sha256`."""
+        path = self._path(key)
+        return file_sha256(path) if path.is_file() else None
+
     def local_path(self, key: str) -> Path:
         """See :meth:`Store.local_path`."""
         path = self._path(key)
         if not path.is_file():
-            raise InputError(f"{key} is missing from the store {self.root}; run the step that made it again")
+            raise InputError(f"{key} is missing from the store {self.root}; {LOST}")
         return path
 
     def copy_to(self, key: str, path: Path) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import re
+import logging
+import os
 import time
 import uuid
 from collections import deque
@@ -15,20 +16,20 @@ from pathlib import Path
 from typing import Any
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.ids import short_id
+from pipeline_tasks.core.ids import file_sha256, short_id
 from pipeline_tasks.core.store.bucket import THREADS, Bucket
 from pipeline_tasks.core.store.cache import Cache
 from pipeline_tasks.core.store.disk import shortage
 from pipeline_tasks.core.store.lease import LEASE_S, leased
 from pipeline_tasks.core.store.local import LocalStore
-from pipeline_tasks.core.store.protocol import Entry, checked_key
+from pipeline_tasks.core.store.protocol import LOST, Entry, checked_key, sha256_in
 
+log = logging.getLogger(__name__)
 IMMUTABLE = ("objects", "lineage/events")
 FRESH_S = 3600.0
 _LOOK_FIRST_BYTES = 1 << 20
 _DOWNLOADS = 2
 _BLOCK = 1_000
-_OBJECT = re.compile(r"objects/[0-9a-f]{2}/([0-9a-f]{64})(?:\.\w+)?")
 
 
 class S3Store:
@@ -98,7 +99,7 @@ class S3Store:
     def create_from(self, key: str, path: Path) -> bool:
         """See :meth:`Store.create_from`."""
         found = self.bucket.head(key) if path.stat().st_size > _LOOK_FIRST_BYTES else None
-        sha256 = _sha256_in(key)
+        sha256 = sha256_in(key)
         try:
             made = found is None and self.bucket.upload(key, path, sha256=sha256)
             if not made:
@@ -134,6 +135,14 @@ class S3Store:
         """See :meth:`Store.entries`."""
         yield from sorted(self.bucket.below(prefix), key=lambda entry: entry.key)
 
+    def sha256(self, key: str) -> str | None:
+        """See :meth:`Store.sha256`; a copy here that differs is dropped."""
+        found, copy = self.bucket.download(key, Path(os.devnull)), self.folder / checked_key(key)
+        if copy.is_file() and file_sha256(copy) != found:
+            log.warning("%s: the copy in %s differs from the object and is dropped", key, self.folder)
+            self._cache.drop(key)
+        return found
+
     def local_path(self, key: str) -> Path:
         """See :meth:`Store.local_path`.
 
@@ -148,16 +157,13 @@ class S3Store:
             return self._cache.get(key) or self._fetched(key)
 
     def _fetched(self, key: str) -> Path:
-        wanted, got = _sha256_in(key), ""
+        wanted, got = sha256_in(key), ""
         for _ in range(_DOWNLOADS):
             with self.temporary() as path:
                 got = self._downloaded(key, path)
                 if not wanted or got == wanted:
                     return self._cache.put(key, path)
-        raise InputError(
-            f"{key} in {self} is corrupted, its sha256 is {got}; delete that object and run the step that made it "
-            "again, or copy it from another store with `foundry sync`"
-        )
+        raise InputError(f"{key} in {self} is corrupted, its sha256 is {got}; {LOST}")
 
     def _downloaded(self, key: str, path: Path) -> str:
         """sha256 of what came."""
@@ -168,7 +174,7 @@ class S3Store:
                 raise
             got = self.bucket.download(key, path)
         if got is None:
-            raise InputError(f"{key} is missing from the store {self}; run the step that made it again")
+            raise InputError(f"{key} is missing from the store {self}; {LOST}")
         return got
 
     def copy_to(self, key: str, path: Path) -> None:
@@ -202,12 +208,6 @@ class S3Store:
         """See :meth:`Store.alone`."""
         with self._local.alone(name), leased(self.bucket, f"locks/{name}", self._machine, self._lease_s):
             yield
-
-
-def _sha256_in(key: str) -> str:
-    """The sha256 that a part's key is made of; empty for any other key."""
-    found = _OBJECT.fullmatch(key)
-    return found[1] if found else ""
 
 
 def _side_by_side(work: Callable[[str], Any], keys: Iterable[str]) -> Iterator[tuple[str, Any]]:

@@ -131,7 +131,7 @@ def test_a_folder_is_no_key(store):
 
 def test_a_missing_object_says_what_to_do(store):
     store.bring(["objects/x"])
-    with pytest.raises(InputError, match=r"objects/x is missing .* run the step that made it again"):
+    with pytest.raises(InputError, match=r"objects/x is missing .* `foundry check`"):
         store.local_path("objects/x")
 
 

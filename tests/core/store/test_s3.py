@@ -131,7 +131,7 @@ def test_a_corrupted_object_is_told_and_never_kept(s3, seaweed, tmp_path):
     key = put_part(s3, b"what was written" * 100)
     seaweed.client().put_object(Body=b"what somebody else wrote", **raw(s3, key))
     reader = again(s3, tmp_path / "reader")
-    with pytest.raises(InputError, match=f"{key} in .* is corrupted.*delete that object and run the step"):
+    with pytest.raises(InputError, match=f"{key} in .* is corrupted.*foundry check"):
         reader.local_path(key)
     assert not (reader.folder / key).exists() and not list(reader.folder.glob("tmp/*"))
     reader.delete(key)
