@@ -27,6 +27,7 @@ from pipeline_tasks.core.store import Store, open_store
 
 log = logging.getLogger(__name__)
 
+SKIPS = (False, None, "", "False", "None")
 JSON_STARTS = ("[", "{", '"')
 
 
@@ -62,6 +63,7 @@ class PlannedOperator(BaseOperator):
         values: parameters; None and the empty string leave the step's own default.
         each: parameters of one mapped task, on top of ``values``.
         only_if: a template or parameter; the step is skipped where it comes out empty or false.
+        otherwise: what the log then says.
     """
 
     template_fields = ("inputs", "values", "each", "only_if")
@@ -75,6 +77,7 @@ class PlannedOperator(BaseOperator):
         values: dict[str, Any] | None = None,
         each: dict[str, Any] | None = None,
         only_if: Any = True,
+        otherwise: str = "",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -83,6 +86,7 @@ class PlannedOperator(BaseOperator):
         self.values = values or {}
         self.each = each or {}
         self.only_if = only_if
+        self.otherwise = otherwise or f"{step} has nothing to do in this run"
 
     @property
     def map_label(self) -> str:
@@ -99,8 +103,8 @@ class PlannedOperator(BaseOperator):
         Raises:
             AirflowSkipException: ``only_if`` is not met, or an input was skipped.
         """
-        if self.only_if in (False, None, "", "False", "None"):
-            raise AirflowSkipException(f"{self.step} has nothing to do in this run")
+        if self.only_if in SKIPS:
+            raise AirflowSkipException(self.otherwise)
         given = {}
         for name, value in self.inputs.items():
             given[name] = list(_flat(value))

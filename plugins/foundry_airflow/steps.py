@@ -48,6 +48,7 @@ def step(
     params: dict[str, Any] | None = None,
     each: dict[str, Any] | None = None,
     only_if: Any = True,
+    otherwise: str = "",
     emits: bool = True,
     max_groups: int | None = None,
 ) -> XComArg:
@@ -63,11 +64,13 @@ def step(
         params: parameters; None leaves the step's own default.
         each: one parameter and its list of values: one mapped task for each (reduce steps).
         only_if: template; the task is skipped where it comes out empty.
+        otherwise: why it was skipped, and what to do about it.
         emits: emit the asset event. An asset has one producer: off for all but one task that writes the dataset.
         max_groups: groups of parts at most; ``[foundry] max_groups`` of the configuration where not given.
     """
     found = get_step(name)
-    work: dict[str, Any] = {"step": name, "inputs": inputs or {}, "values": params or {}, "only_if": only_if}
+    work: dict[str, Any] = {"step": name, "inputs": inputs or {}, "values": params or {}}
+    work |= {"only_if": only_if, "otherwise": otherwise}
     work["trigger_rule"] = TriggerRule.NONE_FAILED
     limits: dict[str, Any] = {"execution_timeout": timedelta(minutes=found.resources.timeout_minutes)}
     if found.resources.pool:

@@ -138,6 +138,8 @@ def test_unset_parameters_and_skipped_inputs(monkeypatch):
         run("square", inputs={"numbers": None})
     with pytest.raises(AirflowSkipException, match="nothing to do"):
         run("count", only_if="")
+    with pytest.raises(AirflowSkipException, match="set the variable"):
+        run("count", only_if="False", otherwise="set the variable")
 
 
 def test_paths_follow_what_a_version_was_made_from():
