@@ -60,6 +60,7 @@ class PlannedOperator(BaseOperator):
         step: the step's name.
         inputs: input name -> ``dataset[@version]``, the output of another step, or a list of these. What a skipped step
             should have given is left out of a list or an optional input; any other that is missing skips this step too.
+            An empty list is no version.
         values: parameters; None and the empty string leave the step's own default.
         each: parameters of one mapped task, on top of ``values``.
         only_if: a template or parameter; the step is skipped where it comes out empty or false.
@@ -108,7 +109,7 @@ class PlannedOperator(BaseOperator):
         given = {}
         for name, value in self.inputs.items():
             given[name] = list(_flat(value))
-            if not given[name] and not get_step(self.step).reads[name].optional:
+            if not given[name] and value != [] and not get_step(self.step).reads[name].optional:
                 raise AirflowSkipException(f"{self.step}: the step that makes {name} was skipped")
         return plan(store, get_step(self.step), self.parameters(), given)
 
@@ -190,7 +191,8 @@ class StepOperator(PlannedOperator):
 
     def _call(self, job: Job) -> Call:
         arguments = ["run", self.step]
-        for name, refs in job.input_names.items():
+        for name in {**job.input_names, **self.inputs}:
+            refs = job.input_names.get(name, [""])
             arguments += [part for ref in refs for part in ("--input", f"{name}={ref}")]
         for name, value in self.parameters().items():
             arguments += ["--set", f"{name}={_text(value)}"]
