@@ -4,9 +4,11 @@ import json
 import subprocess
 import sys
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 from airflow.sdk import Asset, AssetAlias
+from foundry_airflow.operators import SKIPS
 
 DAG_IDS = {
     "corpus_refresh",
@@ -83,6 +85,29 @@ def test_forms_have_the_promised_fields(bag):
     assert alphas.value == ["0.65", "0.75", "0.85"]
     assert bag.dags["corpus_refresh"].params.get_param("source").schema["type"] == ["null", "string"]
     assert bag.dags["synthesize_pairs"].params.get_param("sample_rate").schema["maximum"] == 1
+
+
+@pytest.mark.parametrize(
+    ("run_type", "params", "variables", "does"),
+    [
+        ("scheduled", {}, {}, False),
+        ("scheduled", {}, {"foundry_source": "/pdfs"}, True),
+        ("scheduled", {}, {"foundry_search_provider": "brave"}, True),
+        ("manual", {}, {}, True),
+        ("manual", {"source": "/pdfs"}, {}, True),
+    ],
+)
+def test_a_weekly_refresh_that_nobody_asked_for_is_skipped(bag, run_type, params, variables, does):
+    dag = bag.dags["corpus_refresh"]
+    task = dag.get_task("list_urls")
+    context = {
+        "params": {"source": None, "search_provider": None} | params,
+        "var": SimpleNamespace(value=variables),
+        "dag_run": SimpleNamespace(run_type=run_type),
+    }
+    rendered = dag.get_template_env().from_string(task.only_if).render(context)
+    assert (rendered not in SKIPS) is does, rendered
+    assert "set the Airflow variable foundry_source" in task.otherwise
 
 
 def test_every_asset_has_exactly_one_producer(bag):
