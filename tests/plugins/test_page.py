@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import time
 from collections.abc import Iterator
 
 import pytest
 from airflow_web import PASSWORD, TITLE, Server
 
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or ""
-FLAGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-]  # fmt: skip
-if not CHROMIUM and not os.environ.get("CI"):
-    pytest.skip("no chromium here: apt-get install chromium", allow_module_level=True)
+from tests.chromium import chromium
 
 
 @pytest.fixture(scope="module")
-def browser():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as play:
-        found = play.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+def browser() -> Iterator:
+    with chromium() as found:
         yield found
-        found.close()
 
 
 @pytest.fixture
