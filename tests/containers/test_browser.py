@@ -13,7 +13,9 @@ from typing import Any
 import httpx
 import pytest
 
+from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.core.versions import resolve
 from pipeline_tasks.models.registry import backbone
 from tests.chromium import chromium
 from tests.containers.conftest import ROOT, weights_for
@@ -27,8 +29,8 @@ FEW_STEPS = {
     "pretrain": {"max_query_length": 48, "max_passage_length": 64, "pretrain_batch_size": 8},
     "finetune": {"finetune_batch_size": 8},
 }
-IN_CONTAINERS = """SELECT step, dataset FROM steps WHERE status = 'complete' AND NOT reused AND image IS NOT NULL
-ORDER BY started_at"""
+IN_CONTAINERS = """SELECT step, dataset FROM steps WHERE status = 'complete' AND NOT reused
+AND image LIKE 'retriever-foundry/cpu%' ORDER BY started_at"""
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +74,10 @@ class Runs:
 @pytest.fixture(scope="module")
 def runs(visitor: Visitor) -> Runs:
     """Both runs, started by their forms; while they go on, the other pages are looked at."""
-    return Runs(visitor.trigger("train_retriever", small_model), visitor.trigger("build_triplets", one_new_level))
+    return Runs(
+        visitor.trigger("train_retriever", small_model, "stack-train-form"),
+        visitor.trigger("build_triplets", one_new_level, "stack-triplets-form"),
+    )
 
 
 def small_model(form: Any) -> None:
@@ -117,7 +122,7 @@ def test_nothing_opens_without_the_right_password(browser: Any, stack: Stack):
 def test_only_the_missing_level_is_built(visitor: Visitor, stack: Stack, runs: Runs):
     assert stack.end_of(runs.triplets) == "success", stack.tasks(runs.triplets)
     built = [dataset for step, dataset in visitor.statement(IN_CONTAINERS) if not dataset.startswith("model/")]
-    visitor.picture("stack-triplets-built")
+    visitor.picture("stack-triplets-sql")
     assert built == [f"mtt/{NEW_ALPHA}"], "what it is made of was there, and so was the other level"
     found = {name: state for name, state in stack.tasks(runs.triplets).items() if name.startswith("mine_negatives[")}
     assert found == dict.fromkeys(("mine_negatives[0]", "mine_negatives[1]"), "success")
@@ -154,8 +159,10 @@ def test_a_query_is_traced_to_a_pdf_whose_title_runs_nothing(visitor: Visitor, s
 
 
 def test_two_levels_are_compared(visitor: Visitor, store: LocalStore):
-    old, new = (f"mtt%2F{alpha}" for alpha in ALPHAS[::2])
-    visitor.open(f"/lineage/#/compare/{old}/{new}")
+    old, new = (str(resolve(store, Ref.parse(f"mtt/{alpha}"))) for alpha in ALPHAS[::2])
+    visitor.open("/lineage/#/compare")
+    visitor.page.get_by_label("old version").select_option(old)
+    visitor.page.get_by_label("new version").select_option(new)
     visitor.page.locator(".tiles").wait_for()
     said = visitor.page.inner_text(".result")
     assert re.search(r"alpha\s+0\.65\s+0\.85", said)

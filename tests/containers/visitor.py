@@ -42,14 +42,14 @@ class Visitor:
         self.page.fill("input[name=password]", password)
         self.page.locator("[type=submit]").first.click()
 
-    def trigger(self, dag: str, fill: Callable[[Any], None]) -> str:
+    def trigger(self, dag: str, fill: Callable[[Any], None], picture: str) -> str:
         """Start a run by the form of ``dag`` that ``fill`` fills in; the run's address in the API."""
         self.open(f"/dags/{dag}")
         self.page.get_by_role("button", name="Trigger").first.click()
         form = self.page.get_by_role("dialog")
         form.get_by_role("checkbox", name="Unpause").wait_for()
         fill(form)
-        self.picture(f"stack-{dag.split('_')[1]}-form")
+        self.picture(picture)
         asked = f"/dags/{dag}/dagRuns"
         with self.page.expect_response(lambda r: r.request.method == "POST" and r.url.endswith(asked)) as answer:
             form.get_by_test_id("trigger-dag-submit").click()
