@@ -1,9 +1,13 @@
-"""A store from four sample PDFs to `mtt`, made by the steps on this machine; its queries are words of the passages."""
+"""A store from four sample PDFs to `mtt`: ``python -m tests.containers.small_store FOLDER``.
+
+The steps make all of it on this machine, but for the queries, which are words of the passages.
+"""
 
 from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,8 +30,8 @@ TRAIN, TEST, TITLED = ("a-04-shutters-and-zones", "b-power-outage"), "a-08-earth
 QUERY_WORDS = 10
 
 
-def small_store(folder: Path) -> LocalStore:
-    """Passages, pairs, rankings, labels and three levels of triplets."""
+def small_store(folder: Path) -> None:
+    """Passages, pairs, rankings, labels and three levels of triplets, in ``<folder>/store``."""
     store = LocalStore(folder / "store")
     site = _site(folder)
 
@@ -49,7 +53,6 @@ def small_store(folder: Path) -> LocalStore:
     run("mutual_agreement")
     for alpha in ALPHAS:
         run("mine_negatives", alpha=alpha)
-    return store
 
 
 def _site(folder: Path) -> Path:
@@ -77,3 +80,7 @@ def _pairs(passages: list[dict]) -> Iterator[dict]:
             "passage": passage["text"],
             "origin": "dm",
         }
+
+
+if __name__ == "__main__":
+    small_store(Path(sys.argv[1]))

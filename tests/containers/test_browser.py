@@ -19,7 +19,7 @@ from pipeline_tasks.core.versions import resolve
 from pipeline_tasks.models.registry import backbone
 from tests.chromium import chromium
 from tests.containers.conftest import ROOT, weights_for
-from tests.containers.small_store import ALPHAS, TITLE, small_store
+from tests.containers.small_store import ALPHAS, TITLE
 from tests.containers.stack import Stack
 from tests.containers.visitor import Visitor
 from tests.stores import rows
@@ -37,11 +37,12 @@ AND image LIKE 'retriever-foundry/cpu%' ORDER BY started_at"""
 def store(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStore]:
     """What the stack's store holds at first; in the end it is empty again, and no DAG runs by itself."""
     folder = tmp_path_factory.mktemp("small")
-    found = small_store(folder)
-    weights_for(stack, backbone("33m").name)
-    sync = [sys.executable, "-m", "pipeline_tasks.cli.main", "sync", str(found.root), "s3://foundry/store"]
     environment = os.environ | stack.keys | {"FOUNDRY_STORE_CACHE": str(folder / "copies")}
-    subprocess.run(sync, env=environment, cwd=ROOT, check=True, capture_output=True)
+    for command in (["tests.containers.small_store", str(folder)],
+                    ["pipeline_tasks.cli.main", "sync", str(folder / "store"), "s3://foundry/store"]):
+        subprocess.run([sys.executable, "-m", *command], env=environment, cwd=ROOT, check=True)
+    weights_for(stack, backbone("33m").name)
+    found = LocalStore(folder / "store")
     yield found
     for dag in ("build_triplets", "train_retriever"):
         stack.ask("PATCH", f"dags/{dag}", is_paused=True)
@@ -80,10 +81,14 @@ def runs(visitor: Visitor) -> Runs:
     )
 
 
+def under(form: Any, heading: str) -> Any:
+    """The fields under a heading of a DAG's form."""
+    return form.locator(f"[id$=':content:{heading}']")
+
+
 def small_model(form: Any) -> None:
     """33m, on short texts and in small batches, for two cores."""
-    box = form.get_by_role("region", name="Run Parameters").get_by_role("combobox")
-    box.click()
+    under(form, "Run Parameters").get_by_role("combobox").click()
     form.page.get_by_role("option", name="33m", exact=True).click()
     for section, fields in FEW_STEPS.items():
         form.get_by_role("button", name=section, exact=True).click()
@@ -94,12 +99,12 @@ def small_model(form: Any) -> None:
 
 def one_new_level(form: Any) -> None:
     """One level that is there, and one that is not."""
-    section = form.get_by_role("region", name="mine_negatives")
     form.get_by_role("button", name="mine_negatives", exact=True).click()
+    field = under(form, "mine_negatives")
     for alpha in ALPHAS[:-1]:
-        section.get_by_label(f"Remove {alpha}").click()
-    section.get_by_role("combobox").fill(NEW_ALPHA)
-    section.get_by_role("combobox").press("Enter")
+        field.get_by_label(f"Remove {alpha}").click()
+    field.get_by_role("combobox").fill(NEW_ALPHA)
+    field.get_by_role("combobox").press("Enter")
     chosen = [value.get_attribute("value") for value in form.locator("[name=element_alphas]").all()]
     assert chosen == [str(ALPHAS[-1]), NEW_ALPHA]
 

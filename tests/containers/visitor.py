@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from tests.containers.stack import Stack
 
@@ -17,7 +18,7 @@ class Visitor:
 
     Attributes:
         page: Playwright's page.
-        complaints: errors of the pages' own programs, and what their policy kept out.
+        complaints: errors in the lineage page, and windows that any page opened.
 
     Args:
         shots: where pictures go, if they are wanted.
@@ -27,9 +28,14 @@ class Visitor:
         self.page = browser.new_page(viewport=SIZE)
         self.page.set_default_timeout(PATIENCE_MS)
         self.complaints: list[str] = []
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("pageerror", self._complain)
         self.page.on("dialog", lambda dialog: (self.complaints.append(dialog.message), dialog.dismiss()))
         self._stack, self._shots = stack, shots
+
+    def _complain(self, error: Any) -> None:
+        """Airflow's own pages have errors of their own."""
+        if urlsplit(self.page.url).path.startswith("/lineage"):
+            self.complaints.append(str(error))
 
     def open(self, path: str) -> None:
         """Go to an address of the stack; the page is left first, so that one with another #… is read anew, too."""
