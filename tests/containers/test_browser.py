@@ -136,12 +136,12 @@ def test_only_the_missing_level_is_built(visitor: Visitor, stack: Stack, runs: R
 def test_the_lineage_is_seen_in_airflow_and_alone(visitor: Visitor, runs: Runs):
     visitor.open("/plugin/lineage")
     inside = visitor.page.frame_locator("iframe")
-    node = ".node[aria-label^='labelled,']"
-    inside.locator(node).click()
+    inside.get_by_label("Find a version").fill("labelled")
+    inside.get_by_label("Find a version").press("Enter")
     inside.locator(".panel h2:text-is('labelled')").wait_for()
     visitor.picture("stack-lineage")
     visitor.open("/lineage/")
-    visitor.page.locator(node).wait_for()
+    visitor.page.locator(".node[aria-label^='labelled,']").wait_for()
     names = {label.split(",")[0] for label in visitor.page.locator(".node").evaluate_all(
         "nodes => nodes.map(node => node.getAttribute('aria-label'))")}
     assert {"downloads", "passages", "mtp", "rankings/all-minilm-l6-v2", "mtt/0.65", "mtt/0.85"} <= names
