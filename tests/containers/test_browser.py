@@ -136,6 +136,7 @@ def test_only_the_missing_level_is_built(visitor: Visitor, stack: Stack, runs: R
 def test_the_lineage_is_seen_in_airflow_and_alone(visitor: Visitor, runs: Runs):
     visitor.open("/plugin/lineage")
     inside = visitor.page.frame_locator("iframe")
+    inside.locator(".node").first.wait_for()
     inside.get_by_label("Find a version").fill("labelled")
     inside.get_by_label("Find a version").press("Enter")
     inside.locator(".panel h2:text-is('labelled')").wait_for()
