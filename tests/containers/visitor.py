@@ -74,4 +74,5 @@ class Visitor:
     def picture(self, name: str) -> None:
         """Keep what is seen, where pictures are wanted."""
         if self._shots:
+            self.page.wait_for_load_state("networkidle")
             self.page.screenshot(path=self._shots / f"{name}.png", animations="disabled")
