@@ -64,6 +64,17 @@ def test_the_graph_opens_versions_and_follows_the_keyboard(page):
     page.wait_for_selector(".panel h2:has-text('labelled')")
 
 
+def test_a_version_is_found_that_is_typed_before_the_list_is_there(page):
+    held = []
+    page.route("**/api/versions", held.append)
+    page.reload()
+    page.wait_for_selector(".node")
+    page.fill("input[list=versions]", "labelled")
+    page.keyboard.press("Enter")
+    held.pop().continue_()
+    page.wait_for_selector(".panel h2:has-text('labelled')")
+
+
 def test_titles_ids_and_rejects_are_text_only(page, server: Server):
     page.goto(f"{server.url}/lineage/#/graph/documents")
     page.wait_for_selector(".panel h3:has-text('First rows')")
