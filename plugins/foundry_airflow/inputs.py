@@ -122,7 +122,7 @@ class EachOperator(BaseOperator):
 
     Args:
         name: the step's parameter.
-        items: its values.
+        items: its values, or None.
     """
 
     template_fields = ("items",)
@@ -135,7 +135,7 @@ class EachOperator(BaseOperator):
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Every value once, in order."""
-        return [{self.name: item} for item in dict.fromkeys(self.items)]
+        return [{self.name: item} for item in dict.fromkeys(self.items or ())]
 
 
 class PublishOperator(BaseOperator):

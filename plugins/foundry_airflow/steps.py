@@ -161,7 +161,7 @@ def _field(step_name: str, schema: dict[str, Any]) -> Param:
     note = "" if default in (None, "", 0) else f" (left empty: {_words(default)})"
     known = {k: v for k, v in schema.items() if k in _LIMITS}
     if schema["type"] == "array":
-        known["examples"] = list(default or [])
+        known |= {"examples": list(default)} if default else {"items": {"type": "string"}}
     if "enum" in schema:
         known["enum"] = [None, *schema["enum"]]
     description = f"{schema.get('description', '')}{note}"

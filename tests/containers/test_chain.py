@@ -9,12 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline_tasks.core.settings import settings
 from pipeline_tasks.demo.airflow import local_run
 from pipeline_tasks.demo.site import URL_LIST, serve_site
-from pipeline_tasks.models.fetch import fetch
-from pipeline_tasks.models.registry import get
-from tests.containers.conftest import ROOT, docker, named
+from tests.containers.conftest import ROOT, weights_for
 from tests.containers.stack import Stack
 
 PORT = 18743
@@ -25,11 +22,7 @@ SOURCE = {"source": f"http://127.0.0.1:{PORT}/{URL_LIST}", "allow_hosts": [f"127
 @pytest.fixture(scope="module")
 def weights(stack: Stack) -> Path:
     """The cache, and the volume with the model that passages are compared by."""
-    fetch(get(MODEL), settings().cache, "offline")
-    copy = f"mkdir -p /to/models && cp -r /from/{MODEL} /to/models/ && chown -R 50000:50000 /to/models"
-    mounts = ("-v", f"{settings().cache}/models:/from:ro", "-v", f"{stack.project}_cache:/to")
-    docker("run", "--rm", "--user", "0", *mounts, "--entrypoint", "sh", named("cpu"), "-c", copy)
-    return settings().cache
+    return weights_for(stack, MODEL)
 
 
 def folder_with(stack: Stack, made: dict[str, bytes], tmp_path: Path) -> Path:
