@@ -75,12 +75,12 @@ def large_part(store: Store, fresh: Callable[[int], Store], rounds: int) -> dict
     """MiB per second of a part of 64 MiB: written, read by another machine, read again there."""
     put, get, again = [], [], []
     for i in range(rounds):
-        path = store.temporary()
-        path.write_bytes(np.random.default_rng(i).bytes(PART_BYTES))
-        sha256 = file_sha256(path)
-        key = f"objects/{sha256[:2]}/{sha256}"
         other = fresh(i)
-        put.append(seconds(lambda: store.create_from(key, path), 1))  # noqa: B023
+        with store.temporary() as path:
+            path.write_bytes(np.random.default_rng(i).bytes(PART_BYTES))
+            sha256 = file_sha256(path)
+            key = f"objects/{sha256[:2]}/{sha256}"
+            put.append(seconds(lambda: store.create_from(key, path), 1))  # noqa: B023
         get.append(seconds(lambda: other.local_path(key), 1))  # noqa: B023
         again.append(seconds(lambda: other.local_path(key), 1))  # noqa: B023
     mib = PART_BYTES / (1 << 20)

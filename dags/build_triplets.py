@@ -20,23 +20,23 @@ Levels in `kd_alphas` also get a teacher's scores, `mtt/<alpha>-kd`, from vector
 Starts when `mtp` changed, and by hand with the levels that you choose. One more level later: `build_level`.
 """
 
-LEVELS = ["0.65", "0.75", "0.85", "0.95"]
+LEVELS = [str(percent / 100) for percent in range(50, 100, 5)]
 LEVEL = {"type": "string", "pattern": r"^(0?\.\d+|1(\.0+)?)$"}
 
 
-def levels(chosen: list[str], section: str, description: str, least: int = 0) -> Param:
-    """A field for any number of levels."""
-    known = {"items": LEVEL, "minItems": least, "uniqueItems": True, "examples": LEVELS}
-    return Param(chosen, type="array", section=section, description=description, **known)
+def levels(chosen: list[str] | None, section: str, description: str) -> Param:
+    """A field for any number of levels; it may stay empty where none is chosen for it."""
+    kind = {"type": "array", "minItems": 1} if chosen else {"type": ["null", "array"]}
+    choice = {"items": LEVEL, "uniqueItems": True, "examples": LEVELS}
+    return Param(chosen, section=section, description=description, **kind, **choice)
 
 
 ALPHAS = levels(
     [str(alpha) for alpha in SIZES["33m"].alphas],
     "mine_negatives",
-    "difficulty of the negatives, one build each: a negative's cosine is below alpha times the positive's",
-    least=1,
+    "one build each: a negative's cosine is below alpha times the positive's; levels not listed here: build_level",
 )
-KD_ALPHAS = levels([], "score_triplets", "levels that also get the scores of a teacher, for distillation")
+KD_ALPHAS = levels(None, "score_triplets", "levels that also get the scores of a teacher, for distillation")
 FUSION = Param(False, type="boolean", section="fuse_rankings", description="also rank by BM25, and fuse all rankings")
 RANK = form("rank_passages", "depth")
 AGREE = form("mutual_agreement", "strategy", "top_n")

@@ -17,7 +17,7 @@ otherwise. Every later step works only on parts that it has not seen; documents 
 their site are withdrawn.
 
 Runs weekly on the source in the Airflow variable `foundry_source` and the provider in `foundry_search_provider`, and by
-hand on any others.
+hand on any others. While neither variable is set the weekly run does nothing: its tasks are skipped.
 """
 
 SEARCH = form("search_web", "provider", "max_results", "crawl", "refresh", "again", prefix="search_")
@@ -34,7 +34,11 @@ SOURCE = Param(
     "variable foundry_source)",
 )
 FORMS = (SEARCH, CRAWL, TEXTS, DOCUMENTS, CHUNKS, PASSAGES)
-PROVIDER = "{{ params.search_provider or var.value.get('foundry_search_provider', '') }}"
+SOURCE_OF_RUN = "params.source or var.value.get('foundry_source', '')"
+PROVIDER_OF_RUN = "params.search_provider or var.value.get('foundry_search_provider', '')"
+ASKED_FOR = f"{{{{ {SOURCE_OF_RUN} or {PROVIDER_OF_RUN} or dag_run.run_type != 'scheduled' }}}}"
+NOT_ASKED_FOR = "no source is set; set the Airflow variable foundry_source or foundry_search_provider for weekly runs"
+PROVIDER = f"{{{{ {PROVIDER_OF_RUN} }}}}"
 FROM_AIRFLOW = {
     "refresh": "{{ params.refresh or (ds if dag_run.run_type == 'scheduled' else '') }}",
     "allow_hosts": "{{ (params.allow_hosts or []) | join(',') or var.value.get('foundry_allow_hosts', '') }}",
@@ -55,8 +59,13 @@ with DAG(
 ) as dag:
     searches = step("plan_searches", only_if=PROVIDER)
     results = step("search_web", inputs={"searches": searches}, params=SEARCH.values(dag) | {"provider": PROVIDER})
-    source = {"source": "{{ params.source or var.value.get('foundry_source', '') }}"}
-    urls = step("list_urls", inputs={"results": results}, params=source)
+    urls = step(
+        "list_urls",
+        inputs={"results": results},
+        params={"source": f"{{{{ {SOURCE_OF_RUN} }}}}"},
+        only_if=ASKED_FOR,
+        otherwise=NOT_ASKED_FOR,
+    )
     downloads = step("crawl", inputs={"urls": urls}, params=CRAWL.values(dag) | FROM_AIRFLOW)
     texts = step("extract_text", inputs={"downloads": downloads}, params=TEXTS.values(dag))
     sketches = step("sketch_documents", inputs={"texts": texts})

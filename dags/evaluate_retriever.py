@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow.sdk import DAG, Asset, AssetAny, Param
-from foundry_airflow.steps import DEFAULT_ARGS, fold_lineage, form, given, stages, step
+from foundry_airflow.steps import DEFAULT_ARGS, fold_lineage, form, given, judged_with, stages, step
 
 from pipeline_tasks.training.sizes import SIZES
 
@@ -34,12 +34,7 @@ with DAG(
     doc_md=DOC,
     params={"size": SIZE} | EVALUATE.params,
 ) as dag:
-    read = given(
-        pairs="labelled > pairs",
-        passages="labelled > passages",
-        embeddings="labelled > rankings > passages",
-        queries="labelled > rankings > queries",
-    )
+    read = given(pairs="labelled > pairs", passages="labelled > passages", **judged_with())
     models = stages("{{ 'model/' ~ params.size ~ '/finetune' if params.size else '' }}")
     scores = step(
         "evaluate_retriever",

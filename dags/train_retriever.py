@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from airflow.sdk import DAG, Param, TaskGroup
-from foundry_airflow.steps import AT_ONCE, DEFAULT_ARGS, fold_lineage, form, given, mined_from, publish, step, within
+from foundry_airflow.steps import (
+    AT_ONCE,
+    DEFAULT_ARGS,
+    fold_lineage,
+    form,
+    given,
+    judged_with,
+    mined_from,
+    publish,
+    step,
+    within,
+)
 
 from pipeline_tasks.training.sizes import SIZES
 
@@ -46,8 +57,7 @@ with DAG(
     params={"size": SIZE} | LENGTHS.params | PRETRAIN.params | FINETUNE.params | MINE.params,
     user_defined_macros={"alpha": alpha},
 ) as dag:
-    behind = {"queries": "labelled > rankings > queries", "embeddings": "labelled > rankings > passages"}
-    read = given(**mined_from(), **behind)
+    read = given(**mined_from(), **judged_with())
     common = LENGTHS.values(dag) | {"size": dag.param("size")}
     models = [step("pretrain", inputs={"pairs": read["pairs"]}, params=PRETRAIN.values(dag) | common)]
     for i in range(ITERATIONS):
@@ -63,12 +73,8 @@ with DAG(
             start = {"triplets": mined, "init": models[-1]}
             chosen = FINETUNE.values(dag) | common | {"alpha": level}
             models.append(step("finetune", inputs=start, params=chosen, emits=False))
-    evaluated = step(
-        "evaluate_retriever",
-        inputs={name: read[name] for name in ("pairs", "passages", "embeddings", "queries")} | {"models": models},
-        params={"size": dag.param("size")},
-        emits=False,
-    )
+    asked = {name: read[name] for name in ("pairs", "passages", "embeddings", "queries")} | {"models": models}
+    evaluated = step("evaluate_retriever", inputs=asked, params={"size": dag.param("size")}, emits=False)
     published = publish("finetune", models[1:])
     evaluated >> published
     fold_lineage(published)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from typing import Any
 
@@ -34,6 +35,16 @@ def put(store: Store, schema: RowSchema, *parts: list[dict], dataset: str = "") 
     commit(store, manifest)
     point(store, manifest.ref)
     return manifest.ref
+
+
+def put_part(store: Store, data: bytes) -> str:
+    """The key of an object with these bytes."""
+    sha256 = hashlib.sha256(data).hexdigest()
+    key = f"objects/{sha256[:2]}/{sha256}"
+    with store.temporary() as path:
+        path.write_bytes(data)
+        store.create_from(key, path)
+    return key
 
 
 def go(store: Store, step: Step, given: dict[str, list[str]] | None = None, **values: Any) -> Outcome:

@@ -96,7 +96,7 @@ def find_garbage(
     old = now - grace_s
     sweep = Sweep(now)
     written = {entry.key: entry for entry in store.entries("versions")}
-    manifests = _manifests(store, written)
+    manifests = manifests_at(store, written)
     all_stay = keep is None and keep_s is None
     kept = set(manifests) if all_stay else _kept(store, manifests, written, keep or 0, now - max(grace_s, keep_s or 0))
     sweep.add("versions", (written[manifest_key(ref)] for ref in manifests if ref not in kept))
@@ -138,7 +138,12 @@ def _untouched(store: Store, found: list[Entry]) -> list[str]:
     return [entry.key for entry in found if there.get(entry.key) == entry.modified]
 
 
-def _manifests(store: Store, keys: Iterable[str]) -> dict[Ref, Manifest]:
+def manifests_at(store: Store, keys: Iterable[str]) -> dict[Ref, Manifest]:
+    """The manifests with these keys, in this order.
+
+    Raises:
+        InputError: one cannot be read, or is of another version than its key.
+    """
     found = {}
     for key, data in store.read_all(keys):
         try:

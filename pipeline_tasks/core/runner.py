@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import get_context, parent_process
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 
 import pyarrow as pa
@@ -36,6 +37,7 @@ from pipeline_tasks.core.requests import Request, note_request
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.schema import FILES
 from pipeline_tasks.core.store import Store
+from pipeline_tasks.core.store.disk import space_in
 from pipeline_tasks.core.versions import REMOVED, Version, commit, load_manifest, point, write_file, write_rows
 
 log = logging.getLogger(__name__)
@@ -65,7 +67,16 @@ def run_job(store: Store, job: Job, *, group: tuple[int, int] | None = None, wor
         group: (i, n): only memoise parts i, i + n, … of a map step and commit nothing; a run without a group then
             finds them. This is how Airflow spreads a map step over mapped tasks.
         workers: processes for a step that allows several.
+
+    Raises:
+        TransientError: the store's disk, or that of temporary files, is full.
     """
+    with space_in(store.folder, Path(gettempdir())):
+        return _told(store, job, group, workers)
+
+
+def _told(store: Store, job: Job, group: tuple[int, int] | None, workers: int) -> Outcome:
+    """The outcome, once the lineage knows of it."""
     events = EventLog(store, job.step.name, job.step.version)
     facts: dict[str, Any] = {"params": job.identity, "dataset": job.dataset}
     if group:
@@ -226,9 +237,9 @@ def _files(store: Store, folder: Path) -> list[Part]:
     files = sorted(p for p in folder.rglob("*") if p.is_file())
     parts = []
     for path in files:
-        copy = store.temporary()
-        shutil.copyfile(path, copy)
-        parts.append(write_file(store, copy, str(path.relative_to(folder))))
+        with store.temporary() as copy:
+            shutil.copyfile(path, copy)
+            parts.append(write_file(store, copy, str(path.relative_to(folder))))
     return parts
 
 

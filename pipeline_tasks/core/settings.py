@@ -43,6 +43,7 @@ class Settings(BaseModel):
     served_models: str = Field("", description="names of models, joined by commas, that the endpoint is asked for")
     llm_price_in: float = Field(0.0, ge=0, description="dollars per million prompt tokens")
     llm_price_out: float = Field(0.0, ge=0, description="dollars per million completion tokens")
+    llm_licence: str = Field("", description="licence of what the LLM writes; empty: that of its weights, if known")
     searxng_url: str = Field("", description="address of a SearXNG server with JSON answers")
     brave_url: str = Field("https://api.search.brave.com", description="address of the Brave Search API")
     brave_price: float = Field(5.0, ge=0, description="dollars per thousand requests to Brave")

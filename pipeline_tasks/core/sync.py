@@ -20,6 +20,7 @@ from pipeline_tasks.core.manifest import REJECTS_SUFFIX, Manifest, Ref
 from pipeline_tasks.core.progress import meter
 from pipeline_tasks.core.requests import requests_key
 from pipeline_tasks.core.store import Store
+from pipeline_tasks.core.store.protocol import LOST, sha256_in
 from pipeline_tasks.core.versions import manifest_key, resolve
 
 KINDS = ("objects", "responses", "receipts", "lineage/events", "memo", "requests", "versions", "refs")
@@ -145,15 +146,12 @@ def _copy_all(source: Store, target: Store, kind: str, keys: list[str], done: Sy
 
 
 def _copy_object(source: Store, target: Store, key: str) -> None:
-    path = target.temporary()
-    try:
+    with target.temporary() as path:
         source.copy_to(key, path)
-        wanted, got = key.rpartition("/")[2].partition(".")[0], file_sha256(path)
-        if got != wanted:
-            raise InputError(f"{key} in {source} is corrupted, its sha256 is {got}; run the step that made it again")
+        got = file_sha256(path)
+        if got != sha256_in(key):
+            raise InputError(f"{key} in {source} is corrupted, its sha256 is {got}; {LOST}")
         target.create_from(key, path)
-    finally:
-        path.unlink(missing_ok=True)
 
 
 def _copy_small(source: Store, target: Store, key: str) -> None:

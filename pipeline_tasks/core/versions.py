@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -17,6 +19,7 @@ from pipeline_tasks.core.ids import file_sha256
 from pipeline_tasks.core.manifest import LATEST, REJECTS_SUFFIX, Manifest, Part, Ref, Removal
 from pipeline_tasks.core.schema import REJECTS
 from pipeline_tasks.core.store import Store
+from pipeline_tasks.core.store.protocol import LOST
 
 _ONE_DICTIONARY = 1 << 30
 _ID = re.compile(r"[0-9a-f]{16}")
@@ -29,19 +32,19 @@ def write_rows(store: Store, table: pa.Table) -> Part:
     A column of dictionary type stays one whatever its size: a long text that many rows share is there once. Beside
     such columns no other gets a dictionary, which would be as large as the column where all values differ.
     """
-    path = store.temporary(".parquet")
     shared = [_leaf(field) for field in table.schema if _holds_dictionary(field.type)]
-    pq.write_table(
-        table,
-        path,
-        compression="zstd",
-        row_group_size=65_536,
-        version="2.6",
-        write_page_index=True,
-        use_dictionary=shared or True,
-        dictionary_pagesize_limit=_ONE_DICTIONARY if shared else None,
-    )
-    return _store_file(store, path, rows=table.num_rows)
+    with store.temporary(".parquet") as path:
+        pq.write_table(
+            table,
+            path,
+            compression="zstd",
+            row_group_size=65_536,
+            version="2.6",
+            write_page_index=True,
+            use_dictionary=shared or True,
+            dictionary_pagesize_limit=_ONE_DICTIONARY if shared else None,
+        )
+        return _store_file(store, path, rows=table.num_rows)
 
 
 def _leaf(field: pa.Field) -> str:
@@ -64,8 +67,24 @@ def _store_file(store: Store, path: Path, rows: int, name: str | None = None) ->
 
 
 def read_part(store: Store, part: Part, columns: list[str] | None = None) -> pa.Table:
-    """All rows of one part, removals not yet applied."""
-    return pq.ParquetFile(store.local_path(part.key)).read(columns=columns)
+    """All rows of one part, removals not yet applied.
+
+    Raises:
+        InputError: the part is missing, or its bytes are no rows any more.
+    """
+    with _intact(store, part):
+        return pq.ParquetFile(store.local_path(part.key)).read(columns=columns)
+
+
+@contextmanager
+def _intact(store: Store, part: Part) -> Iterator[None]:
+    """Tell damaged bytes, where Arrow notices; an error of the system itself has a number."""
+    try:
+        yield
+    except (pa.ArrowInvalid, OSError) as error:
+        if getattr(error, "errno", None) not in (None, errno.EIO):
+            raise
+        raise InputError(f"{part.key} in {store} cannot be read ({error}); {LOST}") from error
 
 
 def manifest_key(ref: Ref) -> str:
@@ -178,9 +197,11 @@ class Version:
         for index in range(len(self.manifest.parts)) if parts is None else parts:
             removed = self.removed(index)
             wanted = [*columns, *(c for c in removed if c not in columns)]
-            file = pq.ParquetFile(self.store.local_path(self.manifest.parts[index].key))
-            for batch in file.iter_batches(batch_size=n_rows, columns=wanted):
-                yield without(pa.Table.from_batches([batch]), removed).select(columns)
+            part = self.manifest.parts[index]
+            with _intact(self.store, part):
+                file = pq.ParquetFile(self.store.local_path(part.key))
+                for batch in file.iter_batches(batch_size=n_rows, columns=wanted):
+                    yield without(pa.Table.from_batches([batch]), removed).select(columns)
 
     def table(self, columns: list[str] | None = None) -> pa.Table:
         """All live rows."""

@@ -49,7 +49,7 @@ def list_urls(inputs: Inputs, params: ListUrlsParams, run: Run) -> Iterator[pa.T
         InputError: there is neither a source nor an input ``results``.
     """
     if not params.source and "results" not in inputs:
-        raise InputError("list_urls has no addresses; set source= or give --input results=search_results")
+        raise InputError("list_urls has no addresses; set source, or give it the input results of search_web")
     seen: dict[str, str] = {}
     remote = params.source.startswith(("http://", "https://"))
     for line in (hit.url for hit in _hits(params.source)):

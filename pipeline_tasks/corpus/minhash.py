@@ -1,29 +1,25 @@
 """Texts to shingles and MinHash signatures, signatures to band keys: arrays in, arrays out.
 
-A *word* is a run of letters, marks, digits and underscores of any script, its case folded letter by letter (É is é, Σ
-and ς are σ; ß stays ß, for its folding is two letters). Han ideographs and kana, which no blanks part, are each a word.
-A *shingle* is a run of words and known by a 64-bit hash, so that two of them never share one by chance; its low 32 bits
-are what MinHash permutes, in datasketch's scheme: our signatures are its signatures.
+A *shingle* is a run of words (see :mod:`pipeline_tasks.corpus.letters`) and known by a 64-bit hash, so that two of them
+never share one by chance; its low 32 bits are what MinHash permutes, in datasketch's scheme: our signatures are its
+signatures.
 """
 
 from __future__ import annotations
 
-import sys
-import unicodedata
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+
+from pipeline_tasks.corpus.letters import alphabet
 
 if TYPE_CHECKING:
     from datasketch import LeanMinHash
 
 SEED = 1
 MISS = 0.001
-ALONE = np.uint32(1 << 31)
-_UNSPACED = ((0x3041, 0x30FF), (0x31F0, 0x31FF), (0x3400, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x3FFFF))
 
 
 @dataclass(frozen=True)
@@ -55,24 +51,6 @@ def sketch_texts(texts: pa.StringArray, shingle_words: int = 3, n_permutations: 
     signatures = np.empty((n, n_permutations), np.uint32)
     sketch(letters, bounds, alphabet(), shingle_words, *_permutations(n_permutations), shingles, offsets, signatures)
     return Sketches(shingles[: offsets[-1]].copy(), offsets, signatures)
-
-
-@cache
-def alphabet() -> np.ndarray:
-    """Code point -> its folded letter, 0 where no word goes on; the bit ``ALONE`` marks a letter that is a word alone.
-
-    Shapes: [code points] uint32.
-    """
-    letters = np.zeros(sys.maxunicode + 1, np.uint32)
-    for point in range(0x40000):
-        char = chr(point)
-        if char == "_" or unicodedata.category(char)[0] in "LMN":
-            folded = next((f for f in (char.casefold(), char.lower()) if len(f) == 1), char)
-            letters[point] = ord(folded)
-    for first, last in _UNSPACED:
-        here = letters[first : last + 1]
-        here[here > 0] |= ALONE
-    return letters
 
 
 def _permutations(n: int) -> tuple[np.ndarray, np.ndarray]:

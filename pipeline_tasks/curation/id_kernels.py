@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from pipeline_tasks.core.compiled import compiled
-from pipeline_tasks.curation.id_table import IdTable, Strings
+
+if TYPE_CHECKING:
+    from pipeline_tasks.curation.id_table import IdTable, Strings
 
 _BASIS = np.uint64(0xCBF29CE484222325)
 _PRIME = np.uint64(0x100000001B3)

@@ -50,6 +50,7 @@ class PassageIndex:
         ids, splits, hashes, ends = [], [], [], [np.zeros(1, np.int64)]
         read = [(passages, "passage_id", "text"), (pairs, "positive_id", "positive")]
         jobs = [(*source, number) for source in read for number in range(len(source[0].manifest.parts))]
+        size = 0
         with (folder / "texts").open("wb") as file, ThreadPoolExecutor(settings().threads) as pool:
             for at in range(0, len(jobs), settings().threads):
                 for part, hashed, split in pool.map(_part, jobs[at : at + settings().threads]):
@@ -58,8 +59,8 @@ class PassageIndex:
                     hashes.append(hashed)
                     found = strings(part[1])
                     start = found.offsets[0]
-                    ends.append(found.offsets[1:].astype(np.int64) - start + ends[-1][-1])
-                    found.data[start : found.offsets[-1]].tofile(file)
+                    ends.append(found.offsets[1:].astype(np.int64) - start + size)
+                    size += file.write(found.data[start : found.offsets[-1]])
         column = pa.chunked_array(ids, pa.string()).combine_chunks()
         texts, forget = _mapped(folder / "texts", np.concatenate(ends))
         return cls(IdTable.of(column), column, np.concatenate(splits), np.concatenate(hashes), texts, forget)

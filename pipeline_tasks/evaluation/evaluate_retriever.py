@@ -31,7 +31,9 @@ class EvaluateRetrieverParams(StepParams):
 
     set_name: str = Field("heldout", description="name of the evaluation set; also of the dataset eval/<set>")
     size: str = Field("33m", description="size whose untrained backbone is the baseline")
-    models: tuple[str, ...] = Field(default_factory=judging_models, description="reference models")
+    models: tuple[str, ...] = Field(
+        default_factory=judging_models, description="reference models, where no inputs are given"
+    )
     fusions: tuple[str, ...] = Field((), description="systems to fuse by rank and score too: rrf(bm25,33m/pretrain)")
     k: int = Field(10, ge=1, description="cut-off rank of the metrics")
 
@@ -88,7 +90,8 @@ def evaluate_retriever(inputs: Inputs, params: EvaluateRetrieverParams, run: Run
     DMRetriever, Table 2.
 
     Raises:
-        InputError: no query is held out, or a fusion names a system that is not here.
+        InputError: no query is held out, a reference model lacks vectors of queries or passages, or a fusion names a
+            system that is not here.
     """
     heldout = _heldout(inputs)
     rows: list[dict] = []
@@ -121,13 +124,15 @@ def _systems(
     deepest = max(params.k, _FUSED_DEPTH) if params.fusions else params.k
     depth = min(deepest, len(heldout.passage_ids))
     models = inputs.each("models")
-    with run.progress(2 + len(params.models) + len(models), "systems") as meter:
+    embeddings, queries = inputs.by_last_name("embeddings"), inputs.by_last_name("queries")
+    if embeddings.keys() != queries.keys():
+        raise InputError(f"embeddings are of {list(embeddings)}, queries of {list(queries)}; give both of each model")
+    with run.progress(2 + len(embeddings) + len(models), "systems") as meter:
         yield f"{params.size}/untrained", "", rank_untrained(params.size, heldout.queries, heldout.passages, depth)
         meter.advance()
         yield "bm25", "", rank_bm25(heldout.queries, heldout.passages, depth)
         meter.advance()
-        embeddings, queries = inputs.by_last_name("embeddings"), inputs.by_last_name("queries")
-        for model in params.models:
+        for model in embeddings:
             yield model, "", _rank_stored(embeddings[model], queries[model], heldout, depth)
             meter.advance()
         for version in models:

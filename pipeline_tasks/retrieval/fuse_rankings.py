@@ -36,6 +36,7 @@ class FuseRankingsParams(StepParams):
     writes=RANKINGS,
     kind="reduce",
     dataset="rankings/rrf",
+    version="2",
     memory_gib=4,
 )
 def fuse_rankings(inputs: Inputs, params: FuseRankingsParams, run: Run) -> Iterator[pa.Table]:

@@ -10,7 +10,8 @@ import numpy as np
 def fuse(rankings: Sequence[np.ndarray], depth: int, k: int = 60) -> tuple[np.ndarray, np.ndarray]:
     """The ``depth`` passages of highest sum of ``1 / (k + rank)`` per query; of equal sums the lowest number.
 
-    A ranking that lacks a passage adds nothing to it.
+    A ranking that lacks a passage adds nothing to it. Sums that are equal as float32 count as equal, so that a tie
+    does not hang on the order of adding up.
 
     Shapes:
         rankings: each [q, any], int, numbers of passages, best first, each once a row; -1 after the end of a short one.
@@ -29,11 +30,12 @@ def fuse(rankings: Sequence[np.ndarray], depth: int, k: int = 60) -> tuple[np.nd
     if len(starts):
         sums.ravel()[starts] = np.add.reduceat(weights[order].ravel(), starts)
     sums[numbers < 0] = 0
+    sums = sums.astype(np.float32)
     best = np.argsort(-sums, axis=1, kind="stable")[:, :depth]
     found, scores = (np.take_along_axis(array, best, axis=1) for array in (numbers, sums))
     short = ((0, 0), (0, depth - found.shape[1]))
     found = np.pad(np.where(scores > 0, found, -1), short, constant_values=-1)
-    return found, np.pad(scores, short).astype(np.float32)
+    return found, np.pad(scores, short)
 
 
 def fused_score(rankings: Sequence[np.ndarray], own: np.ndarray, k: int = 60) -> np.ndarray:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 QUERY_BLOCK = 2048
 PASSAGE_BLOCK = 2048
+_SORT_BLOCK = 512
 _LONGEST = 1e15
 _SINGLE = 2.0**-23
 _SIGN = np.int32(-(2**31))
@@ -96,15 +97,17 @@ def search(
     rows = [slice(at, at + QUERY_BLOCK) for at in range(0, len(queries), QUERY_BLOCK)]
     with torch_threads(threads) as pool:
         asked = [_Screened(queries[part], kind) for part in rows]
+        room = _room(min(len(queries), QUERY_BLOCK), block, kind)
         for vectors, names in shards:
             vectors = _checked(vectors, queries.shape[1], "passages")
             for at in range(0, len(vectors), block):
                 given, of_block = _Screened(vectors[at : at + block], kind), names[at : at + block]
                 for part, ask in zip(rows, asked, strict=True):
-                    _offer(pool, threads, ask, given, of_block, scores[part], keys[part])
+                    _offer(pool, threads, room, ask, given, of_block, scores[part], keys[part])
                     if progress:
                         progress(len(ask.vectors) * len(given.vectors))
-    return _sorted(keys, scores)
+    _sort(keys, scores)
+    return keys, scores
 
 
 def merge(found: Sequence[tuple[np.ndarray, np.ndarray]], k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -113,7 +116,8 @@ def merge(found: Sequence[tuple[np.ndarray, np.ndarray]], k: int) -> tuple[np.nd
     Shapes:
         found: keys [q, any] and scores [q, any] of each; returns keys [q, k] and scores [q, k].
     """
-    keys, scores = _sorted(np.hstack([keys for keys, _ in found]), np.hstack([scores for _, scores in found]))
+    keys, scores = np.hstack([keys for keys, _ in found]), np.hstack([scores for _, scores in found])
+    _sort(keys, scores)
     return np.ascontiguousarray(keys[:, :k]), np.ascontiguousarray(scores[:, :k])
 
 
@@ -138,7 +142,7 @@ class _Screened:
     def __init__(self, vectors: np.ndarray, kind: str) -> None:
         import torch
 
-        self.vectors = np.array(vectors, np.float32, order="C")
+        self.vectors = np.require(vectors, np.float32, ["C", "W"])
         whole = torch.from_numpy(self.vectors)
         self.rounded = whole.to(getattr(torch, kind))
         lost = (whole - self.rounded.float()) if kind != "float32" else None
@@ -164,9 +168,17 @@ class _Screened:
         return self.vectors.shape[1] * 2.0**-51 * self.lengths.astype(np.float64) * other.lengths.max(initial=0)
 
 
+def _room(n_queries: int, n_passages: int, kind: str) -> torch.Tensor:
+    """Room for the screened scores of a block: the same for every block, since fresh memory costs time."""
+    import torch
+
+    return torch.empty(n_queries * n_passages, dtype=getattr(torch, kind))
+
+
 def _offer(
     pool: ThreadPoolExecutor,
     threads: int,
+    room: torch.Tensor,
     asked: _Screened,
     given: _Screened,
     names: np.ndarray,
@@ -179,9 +191,11 @@ def _offer(
 
     slack, fuzz = asked.slack(given), asked.fuzz(given)
     half = given.rounded.dtype == torch.bfloat16
+    screened = room[: len(asked.vectors) * len(given.vectors)].view(len(asked.vectors), len(given.vectors))
 
     def offer_part(part: slice) -> None:
-        bits = (asked.rounded[part] @ given.rounded.T).view(torch.int16 if half else torch.int32).numpy()
+        product = torch.mm(asked.rounded[part], given.rounded.T, out=screened[part])
+        bits = product.view(torch.int16 if half else torch.int32).numpy()
         rest = (given.vectors, names, scores[part], keys[part])
         offer(bits, 16 * half, slack[part], fuzz[part], asked.vectors[part], *rest)
 
@@ -189,18 +203,17 @@ def _offer(
     list(pool.map(offer_part, (slice(at, at + step) for at in range(0, len(scores), step))))
 
 
-def _sorted(keys: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _sort(keys: np.ndarray, scores: np.ndarray) -> None:
     """Rows by falling score, then rising key: both in one 64-bit number, which sorts many times faster than a pair."""
-    in_order = np.empty_like(keys), np.empty_like(scores)
-    for at in range(0, len(keys), QUERY_BLOCK):
-        part = slice(at, at + QUERY_BLOCK)
+    for at in range(0, len(keys), _SORT_BLOCK):
+        part = slice(at, at + _SORT_BLOCK)
         bits = (scores[part] + np.float32(0)).view(np.int32)
         falling = ~np.where(bits < 0, ~bits, bits | _SIGN).view(np.uint32)
-        both = np.sort(falling.astype(np.uint64) << np.uint64(32) | keys[part].view(np.uint32), axis=1)
+        both = falling.astype(np.uint64) << np.uint64(32) | keys[part].view(np.uint32)
+        both.sort(axis=1)
         falling = (both >> np.uint64(32)).astype(np.uint32).view(np.int32)
-        in_order[0][part] = both.astype(np.uint32).view(np.int32)
-        in_order[1][part] = np.where(falling < 0, falling, ~falling & ~_SIGN).view(np.float32)
-    return in_order
+        keys[part] = both.astype(np.uint32).view(np.int32)
+        scores[part] = np.where(falling < 0, falling, ~falling & ~_SIGN).view(np.float32)
 
 
 def _checked(vectors: np.ndarray, width: int, what: str) -> np.ndarray:

@@ -12,6 +12,7 @@ from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.step import StepParams, tuning
 from pipeline_tasks.domains import prompts_sha256
+from pipeline_tasks.models.registry import models
 from pipeline_tasks.models.use import LLM
 from pipeline_tasks.synthesis.llm_client import LLMClient, Price, Request, Response
 from pipeline_tasks.synthesis.prompts import Prompt
@@ -30,6 +31,12 @@ class LlmParams(StepParams):
     def identity(self) -> dict[str, Any]:
         """Model and sampling, and what the prompts say."""
         return super().identity() | {"prompts_sha256": prompts_sha256(*INTENTS)}
+
+    def licences(self) -> dict[str, str]:
+        """What the LLM writes is under: the settings say, else the registry, where it knows the model's weights."""
+        known = (spec.licence for spec in models() if spec.name == self.llm)
+        licence = settings().llm_licence or next(known, "")
+        return {self.llm: licence} if licence else {}
 
 
 def ask_all(prompts: list[Prompt], params: LlmParams, run: Run) -> list[Response]:

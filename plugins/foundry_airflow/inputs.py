@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from fnmatch import fnmatchcase
 from typing import Any
 
 from airflow.sdk import BaseOperator, Context, TriggerRule, XComArg
@@ -12,14 +14,17 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.versions import load_manifest, resolve
+from pipeline_tasks.retrieval.judges import best_models
 
 ARROW = " > "
+Where = str | Callable[[Store], list[str]]
 
 
 def follow(store: Store, path: str) -> list[str]:
     """The versions at the end of ``path``: a dataset, then names of inputs or of datasets that it was made from.
 
     ``labelled > rankings > queries``: query embeddings behind the rankings that the latest ``labelled`` was made from.
+    A name with a star, ``labelled > rankings > embeddings/*``, may find none.
 
     Raises:
         InputError: the dataset is not in the store, or was made from nothing of that name.
@@ -28,11 +33,27 @@ def follow(store: Store, path: str) -> list[str]:
     refs = [str(resolve(store, Ref.parse(start)))]
     for name in names:
         sources = [source for ref in refs for source in load_manifest(store, Ref.parse(ref)).inputs.items()]
-        refs = [ref for key, found in sources for ref in found if name in (key, Ref.parse(ref).dataset)]
-        if not refs:
+        refs = [ref for key, found in sources for ref in found if _is(name, key, ref)]
+        if not refs and "*" not in name:
             known = ", ".join(sorted({key for key, _ in sources})) or "nothing"
             raise InputError(f"{path!r}: no {name!r} there; it was made from: {known}")
     return refs
+
+
+def _is(name: str, key: str, ref: str) -> bool:
+    return fnmatchcase(key, name) or fnmatchcase(Ref.parse(ref).dataset, name)
+
+
+def best_rankings(store: Store) -> list[str]:
+    """The rankings of the first judge of every intent, behind the latest ``labelled``: negatives come from these.
+
+    Those of the default's judges come first and in its order, so that a version that is there is found again.
+    """
+    labelled = load_manifest(store, Ref(dataset="labelled"))
+    first = {panel[0] for panel in labelled.params["judges"].values()}
+    usual = [model for model in best_models() if model in first]
+    ordered = usual + sorted(first.difference(usual))
+    return [ref for model in ordered for ref in follow(store, f"labelled{ARROW}rankings/{model}")]
 
 
 def stages(store: Store, model: str) -> list[str]:
@@ -47,12 +68,12 @@ class VersionsOperator(BaseOperator):
     """Decides once for a whole run which versions it reads, so that a change midway cannot mix two of them.
 
     Args:
-        paths: XCom key -> path (see :func:`follow`), or a list of paths.
+        paths: XCom key -> path (see :func:`follow`), or what finds the versions in the store.
     """
 
     ui_color = "#f4efe6"
 
-    def __init__(self, *, paths: dict[str, str | list[str]], **kwargs: Any) -> None:
+    def __init__(self, *, paths: dict[str, Where], **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.paths = paths
 
@@ -60,12 +81,11 @@ class VersionsOperator(BaseOperator):
         """Push every list of versions under its key."""
         with airflow_errors():
             store = open_store()
-            for key, paths in self.paths.items():
-                several = [paths] if isinstance(paths, str) else paths
-                context["ti"].xcom_push(key, [ref for path in several for ref in follow(store, path)])
+            for key, path in self.paths.items():
+                context["ti"].xcom_push(key, path(store) if callable(path) else follow(store, path))
 
 
-def given(**paths: str | list[str]) -> dict[str, XComArg]:
+def given(**paths: Where) -> dict[str, XComArg]:
     """The versions that this run reads, by name: the outputs of a first task ``versions``."""
     operator = VersionsOperator(task_id="versions", paths=paths)
     return {key: XComArg(operator, key) for key in paths}
@@ -102,7 +122,7 @@ class EachOperator(BaseOperator):
 
     Args:
         name: the step's parameter.
-        items: its values.
+        items: its values, or None.
     """
 
     template_fields = ("items",)
@@ -115,7 +135,7 @@ class EachOperator(BaseOperator):
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Every value once, in order."""
-        return [{self.name: item} for item in dict.fromkeys(self.items)]
+        return [{self.name: item} for item in dict.fromkeys(self.items or ())]
 
 
 class PublishOperator(BaseOperator):

@@ -27,6 +27,7 @@ from pipeline_tasks.core.store import Store, open_store
 
 log = logging.getLogger(__name__)
 
+SKIPS = (False, None, "", "False", "None")
 JSON_STARTS = ("[", "{", '"')
 
 
@@ -59,9 +60,11 @@ class PlannedOperator(BaseOperator):
         step: the step's name.
         inputs: input name -> ``dataset[@version]``, the output of another step, or a list of these. What a skipped step
             should have given is left out of a list or an optional input; any other that is missing skips this step too.
+            An empty list is no version.
         values: parameters; None and the empty string leave the step's own default.
         each: parameters of one mapped task, on top of ``values``.
         only_if: a template or parameter; the step is skipped where it comes out empty or false.
+        otherwise: what the log then says.
     """
 
     template_fields = ("inputs", "values", "each", "only_if")
@@ -75,6 +78,7 @@ class PlannedOperator(BaseOperator):
         values: dict[str, Any] | None = None,
         each: dict[str, Any] | None = None,
         only_if: Any = True,
+        otherwise: str = "",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -83,6 +87,7 @@ class PlannedOperator(BaseOperator):
         self.values = values or {}
         self.each = each or {}
         self.only_if = only_if
+        self.otherwise = otherwise or f"{step} has nothing to do in this run"
 
     @property
     def map_label(self) -> str:
@@ -99,12 +104,12 @@ class PlannedOperator(BaseOperator):
         Raises:
             AirflowSkipException: ``only_if`` is not met, or an input was skipped.
         """
-        if self.only_if in (False, None, "", "False", "None"):
-            raise AirflowSkipException(f"{self.step} has nothing to do in this run")
+        if self.only_if in SKIPS:
+            raise AirflowSkipException(self.otherwise)
         given = {}
         for name, value in self.inputs.items():
             given[name] = list(_flat(value))
-            if not given[name] and not get_step(self.step).reads[name].optional:
+            if not given[name] and value != [] and not get_step(self.step).reads[name].optional:
                 raise AirflowSkipException(f"{self.step}: the step that makes {name} was skipped")
         return plan(store, get_step(self.step), self.parameters(), given)
 
@@ -196,7 +201,8 @@ class StepOperator(PlannedOperator):
 
     def _call(self, job: Job) -> Call:
         arguments = ["run", self.step]
-        for name, refs in job.input_names.items():
+        for name in {**job.input_names, **self.inputs}:
+            refs = job.input_names.get(name, [""])
             arguments += [part for ref in refs for part in ("--input", f"{name}={ref}")]
         for name, value in self.parameters().items():
             arguments += ["--set", f"{name}={_text(value)}"]

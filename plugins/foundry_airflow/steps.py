@@ -12,7 +12,15 @@ from airflow.sdk.configuration import conf
 from airflow.sdk.definitions.param import DagParam
 
 from foundry_airflow.alerts import task_failed, within
-from foundry_airflow.inputs import EachOperator, FoldOperator, PublishOperator, StagesOperator, given
+from foundry_airflow.inputs import (
+    EachOperator,
+    FoldOperator,
+    PublishOperator,
+    StagesOperator,
+    Where,
+    best_rankings,
+    given,
+)
 from foundry_airflow.operators import GroupsOperator, StepOperator
 from pipeline_tasks.core.registry import get_step
 
@@ -24,6 +32,7 @@ __all__ = [
     "form",
     "given",
     "group_name",
+    "judged_with",
     "mined_from",
     "publish",
     "stages",
@@ -52,6 +61,7 @@ def step(
     params: dict[str, Any] | None = None,
     each: dict[str, Any] | None = None,
     only_if: Any = True,
+    otherwise: str = "",
     emits: bool = True,
     max_groups: int | None = None,
 ) -> XComArg:
@@ -67,11 +77,13 @@ def step(
         params: parameters; None leaves the step's own default.
         each: one parameter and its list of values: one mapped task for each (reduce steps).
         only_if: template; the task is skipped where it comes out empty.
+        otherwise: why it was skipped, and what to do about it.
         emits: emit the asset event. An asset has one producer: off for all but one task that writes the dataset.
         max_groups: groups of parts at most; ``[foundry] max_groups`` of the configuration where not given.
     """
     found = get_step(name)
-    work: dict[str, Any] = {"step": name, "inputs": inputs or {}, "values": params or {}, "only_if": only_if}
+    work: dict[str, Any] = {"step": name, "inputs": inputs or {}, "values": params or {}}
+    work |= {"only_if": only_if, "otherwise": otherwise}
     work["trigger_rule"] = TriggerRule.NONE_FAILED
     limits: dict[str, Any] = {"execution_timeout": timedelta(minutes=found.resources.timeout_minutes)}
     if found.resources.pool:
@@ -109,14 +121,18 @@ def default(name: str, parameter: str) -> Any:
     return get_step(name).params.model_fields[parameter].get_default(call_default_factory=True)
 
 
-def mined_from() -> dict[str, str | list[str]]:
-    """What ``mine_negatives`` reads, as paths from the latest ``labelled``; rankings of every intent's best model.
+def mined_from() -> dict[str, Where]:
+    """What ``mine_negatives`` reads, as paths from the latest ``labelled``; rankings of every intent's best judge.
 
     DAGs that build levels name the same inputs, so that each finds what another has built.
     """
-    rankings = [f"labelled > rankings/{model}" for model in default("mine_negatives", "models")]
-    texts = {"pairs": "labelled > pairs", "passages": "labelled > passages"}
-    return {"labelled": "labelled", "rankings": rankings} | texts
+    texts: dict[str, Where] = {"pairs": "labelled > pairs", "passages": "labelled > passages"}
+    return texts | {"labelled": "labelled", "rankings": best_rankings}
+
+
+def judged_with() -> dict[str, Where]:
+    """The vectors of the latest ``labelled``'s judges, as far as they have any: BM25 has none."""
+    return {"queries": "labelled > rankings > queries*", "embeddings": "labelled > rankings > embeddings/*"}
 
 
 @dataclass(frozen=True)
@@ -149,7 +165,7 @@ def _field(step_name: str, schema: dict[str, Any]) -> Param:
     note = "" if default in (None, "", 0) else f" (left empty: {_words(default)})"
     known = {k: v for k, v in schema.items() if k in _LIMITS}
     if schema["type"] == "array":
-        known["examples"] = list(default or [])
+        known |= {"examples": list(default)} if default else {"items": {"type": "string"}}
     if "enum" in schema:
         known["enum"] = [None, *schema["enum"]]
     description = f"{schema.get('description', '')}{note}"

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from functools import cache
+from graphlib import TopologicalSorter
 from itertools import permutations
 from pathlib import Path
 
@@ -109,6 +110,22 @@ def test_data_flows_one_way(name):
     assert mine
     wrong = [f"{named(p)} imports {d}" for p in mine for d in imports(p) if room(d) not in allowed]
     assert wrong == []
+
+
+def for_types_alone(path: Path) -> set[str]:
+    """What ``path`` imports below ``if TYPE_CHECKING``."""
+    blocks = [n for n in tree(path).body if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING"]
+    found = [n for block in blocks for n in block.body if isinstance(n, ast.ImportFrom)]
+    return {f"{node.module}.{alias.name}" for node in found for alias in node.names}
+
+
+def test_no_module_imports_one_that_imports_it_even_inside_functions():
+    modules = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in below(PACKAGE)}
+    needs = {}
+    for name, path in modules.items():
+        found = set(imports(path)) - for_types_alone(path)
+        needs[name] = {d if d in modules else d.rpartition(".")[0] for d in found} & modules.keys() - {name}
+    assert len(list(TopologicalSorter(needs).static_order())) == len(modules) > 100
 
 
 def test_only_dags_and_plugins_import_airflow():

@@ -16,8 +16,11 @@ from pathlib import Path
 import pytest
 
 from pipeline_tasks import __version__
+from pipeline_tasks.core.settings import settings
 from pipeline_tasks.demo.site import URL_LIST, build_site
 from pipeline_tasks.domains import domain_folder
+from pipeline_tasks.models.fetch import fetch
+from pipeline_tasks.models.registry import get
 from tests.containers.stack import Stack, free_ports, written
 
 HERE = Path(__file__).parent
@@ -31,6 +34,11 @@ FOUNDRY_SOURCE=http://127.0.0.1:18743/{URL_LIST}
 FOUNDRY_ALLOW_HOSTS=127.0.0.1:18743
 """
 BUILT = ("airflow", "cpu", "seaweedfs")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--pictures docs/images`` renews the screenshots of the documentation."""
+    parser.addoption("--pictures", type=Path, help="folder for pictures of what the browser shows")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -56,6 +64,17 @@ def docker(*arguments: str, **options: object) -> str:
 def engine() -> None:
     if subprocess.run(["docker", "version"], capture_output=True, check=False).returncode:
         (pytest.fail if os.environ.get("CI") else pytest.skip)("no Docker engine answers; run make test-containers")
+
+
+def weights_for(stack: Stack, *models: str) -> Path:
+    """The cache, with these models in it and in the stack's volume."""
+    cache = settings().cache
+    for model in models:
+        fetch(get(model), cache, "offline")
+    copy = f"mkdir -p /to/models && cd /from && cp -r {' '.join(models)} /to/models && chown -R 50000:50000 /to/models"
+    mounts = ("-v", f"{cache}/models:/from:ro", "-v", f"{stack.project}_cache:/to")
+    docker("run", "--rm", "--user", "0", *mounts, "--entrypoint", "sh", named("cpu"), "-c", copy)
+    return cache
 
 
 def named(image: str) -> str:

@@ -19,7 +19,6 @@ from pathlib import Path
 import pytest
 
 from pipeline_tasks.core.registry import get_step
-from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.curation.mine_negatives import mine_negatives
 from pipeline_tasks.curation.mutual_agreement import mutual_agreement
@@ -28,9 +27,7 @@ from pipeline_tasks.demo.airflow import local_run
 from pipeline_tasks.demo.sample import load_documents
 from pipeline_tasks.demo.site import URL_LIST, serve_site
 from pipeline_tasks.domains import domain_folder
-from pipeline_tasks.models.fetch import fetch
-from pipeline_tasks.models.registry import get
-from tests.containers.conftest import HERE, docker, named
+from tests.containers.conftest import HERE, docker, named, weights_for
 from tests.containers.stack import Stack, wait_for
 from tests.stores import go, put
 
@@ -84,11 +81,7 @@ def seed(tmp_path_factory: pytest.TempPathFactory) -> LocalStore:
 @pytest.fixture(scope="module")
 def weights(stack: Stack) -> Path:
     """The cache, and the volume with the model that passages are compared by."""
-    fetch(get(MODEL), settings().cache, "offline")
-    copy = f"mkdir -p /to/models && cp -r /from/{MODEL} /to/models/ && chown -R 50000:50000 /to/models"
-    mounts = ("-v", f"{settings().cache}/models:/from:ro", "-v", f"{stack.project}_cache:/to")
-    docker("run", "--rm", "--user", "0", *mounts, "--entrypoint", "sh", named("cpu"), "-c", copy)
-    return settings().cache
+    return weights_for(stack, MODEL)
 
 
 def kill(container: str) -> None:

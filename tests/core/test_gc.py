@@ -16,7 +16,7 @@ from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.runner import Outcome, run_job
 from pipeline_tasks.core.schema import Column, RowSchema
 from pipeline_tasks.core.step import NoParams, Step, StepParams, step
-from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.core.store import TEMPORARY, LocalStore
 from pipeline_tasks.core.versions import Version, manifest_key, write_rows
 from tests.core.toy_steps import toy_gather, toy_list
 
@@ -158,7 +158,9 @@ def test_a_memo_record_without_its_output_goes(store):
 
 
 def test_leftovers_of_killed_runs_go_by_age(store):
-    old, young = store.temporary(), store.temporary()
+    old, young = (store.root / TEMPORARY / name for name in ("old", "young"))
+    for path in (old, young):
+        path.write_text("half a part")
     os.utime(old, (0, 0))
     checkpoint = store.scratch("training") / "checkpoint"
     checkpoint.write_text("x")

@@ -174,7 +174,7 @@ def test_a_label_does_not_depend_on_how_rows_lie_in_parts(store):
     whole = rows(store, "labelled")
     for name, schema in (("mtp", PAIRS), ("rankings/one", RANKINGS), ("rankings/two", RANKINGS)):
         found = rows(store, name)
-        put(store, schema, *([row] for row in reversed(found)), dataset=name)
+        put(store, schema, [], *([row] for row in reversed(found)), [], dataset=name)
     go(store, mutual_agreement, models=MODELS)
     again = Version.open(store, Ref.parse("labelled")).table().to_pylist()
     assert sorted(whole, key=lambda r: r["query_id"]) == sorted(again, key=lambda r: r["query_id"])

@@ -4,9 +4,11 @@ import json
 import subprocess
 import sys
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 from airflow.sdk import Asset, AssetAlias
+from foundry_airflow.operators import SKIPS
 
 DAG_IDS = {
     "corpus_refresh",
@@ -78,15 +80,47 @@ def test_every_form_field_is_typed_and_explained(bag):
         dag.params.validate()
 
 
+def test_a_field_for_a_list_has_something_to_choose_or_takes_free_lines(bag):
+    for dag in bag.dags.values():
+        for name in dag.params:
+            schema = dag.params.get_param(name).schema
+            if "array" in schema["type"]:
+                lines = "examples" not in schema and schema["items"]["type"] == "string"
+                assert schema.get("examples") or lines, f"{dag.dag_id}.{name}"
+
+
 def test_forms_have_the_promised_fields(bag):
     size = bag.dags["train_retriever"].params.get_param("size")
     assert size.schema["enum"] == ["33m", "109m", "335m", "596m", "4b", "7.6b"]
     assert size.value == "33m"
     alphas = bag.dags["build_triplets"].params.get_param("alphas")
-    assert alphas.schema["examples"] == ["0.65", "0.75", "0.85", "0.95"]
+    assert {"0.65", "0.75", "0.85", "0.9", "0.95"} < set(alphas.schema["examples"])
     assert alphas.value == ["0.65", "0.75", "0.85"]
     assert bag.dags["corpus_refresh"].params.get_param("source").schema["type"] == ["null", "string"]
     assert bag.dags["synthesize_pairs"].params.get_param("sample_rate").schema["maximum"] == 1
+
+
+@pytest.mark.parametrize(
+    ("run_type", "params", "variables", "does"),
+    [
+        ("scheduled", {}, {}, False),
+        ("scheduled", {}, {"foundry_source": "/pdfs"}, True),
+        ("scheduled", {}, {"foundry_search_provider": "brave"}, True),
+        ("manual", {}, {}, True),
+        ("manual", {"source": "/pdfs"}, {}, True),
+    ],
+)
+def test_a_weekly_refresh_that_nobody_asked_for_is_skipped(bag, run_type, params, variables, does):
+    dag = bag.dags["corpus_refresh"]
+    task = dag.get_task("list_urls")
+    context = {
+        "params": {"source": None, "search_provider": None} | params,
+        "var": SimpleNamespace(value=variables),
+        "dag_run": SimpleNamespace(run_type=run_type),
+    }
+    rendered = dag.get_template_env().from_string(task.only_if).render(context)
+    assert (rendered not in SKIPS) is does, rendered
+    assert "set the Airflow variable foundry_source" in task.otherwise
 
 
 def test_every_asset_has_exactly_one_producer(bag):

@@ -79,6 +79,28 @@ def test_only_busy_endpoints_are_tried_again(runs, tmp_path):
     assert "toy  " not in done.stdout, "what comes after a failure is not started"
 
 
+HOSTILE = [
+    "{{ 7 * 7 }} {{ var.value.get('x', 'y') }}",
+    "{% for c in ().__class__.__base__.__subclasses__() %}{{ c }}{% endfor %}",
+    "$(touch owned) `touch owned` ; touch owned",
+    "'; touch owned; \" | touch owned",
+    "--input=numbers=numbers@0",
+    "[1, {{ 7 }}",
+    "../../etc/passwd",
+]
+
+
+def test_parameters_are_data_to_templates_and_to_the_shell(runs, tmp_path):
+    marks = [tmp_path / f"{i} {{{{ 7 * 7 }}}} $(touch owned)" for i in range(len(HOSTILE))]
+    conf = [json.dumps({"how": how, "mark": str(mark)}) for how, mark in zip(HOSTILE, marks, strict=True)]
+    done = runs(*[word for one in conf for word in ("toy_stumble", one)])
+    assert done.returncode == 0, done.stdout + done.stderr
+    made = [json.loads(path.read_text())["params"] for path in (tmp_path / "store" / "versions").rglob("*.json")]
+    assert sorted(params["how"] for params in made) == sorted(HOSTILE)
+    assert all(mark.is_file() for mark in marks)
+    assert not (tmp_path / "owned").exists()
+
+
 def test_a_failed_group_fails_the_run_but_lineage_is_folded(runs, tmp_path):
     failed = runs("toy", '{"refuse": 3}')
     assert failed.returncode == 1

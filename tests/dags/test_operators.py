@@ -145,8 +145,11 @@ def test_unset_parameters_and_skipped_inputs(monkeypatch):
         run("total", inputs={"squares": [None]})
     with pytest.raises(AirflowSkipException):
         run("square", inputs={"numbers": None})
+    assert run("total", inputs={"squares": []}) != run("total", inputs={"squares": [squares]}), "none is not the latest"
     with pytest.raises(AirflowSkipException, match="nothing to do"):
         run("count", only_if="")
+    with pytest.raises(AirflowSkipException, match="set the variable"):
+        run("count", only_if="False", otherwise="set the variable")
 
 
 def test_paths_follow_what_a_version_was_made_from():
@@ -157,6 +160,8 @@ def test_paths_follow_what_a_version_was_made_from():
     assert follow(store, "total/0 > squares") == [squares]
     assert follow(store, "total/0 > squares > numbers") == [numbers]
     assert follow(store, "numbers") == [numbers]
+    assert follow(store, "total/0 > squares > num*") == [numbers]
+    assert follow(store, "total/0 > squares > other/*") == []
     with pytest.raises(InputError, match="made from: squares"):
         follow(store, "total/0 > numbers")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -48,6 +49,26 @@ def moment(run: dict) -> datetime:
 
 def latest(store: Path, dataset: str) -> str:
     return f"{dataset}@{(store / 'refs' / dataset / 'latest').read_text()}"
+
+
+def states(there: Airflow, run: dict) -> dict[str, str]:
+    """How each task of a run ended."""
+    found = there.ask("GET", f"dags/{run['dag_id']}/dagRuns/{run['dag_run_id']}/taskInstances")["task_instances"]
+    return {task["task_id"]: task["state"] for task in found}
+
+
+def test_unpausing_the_refresh_before_a_source_is_set_does_nothing_and_fails_nothing(tmp_path: Path) -> None:
+    environment = os.environ | {"FOUNDRY_STORE": str(tmp_path / "store")}
+    with airflow(tmp_path / "airflow", environment) as there:
+        wait_for(lambda: "corpus_refresh" in {dag["dag_id"] for dag in there.ask("GET", "dags")["dags"]}, 60, "parsing")
+        there.ask("PATCH", "dags/corpus_refresh", is_paused=False)
+        (weekly,) = ended(there, "corpus_refresh", 1)
+        assert (weekly["run_type"], weekly["state"]) == ("scheduled", "success")
+        found = states(there, weekly)
+        assert found.pop("fold_lineage") == "success" and set(found.values()) == {"skipped"}, found
+        there.ask("POST", "dags/corpus_refresh/dagRuns", logical_date=None)
+        _, by_hand = ended(there, "corpus_refresh", 2)
+        assert (by_hand["state"], states(there, by_hand)["list_urls"]) == ("failed", "failed")
 
 
 def test_a_refresh_starts_the_rest_and_a_week_starts_a_refresh(

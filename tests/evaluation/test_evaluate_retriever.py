@@ -67,6 +67,13 @@ def test_without_a_held_out_query_there_is_nothing_to_evaluate(store, inputs):
         evaluate_retriever.body(given, EvaluateRetrieverParams(), bare_run(store))
 
 
+def test_a_reference_model_needs_vectors_of_queries_and_passages(store, inputs):
+    made = put(store, PASSAGE_EMBEDDINGS, [{"passage_id": "p1"}], dataset="embeddings/one")
+    given = Inputs(dict(inputs.items()) | {"embeddings": [Version.open(store, made)]})
+    with pytest.raises(InputError, match=r"embeddings are of \['one'\], queries of \[\]"):
+        evaluate_retriever.body(given, EvaluateRetrieverParams(), bare_run(store))
+
+
 def embeddings(store: LocalStore, of: dict[str, list[float]]) -> Version:
     table = [{"passage_id": i, "embedding": vector} for i, vector in of.items()]
     return Version.open(store, put(store, PASSAGE_EMBEDDINGS, table, dataset="embeddings/m"))

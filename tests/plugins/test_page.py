@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import time
 from collections.abc import Iterator
 
 import pytest
 from airflow_web import PASSWORD, TITLE, Server
 
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome") or ""
-FLAGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-]  # fmt: skip
-if not CHROMIUM and not os.environ.get("CI"):
-    pytest.skip("no chromium here: apt-get install chromium", allow_module_level=True)
+from tests.chromium import chromium
 
 
 @pytest.fixture(scope="module")
-def browser():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as play:
-        found = play.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+def browser() -> Iterator:
+    with chromium() as found:
         yield found
-        found.close()
 
 
 @pytest.fixture
@@ -73,6 +61,17 @@ def test_the_graph_opens_versions_and_follows_the_keyboard(page):
     page.wait_for_selector(".panel h2:text-is('documents')")
     page.fill("input[list=versions]", "labelled")
     page.keyboard.press("Enter")
+    page.wait_for_selector(".panel h2:has-text('labelled')")
+
+
+def test_a_version_is_found_that_is_typed_before_the_list_is_there(page):
+    held = []
+    page.route("**/api/versions*", lambda route: held.append(route))
+    page.reload()
+    page.wait_for_selector(".node")
+    page.fill("input[list=versions]", "labelled")
+    page.keyboard.press("Enter")
+    held.pop().continue_()
     page.wait_for_selector(".panel h2:has-text('labelled')")
 
 

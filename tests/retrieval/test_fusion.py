@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from fractions import Fraction
 
 import numpy as np
 from hypothesis import given
@@ -36,10 +37,11 @@ def test_against_a_plain_loop(data, n_rankings, depth, k):
     own = np.arange(n_queries) % 10
     mine = fused_score(rankings, own, k)
     for query in range(n_queries):
-        total: dict[int, float] = defaultdict(float)
+        exact: dict[int, Fraction] = defaultdict(Fraction)
         for rows in lists:
             for rank, number in enumerate(rows[query], 1):
-                total[number] += 1 / (k + rank)
+                exact[number] += Fraction(1, k + rank)
+        total = {number: np.float32(float(found)) for number, found in exact.items()}
         best = sorted(total, key=lambda number: (-total[number], number))[:depth]
         assert numbers[query].tolist() == best + [-1] * (depth - len(best))
         np.testing.assert_allclose(sums[query, : len(best)], [total[number] for number in best], rtol=1e-6)

@@ -27,6 +27,7 @@ from pipeline_tasks.core.lineage import facts
 from pipeline_tasks.core.lineage.rows import add_copied_rows, add_dataset_views, literal
 from pipeline_tasks.core.sql import script
 from pipeline_tasks.core.store import TEMPORARY, Store
+from pipeline_tasks.core.store.disk import space_in
 
 if TYPE_CHECKING:
     import duckdb
@@ -43,11 +44,12 @@ def fold(store: Store) -> Path:
 
     Raises:
         InputError: the store cannot be written.
+        TransientError: its disk is full.
     """
     target = store.folder / DATABASE
     if _is_current(target, fingerprint(store)):
         return target
-    with _only_one(store):
+    with space_in(store.folder), _only_one(store):
         state = fingerprint(store)
         if not _is_current(target, state):
             _rebuild(store, target, state)

@@ -11,7 +11,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.store.protocol import TEMPORARY, Entry, checked_key
+from pipeline_tasks.core.ids import file_sha256
+from pipeline_tasks.core.store.disk import space_in
+from pipeline_tasks.core.store.protocol import LOST, TEMPORARY, Entry, checked_key
 
 
 class LocalStore:
@@ -49,7 +51,9 @@ class LocalStore:
         """See :meth:`Store.create`."""
         if self._path(key).exists():
             return False
-        return self.create_from(key, self._write_temporary(data))
+        with self.temporary() as path:
+            path.write_bytes(data)
+            return self.create_from(key, path)
 
     def create_from(self, key: str, path: Path) -> bool:
         """See :meth:`Store.create_from`."""
@@ -70,8 +74,10 @@ class LocalStore:
     def replace(self, key: str, data: bytes) -> None:
         """See :meth:`Store.replace`."""
         target = self._path(key)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        self._write_temporary(data).replace(target)
+        with self.temporary() as path:
+            path.write_bytes(data)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            path.replace(target)
 
     def delete(self, key: str) -> None:
         """See :meth:`Store.delete`."""
@@ -95,11 +101,16 @@ class LocalStore:
                 found = file.stat()
                 yield Entry(file.path[start:], found.st_size, found.st_mtime)
 
+    def sha256(self, key: str) -> str | None:
+        """See :meth:`Store.sha256`."""
+        path = self._path(key)
+        return file_sha256(path) if path.is_file() else None
+
     def local_path(self, key: str) -> Path:
         """See :meth:`Store.local_path`."""
         path = self._path(key)
         if not path.is_file():
-            raise InputError(f"{key} is missing from the store {self.root}; run the step that made it again")
+            raise InputError(f"{key} is missing from the store {self.root}; {LOST}")
         return path
 
     def copy_to(self, key: str, path: Path) -> None:
@@ -121,13 +132,18 @@ class LocalStore:
         """See :meth:`Store.drop_scratch`."""
         shutil.rmtree(self._path(f"scratch/{name}"), ignore_errors=True)
 
-    def temporary(self, suffix: str = "") -> Path:
+    @contextmanager
+    def temporary(self, suffix: str = "") -> Iterator[Path]:
         """See :meth:`Store.temporary`."""
         folder = self.root / TEMPORARY
         folder.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=folder, suffix=suffix)
-        os.close(handle)
-        return Path(name)
+        with space_in(folder):
+            handle, name = tempfile.mkstemp(dir=folder, suffix=suffix)
+            os.close(handle)
+            try:
+                yield Path(name)
+            finally:
+                Path(name).unlink(missing_ok=True)
 
     @contextmanager
     def alone(self, name: str) -> Iterator[None]:
@@ -144,12 +160,6 @@ class LocalStore:
                 finally:
                     path.unlink(missing_ok=True)
                 return
-
-    def _write_temporary(self, data: bytes) -> Path:
-        path = self.temporary()
-        with path.open("wb") as file:
-            file.write(data)
-        return path
 
 
 def _files(folder: Path | str) -> Iterator[os.DirEntry[str]]:

@@ -19,6 +19,12 @@ from typing import Protocol
 from pipeline_tasks.core.errors import InputError
 
 TEMPORARY = "tmp"
+LOST = (
+    "copy it from a backup, or see `foundry check`: with --drop it forgets the versions of it, which their steps then "
+    "make again"
+)
+"""What to do about an object that is missing or damaged."""
+_OBJECT = re.compile(r"objects/[0-9a-f]{2}/([0-9a-f]{64})(?:\.\w+)?")
 _COMPONENT = re.compile(r"[^\x00-\x1f\x7f\\/]{1,255}")
 
 
@@ -32,6 +38,12 @@ def checked_key(key: str) -> str:
     if any(part in (".", "..") or not _COMPONENT.fullmatch(part) for part in parts):
         raise InputError(f"store key {key!r} leaves the store or is no key; use names joined by single slashes")
     return key
+
+
+def sha256_in(key: str) -> str:
+    """The sha256 that the key of an object is made of; empty for any other key."""
+    found = _OBJECT.fullmatch(key)
+    return found[1] if found else ""
 
 
 @dataclass(frozen=True)
@@ -89,6 +101,9 @@ class Store(Protocol):
     def entries(self, prefix: str) -> Iterator[Entry]:
         """Like :meth:`keys`, with size and time."""
 
+    def sha256(self, key: str) -> str | None:
+        """Of the bytes that are kept as ``key`` now, whatever they should be; None where there are none."""
+
     def local_path(self, key: str) -> Path:
         """A local, read-only file with the bytes of an immutable ``key``."""
 
@@ -104,8 +119,12 @@ class Store(Protocol):
     def drop_scratch(self, name: str) -> None:
         """Forget that folder; no error where it is not."""
 
-    def temporary(self, suffix: str = "") -> Path:
-        """A fresh local file name, fit for :meth:`create_from`."""
+    def temporary(self, suffix: str = "") -> AbstractContextManager[Path]:
+        """A fresh local file, fit for :meth:`create_from`, that is gone at the end of the block.
+
+        Raises:
+            TransientError: inside the block, the disk is full.
+        """
 
     def alone(self, name: str) -> AbstractContextManager[None]:
         """Wait until no other user of the store is inside the same ``name``; one that is killed lets go."""

@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
-import errno
-import re
+import logging
+import os
 import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.ids import short_id
+from pipeline_tasks.core.ids import file_sha256, short_id
 from pipeline_tasks.core.store.bucket import THREADS, Bucket
 from pipeline_tasks.core.store.cache import Cache
+from pipeline_tasks.core.store.disk import shortage
 from pipeline_tasks.core.store.lease import LEASE_S, leased
 from pipeline_tasks.core.store.local import LocalStore
-from pipeline_tasks.core.store.protocol import Entry, checked_key
+from pipeline_tasks.core.store.protocol import LOST, Entry, checked_key, sha256_in
 
+log = logging.getLogger(__name__)
 IMMUTABLE = ("objects", "lineage/events")
 FRESH_S = 3600.0
 _LOOK_FIRST_BYTES = 1 << 20
 _DOWNLOADS = 2
 _BLOCK = 1_000
-_FULL = (errno.ENOSPC, errno.EDQUOT)
-_OBJECT = re.compile(r"objects/[0-9a-f]{2}/([0-9a-f]{64})(?:\.\w+)?")
 
 
 class S3Store:
@@ -99,7 +99,7 @@ class S3Store:
     def create_from(self, key: str, path: Path) -> bool:
         """See :meth:`Store.create_from`."""
         found = self.bucket.head(key) if path.stat().st_size > _LOOK_FIRST_BYTES else None
-        sha256 = _sha256_in(key)
+        sha256 = sha256_in(key)
         try:
             made = found is None and self.bucket.upload(key, path, sha256=sha256)
             if not made:
@@ -135,11 +135,20 @@ class S3Store:
         """See :meth:`Store.entries`."""
         yield from sorted(self.bucket.below(prefix), key=lambda entry: entry.key)
 
+    def sha256(self, key: str) -> str | None:
+        """See :meth:`Store.sha256`; a copy here that differs is dropped."""
+        found, copy = self.bucket.download(key, Path(os.devnull)), self.folder / checked_key(key)
+        if copy.is_file() and file_sha256(copy) != found:
+            log.warning("%s: the copy in %s differs from the object and is dropped", key, self.folder)
+            self._cache.drop(key)
+        return found
+
     def local_path(self, key: str) -> Path:
         """See :meth:`Store.local_path`.
 
         Raises:
-            InputError: there is no such object, its bytes are not those that it was named by, or the disk is full.
+            InputError: there is no such object, or its bytes are not those that it was named by.
+            TransientError: the disk is full.
         """
         cached = self._cache.get(checked_key(key))
         if cached:
@@ -148,48 +157,29 @@ class S3Store:
             return self._cache.get(key) or self._fetched(key)
 
     def _fetched(self, key: str) -> Path:
-        wanted, got = _sha256_in(key), ""
+        wanted, got = sha256_in(key), ""
         for _ in range(_DOWNLOADS):
-            with self._space_for(key):
-                path = self.temporary()
-                try:
-                    got = self._downloaded(key, path)
-                    if not wanted or got == wanted:
-                        return self._cache.put(key, path)
-                finally:
-                    path.unlink(missing_ok=True)
-        raise InputError(
-            f"{key} in {self} is corrupted, its sha256 is {got}; delete that object and run the step that made it "
-            "again, or copy it from another store with `foundry sync`"
-        )
+            with self.temporary() as path:
+                got = self._downloaded(key, path)
+                if not wanted or got == wanted:
+                    return self._cache.put(key, path)
+        raise InputError(f"{key} in {self} is corrupted, its sha256 is {got}; {LOST}")
 
     def _downloaded(self, key: str, path: Path) -> str:
         """sha256 of what came."""
         try:
             got = self.bucket.download(key, path)
         except OSError as error:
-            if error.errno not in _FULL or not self._cache.trim(0):
+            if not shortage(error) or not self._cache.trim(0):
                 raise
             got = self.bucket.download(key, path)
         if got is None:
-            raise InputError(f"{key} is missing from the store {self}; run the step that made it again")
+            raise InputError(f"{key} is missing from the store {self}; {LOST}")
         return got
-
-    @contextmanager
-    def _space_for(self, key: str) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            if error.errno not in _FULL:
-                raise
-            raise InputError(
-                f"no space is left in {self.folder} for {key}; free some, or point FOUNDRY_STORE_CACHE to a larger disk"
-            ) from error
 
     def copy_to(self, key: str, path: Path) -> None:
         """See :meth:`Store.copy_to`."""
-        with self._space_for(key):
-            self._downloaded(key, path)
+        self._downloaded(key, path)
 
     def bring(self, keys: Iterable[str]) -> None:
         """See :meth:`Store.bring`."""
@@ -209,7 +199,7 @@ class S3Store:
         """See :meth:`Store.drop_scratch`."""
         self._local.drop_scratch(name)
 
-    def temporary(self, suffix: str = "") -> Path:
+    def temporary(self, suffix: str = "") -> AbstractContextManager[Path]:
         """See :meth:`Store.temporary`."""
         return self._local.temporary(suffix)
 
@@ -218,12 +208,6 @@ class S3Store:
         """See :meth:`Store.alone`."""
         with self._local.alone(name), leased(self.bucket, f"locks/{name}", self._machine, self._lease_s):
             yield
-
-
-def _sha256_in(key: str) -> str:
-    """The sha256 that a part's key is made of; empty for any other key."""
-    found = _OBJECT.fullmatch(key)
-    return found[1] if found else ""
 
 
 def _side_by_side(work: Callable[[str], Any], keys: Iterable[str]) -> Iterator[tuple[str, Any]]:

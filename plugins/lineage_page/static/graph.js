@@ -42,17 +42,20 @@ class GraphView {
     root.replaceChildren(this.element);
     this.focus = "";
     this.selected = "";
-    this.fillList();
+    this.versions = this.fillList();
   }
 
   async fillList() {
-    this.versions = await get("versions").catch(() => []);
-    this.list.replaceChildren(...this.versions.map((v) => h("option", { value: v.ref }, v.is_latest ? "latest" : "")));
+    const versions = await get("versions").catch(() => []);
+    this.list.replaceChildren(...versions.map((v) => h("option", { value: v.ref }, v.is_latest ? "latest" : "")));
+    return versions;
   }
 
-  find(text) {
-    const wanted = this.versions.find((v) => v.ref === text) ?? this.versions.find((v) => v.dataset === text && v.is_latest)
-      ?? this.versions.find((v) => v.ref.includes(text));
+  /** Waits for the list, which may come later than what is typed. */
+  async find(text) {
+    const versions = await this.versions;
+    const wanted = versions.find((v) => v.ref === text) ?? versions.find((v) => v.dataset === text && v.is_latest)
+      ?? versions.find((v) => v.ref.includes(text));
     if (wanted && text) location.hash = to("graph", wanted.ref);
     this.picker.value = "";
   }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import subprocess
 import sys
@@ -35,6 +34,7 @@ from tests.core.toy_steps import (
     toy_weigh,
 )
 from tests.seaweed import running
+from tests.stores import put_part
 
 TICK_S = 1.1  # the server tells times in whole seconds
 WORLDS = (
@@ -141,11 +141,7 @@ def rows_of_totals(store: Store) -> list[dict]:
 
 def test_gc_spares_the_young_and_drops_the_old_but_nothing_needed(s3, calm):
     chain(s3, TICK_S)
-    data = b"nobody names me"
-    key = f"objects/{hashlib.sha256(data).hexdigest()[:2]}/{hashlib.sha256(data).hexdigest()}"
-    path = s3.temporary()
-    path.write_bytes(data)
-    s3.create_from(key, path)
+    key = put_part(s3, b"nobody names me")
     assert find_garbage(s3).keys["objects"] == []
     time.sleep(TICK_S)
     sweep = find_garbage(s3, keep=1, memo=True, grace_s=0)
@@ -160,19 +156,11 @@ def test_gc_spares_the_young_and_drops_the_old_but_nothing_needed(s3, calm):
 
 
 def test_a_part_that_is_written_again_counts_as_young(s3, monkeypatch):
-    def write() -> str:
-        data = b"made twice"
-        key = f"objects/{hashlib.sha256(data).hexdigest()[:2]}/{hashlib.sha256(data).hexdigest()}"
-        path = s3.temporary()
-        path.write_bytes(data)
-        s3.create_from(key, path)
-        return key
-
     monkeypatch.setattr(s3_module, "FRESH_S", -1.0)
-    key = write()
+    key = put_part(s3, b"made twice")
     before = s3.bucket.head(key)
     time.sleep(TICK_S)
-    write()
+    put_part(s3, b"made twice")
     after = s3.bucket.head(key)
     assert before and after and after.modified > before.modified
     assert s3.read(key) == b"made twice"

@@ -77,8 +77,7 @@ def test_a_key_never_leaves_the_store(store, key):
     for write in (store.create, store.replace):
         with pytest.raises(InputError, match="leaves the store"):
             write(key, b"x")
-    path = store.temporary()
-    with pytest.raises(InputError, match="leaves the store"):
+    with store.temporary() as path, pytest.raises(InputError, match="leaves the store"):
         store.create_from(key, path)
     for use in (store.scratch, store.drop_scratch):
         with pytest.raises(InputError, match="leaves the store"):
@@ -99,10 +98,10 @@ def test_create_keeps_the_first_replace_the_last(store):
 
 def test_create_from_consumes_the_file_even_where_it_loses(store):
     for expected in (True, False):
-        path = store.temporary(".bin")
-        path.write_bytes(b"same")
-        assert store.create_from("objects/x", path) is expected
-        assert not path.exists()
+        with store.temporary(".bin") as path:
+            path.write_bytes(b"same")
+            assert store.create_from("objects/x", path) is expected
+            assert not path.exists()
     assert store.local_path("objects/x").read_bytes() == b"same"
 
 
@@ -132,7 +131,7 @@ def test_a_folder_is_no_key(store):
 
 def test_a_missing_object_says_what_to_do(store):
     store.bring(["objects/x"])
-    with pytest.raises(InputError, match=r"objects/x is missing .* run the step that made it again"):
+    with pytest.raises(InputError, match=r"objects/x is missing .* `foundry check`"):
         store.local_path("objects/x")
 
 

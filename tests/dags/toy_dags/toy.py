@@ -31,4 +31,4 @@ with DAG(
     params={"how": "", "mark": ""},
     default_args=DEFAULT_ARGS | {"retries": 4, "retry_delay": timedelta(0)},
 ) as stumbles:
-    step("stumble", params={"how": stumbles.param("how"), "mark": stumbles.param("mark")})
+    step("stumble", params={"how": "{{ params.how }}", "mark": stumbles.param("mark")})

@@ -1,0 +1,43 @@
+"""``foundry check``: whether the store still holds what it says."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from pipeline_tasks.cli.inspect import store
+from pipeline_tasks.cli.terminal import console
+from pipeline_tasks.core.check import find_damage, forget
+from pipeline_tasks.core.errors import InputError
+
+
+def check_command(
+    quick: Annotated[bool, typer.Option("--quick", help="compare sizes only, read nothing")] = False,
+    drop: Annotated[
+        bool, typer.Option("--drop", help="forget what is damaged and the versions of it; only when no step runs")
+    ] = False,
+) -> None:
+    """Compare every part with its sha256; exit code 2 where one is damaged or missing, with the versions of it."""
+    where = store()
+    damage = find_damage(where, quick=quick)
+    if not damage.objects:
+        typer.echo(f"all {damage.checked:,} objects are whole")
+        return
+    table = Table("damaged or missing", "what is wrong")
+    for key, wrong in damage.objects.items():
+        table.add_row(key, wrong)
+    console().print(table)
+    table = Table("version that needs it", "step that makes it")
+    for manifest in damage.versions:
+        table.add_row(str(manifest.ref), manifest.step)
+    console().print(table)
+    told = f"{len(damage.objects):,} of {damage.checked:,} objects, and {len(damage.versions):,} versions of them"
+    again = f"run again, in this order: {', '.join(damage.steps)}" if damage.steps else "nothing has to run again"
+    if not drop:
+        raise InputError(
+            f"{told}, are lost; copy these objects over from a backup, or `foundry check --drop` and then {again}"
+        )
+    forget(where, damage)
+    typer.echo(f"dropped {told}; {again}")

@@ -1,0 +1,121 @@
+"""Compares every object with the sha256 that it is named by, finds what rests on those that are lost, and forgets that.
+
+Reading does not verify: parts are opened where they lie. A version whose part is lost stands in the way of its own
+remedy, because its step finds it made, and bytes that are there are never written again. So both have to go first; the
+memo needs no care, since a record without its output is no hit.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+
+from pipeline_tasks.core.gc import manifests_at
+from pipeline_tasks.core.manifest import Manifest, Ref
+from pipeline_tasks.core.progress import meter
+from pipeline_tasks.core.requests import PREVIOUS, requests_key
+from pipeline_tasks.core.store import Entry, Store
+from pipeline_tasks.core.store.protocol import sha256_in
+from pipeline_tasks.core.versions import manifest_key
+
+log = logging.getLogger(__name__)
+_THREADS = 4
+MISSING = "missing"
+
+
+@dataclass(frozen=True)
+class Damage:
+    """What a store has lost.
+
+    Attributes:
+        objects: key -> what is wrong with it.
+        versions: those that need one of these, in the order in which they were made.
+        refs: key of a ref that names one of these versions -> the last whole version that it grew from, if any.
+        checked: how many objects were looked at.
+    """
+
+    objects: dict[str, str]
+    versions: list[Manifest]
+    refs: dict[str, Ref | None]
+    checked: int
+
+    @property
+    def steps(self) -> list[str]:
+        """The steps that make the versions again, in order."""
+        return list(dict.fromkeys(manifest.step for manifest in self.versions))
+
+
+def find_damage(store: Store, *, quick: bool = False) -> Damage:
+    """Every object whose bytes are not those it is named by, and every one that a version names and the store lacks.
+
+    Args:
+        store: the store.
+        quick: compare sizes only; nothing is read.
+
+    Raises:
+        InputError: a manifest cannot be read, so nobody knows what it needs.
+    """
+    written = sorted(store.entries("versions"), key=lambda entry: (entry.modified, entry.key))
+    manifests = manifests_at(store, (entry.key for entry in written))
+    needed = {part.key: part.size_bytes for manifest in manifests.values() for part in manifest.objects}
+    held = {entry.key: entry for entry in store.entries("objects")}
+    lost = dict.fromkeys(sorted(needed.keys() - held.keys()), MISSING)
+    for key in sorted(needed.keys() & held.keys()):
+        if held[key].size_bytes != needed[key]:
+            lost[key] = f"{held[key].size_bytes:,} bytes instead of {needed[key]:,}"
+    if not quick:
+        lost |= _corrupted(store, [entry for key, entry in held.items() if key not in lost])
+    broken = {ref for ref, manifest in manifests.items() if any(part.key in lost for part in manifest.objects)}
+    versions = [manifest for ref, manifest in manifests.items() if ref in broken]
+    return Damage(lost, versions, _refs(store, manifests, broken), len(held.keys() | needed.keys()))
+
+
+def _corrupted(store: Store, entries: list[Entry]) -> dict[str, str]:
+    found = {}
+    with meter("check", sum(entry.size_bytes for entry in entries) >> 20, "MiB") as progress:
+        with ThreadPoolExecutor(_THREADS) as pool:
+            seen = 0
+            for entry, wrong in zip(entries, pool.map(partial(_wrong, store), entries), strict=True):
+                if wrong:
+                    found[entry.key] = wrong
+                seen += entry.size_bytes
+                progress.advance((seen >> 20) - progress.done)
+    return found
+
+
+def _wrong(store: Store, entry: Entry) -> str:
+    """What is wrong with the bytes of an object; nothing where they are whole."""
+    try:
+        got = store.sha256(entry.key)
+    except OSError as error:
+        return f"cannot be read ({error})"
+    return "" if got == sha256_in(entry.key) else f"its sha256 is {got}" if got else MISSING
+
+
+def _refs(store: Store, manifests: dict[Ref, Manifest], broken: set[Ref]) -> dict[str, Ref | None]:
+    found: dict[str, Ref | None] = {}
+    for key, named in store.read_all(store.keys("refs")):
+        ref: Ref | None = Ref(dataset=key.removeprefix("refs/").rpartition("/")[0], version=(named or b"").decode())
+        if ref not in broken:
+            continue
+        while ref in broken:
+            before = manifests[ref].inputs.get(PREVIOUS)
+            ref = Ref.parse(before[0]) if before else None
+        found[key] = ref if ref in manifests else None
+    return found
+
+
+def forget(store: Store, damage: Damage) -> None:
+    """Drop what is damaged and every version that needs it; names go before what they name. For when no step runs."""
+    for key, ref in damage.refs.items():
+        if ref:
+            store.replace(key, ref.version.encode())
+        else:
+            store.delete(key)
+    refs: Iterable[Ref] = [manifest.ref for manifest in damage.versions]
+    store.delete_all(key for ref in refs for key in (manifest_key(ref), requests_key(ref)))
+    store.delete_all(damage.objects)
+    log.info("dropped %d objects, %d versions", len(damage.objects), len(damage.versions))

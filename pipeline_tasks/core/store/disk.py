@@ -1,0 +1,55 @@
+"""A disk without space, in our errors: where, what ran out, and what to do about it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pipeline_tasks.core.errors import FoundryError, TransientError
+
+_FULL = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EFBIG: "the limit on the size of a file (`ulimit -f`) is reached",
+}
+_REMEDY = (
+    "free some space (`foundry gc --dry-run` says what may go), or point FOUNDRY_STORE or FOUNDRY_STORE_CACHE to a "
+    "larger disk, and try again: finished work is kept"
+)
+
+
+@contextmanager
+def space_in(*folders: Path) -> Iterator[None]:
+    """Turn the failure of a write into one of ``folders`` for want of space into ours; names the fullest of them.
+
+    Raises:
+        TransientError: the disk is full, a quota used up, or a file may not grow as large.
+    """
+    try:
+        yield
+    except FoundryError:
+        raise
+    except Exception as error:
+        why = shortage(error)
+        if not why:
+            raise
+        free, folder = min((_free_bytes(folder), str(folder)) for folder in folders)
+        raise TransientError(f"no space is left in {folder}: {why}, {free:,} bytes are free; {_REMEDY}") from error
+
+
+def _free_bytes(folder: Path) -> int:
+    return shutil.disk_usage(next(p for p in (folder, *folder.parents) if p.exists())).free
+
+
+def shortage(error: BaseException | None) -> str:
+    """What ran out, or nothing: libraries raise errors of their own after the system's, or quote it in theirs."""
+    while error:
+        for code, told in _FULL.items():
+            if getattr(error, "errno", None) == code or os.strerror(code) in str(error):
+                return told
+        error = error.__cause__ or error.__context__
+    return ""
