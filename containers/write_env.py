@@ -73,6 +73,8 @@ SECTIONS: dict[str, dict[str, Callable[[], str]]] = {
         "COMPOSE_PROFILES": lambda: "",
         "OPENAI_BASE_URL": lambda: "",
         "OPENAI_API_KEY": lambda: "",
+        "LLM_PRICE_IN": lambda: "",
+        "LLM_PRICE_OUT": lambda: "",
         "BRAVE_API_KEY": lambda: "",
     },
     "An incoming webhook that is told of failed tasks and late runs; it is a secret.": {"ALERT_WEBHOOK": lambda: ""},

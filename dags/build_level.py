@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from airflow.sdk import DAG, Asset, Param
 from foundry_airflow.partitions import RUN_KEY, PartitionOperator, keyed
-from foundry_airflow.steps import DEFAULT_ARGS, fold_lineage, form, given, mined_from, step
+from foundry_airflow.steps import AT_ONCE, DEFAULT_ARGS, fold_lineage, form, given, mined_from, step
 
 DOC = """
 ### `mtt/<alpha>` for one alpha
 
 The level is the run's partition key (by REST: `"partition_key": "0.85"`) or the parameter `alpha`. Rankings and labels
-are those of the latest `labelled`: nothing is encoded or searched, and a build that is there is not made again. Every
-run is a partition of the asset `mtt`.
+are those of the latest `labelled`: nothing is encoded or searched, and a build that is there is not made again. Several
+levels are built side by side. Every run is a partition of the asset `mtt`.
 """
 
 MINE = form("mine_negatives", "n_negatives")
@@ -21,7 +21,7 @@ with DAG(
     "build_level",
     description="labelled -> hard negatives of one level",
     schedule=keyed(),
-    max_active_runs=1,
+    max_active_runs=AT_ONCE,
     default_args=DEFAULT_ARGS,
     tags=["foundry", "curation"],
     doc_md=DOC,

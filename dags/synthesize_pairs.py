@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow.sdk import DAG, Asset
-from foundry_airflow.steps import DEFAULT_ARGS, fold_lineage, form, step, within
+from foundry_airflow.steps import DEFAULT_ARGS, fold_lineage, form, given, step, within
 
 DOC = """
 ### From `passages` to `mtp`
@@ -30,7 +30,7 @@ with DAG(
     doc_md=DOC,
     params=NEEDS.params | LLM.params,
 ) as dag:
-    needs = step("write_needs", params=NEEDS.values(dag) | LLM.values(dag))
+    needs = step("write_needs", inputs=given(passages="passages"), params=NEEDS.values(dag) | LLM.values(dag))
     pairs = step("write_pairs", inputs={"needs": needs}, params=LLM.values(dag))
     mtp = step("combine_pairs", inputs={"dm": pairs})
     fold_lineage(mtp)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from airflow.sdk import DAG, Param, TaskGroup
 from foundry_airflow.steps import (
+    AT_ONCE,
     DEFAULT_ARGS,
     fold_lineage,
     form,
@@ -24,7 +25,8 @@ Contrastive pre-training on the pairs, then one fine-tuning iteration for each l
 each from the model before it; triplets that are missing are built on the way. The evaluation on held-out queries covers
 every stage. Sizes with a shorter schedule skip the iterations that they do not have.
 
-Started by hand. All data is that of the latest `labelled`; `build_triplets` makes it.
+Started by hand, several sizes at once if you like: the pool `gpu` says how many train at the same time. All data is
+that of the latest `labelled`; `build_triplets` makes it.
 """
 
 SIZE = Param("33m", type="string", enum=list(SIZES), description="size of the model to train")
@@ -47,7 +49,7 @@ with DAG(
     "train_retriever",
     description="pairs and triplets -> a trained, evaluated retriever",
     schedule=None,
-    max_active_runs=1,
+    max_active_runs=AT_ONCE,
     deadline=within(hours=14 * 24),
     default_args=DEFAULT_ARGS,
     tags=["foundry", "training"],

@@ -61,6 +61,7 @@ class Seaweed:
         keys.write_text(json.dumps({"identities": [user]}))
         command = [str(binary()), "-logtostderr", "server", f"-dir={data}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"]
         command += ["-filer", "-s3", f"-s3.config={keys}", "-s3.autoCreateBucket=false", "-s3.port.iceberg=0"]
+        command += ["-master.electionTimeout=1s"]
         command += ["-master.volumeSizeLimitMB=64", "-volume.max=400", "-master.telemetry=false", "-s3.port.lance=0"]
         command += [f"-{name}={port}" for name, port in self.ports.items()]
         with (self.folder / "log").open("ab") as log:

@@ -1,5 +1,6 @@
 #!/bin/sh
-# An S3 server on port 8333 for one pair of keys. Master, volume and filer stay on the container's own loopback.
+# An S3 server on port 8333 for one pair of keys. Master, volume and filer stay on the container's own loopback. The
+# master is alone: after a crash it need not wait ten seconds for others before it elects itself.
 set -eu
 umask 077
 cat >/tmp/s3.json <<KEYS
@@ -7,5 +8,6 @@ cat >/tmp/s3.json <<KEYS
   "credentials": [{"accessKey": "$AWS_ACCESS_KEY_ID", "secretKey": "$AWS_SECRET_ACCESS_KEY"}]}]}
 KEYS
 exec weed -logtostderr server -dir=/data -ip=127.0.0.1 -ip.bind=127.0.0.1 \
-    -master.volumeSizeLimitMB="${VOLUME_MB:-1024}" -master.telemetry=false -volume.max=0 -filer \
+    -master.electionTimeout=1s -master.volumeSizeLimitMB="${VOLUME_MB:-1024}" -master.telemetry=false \
+    -volume.max=0 -filer \
     -s3 -s3.config=/tmp/s3.json -s3.ip.bind=0.0.0.0 -s3.port=8333 -s3.port.iceberg=0 -s3.port.lance=0

@@ -30,6 +30,7 @@ DAY_S = 24 * HOUR_S
 GRACE_S = DAY_S
 TEMPORARY_S = HOUR_S
 SCRATCH_S = 7 * DAY_S
+ANSWER_LOCKS = "locks/answer-"
 
 
 @dataclass
@@ -39,7 +40,7 @@ class Sweep:
     Attributes:
         found_at: when, in seconds since 1970.
         entries: kind -> what the store holds, in the order in which it is dropped: versions, requests, memo, objects,
-            claims.
+            locks.
         paths: kind -> leftovers in this machine's folder of the store: temporary, scratch.
         size_bytes: kind -> bytes.
     """
@@ -106,8 +107,9 @@ def find_garbage(
     dead = _dead_memo(store, {entry.key for entry in objects}, wanted, give_up=memo, old=old)
     sweep.add("memo", dead)
     sweep.add("objects", (entry for entry in objects if entry.key not in wanted and entry.modified < old))
-    claims = (entry for entry in store.entries("responses") if not entry.key.endswith(".json"))
-    sweep.add("claims", (entry for entry in claims if entry.modified < old))
+    # Of answers alone, which are held for minutes: in a folder the age of a lock says nothing of its holder.
+    locks = (entry for entry in store.entries("locks") if entry.key.startswith(ANSWER_LOCKS))
+    sweep.add("locks", (entry for entry in locks if entry.modified < old))
     sweep.add_local("temporary", (p for p in _children(store, TEMPORARY) if _older(p, now - TEMPORARY_S)))
     sweep.add_local("scratch", (p for p in _children(store, "scratch") if _older(p, now - SCRATCH_S)))
     return sweep

@@ -61,7 +61,6 @@ class LLMClient:
         self._base_url, self._api_key = base_url, api_key
         self._store = store
         self._timeout_s, self._max_retries = timeout_s, max_retries
-        self._claim_s = 2 * timeout_s * (max_retries + 1)
         self._openai: Any = None
         self._opening = threading.Lock()
 
@@ -86,8 +85,8 @@ class LLMClient:
         """:meth:`complete` for a :class:`Request`."""
         body = body_of(request, self.model, self.api)
         response_id = digest({"api": self.api, "body": body})
-        claim_s = 0.0 if self.price == FREE else self._claim_s
-        record, cached = self._store.get_or_buy(response_id, lambda: self._call(body, response_id), claim_s=claim_s)
+        paid = self.price != FREE
+        record, cached = self._store.get_or_buy(response_id, lambda: self._call(body, response_id), alone=paid)
         return response_of(response_id, record, cached=cached)
 
     def complete_many(self, requests: Iterable[Request], concurrency: int = 1) -> Iterator[Response]:

@@ -24,6 +24,7 @@ from foundry_airflow.calls import Call, Ended
 from foundry_airflow.containers import TMP, Container, container_of, folders, option
 from foundry_airflow.engines import Look
 from pipeline_tasks.core.errors import InputError, TransientError
+from pipeline_tasks.core.ids import digest
 
 GRACE_S = 10
 KILLED = 137
@@ -100,7 +101,7 @@ class Docker:
 
     def _find(self, name: str) -> Handle | None:
         try:
-            return self._client.containers.get(name)
+            return self._client.containers.get(known_as(name))
         except NotFound:
             return None
 
@@ -131,11 +132,16 @@ class Docker:
             raise InputError(f"there is no image {image!r}: build it, or name another in [foundry]: {error}") from None
 
 
+def known_as(name: str) -> str:
+    """The container's name: installations on one engine may call their stores alike, their networks tell them apart."""
+    return f"{name}-{digest(option('docker_network', 'bridge'))[:6]}"
+
+
 def run_arguments(wanted: Container) -> dict[str, Any]:
     """``wanted`` in the words of the Docker SDK."""
     gpus = [DeviceRequest(count=wanted.gpus, capabilities=[["gpu"]])] if wanted.gpus else None
     return {
-        "name": wanted.name,
+        "name": known_as(wanted.name),
         "image": wanted.image,
         "entrypoint": ["timeout", "--kill-after", str(GRACE_S), str(wanted.timeout_s)],
         "command": list(wanted.command),

@@ -159,12 +159,22 @@ class StepOperator(PlannedOperator):
 
     def resume(self, context: Context, event: dict[str, Any]) -> str:
         """Go on after the wait for a command, with how it ended."""
-        return self._made(context, checked(self.step, Ended(**event)))
+        return self._made(context, self._result(Ended(**event)))
 
     def _made(self, context: Context, made: str) -> str:
         if not self.group:
             announce(context, self.outlets, Ref.parse(made))
         return made
+
+    def _result(self, ended: Ended) -> str:
+        """What the command made; where it was ended or is gone, another task that followed it may know that it did."""
+        if ended.why and not self.group:
+            with airflow_errors():
+                store = open_store()
+                if found := self.job(store).made(store):
+                    log.info("%s is there: %s", found, ended.why)
+                    return str(found)
+        return checked(self.step, ended)
 
     def _run(self, job: Job) -> str:
         for value in secrets():
@@ -184,7 +194,7 @@ class StepOperator(PlannedOperator):
             told[0] = line
 
         try:
-            return checked(self.step, self._backend.run(call, say))
+            return self._result(self._backend.run(call, say))
         except AirflowException as error:
             error.add_note(told[0])
             raise

@@ -26,6 +26,7 @@ from pipeline_tasks.core.registry import get_step
 
 __all__ = [
     "DEFAULT_ARGS",
+    "AT_ONCE",
     "default",
     "fold_lineage",
     "form",
@@ -46,6 +47,9 @@ DEFAULT_ARGS = {
     "on_failure_callback": task_failed,
 }
 """Only what may help is tried again: see :func:`foundry_airflow.backends.checked`."""
+AT_ONCE = 8
+"""Runs at once of a DAG whose runs write datasets of their own, a size's or a level's. Where all runs write the same
+datasets there is one at a time, so that what came last is what ``latest`` names."""
 MAP_LABEL = "{{ task.map_label }}"
 _LIMITS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 

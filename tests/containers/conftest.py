@@ -17,7 +17,7 @@ import pytest
 
 from pipeline_tasks import __version__
 from pipeline_tasks.core.settings import settings
-from pipeline_tasks.demo.site import build_site
+from pipeline_tasks.demo.site import URL_LIST, build_site
 from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.models.fetch import fetch
 from pipeline_tasks.models.registry import get
@@ -25,6 +25,14 @@ from tests.containers.stack import Stack, free_ports, written
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
+OUTSIDE = f"""
+LLM={HERE / "llm.py"}
+OPENAI_BASE_URL=http://127.0.0.1:18744/v1
+LLM_PRICE_IN=1
+LLM_PRICE_OUT=1
+FOUNDRY_SOURCE=http://127.0.0.1:18743/{URL_LIST}
+FOUNDRY_ALLOW_HOSTS=127.0.0.1:18743
+"""
 BUILT = ("airflow", "cpu", "seaweedfs")
 
 
@@ -97,7 +105,7 @@ def env_file(tmp_path_factory: pytest.TempPathFactory, site: Path) -> Path:
     """Settings of a stack of the tests' own: free ports, new secrets."""
     path = tmp_path_factory.mktemp("stack") / ".env"
     page, s3 = free_ports(2)
-    path.write_text(f"PORT={page}\nS3_PORT={s3}\nSITE={site}\n", "utf-8")
+    path.write_text(f"PORT={page}\nS3_PORT={s3}\nSITE={site}{OUTSIDE}", "utf-8")
     return written(path)
 
 

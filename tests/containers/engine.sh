@@ -96,6 +96,7 @@ start() {
     provide_base
     provide_postgres
     ! [ -n "${DOCKER_HOST:-}" ] || echo "export DOCKER_HOST=$DOCKER_HOST"
+    ! [ -n "${DOCKER_BUILDKIT:-}" ] || echo "export DOCKER_BUILDKIT=1 PATH=$ENGINE_DIR/bin:\$PATH"
 }
 
 stop() {

@@ -59,6 +59,11 @@ def wait_for(what: Callable[[], Any], told: str, seconds: float = PATIENCE_S) ->
     return found
 
 
+def address(run: dict[str, Any]) -> str:
+    """Where the REST API has a run."""
+    return f"dags/{run['dag_id']}/dagRuns/{run['dag_run_id']}"
+
+
 class Stack:
     """One project of Compose.
 
@@ -104,20 +109,42 @@ class Stack:
         return answer.json()
 
     def trigger(self, dag: str, **conf: Any) -> str:
-        """A run's address; the DAG is let run, too."""
-        run = self.ask("POST", f"dags/{dag}/dagRuns", logical_date=None, conf=conf)
-        self.ask("PATCH", f"dags/{dag}", is_paused=False)
-        return f"dags/{dag}/dagRuns/{run['dag_run_id']}"
+        """A run's address; it begins when its DAG does not rest."""
+        return address(self.ask("POST", f"dags/{dag}/dagRuns", logical_date=None, conf=conf))
+
+    def resume(self, *dags: str) -> None:
+        """Let DAGs begin their runs, those that are due by their schedule included."""
+        for dag in dags:
+            self.ask("PATCH", f"dags/{dag}", is_paused=False)
+
+    def runs(self, dag: str, state: str = "") -> list[str]:
+        """Addresses of the runs of a DAG, of ``~`` for all, that are in a state."""
+        asked = f"dags/{dag}/dagRuns" + (f"?state={state}" if state else "")
+        return [address(run) for run in self.persistently("GET", asked)["dag_runs"]]
+
+    def persistently(self, method: str, path: str, **body: Any) -> Any:
+        """:meth:`ask`, again and again while the API server or its database is away."""
+        answered: list[Any] = []
+
+        def ask() -> bool:
+            with suppress(httpx.TransportError, AssertionError):
+                answered.append(self.ask(method, path, **body))
+            return bool(answered)
+
+        wait_for(ask, f"an answer of {path}")
+        return answered[0]
 
     def state(self, run: str) -> str:
-        """The state of a run; empty while the API server is away."""
-        with suppress(httpx.TransportError, AssertionError):
-            return str(self.ask("GET", run)["state"])
-        return ""
+        """The state of a run."""
+        return str(self.persistently("GET", run)["state"])
+
+    def count(self, state: str) -> int:
+        """How many tasks of all runs are in a state."""
+        return self.persistently("GET", f"dags/~/dagRuns/~/taskInstances?state={state}&limit=1")["total_entries"]
 
     def end_of(self, run: str) -> str:
         """How a run ended, when it has."""
-        return wait_for(lambda: "" if (state := self.state(run)) in ("", *LIVE) else state, f"the end of {run}")
+        return wait_for(lambda: "" if (state := self.state(run)) in LIVE else state, f"the end of {run}")
 
     def tasks(self, run: str) -> dict[str, str]:
         """Task -> its state; mapped ones with their index."""
@@ -133,6 +160,12 @@ class Stack:
             "AWS_ACCESS_KEY_ID": self.settings["S3_ACCESS_KEY"],
             "AWS_SECRET_ACCESS_KEY": self.settings["S3_SECRET_KEY"],
         }
+
+    def sync(self, copies: Path, *arguments: str) -> None:
+        """``foundry sync`` on this machine, from or to the stack's store; what it downloads stays in ``copies``."""
+        environment = os.environ | self.keys | {"FOUNDRY_STORE_CACHE": str(copies)}
+        command = [sys.executable, "-m", "pipeline_tasks.cli.main", "sync", *arguments]
+        subprocess.run(command, env=environment, cwd=ROOT, check=True, capture_output=True)
 
     @cached_property
     def bucket(self) -> Any:

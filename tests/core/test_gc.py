@@ -191,3 +191,13 @@ def test_what_a_version_answers_goes_with_it(store):
     assert sweep.keys["requests"] == [requests_key(ref)]
     drop(store, sweep)
     assert not noted.exists()
+
+
+def test_of_locks_only_old_ones_of_answers_go(store):
+    names = ("locks/answer-old", "locks/answer-young", "locks/0123456789abcdef")
+    for name in names:
+        store.create(name, b"")
+    for name in (names[0], names[2]):
+        os.utime(store.root / name, (0, 0))
+    drop(store, find_garbage(store))
+    assert list(store.keys("locks")) == [names[2], names[1]]

@@ -1,28 +1,39 @@
-import json
-import os
-import socket
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from pipeline_tasks.core import response_store
+from pipeline_tasks.core.errors import TransientError
 from pipeline_tasks.core.response_store import ResponseStore
 from pipeline_tasks.core.store import LocalStore
 
 NAME = "ab" + "0" * 62
 
 
-def claim_of(pid, until, host=None):
-    return json.dumps({"host": host or socket.gethostname(), "pid": pid, "until": until}).encode()
+BUYER = """
+import sys
+from pathlib import Path
+from pipeline_tasks.core.response_store import ResponseStore
+from pipeline_tasks.core.store import LocalStore
+
+def buy():
+    print("asking", flush=True)
+    return {"n": input()}
+
+ResponseStore(LocalStore(Path(sys.argv[1]))).get_or_buy(sys.argv[2], buy, alone=True)
+"""
 
 
-def store_with(tmp_path, claim):
-    store = LocalStore(tmp_path)
-    store.create(f"responses/ab/{NAME}.claim-0", claim)
-    return ResponseStore(store)
+def buyer(folder):
+    """A process that asks for the answer, and gets the line that it is sent."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", BUYER, str(folder), NAME], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "asking\n"
+    return process
 
 
 def test_the_first_record_stays(tmp_path):
@@ -47,23 +58,6 @@ def test_many_writers_agree(tmp_path):
     assert len(got) == 8 and len(set(got)) == 1
 
 
-def test_a_living_process_holds_its_claim(tmp_path):
-    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    responses = store_with(tmp_path, claim_of(child.pid, time.time() + 600))
-    assert not responses.claim(NAME, for_s=600)
-    child.kill()
-    child.communicate()
-    assert responses.claim(NAME, for_s=600)
-
-
-def test_a_claim_ends(tmp_path):
-    assert store_with(tmp_path, claim_of(1, time.time() - 1, host="elsewhere")).claim(NAME, for_s=600)
-
-
-def test_another_machines_claim_stands_until_its_end(tmp_path):
-    assert not store_with(tmp_path, claim_of(os.getpid(), time.time() + 600, host="elsewhere")).claim(NAME, for_s=600)
-
-
 def test_threads_that_want_the_same_answer_buy_it_once(tmp_path):
     responses, bought = ResponseStore(LocalStore(tmp_path)), []
 
@@ -81,16 +75,40 @@ def test_threads_that_want_the_same_answer_buy_it_once(tmp_path):
 def test_a_failed_purchase_stores_nothing_and_can_be_made_again(tmp_path):
     responses = ResponseStore(LocalStore(tmp_path))
     with pytest.raises(ZeroDivisionError):
-        responses.get_or_buy(NAME, lambda: {"n": 1 / 0}, claim_s=600)
+        responses.get_or_buy(NAME, lambda: {"n": 1 / 0}, alone=True)
     assert responses.read(NAME) is None
-    assert responses.get_or_buy(NAME, lambda: {"n": 1}, claim_s=600) == ({"n": 1}, False)
+    assert responses.get_or_buy(NAME, lambda: {"n": 1}, alone=True) == ({"n": 1}, False)
 
 
-def test_a_claim_of_another_process_is_waited_for(tmp_path):
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
-        responses = store_with(tmp_path, claim_of(child.pid, time.time() + 600))
-        with ThreadPoolExecutor(1) as pool:
-            waiting = pool.submit(responses.get_or_buy, NAME, lambda: {"n": 2}, claim_s=600)
-            assert ResponseStore(LocalStore(tmp_path)).write(NAME, {"n": 1}) == {"n": 1}
-            assert waiting.result() == ({"n": 1}, True)
-        child.kill()
+@pytest.mark.parametrize(("killed", "got"), [(False, ({"n": "1"}, True)), (True, ({"n": 2}, False))])
+def test_a_process_that_asks_is_waited_for_and_one_that_was_killed_is_not(tmp_path, killed, got):
+    with buyer(tmp_path) as child, ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(ResponseStore(LocalStore(tmp_path)).get_or_buy, NAME, lambda: {"n": 2}, alone=True)
+        with pytest.raises(TimeoutError):
+            waiting.result(0.3)
+        if killed:
+            child.kill()
+        else:
+            print("1", file=child.stdin, flush=True)
+        assert waiting.result(30) == got
+
+
+class Away(LocalStore):
+    """A store that takes nothing at first."""
+
+    away = 2
+
+    def create(self, key, data):
+        if self.away:
+            self.away -= 1
+            raise TransientError("the server cannot be reached")
+        return super().create(key, data)
+
+
+def test_what_was_bought_is_kept_while_the_store_is_away(tmp_path, monkeypatch):
+    monkeypatch.setattr(response_store, "PATIENCE_S", (0.0, 0.0))
+    bought = []
+    responses = ResponseStore(Away(tmp_path))
+    assert responses.get_or_buy(NAME, lambda: bought.append(1) or {"n": 1}) == ({"n": 1}, False)
+    assert responses.get_or_buy(NAME, lambda: bought.append(1) or {"n": 2}) == ({"n": 1}, True)
+    assert bought == [1]

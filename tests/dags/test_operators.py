@@ -72,6 +72,15 @@ def test_only_groups_with_work_are_listed_and_the_commit_finds_them(store_folder
     assert made.startswith("squares@")
 
 
+def test_a_command_that_is_gone_may_have_done_its_work():
+    gone = {"exit_code": 137, "last_line": "", "why": "its container is gone; somebody removed it"}
+    follower = StepOperator(task_id="count", step="count")
+    with pytest.raises(AirflowException, match="is gone"):
+        follower.resume({"outlet_events": {}}, gone)
+    made = run("count")
+    assert follower.resume({"outlet_events": {}}, gone) == made
+
+
 def test_groups_are_counted_from_one_in_the_ui():
     assert StepOperator(task_id="a", step="square", group="2/8").map_label == "group 3/8"
     assert StepOperator(task_id="b", step="total", each={"plus": "4"}).map_label == "plus 4"

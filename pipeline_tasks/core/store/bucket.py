@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import logging
 import os
+import random
 import re
 import uuid
 from collections.abc import Callable, Iterator
@@ -20,7 +22,10 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.store.protocol import Entry, checked_key
 from pipeline_tasks.core.store.s3_errors import CONFLICT, MISSING, UNMET, code_of, explained
 
-ATTEMPTS = 6
+log = logging.getLogger(__name__)
+ATTEMPTS = 12
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 5.0
+_TOLD_AT = 5
 THREADS = 16
 MULTIPART_BYTES = 64 << 20
 CHUNK_BYTES = 16 << 20
@@ -28,6 +33,22 @@ _MOST_CHUNKS = 9_000
 _BLOCK_BYTES = 1 << 20
 _CONFLICTS = 5
 _ADDRESS = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(.*?))?/?")
+
+
+def _pause_s(attempts: int, response: Any, caught_exception: Exception | None, **_: Any) -> float | None:
+    """Seconds until a server that is away or fails is asked again, half a minute in all: one that starts again is back.
+
+    botocore's own pauses come to one second, and end for good after 35 of them.
+    """
+    from botocore.exceptions import ConnectionError as NotReached
+    from botocore.exceptions import HTTPClientError
+
+    away = isinstance(caught_exception, (NotReached, HTTPClientError)) or (response and response[0].status_code >= 500)
+    if not away or attempts >= ATTEMPTS:
+        return None
+    if attempts == _TOLD_AT:
+        log.warning("the store's server does not answer; it is asked again for half a minute")
+    return random.uniform(0.5, 1) * min(_FIRST_PAUSE_S * 2 ** (attempts - 1), _LONGEST_PAUSE_S)  # noqa: S311
 
 
 class Bucket:
@@ -64,9 +85,11 @@ class Bucket:
         )
         with explained(self.address):
             try:
-                return boto3.session.Session().client("s3", config=config)
+                client = boto3.session.Session().client("s3", config=config)
             except ValueError as error:
                 raise InputError(f"{self.address}: {error}; mend AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL") from error
+        client.meta.events.register_first("needs-retry.s3", _pause_s)
+        return client
 
     def _at(self, key: str) -> dict[str, str]:
         return {"Bucket": self.name, "Key": self.prefix + checked_key(key)}

@@ -17,7 +17,7 @@ from pipeline_tasks import __version__
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.ids import digest
 from pipeline_tasks.core.response_store import ResponseStore
-from pipeline_tasks.corpus.search.ledger import LONGEST_WAIT_S, Ledger
+from pipeline_tasks.corpus.search.ledger import Ledger
 from pipeline_tasks.corpus.search.provider import Busy, Refused, Reply
 
 LARGEST_REPLY = 32 << 20
@@ -73,7 +73,6 @@ class Asker:
         self._base, self._host = _checked(base_url, setting)
         self._secret, self._refresh = secret, refresh
         self._attempts = attempts
-        self._claim_s = attempts * (timeout_s + LONGEST_WAIT_S) if ledger.price_usd else 0.0
         self._ended: TransientError | None = None
         self._counting = threading.Lock()
         sent = {"Accept": "application/json", "User-Agent": f"retriever-foundry/{__version__}", **(headers or {})}
@@ -106,7 +105,7 @@ class Asker:
                 raise self._ended
         else:
             record, stored = self._responses.get_or_buy(
-                response_id, lambda: named | self._buy(path, params, read), claim_s=self._claim_s
+                response_id, lambda: named | self._buy(path, params, read), alone=bool(self._ledger.price_usd)
             )
         if stored:
             self._count("search_answers_reused")

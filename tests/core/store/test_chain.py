@@ -104,10 +104,7 @@ def test_a_server_killed_in_the_middle_of_the_chain_changes_nothing(calm, tmp_pa
         server.kill()
         server.start()
         worker.join()
-        assert len(ended) == 1, "it ended with another error"
-        assert check_whole(store).items() <= check_whole(calm).items()
-        if ended[0]:
-            chain(store)
+        assert ended == [None], "it waited until the server was back"
         assert check_whole(store) == check_whole(calm)
         assert not list(store.folder.glob("tmp/*"))
 
@@ -187,5 +184,3 @@ def test_the_command_line_works_on_a_bucket(s3, tmp_path):
     assert f"{s3} answers" in " ".join(foundry("doctor").stdout.split())
     wrong = foundry("ls", AWS_SECRET_ACCESS_KEY="wrong-one")
     assert wrong.returncode == 2 and wrong.stderr.startswith("foundry: s3://") and "secret key is wrong" in wrong.stderr
-    away = foundry("ls", AWS_ENDPOINT_URL_S3="http://127.0.0.1:9")
-    assert away.returncode == 75 and "cannot be reached" in away.stderr
