@@ -76,5 +76,5 @@ def test_another_rank_or_search_moves_no_address_that_is_listed(store: LocalStor
 
 
 def test_neither_a_source_nor_results_is_the_callers_mistake(store: LocalStore):
-    with pytest.raises(InputError, match="set source= or give --input results=search_results"):
+    with pytest.raises(InputError, match="has no addresses; set source, or give it the input results of search_web"):
         go(store, list_urls)
