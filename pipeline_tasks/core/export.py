@@ -12,10 +12,12 @@ import pyarrow.parquet as pq
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.schema import FILES
+from pipeline_tasks.core.store.disk import space_in
 from pipeline_tasks.core.versions import Version
 
 Format = Literal["parquet", "jsonl"]
 LICENCES = "LICENCES.json"
+PARTIAL = ".partial"
 
 
 def export(version: Version, folder: Path, fmt: Format = "parquet") -> list[Path]:
@@ -23,12 +25,28 @@ def export(version: Version, folder: Path, fmt: Format = "parquet") -> list[Path
 
     ``LICENCES.json`` beside them names the licence of every model whose weights stand behind the version, if any do.
 
+    All of it is there, or nothing: it grows in a subfolder, which an export that was killed leaves to the next one.
+
     Raises:
         InputError: the folder holds something, or a file's logical name would leave it.
+        TransientError: no space is left.
     """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if folder.exists() and (not folder.is_dir() or any(entry.name != PARTIAL for entry in folder.iterdir())):
         raise InputError(f"{folder} is not empty; export into a folder of its own")
-    folder.mkdir(parents=True, exist_ok=True)
+    partial = folder / PARTIAL
+    with space_in(folder):
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        try:
+            written = _write(version, partial, fmt)
+            for entry in partial.iterdir():
+                entry.rename(folder / entry.name)
+        finally:
+            shutil.rmtree(partial)
+    return [folder / path.relative_to(partial) for path in written]
+
+
+def _write(version: Version, folder: Path, fmt: Format) -> list[Path]:
     written = _files(version, folder) if version.manifest.rows_schema == FILES else _rows(version, folder, fmt)
     if version.manifest.licences:
         notice = folder / LICENCES
@@ -53,9 +71,9 @@ def _files(version: Version, folder: Path) -> list[Path]:
     written = []
     for part in version.manifest.parts:
         name = part.name or part.sha256
-        target = (folder / name).resolve()
-        if not target.is_relative_to(folder.resolve()):
-            raise InputError(f"{version.manifest.ref}: file {name!r} would leave {folder}; do not trust this version")
+        target = (folder / name).absolute()
+        if not target.resolve().is_relative_to(folder.resolve()):
+            raise InputError(f"{version.manifest.ref}: file {name!r} would leave its folder; do not trust this version")
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(version.store.local_path(part.key), target)
         written.append(target)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from pipeline_tasks.core.errors import InputError, TransientError
+from pipeline_tasks.core.store.disk import space_in
 from pipeline_tasks.models import packages
 from pipeline_tasks.models.convert import CONVERTERS
 from pipeline_tasks.models.registry import WEIGHT_SUFFIXES, HubSource, ModelSpec, OfflineSource
@@ -67,7 +68,7 @@ def fetch(spec: ModelSpec, cache_dir: Path, source: Source = "offline") -> Path:
     Raises:
         InputError: the model has no such source, is cached from the other one, or a file has not the pinned
             sha256.
-        TransientError: the network failed.
+        TransientError: the network failed, or no space is left.
     """
     chosen = spec.offline if source == "offline" else spec.hub
     if chosen is None:
@@ -78,7 +79,7 @@ def fetch(spec: ModelSpec, cache_dir: Path, source: Source = "offline") -> Path:
     if is_here(spec, cache_dir):
         return _same_source(final, source)
     final.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{spec.name}-", dir=final.parent) as temporary:
+    with space_in(final.parent), tempfile.TemporaryDirectory(prefix=f".{spec.name}-", dir=final.parent) as temporary:
         staged = Path(temporary) / "model"
         staged.mkdir()
         if isinstance(chosen, OfflineSource):

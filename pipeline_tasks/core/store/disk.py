@@ -17,8 +17,8 @@ _FULL = {
     errno.EFBIG: "the limit on the size of a file (`ulimit -f`) is reached",
 }
 _REMEDY = (
-    "free some space (`foundry gc --dry-run` says what may go), or point FOUNDRY_STORE or FOUNDRY_STORE_CACHE to a "
-    "larger disk, and try again: finished work is kept"
+    "free some space (`foundry gc --dry-run` says what may go), or use a larger disk (FOUNDRY_STORE, "
+    "FOUNDRY_STORE_CACHE and FOUNDRY_CACHE say where things are), and try again: finished work is kept"
 )
 
 
