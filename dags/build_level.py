@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow.sdk import DAG, Asset, Param
 from foundry_airflow.partitions import RUN_KEY, PartitionOperator, keyed
-from foundry_airflow.steps import AT_ONCE, DEFAULT_ARGS, fold_lineage, form, given, mined_from, step
+from foundry_airflow.steps import AT_ONCE, DEFAULT_ARGS, LEVEL, fold_lineage, form, given, mined_from, step
 
 DOC = """
 ### `mtt/<alpha>` for one alpha
@@ -15,7 +15,7 @@ levels are built side by side. Every run is a partition of the asset `mtt`.
 """
 
 MINE = form("mine_negatives", "n_negatives")
-ALPHA = Param("0.75", type="string", pattern=r"^(0?\.\d+|1(\.0+)?)$", description="level, where the run has no key")
+ALPHA = Param("0.75", **LEVEL, description="level, where the run has no key")
 
 with DAG(
     "build_level",

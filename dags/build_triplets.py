@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow.sdk import DAG, Asset, Param, TaskGroup
-from foundry_airflow.steps import DEFAULT_ARGS, default, fold_lineage, form, given, group_name, step, within
+from foundry_airflow.steps import DEFAULT_ARGS, default, fold_lineage, form, given, group_name, levels, step, within
 
 from pipeline_tasks.training.sizes import SIZES
 
@@ -19,17 +19,6 @@ Levels in `kd_alphas` also get a teacher's scores, `mtt/<alpha>-kd`, from vector
 
 Starts when `mtp` changed, and by hand with the levels that you choose. One more level later: `build_level`.
 """
-
-LEVELS = [str(percent / 100) for percent in range(50, 100, 5)]
-LEVEL = {"type": "string", "pattern": r"^(0?\.\d+|1(\.0+)?)$"}
-
-
-def levels(chosen: list[str] | None, section: str, description: str) -> Param:
-    """A field for any number of levels; it may stay empty where none is chosen for it."""
-    kind = {"type": "array", "minItems": 1} if chosen else {"type": ["null", "array"]}
-    choice = {"items": LEVEL, "uniqueItems": True, "examples": LEVELS}
-    return Param(chosen, section=section, description=description, **kind, **choice)
-
 
 ALPHAS = levels(
     [str(alpha) for alpha in SIZES["33m"].alphas],

@@ -10,6 +10,7 @@ from foundry_airflow.steps import (
     form,
     given,
     judged_with,
+    levels,
     mined_from,
     publish,
     step,
@@ -23,7 +24,7 @@ DOC = """
 
 Contrastive pre-training on the pairs, then one fine-tuning iteration for each level of the size's difficulty schedule,
 each from the model before it; triplets that are missing are built on the way. The evaluation on held-out queries covers
-every stage. Sizes with a shorter schedule skip the iterations that they do not have.
+every stage. Other levels may be chosen in `alphas`; iterations beyond a shorter schedule are skipped.
 
 Started by hand, several sizes at once if you like: the pool `gpu` says how many train at the same time. All data is
 that of the latest `labelled`; `build_triplets` makes it.
@@ -37,12 +38,12 @@ PRETRAIN = form("pretrain", *HYPERPARAMETERS, *SMALL_CORPUS, prefix="pretrain_")
 FINETUNE = form("finetune", *HYPERPARAMETERS, "in_batch", "pool_instruction", prefix="finetune_")
 MINE = form("mine_negatives", "n_negatives")
 ITERATIONS = max(len(size.alphas) for size in SIZES.values())
+ALPHAS = levels(None, "finetune", "difficulty of each iteration, in order (left empty: the size's own)", ITERATIONS)
 
 
-def alpha(size: str, iteration: int) -> float | str:
-    """Difficulty of the 0-based ``iteration``; empty where the size has no such iteration."""
-    alphas = SIZES[size].alphas
-    return alphas[iteration] if iteration < len(alphas) else ""
+def alpha(size: str, chosen: list[str] | None, iteration: int) -> float | str:
+    """Difficulty of the 0-based ``iteration``; empty where the schedule has no such iteration."""
+    return dict(enumerate(chosen or SIZES[size].alphas)).get(iteration, "")
 
 
 with DAG(
@@ -54,14 +55,14 @@ with DAG(
     default_args=DEFAULT_ARGS,
     tags=["foundry", "training"],
     doc_md=DOC,
-    params={"size": SIZE} | LENGTHS.params | PRETRAIN.params | FINETUNE.params | MINE.params,
+    params={"size": SIZE} | LENGTHS.params | PRETRAIN.params | {"alphas": ALPHAS} | FINETUNE.params | MINE.params,
     user_defined_macros={"alpha": alpha},
 ) as dag:
     read = given(**mined_from(), **judged_with())
     common = LENGTHS.values(dag) | {"size": dag.param("size")}
     models = [step("pretrain", inputs={"pairs": read["pairs"]}, params=PRETRAIN.values(dag) | common)]
     for i in range(ITERATIONS):
-        level = f"{{{{ alpha(params.size, {i}) }}}}"
+        level = f"{{{{ alpha(params.size, params.alphas, {i}) }}}}"
         with TaskGroup(f"iteration_{i + 1}"):
             mined = step(
                 "mine_negatives",
@@ -70,9 +71,8 @@ with DAG(
                 only_if=level,
                 emits=False,
             )
-            start = {"triplets": mined, "init": models[-1]}
             chosen = FINETUNE.values(dag) | common | {"alpha": level}
-            models.append(step("finetune", inputs=start, params=chosen, emits=False))
+            models.append(step("finetune", inputs={"triplets": mined, "init": models[-1]}, params=chosen, emits=False))
     asked = {name: read[name] for name in ("pairs", "passages", "embeddings", "queries")} | {"models": models}
     evaluated = step("evaluate_retriever", inputs=asked, params={"size": dag.param("size")}, emits=False)
     published = publish("finetune", models[1:])

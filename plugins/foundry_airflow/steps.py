@@ -27,12 +27,14 @@ from pipeline_tasks.core.registry import get_step
 __all__ = [
     "DEFAULT_ARGS",
     "AT_ONCE",
+    "LEVEL",
     "default",
     "fold_lineage",
     "form",
     "given",
     "group_name",
     "judged_with",
+    "levels",
     "mined_from",
     "publish",
     "stages",
@@ -51,6 +53,9 @@ AT_ONCE = 8
 """Runs at once of a DAG whose runs write datasets of their own, a size's or a level's. Where all runs write the same
 datasets there is one at a time, so that what came last is what ``latest`` names."""
 MAP_LABEL = "{{ task.map_label }}"
+LEVEL = {"type": "string", "pattern": r"^(0?\.\d+|1(\.0+)?)$"}
+"""Schema of a field for one level of difficulty, an alpha."""
+_USUAL_LEVELS = [str(percent / 100) for percent in range(50, 100, 5)]
 _LIMITS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 
 
@@ -170,6 +175,13 @@ def _field(step_name: str, schema: dict[str, Any]) -> Param:
         known["enum"] = [None, *schema["enum"]]
     description = f"{schema.get('description', '')}{note}"
     return Param(None, type=["null", schema["type"]], description=description, section=step_name, **known)
+
+
+def levels(chosen: list[str] | None, section: str, description: str, most: int | None = None) -> Param:
+    """A field for levels of difficulty, ``most`` of them; it may stay empty where none is chosen for it."""
+    kind: dict[str, Any] = {"type": "array", "minItems": 1} if chosen else {"type": ["null", "array"]}
+    choice = {"items": LEVEL, "uniqueItems": True, "examples": _USUAL_LEVELS} | ({"maxItems": most} if most else {})
+    return Param(chosen, section=section, description=description, **kind, **choice)
 
 
 def _words(value: Any) -> str:

@@ -87,13 +87,15 @@ def under(form: Any, heading: str) -> Any:
 
 
 def small_model(form: Any) -> None:
-    """33m, on short texts and in small batches, for two cores."""
+    """33m, on short texts, in small batches and at one level, for two cores."""
     under(form, "Run Parameters").get_by_role("combobox").click()
     form.page.get_by_role("option", name="33m", exact=True).click()
     for section, fields in FEW_STEPS.items():
         form.get_by_role("button", name=section, exact=True).click()
         for name, value in fields.items():
             form.get_by_label(name, exact=True).fill(str(value))
+    under(form, "finetune").get_by_role("combobox").fill(str(ALPHAS[-1]))
+    under(form, "finetune").get_by_role("combobox").press("Enter")
     form.get_by_role("button", name="Run Parameters", exact=True).click()
 
 
@@ -189,7 +191,7 @@ def test_a_question_is_answered_and_a_write_refused(visitor: Visitor, store: Loc
 def test_a_model_is_trained_by_its_form(visitor: Visitor, stack: Stack, runs: Runs):
     assert stack.end_of(runs.training) == "success", stack.tasks(runs.training)
     asked = stack.ask("GET", runs.training)["conf"]
-    assert asked["size"] == "33m"
+    assert (asked["size"], asked["alphas"]) == ("33m", [str(ALPHAS[-1])])
     assert {name: asked[name] for fields in FEW_STEPS.values() for name in fields} == {
         name: value for fields in FEW_STEPS.values() for name, value in fields.items()
     }
@@ -197,8 +199,7 @@ def test_a_model_is_trained_by_its_form(visitor: Visitor, stack: Stack, runs: Ru
     visitor.page.get_by_text("Success", exact=True).first.wait_for()
     visitor.picture("stack-train-run")
     built = [dataset for _, dataset in visitor.statement(IN_CONTAINERS)]
-    assert sorted(built) == sorted(
-        [f"mtt/{NEW_ALPHA}", "model/33m/pretrain", *["model/33m/finetune"] * 3, "eval/heldout"])
+    assert sorted(built) == ["eval/heldout", "model/33m/finetune", "model/33m/pretrain", f"mtt/{NEW_ALPHA}"]
     scores = visitor.statement(
         "SELECT system, score FROM evaluations WHERE metric = 'ndcg@10' AND intent = 'average' ORDER BY system")
     assert {"33m/finetune-0.85", "33m/pretrain", "33m/untrained", "bm25"} <= {system for system, _ in scores}

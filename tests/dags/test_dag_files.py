@@ -101,6 +101,25 @@ def test_forms_have_the_promised_fields(bag):
 
 
 @pytest.mark.parametrize(
+    ("size", "chosen", "trained"),
+    [
+        ("33m", None, ["0.65", "0.75", "0.85"]),
+        ("7.6b", None, ["0.95"]),
+        ("33m", ["0.9"], ["0.9"]),
+        ("7.6b", ["0.9", "0.7"], ["0.9", "0.7"]),
+    ],
+)
+def test_a_training_has_the_levels_of_its_size_or_those_that_were_chosen(bag, size, chosen, trained):
+    dag = bag.dags["train_retriever"]
+    iterations = [dag.get_task(f"iteration_{n}.finetune") for n in (1, 2, 3)]
+    rendered = [
+        dag.get_template_env().from_string(task.values["alpha"]).render(params={"size": size, "alphas": chosen})
+        for task in iterations
+    ]
+    assert [alpha for alpha in rendered if alpha not in SKIPS] == trained
+
+
+@pytest.mark.parametrize(
     ("run_type", "params", "variables", "does"),
     [
         ("scheduled", {}, {}, False),
