@@ -36,7 +36,7 @@ demo: install ## raw PDFs become a trained and evaluated retriever, through Airf
 test: install ## all tests
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
+	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 test-containers: install ## tests that need a Docker engine; one is started where none answers
 	tests/containers/engine.sh run sh -c 'containers/build $(IMAGES) && $(BIN)/python -m pytest -m containers tests/containers'

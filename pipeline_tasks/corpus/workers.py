@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -23,8 +24,9 @@ from typing import Any
 
 from pipeline_tasks.corpus.pdf.model import Unreadable
 
+_LIBRARIES = "pipeline_tasks.corpus.pdf.preload"
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["pipeline_tasks.corpus.pdf.preload"])
+_CONTEXT.set_forkserver_preload([_LIBRARIES])
 _NEAR_LIMIT = 0.9
 _LOOK_S = 0.2
 
@@ -161,6 +163,7 @@ class _Worker:
 
 def _serve(function: Callable[[bytes], Any], pipe: Connection, memory_mib: int) -> None:
     os.setsid()
+    import_module(_LIBRARIES)  # a server that was running for somebody else has not loaded them
     _limit_memory(memory_mib)
     while True:
         try:

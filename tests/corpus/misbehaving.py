@@ -26,6 +26,8 @@ def obey(order: bytes) -> bytes:
     if order.startswith(b"keep "):
         KEPT.append(bytes(int(order[5:]) << 20))
         return b"kept"
+    if order == b"libraries":
+        return b"loaded" if "pymupdf" in sys.modules else b"missing"
     if order == b"unsendable":
         return lambda: None  # type: ignore[return-value]
     return order.upper()

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,13 @@ from pipeline_tasks.corpus.workers import Limits, run_limited
 from tests.corpus.misbehaving import obey
 
 LIMIT_S = 5.0
+OTHERS_FIRST = """
+from multiprocessing import forkserver
+forkserver.ensure_running()
+from pipeline_tasks.corpus.workers import Limits, run_limited
+from tests.corpus.misbehaving import obey
+print(*run_limited(obey, [b"libraries"], 1, Limits(60)))
+"""
 
 
 @pytest.mark.parametrize("processes", [1, 3])
@@ -24,6 +33,11 @@ def test_one_bad_item_costs_itself_alone(processes):
 def test_memory_beyond_the_limit_is_refused_and_the_next_item_is_answered():
     results = list(run_limited(obey, [b"a", b"hoard", b"b"], 1, Limits(LIMIT_S, memory_mib=256)))
     assert results == [b"A", Unreadable("memory", "needs more than 256 MiB"), b"B"]
+
+
+def test_libraries_do_not_count_even_where_the_server_of_processes_was_started_by_others():
+    told = subprocess.run([sys.executable, "-c", OTHERS_FIRST], capture_output=True, text=True, check=True)
+    assert told.stdout == "b'loaded'\n"
 
 
 def test_memory_that_earlier_items_kept_is_no_reason_against_the_next():
