@@ -34,7 +34,7 @@ def test_chain_reuse_and_refresh(tmp_path: Path, small_site: Path, environment: 
         runs = refresh | {
             "synthesize_pairs": {"sample_rate": 0.5},
             "build_triplets": {},
-            "train_retriever": {"size": "33m"} | LITTLE,
+            "train_retriever": {"size": "33m", "alphas": ["0.85"]} | LITTLE,
             "evaluate_retriever": {"size": "33m"},
         }
         assert local_run(tmp_path / "airflow", environment, runs) == 0
