@@ -71,7 +71,7 @@ def _files(version: Version, folder: Path) -> list[Path]:
     written = []
     for part in version.manifest.parts:
         name = part.name or part.sha256
-        target = (folder / name).absolute()
+        target = folder / name
         if not target.resolve().is_relative_to(folder.resolve()):
             raise InputError(f"{version.manifest.ref}: file {name!r} would leave its folder; do not trust this version")
         target.parent.mkdir(parents=True, exist_ok=True)

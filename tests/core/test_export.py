@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.export import PARTIAL, export
-from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import Version
-from tests.core.toy_steps import make, toy_list
+from tests.core.toy_steps import latest, make, toy_list, toy_model
 from tests.disks import small_disk
 
 
 @pytest.fixture
-def version(tmp_path) -> Version:
+def store(tmp_path) -> LocalStore:
     store = LocalStore(tmp_path / "store")
     make(store, toy_list, rows={f"item{n}": n for n in range(50)})
-    return Version.open(store, Ref.parse("items"))
+    return store
+
+
+@pytest.fixture
+def version(store) -> Version:
+    return latest(store, "items")
 
 
 def test_a_full_disk_is_told_and_the_next_try_succeeds(version, tmp_path):
@@ -31,6 +37,14 @@ def test_a_full_disk_is_told_and_the_next_try_succeeds(version, tmp_path):
         ballast.unlink()
         written = export(version, small / "out", "jsonl")
         assert sum(len(path.read_text("utf-8").splitlines()) for path in written) == version.manifest.rows
+
+
+def test_a_folder_of_where_one_is_gets_the_files_of_a_model(store, tmp_path, monkeypatch):
+    make(store, toy_model)
+    monkeypatch.chdir(tmp_path)
+    written = export(latest(store, "model/33m/toy"), Path("out"))
+    assert sorted(written) == [Path("out/config/card.json"), Path("out/weights.bin")]
+    assert all(path.is_file() for path in written) and not (tmp_path / "out" / PARTIAL).exists()
 
 
 def test_what_a_killed_export_left_is_replaced(version, tmp_path):
