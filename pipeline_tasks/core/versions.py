@@ -210,16 +210,25 @@ class Version:
             raise InputError(f"{self.manifest.ref} has no parts; run the step before it on some input")
         return pa.concat_tables(tables)
 
-    def lay_out(self, target: Path) -> Path:
-        """A folder in which a model's files lie under their logical names, as links into the store."""
+    def files(self) -> Iterator[tuple[PurePosixPath, Path]]:
+        """Logical name of every file of a model, and where it is on this machine.
+
+        Raises:
+            InputError: a name leads out of the model's folder.
+        """
         for part in self.manifest.parts:
             name = PurePosixPath(part.name or part.sha256)
             if name.is_absolute() or ".." in name.parts:
                 raise InputError(f"{self.manifest.ref} names a file outside it: {part.name!r}; drop that version")
+            yield name, self.store.local_path(part.key)
+
+    def lay_out(self, target: Path) -> Path:
+        """A folder in which a model's files lie under their logical names, as links into the store."""
+        for name, path in self.files():
             link = target / name
             link.parent.mkdir(parents=True, exist_ok=True)
             link.unlink(missing_ok=True)
-            link.symlink_to(self.store.local_path(part.key))
+            link.symlink_to(path)
         return target
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -45,6 +47,18 @@ def test_a_folder_of_where_one_is_gets_the_files_of_a_model(store, tmp_path, mon
     written = export(latest(store, "model/33m/toy"), Path("out"))
     assert sorted(written) == [Path("out/config/card.json"), Path("out/weights.bin")]
     assert all(path.is_file() for path in written) and not (tmp_path / "out" / PARTIAL).exists()
+
+
+@pytest.mark.parametrize("name", ["../out", "/tmp/out", "config/../../out"])
+def test_a_file_that_would_leave_the_folder_is_refused(store, tmp_path, name):
+    make(store, toy_model)
+    model = latest(store, "model/33m/toy")
+    parts = tuple(part.model_copy(update={"name": name}) for part in model.manifest.parts)
+    hostile = replace(model, manifest=model.manifest.model_copy(update={"parts": parts}))
+    for take in (partial(export, hostile), hostile.lay_out):
+        with pytest.raises(InputError, match="names a file outside it"):
+            take(tmp_path / "taken")
+    assert not [path for path in (tmp_path / "taken").rglob("*") if path.is_file()]
 
 
 def test_what_a_killed_export_left_is_replaced(version, tmp_path):
