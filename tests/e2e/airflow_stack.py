@@ -101,7 +101,7 @@ def airflow(home: Path, environment: dict[str, str], ahead_s: float = 0) -> Iter
         ]
     try:
         found = Airflow(f"http://127.0.0.1:{port}")
-        wait_for(found.healthy, 120, "a healthy scheduler")
+        wait_for(found.healthy, 300, "a healthy scheduler")
         found.log_in()
         yield found
     finally:

@@ -17,7 +17,7 @@ from tests.e2e.airflow_stack import Airflow, airflow, wait_for
 
 CHAIN = ("build_triplets", "synthesize_pairs", "corpus_refresh")
 WEEK = timedelta(weeks=1)
-PATIENCE_S = 240.0
+PATIENCE_S = 480.0
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def states(there: Airflow, run: dict) -> dict[str, str]:
 def test_unpausing_the_refresh_before_a_source_is_set_does_nothing_and_fails_nothing(tmp_path: Path) -> None:
     environment = os.environ | {"FOUNDRY_STORE": str(tmp_path / "store")}
     with airflow(tmp_path / "airflow", environment) as there:
-        wait_for(lambda: "corpus_refresh" in {dag["dag_id"] for dag in there.ask("GET", "dags")["dags"]}, 60, "parsing")
+        wait_for(lambda: "corpus_refresh" in {dag["dag_id"] for dag in there.ask("GET", "dags")["dags"]}, PATIENCE_S, "parsing")
         there.ask("PATCH", "dags/corpus_refresh", is_paused=False)
         (weekly,) = ended(there, "corpus_refresh", 1)
         assert (weekly["run_type"], weekly["state"]) == ("scheduled", "success")
@@ -78,7 +78,7 @@ def test_a_refresh_starts_the_rest_and_a_week_starts_a_refresh(
     environment = environment | {"FOUNDRY_STORE": str(store), "AIRFLOW_VAR_FOUNDRY_SOURCE": str(folder)}
 
     with airflow(home, environment) as there:
-        wait_for(lambda: set(CHAIN) <= {dag["dag_id"] for dag in there.ask("GET", "dags")["dags"]}, 60, "parsing")
+        wait_for(lambda: set(CHAIN) <= {dag["dag_id"] for dag in there.ask("GET", "dags")["dags"]}, PATIENCE_S, "parsing")
         for dag_id in CHAIN:
             there.ask("PATCH", f"dags/{dag_id}", is_paused=False)
         (refresh,) = ended(there, "corpus_refresh", 1)
