@@ -17,6 +17,8 @@ import httpx
 
 ROOT = Path(__file__).parents[2]
 GRACE_S = 15.0
+PATIENCE_S = 480.0
+ENDS = ("success", "failed")
 
 
 class Airflow:
@@ -43,6 +45,24 @@ class Airflow:
         except httpx.TransportError:
             return False
         return answer.status_code == httpx.codes.OK and answer.json()["scheduler"]["status"] == "healthy"
+
+    def resume(self, *dag_ids: str) -> None:
+        """Let DAGs run, once they are parsed."""
+        def parsed() -> bool:
+            return {*dag_ids} <= {dag["dag_id"] for dag in self.ask("GET", "dags")["dags"]}
+
+        wait_for(parsed, PATIENCE_S, "parsing")
+        for dag_id in dag_ids:
+            self.ask("PATCH", f"dags/{dag_id}", is_paused=False)
+
+    def start(self, dag_id: str, **body: Any) -> httpx.Response:
+        """Ask for a run."""
+        return self._client.post(f"/api/v2/dags/{dag_id}/dagRuns", json={"logical_date": None} | body)
+
+    def states(self, run: dict[str, Any]) -> dict[str, str]:
+        """Task -> its state in a run."""
+        path = f"dags/{run['dag_id']}/dagRuns/{run['dag_run_id']}/taskInstances?limit=100"
+        return {task["task_id"]: task["state"] for task in self.ask("GET", path)["task_instances"]}
 
     def runs(self, dag_id: str) -> list[dict[str, Any]]:
         """Runs of a DAG, the oldest first."""
@@ -79,6 +99,7 @@ def airflow(home: Path, environment: dict[str, str], ahead_s: float = 0) -> Iter
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(ROOT / "plugins"),
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
         "AIRFLOW__FOUNDRY__MAX_GROUPS": "1",
+        "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1",
         "AIRFLOW__OPENLINEAGE__DISABLED": "True",
         "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "plugins"))),
         "PATH": os.pathsep.join((str(Path(sys.executable).parent), environment.get("PATH", ""))),
@@ -101,7 +122,7 @@ def airflow(home: Path, environment: dict[str, str], ahead_s: float = 0) -> Iter
         ]
     try:
         found = Airflow(f"http://127.0.0.1:{port}")
-        wait_for(found.healthy, 300, "a healthy scheduler")
+        wait_for(found.healthy, PATIENCE_S, "a healthy scheduler")
         found.log_in()
         yield found
     finally:

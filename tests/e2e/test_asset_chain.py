@@ -13,11 +13,10 @@ from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.demo.render_pdf import render
 from pipeline_tasks.demo.sample import parse_document
 from pipeline_tasks.domains import domain_folder
-from tests.e2e.airflow_stack import Airflow, airflow, wait_for
+from tests.e2e.airflow_stack import ENDS, PATIENCE_S, Airflow, airflow, wait_for
 
 CHAIN = ("build_triplets", "synthesize_pairs", "corpus_refresh")
 WEEK = timedelta(weeks=1)
-PATIENCE_S = 480.0
 
 
 @pytest.fixture
@@ -33,7 +32,7 @@ def ended(there: Airflow, dag_id: str, n: int) -> list[dict]:
     """The runs of a DAG once there are ``n`` of them and all have ended."""
     def look() -> list[dict]:
         runs = there.runs(dag_id)
-        return runs if len(runs) == n and all(run["state"] in ("success", "failed") for run in runs) else []
+        return runs if len(runs) == n and all(run["state"] in ENDS for run in runs) else []
 
     return wait_for(look, PATIENCE_S, f"run {n} of {dag_id}")
 
@@ -51,24 +50,17 @@ def latest(store: Path, dataset: str) -> str:
     return f"{dataset}@{(store / 'refs' / dataset / 'latest').read_text()}"
 
 
-def states(there: Airflow, run: dict) -> dict[str, str]:
-    """How each task of a run ended."""
-    found = there.ask("GET", f"dags/{run['dag_id']}/dagRuns/{run['dag_run_id']}/taskInstances")["task_instances"]
-    return {task["task_id"]: task["state"] for task in found}
-
-
 def test_unpausing_the_refresh_before_a_source_is_set_does_nothing_and_fails_nothing(tmp_path: Path) -> None:
     environment = os.environ | {"FOUNDRY_STORE": str(tmp_path / "store")}
     with airflow(tmp_path / "airflow", environment) as there:
-        wait_for(lambda: "corpus_refresh" in {dag["dag_id"] for dag in there.ask("GET", "dags")["dags"]}, PATIENCE_S, "parsing")
-        there.ask("PATCH", "dags/corpus_refresh", is_paused=False)
+        there.resume("corpus_refresh")
         (weekly,) = ended(there, "corpus_refresh", 1)
         assert (weekly["run_type"], weekly["state"]) == ("scheduled", "success")
-        found = states(there, weekly)
+        found = there.states(weekly)
         assert found.pop("fold_lineage") == "success" and set(found.values()) == {"skipped"}, found
-        there.ask("POST", "dags/corpus_refresh/dagRuns", logical_date=None)
+        there.start("corpus_refresh").raise_for_status()
         _, by_hand = ended(there, "corpus_refresh", 2)
-        assert (by_hand["state"], states(there, by_hand)["list_urls"]) == ("failed", "failed")
+        assert (by_hand["state"], there.states(by_hand)["list_urls"]) == ("failed", "failed")
 
 
 def test_a_refresh_starts_the_rest_and_a_week_starts_a_refresh(
@@ -78,9 +70,7 @@ def test_a_refresh_starts_the_rest_and_a_week_starts_a_refresh(
     environment = environment | {"FOUNDRY_STORE": str(store), "AIRFLOW_VAR_FOUNDRY_SOURCE": str(folder)}
 
     with airflow(home, environment) as there:
-        wait_for(lambda: set(CHAIN) <= {dag["dag_id"] for dag in there.ask("GET", "dags")["dags"]}, PATIENCE_S, "parsing")
-        for dag_id in CHAIN:
-            there.ask("PATCH", f"dags/{dag_id}", is_paused=False)
+        there.resume(*CHAIN)
         (refresh,) = ended(there, "corpus_refresh", 1)
         assert (refresh["run_type"], refresh["state"]) == ("scheduled", "success"), "the last Sunday's, none before"
         (pairs,) = ended(there, "synthesize_pairs", 1)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -21,7 +23,7 @@ from pipeline_tasks.models.use import REFERENCE_MODELS
 from pipeline_tasks.retrieval.embed_pairs import embed_pairs
 from pipeline_tasks.retrieval.embed_passages import embed_passages
 from pipeline_tasks.retrieval.rank_passages import rank_passages
-from tests.e2e.airflow_server import airflow
+from tests.e2e.airflow_stack import ENDS, PATIENCE_S, Airflow, airflow, wait_for
 from tests.stores import go, put
 
 N = 24
@@ -75,26 +77,34 @@ def built(store: LocalStore, before: set[str]) -> tuple[list[str], set[str]]:
     return sorted(made), {run["run_id"] for run in runs}
 
 
+def finished(there: Airflow, dag: str, **body: Any) -> dict[str, str]:
+    """Ask for a run and wait for its end: its state, under no name, and that of each task."""
+    asked = there.start(dag, **body)
+    assert asked.is_success, asked.text
+    address = f"dags/{dag}/dagRuns/{asked.json()['dag_run_id']}"
+    run = wait_for(lambda: run if (run := there.ask("GET", address))["state"] in ENDS else {}, PATIENCE_S, address)
+    return there.states(run) | {"": run["state"]}
+
+
 def test_new_levels_by_rest(tmp_path: Path, ranked: LocalStore) -> None:
     known = {run["run_id"] for run in query(ranked, "SELECT run_id FROM steps").to_pylist()}
-    environment = {"FOUNDRY_STORE": str(ranked.root), "FOUNDRY_CACHE": str(tmp_path / "no-weights")}
-    with airflow(tmp_path / "airflow", environment) as api:
-        for dag in ("build_triplets", "build_level"):
-            api.unpause(dag)
-        refused = api.post("build_triplets", conf={"alphas": ["0.75", "1.5"]})
+    environment = os.environ | {"FOUNDRY_STORE": str(ranked.root), "FOUNDRY_CACHE": str(tmp_path / "no-weights")}
+    with airflow(tmp_path / "airflow", environment) as there:
+        there.resume("build_triplets", "build_level")
+        refused = there.start("build_triplets", conf={"alphas": ["0.75", "1.5"]})
         assert refused.status_code == httpx.codes.BAD_REQUEST
         assert "1.5" in refused.text and "alphas" in refused.text
 
-        tasks = api.finished("build_triplets", conf={"alphas": ["0.75", "0.65"]})
+        tasks = finished(there, "build_triplets", conf={"alphas": ["0.75", "0.65"]})
         assert tasks[""] == "success", tasks
         made, known = built(ranked, known)
         assert made == ["mtt/0.65"], "0.75 was there, and so was all that it is made of"
 
-        tasks = api.finished("build_level", partition_key="0.80")
+        tasks = finished(there, "build_level", partition_key="0.80")
         assert tasks == dict.fromkeys(("", "versions", "mine_negatives", "emit", "fold_lineage"), "success")
         made, known = built(ranked, known)
         assert made == ["mtt/0.8"]
 
-        tasks = api.finished("build_level", partition_key="0.65")
+        tasks = finished(there, "build_level", partition_key="0.65")
         assert tasks[""] == "success"
         assert built(ranked, known)[0] == [], "build_triplets had made it"
