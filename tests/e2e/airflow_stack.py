@@ -1,4 +1,4 @@
-"""Airflow as it runs in production, on loopback: API server, scheduler and DAG processor, each a process."""
+"""Airflow on loopback, each part a process: as in production, its clock moved, and as ``make ui`` has it."""
 
 from __future__ import annotations
 
@@ -19,6 +19,14 @@ ROOT = Path(__file__).parents[2]
 GRACE_S = 15.0
 PATIENCE_S = 480.0
 ENDS = ("success", "failed")
+QUICK = {"AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True", "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1"}
+UI = """
+import os, signal, sys
+from pathlib import Path
+from pipeline_tasks.demo.airflow import web
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+web(Path(sys.argv[1]), int(sys.argv[2]), dict(os.environ))
+"""
 
 
 class Airflow:
@@ -87,9 +95,8 @@ def wait_for(what: Callable[[], Any], seconds: float, told: str) -> Any:
 @contextmanager
 def airflow(home: Path, environment: dict[str, str], ahead_s: float = 0) -> Iterator[Airflow]:
     """Airflow over the project's DAGs, its clock ``ahead_s`` seconds ahead."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    environment = environment | {
+    port = _free_port()
+    environment = environment | QUICK | {
         "AIRFLOW_HOME": str(home),
         "AIRFLOW__API__BASE_URL": f"http://127.0.0.1:{port}",
         "AIRFLOW__CORE__DAGS_FOLDER": str(ROOT / "dags"),
@@ -97,9 +104,7 @@ def airflow(home: Path, environment: dict[str, str], ahead_s: float = 0) -> Iter
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__CORE__PARALLELISM": "2",
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(ROOT / "plugins"),
-        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
         "AIRFLOW__FOUNDRY__MAX_GROUPS": "1",
-        "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1",
         "AIRFLOW__OPENLINEAGE__DISABLED": "True",
         "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "plugins"))),
         "PATH": os.pathsep.join((str(Path(sys.executable).parent), environment.get("PATH", ""))),
@@ -121,13 +126,39 @@ def airflow(home: Path, environment: dict[str, str], ahead_s: float = 0) -> Iter
             for part in parts
         ]
     try:
-        found = Airflow(f"http://127.0.0.1:{port}")
-        wait_for(found.healthy, PATIENCE_S, "a healthy scheduler")
-        found.log_in()
-        yield found
+        yield _logged_in(port)
     finally:
         for child in children:
             _end(child)
+
+
+@contextmanager
+def ui(home: Path, environment: dict[str, str]) -> Iterator[Airflow]:
+    """The Airflow of ``make ui``, which ends whole when it is told to."""
+    port = _free_port()
+    home.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-c", UI, str(home), str(port)]
+    with (home / "ui.log").open("ab") as log:
+        child = subprocess.Popen(command, env=environment | QUICK, cwd=ROOT, stdout=log, stderr=log)
+    try:
+        yield _logged_in(port)
+    finally:
+        child.send_signal(signal.SIGTERM)
+        assert child.wait() == 143
+    with socket.socket() as knock:
+        assert knock.connect_ex(("127.0.0.1", port)), "the web pages are still there"
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return free.getsockname()[1]
+
+
+def _logged_in(port: int) -> Airflow:
+    found = Airflow(f"http://127.0.0.1:{port}")
+    wait_for(found.healthy, PATIENCE_S, "a healthy scheduler")
+    found.log_in()
+    return found
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:

@@ -23,7 +23,7 @@ from pipeline_tasks.models.use import REFERENCE_MODELS
 from pipeline_tasks.retrieval.embed_pairs import embed_pairs
 from pipeline_tasks.retrieval.embed_passages import embed_passages
 from pipeline_tasks.retrieval.rank_passages import rank_passages
-from tests.e2e.airflow_stack import ENDS, PATIENCE_S, Airflow, airflow, wait_for
+from tests.e2e.airflow_stack import ENDS, PATIENCE_S, Airflow, ui, wait_for
 from tests.stores import go, put
 
 N = 24
@@ -89,7 +89,7 @@ def finished(there: Airflow, dag: str, **body: Any) -> dict[str, str]:
 def test_new_levels_by_rest(tmp_path: Path, ranked: LocalStore) -> None:
     known = {run["run_id"] for run in query(ranked, "SELECT run_id FROM steps").to_pylist()}
     environment = os.environ | {"FOUNDRY_STORE": str(ranked.root), "FOUNDRY_CACHE": str(tmp_path / "no-weights")}
-    with airflow(tmp_path / "airflow", environment) as there:
+    with ui(tmp_path / "airflow", environment) as there:
         there.resume("build_triplets", "build_level")
         refused = there.start("build_triplets", conf={"alphas": ["0.75", "1.5"]})
         assert refused.status_code == httpx.codes.BAD_REQUEST
