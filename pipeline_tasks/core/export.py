@@ -25,7 +25,8 @@ def export(version: Version, folder: Path, fmt: Format = "parquet") -> list[Path
 
     ``LICENCES.json`` beside them names the licence of every model whose weights stand behind the version, if any do.
 
-    All of it is there, or nothing: it grows in a subfolder, which an export that was killed leaves to the next one.
+    It grows in a subfolder and is moved up once it is whole: an error leaves nothing, a kill that subfolder, which the
+    next export replaces.
 
     Raises:
         InputError: the folder holds something, or a file's logical name would leave it.
