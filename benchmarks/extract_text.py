@@ -63,9 +63,7 @@ def measure(name: str, documents: list[Planted]) -> dict[str, object]:
         pages = sum(d.n_pages for d in some)
         found[label] = pages / best, errors(some, texts)
     for processes in (1, 2):
-        found[f"ours, pymupdf, {processes} process{'es' * (processes > 1)}"] = in_processes(
-            documents, processes
-        )
+        found[f"ours, pymupdf, {processes} process{'es' * (processes > 1)}"] = in_processes(documents, processes)
     for label, (rate, wrong) in found.items():
         table.add_row(label, f"{rate:.0f}", *(str(n) for n in wrong.values()))
     Console(width=120).print(table)
@@ -80,9 +78,7 @@ def measure(name: str, documents: list[Planted]) -> dict[str, object]:
         "broken_words": wrong["broken_words"],
         "note_leaks": wrong["note_leaks"],
         "pypdfium2": {"pages_per_s": round(found["ours, pypdfium2"][0], 1), **found["ours, pypdfium2"][1]},
-        "two_processes_to_one": round(
-            found["ours, pymupdf, 2 processes"][0] / found["ours, pymupdf, 1 process"][0], 2
-        ),
+        "two_processes_to_one": round(found["ours, pymupdf, 2 processes"][0] / found["ours, pymupdf, 1 process"][0], 2),
     }
 
 
@@ -151,9 +147,7 @@ def in_processes(documents: list[Planted], n: int) -> tuple[float, dict[str, int
 
 def errors(documents: list[Planted], texts: list[str]) -> dict[str, int]:
     """How much of what should not be in the texts is, how many lines are missing or out of order, words not joined."""
-    wrong = dict.fromkeys(
-        ("header_leaks", "table_leaks", "column_order_errors", "broken_words", "note_leaks"), 0
-    )
+    wrong = dict.fromkeys(("header_leaks", "table_leaks", "column_order_errors", "broken_words", "note_leaks"), 0)
     for document, text in zip(documents, texts, strict=True):
         words = text.replace("*", " ").replace("|", " ").split()
         counts: dict[str, int] = {}

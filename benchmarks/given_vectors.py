@@ -115,9 +115,7 @@ def _sentence_transformers(task: Task, use_faiss: bool) -> list[list[str]]:
     )
     found: dict[str, list[str]] = {query: [] for query in queries}
     for row in mined:
-        found[row["query"]] = [
-            text for text, label in zip(row["positive"], row["labels"], strict=True) if not label
-        ]
+        found[row["query"]] = [text for text, label in zip(row["positive"], row["labels"], strict=True) if not label]
     return [found[query] for query in queries]
 
 

@@ -78,9 +78,7 @@ def _nested(rng: random.Random) -> bytes:
 def _endless_pages(rng: random.Random) -> bytes:
     """A page tree that claims up to two thousand million pages and is its own child."""
     count = rng.choice([b"2147483647", b"-1", b"100000"])
-    return _pdf(
-        [b"<</Type/Catalog/Pages 2 0 R>>", b"<</Type/Pages/Count " + count + b"/Kids[2 0 R 3 0 R]>>", _PAGE]
-    )
+    return _pdf([b"<</Type/Catalog/Pages 2 0 R>>", b"<</Type/Pages/Count " + count + b"/Kids[2 0 R 3 0 R]>>", _PAGE])
 
 
 def _many_pages(rng: random.Random) -> bytes:
@@ -99,9 +97,8 @@ def _many_pages(rng: random.Random) -> bytes:
 def _self_drawing(_: random.Random) -> bytes:
     """Forms that draw one another, doubling each time, and a last one that draws the first."""
     names = [b"/X%d %d 0 R" % (i, i + 5) for i in range(40)]
-    resources = (
-        b"/Resources<</Font<</F1<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>>>/XObject<<%s>>>>"
-        % b"".join(names)
+    resources = b"/Resources<</Font<</F1<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>>>/XObject<<%s>>>>" % b"".join(
+        names
     )
     forms = [
         _stream(b"/X%d Do /X%d Do BT /F1 9 Tf (again) Tj ET" % ((i + 1) % 40, (i + 1) % 40),
@@ -122,8 +119,7 @@ def _giant_type(rng: random.Random) -> bytes:
     """Text of absurd sizes and places, to upset whoever computes with them."""
     numbers = [b"1e30", b"-1e30", b"0", b"1e-30", b"99999999999999999999", b"12"]
     moves = b"".join(
-        b"/F1 %s Tf 1 0 0 1 %s %s Tm (x%d y) Tj "
-        % (rng.choice(numbers), rng.choice(numbers), rng.choice(numbers), i)
+        b"/F1 %s Tf 1 0 0 1 %s %s Tm (x%d y) Tj " % (rng.choice(numbers), rng.choice(numbers), rng.choice(numbers), i)
         for i in range(3000)
     )
     return _with_content(zlib.compress(b"BT " + moves + b"ET"), b"/FlateDecode")
@@ -132,9 +128,7 @@ def _giant_type(rng: random.Random) -> bytes:
 def _giant_image(_: random.Random) -> bytes:
     image = _stream(zlib.compress(bytes(1 << 20)), b"/Type/XObject/Subtype/Image/Width 60000/Height 60000"
                     b"/BitsPerComponent 8/ColorSpace/DeviceRGB/Filter/FlateDecode")  # fmt: skip
-    page = (
-        b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 600 800]/Contents 4 0 R/Resources<</XObject<</I 5 0 R>>>>>>"
-    )
+    page = b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 600 800]/Contents 4 0 R/Resources<</XObject<</I 5 0 R>>>>>>"
     return _pdf([*_TREE, page, _stream(b"q 600 0 0 800 0 0 cm /I Do Q"), image])
 
 
@@ -148,9 +142,7 @@ def _looping_table(_: random.Random) -> bytes:
 
 def _columns_of_dust(rng: random.Random) -> bytes:
     """A hundred thousand single letters all over one page."""
-    dots = b"".join(
-        b"1 0 0 1 %d %d Tm (a) Tj " % (rng.randrange(600), rng.randrange(800)) for _ in range(100_000)
-    )
+    dots = b"".join(b"1 0 0 1 %d %d Tm (a) Tj " % (rng.randrange(600), rng.randrange(800)) for _ in range(100_000))
     return _with_content(zlib.compress(b"BT /F1 4 Tf " + dots + b"ET"), b"/FlateDecode")
 
 

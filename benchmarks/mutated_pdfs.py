@@ -70,9 +70,7 @@ def main() -> None:
     options = parser.parse_args()
     originals = [render(d) for d in load_documents(_SAMPLE) if d.layout not in ("html", "encrypted")]
     if options.pdfs:
-        originals += [
-            p.read_bytes() for p in sorted(options.pdfs.rglob("*.pdf")) if p.stat().st_size < 1 << 20
-        ]
+        originals += [p.read_bytes() for p in sorted(options.pdfs.rglob("*.pdf")) if p.stat().st_size < 1 << 20]
     files = list(mutants(originals, 200 if options.quick else options.files, options.seed))
     limits = Limits(options.time_limit_s, options.memory_limit_mib)
     read = partial(read_pdf, options=ReadOptions(options.engine))

@@ -69,9 +69,7 @@ class _Author:
             found.content = document.tobytes(deflate=True, no_new_id=True)
         return found
 
-    def _text(
-        self, page: pymupdf.Page, x: float, y: float, text: str, size: float = _SIZE, bold: bool = False
-    ) -> None:
+    def _text(self, page: pymupdf.Page, x: float, y: float, text: str, size: float = _SIZE, bold: bool = False) -> None:
         page.insert_text((x, y), text, fontsize=size, fontname="hebo" if bold else "helv")
 
     def _edges(self, page: pymupdf.Page, number: int, n_pages: int) -> None:
@@ -95,10 +93,7 @@ class _Author:
     def _sentence(self, width: float, last: bool) -> str:
         """A line that fills ``width`` nearly, its first word unique; sometimes its last is broken."""
         text = self._tag()
-        while (
-            pymupdf.get_text_length(longer := f"{text} {self._rng.choice(_WORDS)}", fontsize=_SIZE)
-            < width - 8
-        ):
+        while pymupdf.get_text_length(longer := f"{text} {self._rng.choice(_WORDS)}", fontsize=_SIZE) < width - 8:
             text = longer
         return text + ("." if last else "")
 

@@ -156,9 +156,7 @@ def manifests_at(store: Store, keys: Iterable[str]) -> dict[Ref, Manifest]:
     return found
 
 
-def _kept(
-    store: Store, manifests: dict[Ref, Manifest], written: dict[str, Entry], keep: int, young: float
-) -> set[Ref]:
+def _kept(store: Store, manifests: dict[Ref, Manifest], written: dict[str, Entry], keep: int, young: float) -> set[Ref]:
     """The ``keep`` newest of each dataset, what refs name, what is younger than ``young``, and their ancestors."""
     when = {ref: written[manifest_key(ref)].modified for ref in manifests}
     todo = [ref for ref, moment in when.items() if moment > young]

@@ -133,9 +133,7 @@ class Step:
             first = error.errors()[0]
             name = ".".join(str(x) for x in first["loc"]) or "parameters"
             known = ", ".join(self.params.model_fields) or "none"
-            raise InputError(
-                f"{self.name}: {name}={first['input']!r}: {first['msg']} (parameters: {known})"
-            ) from error
+            raise InputError(f"{self.name}: {name}={first['input']!r}: {first['msg']} (parameters: {known})") from error
 
 
 def _load_step(module: str, name: str) -> Step:

@@ -29,9 +29,7 @@ class ChunkPassagesParams(StepParams):
     )
     max_tokens: int = Field(255, ge=16, description="most tokens in a passage; the paper says fewer than 256")
     min_tokens: int = Field(24, ge=0, description="shorter passages are joined to a neighbour, else rejects")
-    tokenizer: str = Field(
-        "all-minilm-l6-v2", description="model whose tokenizer counts and whose embeddings drift"
-    )
+    tokenizer: str = Field("all-minilm-l6-v2", description="model whose tokenizer counts and whose embeddings drift")
     test_fraction: float = Field(0.25, ge=0, lt=1, description="share of documents held out for evaluation")
     dev_fraction: float = Field(0.15, ge=0, lt=1, description="share of documents that choose checkpoints")
     split_salt: str = Field("split", description="another value draws another split")

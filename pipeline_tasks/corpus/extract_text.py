@@ -40,9 +40,7 @@ class ExtractTextParams(StepParams):
         return super().identity() | {"libraries": libraries}
 
 
-@step(
-    reads={"downloads": DOWNLOADS}, writes=DOCUMENTS, kind="map", dataset="texts", version="2", memory_gib=4
-)
+@step(reads={"downloads": DOWNLOADS}, writes=DOCUMENTS, kind="map", dataset="texts", version="2", memory_gib=4)
 def extract_text(rows: pa.Table, params: ExtractTextParams, run: Run) -> Iterator[pa.Table]:
     """Turn every PDF into running text with page offsets, or a reject with its reason.
 
@@ -60,9 +58,7 @@ def extract_text(rows: pa.Table, params: ExtractTextParams, run: Run) -> Iterato
             if not isinstance(result, PdfText):
                 run.reject(row["doc_id"], result.reason, f"{row['url']} {result.detail}".strip())
             elif refusal := _refusal(result, params):
-                run.reject(
-                    row["doc_id"], refusal, f"{row['url']} {result.n_words} words on {result.n_pages} pages"
-                )
+                run.reject(row["doc_id"], refusal, f"{row['url']} {result.n_words} words on {result.n_pages} pages")
             else:
                 run.count("pages", result.n_pages)
                 run.count("unreadable_pages", result.n_unreadable_pages)

@@ -174,9 +174,7 @@ def _serve(function: Callable[[bytes], Any], pipe: Connection, memory_mib: int) 
             result = function(item)
         except MemoryError:
             result = Unreadable("memory", f"needs more than {memory_mib} MiB")
-        except (
-            Exception
-        ) as error:  # whatever a hostile file provokes is its own reject, and the next file is read
+        except Exception as error:  # whatever a hostile file provokes is its own reject, and the next file is read
             result = Unreadable("crashed", f"{type(error).__name__}: {error}"[:500])
         pipe.send(result)
 

@@ -44,9 +44,7 @@ class MineNegativesParams(StepParams):
     def rules(self) -> Rules:
         """These parameters as the compiled rule reads them."""
         highest = np.float32(self.max_score if self.max_score < 1 else np.inf)
-        return Rules(
-            np.float32(self.alpha), np.float32(self.absolute_margin), highest, self.min_rank, self.max_rank
-        )
+        return Rules(np.float32(self.alpha), np.float32(self.absolute_margin), highest, self.min_rank, self.max_rank)
 
 
 @step(

@@ -38,8 +38,10 @@ def store(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lo
     """What the stack's store holds at first; in the end it is empty again, and no DAG runs by itself."""
     folder = tmp_path_factory.mktemp("small")
     environment = os.environ | stack.keys | {"FOUNDRY_STORE_CACHE": str(folder / "copies")}
-    for command in (["tests.containers.small_store", str(folder)],
-                    ["pipeline_tasks.cli.main", "sync", str(folder / "store"), "s3://foundry/store"]):
+    for command in (
+        ["tests.containers.small_store", str(folder)],
+        ["pipeline_tasks.cli.main", "sync", str(folder / "store"), "s3://foundry/store"],
+    ):
         subprocess.run([sys.executable, "-m", *command], env=environment, cwd=ROOT, check=True)
     weights_for(stack, backbone("33m").name)
     found = LocalStore(folder / "store")
@@ -145,8 +147,12 @@ def test_the_lineage_is_seen_in_airflow_and_alone(visitor: Visitor, runs: Runs):
     visitor.picture("stack-lineage")
     visitor.open("/lineage/")
     visitor.page.locator(".node[aria-label^='labelled,']").wait_for()
-    names = {label.split(",")[0] for label in visitor.page.locator(".node").evaluate_all(
-        "nodes => nodes.map(node => node.getAttribute('aria-label'))")}
+    names = {
+        label.split(",")[0]
+        for label in visitor.page.locator(".node").evaluate_all(
+            "nodes => nodes.map(node => node.getAttribute('aria-label'))"
+        )
+    }
     assert {"downloads", "passages", "mtp", "rankings/all-minilm-l6-v2", "mtt/0.65", "mtt/0.85"} <= names
 
 
@@ -201,5 +207,6 @@ def test_a_model_is_trained_by_its_form(visitor: Visitor, stack: Stack, runs: Ru
     built = [dataset for _, dataset in visitor.statement(IN_CONTAINERS)]
     assert sorted(built) == ["eval/heldout", "model/33m/finetune", "model/33m/pretrain", f"mtt/{NEW_ALPHA}"]
     scores = visitor.statement(
-        "SELECT system, score FROM evaluations WHERE metric = 'ndcg@10' AND intent = 'average' ORDER BY system")
+        "SELECT system, score FROM evaluations WHERE metric = 'ndcg@10' AND intent = 'average' ORDER BY system"
+    )
     assert {"33m/finetune-0.85", "33m/pretrain", "33m/untrained", "bm25"} <= {system for system, _ in scores}

@@ -93,9 +93,7 @@ def test_scraps_join_a_neighbour_and_are_refused_only_where_there_is_no_room(sto
     texts = [passage["text"] for passage in rows(store, "chunks")]
     assert texts[0].startswith("Then call.") and texts[-1].endswith("See also.")
     refused = rejects(store, "chunks").values()
-    assert [(r["reason"], r["detail"]) for r in refused] == [
-        ("too_few_tokens", "3 tokens in http://example.org/alone")
-    ]
+    assert [(r["reason"], r["detail"]) for r in refused] == [("too_few_tokens", "3 tokens in http://example.org/alone")]
 
 
 def test_a_new_document_moves_no_passage_of_another(store, fetched):

@@ -68,10 +68,7 @@ def test_the_second_address_of_the_same_bytes_is_a_duplicate(built):
     twins = [document.paths for document in DOCUMENTS if document.also_at]
     assert twins
     for paths in twins:
-        assert (
-            sum(refused(store, "documents").get(site + path) == "near_duplicate_document" for path in paths)
-            == 1
-        )
+        assert sum(refused(store, "documents").get(site + path) == "near_duplicate_document" for path in paths) == 1
 
 
 def test_every_address_is_accounted_for(built):
@@ -95,19 +92,11 @@ def test_documents_keep_the_title_and_text_of_what_was_written(built):
             continue
         assert row["title"] == document.title
         assert row["doc_id"] == short_id(row["url_id"], row["content_sha256"])
-        cells = [
-            line.strip("|")
-            for line in document.body.splitlines()
-            if line.startswith("|") and "---" not in line
-        ]
+        cells = [line.strip("|") for line in document.body.splitlines() if line.startswith("|") and "---" not in line]
         prose = "\n".join(line for line in document.body.splitlines() if not line.startswith("|"))
         written = {word for word in prose.lower().split() if word.isalpha()}
         assert written <= set(row["text"].lower().split())
-        kept = " ".join(
-            " ".join(aside["text"] for aside in row["asides"] if aside["kind"] == "table").split()
-        )
+        kept = " ".join(" ".join(aside["text"] for aside in row["asides"] if aside["kind"] == "table").split())
         words = {word for line in cells for word in line.split() if word.isalpha()}
-        assert words <= set(kept.split()) and not any(
-            line.split("|")[0].strip() in row["text"] for line in cells[1:2]
-        )
+        assert words <= set(kept.split()) and not any(line.split("|")[0].strip() in row["text"] for line in cells[1:2])
         assert (row["language"], row["date"], row["created"]) == ("en", *[document.date.isoformat()] * 2)

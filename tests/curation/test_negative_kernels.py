@@ -27,9 +27,7 @@ def chosen(scores, positive, texts=None, split=None, known=(), **params):
     group = np.zeros(1, np.int32)
     starts, codes = groups(np.zeros(len(numbers), np.int32), [numbers], 1)
     splits = np.array([0, *(split or [0] * len(scores))], np.int8)
-    asked = Asked(
-        numbers[:1], np.array([positive], np.float32), group, np.zeros(1, np.int8), np.zeros(1, np.int8)
-    )
+    asked = Asked(numbers[:1], np.array([positive], np.float32), group, np.zeros(1, np.int8), np.zeros(1, np.int8))
     found = Chosen.empty(1, rules.n_negatives, 1)
     ranked = Ranked(strings(pa.array(names, pa.string())), np.array(scores, np.float32), np.array([0, len(scores)]))
     ranked.scores.setflags(write=False)

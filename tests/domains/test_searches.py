@@ -31,7 +31,7 @@ def test_another_domain_has_axes_of_its_own(tmp_path):
     lists = { crop = "crops.txt", pest = "pests.csv", season = "seasons.txt" }
     """
     lists = {"crops_txt": "# a comment\nrice\n\n  maize  \n", "seasons_txt": "spring\n"}
-    folder = write(tmp_path, text, pests_csv="latin,pest\nx,stem borer\ny,\nz,\"weevil, red\"\n", **lists)
+    folder = write(tmp_path, text, pests_csv='latin,pest\nx,stem borer\ny,\nz,"weevil, red"\n', **lists)
     plan = load_plan(folder, "guides")
     assert [query for query, _ in searches(folder, plan)] == [
         "rice stem borer spring guide",

@@ -56,6 +56,7 @@ class Airflow:
 
     def resume(self, *dag_ids: str) -> None:
         """Let DAGs run, once they are parsed."""
+
         def parsed() -> bool:
             return {*dag_ids} <= {dag["dag_id"] for dag in self.ask("GET", "dags")["dags"]}
 
@@ -96,19 +97,23 @@ def wait_for(what: Callable[[], Any], seconds: float, told: str) -> Any:
 def airflow(home: Path, environment: dict[str, str], ahead_s: float = 0) -> Iterator[Airflow]:
     """Airflow over the project's DAGs, its clock ``ahead_s`` seconds ahead."""
     port = _free_port()
-    environment = environment | QUICK | {
-        "AIRFLOW_HOME": str(home),
-        "AIRFLOW__API__BASE_URL": f"http://127.0.0.1:{port}",
-        "AIRFLOW__CORE__DAGS_FOLDER": str(ROOT / "dags"),
-        "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{port}/execution/",
-        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-        "AIRFLOW__CORE__PARALLELISM": "2",
-        "AIRFLOW__CORE__PLUGINS_FOLDER": str(ROOT / "plugins"),
-        "AIRFLOW__FOUNDRY__MAX_GROUPS": "1",
-        "AIRFLOW__OPENLINEAGE__DISABLED": "True",
-        "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "plugins"))),
-        "PATH": os.pathsep.join((str(Path(sys.executable).parent), environment.get("PATH", ""))),
-    }
+    environment = (
+        environment
+        | QUICK
+        | {
+            "AIRFLOW_HOME": str(home),
+            "AIRFLOW__API__BASE_URL": f"http://127.0.0.1:{port}",
+            "AIRFLOW__CORE__DAGS_FOLDER": str(ROOT / "dags"),
+            "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{port}/execution/",
+            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+            "AIRFLOW__CORE__PARALLELISM": "2",
+            "AIRFLOW__CORE__PLUGINS_FOLDER": str(ROOT / "plugins"),
+            "AIRFLOW__FOUNDRY__MAX_GROUPS": "1",
+            "AIRFLOW__OPENLINEAGE__DISABLED": "True",
+            "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "plugins"))),
+            "PATH": os.pathsep.join((str(Path(sys.executable).parent), environment.get("PATH", ""))),
+        }
+    )
     command = [sys.executable, "-m", "tests.e2e.moved_clock", str(ahead_s)]
     home.mkdir(parents=True, exist_ok=True)
     for setup in (["db", "migrate"], ["pools", "import", str(ROOT / "plugins/foundry_airflow/pools.json")]):

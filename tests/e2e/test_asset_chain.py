@@ -30,6 +30,7 @@ def folder(tmp_path: Path) -> Path:
 
 def ended(there: Airflow, dag_id: str, n: int) -> list[dict]:
     """The runs of a DAG once there are ``n`` of them and all have ended."""
+
     def look() -> list[dict]:
         runs = there.runs(dag_id)
         return runs if len(runs) == n and all(run["state"] in ENDS for run in runs) else []

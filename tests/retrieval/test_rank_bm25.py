@@ -50,9 +50,7 @@ def test_generated_positives_compete_and_their_score_is_kept_wherever_they_rank(
 def test_fused_rankings_are_rankings_too(store):
     go(store, rank_bm25)
     orders = {"q1": ["p1", "p3", "p2"], "q2": ["p4", "g2"]}
-    ranked = [
-        {"query_id": name, "passage_ids": order, "scores": [0.5] * len(order)} for name, order in orders.items()
-    ]
+    ranked = [{"query_id": name, "passage_ids": order, "scores": [0.5] * len(order)} for name, order in orders.items()]
     put(store, RANKINGS, ranked, dataset="rankings/one")
     go(store, fuse_rankings, models=("one", "bm25"), depth=4)
     first, second = rows(store, "rankings/rrf")

@@ -124,9 +124,7 @@ def _some(ask: Ask, select: str, key: str, keys: Iterable[Any] | None) -> dict[A
     return {row["k"]: row["r"] for row in found}
 
 
-def _pairs(
-    ask: Ask, old: str, new: str, key: str, keys: list[Any] | None, columns: list[str]
-) -> list[dict[str, Any]]:
+def _pairs(ask: Ask, old: str, new: str, key: str, keys: list[Any] | None, columns: list[str]) -> list[dict[str, Any]]:
     before, after = _some(ask, old, key, keys), _some(ask, new, key, keys)
     return [
         {

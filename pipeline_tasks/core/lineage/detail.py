@@ -31,10 +31,16 @@ _BUILDS = """
                UNION ALL SELECT r.run_id, r.duration_s, r.peak_memory_bytes FROM runs r, made, before
                WHERE r.part_group IS NOT NULL AND r.started_at < made.started_at
                    AND r.started_at > coalesce(before.moment, '-infinity'::TIMESTAMP))"""
-_TOTALS = _BUILDS + """
+_TOTALS = (
+    _BUILDS
+    + """
     SELECT count(*) AS n_runs, sum(duration_s) AS seconds, max(peak_memory_bytes) AS peak_memory_bytes FROM behind"""
-_COUNTERS = _BUILDS + """
+)
+_COUNTERS = (
+    _BUILDS
+    + """
     SELECT name, sum(value) AS value FROM counters JOIN behind USING (run_id) GROUP BY name ORDER BY name"""
+)
 _REJECTS = """
     SELECT reason, count(*) AS n, list({'row_id': row_id, 'detail': left(detail, 400)} ORDER BY row_id)[:5] AS samples
     FROM rejects WHERE dataset = ? AND version = ? GROUP BY reason ORDER BY n DESC, reason"""

@@ -107,9 +107,7 @@ def naive_utc(moment: datetime) -> datetime:
     return moment.astimezone(UTC).replace(tzinfo=None)
 
 
-def _parsed(
-    store: Store, keys: Iterable[str], model: type[_Model], problems: Rows
-) -> Iterator[tuple[str, _Model]]:
+def _parsed(store: Store, keys: Iterable[str], model: type[_Model], problems: Rows) -> Iterator[tuple[str, _Model]]:
     for key, data in store.read_all(keys):
         if data is None:
             continue
@@ -173,9 +171,7 @@ def version_rows(store: Store, found: list[Manifest], steps: Rows) -> dict[str, 
     for m in found:
         head = {"dataset": m.dataset, "version": m.id}
         created = built.get((m.dataset, m.id)) or _moment(written.get(manifest_key(m.ref), time.time()))
-        rows["versions"].append(
-            _version_row(m) | {"created_at": created, "is_latest": newest.get(m.dataset) == m.id}
-        )
+        rows["versions"].append(_version_row(m) | {"created_at": created, "is_latest": newest.get(m.dataset) == m.id})
         rows["version_inputs"] += [head | row for row in _inputs(m)]
         rows["parts"] += [head | row for row in _part_rows(m)]
         rows["params"] += [head | {"name": name, "value": _as_text(value)} for name, value in m.params.items()]

@@ -107,9 +107,7 @@ def add_copied_rows(con: duckdb.DuckDBPyConnection, store: Store, found: list[Ma
     _add_part_responses(con, store, found, problems)
 
 
-def _add_part_responses(
-    con: duckdb.DuckDBPyConnection, store: Store, found: list[Manifest], problems: Rows
-) -> None:
+def _add_part_responses(con: duckdb.DuckDBPyConnection, store: Store, found: list[Manifest], problems: Rows) -> None:
     seen = {sha for (sha,) in con.execute("SELECT DISTINCT sha256 FROM part_responses").fetchall()}
     for columns, parts in _by_response_columns(store, found).items():
         paths = _readable(store, [p for p in parts if p.sha256 not in seen], problems)

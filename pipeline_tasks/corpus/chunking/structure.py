@@ -100,9 +100,7 @@ def _may_begin_a_heading(word: str) -> bool:
     return word[0] == "#" or (word[0] not in BULLETS and not word[0].islower())
 
 
-def _with_cuts_of_long_ones(
-    first: np.ndarray, levels: np.ndarray, total: np.ndarray, max_tokens: int
-) -> np.ndarray:
+def _with_cuts_of_long_ones(first: np.ndarray, levels: np.ndarray, total: np.ndarray, max_tokens: int) -> np.ndarray:
     """Halve units of too many tokens until none is left, at the end of a clause near the middle where there is one."""
     edges = np.append(first, len(levels))
     long = np.flatnonzero(np.diff(total[edges]) > max_tokens)

@@ -83,11 +83,7 @@ class WordTokenizer:
         n_tokens = np.fromiter(map(len, pieces), np.int64, len(pieces))
         is_cut = bool(len(n_tokens)) and int(n_tokens.max()) > self.max_tokens
         if is_cut:
-            cut = [
-                part
-                for a, w, p in zip(starts.tolist(), words, pieces, strict=True)
-                for part in self._cut(a, w, p)
-            ]
+            cut = [part for a, w, p in zip(starts.tolist(), words, pieces, strict=True) for part in self._cut(a, w, p)]
             starts = np.array([a for a, _, _ in cut])
             words, pieces = [w for _, w, _ in cut], [p for _, _, p in cut]
             ends = starts + np.fromiter(map(len, words), np.int64, len(words))

@@ -46,12 +46,7 @@ def kinds_of(paragraphs: list[Paragraph], heights: list[float]) -> list[str]:
     body = body_size(paragraphs)
     kinds: list[str] = []
     for before, p in zip([None, *paragraphs], paragraphs, strict=False):
-        follows = (
-            before is not None
-            and kinds[-1] == "footnote"
-            and p.page == before.page
-            and p.top > before.bottom - 3
-        )
+        follows = before is not None and kinds[-1] == "footnote" and p.page == before.page and p.top > before.bottom - 3
         kinds.append("footnote" if follows and p.size < 0.9 * body else _kind(p, body, heights[p.page - 1]))
     _mark_figures(paragraphs, kinds, body)
     _mark_references(paragraphs, kinds, body)

@@ -7,9 +7,7 @@ import unicodedata
 from collections.abc import Iterable
 from functools import cached_property
 
-_CONTROL = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\ufff0-\uffff]"
-)
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\ufff0-\uffff]")
 _SYMBOL_BULLET = re.compile("[\uf06e\uf06c\uf076\uf0a7\uf0a8\uf0b7\uf0d8\uf0e8\uf0fc]")
 _LIGATURE = re.compile("[\ufb00-\ufb06]")
 _SOFT_HYPHEN = re.compile("\u00ad(?!\n)")

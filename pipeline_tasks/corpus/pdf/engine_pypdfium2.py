@@ -107,11 +107,7 @@ class _Reader:
             words: list[str] = []
             left = right = top = 0.0
             for word in match.group().split(" "):
-                if (
-                    word
-                    and (begin := self._place(first, turn))
-                    and (end := self._place(first + len(word) - 1, turn))
-                ):
+                if word and (begin := self._place(first, turn)) and (end := self._place(first + len(word) - 1, turn)):
                     if words and _apart(left, right, top, begin, size):
                         yield self._segment(words, start, left, right, turn)
                         words = []

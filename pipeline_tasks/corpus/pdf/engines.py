@@ -67,6 +67,4 @@ def engine_version(name: str) -> str:
             return f"{package.removesuffix('-lite')} {version(package)}"
         except PackageNotFoundError:
             continue
-    raise InputError(
-        f"engine {name!r} is not installed: pip install {ENGINES[name][0]}, or choose another engine"
-    )
+    raise InputError(f"engine {name!r} is not installed: pip install {ENGINES[name][0]}, or choose another engine")

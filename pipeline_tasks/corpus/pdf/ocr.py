@@ -60,7 +60,5 @@ def _lines(table: str, width: float) -> list[Segment]:
         rights = [left + float(w["width"]) for left, w in zip(lefts, words, strict=True)]
         feet = [top + float(w["height"]) for top, w in zip(tops, words, strict=True)]
         left, top, right, foot = (scale * v for v in (min(lefts), min(tops), max(rights), max(feet)))
-        segments.append(
-            Segment(left, top, right, foot, foot - top, False, " ".join(w["text"] for w in words))
-        )
+        segments.append(Segment(left, top, right, foot, foot - top, False, " ".join(w["text"] for w in words)))
     return segments

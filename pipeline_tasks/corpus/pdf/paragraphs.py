@@ -83,11 +83,7 @@ def _breaks(group: list[Segment], line: Segment, left: float, right: float, pitc
         return True
     if last.x1 < right - 0.2 * (right - left) and (_END.search(last.text) or _is_heading(group, line)):
         return True
-    return (
-        line.x0 > group[0].x0 + 0.9 * size
-        and line.x0 > last.x0 + 0.9 * size
-        and not _ITEM.match(group[0].text)
-    )
+    return line.x0 > group[0].x0 + 0.9 * size and line.x0 > last.x0 + 0.9 * size and not _ITEM.match(group[0].text)
 
 
 def _is_heading(group: list[Segment], line: Segment) -> bool:

@@ -95,9 +95,7 @@ def _on_page(page: PageText) -> PageText:
     kept = [
         s
         for s in page.segments
-        if -width < s.x0 <= s.x1 < 2 * width
-        and -height < s.y0 < s.y1 < 2 * height
-        and 0 < s.size < 4 * height
+        if -width < s.x0 <= s.x1 < 2 * width and -height < s.y0 < s.y1 < 2 * height and 0 < s.size < 4 * height
     ]
     return page if len(kept) == len(page.segments) else PageText(width, height, kept)
 
@@ -116,9 +114,7 @@ def assemble(pages: list[PageText], facts: dict[str, str]) -> PdfText:
     hyphens = Hyphens(p.text for p in paragraphs)
     running = [p for p, kind in zip(paragraphs, kinds, strict=True) if kind == "text"]
     asides += [
-        Aside(kind, p.page, hyphens.join(p.text))
-        for p, kind in zip(paragraphs, kinds, strict=True)
-        if kind != "text"
+        Aside(kind, p.page, hyphens.join(p.text)) for p, kind in zip(paragraphs, kinds, strict=True) if kind != "text"
     ]
     text, starts = run_together(running, len(pages), hyphens)
     created = metadata_date(facts["created"])

@@ -22,11 +22,7 @@ def whole_tables(tables: list[list[Segment]], outside: list[Segment]) -> list[li
             line = table[0].y1 - table[0].y0
             shared = min(above[2], box[2]) - max(above[0], box[0])
             near = -line < box[1] - above[3] < _JOIN_LINES * line and shared > 0.7 * (union[2] - union[0])
-            between = [
-                s
-                for s in outside
-                if s.y1 > above[3] and s.y0 < box[1] and s.x1 > union[0] and s.x0 < union[2]
-            ]
+            between = [s for s in outside if s.y1 > above[3] and s.y0 < box[1] and s.x1 > union[0] and s.x0 < union[2]]
             if near and all(_within(s, union) and s.x1 - s.x0 < 0.6 * (union[2] - union[0]) for s in between):
                 groups[-1] = (union, members + table)
                 continue
@@ -40,9 +36,7 @@ def whole_tables(tables: list[list[Segment]], outside: list[Segment]) -> list[li
         gutters = _gutters(members, box)
         below = [row for row in rows if row[0].y0 > box[3] - 3]
         above = [row for row in reversed(rows) if row[0].y1 < box[1] + 3]
-        grown.append(
-            members + _more_rows(below, box[3], gutters, box) + _more_rows(above, box[1], gutters, box)
-        )
+        grown.append(members + _more_rows(below, box[3], gutters, box) + _more_rows(above, box[1], gutters, box))
     return grown
 
 
@@ -64,9 +58,7 @@ def _gutters(members: list[Segment], box: list[float]) -> list[float]:
     return found
 
 
-def _more_rows(
-    rows: list[list[Segment]], edge: float, gutters: list[float], box: list[float]
-) -> list[Segment]:
+def _more_rows(rows: list[list[Segment]], edge: float, gutters: list[float], box: list[float]) -> list[Segment]:
     """Segments of the rows next to a table that keep to its columns, up to the first row that does not.
 
     Rows that have text in the first column alone count only where a row with more follows.
@@ -78,13 +70,7 @@ def _more_rows(
         gap = max(row[0].y0 - edge, edge - row[0].y1)
         keeps = all(box[0] - 3 < s.x0 and s.x1 < box[2] + 3 * line for s in row)
         wordy = len(row) > 1 and is_prose_row([[s] for s in row])
-        if (
-            not gutters
-            or wordy
-            or gap > 1.6 * line
-            or not keeps
-            or any(s.x0 < g < s.x1 for s in row for g in gutters)
-        ):
+        if not gutters or wordy or gap > 1.6 * line or not keeps or any(s.x0 < g < s.x1 for s in row for g in gutters):
             break
         edge = row[0].y1 if row[0].y0 > edge - 3 else row[0].y0
         waiting += row

@@ -142,9 +142,7 @@ def _lines_up(full: list[Row]) -> bool:
             scrap = sum(len(s.text) for s in cell) <= _SCRAP_CHARS
             total += 1
             matches += any(
-                abs(a - left) < _ALIGNED_PT
-                or abs(b - middle) < _ALIGNED_PT
-                or (scrap and abs(c - right) < _ALIGNED_PT)
+                abs(a - left) < _ALIGNED_PT or abs(b - middle) < _ALIGNED_PT or (scrap and abs(c - right) < _ALIGNED_PT)
                 for a, b, c in anchors
             )
     return matches >= _ALIGNED_SHARE * total

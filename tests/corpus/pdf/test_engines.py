@@ -24,11 +24,7 @@ def test_both_engines_see_the_same_segments():
     content = pdf([((72, 100), "Move to higher ground."), ((330, 100), "Now.")], title="Flood")
     pages = [load_engine(name).open_pdf(content) for name in ("pymupdf", "pypdfium2")]
     first, second = (opened.page(0) for opened in pages)
-    assert (
-        [s.text for s in first.segments]
-        == [s.text for s in second.segments]
-        == ["Move to higher ground.", "Now."]
-    )
+    assert [s.text for s in first.segments] == [s.text for s in second.segments] == ["Move to higher ground.", "Now."]
     for a, b in zip(first.segments, second.segments, strict=True):
         assert a[:5] == pytest.approx(b[:5], abs=1.5)
     assert pages[0].facts["title"] == pages[1].facts["title"] == "Flood"

@@ -12,10 +12,7 @@ WORDS = "river levee water crest gauge storm relief shelter boat rescue sandbag 
 
 def prose(n_lines: int, tag: str, width: int = 8) -> list[str]:
     """Lines of full width; each names its column and number."""
-    return [
-        " ".join([f"{tag}{i}", *(WORDS[(i * 3 + j) % len(WORDS)] for j in range(width))])
-        for i in range(n_lines)
-    ]
+    return [" ".join([f"{tag}{i}", *(WORDS[(i * 3 + j) % len(WORDS)] for j in range(width))]) for i in range(n_lines)]
 
 
 def placed(lines: list[str], x: float, y: float, step: float = 13) -> list[tuple[tuple[float, float], str]]:
@@ -73,9 +70,7 @@ def test_cells_of_a_table_are_set_aside_and_the_prose_around_it_stays(read, by_c
     header = [("Gauge", 72), ("Crest ft", 220), ("Alarm", 370)]
     cells = [[((x, 300 + 16 * r), f"cell{r}{c}") for c, (_, x) in enumerate(header)] for r in range(6)]
     rows = [[((x, 284), name) for name, x in header], *cells]
-    drawn = (
-        [row[c] for c in range(3) for row in rows] if by_column else [cell for row in rows for cell in row]
-    )
+    drawn = [row[c] for c in range(3) for row in rows] if by_column else [cell for row in rows for cell in row]
     found = read(pdf([*placed(prose(8, "a"), 72, 150), *drawn, *placed(prose(8, "b"), 72, 440)]))
     assert order(found.text, "a", "b") == names("a", 8) + names("b", 8)
     assert "cell" not in found.text and "Crest" not in found.text
@@ -103,8 +98,7 @@ def test_captions_are_set_aside_and_sentences_about_figures_stay(read):
 
 def test_references_are_set_aside_to_the_next_heading(read):
     entries = [
-        f"[{i}] Gage, A. and Levee, B. ({2000 + i}). Floods of the lower valley, pp. {i}-{i + 9}."
-        for i in range(6)
+        f"[{i}] Gage, A. and Levee, B. ({2000 + i}). Floods of the lower valley, pp. {i}-{i + 9}." for i in range(6)
     ]
     last = [((72, 150), "Appendix A"), *placed(prose(4, "b"), 72, 180)]
     with pymupdf.open() as document:
@@ -167,6 +161,4 @@ def test_headers_of_left_and_right_pages_and_of_chapters_go(read):
         )
     found = read(pdf(*pages))
     assert "Handbook" not in found.text and "Chapter" not in found.text and "- 3 -" not in found.text
-    assert {"Flood Handbook", "Chapter Rain", "Chapter Wind"} <= {
-        a.text for a in found.asides if a.kind == "running"
-    }
+    assert {"Flood Handbook", "Chapter Rain", "Chapter Wind"} <= {a.text for a in found.asides if a.kind == "running"}

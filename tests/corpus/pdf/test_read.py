@@ -21,16 +21,12 @@ def test_headers_and_footers_with_page_numbers_are_dropped(read):
 
 
 def test_bare_page_numbers_are_dropped_and_numbers_in_the_body_stay(read):
-    pages = [
-        [((72, 300), text), ((72, 400), "911"), ((300, 770), str(i))] for i, text in enumerate(BODY, start=7)
-    ]
+    pages = [[((72, 300), text), ((72, 400), "911"), ((300, 770), str(i))] for i, text in enumerate(BODY, start=7)]
     assert read(pdf(*pages)).text == "\n\n".join(f"{text}\n\n911" for text in BODY)
 
 
 def test_a_line_at_the_edge_of_one_page_alone_stays(read):
-    pages = [
-        [((72, 40), f"Chapter {name}"), ((72, 300), text)] for name, text in zip("ABC", BODY, strict=True)
-    ]
+    pages = [[((72, 40), f"Chapter {name}"), ((72, 300), text)] for name, text in zip("ABC", BODY, strict=True)]
     assert "Chapter B" in read(pdf(*pages)).text
     assert "County Flood Manual" in read(pdf([((72, 40), "County Flood Manual"), ((72, 300), BODY[0])])).text
 
