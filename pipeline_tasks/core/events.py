@@ -13,6 +13,7 @@ from typing import Any
 
 from pipeline_tasks import __version__
 from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.runtime import runtime
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import Store
 
@@ -46,7 +47,7 @@ class EventLog:
         """
         now = datetime.now(UTC)
         facet = {"_producer": PRODUCER, "_schemaURL": SCHEMA_URL, "codeVersion": self._code_version}
-        facet |= {"release": __version__, "image": settings().built_image}
+        facet |= {"release": __version__, "image": settings().built_image, "runtime": runtime()}
         event = {
             "eventType": kind,
             "eventTime": now.isoformat(),

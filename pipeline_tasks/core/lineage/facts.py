@@ -29,8 +29,19 @@ _Model = TypeVar("_Model", bound=BaseModel)
 _STATUS = {"START": "unfinished", "COMPLETE": "complete", "FAIL": "failed"}
 
 
+class _Runtime(BaseModel):
+    """What a run ran on; releases before did not say it."""
+
+    python: str | None = None
+    processor: str | None = None
+    device: str | None = None
+    threads: int | None = None
+    packages: dict[str, str] | None = None
+
+
 class _Facts(BaseModel):
     codeVersion: str
+    runtime: _Runtime = _Runtime()
     release: str | None = None
     image: str | None = None
     dataset: str | None = None
@@ -128,7 +139,7 @@ def event_rows(store: Store, problems: Rows) -> tuple[Rows, Rows]:
         facts, moment = event.run.facets.foundry, naive_utc(event.eventTime)
         run = runs.setdefault(event.run.runId, {"run_id": event.run.runId, "status": "unfinished"})
         run |= {"step": event.job.name, "code_version": facts.codeVersion, "part_group": facts.group}
-        run |= {"release": facts.release, "image": facts.image}
+        run |= {"release": facts.release, "image": facts.image, **facts.runtime.model_dump()}
         run.setdefault("dataset", facts.dataset)
         if event.eventType == "START":
             run["started_at"] = moment
