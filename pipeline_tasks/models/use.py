@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.runtime import versions_of
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.models.fetch import RECORD, path_of
 from pipeline_tasks.models.registry import ANY, ModelSpec, assigned, get
@@ -19,6 +20,9 @@ REFERENCE_MODELS = assigned("offline", ANY)
 """Three independent encoders, best first; the offline stand-ins for the top three of DMRetriever, Table 5."""
 
 LLM = "smollm2-135m-instruct"
+
+TEXTS = {"max_length", "pooling", "query_prefix", "passage_prefix", "append", "causal"}
+"""Fields of a model that say how texts become its vectors."""
 
 
 def reference_models(intent: str) -> tuple[str, str, str]:
@@ -48,14 +52,23 @@ def licences(*names: str) -> dict[str, str]:
     return {name: get(name).licence for name in names}
 
 
-def identity(name: str) -> dict[str, str]:
-    """What the weights of ``name`` are under the settings; part of the version of what is made with them."""
+def identity(name: str) -> dict[str, Any]:
+    """What decides the vectors of ``name`` under the settings; part of the version of what is made with them.
+
+    Its weights, how texts are given to it, and the versions of the libraries that turn a vector visibly: its tokenizer,
+    and the runtime of int8 weights. Where an endpoint runs the model, what runs it there is not known.
+
+    Raises:
+        InputError: unknown, or one of these libraries is not installed.
+    """
     spec = get(name)
+    texts = spec.model_dump(include=TEXTS)
     if is_served(spec):
-        return {"name": name, "served": spec.endpoint_name}
-    if settings().profile == "hub" and spec.hub:
-        return {"name": name, "hub": spec.hub.pin}
-    return spec.identity()
+        return {"name": name, "served": spec.endpoint_name, "texts": texts}
+    hub = spec.hub if settings().profile == "hub" else None
+    weights = {"name": name, "hub": hub.pin} if hub else spec.identity()
+    libraries = ("tokenizers", "onnxruntime") if spec.backend == "onnx" and not hub else ("tokenizers",)
+    return weights | {"texts": texts, "libraries": versions_of(*libraries)}
 
 
 def folder(name: str) -> Path:

@@ -13,10 +13,12 @@ from pydantic import Field
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.run import Run
+from pipeline_tasks.core.runtime import versions_of
 from pipeline_tasks.core.step import StepParams, step, tuning
 from pipeline_tasks.core.vectors import lists
 from pipeline_tasks.datasets import PASSAGE_EMBEDDINGS, PASSAGES
-from pipeline_tasks.models.use import REFERENCE_MODELS, identity, licences
+from pipeline_tasks.models.registry import get
+from pipeline_tasks.models.use import REFERENCE_MODELS, identity, is_served, licences
 from pipeline_tasks.retrieval.encoder import Encoder
 from pipeline_tasks.retrieval.encoders import Precision, open_encoder
 
@@ -41,6 +43,13 @@ class EncodeParams(EmbedParams):
     precision: Precision = Field("float32", description="arithmetic: bfloat16, float16 on GPUs; int8 on CPUs")
     storage: Literal["float16", "float32"] = Field("float32", description="digits kept; float16 halves the disk")
     concurrency: int = tuning(4, ge=1, description="requests at once to an embeddings endpoint")
+
+    def identity(self) -> dict[str, Any]:
+        """The parameters, and what makes an int8 graph of the weights and runs it."""
+        found = super().identity()
+        if self.precision != "int8" or is_served(get(self.model)):
+            return found
+        return found | {"libraries": versions_of("onnxruntime")}
 
     def open(self, texts: list[str], run: Run) -> Encoder:
         """The encoder, once its int8 vectors of ``texts`` are known to be good enough."""

@@ -18,13 +18,18 @@ from typing import Any
 import numpy as np
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.runtime import versions_of
 from pipeline_tasks.retrieval.encoder import Encoder
 from pipeline_tasks.retrieval.torch_encoder import TorchSource, load_model
 
 log = logging.getLogger(__name__)
-GRAPH = "int8-per-channel.onnx"
 LEAST_COSINE = 0.97
 SAMPLE = 64
+
+
+def graph_name() -> str:
+    """File name of an int8 graph; it names the version that quantised it, since another may choose other numbers."""
+    return f"int8-per-channel-onnxruntime-{versions_of('onnxruntime')['onnxruntime']}.onnx"
 
 
 def quantised(source: TorchSource) -> Path:
@@ -33,10 +38,10 @@ def quantised(source: TorchSource) -> Path:
     Raises:
         InputError: the model takes other inputs than token ids and a mask, or cannot be exported.
     """
-    target = source.folder / GRAPH
+    target = source.folder / graph_name()
     if not target.is_file():
         with tempfile.TemporaryDirectory(dir=source.folder, prefix=".int8-") as work:
-            exact, small = Path(work) / "exact.onnx", Path(work) / GRAPH
+            exact, small = Path(work) / "exact.onnx", Path(work) / target.name
             _export(load_model(source, "cpu", attention="eager"), exact)
             _quantise(exact, small)
             shutil.move(small, target)

@@ -1,14 +1,15 @@
 import numpy as np
 import pytest
 
+from pipeline_tasks.core import runtime
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.datasets import PASSAGES
 from pipeline_tasks.models.registry import get
-from pipeline_tasks.retrieval.embed_passages import embed_passages
+from pipeline_tasks.retrieval.embed_passages import EncodeParams, embed_passages
 from pipeline_tasks.retrieval.encoders import load_encoder
-from pipeline_tasks.retrieval.int8 import GRAPH, check
+from pipeline_tasks.retrieval.int8 import check, graph_name
 from tests.retrieval.tiny import decoder
 from tests.stores import go, put, rows
 
@@ -34,7 +35,7 @@ def exact(fetched):
 
 
 def test_the_graph_is_made_once_and_its_vectors_are_near_the_exact_ones(int8, exact, fetched):
-    graph = fetched(MODEL) / GRAPH
+    graph = fetched(MODEL) / graph_name()
     made = graph.stat().st_mtime_ns
     again = load_encoder(get(MODEL), settings().cache, precision="int8")
     assert graph.stat().st_mtime_ns == made
@@ -60,6 +61,16 @@ def test_a_step_measures_before_it_builds(int8, tmp_path):
     go(store, embed_passages, model=MODEL, precision="int8")
     assert len(rows(store, f"embeddings/{MODEL}")) == 3
     assert [key for key in store.keys("versions/embeddings")]
+
+
+def test_another_runtime_quantises_anew_and_its_vectors_have_another_id(monkeypatch):
+    name, params = graph_name(), {way: EncodeParams(model=MODEL, precision=way) for way in ("int8", "float32")}
+    before = {way: given.identity() for way, given in params.items()}
+    monkeypatch.setattr(runtime, "installed", lambda: {"onnxruntime": "99.0", "tokenizers": "1.0"})
+    after = {way: given.identity() for way, given in params.items()}
+    assert graph_name() != name
+    assert after["int8"]["libraries"] == {"onnxruntime": "99.0"} != before["int8"]["libraries"]
+    assert "onnxruntime" not in str(after["float32"])
 
 
 def test_a_model_that_takes_its_last_token_is_refused(tmp_path):
