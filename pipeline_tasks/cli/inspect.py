@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import pyarrow as pa
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -25,6 +27,7 @@ from pipeline_tasks.core.store import Store, open_store
 from pipeline_tasks.core.versions import Version
 
 _SHORT = 80
+FORMAT = Annotated[Literal["table", "csv", "json"], typer.Option("--format", help="how the answer is printed")]
 DATASET = Annotated[str, typer.Argument(metavar="DATASET[@VERSION]", help="for example passages or mtt/0.75@latest")]
 
 
@@ -135,26 +138,27 @@ def export_command(
 
 def sql_command(
     sql: Annotated[str, typer.Argument(metavar="SELECT", help="one SELECT; `SHOW TABLES` lists what can be asked")],
-    fmt: Annotated[
-        Literal["table", "csv", "json"], typer.Option("--format", help="how the answer is printed")
-    ] = "table",
+    fmt: FORMAT = "table",
     max_rows: Annotated[int, typer.Option(min=1, help="rows printed at most")] = 10_000,
 ) -> None:
     """Ask the lineage database, read-only, after folding everything finished into it."""
     answer = query(store(), sql, max_rows=max_rows)
+    print_rows(answer, fmt)
+    if answer.num_rows == max_rows:
+        typer.echo(f"only the first {max_rows:,} rows are shown; raise --max-rows for more", err=True)
+
+
+def print_rows(answer: pa.Table, fmt: str) -> None:
+    """Rows for a terminal or for another program; ``fmt`` is table, csv or json."""
     if fmt == "csv":
         _print_csv(answer.column_names, answer.to_pylist())
     elif fmt == "json":
-        import json
-
         typer.echo(json.dumps(answer.to_pylist(), ensure_ascii=False, default=str, indent=1))
     else:
         table = Table(*(escape(column) for column in answer.column_names))
         for row in answer.to_pylist():
             table.add_row(*("" if value is None else clipped(value) for value in row.values()))
         console().print(table)
-    if answer.num_rows == max_rows:
-        typer.echo(f"only the first {max_rows:,} rows are shown; raise --max-rows for more", err=True)
 
 
 def _print_csv(columns: list[str], rows: list[dict[str, Any]]) -> None:
@@ -162,4 +166,8 @@ def _print_csv(columns: list[str], rows: list[dict[str, Any]]) -> None:
 
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(columns)
-    writer.writerows(row.values() for row in rows)
+    writer.writerows([_as_cell(value) for value in row.values()] for row in rows)
+
+
+def _as_cell(value: Any) -> Any:
+    return json.dumps(value, ensure_ascii=False, default=str) if isinstance(value, list | dict) else value

@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from pipeline_tasks.cli import check, inspect, models, run, sync, trace, upkeep
+from pipeline_tasks.cli import check, code, inspect, models, run, sync, trace, upkeep
 from pipeline_tasks.core.errors import FoundryError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
@@ -24,6 +24,8 @@ app.command("metrics")(upkeep.metrics_command)
 app.command("gc")(upkeep.gc_command)
 app.command("check")(check.check_command)
 app.command("sync")(sync.sync_command)
+app.command("stale")(code.stale_command)
+app.command("lock")(code.lock_command)
 app.command("doctor")(upkeep.doctor_command)
 
 

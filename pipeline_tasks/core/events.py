@@ -46,7 +46,7 @@ class EventLog:
             facts: counters, parameters, error; what ``steps`` and ``counters`` of the lineage hold.
         """
         now = datetime.now(UTC)
-        facet = {"_producer": PRODUCER, "_schemaURL": SCHEMA_URL, "codeVersion": self._code_version}
+        facet: dict[str, Any] = {"_producer": PRODUCER, "_schemaURL": SCHEMA_URL, "codeVersion": self._code_version}
         facet |= {"release": __version__, "image": settings().built_image, "runtime": runtime()}
         event = {
             "eventType": kind,

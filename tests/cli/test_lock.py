@@ -1,0 +1,117 @@
+"""``foundry lock`` on a copy of the checkout, in this process: only the files that it reads are other ones."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipeline_tasks.cli.code import lock_command
+from pipeline_tasks.core import closure, lock
+from pipeline_tasks.core.errors import InputError
+
+ROOT = Path(__file__).parents[2]
+PARSER = "pipeline_tasks/synthesis/parse.py"
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout whose lock is in order."""
+    shutil.copytree(
+        ROOT / "pipeline_tasks", tmp_path / "pipeline_tasks", ignore=shutil.ignore_patterns("*.pyc", "sample")
+    )
+    shutil.copytree(ROOT / "sql", tmp_path / "sql")
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    monkeypatch.setattr(closure, "ROOT", tmp_path)
+    monkeypatch.setattr(lock, "LOCK", tmp_path / "steps.lock")
+    lock_command(everything=True)
+    return tmp_path
+
+
+@pytest.fixture
+def edit(checkout: Path) -> Callable[[str, str, str], None]:
+    """Replaces a text in a file of the checkout."""
+
+    def change(name: str, before: str, after: str) -> None:
+        path = checkout / name
+        text = path.read_text("utf-8")
+        assert before in text
+        path.write_text(text.replace(before, after), "utf-8")
+
+    return change
+
+
+def lines(checkout: Path) -> list[str]:
+    return (checkout / "steps.lock").read_text("utf-8").splitlines()
+
+
+def refused(*names: str) -> str:
+    with pytest.raises(InputError) as told:
+        lock_command(list(names))
+    return str(told.value)
+
+
+def test_a_parser_that_changes_its_rules_asks_what_becomes_of_old_pairs(checkout, edit):
+    before = lines(checkout)
+    edit(PARSER, "def ", "CHANGED = 1\n\n\ndef ")
+    told = refused()
+    assert f"write_needs v1: what it runs has changed: {PARSER}. " in told
+    assert "raise version= in @step" in told and "`foundry lock write_pairs`" in told
+    assert "mine_negatives" not in told and lines(checkout) == before
+    assert "write_needs" in refused("write_pairs")
+    lock_command(["write_needs", "write_pairs"])
+    changed = set(lines(checkout)) ^ set(before)
+    assert {line.split()[0] for line in changed} == {PARSER} and len(changed) == 2
+    lock_command()
+
+
+def test_a_raised_version_is_an_answer_and_a_lowered_one_is_not(checkout, edit):
+    edit("steps.lock", "step:write_needs 1\nstep:write_pairs 1", "step:write_needs 0\nstep:write_pairs 2")
+    edit(PARSER, "def ", "CHANGED = 1\n\n\ndef ")
+    told = refused()
+    assert "write_needs" not in told
+    assert "write_pairs: version='1' is below '2' in steps.lock" in told
+    lock_command(["write_pairs"])
+    assert {"step:write_needs 1", "step:write_pairs 1"} <= set(lines(checkout))
+
+
+def test_a_new_step_and_one_that_is_gone_need_no_word(checkout, edit):
+    wanted = lines(checkout)
+    edit("steps.lock", "step:write_pairs 1", "step:gone 1")
+    lock_command()
+    assert lines(checkout) == wanted
+
+
+def test_a_script_and_a_row_schema_are_code_too(checkout, edit, monkeypatch):
+    edit("sql/combine_pairs.sql", "SELECT", "SELECT DISTINCT")
+    assert "combine_pairs v2: what it runs has changed: sql/combine_pairs.sql." in refused()
+    edit("steps.lock", "rows:triplets ", "rows:triplets 0")
+    assert "rows:triplets" in refused("combine_pairs")
+
+
+def test_a_comment_asks_nothing(checkout, edit):
+    before = lines(checkout)
+    edit(PARSER, "def ", "# Nothing new.\ndef ")
+    edit("sql/combine_pairs.sql", "SELECT", "-- Nothing new.\nSELECT")
+    lock_command()
+    assert lines(checkout) == before
+
+
+def test_a_lock_with_two_sides_of_a_merge_in_it_says_how_to_write_it_anew(checkout, edit):
+    wanted = lines(checkout)
+    edit(
+        "steps.lock",
+        "step:write_pairs 1",
+        "<<<<<<< ours\nstep:write_pairs 1\n=======\nstep:write_pairs 2\n>>>>>>> theirs",
+    )
+    assert "`foundry lock --all` writes it anew" in refused()
+    lock_command(everything=True)
+    assert lines(checkout) == wanted
+
+
+def test_an_unknown_step_and_an_installation_are_refused(checkout):
+    assert "did you mean 'write_pairs'" in refused("write_pair")
+    (checkout / "pyproject.toml").unlink()
+    assert "is no checkout" in refused()
