@@ -16,23 +16,23 @@ from __future__ import annotations
 
 import ast
 import importlib
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from importlib.util import resolve_name
 from pathlib import Path
 from typing import Any
 
 from pipeline_tasks.core.ids import short_id
-from pipeline_tasks.core.step import Step
+from pipeline_tasks.core.step import Resources, Step
 
 ROOT = Path(__file__).parents[2]
-PACKAGE = "pipeline_tasks"
+PACKAGE = __name__.partition(".")[0]
 SCHEMAS = f"{PACKAGE}.datasets"
 CORE = f"{PACKAGE}.core"
 IN_ROWS = {f"{CORE}.{name}" for name in ("compiled", "growth", "ids", "vectors")}
 NOT_IN_ROWS = {f"{PACKAGE}.models.fetch"}
 NO_OUTPUT = {
-    "step": {"version", "image", "pool", "memory_gib", "processes"},
+    "step": {"version", "processes", *(field.name for field in fields(Resources))},
     "Field": {"description"},
     "tuning": {"description"},
 }

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import threading
 import time
 import uuid
@@ -14,11 +13,10 @@ import pyarrow as pa
 import pytest
 import toy
 
-from pipeline_tasks import __version__, datasets
+from pipeline_tasks import datasets
 from pipeline_tasks.core.events import EventLog
 from pipeline_tasks.core.lineage import DATABASE, fold, query
 from pipeline_tasks.core.manifest import Ref
-from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import Version
 
@@ -216,35 +214,6 @@ def test_a_reader_keeps_its_database_while_a_new_one_takes_its_place(store):
         fold(store)
         assert con.sql("SELECT count(*) FROM steps").fetchall() == before
         assert ask(store, "SELECT count(*) FROM steps") == [(before[0][0] + 1,)]
-
-
-def test_a_run_says_which_code_made_it(tmp_path, monkeypatch):
-    settings.cache_clear()
-    monkeypatch.setenv("BUILT_IMAGE", "retriever-foundry/cpu:9.9@0123abcd")
-    log = EventLog(LocalStore(tmp_path), "busy", "1")
-    log.emit("START", inputs={}, output=None, facts={"dataset": "urls"})
-    settings.cache_clear()
-    said = ask(LocalStore(tmp_path), "SELECT release, image FROM steps")
-    assert said == [(__version__, "retriever-foundry/cpu:9.9@0123abcd")]
-
-
-def test_a_run_says_what_it_ran_on(store):
-    toy.make(store, toy.toy_label)
-    sql = "SELECT python, threads, processor <> '', packages['pyarrow'], packages['no such'] FROM steps LIMIT 1"
-    python = ".".join(map(str, sys.version_info[:3]))
-    assert ask(store, sql) == [(python, settings().threads, True, pa.__version__, None)]
-
-
-def test_events_from_before_runs_said_what_they_ran_on_still_fold(tmp_path):
-    store = LocalStore(tmp_path)
-    toy.make(store, toy.toy_urls, names=("a",))
-    for path in (tmp_path / "lineage" / "events").iterdir():
-        event = json.loads(path.read_text())
-        event["run"]["facets"]["foundry"].pop("runtime")
-        path.write_text(json.dumps(event))
-    told = ask(store, "SELECT status, python, device, threads, processor, packages FROM steps")
-    assert told == [("complete", None, None, None, None, None)]
-    assert ask(store, "FROM problems") == []
 
 
 def test_a_thousand_events_fold_in_seconds_and_nothing_new_in_a_moment(tmp_path):
