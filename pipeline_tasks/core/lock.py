@@ -1,7 +1,7 @@
 """``steps.lock``: the code of every step as it was when somebody last said what its change means for old results.
 
 A line an item, sorted: ``step:NAME VERSION``, and the hash of each file, script and row schema that some step reaches.
-Two branches merge it as they merge any list; where they collide, :func:`current` writes it again.
+Two branches merge it as they merge any list; where they collide, `foundry lock --all` writes it again.
 """
 
 from __future__ import annotations
