@@ -14,7 +14,7 @@ from pipeline_tasks.core.runner import run_job
 from pipeline_tasks.core.store import Store, open_store
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.demo.airflow import RUNS
-from pipeline_tasks.training.sizes import get_size
+from pipeline_tasks.models.sizes import get_size
 
 
 def scores(store: Store, seed: int) -> dict[str, float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from airflow.sdk import DAG, Asset, Param, TaskGroup
 from foundry_airflow.steps import DEFAULT_ARGS, default, fold_lineage, form, given, group_name, levels, step, within
 
-from pipeline_tasks.training.sizes import SIZES
+from pipeline_tasks.models.sizes import SIZES
 
 DOC = """
 ### From `mtp` to `mtt/<alpha>`

@@ -5,7 +5,7 @@ from __future__ import annotations
 from airflow.sdk import DAG, Asset, AssetAny, Param
 from foundry_airflow.steps import DEFAULT_ARGS, fold_lineage, form, given, judged_with, stages, step
 
-from pipeline_tasks.training.sizes import SIZES
+from pipeline_tasks.models.sizes import SIZES
 
 DOC = """
 ### From `model/<size>/finetune` to `eval/<set>`

@@ -17,7 +17,8 @@ from foundry_airflow.steps import (
     within,
 )
 
-from pipeline_tasks.training.sizes import SIZES
+from pipeline_tasks.models.sizes import SIZES
+from pipeline_tasks.training.params import OF_A_STAGE, OF_ALL_STAGES
 
 DOC = """
 ### From `mtp` and `labelled` to `model/<size>/finetune`
@@ -31,11 +32,10 @@ that of the latest `labelled`; `build_triplets` makes it.
 """
 
 SIZE = Param("33m", type="string", enum=list(SIZES), description="size of the model to train")
-HYPERPARAMETERS = ("epochs", "batch_size", "learning_rate", "seed")
 SMALL_CORPUS = ("reset_layers", "cloze_from", "cloze_sentences")
-LENGTHS = form("pretrain", "max_query_length", "max_passage_length")
-PRETRAIN = form("pretrain", *HYPERPARAMETERS, *SMALL_CORPUS, prefix="pretrain_")
-FINETUNE = form("finetune", *HYPERPARAMETERS, "in_batch", "pool_instruction", prefix="finetune_")
+COMMON = form("pretrain", *OF_ALL_STAGES)
+PRETRAIN = form("pretrain", *OF_A_STAGE, *SMALL_CORPUS, prefix="pretrain_")
+FINETUNE = form("finetune", *OF_A_STAGE, "in_batch", "pool_instruction", prefix="finetune_")
 MINE = form("mine_negatives", "n_negatives")
 ITERATIONS = max(len(size.alphas) for size in SIZES.values())
 ALPHAS = levels(None, "finetune", "difficulty of each iteration, in order (left empty: the size's own)", ITERATIONS)
@@ -55,11 +55,11 @@ with DAG(
     default_args=DEFAULT_ARGS,
     tags=["foundry", "training"],
     doc_md=DOC,
-    params={"size": SIZE} | LENGTHS.params | PRETRAIN.params | {"alphas": ALPHAS} | FINETUNE.params | MINE.params,
+    params={"size": SIZE} | COMMON.params | PRETRAIN.params | {"alphas": ALPHAS} | FINETUNE.params | MINE.params,
     user_defined_macros={"alpha": alpha},
 ) as dag:
     read = given(**mined_from(), **judged_with())
-    common = LENGTHS.values(dag) | {"size": dag.param("size")}
+    common = COMMON.values(dag) | {"size": dag.param("size")}
     models = [step("pretrain", inputs={"pairs": read["pairs"]}, params=PRETRAIN.values(dag) | common)]
     for i in range(ITERATIONS):
         level = f"{{{{ alpha(params.size, params.alphas, {i}) }}}}"

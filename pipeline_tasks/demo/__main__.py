@@ -23,8 +23,9 @@ from pipeline_tasks.demo.report import write_report
 from pipeline_tasks.demo.site import URL_LIST, build_site, serve_site
 from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.models.fetch import fetch, is_here, weights_of
-from pipeline_tasks.models.registry import backbone, get
+from pipeline_tasks.models.registry import get
 from pipeline_tasks.models.serve_llm import serve
+from pipeline_tasks.models.sizes import backbone
 from pipeline_tasks.models.use import LLM, REFERENCE_MODELS
 
 SITE_PORT = 8741

@@ -18,7 +18,7 @@ from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import EVALUATIONS, PAIR_EMBEDDINGS, PAIRS, PASSAGE_EMBEDDINGS, PASSAGES
 from pipeline_tasks.evaluation.report import score_rows
 from pipeline_tasks.evaluation.systems import rank_bm25, rank_fused, rank_model, rank_untrained
-from pipeline_tasks.models.registry import backbone
+from pipeline_tasks.models.sizes import backbone
 from pipeline_tasks.models.use import identity, licences
 from pipeline_tasks.retrieval.judges import judging_models
 from pipeline_tasks.retrieval.search import top_k
@@ -78,6 +78,7 @@ class HeldOut:
     writes=EVALUATIONS,
     kind="reduce",
     dataset="eval/{set_name}",
+    version="2",
     image="gpu",
     pool="gpu",
     memory_gib=8,

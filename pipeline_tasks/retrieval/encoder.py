@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.retrieval.layout import Layout
+from pipeline_tasks.encoders.layout import Layout
 
 Progress = Callable[[int], object]
 _SHOWN = 60

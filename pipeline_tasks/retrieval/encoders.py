@@ -12,12 +12,13 @@ from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.domains.intents import load_intents
+from pipeline_tasks.encoders.devices import devices
+from pipeline_tasks.encoders.layout import layout_of_folder, layout_of_spec
 from pipeline_tasks.models.fetch import path_of
 from pipeline_tasks.models.registry import ModelSpec, get
 from pipeline_tasks.models.use import folder as folder_of
 from pipeline_tasks.models.use import is_served, load_tokenizer
 from pipeline_tasks.retrieval.encoder import Encoder
-from pipeline_tasks.retrieval.layout import layout_of_folder, layout_of_spec
 from pipeline_tasks.retrieval.torch_encoder import TorchEncoder, TorchSource
 
 Precision = Literal["float32", "bfloat16", "float16", "int8"]
@@ -111,12 +112,3 @@ def open_encoder(
         return served_encoder(spec, instructions_of(spec), store, concurrency)
     folder_of(name)
     return _opened(name, precision)
-
-
-def devices() -> str:
-    """The devices of the settings; without any, every GPU, else the processor."""
-    if settings().devices:
-        return settings().devices
-    import torch
-
-    return ",".join(f"cuda:{i}" for i in range(torch.cuda.device_count())) or "cpu"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.retrieval.layout import Layout
+from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.retrieval.token_encoder import TokenEncoder
 
 if TYPE_CHECKING:

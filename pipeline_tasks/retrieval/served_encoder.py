@@ -9,10 +9,10 @@ import numpy as np
 
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import Store
+from pipeline_tasks.encoders.layout import Layout, layout_of_spec
 from pipeline_tasks.models.registry import ModelSpec
 from pipeline_tasks.retrieval.embeddings_endpoint import EmbeddingsEndpoint, groups
 from pipeline_tasks.retrieval.encoder import Encoder
-from pipeline_tasks.retrieval.layout import Layout, layout_of_spec
 
 
 class ServedEncoder(Encoder):

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.retrieval.batches import padded, plan_batches
 from pipeline_tasks.retrieval.encoder import Encoder
-from pipeline_tasks.retrieval.layout import Layout
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

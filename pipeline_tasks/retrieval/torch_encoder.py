@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.models.registry import Pooling
 from pipeline_tasks.models.use import load_tokenizer
-from pipeline_tasks.retrieval.layout import Layout
 from pipeline_tasks.retrieval.side_by_side import in_order, torch_threads
 from pipeline_tasks.retrieval.token_encoder import Batch, TokenEncoder
 

@@ -1,85 +1,92 @@
-"""What both training stages share: parameters, instructions, saving."""
+"""What both training stages share: how queries are asked, training, choosing and saving."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-from pydantic import Field
+from typing import TYPE_CHECKING, Any
 
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.settings import settings
-from pipeline_tasks.core.step import StepParams, tuning
-from pipeline_tasks.domains import domain_folder
-from pipeline_tasks.domains.intents import load_intents
-from pipeline_tasks.training.config import TrainConfig
+from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.training.examples import DevSet, TrainingSet
+from pipeline_tasks.training.params import TrainParams
 
-SEPARATOR = ": "
-
-
-class TrainParams(StepParams):
-    """Hyperparameters of one stage; 0 takes the family's value for the size (DMRetriever, Table 8)."""
-
-    size: str = Field("33m", description="33m, 109m, 335m, 596m, 4b or 7.6b")
-    epochs: int = Field(1, ge=1, description="passes over the training rows")
-    learning_rate: float = Field(0.0, ge=0, description="peak learning rate; 0: the family's")
-    batch_size: int = Field(0, ge=0, description="queries per optimiser step; 0: the family's")
-    max_query_length: int = Field(128, ge=8, description="tokens, instruction included")
-    max_passage_length: int = Field(256, ge=16, description="tokens")
-    seed: int = Field(0, ge=0, description="order of rows, dropout")
-    checkpoint_every_steps: int = tuning(50, ge=1, description="optimiser steps between checkpoints")
-
-    def config(self, *, learning_rate: float, batch_size: int, in_batch: bool) -> TrainConfig:
-        """The trainer's configuration, with the family's values where none is set."""
-        return TrainConfig(
-            epochs=self.epochs,
-            learning_rate=self.learning_rate or learning_rate,
-            batch_size=self.batch_size or batch_size,
-            max_query_length=self.max_query_length,
-            max_passage_length=self.max_passage_length,
-            in_batch=in_batch,
-            seed=self.seed,
-            threads=settings().threads,
-            checkpoint_every_steps=self.checkpoint_every_steps,
-        )
+if TYPE_CHECKING:
+    from pipeline_tasks.training.trainer import TrainResult
 
 
-def prompts() -> dict[str, str]:
-    """Intent -> the text put before its queries."""
-    return {name: intent.instruction + SEPARATOR for name, intent in load_intents(domain_folder()).items()}
+def asked(queries: Sequence[str], intents: Sequence[str], layout: Layout) -> dict[str, list[str]]:
+    """The columns ``queries`` and ``unpooled`` of a training or development set, as ``layout`` wants queries asked."""
+    before = [layout.query_prefix(intent) for intent in intents]
+    prefixed = [prefix + query for prefix, query in zip(before, queries, strict=True)]
+    return {"queries": prefixed, "unpooled": [] if layout.pools_prefix else before}
 
 
 def train_and_export(
     examples: TrainingSet,
-    dev: DevSet,
-    backbone: Path,
-    config: TrainConfig,
+    dev_set: Callable[[Layout], DevSet],
+    start: tuple[Path, Layout],
+    params: TrainParams,
     run: Run,
     card: Mapping[str, Any],
-    *,
-    pool_prompt: bool = True,
+    layout: Layout,
 ) -> Path:
-    """Train from ``backbone``, export the best checkpoint below the run's scratch folder and return that folder."""
+    """Train, export the best checkpoint below the run's scratch folder, and return that folder.
+
+    Args:
+        examples: training rows, asked as ``layout`` says.
+        dev_set: the development queries, asked as a layout says.
+        start: folder of the weights to start from, and how they want to be asked: so they are scored, and so they are
+            exported where no later checkpoint is as good.
+        params: hyperparameters.
+        run: its counters tell which step won, its score and that of the start.
+        card: facts for the model card.
+        layout: how the trained model wants to be asked.
+    """
     from pipeline_tasks.training.export import export
     from pipeline_tasks.training.trainer import train
 
+    folder, layout_of_start = start
     with run.progress(0, "steps") as meter:
 
         def report(step: int, steps: int, facts: dict[str, float]) -> None:
             meter.total = steps
             meter.advance(step - meter.done)
 
-        result = train(examples, dev, backbone, config, run.scratch / "checkpoints", report)
+        result = train(
+            examples,
+            dev_set(layout),
+            folder,
+            params,
+            run.scratch / "checkpoints",
+            report,
+            dev_of_start=dev_set(layout_of_start),
+            threads=settings().threads,
+        )
+    _count(result, run)
+    out = run.scratch / "model"
+    facts = dict(card) | {"checkpoint": _chosen(result), "training": params.hyperparameters()}
+    export(result.encoder, out, card=facts, layout=layout if result.best_step else layout_of_start)
+    return out
+
+
+def _count(result: TrainResult, run: Run) -> None:
     run.count("optimiser_steps", result.steps)
     run.count("resumed_at_step", result.resumed_at)
+    run.count("negatives", result.negatives)
     run.count("first_loss", round(result.losses[0], 4))
     run.count("last_loss", round(result.losses[-1], 4))
+    run.count("best_step", result.best_step)
     if result.best_score is not None:
         run.count("dev_ndcg_at_10", round(result.best_score, 4))
-    out = run.scratch / "model"
-    facts = dict(card) | {"training": config.model_dump(exclude={"device", "threads", "checkpoint_every_steps"})}
-    length = config.max_passage_length
-    export(result.encoder, out, card=facts, prompts=prompts(), max_length=length, pool_prompt=pool_prompt)
-    return out
+        run.count("dev_ndcg_at_10_of_start", round(result.scores[0][1], 4))
+
+
+def _chosen(result: TrainResult) -> str:
+    """Which step's weights these are, and why, in a few words."""
+    step = f"step {result.best_step} of {result.steps}"
+    if result.best_score is None:
+        return f"{step}, without development queries to choose by"
+    scores = f"NDCG@10 {result.best_score:.4f} on development queries; {result.scores[0][1]:.4f} at the start"
+    return f"{step}, {scores}" if result.best_step else f"{step}, the start: no later one scored as high ({scores})"

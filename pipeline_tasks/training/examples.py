@@ -69,7 +69,6 @@ def tokenize_set(
     *,
     max_query_length: int,
     max_passage_length: int,
-    n_negatives: int = 0,
 ) -> TokenSet:
     """Number and tokenise the distinct texts of ``rows``; queries and passages are cut at their maximum lengths.
 
@@ -93,9 +92,7 @@ def tokenize_set(
         return _number(text_number, passages[passage_id])
 
     positive_of = np.array([number_of(passage_id) for passage_id in rows.positive_ids], dtype=np.int64)
-    negatives_of = [
-        np.array([number_of(passage_id) for passage_id in ids[:n_negatives]], dtype=np.int64) for ids in negative_ids
-    ]
+    negatives_of = [np.array([number_of(passage_id) for passage_id in ids], dtype=np.int64) for ids in negative_ids]
     if isinstance(rows, DevSet):
         for text in passages.values():
             _number(text_number, text)

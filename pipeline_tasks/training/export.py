@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.training.backbone import Encoder, quiet
 
 # The names that sentence-transformers has used since its first versions and still reads.
@@ -22,36 +23,41 @@ def export(
     out_dir: Path,
     *,
     card: Mapping[str, Any],
-    prompts: Mapping[str, str],
-    max_length: int,
-    pool_prompt: bool = True,
+    layout: Layout,
 ) -> None:
-    """Write ``encoder`` so that ``SentenceTransformer(out_dir)`` embeds as it does, with one prompt per intent.
+    """Write ``encoder`` so that ``SentenceTransformer(out_dir)`` embeds as it does, asked as ``layout`` says.
+
+    The folder alone tells how to ask: reading it with :func:`~pipeline_tasks.encoders.layout.layout_of_folder` gives
+    the length, the prefixes and the pooling of ``layout`` again. A model that takes no prompts has none.
 
     Nothing in the folder depends on when or where it was written.
 
     Args:
         card: the model card: ``name``, ``summary``, and further facts; a mapping becomes a section with a table.
-        prompts: intent to instruction, prepended by ``model.encode(texts, prompt_name=intent)``.
-        max_length: tokens after which texts are cut.
-        pool_prompt: the mean is over the prompt's tokens as well.
+        layout: where texts are cut, what is put before them (``model.encode(texts, prompt_name=intent)``), and whether
+            the mean is over that as well.
     """
+    prompts = {name: prefix for name, prefix in layout.prefixes.items() if prefix}
     out_dir.mkdir(parents=True, exist_ok=True)
     with quiet():
         encoder.model.save_pretrained(out_dir)
-    _save_tokenizer(encoder.tokenizer, out_dir, max_length)
+    _save_tokenizer(encoder.tokenizer, out_dir, layout.max_length)
     (out_dir / "2_Normalize").mkdir(exist_ok=True)
     dimension = encoder.model.config.hidden_size
     _write_json(out_dir / "modules.json", _MODULES)
-    _write_json(out_dir / "sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False})
+    _write_json(out_dir / "sentence_bert_config.json", {"max_seq_length": layout.max_length, "do_lower_case": False})
     _write_json(
         out_dir / "1_Pooling" / "config.json",
-        {"word_embedding_dimension": dimension, "pooling_mode_mean_tokens": True, "include_prompt": pool_prompt},
+        {
+            "word_embedding_dimension": dimension,
+            "pooling_mode_mean_tokens": True,
+            "include_prompt": layout.pools_prefix,
+        },
     )
     _write_json(out_dir / "2_Normalize" / "config.json", {})
     _write_json(
         out_dir / "config_sentence_transformers.json",
-        {"prompts": dict(prompts), "default_prompt_name": None, "similarity_fn_name": "cosine"},
+        {"prompts": prompts, "default_prompt_name": None, "similarity_fn_name": "cosine"},
     )
     (out_dir / "README.md").write_text(model_card(card, prompts, dimension), encoding="utf-8")
     for file in out_dir.rglob("*"):
@@ -83,7 +89,7 @@ def model_card(card: Mapping[str, Any], prompts: Mapping[str, str], dimension: i
         "",
         'model = SentenceTransformer("path/to/this/folder")',
     ]
-    intent = next(iter(prompts), None)
+    intent = next((name for name in prompts if name != "passage"), None)
     prompt_argument = f", prompt_name={json.dumps(intent)}" if intent else ""
     lines += [
         f'queries = model.encode(["your query"]{prompt_argument})',
@@ -93,8 +99,11 @@ def model_card(card: Mapping[str, Any], prompts: Mapping[str, str], dimension: i
         "",
     ]
     if prompts:
-        lines += ["Passages take no prompt; a query takes the one of its intent.", ""]
+        passages = "its own" if "passage" in prompts else "no prompt"
+        lines += [f"A passage takes {passages}; a query takes the one of its intent.", ""]
         lines += _table(dict(prompts), ("intent", "prompt"))
+    else:
+        lines += ["Neither queries nor passages take a prompt.", ""]
     for title, values in sections.items():
         lines += [f"## {str(title).replace('_', ' ').capitalize()}", "", *_table(values)]
     return "\n".join(lines).rstrip() + "\n"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field
 
@@ -11,17 +12,27 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import From, step
 from pipeline_tasks.datasets import TRIPLETS
-from pipeline_tasks.training.common import TrainParams, prompts, train_and_export
+from pipeline_tasks.domains import domain_folder
+from pipeline_tasks.domains.intents import load_intents
+from pipeline_tasks.encoders.layout import Layout, layout_of_folder
+from pipeline_tasks.models.sizes import StageName
+from pipeline_tasks.training.common import asked, train_and_export
 from pipeline_tasks.training.examples import DevSet, TrainingSet
-from pipeline_tasks.training.sizes import get_size
+from pipeline_tasks.training.params import TrainParams
+
+SEPARATOR = ": "
 
 
 class FinetuneParams(TrainParams):
     """Hyperparameters of one iteration."""
 
-    alpha: float = Field(0.65, gt=0, le=1, description="difficulty of the triplets")
-    in_batch: bool = Field(False, description="the batch's other passages are negatives as well; Equation 4 has none")
+    stage: ClassVar[StageName] = "finetune"
 
+    alpha: float = Field(0.65, gt=0, le=1, description="difficulty of the triplets")
+    n_negatives: int | None = Field(
+        None, ge=1, description="of each query's negatives the first so many; empty: all that were mined"
+    )
+    in_batch: bool = Field(False, description="the batch's other passages are negatives as well; Equation 4 has none")
     pool_instruction: bool = Field(
         True, description="a query's vector is the mean over its instruction as well; a small corpus needs it without"
     )
@@ -31,11 +42,17 @@ class FinetuneParams(TrainParams):
         return super().identity() | {"instructions": prompts()}
 
 
+def prompts() -> dict[str, str]:
+    """Intent -> the text put before its queries."""
+    return {name: intent.instruction + SEPARATOR for name, intent in load_intents(domain_folder()).items()}
+
+
 @step(
     reads={"triplets": From(TRIPLETS, "mtt/{alpha}"), "init": From(None, "model/{size}/pretrain")},
     writes=None,
     kind="reduce",
     dataset="model/{size}/finetune",
+    version="2",
     image="gpu",
     pool="gpu",
     memory_gib=8,
@@ -44,14 +61,14 @@ def finetune(inputs: Inputs, params: FinetuneParams, run: Run) -> Path:
     """Fine-tune on each query's own hard negatives; queries carry the instruction of their intent.
 
     An iteration is a version of ``model/<size>/finetune`` made from the one before it, so that the schedule of
-    difficulties is its chain of ancestors.
+    difficulties is its chain of ancestors. Where no checkpoint is as good on development queries as the model that it
+    starts from, asked as that one wants to be asked, that model is the result.
 
     Source: DMRetriever 3.4.4, Equation 4, Algorithm 1 lines 8 to 12.
 
     Raises:
         InputError: there are no training triplets.
     """
-    size = get_size(params.size)
     rows = inputs["triplets"].table().to_pylist()
     train = [row for row in rows if row["split"] == "train"]
     dev = [row for row in rows if row["split"] == "dev"]
@@ -59,23 +76,6 @@ def finetune(inputs: Inputs, params: FinetuneParams, run: Run) -> Path:
         raise InputError(f"{inputs['triplets'].manifest.ref} has no training rows; label more queries or raise alpha")
     run.count("training_queries", len(train))
     run.count("dev_queries", len(dev))
-    before = prompts()
-    examples = TrainingSet(
-        queries=[before[row["intent"]] + row["query"] for row in train],
-        positive_ids=[row["positive_id"] for row in train],
-        passages=_passages(train),
-        negative_ids=[row["negative_ids"] for row in train],
-        unpooled=_unpooled(train, params),
-    )
-    dev_set = DevSet(
-        [before[row["intent"]] + row["query"] for row in dev],
-        [row["positive_id"] for row in dev],
-        _passages(dev),
-        _unpooled(dev, params),
-    )
-    config = params.config(
-        learning_rate=size.finetune_learning_rate, batch_size=size.finetune_batch_size, in_batch=params.in_batch
-    )
     init = inputs["init"]
     card = {
         "name": f"{params.size} finetune at alpha {params.alpha}",
@@ -83,13 +83,31 @@ def finetune(inputs: Inputs, params: FinetuneParams, run: Run) -> Path:
         "initialised from": str(init.manifest.ref),
         "data": str(inputs["triplets"].manifest.ref),
     }
-    backbone = init.lay_out(run.scratch / "init")
-    return train_and_export(examples, dev_set, backbone, config, run, card, pool_prompt=params.pool_instruction)
+    folder = init.lay_out(run.scratch / "init")
+    layout = Layout(
+        "mean",
+        params.max_passage_length,
+        prefixes=prompts(),
+        pools_prefix=params.pool_instruction,
+        needs_intent=True,
+    )
+    start = (folder, layout_of_folder(folder))
+    examples = _training_set(train, layout, params.n_negatives)
+    return train_and_export(examples, partial(_dev_set, dev), start, params, run, card, layout)
 
 
-def _unpooled(rows: list[dict], params: FinetuneParams) -> list[str]:
-    before = prompts()
-    return [] if params.pool_instruction else [before[row["intent"]] for row in rows]
+def _training_set(rows: list[dict], layout: Layout, n_negatives: int | None) -> TrainingSet:
+    return TrainingSet(
+        positive_ids=[row["positive_id"] for row in rows],
+        passages=_passages(rows),
+        negative_ids=[row["negative_ids"][:n_negatives] for row in rows],
+        **asked([row["query"] for row in rows], [row["intent"] for row in rows], layout),
+    )
+
+
+def _dev_set(rows: list[dict], layout: Layout) -> DevSet:
+    queries = asked([row["query"] for row in rows], [row["intent"] for row in rows], layout)
+    return DevSet(positive_ids=[row["positive_id"] for row in rows], passages=_passages(rows), **queries)
 
 
 def _passages(rows: list[dict]) -> dict[str, str]:

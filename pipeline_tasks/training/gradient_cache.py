@@ -40,7 +40,7 @@ def backward(
     pieces = [encode(i).detach() for i in range(n_pieces)]
     embeddings = torch.cat(pieces).requires_grad_()
     loss = loss_of(embeddings)
-    loss.backward()
-    for i, gradient in enumerate(embeddings.grad.split([len(piece) for piece in pieces])):
+    (of_embeddings,) = torch.autograd.grad(loss, embeddings)
+    for i, gradient in enumerate(of_embeddings.split([len(piece) for piece in pieces])):
         encode(i).backward(gradient)
     return loss.item()

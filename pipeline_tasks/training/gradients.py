@@ -5,15 +5,15 @@ import torch
 
 from pipeline_tasks.training.backbone import Encoder, encode_batch
 from pipeline_tasks.training.batches import micro_batches, row_groups
-from pipeline_tasks.training.config import TrainConfig
 from pipeline_tasks.training.examples import TokenSet
 from pipeline_tasks.training.gradient_cache import backward
 from pipeline_tasks.training.losses import Group, info_nce, make_group
+from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.reproducible import seed_dropout
 
 
 def accumulate(
-    encoder: Encoder, data: TokenSet, rows: np.ndarray, step: int, config: TrainConfig, autocast: bool
+    encoder: Encoder, data: TokenSet, rows: np.ndarray, step: int, params: TrainParams, autocast: bool
 ) -> float:
     """Add the gradients of the batch's mean loss to the weights, in the memory of ``graph_tokens``.
 
@@ -21,12 +21,12 @@ def accumulate(
     group, through the gradient cache where it is too large.
     """
     tokens_of = np.array([_row_tokens(data, row) for row in rows])
-    groups = [np.arange(len(rows))] if config.in_batch else row_groups(tokens_of, config.graph_tokens)
+    groups = [np.arange(len(rows))] if params.in_batch else row_groups(tokens_of, params.graph_tokens)
     total = 0.0
     for number, members in enumerate(groups):
-        group = make_group(rows[members], data, config.in_batch)
+        group = make_group(rows[members], data, params.in_batch)
         weight = len(members) / len(rows)
-        total += _backward_group(encoder, data, group, weight, (config.seed, step, number), config, autocast)
+        total += _backward_group(encoder, data, group, weight, (params.seed, step, number), params, autocast)
     return total
 
 
@@ -36,13 +36,13 @@ def _backward_group(
     group: Group,
     weight: float,
     key: tuple[int, int, int],
-    config: TrainConfig,
+    params: TrainParams,
     autocast: bool,
 ) -> float:
     sequences = [data.queries[i] for i in group.queries] + [data.passages[i] for i in group.passages]
     unpooled = np.concatenate([data.unpooled[group.queries], np.zeros(len(group.passages), np.int64)])
     lengths = np.array([len(ids) for ids in sequences])
-    pieces = micro_batches(lengths, config.micro_batch_tokens)
+    pieces = micro_batches(lengths, params.micro_batch_tokens)
     back = torch.from_numpy(np.argsort(np.concatenate(pieces))).to(encoder.device)
     positives = torch.from_numpy(group.positives).to(encoder.device)
     candidates = torch.from_numpy(group.candidates).to(encoder.device)
@@ -55,9 +55,9 @@ def _backward_group(
 
     def loss_of(embeddings: torch.Tensor) -> torch.Tensor:
         queries, passages = embeddings[back].split([len(group.queries), len(group.passages)])
-        return weight * info_nce(queries, passages, positives, candidates, config.temperature)
+        return weight * info_nce(queries, passages, positives, candidates, params.temperature)
 
-    return backward(encode, len(pieces), loss_of, cached=int(lengths.sum()) > config.graph_tokens)
+    return backward(encode, len(pieces), loss_of, cached=int(lengths.sum()) > params.graph_tokens)
 
 
 def _row_tokens(data: TokenSet, row: int) -> int:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -12,17 +13,23 @@ from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import From, step
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import PAIRS, PASSAGES
-from pipeline_tasks.models.registry import backbone
+from pipeline_tasks.encoders.layout import Layout
+from pipeline_tasks.models.sizes import StageName, backbone, get_size
 from pipeline_tasks.models.use import folder, identity, licences
 from pipeline_tasks.training.cloze import cloze_pairs
-from pipeline_tasks.training.common import TrainParams, train_and_export
+from pipeline_tasks.training.common import asked, train_and_export
 from pipeline_tasks.training.examples import DevSet, TrainingSet
-from pipeline_tasks.training.sizes import get_size
+from pipeline_tasks.training.params import TrainParams
+
+_COLUMNS = ["query", "intent", "passage_id", "passage", "positive_id", "positive", "split"]
 
 
 class PretrainParams(TrainParams):
     """Hyperparameters of pre-training."""
 
+    stage: ClassVar[StageName] = "pretrain"
+
+    in_batch: Literal[True] = Field(True, description="pairs have no other negatives than the batch's passages")
     reset_layers: int = Field(0, ge=0, description="top layers that start as identity: for a trunk of a cross-encoder")
     cloze_from: tuple[str, ...] = Field((), description="passages whose sentences are queries too, for a small corpus")
     cloze_sentences: int = Field(2, ge=1, description="such queries per passage")
@@ -41,6 +48,7 @@ class PretrainParams(TrainParams):
     writes=None,
     kind="reduce",
     dataset="model/{size}/pretrain",
+    version="2",
     image="gpu",
     pool="gpu",
     memory_gib=8,
@@ -57,10 +65,9 @@ def pretrain(inputs: Inputs, params: PretrainParams, run: Run) -> Path:
     Raises:
         InputError: the size needs bidirectional adaptation first, or there are no training pairs.
     """
-    size = get_size(params.size)
-    if size.decoder:
+    if get_size(params.size).decoder:
         raise InputError(f"size={params.size!r} has a decoder backbone, which this release cannot adapt; choose 33m")
-    rows = inputs["pairs"].table(["query", "passage_id", "passage", "positive_id", "positive", "split"]).to_pylist()
+    rows = inputs["pairs"].table(_COLUMNS).to_pylist()
     train = [row for row in rows if row["split"] == "train"]
     dev = [row for row in rows if row["split"] == "dev"]
     if not train:
@@ -69,10 +76,6 @@ def pretrain(inputs: Inputs, params: PretrainParams, run: Run) -> Path:
     run.count("dev_queries", len(dev))
     examples = _training_set(train, inputs.each("cloze"), params)
     run.count("cloze_rows", len(examples.queries) - 2 * len(train))
-    dev_set = DevSet([row["query"] for row in dev], [row["passage_id"] for row in dev], _passages(dev))
-    config = params.config(
-        learning_rate=size.pretrain_learning_rate, batch_size=size.pretrain_batch_size, in_batch=True
-    )
     spec = backbone(params.size)
     card = {
         "name": f"{params.size} pretrain",
@@ -85,7 +88,13 @@ def pretrain(inputs: Inputs, params: PretrainParams, run: Run) -> Path:
         from pipeline_tasks.training.reset import reset_top_layers
 
         trunk = reset_top_layers(trunk, run.scratch / "trunk", params.reset_layers)
-    return train_and_export(examples, dev_set, trunk, config, run, card)
+    layout = Layout("mean", params.max_passage_length)
+    return train_and_export(examples, partial(_dev_set, dev), (trunk, layout), params, run, card, layout)
+
+
+def _dev_set(rows: list[dict], layout: Layout) -> DevSet:
+    queries = asked([row["query"] for row in rows], [row["intent"] for row in rows], layout)
+    return DevSet(positive_ids=[row["passage_id"] for row in rows], passages=_passages(rows), **queries)
 
 
 def _training_set(pairs: list[dict], cloze_from: list[Version], params: PretrainParams) -> TrainingSet:

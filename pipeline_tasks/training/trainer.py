@@ -9,19 +9,20 @@ enough for these model sizes; other devices are a matter of sharding ``accumulat
 import hashlib
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.ids import canonical_json
 from pipeline_tasks.training import backbone, checkpoints
 from pipeline_tasks.training.backbone import Encoder
 from pipeline_tasks.training.checkpoints import Progress
-from pipeline_tasks.training.config import TrainConfig
 from pipeline_tasks.training.examples import DevSet, TokenSet, TrainingSet, tokenize_set
 from pipeline_tasks.training.gradients import accumulate
+from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.reproducible import reproducible
 from pipeline_tasks.training.schedule import evaluation_steps, learning_rate, plan_schedule
 from pipeline_tasks.training.validation import validate
@@ -38,15 +39,17 @@ class TrainResult:
     Attributes:
         encoder: the weights of ``best_step``, on the CPU, in evaluation mode.
         steps: optimiser steps of the whole run.
-        best_step: the step whose weights these are; the last one without development data.
+        negatives: hard negatives of all rows.
+        best_step: the step whose weights these are, 0 for those it came with; the last one without development data.
         best_score: its NDCG@10 on the development set, None without one.
-        scores: (step, NDCG@10) of every evaluation; step 0 is the backbone as it came and is never chosen.
+        scores: (step, NDCG@10) of every evaluation; the first is step 0, the encoder as it came.
         losses: training loss of every step.
         resumed_at: the step at which this call took over, 0 for a run that was never interrupted.
     """
 
     encoder: Encoder
     steps: int
+    negatives: int
     best_step: int
     best_score: float | None
     scores: tuple[tuple[int, float], ...]
@@ -58,39 +61,50 @@ def train(
     examples: TrainingSet,
     dev: DevSet,
     backbone_dir: Path,
-    config: TrainConfig,
+    params: TrainParams,
     work_dir: Path,
     progress: Report = lambda step, steps, facts: None,
+    *,
+    dev_of_start: DevSet | None = None,
+    threads: int = 1,
 ) -> TrainResult:
-    """Train the encoder in ``backbone_dir`` by InfoNCE and return its best weights on ``dev``.
+    """Train the encoder in ``backbone_dir`` by InfoNCE and return its best weights on ``dev``, or those it came with.
 
     On one machine the same arguments give the same weights, byte for byte, however often the process was
-    killed and the call repeated with the same ``work_dir``. Of equal scores the later checkpoint wins: it has
-    seen more data.
+    killed and the call repeated with the same ``work_dir``. The weights as they came compete with every checkpoint: a
+    run that only hurts gives them back. Of equal scores the later one wins, since it has seen more data; so a
+    development set that cannot tell them apart does not undo the training.
 
     Args:
+        examples: training rows.
+        dev: development queries, asked as the trained encoder wants it.
+        backbone_dir: the weights to start from.
+        params: hyperparameters.
         work_dir: holds this run's checkpoints and nothing else; may be removed once the result is stored.
         progress: called after each step with step, steps and facts (``loss``, ``learning_rate``, ``dev_ndcg@10``).
+        dev_of_start: the same queries asked as the encoder wants it that came; as in ``dev`` where not given.
+        threads: of the processor; another number may change the last bits.
 
     Raises:
-        InputError: no rows, a row that names an unknown passage, texts longer than the backbone allows, a work_dir of
-            another run, a GPU asked for and not there, or a loss that is not finite.
+        InputError: no rows, rows without any negatives, a row that names an unknown passage, texts longer than the
+            backbone allows, a work_dir of another run, a GPU asked for and not there, or a loss that is not finite.
 
     Source:
         DMRetriever, Algorithm 1 lines 7 and 11-12, appendix I.
     """
     if not len(examples.queries):
         raise InputError("no training rows: the training set is empty")
-    device = _device(config)
+    device = _device(params)
     encoder = backbone.load(backbone_dir, device)
-    _check_lengths(encoder, config)
-    lengths = {"max_query_length": config.max_query_length, "max_passage_length": config.max_passage_length}
-    data = tokenize_set(examples, encoder.tokenizer, n_negatives=config.n_negatives, **lengths)
-    dev_data = tokenize_set(dev, encoder.tokenizer, **lengths)
+    _check_lengths(encoder, params)
+    lengths = {"max_query_length": params.max_query_length, "max_passage_length": params.max_passage_length}
+    data = tokenize_set(examples, encoder.tokenizer, **lengths)
+    _check_negatives(data, params)
+    devs = [tokenize_set(rows, encoder.tokenizer, **lengths) for rows in (dev_of_start or dev, dev)]
     work_dir.mkdir(parents=True, exist_ok=True)
-    fingerprint = _fingerprint(data, dev_data, encoder, config)
-    with reproducible(config.threads):
-        run = _Run(encoder, data, dev_data, config, work_dir, fingerprint)
+    fingerprint = _fingerprint([data, *devs], encoder, params, threads)
+    with reproducible(threads):
+        run = _Run(encoder, data, devs, params, work_dir, fingerprint)
         resumed_at = run.state.step
         run.finish(progress)
     return run.result(resumed_at)
@@ -103,17 +117,18 @@ class _Run:
         self,
         encoder: Encoder,
         data: TokenSet,
-        dev: TokenSet,
-        config: TrainConfig,
+        devs: Sequence[TokenSet],
+        params: TrainParams,
         work_dir: Path,
         fingerprint: str,
     ) -> None:
-        self.encoder, self.data, self.dev, self.config = encoder, data, dev, config
+        self.encoder, self.data, self.params = encoder, data, params
+        self.dev_of_start, self.dev = devs
         self.work_dir, self.fingerprint = work_dir, fingerprint
-        self.autocast = config.precision == "bf16" or (config.precision == "auto" and encoder.device.type == "cuda")
-        self.schedule = plan_schedule(data, config)
-        self.evaluate_at = evaluation_steps(len(self.schedule), config)
-        self.optimizer = _optimizer(encoder.model, config)
+        self.autocast = params.precision == "bf16"
+        self.schedule = plan_schedule(data, params)
+        self.evaluate_at = evaluation_steps(len(self.schedule), params)
+        self.optimizer = _optimizer(encoder.model, params)
         self.state = Progress()
         saved = checkpoints.load(work_dir, fingerprint)
         if saved:
@@ -125,14 +140,14 @@ class _Run:
     def finish(self, progress: Report) -> None:
         """Run the steps that are left."""
         state, total = self.state, len(self.schedule)
-        if state.step == 0 and len(self.dev):
-            state.scores.append((0, self._score()))
+        if state.step == 0:
+            self._evaluate()
         while state.step < total:
             facts = self._step(state.step)
             state.step += 1
             if state.step in self.evaluate_at:
                 facts |= self._evaluate()
-            if state.step in self.evaluate_at or state.step % self.config.checkpoint_every_steps == 0:
+            if state.step in self.evaluate_at or state.step % self.params.checkpoint_every_steps == 0:
                 self._save()
             progress(state.step, total, facts)
 
@@ -145,6 +160,7 @@ class _Run:
         return TrainResult(
             encoder=self.encoder,
             steps=len(self.schedule),
+            negatives=sum(map(len, self.data.negatives_of)),
             best_step=state.step if state.best_step is None else state.best_step,
             best_score=state.best_score,
             scores=tuple(state.scores),
@@ -153,14 +169,14 @@ class _Run:
         )
 
     def _step(self, step: int) -> dict[str, float]:
-        rate = learning_rate(step, len(self.schedule), self.config)
+        rate = learning_rate(step, len(self.schedule), self.params)
         for parameters in self.optimizer.param_groups:
             parameters["lr"] = rate
         self.encoder.model.train()
-        loss = accumulate(self.encoder, self.data, self.schedule[step], step, self.config, self.autocast)
+        loss = accumulate(self.encoder, self.data, self.schedule[step], step, self.params, self.autocast)
         if not math.isfinite(loss):
-            raise InputError(f"the loss at step {step} is {loss}: lower learning_rate ({self.config.learning_rate})")
-        torch.nn.utils.clip_grad_norm_(self.encoder.model.parameters(), self.config.max_grad_norm)
+            raise InputError(f"the loss at step {step} is {loss}: lower learning_rate ({self.params.learning_rate})")
+        torch.nn.utils.clip_grad_norm_(self.encoder.model.parameters(), self.params.max_grad_norm)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self.state.losses.append(loss)
@@ -169,50 +185,52 @@ class _Run:
     def _evaluate(self) -> dict[str, float]:
         if not len(self.dev):
             return {}
-        state, score = self.state, self._score()
+        state = self.state
+        dev = self.dev if state.step else self.dev_of_start
+        score = validate(self.encoder, dev, self.params.micro_batch_tokens, self.autocast)
         state.scores.append((state.step, score))
         if state.best_score is None or score >= state.best_score:
             state.best_step, state.best_score = state.step, score
             checkpoints.save_best(self.work_dir, state.step, self.encoder.model.state_dict())
         return {"dev_ndcg@10": score}
 
-    def _score(self) -> float:
-        return validate(self.encoder, self.dev, self.config.micro_batch_tokens, self.autocast)
-
     def _save(self) -> None:
         weights, optimizer_state = self.encoder.model.state_dict(), self.optimizer.state_dict()
         checkpoints.save(self.work_dir, self.fingerprint, self.state, weights, optimizer_state)
 
 
-def _optimizer(model: torch.nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
+def _optimizer(model: torch.nn.Module, params: TrainParams) -> torch.optim.Optimizer:
     """AdamW; biases and normalisation weights (vectors) are not decayed."""
     trained = [weights for weights in model.parameters() if weights.requires_grad]
     groups = [
-        {"params": [w for w in trained if w.ndim >= 2], "weight_decay": config.weight_decay},
+        {"params": [w for w in trained if w.ndim >= 2], "weight_decay": params.weight_decay},
         {"params": [w for w in trained if w.ndim < 2], "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(groups, lr=config.learning_rate, fused=True)
+    return torch.optim.AdamW(groups, lr=params.learning_rate, fused=True)
 
 
-def _device(config: TrainConfig) -> torch.device:
-    if config.device == "cuda" and not torch.cuda.is_available():
-        raise InputError("device='cuda' and no GPU is seen: use device='auto' or 'cpu'")
-    on_gpu = config.device != "cpu" and torch.cuda.is_available()
-    return torch.device("cuda" if on_gpu else "cpu")
+def _device(params: TrainParams) -> torch.device:
+    if params.device == "cuda" and not torch.cuda.is_available():
+        raise InputError("device='cuda' and no GPU is seen: use device='cpu', or a machine with a GPU")
+    return torch.device(params.device)
 
 
-def _check_lengths(encoder: Encoder, config: TrainConfig) -> None:
+def _check_negatives(data: TokenSet, params: TrainParams) -> None:
+    if not params.in_batch and not any(map(len, data.negatives_of)):
+        raise InputError("no row has a negative: set in_batch=True, or mine negatives")
+
+
+def _check_lengths(encoder: Encoder, params: TrainParams) -> None:
     limit = getattr(encoder.model.config, "max_position_embeddings", None)
-    longest = max(config.max_query_length, config.max_passage_length)
+    longest = max(params.max_query_length, params.max_passage_length)
     if limit is not None and longest > limit:
         raise InputError(f"texts of {longest} tokens do not fit a backbone of {limit} positions: lower max_*_length")
 
 
-def _fingerprint(data: TokenSet, dev: TokenSet, encoder: Encoder, config: TrainConfig) -> str:
-    """Names a run by what decides its result: hyperparameters, device, token ids and first weights."""
-    digest = hashlib.sha256(config.model_dump_json(exclude={"checkpoint_every_steps", "device"}).encode())
-    digest.update(encoder.device.type.encode())
-    for part in (data, dev):
+def _fingerprint(sets: Sequence[TokenSet], encoder: Encoder, params: TrainParams, threads: int) -> str:
+    """Names a run by what decides its result: hyperparameters, threads, token ids and first weights."""
+    digest = hashlib.sha256(canonical_json([params.hyperparameters(), threads]))
+    for part in sets:
         numbers = [part.unpooled, part.query_of, part.positive_of]
         for arrays in (part.queries, part.passages, part.negatives_of, numbers):
             for array in arrays:

@@ -34,12 +34,13 @@ MAY_IMPORT = {
     "datasets": {"core"},
     "domains": {"core"},
     "models": {"core"},
-    "retrieval": BASE,
+    "encoders": {"core", "models"},
+    "retrieval": BASE | {"encoders"},
     "corpus": BASE,
     "synthesis": BASE,
     "curation": BASE | {"retrieval"},
-    "training": BASE,
-    "evaluation": BASE | {"retrieval"},
+    "training": BASE | {"encoders"},
+    "evaluation": BASE | {"encoders", "retrieval"},
 }
 OUTSIDE = {"cli", "demo"}
 

@@ -16,7 +16,7 @@ import pytest
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import resolve
-from pipeline_tasks.models.registry import backbone
+from pipeline_tasks.models.sizes import backbone
 from tests.chromium import chromium
 from tests.containers.conftest import ROOT, weights_for
 from tests.containers.small_store import ALPHAS, TITLE

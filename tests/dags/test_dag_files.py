@@ -93,6 +93,13 @@ def test_forms_have_the_promised_fields(bag):
     size = bag.dags["train_retriever"].params.get_param("size")
     assert size.schema["enum"] == ["33m", "109m", "335m", "596m", "4b", "7.6b"]
     assert size.value == "33m"
+    train = bag.dags["train_retriever"].params
+    own = {"temperature", "weight_decay", "warmup_ratio", "evals_per_epoch", "graph_tokens", "learning_rate"}
+    assert {f"{stage}_{name}" for stage in ("pretrain", "finetune") for name in own} | {"precision", "device"} <= set(
+        train
+    )
+    assert train.get_param("precision").schema["enum"] == [None, "fp32", "bf16"]
+    assert train.get_param("finetune_warmup_ratio").schema["exclusiveMaximum"] == 1
     alphas = bag.dags["build_triplets"].params.get_param("alphas")
     assert {"0.65", "0.75", "0.85", "0.9", "0.95"} < set(alphas.schema["examples"])
     assert alphas.value == ["0.65", "0.75", "0.85"]

@@ -9,7 +9,13 @@ from pipeline_tasks.core.runner import run_job
 from pipeline_tasks.core.store import LocalStore
 
 MODELS = ("all-minilm-l6-v2", "bge-small-en-v1.5")
-SHORT = {"max_query_length": 48, "max_passage_length": 64, "batch_size": 4, "checkpoint_every_steps": 1}
+SHORT = {
+    "max_query_length": 48,
+    "max_passage_length": 64,
+    "batch_size": 4,
+    "evals_per_epoch": 1,
+    "checkpoint_every_steps": 1,
+}
 
 
 def run_chain(store: LocalStore, source: str) -> None:

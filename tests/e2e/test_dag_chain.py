@@ -12,7 +12,14 @@ from pipeline_tasks.domains import domain_folder
 
 PORT = 18741
 WORK = ("llm_requests", "texts_encoded", "fetched", "optimiser_steps")
-LITTLE = {"max_query_length": 48, "max_passage_length": 64, "pretrain_batch_size": 8, "finetune_batch_size": 8}
+LITTLE = {
+    "max_query_length": 48,
+    "max_passage_length": 64,
+    "pretrain_batch_size": 8,
+    "finetune_batch_size": 8,
+    "pretrain_evals_per_epoch": 1,
+    "finetune_evals_per_epoch": 1,
+}
 
 
 def work_since(store: LocalStore, run_ids: set[str]) -> tuple[dict[str, float], set[str]]:

@@ -4,7 +4,8 @@ import pytest
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.licences import is_non_commercial
-from pipeline_tasks.models.registry import assigned, backbone, get, models
+from pipeline_tasks.models.registry import assigned, get, models
+from pipeline_tasks.models.sizes import backbone
 
 SIZES = ("33m", "109m", "335m", "596m", "4b", "7.6b")
 

@@ -3,9 +3,10 @@
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from pipeline_tasks.training.config import TrainConfig
+from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.training.examples import DevSet, TrainingSet
 from pipeline_tasks.training.export import export
+from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.trainer import train
 
 
@@ -14,10 +15,10 @@ def run(
     rows: TrainingSet,
     dev: DevSet,
     backbone: Path,
-    config: TrainConfig,
+    params: TrainParams,
     work: Path,
     out: Path,
 ) -> None:
     """Train, sending the number of each finished step; the export is the last thing done."""
-    result = train(rows, dev, backbone, config, work, lambda step, steps, facts: told.send(step))
-    export(result.encoder, out, card={"name": "killed"}, prompts={}, max_length=32)
+    result = train(rows, dev, backbone, params, work, lambda step, steps, facts: told.send(step))
+    export(result.encoder, out, card={"name": "killed"}, layout=Layout("mean", 32))

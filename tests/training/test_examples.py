@@ -32,4 +32,4 @@ def test_development_passages_all_take_part(tiny_bert) -> None:
 )
 def test_bad_rows_are_named(tiny_bert, rows, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        tokenize_set(rows, load(tiny_bert).tokenizer, n_negatives=9, **LENGTHS)
+        tokenize_set(rows, load(tiny_bert).tokenizer, **LENGTHS)

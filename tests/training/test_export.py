@@ -2,12 +2,14 @@
 
 import hashlib
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.retrieval.encoders import load_encoder
 from pipeline_tasks.training.backbone import encode_batch, load
 from pipeline_tasks.training.examples import DevSet, tokenize_set
@@ -16,13 +18,14 @@ from pipeline_tasks.training.validation import embed as embed_tokens
 
 CARD = {"name": "Tiny", "summary": "A test model.", "data": {"mtp": "pairs | more", "rows": 3}, "seed": 0}
 PROMPTS = {"qa": "wa wb ", "sts": "wc "}
+LAYOUT = Layout("mean", 32, prefixes=PROMPTS)
 TEXTS = ["ta wb wc", "tb", "tc wa wb wc wd we wf wg wh wi wj wk wl tq"]
 
 
 @pytest.fixture(scope="module")
 def exported(tiny_bert, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("exported")
-    export(load(tiny_bert), folder, card=CARD, prompts=PROMPTS, max_length=32)
+    export(load(tiny_bert), folder, card=CARD, layout=LAYOUT)
     return folder
 
 
@@ -58,7 +61,7 @@ def test_a_prompt_that_is_not_pooled_gives_one_vector_in_training_in_search_and_
 ) -> None:
     from sentence_transformers import SentenceTransformer
 
-    export(load(tiny_bert), tmp_path / "m", card=CARD, prompts=PROMPTS, max_length=32, pool_prompt=False)
+    export(load(tiny_bert), tmp_path / "m", card=CARD, layout=replace(LAYOUT, pools_prefix=False))
     encoder = load(tmp_path / "m")
     encoder.model.eval()
     asked = [PROMPTS["qa"] + text for text in TEXTS]
@@ -76,8 +79,8 @@ def test_a_prompt_that_is_not_pooled_gives_one_vector_in_training_in_search_and_
 def test_same_bytes_wherever_and_after_use(exported, tiny_bert, tmp_path) -> None:
     encoder = load(tiny_bert)
     encoder.tokenizer(TEXTS, truncation=True, max_length=4, padding=True)
-    export(encoder, tmp_path / "elsewhere", card=CARD, prompts=PROMPTS, max_length=32)
-    export(load(exported), tmp_path / "again", card=CARD, prompts=PROMPTS, max_length=32)
+    export(encoder, tmp_path / "elsewhere", card=CARD, layout=LAYOUT)
+    export(load(exported), tmp_path / "again", card=CARD, layout=LAYOUT)
     assert digests(tmp_path / "elsewhere") == digests(exported)
     assert digests(tmp_path / "again") == digests(exported)
 

@@ -13,10 +13,9 @@ from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import commit, point
 from pipeline_tasks.datasets import PAIRS, TRIPLETS
-from pipeline_tasks.models.registry import backbone
+from pipeline_tasks.models.sizes import SIZES, backbone
 from pipeline_tasks.training.finetune import finetune
 from pipeline_tasks.training.pretrain import PretrainParams, pretrain
-from pipeline_tasks.training.sizes import SIZES
 
 JUDGE = {"nv-embed-v2": "CC-BY-NC-4.0"}
 OURS = {backbone("33m").name: backbone("33m").licence}

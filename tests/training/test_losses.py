@@ -12,9 +12,9 @@ from pipeline_tasks.training.examples import TokenSet, TrainingSet, tokenize_set
 from pipeline_tasks.training.losses import info_nce, make_group
 
 
-def tokenized(tiny_bert, rows: TrainingSet, n_negatives: int = 9) -> TokenSet:
+def tokenized(tiny_bert, rows: TrainingSet) -> TokenSet:
     tokenizer = load(tiny_bert).tokenizer
-    return tokenize_set(rows, tokenizer, max_query_length=16, max_passage_length=32, n_negatives=n_negatives)
+    return tokenize_set(rows, tokenizer, max_query_length=16, max_passage_length=32)
 
 
 def unit(*shape: int) -> torch.Tensor:
@@ -72,14 +72,14 @@ def test_duplicates_and_known_answers_are_never_negatives(tiny_bert) -> None:
     ]
 
 
-def test_own_negatives_only_and_at_most_n(tiny_bert) -> None:
+def test_own_negatives_only(tiny_bert) -> None:
     rows = TrainingSet(
         queries=["ta", "tb"],
         positive_ids=["a", "b"],
-        passages={"a": "ta", "b": "tb", "c": "tc", "d": "td", "e": "te"},
-        negative_ids=[["c", "a", "d", "e"], []],
+        passages={"a": "ta", "b": "tb", "c": "tc", "d": "td"},
+        negative_ids=[["c", "a", "d"], []],
     )
-    data = tokenized(tiny_bert, rows, n_negatives=3)
+    data = tokenized(tiny_bert, rows)
     group = make_group(np.arange(2), data, in_batch=False)
     by_row = [{int(group.passages[c]) for c in np.flatnonzero(row)} for row in group.candidates]
     a, b = data.positive_of

@@ -3,18 +3,20 @@
 import hashlib
 import multiprocessing
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.training.config import TrainConfig
+from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.training.examples import DevSet, TrainingSet
 from pipeline_tasks.training.export import export
+from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.trainer import TrainResult, train
 
-SMALL = TrainConfig(
+SMALL = TrainParams(
     epochs=3,
     batch_size=8,
     learning_rate=3e-3,
@@ -23,7 +25,6 @@ SMALL = TrainConfig(
     max_passage_length=32,
     evals_per_epoch=1,
     checkpoint_every_steps=2,
-    threads=1,
     device="cpu",
 )
 
@@ -38,7 +39,7 @@ PRELOAD = [
 ]
 
 
-def with_(**changes) -> TrainConfig:
+def with_(**changes) -> TrainParams:
     return SMALL.model_copy(update=changes)
 
 
@@ -64,11 +65,35 @@ def test_learns_to_match_topics(tiny_bert, many_rows, dev, tmp_path, in_batch: b
 
 def test_best_is_the_last_of_the_highest_scores(tiny_bert, rows, dev, tmp_path) -> None:
     result = train(rows, dev, tiny_bert, with_(epochs=6), tmp_path)
-    scores = dict(result.scores[1:])
+    scores = dict(result.scores)
     best = max(scores.values())
     assert result.best_score == best
     assert result.best_step == max(step for step, score in scores.items() if score == best)
-    assert list(scores) == [3 * epoch for epoch in range(1, 7)]
+    assert list(scores) == [3 * epoch for epoch in range(7)]
+
+
+def test_a_run_that_hurts_gives_back_the_weights_it_came_with(tiny_bert, rows, dev, tmp_path) -> None:
+    trained = train(rows, dev, tiny_bert, with_(epochs=10, in_batch=True), tmp_path / "good")
+    export(trained.encoder, tmp_path / "start", card={}, layout=Layout("mean", 32))
+    wrong = replace(rows, positive_ids=rows.positive_ids[1:] + rows.positive_ids[:1])
+    result = train(wrong, dev, tmp_path / "start", with_(learning_rate=3e-2), tmp_path / "harm")
+    assert max(score for _, score in result.scores[1:]) < result.best_score == result.scores[0][1]
+    assert result.best_step == 0
+    assert weights_digest(result) == weights_digest(trained)
+
+
+def test_the_start_is_asked_as_it_wants_to_be_asked(tiny_bert, rows, dev, tmp_path) -> None:
+    nothing_to_find = replace(dev, queries=["wa"] * len(dev.queries))
+    result = train(rows, nothing_to_find, tiny_bert, SMALL, tmp_path, dev_of_start=dev)
+    assert result.best_step == 0
+    assert result.best_score > max(score for _, score in result.scores[1:])
+
+
+def test_of_equal_scores_the_later_checkpoint_wins(tiny_bert, rows, tmp_path) -> None:
+    saturated = DevSet(["ta"], ["p"], {"p": "ta wb"})
+    result = train(rows, saturated, tiny_bert, SMALL, tmp_path)
+    assert {score for _, score in result.scores} == {1.0}
+    assert result.best_step == result.steps == 9
 
 
 def test_without_development_data_the_last_weights_count(tiny_bert, rows, tmp_path) -> None:
@@ -121,7 +146,7 @@ def test_killed_at_random_moments_it_ends_in_the_same_bytes(tiny_bert, rows, dev
     context.set_forkserver_preload(PRELOAD)
     config = with_(epochs=8, checkpoint_every_steps=1)
     undisturbed = train(rows, dev, tiny_bert, config, tmp_path / "whole")
-    export(undisturbed.encoder, tmp_path / "expected", card={"name": "killed"}, prompts={}, max_length=32)
+    export(undisturbed.encoder, tmp_path / "expected", card={"name": "killed"}, layout=Layout("mean", 32))
     moments = random.Random(0)
     kills = 0
     while True:
@@ -161,5 +186,7 @@ def test_a_diverging_run_says_so(tiny_bert, rows, tmp_path) -> None:
 def test_bad_calls_are_refused(tiny_bert, rows, tmp_path) -> None:
     with pytest.raises(InputError, match="no training rows"):
         train(TrainingSet([], [], {}), DevSet(), tiny_bert, SMALL, tmp_path)
+    with pytest.raises(InputError, match="no row has a negative"):
+        train(replace(rows, negative_ids=()), DevSet(), tiny_bert, SMALL, tmp_path)
     with pytest.raises(InputError, match="do not fit a backbone of 64 positions"):
         train(rows, DevSet(), tiny_bert, with_(max_passage_length=65), tmp_path)

@@ -3,8 +3,8 @@ import json
 import pytest
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.encoders.layout import Layout, layout_of_folder, layout_of_spec
 from pipeline_tasks.models.registry import get
-from pipeline_tasks.retrieval.layout import Layout, layout_of_folder, layout_of_spec
 
 MODULES = [
     {"path": "", "type": "sentence_transformers.models.Transformer"},
@@ -60,6 +60,19 @@ def test_prompts_are_prefixes(tmp_path):
     assert layout.passage_prefix() == "d: "
 
 
+@pytest.mark.parametrize(
+    ("stated", "query", "passage"),
+    [
+        ({"prompts": {"all": "x: "}, "default_prompt_name": "all"}, "x: ", "x: "),
+        ({"prompts": {"q": "q: ", "document": "d: "}, "default_prompt_name": "q"}, "q: ", "d: "),
+        ({"prompts": {"query": "", "document": ""}, "default_prompt_name": None}, "", ""),
+    ],
+)
+def test_a_default_prompt_is_put_before_what_has_none_of_its_own(tmp_path, stated, query, passage):
+    layout = layout_of_folder(write(tmp_path, {"pooling_mode": "mean"}, config_sentence_transformers=stated))
+    assert (layout.query_prefix("qa"), layout.passage_prefix()) == (query, passage)
+
+
 def test_a_layout_without_prefixes_adds_nothing():
     assert Layout("mean", 8).query_prefix("qa") == Layout("mean", 8).passage_prefix() == ""
 
@@ -81,8 +94,8 @@ def test_a_folder_of_another_kind_is_refused(tmp_path):
         layout_of_folder(tmp_path)
 
 
-def test_the_registry_says_how_a_registered_model_is_read(fetched):
+def test_the_registry_says_how_a_registered_model_is_read(tmp_path):
     spec = get("bge-small-en-v1.5")
-    layout = layout_of_spec(spec, fetched(spec.name), {})
-    assert (layout.pooling, layout.max_length, layout.pad_id) == ("cls", 512, 0)
+    layout = layout_of_spec(spec, write(tmp_path, {}), {})
+    assert (layout.pooling, layout.max_length, layout.pad_id) == ("cls", 512, 1)
     assert layout.query_prefix("qa") == spec.query_prefix

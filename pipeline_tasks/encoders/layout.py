@@ -149,6 +149,9 @@ def _end(folder: Path) -> str:
 
 
 def _prompts(folder: Path) -> dict[str, str]:
-    prompts = dict(_optional_json(folder / "config_sentence_transformers.json").get("prompts") or {})
-    passage = next((prompts[name] for name in _PASSAGE_PROMPTS if prompts.get(name)), "")
-    return {**prompts, "passage": passage}
+    """What is put before texts, by use; the folder's default prompt where it has none for queries, or for passages."""
+    config = _optional_json(folder / "config_sentence_transformers.json")
+    prompts = {name: text or "" for name, text in (config.get("prompts") or {}).items()}
+    default = prompts.get(config.get("default_prompt_name") or "", "")
+    passage = next((prompts[name] for name in _PASSAGE_PROMPTS if prompts.get(name)), default)
+    return {**({"query": default} if default else {}), **prompts, "passage": passage}

@@ -1,0 +1,23 @@
+"""Where models run on this machine."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pipeline_tasks.core.settings import settings
+
+DeviceKind = Literal["cpu", "cuda"]
+
+
+def devices() -> str:
+    """The devices of the settings, joined by commas; without any, every GPU, else the processor."""
+    if settings().devices:
+        return settings().devices
+    import torch
+
+    return ",".join(f"cuda:{i}" for i in range(torch.cuda.device_count())) or "cpu"
+
+
+def device_kind() -> DeviceKind:
+    """What kind the first of them is."""
+    return "cuda" if devices().startswith("cuda") else "cpu"

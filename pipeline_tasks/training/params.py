@@ -1,0 +1,75 @@
+"""The hyperparameters of a training stage: one class from the form to the optimiser."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from pipeline_tasks.core.step import StepParams, tuning
+from pipeline_tasks.encoders.devices import DeviceKind, device_kind
+from pipeline_tasks.models.sizes import StageName, get_size
+
+Precision = Literal["fp32", "bf16"]
+
+
+def resolved(**kwargs: Any) -> Any:
+    """A parameter whose value, where it is left empty, comes from the size's data or from this machine."""
+    return Field(None, validate_default=True, **kwargs)
+
+
+class TrainParams(StepParams):
+    """Everything besides data and starting weights that decides the trained weights.
+
+    An instance has a value in every field: what its caller left empty is filled in before the version's id is made of
+    it, so that the id holds what the optimiser reads. ``device`` is then that of the machine that plans the run (a GPU
+    and a processor give different weights), and ``precision`` that of the device.
+
+    Units:
+        Lengths and budgets count tokens; ratios are fractions of all optimiser steps.
+
+    Source:
+        DMRetriever, appendix I: temperature 0.01, bfloat16, AdamW; Table 8 for what depends on the size. Departures:
+        texts are cut at 128 and 256 tokens, not at 512; warm-up, weight decay and clipping, which the paper does not
+        give, are the customary ones.
+    """
+
+    stage: ClassVar[StageName] = "pretrain"
+
+    size: str = Field("33m", description="33m, 109m, 335m, 596m, 4b or 7.6b")
+    epochs: int = Field(1, ge=1, description="passes over the training rows")
+    batch_size: int = resolved(ge=1, description="queries per optimiser step; empty: the size's")
+    learning_rate: float = resolved(gt=0, description="peak learning rate; empty: the size's")
+    warmup_ratio: float = Field(0.1, ge=0, lt=1, description="share of the steps in which the learning rate rises")
+    weight_decay: float = Field(0.01, ge=0, description="of AdamW, for matrices alone")
+    max_grad_norm: float = Field(1.0, gt=0, description="longer gradients are scaled down to this length")
+    temperature: float = Field(0.01, gt=0, description="cosines are divided by it in the loss")
+    max_query_length: int = Field(128, ge=8, description="tokens, instruction included")
+    max_passage_length: int = Field(256, ge=16, description="tokens")
+    in_batch: bool = Field(False, description="the other passages of the batch are negatives too")
+    seed: int = Field(0, ge=0, description="order of rows, dropout")
+    evals_per_epoch: int = Field(4, ge=1, description="times an epoch that the development queries score the weights")
+    device: DeviceKind = resolved(description="what trains; empty: a GPU where there is one")
+    precision: Precision = resolved(description="arithmetic; empty: bf16 on a GPU, fp32 on a processor")
+    micro_batch_tokens: int = Field(1024, ge=1, description="padded tokens of one forward pass")
+    graph_tokens: int = Field(4096, ge=1, description="tokens whose activations may be in memory at once")
+    checkpoint_every_steps: int = tuning(50, ge=1, description="optimiser steps between checkpoints")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _resolve(cls, given: dict[str, Any]) -> dict[str, Any]:
+        chosen = {name: value for name, value in given.items() if value is not None}
+        found = get_size(chosen.get("size", cls.model_fields["size"].default)).stage(cls.stage).model_dump() | chosen
+        found["device"] = chosen.get("device") or device_kind()
+        found["precision"] = chosen.get("precision") or ("bf16" if found["device"] == "cuda" else "fp32")
+        return found
+
+    def hyperparameters(self) -> dict[str, Any]:
+        """All fields that decide the weights, by name."""
+        return StepParams.identity(self)
+
+
+OF_ALL_STAGES = ("max_query_length", "max_passage_length", "device", "precision")
+"""Fields that a form asks for once, for all stages of a model."""
+OF_A_STAGE = tuple(name for name in TrainParams.model_fields if name not in (*OF_ALL_STAGES, "size", "in_batch"))
+"""Fields that a form asks for once a stage."""

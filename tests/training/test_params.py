@@ -1,0 +1,88 @@
+"""A model's id says what decided its weights: the values that the optimiser reads, wherever they came from."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.plan import plan
+from pipeline_tasks.core.settings import settings
+from pipeline_tasks.core.step import StepParams
+from pipeline_tasks.models import sizes
+from pipeline_tasks.training.finetune import FinetuneParams
+from pipeline_tasks.training.params import TrainParams
+from pipeline_tasks.training.pretrain import PretrainParams, pretrain
+from tests.training.made import pairs_only
+
+STAGES = (PretrainParams, FinetuneParams)
+
+
+@pytest.fixture
+def on(monkeypatch):
+    """Says what the machine trains on."""
+
+    def devices(names: str) -> None:
+        monkeypatch.setenv("FOUNDRY_DEVICES", names)
+        settings.cache_clear()
+
+    yield devices
+    settings.cache_clear()
+
+
+@pytest.mark.parametrize("params", STAGES)
+def test_an_id_that_left_out_what_decided_the_weights(params, monkeypatch):
+    before = params(size="33m")
+    stage = sizes.SIZES["33m"].stage(params.stage)
+    assert (before.learning_rate, before.batch_size) == (stage.learning_rate, stage.batch_size)
+    assert before.identity()["learning_rate"] == stage.learning_rate
+    changed = stage.model_copy(update={"learning_rate": 0.5})
+    monkeypatch.setitem(sizes.SIZES, "33m", sizes.SIZES["33m"].model_copy(update={params.stage: changed}))
+    assert params(size="33m").identity() != before.identity()
+    assert params(size="33m", learning_rate=stage.learning_rate).identity() == before.identity()
+
+
+@pytest.mark.parametrize("params", STAGES)
+def test_one_id_for_bf16_on_a_gpu_and_fp32_on_a_processor(params, on):
+    on("cpu")
+    processor = params().identity()
+    on("cuda:0")
+    gpu = params().identity()
+    assert (processor["device"], processor["precision"]) == ("cpu", "fp32")
+    assert (gpu["device"], gpu["precision"]) == ("cuda", "bf16")
+    assert params(device="cpu").identity() == processor
+    assert params(device="cuda", precision="fp32").identity() == gpu | {"precision": "fp32"}
+
+
+@pytest.mark.parametrize("params", STAGES)
+def test_every_field_but_the_rhythm_of_checkpoints_is_in_the_id(params):
+    base = params(device="cpu").identity()
+    assert set(params.model_fields) - set(base) == {"checkpoint_every_steps"}
+    assert params(device="cpu", checkpoint_every_steps=7).identity() == base
+    others = {"temperature": 0.02, "weight_decay": 0.0, "warmup_ratio": 0.0, "max_grad_norm": 2.0, "evals_per_epoch": 1,
+              "micro_batch_tokens": 512, "graph_tokens": 8192, "precision": "bf16"}  # fmt: skip
+    for name, value in others.items():
+        assert params(device="cpu", **{name: value}).identity() != base, name
+
+
+def test_the_manifest_shows_the_values_that_were_used(tmp_path):
+    job = plan(pairs_only(tmp_path), pretrain, {"size": "33m", "learning_rate": None, "device": "cpu"})
+    shown = json.loads(json.dumps(job.identity))
+    wanted = {"learning_rate": 4e-4, "batch_size": 2400, "temperature": 0.01, "precision": "fp32", "device": "cpu"}
+    assert {name: shown[name] for name in wanted} == wanted
+
+
+def test_what_the_optimiser_reads_is_what_the_command_line_offers():
+    for name in ("temperature", "weight_decay", "warmup_ratio", "graph_tokens", "precision", "evals_per_epoch"):
+        assert name in TrainParams.model_fields
+    assert issubclass(TrainParams, StepParams)
+
+
+def test_values_that_make_no_sense_are_refused():
+    with pytest.raises(InputError, match=r"size='1b' is not in the family; sizes are 33m, .*7\.6b"):
+        pretrain.parse({"size": "1b"})
+    with pytest.raises(InputError, match="learning_rate='0'"):
+        pretrain.parse({"learning_rate": "0"})
+    with pytest.raises(InputError, match="in_batch='false'"):
+        pretrain.parse({"in_batch": "false"})
