@@ -13,10 +13,11 @@ from typing import Protocol
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from foundry_airflow.calls import Call, Ended, Say
-from foundry_airflow.containers import option
+from foundry_airflow.containers import gpus_of, option
 from foundry_airflow.engines import Engine, EngineBackend
 from foundry_airflow.process import ProcessBackend
 from pipeline_tasks.core.errors import EXIT_DONE, EXIT_RETRY, InputError
+from pipeline_tasks.core.step import Step
 
 ENGINES = {"docker": "foundry_airflow.docker:Docker", "kubernetes": "foundry_airflow.kubernetes:Kubernetes"}
 """Back-end -> engine; imported when one is asked for, with the packages that it needs."""
@@ -67,6 +68,16 @@ def engine(name: str) -> Engine:
         raise InputError(
             f"the back-end {name} needs the package {name!r}: pip install 'retriever-foundry[{name}]'"
         ) from None
+
+
+def device_for(step: Step) -> dict[str, str]:
+    """The parameter ``device``, part of a version's identity, of a step that has one and runs in a container.
+
+    It is what the container is given, which need not be what this machine has. A process looks for itself.
+    """
+    if "device" not in step.params.model_fields or configured() == "process":
+        return {}
+    return {"device": "cuda" if gpus_of(step.resources) else "cpu"}
 
 
 def checked(name: str, ended: Ended) -> str:

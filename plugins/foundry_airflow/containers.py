@@ -13,6 +13,7 @@ from foundry_airflow.calls import QUIET_THREADS, Call
 from pipeline_tasks import __version__
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.settings import is_secret, passed_on, settings
+from pipeline_tasks.core.step import Resources
 
 LABEL = "retriever-foundry"
 TMP = "/tmp"  # noqa: S108
@@ -63,11 +64,16 @@ def number(name: str, fallback: float) -> float:
     return value
 
 
+def gpus_of(needs: Resources) -> int:
+    """Whole cards that the container of a step gets."""
+    return int(number("gpus", 1)) if needs.image == "gpu" else 0
+
+
 def container_of(call: Call) -> Container:
     """The container for ``call``: what its step declares, and the options of this installation."""
     needs = call.resources
     cpus = number("cpus", 0)
-    gpus = int(number("gpus", 1)) if needs.image == "gpu" else 0
+    gpus = gpus_of(needs)
     image = "gpu" if gpus else "cpu"
     cache = settings().cache
     places = {"STORE": settings().store, "CACHE": cache, "STORE_CACHE": cache / "stores"}

@@ -13,7 +13,7 @@ from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 from airflow.sdk.log import mask_secret
 
-from foundry_airflow.backends import Backend, backend, checked, configured
+from foundry_airflow.backends import Backend, backend, checked, configured, device_for
 from foundry_airflow.calls import Call, Ended, call_of
 from foundry_airflow.containers import secrets
 from foundry_airflow.engines import EngineBackend
@@ -95,8 +95,9 @@ class PlannedOperator(BaseOperator):
         return ", ".join(f"{name} {value}" for name, value in self.each.items())
 
     def parameters(self) -> dict[str, Any]:
-        """The parameters that were set."""
-        return {n: v for n, v in {**self.values, **self.each}.items() if v is not None and v != ""}
+        """The parameters that were set, and the device of a container."""
+        chosen = {n: v for n, v in {**self.values, **self.each}.items() if v is not None and v != ""}
+        return device_for(get_step(self.step)) | chosen
 
     def job(self, store: Store) -> Job:
         """What there is to do, down to the exact version that will be made.

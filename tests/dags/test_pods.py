@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from foundry_airflow.backends import device_for
 from foundry_airflow.calls import Call, Ended
 from foundry_airflow.containers import container_of
+from foundry_airflow.operators import StepOperator
 from foundry_airflow.pods import SHELL, overlaid, pod
 
+from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.step import Resources
 
 ROOT = Path(__file__).parents[2]
@@ -92,3 +95,15 @@ def test_overlay():
     merged = {"a": 1, "b": {"c": 2, "d": 3}, "list": [{"name": "x", "k": 2}, {"name": "y"}], "plain": [2]}
     assert overlaid(below, above) == merged
     assert Ended(0).why == ""
+
+
+@pytest.mark.parametrize(("gpus", "device"), [("1", "cuda"), ("0", "cpu")])
+def test_a_model_is_named_after_the_device_of_its_container_not_of_the_scheduler(monkeypatch, gpus, device):
+    monkeypatch.setenv("AIRFLOW__FOUNDRY__BACKEND", "docker")
+    monkeypatch.setenv("AIRFLOW__FOUNDRY__GPUS", gpus)
+    assert device_for(get_step("finetune")) == {"device": device}
+    assert StepOperator(task_id="finetune", step="finetune").parameters() == {"device": device}
+    assert StepOperator(task_id="f", step="finetune", values={"device": "cpu"}).parameters() == {"device": "cpu"}
+    assert device_for(get_step("embed_passages")) == {}
+    monkeypatch.setenv("AIRFLOW__FOUNDRY__BACKEND", "process")
+    assert device_for(get_step("finetune")) == {}
