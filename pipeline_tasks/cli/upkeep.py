@@ -17,6 +17,7 @@ from rich.table import Table
 
 from pipeline_tasks.cli.inspect import sized, store
 from pipeline_tasks.cli.terminal import console
+from pipeline_tasks.core.confine import CALLS, LAYERS, NAMESPACE, held_here
 from pipeline_tasks.core.errors import FoundryError
 from pipeline_tasks.core.gc import DAY_S, GRACE_S, HOUR_S, drop, find_garbage
 from pipeline_tasks.core.lineage import DATABASE, fold
@@ -109,6 +110,7 @@ def checks(found: Settings) -> Iterator[Check]:
     yield _gpu()
     docker = shutil.which("docker")
     yield Check("Docker", docker is not None, docker or "no docker command; the process back-end does without")
+    yield _readers()
 
 
 def _store(found: Settings) -> Check:
@@ -156,6 +158,13 @@ def _endpoint(found: Settings) -> Check:
         return Check("LLM endpoint", False, f"{host} does not answer ({type(error).__name__})", needed=True)
     fine = answer.status_code == httpx.codes.OK
     return Check("LLM endpoint", fine, f"{host} answers {answer.status_code}", needed=True)
+
+
+def _readers() -> Check:
+    held = held_here()
+    lacking = [layer for layer in LAYERS if layer not in held]
+    text = "; ".join(["confined by " + ", ".join(held)] * bool(held) + ["not by " + ", ".join(lacking)] * bool(lacking))
+    return Check("PDF readers", bool({NAMESPACE, CALLS} & set(held)), text)
 
 
 def _gpu() -> Check:

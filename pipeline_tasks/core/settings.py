@@ -17,6 +17,16 @@ from pipeline_tasks.core.errors import InputError
 PASSED_ON = ("FOUNDRY_", "AWS_", "OPENAI_", "BRAVE_API_KEY")
 STAYS = "FOUNDRY_IMAGE"
 SECRET = ("KEY", "SECRET", "TOKEN", "PASSWORD")
+BARE = (
+    "PATH",
+    "LD_LIBRARY_PATH",
+    "TESSDATA_PREFIX",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+    "OMP_NUM_THREADS",
+    "OMP_THREAD_LIMIT",
+)
 
 
 class Settings(BaseModel):
@@ -74,6 +84,11 @@ def _environment() -> dict[str, str]:
 def passed_on() -> dict[str, str]:
     """The variables that a step in a container gets: ours, those of the services it asks, not what names an image."""
     return {name: value for name, value in os.environ.items() if name.startswith(PASSED_ON) and name != STAYS}
+
+
+def bare_environment() -> dict[str, str]:
+    """The variables that a process gets which reads what strangers made: where programs are, language, threads."""
+    return {name: os.environ[name] for name in BARE if name in os.environ}
 
 
 def is_secret(name: str) -> bool:

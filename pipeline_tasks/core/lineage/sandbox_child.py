@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow  # noqa: F401  (before the memory is limited)
 
+from pipeline_tasks.core.confine import confine
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.lineage.query import asked, connect
 from pipeline_tasks.core.lineage.sandbox import Answer, Column, Limits, Task
@@ -26,15 +27,14 @@ _EXACT = 1 << 53
 _SPARE_BYTES = 512 << 20
 
 
-def confine(limits: Limits) -> None:
-    """Let the kernel end this process before it harms others: memory, processor time, time; no file of any size."""
+def confine_to(limits: Limits) -> None:
+    """Let the kernel end this process before it harms others: memory, processor time, time; no sockets, no writing."""
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     memory = used + (limits.memory_mb << 20) + _SPARE_BYTES
     seconds = math.ceil(limits.timeout_s) + 2
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     resource.setrlimit(resource.RLIMIT_CPU, (seconds * limits.threads, seconds * limits.threads))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    confine(readable=None)
     signal.alarm(seconds)
     os.nice(5)
 
@@ -80,7 +80,7 @@ def main() -> None:
     task = Task.model_validate_json(sys.stdin.buffer.read())
     memory = f"{task.limits.memory_mb}MiB"
     with connect(task.database, task.objects, memory_limit=memory, threads=task.limits.threads) as con:
-        confine(task.limits)
+        confine_to(task.limits)
         try:
             found = answer(con, task.sql, task.limits)
         except InputError as error:
