@@ -1,4 +1,4 @@
-"""Two thousand PDFs made to break a reader: does the batch survive, within its limits of time and memory?
+"""Two thousand PDFs made to break a reader: does the batch survive, within its limits of processor time and memory?
 
 ``python benchmarks/mutated_pdfs.py [--quick] [--files N] [--seed N] [--engine pypdfium2] [--pdfs FOLDER]``:
 the last line is one JSON object.
@@ -65,14 +65,14 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--engine", default="pymupdf")
     parser.add_argument("--pdfs", type=Path, help="folder of PDFs to damage besides the sample's")
-    parser.add_argument("--time-limit-s", type=float, default=2.0)
+    parser.add_argument("--cpu-limit-s", type=float, default=2.0)
     parser.add_argument("--memory-limit-mib", type=int, default=512)
     options = parser.parse_args()
     originals = [render(d) for d in load_documents(_SAMPLE) if d.layout not in ("html", "encrypted")]
     if options.pdfs:
         originals += [p.read_bytes() for p in sorted(options.pdfs.rglob("*.pdf")) if p.stat().st_size < 1 << 20]
     files = list(mutants(originals, 200 if options.quick else options.files, options.seed))
-    limits = Limits(options.time_limit_s, options.memory_limit_mib)
+    limits = Limits(options.cpu_limit_s, options.memory_limit_mib)
     read = partial(read_pdf, options=ReadOptions(options.engine))
     outcomes: dict[str, Counter[str]] = {}
     slowest, started = 0.0, time.monotonic()
@@ -86,7 +86,7 @@ def main() -> None:
     report(outcomes, {
         "engine": options.engine, "files": len(files), "accounted": sum(c.total() for c in outcomes.values()),
         "seconds": round(time.monotonic() - started, 1), "longest_wait_s": round(slowest, 2),
-        "time_limit_s": limits.time_s, "memory_limit_mib": limits.memory_mib,
+        "cpu_limit_s": limits.cpu_s, "memory_limit_mib": limits.memory_mib,
         "peak_worker_mib": round(peak["worker_mib"]), "peak_own_mib": round(peak["own_mib"]),
         "outcomes": dict(sum(outcomes.values(), Counter())),
     })  # fmt: skip

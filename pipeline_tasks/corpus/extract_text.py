@@ -11,7 +11,7 @@ from pydantic import Field
 
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.settings import settings
-from pipeline_tasks.core.step import StepParams, step
+from pipeline_tasks.core.step import StepParams, step, tuning
 from pipeline_tasks.corpus.pdf.engines import engine_version
 from pipeline_tasks.corpus.pdf.language import identifier_version
 from pipeline_tasks.corpus.pdf.model import PdfText
@@ -29,8 +29,11 @@ class ExtractTextParams(StepParams):
     min_words: int = Field(50, ge=1, description="fewer words than this are no document")
     ocr: bool = Field(False, description="read pictures of text with Tesseract")
     ocr_language: str = Field("eng", description="Tesseract's name of the language, several joined by +")
-    time_limit_s: float = Field(60.0, gt=0, description="seconds a document may take")
+    cpu_limit_s: float = Field(60.0, gt=0, description="seconds of processor time a document may take")
     memory_limit_mib: int = Field(1024, ge=128, description="MiB a worker may allocate for a document")
+    patience: float = tuning(
+        60.0, ge=1, description="times cpu_limit_s on the clock before the step asks to be run again"
+    )
 
     def identity(self) -> dict[str, Any]:
         """Parameters, and the versions of the libraries that decide what the text is."""
@@ -40,18 +43,22 @@ class ExtractTextParams(StepParams):
         return super().identity() | {"libraries": libraries}
 
 
-@step(reads={"downloads": DOWNLOADS}, writes=DOCUMENTS, kind="map", dataset="texts", version="2", memory_gib=4)
+@step(reads={"downloads": DOWNLOADS}, writes=DOCUMENTS, kind="map", dataset="texts", version="3", memory_gib=4)
 def extract_text(rows: pa.Table, params: ExtractTextParams, run: Run) -> Iterator[pa.Table]:
     """Turn every PDF into running text with page offsets, or a reject with its reason.
 
     Reasons: ``encrypted``, ``damaged``, ``empty``, ``no_text`` (pictures of text), ``too_short``, ``too_long``,
     ``language:pt`` and the like, ``ocr_failed``, ``timeout``, ``memory``, ``crashed``.
+
+    Raises:
+        TransientError: a reader makes no progress, or was ended from outside.
     """
     contents = rows["content"].to_pylist()
     records = rows.drop_columns(["content", "size_bytes"]).to_pylist()
     options = ReadOptions(params.engine, params.ocr_language if params.ocr else "")
-    limits = Limits(params.time_limit_s, params.memory_limit_mib)
-    results = run_limited(partial(read_pdf, options=options), contents, settings().workers, limits)
+    limits = Limits(params.cpu_limit_s, params.memory_limit_mib, params.patience)
+    names = [row["url"] for row in records]
+    results = run_limited(partial(read_pdf, options=options), contents, settings().workers, limits, names)
     with run.progress(len(records), "documents") as meter:
         for row, result in zip(records, results, strict=True):
             meter.advance()

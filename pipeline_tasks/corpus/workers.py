@@ -1,34 +1,34 @@
-"""Calls of a function on hostile input, each in a worker process with a limit of time and of memory.
+"""Calls of a function on hostile input, each in a worker process with limits that do not depend on who else works here.
+
+Time is the processor's. The worker says what an item took, and what took too much is refused even if it was done. The
+parent kills a worker that has used too much, and looks no more often than that can have happened. The clock on the wall
+only tells that a worker is stuck, which says nothing about the item: the caller is asked to try again.
 
 Memory is limited by RLIMIT_AS, set by the worker itself above what it holds after loading its libraries: an allocation
-beyond it fails at once, inside the call that asks for it, so the cap holds between two looks of any watcher, and the
-library can often still say what happened. The parent kills what takes too long, and looks at how a dead worker died.
-An item for which a used worker has no memory left is tried again in a fresh one: others may have left too little.
+beyond it fails at once, inside the call that asks for it, and the library can often still say what happened.
+An item that ended a used worker is tried again in a fresh one: what others left behind is not its fault.
 """
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import resource
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib import import_module
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
-from pathlib import Path
+from multiprocessing.connection import wait
 from typing import Any
 
+from pipeline_tasks.core.errors import TransientError
 from pipeline_tasks.corpus.pdf.model import Unreadable
+from pipeline_tasks.corpus.worker_processes import End, WorkerProcess
 
-_LIBRARIES = "pipeline_tasks.corpus.pdf.preload"
-_CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload([_LIBRARIES])
 _NEAR_LIMIT = 0.9
-_LOOK_S = 0.2
+_LEAST_LOOK_S = 0.2
+_OWN_CLOCK_S = 0.1  # the worker's own clock is finer and decides what is this near to the limit
+_CORES = os.cpu_count() or 1
+_FROM_OUTSIDE = {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP}
 
 
 @dataclass(frozen=True)
@@ -36,37 +36,51 @@ class Limits:
     """What one call may take.
 
     Attributes:
-        time_s: seconds before its worker is killed and replaced.
+        cpu_s: seconds of processor time, of the worker and of what it starts.
         memory_mib: MiB of address space beyond what a fresh worker has.
+        patience: a worker that is at one item for this many times ``cpu_s`` on the clock is stuck.
     """
 
-    time_s: float
+    cpu_s: float
     memory_mib: int = 1024
+    patience: float = 60.0
+
+    @property
+    def wall_s(self) -> float:
+        """Seconds on the clock after which a worker is stuck."""
+        return self.cpu_s * self.patience
 
 
 def run_limited(
-    function: Callable[[bytes], Any], items: Sequence[bytes], processes: int, limits: Limits
+    function: Callable[[bytes], Any], items: Sequence[bytes], processes: int, limits: Limits, names: Sequence[str] = ()
 ) -> Iterator[Any]:
-    """``function`` of every item, in order; :class:`Unreadable` for those that broke a limit or killed their worker.
+    """``function`` of every item, in order; :class:`Unreadable` for those that broke a limit or ended their worker.
 
     Reasons: ``timeout``, ``memory``, ``crashed``.
 
     Args:
-        function: a module-level function, or a partial of one.
+        function: a module-level function, or a partial of one; it gives values of plain types or of the PDF model.
         items: the inputs.
         processes: workers at once; none is started for no items.
         limits: of time and memory for each call.
+        names: of the items, for messages.
+
+    Raises:
+        TransientError: a worker is stuck, or was ended from outside; try again.
     """
     results: dict[int, Any] = {}
     pending = list(range(len(items)))[::-1]
-    crew = [_Worker(function, limits) for _ in range(min(processes, len(items)))]
+    crew: list[_Worker] = []
     handed_out = 0
     try:
+        for _ in range(min(processes, len(items))):
+            crew.append(_Worker(function, limits))
         while handed_out < len(items):
             for worker in crew:
                 if worker.task is None and pending:
-                    worker.give(pending.pop(), items)
-            results.update(_collect(crew, items))
+                    task = pending.pop()
+                    worker.give(task, items[task], names[task] if names else f"item {task}")
+            results.update(_collect(crew))
             while handed_out in results:
                 yield results.pop(handed_out)
                 handed_out += 1
@@ -75,113 +89,122 @@ def run_limited(
             worker.stop()
 
 
-def _collect(crew: list[_Worker], items: Sequence[bytes]) -> dict[int, Any]:
-    busy = [worker for worker in crew if worker.task is not None]
-    ready = wait([worker.pipe for worker in busy], timeout=_LOOK_S)
-    found: dict[int, Any] = {}
-    for worker in busy:
-        task = worker.task
-        if task is None:
-            continue
-        if worker.pipe in ready:
-            used, result = worker.used, worker.receive()
-            if isinstance(result, Unreadable) and result.reason == "memory":
-                worker.replace()
-                if used:  # earlier items may have left too little
-                    worker.give(task, items)
-                    continue
+def _collect(crew: list[_Worker]) -> dict[int, Any]:
+    """Results by task, after a wait for the first of them or for the time to look at a worker."""
+    busy = {worker.task: worker for worker in crew if worker.task is not None}
+    patience_s = min(worker.look_at for worker in busy.values()) - time.monotonic()
+    ready = wait([worker.process.talk for worker in busy.values()], timeout=max(0.0, patience_s))
+    found = {}
+    for task, worker in busy.items():
+        result = worker.receive() if worker.process.talk in ready else worker.look()
+        if result is not None:
             found[task] = result
-        elif worker.late():
-            found[task] = Unreadable("timeout", f"took more than {worker.limits.time_s:g} s")
-            worker.replace()
-        else:
-            worker.look()
     return found
 
 
 class _Worker:
+    """A process at one item after the other, replaced where an item ended it; ``task`` is None while it has none."""
+
     def __init__(self, function: Callable[[bytes], Any], limits: Limits) -> None:
-        self._function = function
-        self.limits = limits
+        self._made_of = (function, limits.cpu_s, limits.memory_mib, limits.wall_s)
+        self._limits = limits
         self.task: int | None = None
-        self.used = False
-        self._started = 0.0
-        self._start()
+        self._used = False
+        self.process = WorkerProcess(*self._made_of)
 
-    def _start(self) -> None:
-        self._peak_share, self.used = 0.0, False
-        self.pipe, theirs = _CONTEXT.Pipe()
-        arguments = (self._function, theirs, self.limits.memory_mib)
-        self._process: BaseProcess = _CONTEXT.Process(target=_serve, args=arguments, daemon=True)
-        self._process.start()
-        theirs.close()
-
-    def give(self, task: int, items: Sequence[bytes]) -> None:
-        self.task, self._started = task, time.monotonic()
+    def give(self, task: int, item: bytes, name: str) -> None:
+        self.task, self._name, self._order = task, name, (task, item, name)
+        if not self._used:
+            self.process.await_confined()
+        self._given, self._before_s = time.monotonic(), self.process.cpu_used_s(alone=True)
+        self._plan_look(0.0)
         try:
-            self.pipe.send(items[task])
-        except (BrokenPipeError, ConnectionResetError):
-            self.replace()
-            self.give(task, items)
-
-    def late(self) -> bool:
-        return time.monotonic() - self._started >= self.limits.time_s
-
-    def look(self) -> None:
-        """Remember how near to its limit the worker has been, should it die of it without a word."""
-        with suppress(OSError, ValueError, StopIteration):
-            status = Path(f"/proc/{self._process.pid}/status").read_text(encoding="ascii", errors="replace")
-            peak = next(line for line in status.splitlines() if line.startswith("VmPeak"))
-            limit, _ = resource.prlimit(self._process.pid or 0, resource.RLIMIT_AS)
-            if limit != resource.RLIM_INFINITY:
-                self._peak_share = int(peak.split()[1]) * 1024 / limit
+            self.process.give(item)
+        except TimeoutError as error:
+            raise self._stuck() from error
+        except OSError:  # it ended while it had nothing to do
+            self._again()
 
     def receive(self) -> Any:
-        self.task, self.used = None, True
+        """The result; None where the item is tried again."""
         try:
-            return self.pipe.recv()
+            used_s, result = self.process.answer()
+        except TimeoutError as error:
+            raise self._stuck() from error
+        except ValueError as error:
+            self.process.end()
+            return self._ended(Unreadable("crashed", str(error)[:500]))
         except (EOFError, OSError):
-            self._process.join()
-            code, near = self._process.exitcode, self._peak_share > _NEAR_LIMIT
-            self.replace()
-            if near:
-                return Unreadable("memory", f"needs more than {self.limits.memory_mib} MiB")
-            return Unreadable("crashed", f"the reader ended with exit code {code}")
+            return self._ended(self._post_mortem(self.process.end()))
+        if isinstance(result, Unreadable) and result.reason in ("memory", "crashed"):
+            self.process.end()
+            return self._ended(result)
+        self.task, self._used = None, True
+        return self._timeout() if used_s > self._limits.cpu_s else result
 
-    def replace(self) -> None:
-        self.stop()
-        self.task = None
-        self._start()
+    def look(self) -> Any:
+        """The refusal of an item that takes too much; None while it may go on.
+
+        Raises:
+            TransientError: it takes next to nothing, for too long.
+        """
+        now = time.monotonic()
+        if now < self.look_at:
+            return None
+        used_s = self.process.cpu_used_s() - self._before_s
+        if used_s > self._limits.cpu_s + _OWN_CLOCK_S:
+            self.process.end()
+            self._replace()
+            return self._timeout()
+        if now - self._given >= self._limits.wall_s:
+            raise self._stuck()
+        self._plan_look(used_s)
+        return None
 
     def stop(self) -> None:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid or 0, signal.SIGKILL)
-        self._process.kill()
-        self._process.join()
-        self.pipe.close()
+        with suppress(TransientError):
+            self.process.end()
 
+    def _plan_look(self, used_s: float) -> None:
+        """Look again when the item can have used up its time, if it keeps every core busy."""
+        wait_s = max(_LEAST_LOOK_S, (self._limits.cpu_s - used_s) / _CORES)
+        self.look_at = min(time.monotonic() + wait_s, self._given + self._limits.wall_s)
 
-def _serve(function: Callable[[bytes], Any], pipe: Connection, memory_mib: int) -> None:
-    os.setsid()
-    import_module(_LIBRARIES)  # a server that was running for somebody else has not loaded them
-    _limit_memory(memory_mib)
-    while True:
-        try:
-            item = pipe.recv()
-        except EOFError:
-            return
-        try:
-            result = function(item)
-        except MemoryError:
-            result = Unreadable("memory", f"needs more than {memory_mib} MiB")
-        except Exception as error:  # whatever a hostile file provokes is its own reject, and the next file is read
-            result = Unreadable("crashed", f"{type(error).__name__}: {error}"[:500])
-        pipe.send(result)
+    def _ended(self, result: Unreadable) -> Any:
+        """What an item came to whose worker has ended; None where that may be the fault of the items before it."""
+        if self._used and result.reason in ("memory", "crashed"):
+            self._again()
+            return None
+        self._replace()
+        return result
 
+    def _again(self) -> None:
+        self.stop()
+        self._replace()
+        self.give(*self._order)
 
-def _limit_memory(memory_mib: int) -> None:
-    """Let this process grow by ``memory_mib`` from here on; no core file is written where that ends it."""
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-    limit = pages * resource.getpagesize() + (memory_mib << 20)
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    def _replace(self) -> None:
+        self.task, self._used = None, False
+        self.process = WorkerProcess(*self._made_of)
+
+    def _post_mortem(self, end: End) -> Unreadable:
+        if end.code == -signal.SIGXCPU:
+            return self._timeout()
+        if end.code in _FROM_OUTSIDE:
+            raise TransientError(
+                f"{self._name}: its reader was ended from outside (signal {-end.code}), perhaps by the system for want"
+                " of memory; try again, with fewer FOUNDRY_WORKERS or a lower memory limit if it happens again"
+            )
+        if end.grown_mib > _NEAR_LIMIT * self._limits.memory_mib:
+            return Unreadable("memory", f"needs more than {self._limits.memory_mib} MiB")
+        return Unreadable("crashed", f"the reader ended with exit code {end.code}")
+
+    def _timeout(self) -> Unreadable:
+        return Unreadable("timeout", f"took more than {self._limits.cpu_s:g} s of processor time")
+
+    def _stuck(self) -> TransientError:
+        return TransientError(
+            f"{self._name}: its reader has been at it for {self._limits.wall_s:g} s on the clock and has not used"
+            f" {self._limits.cpu_s:g} s of processor time: the machine is too busy, or the reader waits for something;"
+            " try again, and if it happens again use another engine or leave the file out"
+        )

@@ -16,7 +16,7 @@ from pipeline_tasks.demo.render_pdf import render
 from pipeline_tasks.demo.sample import load_documents
 
 REASONS = {"damaged", "encrypted", "empty", "no_text", "too_long", "timeout", "memory", "crashed"}
-LIMITS = Limits(time_s=5.0, memory_mib=384)
+LIMITS = Limits(cpu_s=2.0, memory_mib=384, patience=300)
 
 
 def test_a_batch_of_them_ends_with_an_outcome_for_each(engine):

@@ -1,70 +1,145 @@
 from __future__ import annotations
 
+import os
+import select
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from pipeline_tasks.core.confine import CALLS, FILES, NAMESPACE
+from pipeline_tasks.core.errors import TransientError
+from pipeline_tasks.corpus import worker_processes
 from pipeline_tasks.corpus.pdf.model import Unreadable
 from pipeline_tasks.corpus.workers import Limits, run_limited
-from tests.corpus.misbehaving import obey
+from tests.corpus.misbehaving import BUSY, obey
 
-LIMIT_S = 5.0
-OTHERS_FIRST = """
-from multiprocessing import forkserver
-forkserver.ensure_running()
+PLENTY = Limits(60)
+LITTLE = Limits(0.4, patience=600)
+TIMEOUT = Unreadable("timeout", "took more than 0.4 s of processor time")
+KILLED_WITH_WORK_TO_DO = """
 from pipeline_tasks.corpus.workers import Limits, run_limited
 from tests.corpus.misbehaving import obey
-print(*run_limited(obey, [b"libraries"], 1, Limits(60)))
+results = run_limited(obey, [b"a", b"hang"], 1, Limits(60))
+next(results)
+print(results.gi_frame.f_locals["crew"][0].process.pid, flush=True)
+next(results)
 """
+
+
+def command(path: Path) -> str:
+    """Command line of a process; nothing where it has ended."""
+    with suppress(OSError):
+        return path.read_text()
+    return ""
 
 
 @pytest.mark.parametrize("processes", [1, 3])
 def test_one_bad_item_costs_itself_alone(processes):
-    orders = [b"a", b"hang", b"b", b"exit", b"c", b"raise", b"d", b"unsendable", b"e"]
-    results = list(run_limited(obey, orders, processes, Limits(LIMIT_S)))
-    assert results[1] == Unreadable("timeout", "took more than 5 s")
+    orders = [b"a", b"burn 60", b"b", b"exit 7", b"c", b"raise", b"d", b"unsendable", b"e"]
+    results = list(run_limited(obey, orders, processes, LITTLE))
+    assert results[1] == TIMEOUT
     assert results[3] == Unreadable("crashed", "the reader ended with exit code 7")
     assert [results[i].reason for i in (5, 7)] == ["crashed"] * 2
     assert [results[i] for i in (0, 2, 4, 6, 8)] == [b"A", b"B", b"C", b"D", b"E"]
 
 
+def test_an_item_that_waits_for_the_machine_is_not_refused():
+    assert list(run_limited(obey, [b"wait 1.2"], 1, LITTLE)) == [b"waited"]
+
+
+def test_earlier_items_do_not_use_up_the_time_of_the_next():
+    assert list(run_limited(obey, [b"burn 0.2"] * 4, 1, LITTLE)) == [b"burnt"] * 4
+
+
+def test_what_took_too_much_is_refused_even_where_it_was_finished_before_anybody_looked():
+    limits = Limits(0.1, patience=600)
+    assert list(run_limited(obey, [b"burn 0.15"], 1, limits))[0].reason == "timeout"
+
+
+def test_processor_time_of_what_a_worker_started_counts():
+    assert list(run_limited(obey, [f"start {BUSY}".encode(), b"a"], 1, LITTLE)) == [TIMEOUT, b"A"]
+
+
+def test_a_worker_that_waits_for_ever_asks_to_try_again():
+    with pytest.raises(TransientError, match=r"flood\.pdf: .* has been at it for 0\.5 s on the clock"):
+        list(run_limited(obey, [b"hang"], 1, Limits(0.1, patience=5), ["flood.pdf"]))
+
+
+def test_a_worker_that_the_system_kills_asks_to_try_again():
+    with pytest.raises(TransientError, match=r"flood\.pdf: its reader was ended from outside \(signal 9\)"):
+        list(run_limited(obey, [b"signal 9"], 1, PLENTY, ["flood.pdf"]))
+
+
+def test_the_kernel_ends_a_worker_whose_parent_does_not_look():
+    results = list(run_limited(obey, [f"signal {signal.SIGXCPU.value}".encode()], 1, LITTLE))
+    assert results == [TIMEOUT]
+
+
 def test_memory_beyond_the_limit_is_refused_and_the_next_item_is_answered():
-    results = list(run_limited(obey, [b"a", b"hoard", b"b"], 1, Limits(LIMIT_S, memory_mib=256)))
+    results = list(run_limited(obey, [b"a", b"hoard", b"b"], 1, Limits(60, memory_mib=256)))
     assert results == [b"A", Unreadable("memory", "needs more than 256 MiB"), b"B"]
 
 
-def test_libraries_do_not_count_even_where_the_server_of_processes_was_started_by_others():
-    told = subprocess.run([sys.executable, "-c", OTHERS_FIRST], capture_output=True, text=True, check=True)
-    assert told.stdout == "b'loaded'\n"
+def test_libraries_are_loaded_before_memory_is_limited():
+    assert list(run_limited(obey, [b"libraries"], 1, PLENTY)) == [b"loaded"]
 
 
 def test_memory_that_earlier_items_kept_is_no_reason_against_the_next():
-    results = list(run_limited(obey, [b"keep 150", b"keep 151", b"keep 152"], 1, Limits(LIMIT_S, memory_mib=256)))
+    results = list(run_limited(obey, [b"keep 150", b"keep 151", b"keep 152"], 1, Limits(60, memory_mib=256)))
     assert results == [b"kept"] * 3
 
 
+def test_an_item_that_crashes_after_others_is_tried_alone():
+    assert list(run_limited(obey, [b"keep-or-crash"] * 3, 1, PLENTY)) == [b"kept"] * 3
+
+
 def test_what_a_worker_started_ends_with_it(tmp_path):
-    pid_file = tmp_path / "pid"
-    results = list(run_limited(obey, [f"child {pid_file}".encode(), b"a"], 1, Limits(1.5)))
-    assert [type(r) for r in results] == [Unreadable, bytes] and results[0].reason == "timeout"
-    state = Path(f"/proc/{pid_file.read_text()}/stat")
-    assert not state.exists() or state.read_text().split()[2] == "Z"
+    program = f"{BUSY} # {tmp_path}"
+    assert list(run_limited(obey, [f"start {program}".encode(), b"a"], 1, LITTLE)) == [TIMEOUT, b"A"]
+    assert [p for p in Path("/proc").glob("[0-9]*/cmdline") if str(tmp_path) in command(p)] == []
+
+
+def test_workers_end_with_a_parent_that_is_killed():
+    with subprocess.Popen([sys.executable, "-c", KILLED_WITH_WORK_TO_DO], stdout=subprocess.PIPE) as parent:
+        worker = os.pidfd_open(int(parent.stdout.readline()))
+        parent.kill()
+    assert select.select([worker], [], [], 60)[0]
 
 
 def test_results_come_in_the_order_of_the_items():
     items = [bytes([97 + i % 26]) * (1 + 50_000 * (i % 3)) for i in range(40)]
-    assert list(run_limited(obey, items, 3, Limits(LIMIT_S))) == [item.upper() for item in items]
+    assert list(run_limited(obey, items, 3, PLENTY)) == [item.upper() for item in items]
 
 
 def test_no_items_no_results():
-    assert list(run_limited(obey, [], 3, Limits(LIMIT_S))) == []
+    assert list(run_limited(obey, [], 3, PLENTY)) == []
 
 
 def test_a_reader_who_stops_early_leaves_no_process_behind():
-    results = run_limited(obey, [b"a", b"hang", b"hang"], 2, Limits(60))
+    results = run_limited(obey, [b"a", b"hang", b"hang"], 2, PLENTY)
     assert next(results) == b"A"
     crew = results.gi_frame.f_locals["crew"]
     results.close()
-    assert [worker._process.is_alive() for worker in crew] == [False, False]
+    assert [Path(f"/proc/{worker.process.pid}").exists() for worker in crew] == [False, False]
+
+
+def test_a_server_that_is_killed_asks_to_try_again_and_the_next_call_has_a_new_one():
+    results = run_limited(obey, [b"a", b"hang"], 1, PLENTY)
+    assert next(results) == b"A"
+    _, server = worker_processes._server._running
+    server.kill()
+    with pytest.raises(TransientError, match="run the step again"):
+        next(results)
+    server.wait()
+    assert list(run_limited(obey, [b"a"], 1, PLENTY)) == [b"A"]
+
+
+def test_what_a_system_does_not_give_is_said_once(caplog):
+    for _ in range(2):
+        worker_processes._tell((FILES,))
+    (said,) = caplog.messages
+    assert NAMESPACE in said and CALLS in said and FILES not in said
