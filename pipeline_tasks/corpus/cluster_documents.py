@@ -32,7 +32,7 @@ def cluster_documents(inputs: Inputs, params: ClusterDocumentsParams, run: Run) 
     Source: DMRetriever, appendix A (3).
     """
     doc_ids, buckets = _read_buckets(inputs["sketches"], params.threshold)
-    candidates = (buckets >= 0).any(axis=0)
+    candidates = np.any(buckets >= 0, axis=0)
     places = np.flatnonzero(candidates)
     buckets = np.ascontiguousarray(buckets[:, places].T)
     shingles, offsets = _read_shingles(inputs["sketches"], doc_ids, candidates)

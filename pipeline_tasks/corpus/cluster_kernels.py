@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pipeline_tasks.corpus.compiled import compiled
+from pipeline_tasks.core.compiled import compiled
 
 
 @compiled

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pipeline_tasks.corpus.compiled import compiled
+from pipeline_tasks.core.compiled import compiled
 from pipeline_tasks.corpus.letters import ALONE
 
 _PRIME = np.uint64(0x100000001B3)

@@ -53,8 +53,8 @@ def _cut(segments: list[Segment], columns: list[list[Segment]], grids: list[str]
     if len(parts) == 1:
         _add_leaves(rows, columns, grids)
         return
-    for part in parts:
-        _cut([s for row in part for s in row], columns, grids, depth + 1)
+    for some in parts:
+        _cut([s for row in some for s in row], columns, grids, depth + 1)
 
 
 def _joined(row: list[Segment]) -> Segment:
@@ -147,8 +147,8 @@ def _side_by_side(
     top = max(min(s.y0 for s in side) for side in (left, right)) - 2
     foot = min(max(s.y1 for s in side) for side in (left, right)) + 2
     both = left + right
-    sides = tuple([s for s in side if s.y0 >= top and s.y1 <= foot] for side in (left, right))
-    return [s for s in both if s.y0 < top], sides, [s for s in both if s.y0 >= top and s.y1 > foot]
+    beside = [s for s in left if s.y0 >= top and s.y1 <= foot], [s for s in right if s.y0 >= top and s.y1 <= foot]
+    return [s for s in both if s.y0 < top], beside, [s for s in both if s.y0 >= top and s.y1 > foot]
 
 
 def _parts(rows: list[list[Segment]]) -> list[list[list[Segment]]]:

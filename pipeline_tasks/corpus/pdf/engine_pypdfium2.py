@@ -143,7 +143,9 @@ class _Reader:
             return None
         return self._turned(box.left, min(box.bottom, box.top), box.right, max(box.bottom, box.top), turn)
 
-    def _turned(self, left: float, bottom: float, right: float, top: float, turn: int) -> tuple[float, ...]:
+    def _turned(
+        self, left: float, bottom: float, right: float, top: float, turn: int
+    ) -> tuple[float, float, float, float]:
         west, south, east, north = self._bounds
         if turn == 90:
             return bottom - south, left - west, top - south, right - west

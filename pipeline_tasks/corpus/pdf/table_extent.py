@@ -34,9 +34,9 @@ def whole_tables(tables: list[list[Segment]], outside: list[Segment]) -> list[li
         members = members + [s for s in outside if _within(s, box)]
         box = _box(members)
         gutters = _gutters(members, box)
-        below = [row for row in rows if row[0].y0 > box[3] - 3]
-        above = [row for row in reversed(rows) if row[0].y1 < box[1] + 3]
-        grown.append(members + _more_rows(below, box[3], gutters, box) + _more_rows(above, box[1], gutters, box))
+        under = [row for row in rows if row[0].y0 > box[3] - 3]
+        over = [row for row in reversed(rows) if row[0].y1 < box[1] + 3]
+        grown.append(members + _more_rows(under, box[3], gutters, box) + _more_rows(over, box[1], gutters, box))
     return grown
 
 
