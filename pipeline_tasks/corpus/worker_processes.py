@@ -30,6 +30,7 @@ _SERVER = "pipeline_tasks.corpus.worker_server"
 _GROUP, _TIMES = 2, slice(11, 15)
 """Fields of /proc/PID/stat after the name: the process group, and ticks of its own and of children waited for."""
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_START_S = 600.0
 _RESULTS = ("PdfText", "Aside", "Unreadable")
 
 
@@ -59,7 +60,7 @@ class WorkerProcess:
         self._longest = memory_mib << 20
         with their_talk, their_life:
             _server.ask(pickle.dumps((function, cpu_s, memory_mib)), [their_talk.fileno(), their_life.fileno()])
-        self.talk.settimeout(patience_s)
+        self._patience_s = patience_s
         self._rss_kib = 0
         self._end: End | None = None
         (self.pid,) = BORN.unpack(self._said(BORN.size))
@@ -70,10 +71,12 @@ class WorkerProcess:
         Raises:
             TransientError: it ended before it had.
         """
+        self.talk.settimeout(_START_S)
         try:
             layers, self._rss_kib = _Known(io.BytesIO(receive(self.talk, self._longest))).load()
         except (EOFError, OSError) as error:
             raise TransientError(f"a worker did not start ({self.end()}); what it said is above: try again") from error
+        self.talk.settimeout(self._patience_s)
         _tell(tuple(layers))
 
     def give(self, item: bytes) -> None:
@@ -129,7 +132,8 @@ class WorkerProcess:
         with suppress(OSError):
             if len(said := self._life.recv(length, socket.MSG_WAITALL)) == length:
                 return said
-        self._life.close()
+        for end in (self.talk, self._life):
+            end.close()
         raise TransientError("the process that workers come from has ended: run the step again")
 
 
