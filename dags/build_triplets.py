@@ -65,5 +65,5 @@ with DAG(
     )
     teach = {name: [vectors[model][at] for model in best] for at, name in enumerate(("queries", "passages"))}
     scored = step("score_triplets", inputs=teach, params={"models": best}, each={"alpha": dag.param("kd_alphas")})
-    triplets.operator >> scored.operator
+    triplets >> scored
     fold_lineage(scored, fused)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import numpy as np
 
 from pipeline_tasks.curation.negative_rules import SKIPS, Chosen
@@ -12,7 +10,7 @@ from pipeline_tasks.curation.wanted import Wanted
 _PERCENTILES = (5, 25, 50, 75, 95)
 
 
-def summary(wanted: Wanted, chosen: Chosen, n_negatives: int) -> Counter[str]:
+def summary(wanted: Wanted, chosen: Chosen, n_negatives: int) -> dict[str, float]:
     """Counters of a build, for the lineage.
 
     ``positive``, ``negative`` and ``gap`` (a positive's cosine minus its negative's) come with ``_score_min``,
@@ -23,9 +21,10 @@ def summary(wanted: Wanted, chosen: Chosen, n_negatives: int) -> Counter[str]:
     positive = wanted.asked.positive_score
     gaps = positive[:, None] - chosen.scores
     kept = chosen.n > 0
-    found: Counter[str] = Counter(
-        negatives=int(there.sum()), short_queries=int((kept & (chosen.n < n_negatives)).sum())
-    )
+    found: dict[str, float] = {
+        "negatives": int(there.sum()),
+        "short_queries": int((kept & (chosen.n < n_negatives)).sum()),
+    }
     for name, values in (("positive", positive[kept]), ("negative", chosen.scores[there]), ("gap", gaps[there])):
         found.update(_spread(f"{name}_score", values))
     found.update({f"skipped_{rule}": int(n) for rule, n in zip(SKIPS, chosen.skipped.sum(0), strict=True)})

@@ -85,7 +85,8 @@ class Judged:
         missing = sorted(set(self.models) - set(rankings))
         if missing:
             raise InputError(f"no rankings of {missing} among {sorted(rankings)}; give rankings/{missing[0]} as well")
-        votes = Votes.empty(*self.judges.shape, top_n)
+        n_queries, n_seats = self.judges.shape
+        votes = Votes.empty(n_queries, n_seats, top_n)
         own = np.where(own_wanted, self.own, NOBODY)
         with run.progress(sum(rankings[model].manifest.rows for model in self.models), "rankings") as meter:
             for number, model in enumerate(self.models):

@@ -60,7 +60,7 @@ class PassageIndex:
                     found = strings(part[1])
                     start = found.offsets[0]
                     ends.append(found.offsets[1:].astype(np.int64) - start + size)
-                    size += file.write(found.data[start : found.offsets[-1]])
+                    size += file.write(found.data[start : found.offsets[-1]].data)
         column = pa.chunked_array(ids, pa.string()).combine_chunks()
         texts, forget = _mapped(folder / "texts", np.concatenate(ends))
         return cls(IdTable.of(column), column, np.concatenate(splits), np.concatenate(hashes), texts, forget)

@@ -58,7 +58,7 @@ def _save_encrypted(pdf: "pymupdf.Document", identifier: str) -> bytes:
     content = pdf.tobytes(
         garbage=3,
         deflate=True,
-        encryption=pymupdf.PDF_ENCRYPT_RC4_128,
+        encryption=pymupdf.mupdf.PDF_ENCRYPT_RC4_128,
         owner_pw=_OWNER_LOCK,
         user_pw=USER_LOCK,
     )
@@ -96,7 +96,7 @@ def _scanned(pdf: "pymupdf.Document") -> "pymupdf.Document":
     import pymupdf
 
     scan = pymupdf.open()
-    for page in pdf:
+    for page in pdf.pages():
         picture = page.get_pixmap(dpi=_SCAN_DPI, colorspace=pymupdf.csGRAY)
         sheet = scan.new_page(width=page.rect.width, height=page.rect.height)
         sheet.insert_image(sheet.rect, stream=picture.tobytes("jpeg", jpg_quality=70))

@@ -1,5 +1,6 @@
 """A small typesetter: blocks of text on PDF pages, in reading order, with no word ever hyphenated."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
@@ -168,7 +169,7 @@ def _place_row(flow: _Flow, block: Block, font: str) -> None:
     flow.row(block.cells, font, 10)
 
 
-_PLACERS = {
+_PLACERS: dict[str, Callable[[_Flow, Block], None]] = {
     "heading": _place_heading,
     "paragraph": _place_paragraph,
     "item": _place_item,

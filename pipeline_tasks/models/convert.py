@@ -16,7 +16,7 @@ from pipeline_tasks.core.errors import InputError
 
 _EMBEDDINGS = "bert.embeddings."
 _QUANTISED_NODE_ENDS = ("/MatMul_quant", "/Gemm_MatMul_quant", "/Gemm/MatMul_quant")
-_BERT_CONFIG = {
+_BERT_CONFIG: dict[str, Any] = {
     "architectures": ["BertModel"],
     "attention_probs_dropout_prob": 0.1,
     "hidden_act": "gelu",

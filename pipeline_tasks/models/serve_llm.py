@@ -97,12 +97,15 @@ def _arguments(model_path: Path, host: str, port: int, threads: int, context: in
 
 def _address(child: subprocess.Popen[bytes], timeout_s: float, output: IO[bytes]) -> str:
     """The one line that the child writes when the model is loaded."""
-    ready, _, _ = select.select([child.stdout], [], [], timeout_s)
+    lines = child.stdout
+    if lines is None:
+        raise ValueError("the child's standard output is not a pipe")
+    ready, _, _ = select.select([lines], [], [], timeout_s)
     if not ready:
         raise TransientError(
             f"the language model was not loaded in {timeout_s:g} s: give it more time, or a smaller model"
         )
-    line = child.stdout.readline().decode().strip() if child.stdout else ""
+    line = lines.readline().decode().strip()
     if not line:
         child.wait(_END_S)
         output.seek(0)

@@ -56,12 +56,14 @@ def fuse_rankings(inputs: Inputs, params: FuseRankingsParams, run: Run) -> Itera
     fused: list[pa.Table] = []
     with run.progress(inputs["pairs"].manifest.rows, "queries") as meter:
         for block in pairs:
-            given = [next(column, None) for column in columns]
-            for model, found in zip(params.models, given, strict=True):
+            ranked = []
+            for model, column in zip(params.models, columns, strict=True):
+                found = next(column, None)
                 if found is None or found["query_id"] != block["query_id"]:
                     ref = rankings[model].manifest.ref
                     raise InputError(f"{ref} is not of {inputs['pairs'].manifest.ref}, row by row; rank these pairs")
-            fused.append(_fused(block, [found["passage_ids"].combine_chunks() for found in given], params))
+                ranked.append(found["passage_ids"].combine_chunks())
+            fused.append(_fused(block, ranked, params))
             meter.advance(block.num_rows)
             if sum(table.num_rows for table in fused) >= _PART:
                 yield pa.concat_tables(fused)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -238,7 +238,7 @@ def faster_screen() -> str:
     seconds = {}
     for kind in ("float32", "bfloat16"):
         rounded = block.to(getattr(torch, kind))
-        seconds[kind] = min(_seconds(lambda rounded=rounded: rounded @ rounded.T) for _ in range(4))
+        seconds[kind] = min(_seconds(partial(torch.matmul, rounded, rounded.T)) for _ in range(4))
     return min(seconds, key=seconds.__getitem__)
 
 

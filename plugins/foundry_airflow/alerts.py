@@ -17,7 +17,7 @@ from urllib.error import HTTPError
 from urllib.parse import quote
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
-from airflow.sdk import AsyncCallback, Context, DeadlineAlert, DeadlineReference
+from airflow.sdk import AsyncCallback, Context, DeadlineAlert, DeadlineReference  # type: ignore[attr-defined]
 from airflow.sdk.configuration import conf
 from airflow.sdk.log import mask_secret, redact
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,6 +12,7 @@ from airflow.sdk import Asset, AssetAlias, BaseOperator, Context
 from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 from airflow.sdk.log import mask_secret
+from pydantic import JsonValue
 
 from foundry_airflow.backends import Backend, backend, checked, configured, device_for
 from foundry_airflow.calls import Call, Ended, call_of
@@ -44,7 +45,7 @@ def airflow_errors() -> Iterator[None]:
 
 def announce(context: Context, outlets: Iterable[Any], ref: Ref) -> None:
     """Emit the asset event of each outlet, with the version in ``extra``."""
-    extra = {"version": str(ref)}
+    extra: dict[str, JsonValue] = {"version": str(ref)}
     for outlet in outlets:
         event = context["outlet_events"][outlet]
         if isinstance(outlet, AssetAlias):
@@ -67,7 +68,7 @@ class PlannedOperator(BaseOperator):
         otherwise: what the log then says.
     """
 
-    template_fields = ("inputs", "values", "each", "only_if")
+    template_fields: Sequence[str] = ("inputs", "values", "each", "only_if")
     ui_color = "#e8f1f2"
 
     def __init__(

@@ -39,7 +39,9 @@ def ended(pod: dict[str, Any]) -> Ended | None:
     status = pod["status"]
     if status.get("phase") not in OVER:
         return None
-    done = next((one["state"]["terminated"] for one in _statuses(pod) if "terminated" in one.get("state", {})), {})
+    done: dict[str, Any] = next(
+        (one["state"]["terminated"] for one in _statuses(pod) if "terminated" in one.get("state", {})), {}
+    )
     why = ""
     if done.get("reason") == "OOMKilled":
         limits = next(one["resources"]["limits"] for one in pod["spec"]["containers"] if one["name"] == STEP)

@@ -53,7 +53,7 @@ AT_ONCE = 8
 """Runs at once of a DAG whose runs write datasets of their own, a size's or a level's. Where all runs write the same
 datasets there is one at a time, so that what came last is what ``latest`` names."""
 MAP_LABEL = "{{ task.map_label }}"
-LEVEL = {"type": "string", "pattern": r"^(0?\.\d+|1(\.0+)?)$"}
+LEVEL: dict[str, Any] = {"type": "string", "pattern": r"^(0?\.\d+|1(\.0+)?)$"}
 """Schema of a field for one level of difficulty, an alpha."""
 _USUAL_LEVELS = [str(percent / 100) for percent in range(50, 100, 5)]
 _LIMITS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
@@ -168,7 +168,7 @@ def _field(step_name: str, schema: dict[str, Any]) -> Param:
     schema = schema | next((kind for kind in schema.get("anyOf", ()) if kind["type"] != "null"), {})
     default = schema.get("default")
     note = "" if default in (None, "", 0) else f" (left empty: {_words(default)})"
-    known = {k: v for k, v in schema.items() if k in _LIMITS}
+    known: dict[str, Any] = {k: v for k, v in schema.items() if k in _LIMITS}
     if schema["type"] == "array":
         known |= {"examples": list(default)} if default else {"items": {"type": "string"}}
     if "enum" in schema:
@@ -180,7 +180,9 @@ def _field(step_name: str, schema: dict[str, Any]) -> Param:
 def levels(chosen: list[str] | None, section: str, description: str, most: int | None = None) -> Param:
     """A field for levels of difficulty, ``most`` of them; it may stay empty where none is chosen for it."""
     kind: dict[str, Any] = {"type": "array", "minItems": 1} if chosen else {"type": ["null", "array"]}
-    choice = {"items": LEVEL, "uniqueItems": True, "examples": _USUAL_LEVELS} | ({"maxItems": most} if most else {})
+    choice: dict[str, Any] = {"items": LEVEL, "uniqueItems": True, "examples": _USUAL_LEVELS} | (
+        {"maxItems": most} if most else {}
+    )
     return Param(chosen, section=section, description=description, **kind, **choice)
 
 
@@ -210,4 +212,4 @@ def fold_lineage(*after: XComArg) -> None:
     """
     fold = FoldOperator(task_id="fold_lineage").as_teardown()
     for output in after:
-        output.operator >> fold
+        output >> fold

@@ -64,6 +64,9 @@ class Entry:
 class Store(Protocol):
     """The promises above. Every method that takes a key or a name raises InputError for one that leaves the store."""
 
+    def __hash__(self) -> int:
+        """Equal for stores of one place, so that what was opened may be kept."""
+
     @property
     def folder(self) -> Path:
         """This machine's folder for it: work in progress, the lineage database, and :meth:`local_path` files."""
