@@ -28,7 +28,7 @@ def run_chain(store: LocalStore, source: str) -> None:
     run("sketch_documents")
     run("cluster_documents")
     run("near_duplicate_documents")
-    chunks = run("chunk_passages", max_tokens=96, test_fraction=0.3, dev_fraction=0.2)
+    chunks = run("chunk_passages", max_tokens=128, test_fraction=0.3, dev_fraction=0.2)
     embeddings = run("embed_passages", {"passages": [chunks]}, model=MODELS[0])
     duplicates = run("cluster_passages", {"embeddings": [embeddings]}, model=MODELS[0])
     run("near_duplicate_passages", {"chunks": [chunks], "duplicates": [duplicates]})

@@ -9,10 +9,10 @@ import pytest
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.demo.site import build_site
 from pipeline_tasks.domains import domain_folder
-from pipeline_tasks.models.fetch import fetch, weights_of
+from pipeline_tasks.models.fetch import fetch
 from pipeline_tasks.models.registry import get
-from pipeline_tasks.models.serve_llm import serve
 from pipeline_tasks.models.use import LLM, REFERENCE_MODELS
+from tests.e2e.shared_llm import shared_llm
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -29,9 +29,10 @@ def weights() -> Path:
 
 
 @pytest.fixture(scope="session")
-def llm(weights: Path) -> Iterator[str]:
-    """Base URL of a real OpenAI-compatible server."""
-    with serve(weights_of(get(LLM), weights), alias=LLM) as base_url:
+def llm(weights: Path, worker_id: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Base URL of a real OpenAI-compatible server, whose answers all test processes share."""
+    mine = tmp_path_factory.getbasetemp()
+    with shared_llm((mine if worker_id == "master" else mine.parent) / "answers", weights) as base_url:
         yield base_url
 
 
