@@ -27,11 +27,11 @@ Contrastive pre-training on the pairs, then one fine-tuning iteration for each l
 each from the model before it; triplets that are missing are built on the way. The evaluation on held-out queries covers
 every stage. Other levels may be chosen in `alphas`; iterations beyond a shorter schedule are skipped.
 
-Started by hand, several sizes at once if you like: the pool `gpu` says how many train at the same time. All data is
-that of the latest `labelled`; `build_triplets` makes it.
+Several sizes may train at once: the pool `gpu` says how many. All data is that of the latest `labelled`.
 """
 
-SIZE = Param("33m", type="string", enum=list(SIZES), description="size of the model to train")
+SIZES_HERE = [name for name, size in SIZES.items() if not size.decoder]
+SIZE = Param("33m", type="string", enum=SIZES_HERE, description="size of the model to train")
 SMALL_CORPUS = ("reset_layers", "cloze_from", "cloze_sentences")
 COMMON = form("pretrain", *OF_ALL_STAGES)
 PRETRAIN = form("pretrain", *OF_A_STAGE, *SMALL_CORPUS, prefix="pretrain_")
@@ -41,7 +41,7 @@ ITERATIONS = max(len(size.alphas) for size in SIZES.values())
 ALPHAS = levels(None, "finetune", "difficulty of each iteration, in order (left empty: the size's own)", ITERATIONS)
 
 
-def alpha(size: str, chosen: list[str] | None, iteration: int) -> float | str:
+def alpha(size: str, chosen: list[str] | None, iteration: int) -> object:
     """Difficulty of the 0-based ``iteration``; empty where the schedule has no such iteration."""
     return dict(enumerate(chosen or SIZES[size].alphas)).get(iteration, "")
 

@@ -31,7 +31,8 @@ def write_needs(rows: pa.Table, params: WriteNeedsParams, run: Run) -> pa.Table:
     Which passages and intents are asked depends on passage ids alone, so that new passages never change what was asked
     before. Rejects carry the parser's reason; passages outside the sample are counted as ``not_sampled``.
 
-    Source: DMRetriever 3.3.1, appendix A, Algorithm 2 line 5.
+    Source: DMRetriever 3.3.1, appendix A, Algorithm 2 line 5. Departures: as in
+    :func:`~pipeline_tasks.synthesis.write_pairs.write_pairs`; one intent a passage, unless told otherwise.
     """
     unknown = set(params.intents) - set(INTENTS)
     if unknown:

@@ -22,7 +22,8 @@ class WritePairsParams(LlmParams):
 def write_pairs(rows: pa.Table, params: WritePairsParams, run: Run) -> pa.Table:
     """Ask the LLM for a query that expresses each need, and a passage that satisfies it.
 
-    Source: DMRetriever 3.3.1, appendix A, Algorithm 2 line 6.
+    Source: DMRetriever 3.3.1, appendix A, Algorithm 2 line 6. Departures: the prompt shows worked examples of the
+    intent and not its definition; a pair that shares too few words with the passage is refused.
     """
     needs = sorted(rows.to_pylist(), key=lambda need: (need["intent"], need["passage_id"]))
     forms = {intent: load_prompts(domain_folder(), intent) for intent in {n["intent"] for n in needs}}

@@ -29,9 +29,9 @@ class TrainParams(StepParams):
         Lengths and budgets count tokens; ratios are fractions of all optimiser steps.
 
     Source:
-        DMRetriever, appendix I: temperature 0.01, bfloat16, AdamW; Table 8 for what depends on the size. Departures:
-        texts are cut at 128 and 256 tokens, not at 512; warm-up, weight decay and clipping, which the paper does not
-        give, are the customary ones.
+        DMRetriever, appendix I: temperature 0.01, bfloat16; Table 8 for what depends on the size. Departures: texts
+        are cut at 128 and 256 tokens, not at 512; a processor computes in fp32. The paper names neither optimiser nor
+        schedule: AdamW, warm-up, weight decay and clipping are the customary ones.
     """
 
     stage: ClassVar[StageName] = "pretrain"

@@ -56,11 +56,12 @@ class PretrainParams(TrainParams):
 def pretrain(inputs: Inputs, params: PretrainParams, run: Run) -> Path:
     """Train the backbone to find a query's source passage and its generated positive, without instructions.
 
-    Each training query gives two rows, one per positive: DM passages are those from PDFs and those the LLM wrote
-    (DMRetriever, figure 2). Checkpoints are chosen on the queries of dev documents.
+    Each training query gives two rows, one per positive: the passage from the PDF and the one that the LLM wrote.
+    Checkpoints are chosen on the queries of dev documents.
 
-    Source: DMRetriever 3.3, Equation 2, Algorithm 1 lines 5 to 7; the pairs of
-    :mod:`~pipeline_tasks.training.cloze`, off by default, are ours.
+    Source: DMRetriever 3.3, Equation 2, Algorithm 1 lines 5 to 7. Departures: the paper trains on one positive, the
+    written one; rows of one query are kept in different batches; the pairs of :mod:`~pipeline_tasks.training.cloze`,
+    off by default, are ours.
 
     Raises:
         InputError: the size needs bidirectional adaptation first, or there are no training pairs.
