@@ -61,7 +61,7 @@ def test_many_copies_of_one_cost_one_comparison_each():
     assert pairs.checked < 10_000
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 10_000), st.floats(0, 1), st.integers(0, 12), st.sampled_from([2, 3, 12]), st.data())
 def test_what_is_known_changes_nothing(seed, gone, n_new, d, data):
     """Rows go (representatives too) and come, at the end or between; then the answer is that of a fresh run.

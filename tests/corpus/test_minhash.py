@@ -21,7 +21,7 @@ def shingles(sketches: Sketches, i: int) -> np.ndarray:
     return sketches.shingles[sketches.offsets[i] : sketches.offsets[i + 1]]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(st.text(LETTERS, max_size=40), min_size=2, max_size=2), st.integers(1, 4))
 def test_shingles_are_those_of_plain_python(texts, n):
     made = sketched(*texts, words=n)
@@ -30,7 +30,7 @@ def test_shingles_are_those_of_plain_python(texts, n):
     assert (len(a), len(b), len(a & b)) == (len(first), len(second), len(first & second))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.text(max_size=60))
 def test_any_unicode_has_the_words_that_the_definition_says(text):
     made = sketched(text, " ".join(words_of(text)), words=2)

@@ -82,7 +82,7 @@ def skips(**counts: int) -> dict[str, int]:
     return dict.fromkeys(SKIPS, 0) | counts
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     scores=st.lists(st.floats(-1, 1, width=32), max_size=40).map(lambda s: sorted(s, reverse=True)),
     positive=st.floats(-1, 1, width=32),
@@ -115,7 +115,6 @@ def test_against_a_plain_loop(scores, positive, data):
     assert found == expected[: params.n_negatives]
 
 
-@settings(deadline=None)
 @given(st.lists(st.text(max_size=20), max_size=60), st.lists(st.text(max_size=20), max_size=20))
 def test_ids_are_numbered_as_a_dictionary_would(ids, others):
     table = IdTable.of(pa.array(ids, pa.string()))
@@ -128,7 +127,6 @@ def test_ids_are_numbered_as_a_dictionary_would(ids, others):
     assert table.numbers(sliced).tolist() == [numbers.get(name, -1) for name in asked]
 
 
-@settings(deadline=None)
 @given(st.lists(st.text(max_size=20), max_size=60))
 def test_texts_share_a_hash_only_where_they_are_equal(texts):
     assert len(set(text_hashes(pa.array(texts, pa.string())).tolist())) == len(set(texts))

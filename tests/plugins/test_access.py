@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
@@ -83,11 +83,10 @@ def test_hostile_sql_is_refused_over_http(server: Server, sql: str):
 def test_an_endless_statement_does_not_hold_up_the_server(server: Server):
     endless = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT count(*) FROM r"
     with server.client("ada") as client:
-        with pytest.raises(httpx.ReadTimeout):
-            client.post("/api/sql", json={"sql": endless}, timeout=1)
-        started = time.monotonic()
-        assert client.get("/api/graph").status_code == 200
-        assert time.monotonic() - started < 5
+        with ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(client.post, "/api/sql", json={"sql": endless})
+            assert client.get("/api/graph").status_code == 200
+            assert not asked.done(), "it ends when its time is up, long after"
 
 
 def test_another_sites_page_can_send_no_statement(server: Server):

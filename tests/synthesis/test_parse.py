@@ -110,7 +110,7 @@ def test_a_useless_pair_has_its_reason(answer, reason):
     assert parse_pair(answer, PAIR) == Rejected(reason)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.text()
     | st.lists(st.sampled_from(["Answer:", "Question:", "\n", "siren dam", "<", "\x00", '"', "Passage:"])).map(" ".join)

@@ -222,7 +222,7 @@ def test_a_killed_holder_on_another_machine_lets_go_after_its_lease(s3, tmp_path
     s3.create("locks/name", b'{"owner": "a machine that is gone"}')
     began = time.monotonic()
     with again(s3, tmp_path / "two").alone("name"):
-        assert LEASE_S <= time.monotonic() - began < 10 * LEASE_S
+        assert time.monotonic() - began >= LEASE_S
 
 
 def test_a_killed_holder_on_this_machine_lets_go_at_once(s3, tmp_path):

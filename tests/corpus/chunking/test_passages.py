@@ -30,7 +30,7 @@ def holds(text: str, passages: list, tokenizer: Tokenizer, max_tokens: int) -> N
     assert not text[at:].strip(SPACES)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(text=any_text, max_tokens=st.integers(2, 60), min_tokens=st.integers(0, 30), semantic=st.booleans())
 def test_nothing_is_lost_repeated_or_too_long(tokenizer, table, text, max_tokens, min_tokens, semantic):
     passages = Chunker(tokenizer, max_tokens, min_tokens, table if semantic else None)(text)
@@ -61,7 +61,7 @@ def byte_tokenizer() -> Tokenizer:
     return tokenizer
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(text=any_text, max_tokens=st.integers(8, 60))
 def test_the_limit_holds_for_other_tokenizers(byte_tokenizer, text, max_tokens):
     holds(text, Chunker(byte_tokenizer, max_tokens)(text), byte_tokenizer, max_tokens)

@@ -5,7 +5,7 @@ from pipeline_tasks.corpus.chunking.words import SPACES, WordTokenizer
 from tests.corpus.chunking.texts import any_text
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(text=any_text, max_tokens=st.integers(100, 300))
 def test_words_have_the_tokens_of_the_whole_text(tokenizer, text, max_tokens):
     words = WordTokenizer(tokenizer, max_tokens)(text)
