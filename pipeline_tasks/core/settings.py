@@ -86,7 +86,7 @@ def passed_on() -> dict[str, str]:
 
 def is_secret(name: str) -> bool:
     """Whether the variable ``name`` holds something that nobody may read in a log, a label or a command line."""
-    return any(word in name.upper() for word in SECRET)
+    return any(word in name.upper().replace("_TOKENS_", "_") for word in SECRET)
 
 
 @cache
