@@ -10,7 +10,7 @@ import json
 import threading
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Any, Literal
 
@@ -91,7 +91,7 @@ class Taken:
 @dataclass(frozen=True)
 class _Settled:
     day: str
-    amounts: dict[str, float] = field(default_factory=dict)
+    amounts: dict[str, float]
 
 
 class Ledger:

@@ -13,6 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from typing import Any
+from uuid import uuid4
 
 from pipeline_tasks.core.endpoint import FREE, Bought, Endpoint, Refused, Unanswered
 from pipeline_tasks.core.errors import InputError
@@ -33,6 +34,10 @@ from pipeline_tasks.synthesis.llm_api import (
 )
 
 __all__ = ["LLMClient", "Request", "Response"]
+AHEAD = 8
+"""Requests read ahead for each open one, so that one that has to be repeated holds up no other."""
+CHECK = "check"
+"""How requests are named that are asked anew each time."""
 
 
 class LLMClient:
@@ -86,7 +91,7 @@ class LLMClient:
         return response_of(response_id, record, cached=cached)
 
     def ask_many(self, requests: Iterable[Request]) -> Iterator[Response | Unanswered]:
-        """The answers to ``requests`` in their order, as many at once as the terms allow, reading ahead twice as far.
+        """The answers to ``requests`` in their order, as many at once as the terms allow, reading ahead.
 
         Raises:
             TransientError: as for :meth:`complete`; answers that came before it are stored.
@@ -98,7 +103,7 @@ class LLMClient:
             try:
                 for request in requests:
                     waiting.append(pool.submit(self._outcome, request))
-                    if len(waiting) >= 2 * concurrency:
+                    if len(waiting) >= AHEAD * concurrency:
                         yield waiting.popleft().result()
                 while waiting:
                     yield waiting.popleft().result()
@@ -116,7 +121,7 @@ class LLMClient:
             Refused: it does not.
         """
         short = replace(request, prompt="Hello")
-        self._post(short, body_of(short, self.model, self.api), "check")
+        self._post(short, body_of(short, self.model, self.api), f"{CHECK}-{uuid4().hex}")
         self.endpoint.count("llm_requests")
 
     def _outcome(self, request: Request) -> Response | Unanswered:
