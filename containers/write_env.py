@@ -75,6 +75,8 @@ SECTIONS: dict[str, dict[str, Callable[[], str]]] = {
         "OPENAI_API_KEY": lambda: "",
         "LLM_PRICE_IN": lambda: "",
         "LLM_PRICE_OUT": lambda: "",
+        "LLM_USD_PER_MONTH": lambda: "",
+        "LLM_TOKENS_PER_MONTH": lambda: "",
         "BRAVE_API_KEY": lambda: "",
     },
     "An incoming webhook that is told of failed tasks and late runs; it is a secret.": {"ALERT_WEBHOOK": lambda: ""},

@@ -13,11 +13,11 @@ and a positive passage for each need. Every answer is kept: passages that were a
 General-domain pairs join where the store has `mtp/gd`.
 
 Starts when `passages` changed, and by hand. The endpoint is the worker's `OPENAI_BASE_URL`; the pool `llm` limits how
-many steps ask it at once.
+many steps ask it at once, `max_run_usd` and `max_run_tokens` what each of the two steps may spend.
 """
 
 NEEDS = form("write_needs", "sample_rate", "intents", "intents_per_passage")
-LLM = form("write_needs", "llm", "api", "temperature", "concurrency")
+LLM = form("write_needs", "llm", "api", "temperature", "concurrency", "max_run_usd", "max_run_tokens")
 
 with DAG(
     "synthesize_pairs",

@@ -32,7 +32,7 @@ app.command("doctor")(upkeep.doctor_command)
 def main() -> None:
     """Entry point: errors of ours become one line and their exit code (2: do not retry, 75: try again)."""
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    for noisy in ("httpx", "httpx2", "openai", "botocore", "boto3", "faiss", "datasketch", "sentence_transformers"):
+    for noisy in ("httpx", "httpx2", "botocore", "boto3", "faiss", "datasketch", "sentence_transformers"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     try:
         app()

@@ -18,11 +18,13 @@ from rich.table import Table
 from pipeline_tasks.cli.inspect import sized, store
 from pipeline_tasks.cli.terminal import console
 from pipeline_tasks.core.confine import CALLS, LAYERS, NAMESPACE, held_here
+from pipeline_tasks.core.endpoint import FREE
 from pipeline_tasks.core.errors import FoundryError
 from pipeline_tasks.core.gc import DAY_S, GRACE_S, HOUR_S, drop, find_garbage
 from pipeline_tasks.core.lineage import DATABASE, fold
 from pipeline_tasks.core.lineage.metrics import exposition
 from pipeline_tasks.core.settings import Settings, settings
+from pipeline_tasks.core.spending import key_of, read_state, spent
 
 _LOW_DISK_BYTES = 5 * 1024**3
 
@@ -107,6 +109,8 @@ def checks(found: Settings) -> Iterator[Check]:
     yield Check("disk", free > _LOW_DISK_BYTES, f"{sized(free)} free at {folder}")
     yield _models(found)
     yield _endpoint(found)
+    if found.openai_base_url:
+        yield _budget(found)
     yield _gpu()
     docker = shutil.which("docker")
     yield Check("Docker", docker is not None, docker or "no docker command; the process back-end does without")
@@ -165,6 +169,20 @@ def _readers() -> Check:
     lacking = [layer for layer in LAYERS if layer not in held]
     text = "; ".join(["confined by " + ", ".join(held)] * bool(held) + ["not by " + ", ".join(lacking)] * bool(lacking))
     return Check("PDF readers", bool({NAMESPACE, CALLS} & set(held)), text)
+
+
+def _budget(found: Settings) -> Check:
+    from pipeline_tasks.synthesis.endpoint import ACCOUNT, llm_limits, llm_price
+
+    try:
+        price = llm_price(found)
+        state = read_state(store(), key_of(ACCOUNT))
+    except FoundryError as error:
+        return Check("LLM budget", False, str(error), needed=True)
+    usd, tokens = (spent(state, unit, "month") for unit in ("usd", "tokens"))
+    costs = "free" if price == FREE else f"{price.prompt:g} and {price.completion:g} dollars per million tokens"
+    of = ", ".join(f"{limit.name}={limit.most:g}" for limit in llm_limits(found)) or "no limit"
+    return Check("LLM budget", True, f"{costs}; {usd:,.2f} dollars and {tokens:,.0f} tokens this month (UTC): {of}")
 
 
 def _gpu() -> Check:

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.failure import counted
 from pipeline_tasks.core.ids import canonical_json, digest, seed_of
 from pipeline_tasks.core.manifest import Part
 from pipeline_tasks.core.plan import Job
@@ -120,8 +121,9 @@ def _compute(store: Store, job: Job, opened: dict[str, list[Version]], version: 
     removed = version.removed(index)
     rows = without(raw, removed)
     name = part_digest(job, part)
-    run = Run(store, Inputs(opened), seed_of(name), f"{job.step.name} part {index + 1}", name, part=part)
-    table = _as_table(job, job.step.body(rows, job.params, run))
+    run = Run(store, Inputs(opened), seed_of(name), f"{job.step.name} part {index + 1}", name, part=part, job=job)
+    with counted(run.counters):
+        table = _as_table(job, job.step.body(rows, job.params, run))
     rejects = run.rejects_table()
     counters: dict[str, Any] = {
         **run.counters,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -50,6 +52,17 @@ class Job:
         """The version it makes; of a growing dataset, whose change is not known yet, the name of the request."""
         made = version_id(self.step.name, self.step.version, self.identity, self.input_names)
         return Ref(dataset=self.dataset, version=made)
+
+    def command(self, **changed: str) -> str:
+        """The command that makes it, with ``changed`` parameters."""
+        set_to = {n: v for n, v in self.params.model_dump(mode="json", exclude_defaults=True).items() if v is not None}
+        values = {n: v if isinstance(v, str) else json.dumps(v) for n, v in set_to.items()} | changed
+        words = ["foundry", "run", self.step.name]
+        for name, refs in self.input_names.items():
+            words += ["--input", f"{name}={','.join(refs)}"]
+        for name, value in values.items():
+            words += ["--set", f"{name}={value}"]
+        return shlex.join(words)
 
     def made(self, store: Store) -> Ref | None:
         """The version, if it is there and the body has nothing to do.

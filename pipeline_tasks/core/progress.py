@@ -31,6 +31,10 @@ class Meter:
             self._said = now
             log.info("%s", self.line(now - self._started))
 
+    def say(self, why: str) -> None:
+        """Why nothing is done for a while."""
+        log.info("%s: %s", self.label, why)
+
     def line(self, elapsed_s: float) -> str:
         """One line: done, rate per second and time left."""
         rate = self.done / elapsed_s if elapsed_s > 0 else 0.0
@@ -47,7 +51,10 @@ class _Bar(Meter):
 
     def advance(self, n: int = 1) -> None:
         self.done += n
-        self._bars.advance(self._task, n)
+        self._bars.update(self._task, advance=n, description=self.label)
+
+    def say(self, why: str) -> None:
+        self._bars.update(self._task, description=f"{self.label}: {why}")
 
     def close(self) -> None:
         self._bars.remove_task(self._task)

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Part
+from pipeline_tasks.core.plan import Job
 from pipeline_tasks.core.progress import Meter, meter
 from pipeline_tasks.core.requests import history
 from pipeline_tasks.core.schema import REJECTS
@@ -67,6 +68,7 @@ class Run:
         label: what progress lines are called.
         scratch_name: names the folder for work in progress.
         part: of the first input, that a map body is given the rows of; None in a reduce step.
+        job: what it is a part of; None where a body is called by itself.
         previous: the version that a growing dataset grows from; None where there is none.
         responses: paid answers that a map body used and its rows do not name, by id: what its part cost.
         withdrawn: keys of its rows that the next version does without.
@@ -79,6 +81,7 @@ class Run:
     scratch_name: str
     previous: Version | None = None
     part: Part | None = None
+    job: Job | None = None
     responses: set[str] = field(default_factory=set)
     withdrawn: set[str] = field(default_factory=set)
     counters: Counter[str] = field(default_factory=Counter)

@@ -27,6 +27,7 @@ import pyarrow as pa
 from pipeline_tasks.core import memo
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.events import EventLog
+from pipeline_tasks.core.failure import counted, facts_of
 from pipeline_tasks.core.growth import grow
 from pipeline_tasks.core.ids import digest, seed_of
 from pipeline_tasks.core.licences import licences_of
@@ -86,7 +87,7 @@ def _told(store: Store, job: Job, group: tuple[int, int] | None, workers: int) -
     try:
         outcome = _run(store, job, group, workers)
     except BaseException as error:
-        facts |= {"error": f"{type(error).__name__}: {error}"[:2000], "duration_s": time.monotonic() - started}
+        facts |= facts_of(job, error) | {"duration_s": time.monotonic() - started}
         events.emit("FAIL", inputs=job.input_names, output=None, facts=facts)
         raise
     facts |= {
@@ -141,7 +142,7 @@ def _run_map(
     records = memo.lookup_all(store, job, source, mine)
     todo = [index for index, record in records.items() if record is None]
     counters: Counter[str] = Counter(parts_built=len(todo), parts_reused=len(records) - len(todo))
-    with meter(job.step.name, len(todo), "parts") as progress:
+    with counted(counters), meter(job.step.name, len(todo), "parts") as progress:
         for index, record in _compute_parts(store, job, opened, todo, workers):
             records[index] = record
             counters.update({k: v for k, v in record.counters.items() if k not in memo.ROW_COUNTERS})  # type: ignore[misc]
@@ -191,9 +192,10 @@ def end_with_parent() -> None:
 def _run_reduce(store: Store, job: Job, opened: dict[str, list[Version]]) -> Outcome:
     previous = job.previous(store) if job.step.grows else None
     name = digest(job.ref.version, previous.manifest.id) if previous else job.ref.version
-    run = Run(store, Inputs(opened), seed_of(job.step.name, name), job.step.name, name, previous)
-    result = job.step.body(run.inputs, job.params, run)
-    parts = _parts(store, job, result)  # a generator rejects rows until its end
+    run = Run(store, Inputs(opened), seed_of(job.step.name, name), job.step.name, name, previous, job=job)
+    with counted(run.counters):
+        result = job.step.body(run.inputs, job.params, run)
+        parts = _parts(store, job, result)  # a generator rejects rows until its end
     rejects = run.rejects_table()
     reject_parts = [write_rows(store, rejects)] if rejects.num_rows else []
     counters = run.counters

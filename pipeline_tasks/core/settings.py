@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 
 from pipeline_tasks.core.errors import InputError
 
@@ -27,6 +27,10 @@ BARE = (
     "OMP_NUM_THREADS",
     "OMP_THREAD_LIMIT",
 )
+Dollars = Annotated[
+    float | None, BeforeValidator(lambda value: 0 if value == "free" else value), Field(allow_inf_nan=False)
+]
+"""A price that may be said to be free; None where nobody said anything."""
 
 
 class Settings(BaseModel):
@@ -49,10 +53,14 @@ class Settings(BaseModel):
     devices: str = Field("", description="where encoders run, cuda:0,cuda:1; empty: every GPU, else the CPU")
     embeddings_base_url: str = Field("", description="an OpenAI-compatible embeddings endpoint, with its version path")
     embeddings_api_key: SecretStr = Field(SecretStr(""), description="its key")
-    embeddings_price: float = Field(0.0, ge=0, description="dollars per million tokens embedded")
+    embeddings_price: Dollars = Field(None, ge=0, description="dollars per million tokens embedded, or free")
+    embeddings_usd_per_month: float | None = Field(None, ge=0, description="dollars a month (UTC) for embeddings")
+    embeddings_tokens_per_month: float | None = Field(None, ge=0, description="tokens a month (UTC) to embed")
     served_models: str = Field("", description="names of models, joined by commas, that the endpoint is asked for")
-    llm_price_in: float = Field(0.0, ge=0, description="dollars per million prompt tokens")
-    llm_price_out: float = Field(0.0, ge=0, description="dollars per million completion tokens")
+    llm_price_in: Dollars = Field(None, ge=0, description="dollars per million prompt tokens, or free")
+    llm_price_out: Dollars = Field(None, ge=0, description="dollars per million completion tokens, or free")
+    llm_usd_per_month: float | None = Field(None, ge=0, description="dollars a month (UTC) for the LLM, of this store")
+    llm_tokens_per_month: float | None = Field(None, ge=0, description="tokens a month (UTC) of the LLM, of this store")
     llm_licence: str = Field("", description="licence of what the LLM writes; empty: that of its weights, if known")
     searxng_url: str = Field("", description="address of a SearXNG server with JSON answers")
     brave_url: str = Field("https://api.search.brave.com", description="address of the Brave Search API")
@@ -93,7 +101,7 @@ def bare_environment() -> dict[str, str]:
 
 def is_secret(name: str) -> bool:
     """Whether the variable ``name`` holds something that nobody may read in a log, a label or a command line."""
-    return any(word in name.upper() for word in SECRET)
+    return any(word in name.upper().replace("_TOKENS_", "_") for word in SECRET)
 
 
 @cache

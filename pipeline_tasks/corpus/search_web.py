@@ -13,8 +13,9 @@ from pipeline_tasks.core.errors import TransientError
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.step import step
+from pipeline_tasks.core.wire import clean
 from pipeline_tasks.corpus.search.configured import SearchWebParams, configured
-from pipeline_tasks.corpus.search.provider import LONGEST_DETAIL, LONGEST_URL, Busy, Hit, Provider, Refused, clean
+from pipeline_tasks.corpus.search.provider import LONGEST_DETAIL, LONGEST_URL, Busy, Hit, Provider, Refused
 from pipeline_tasks.corpus.urls import canonical_url
 from pipeline_tasks.datasets import SEARCH_RESULTS, SEARCHES
 

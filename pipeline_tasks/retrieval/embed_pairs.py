@@ -10,7 +10,7 @@ from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.step import From, step
 from pipeline_tasks.datasets import PAIR_EMBEDDINGS, PAIRS
 from pipeline_tasks.models.registry import get
-from pipeline_tasks.retrieval.embed_passages import EncodeParams, count, texts_of
+from pipeline_tasks.retrieval.embed_passages import EncodeParams, noted, texts_of
 from pipeline_tasks.retrieval.encoders import instructions_of
 
 
@@ -43,10 +43,9 @@ def embed_pairs(rows: pa.Table, params: EmbedPairsParams, run: Run) -> pa.Table:
         return PAIR_EMBEDDINGS.table()
     queries, positives = (texts_of(rows, "query_id", column) for column in ("query", "positive"))
     encoder = params.open(positives, run)
-    with run.progress(2 * rows.num_rows, "texts") as meter:
+    with run.progress(2 * rows.num_rows, "texts") as meter, noted(run, encoder, 2 * rows.num_rows):
         of_queries = encoder.encode_queries(queries, rows["intent"].to_pylist(), progress=meter.advance)
         of_positives = encoder.encode_passages(positives, progress=meter.advance)
-    count(run, encoder, 2 * rows.num_rows)
     ids = rows.select(["query_id", "passage_id", "doc_id", "intent", "positive_id"])
     vectors = {"query_embedding": of_queries, "positive_embedding": of_positives}
     for name, values in vectors.items():

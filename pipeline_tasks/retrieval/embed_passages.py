@@ -5,12 +5,15 @@ A dataset that keeps the parts of another (``passages`` keeps those of ``chunks`
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
+from pipeline_tasks.core.endpoint import PaidParams
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.runtime import versions_of
@@ -37,7 +40,7 @@ class EmbedParams(StepParams):
         return licences(self.model)
 
 
-class EncodeParams(EmbedParams):
+class EncodeParams(EmbedParams, PaidParams):
     """Which encoder, and how exact."""
 
     precision: Precision = Field("float32", description="arithmetic: bfloat16, float16 on GPUs; int8 on CPUs")
@@ -53,7 +56,7 @@ class EncodeParams(EmbedParams):
 
     def open(self, texts: list[str], run: Run) -> Encoder:
         """The encoder, once its int8 vectors of ``texts`` are known to be good enough."""
-        encoder = open_encoder(self.model, self.precision, store=run.store, concurrency=self.concurrency)
+        encoder = open_encoder(self.model, self.precision, store=run.store, terms=self.terms(run))
         if self.precision == "int8":
             from pipeline_tasks.retrieval.int8 import check
 
@@ -98,17 +101,19 @@ def embed_passages(rows: pa.Table, params: EncodeParams, run: Run) -> pa.Table:
         return PASSAGE_EMBEDDINGS.table()
     texts = texts_of(rows, "passage_id", "text")
     encoder = params.open(texts, run)
-    with run.progress(rows.num_rows, "passages") as meter:
+    with run.progress(rows.num_rows, "passages") as meter, noted(run, encoder, rows.num_rows):
         vectors = encoder.encode_passages(texts, progress=meter.advance)
-    count(run, encoder, rows.num_rows)
     return rows.select(["passage_id", "doc_id"]).append_column("embedding", params.kept(vectors))
 
 
-def count(run: Run, encoder: Encoder, n_texts: int) -> None:
-    """Put into the counters what was encoded, and what an endpoint took for it; name the answers that it gave."""
-    run.count("texts_encoded", n_texts)
-    for name, value in encoder.costs.items():
-        run.count(name, value)
-    run.responses |= encoder.responses
-    encoder.costs.clear()
-    encoder.responses.clear()
+@contextmanager
+def noted(run: Run, encoder: Encoder, n_texts: int) -> Iterator[None]:
+    """Put into the counters what the block encodes, and what an endpoint takes for it, also where it fails then."""
+    try:
+        yield
+        run.count("texts_encoded", n_texts)
+    finally:
+        run.counters.update(encoder.costs)
+        run.responses |= encoder.responses
+        encoder.costs.clear()
+        encoder.responses.clear()

@@ -7,6 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
+from pipeline_tasks.core.endpoint import Terms
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import Store
@@ -90,7 +91,7 @@ def _opened(name: str, precision: Precision) -> Encoder:
 
 
 def open_encoder(
-    name: str, precision: Precision = "float32", *, store: Store | None = None, concurrency: int = 1
+    name: str, precision: Precision = "float32", *, store: Store | None = None, terms: Terms | None = None
 ) -> Encoder:
     """The registered encoder of that name under this machine's settings; the last one opened stays loaded.
 
@@ -98,7 +99,7 @@ def open_encoder(
         name: a model of the registry.
         precision: of its arithmetic.
         store: keeps the vectors bought from an endpoint; without it a model that is served is refused.
-        concurrency: requests at once to an endpoint.
+        terms: on which an endpoint is asked.
 
     Raises:
         InputError: unknown, not fetched, or fetched from another source than the settings name.
@@ -109,6 +110,6 @@ def open_encoder(
 
         if store is None:
             raise InputError(f"{name} is asked of an endpoint, whose vectors need a store: run it as a step")
-        return served_encoder(spec, instructions_of(spec), store, concurrency)
+        return served_encoder(spec, instructions_of(spec), store, terms or Terms())
     folder_of(name)
     return _opened(name, precision)

@@ -7,59 +7,85 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from pipeline_tasks.core.settings import settings
+from pipeline_tasks.core.endpoint import FREE, Endpoint, Terms, price_at
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.settings import Settings, settings
+from pipeline_tasks.core.spending import Limit, limits
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.encoders.layout import Layout, layout_of_spec
 from pipeline_tasks.models.registry import ModelSpec
 from pipeline_tasks.retrieval.embeddings_endpoint import EmbeddingsEndpoint, groups
 from pipeline_tasks.retrieval.encoder import Encoder
 
+ACCOUNT = "embeddings"
+
 
 class ServedEncoder(Encoder):
-    """Vectors of an endpoint, ``concurrency`` requests at a time; prefixes are put before the texts here."""
+    """Vectors of an endpoint, as many requests at a time as its terms allow; prefixes are put before the texts here."""
 
-    def __init__(self, name: str, layout: Layout, endpoint: EmbeddingsEndpoint, concurrency: int = 1) -> None:
-        super().__init__(name, endpoint.dim, layout)
-        self._endpoint, self._concurrency = endpoint, concurrency
+    def __init__(self, name: str, layout: Layout, embeddings: EmbeddingsEndpoint) -> None:
+        super().__init__(name, embeddings.dim, layout)
+        self._embeddings = embeddings
+        self.costs = embeddings.endpoint.counts
 
     def _vectors(
         self, texts: Sequence[str], prefixes: Sequence[str], done: Callable[[Sequence[int]], None]
     ) -> np.ndarray:
         vectors = np.empty((len(texts), self.dim), np.float32)
         asked = list(groups(texts))
-        with ThreadPoolExecutor(self._concurrency, thread_name_prefix="embeddings") as pool:
-            waiting = [pool.submit(self._endpoint.answer, [texts[row] for row in group]) for group in asked]
+        endpoint = self._embeddings.endpoint
+        with ThreadPoolExecutor(endpoint.terms.concurrency, thread_name_prefix="embeddings") as pool:
+            waiting = [pool.submit(self._embeddings.answer, [texts[row] for row in group]) for group in asked]
             try:
                 for group, future in zip(asked, waiting, strict=True):
                     answer = future.result()
                     vectors[group] = answer.vectors
                     self.responses.add(answer.response_id)
                     done(group)
-                    self.costs["vectors_reused" if answer.reused else "vectors_bought"] += len(group)
-                    self.costs["embedding_requests"] += int(not answer.reused)
-                    self.costs["prompt_tokens"] += answer.prompt_tokens
-                    self.costs["cost_usd"] += answer.cost_usd  # type: ignore[assignment]
+            except BaseException:
+                endpoint.pace.stop()
+                raise
             finally:
                 for future in waiting:
                     future.cancel()
+        endpoint.flush()
         return vectors
 
 
-def served_encoder(spec: ModelSpec, instructions: dict[str, str], store: Store, concurrency: int) -> ServedEncoder:
+def served_encoder(spec: ModelSpec, instructions: dict[str, str], store: Store, terms: Terms) -> ServedEncoder:
     """The encoder of ``spec`` at the endpoint of the settings; without one of its own, that of the LLM.
 
     Raises:
-        InputError: no endpoint is configured.
+        InputError: no endpoint is configured, or its price is not known.
     """
     found = settings()
     own = bool(found.embeddings_base_url)
-    key = found.embeddings_api_key if own else found.openai_api_key
-    endpoint = EmbeddingsEndpoint(
-        found.embeddings_base_url if own else found.openai_base_url,
+    url, key, setting = (
+        (found.embeddings_base_url, found.embeddings_api_key, "FOUNDRY_EMBEDDINGS_BASE_URL")
+        if own
+        else (found.openai_base_url, found.openai_api_key, "OPENAI_BASE_URL")
+    )
+    if not url:
+        raise InputError("no embeddings endpoint is configured; set FOUNDRY_EMBEDDINGS_BASE_URL")
+    price = price_at(url, {"FOUNDRY_EMBEDDINGS_PRICE": found.embeddings_price})
+    endpoint = Endpoint(
+        url,
         key.get_secret_value(),
         spec.endpoint_name,
-        spec.dim,
-        store,
-        price=found.embeddings_price,
+        terms=terms,
+        price=price,
+        ledger=terms.ledger(store, ACCOUNT, *month_of(found), paid=price != FREE),
+        url_setting=setting,
+        key_setting="FOUNDRY_EMBEDDINGS_API_KEY" if own else "OPENAI_API_KEY",
     )
-    return ServedEncoder(spec.name, layout_of_spec(spec, None, instructions), endpoint, concurrency)
+    embeddings = EmbeddingsEndpoint(endpoint, spec.endpoint_name, spec.dim, store)
+    return ServedEncoder(spec.name, layout_of_spec(spec, None, instructions), embeddings)
+
+
+def month_of(found: Settings) -> tuple[Limit, ...]:
+    """What a month of embeddings may cost."""
+    return limits(
+        "month",
+        usd=("FOUNDRY_EMBEDDINGS_USD_PER_MONTH", found.embeddings_usd_per_month),
+        tokens=("FOUNDRY_EMBEDDINGS_TOKENS_PER_MONTH", found.embeddings_tokens_per_month),
+    )

@@ -2,35 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Literal
 
 from pydantic import Field
 
+from pipeline_tasks.core.endpoint import FREE, Endpoint, PaidParams, Price, Refused, Unanswered, price_at
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.response_store import ResponseStore
 from pipeline_tasks.core.run import Run
-from pipeline_tasks.core.settings import settings
-from pipeline_tasks.core.step import StepParams, tuning
+from pipeline_tasks.core.settings import Settings, settings
+from pipeline_tasks.core.spending import Limit, limits
 from pipeline_tasks.domains import prompts_sha256
 from pipeline_tasks.models.registry import models
 from pipeline_tasks.models.use import LLM
-from pipeline_tasks.synthesis.llm_client import LLMClient, Price, Request, Response
+from pipeline_tasks.synthesis.acceptance import Acceptance
+from pipeline_tasks.synthesis.llm_api import CONTENT_FILTER
+from pipeline_tasks.synthesis.llm_client import LLMClient, Request, Response
 from pipeline_tasks.synthesis.prompts import Prompt
 
 INTENTS = ("qa", "qadoc", "twitter", "factcheck", "nli", "sts")
+ACCOUNT = "llm"
+SHOWN = 300
+"""Characters of a refused answer that its reject shows."""
 
 
-class LlmParams(StepParams):
+class LlmParams(PaidParams):
     """Which model writes, and how."""
 
     llm: str = Field(LLM, description="the endpoint's name of the model")
     api: Literal["completions", "chat"] = Field("completions", description="chat for instruction-following models")
     temperature: float = Field(0.0, ge=0, le=2, description="0 makes answers repeatable")
-    concurrency: int = tuning(1, ge=1, description="requests at once")
+    again: str = Field("", description="any new value asks again what has no answer yet, and nothing else")
 
     def identity(self) -> dict[str, Any]:
-        """Model and sampling, and what the prompts say."""
-        return super().identity() | {"prompts_sha256": prompts_sha256(*INTENTS)}
+        """Model and sampling, and what the prompts say; ``again`` where it is given."""
+        fields = super().identity() | {"prompts_sha256": prompts_sha256(*INTENTS)}
+        return {name: value for name, value in fields.items() if name != "again" or value}
 
     def licences(self) -> dict[str, str]:
         """What the LLM writes is under: the settings say, else the registry, where it knows the model's weights."""
@@ -39,35 +48,69 @@ class LlmParams(StepParams):
         return {self.llm: licence} if licence else {}
 
 
-def ask_all(prompts: list[Prompt], params: LlmParams, run: Run) -> list[Response]:
-    """Answers in order; each is bought once, ever.
+def llm_price(found: Settings) -> Price:
+    """What the configured endpoint takes.
 
     Raises:
-        InputError: no endpoint is configured, or it refuses the key or the model.
+        InputError: nobody knows.
+    """
+    told = {"FOUNDRY_LLM_PRICE_IN": found.llm_price_in, "FOUNDRY_LLM_PRICE_OUT": found.llm_price_out}
+    return price_at(found.openai_base_url, told)
+
+
+def llm_limits(found: Settings) -> tuple[Limit, ...]:
+    """What a month may cost."""
+    return limits(
+        "month",
+        usd=("FOUNDRY_LLM_USD_PER_MONTH", found.llm_usd_per_month),
+        tokens=("FOUNDRY_LLM_TOKENS_PER_MONTH", found.llm_tokens_per_month),
+    )
+
+
+@contextmanager
+def opened(params: LlmParams, run: Run) -> Iterator[LLMClient]:
+    """A client of the configured endpoint; what it counts goes to the counters of ``run``, however the block ends.
+
+    Raises:
+        InputError: no endpoint is configured, or its price is not known.
+    """
+    found = settings()
+    if not found.openai_base_url:
+        raise InputError("no LLM endpoint is configured; set OPENAI_BASE_URL (and OPENAI_API_KEY if it wants one)")
+    terms, price = params.terms(run), llm_price(found)
+    ledger = terms.ledger(run.store, ACCOUNT, *llm_limits(found), paid=price != FREE)
+    key = found.openai_api_key.get_secret_value()
+    with Endpoint(found.openai_base_url, key, params.llm, terms=terms, price=price, ledger=ledger) as endpoint:
+        client = LLMClient(endpoint, params.llm, params.api, ResponseStore(run.store))
+        try:
+            yield client
+        finally:
+            run.counters.update(client.counts)
+
+
+def ask_all(prompts: list[Prompt], params: LlmParams, run: Run) -> list[Response | Unanswered]:
+    """Answers in order, each bought once, ever; what the endpoint refuses or fails at says why.
+
+    Raises:
+        InputError: no endpoint is configured, it refuses the key, the model or everything, or the budget is spent.
         TransientError: the endpoint stays busy or broken; answers so far are kept.
     """
     if not prompts:
         return []
-    found = settings()
-    if not found.openai_base_url:
-        raise InputError("no LLM endpoint is configured; set OPENAI_BASE_URL (and OPENAI_API_KEY if it wants one)")
-    client = LLMClient(
-        found.openai_base_url,
-        found.openai_api_key.get_secret_value(),
-        params.llm,
-        params.api,
-        ResponseStore(run.store),
-        prices={params.llm: Price(found.llm_price_in, found.llm_price_out)},
-    )
     requests = [Request(p.text, p.max_tokens, params.temperature, p.stop, p.seed) for p in prompts]
-    responses = []
-    with run.progress(len(prompts), "answers") as meter:
-        for response in client.complete_many(requests, params.concurrency):
-            responses.append(response)
+    outcomes: list[Response | Unanswered] = []
+    with opened(params, run) as client, run.progress(len(prompts), "answers") as meter:
+        client.endpoint.pace.say = meter.say
+        acceptance = Acceptance(client)
+        for request, outcome in zip(requests, client.ask_many(requests), strict=True):
+            acceptance.note(request, outcome)
+            outcomes.append(_without_filtered(outcome))
             meter.advance()
-            run.count("llm_answers_reused" if response.cached else "llm_requests")
-            if not response.cached:
-                run.count("prompt_tokens", response.prompt_tokens)
-                run.count("completion_tokens", response.completion_tokens)
-                run.count("cost_usd", response.cost_usd)
-    return responses
+        acceptance.conclude()
+    return outcomes
+
+
+def _without_filtered(outcome: Response | Unanswered) -> Response | Unanswered:
+    if isinstance(outcome, Response) and outcome.finish_reason == CONTENT_FILTER:
+        return Refused("refused_request", f"{CONTENT_FILTER} {outcome.text[:SHOWN]}".rstrip(), CONTENT_FILTER)
+    return outcome

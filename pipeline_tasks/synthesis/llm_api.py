@@ -1,26 +1,17 @@
-"""What goes to an OpenAI-compatible endpoint and what comes back: requests, answers, prices."""
+"""What goes to an OpenAI-compatible endpoint and what comes back: requests and answers."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from pipeline_tasks.core.endpoint import Tokens
+
 Api = Literal["completions", "chat"]
-
-
-@dataclass(frozen=True)
-class Price:
-    """Units: US dollars per million tokens."""
-
-    prompt: float = 0.0
-    completion: float = 0.0
-
-    def of(self, prompt_tokens: int, completion_tokens: int) -> float:
-        """Dollars for one call."""
-        return (prompt_tokens * self.prompt + completion_tokens * self.completion) / 1e6
-
-
-FREE = Price()
+PATHS: dict[Api, str] = {"completions": "/completions", "chat": "/chat/completions"}
+CONTENT_FILTER = "content_filter"
+TEMPLATE_TOKENS = 64
+"""Tokens that a chat template may add to a prompt."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +59,18 @@ def body_of(request: Request, model: str, api: Api) -> dict[str, Any]:
     return {"model": model, "prompt": request.prompt, **fields}
 
 
-def answer_of(payload: dict[str, Any], api: Api) -> dict[str, Any]:
-    """What is kept of an endpoint's answer.
+def sent(body: dict[str, Any]) -> dict[str, Any]:
+    """``body`` as it goes over the wire: some servers refuse an empty list of stops."""
+    return body if body["stop"] else {name: value for name, value in body.items() if name != "stop"}
+
+
+def at_most(request: Request) -> Tokens:
+    """Tokens that an answer can take. No tokenizer makes more than one of a byte."""
+    return Tokens(len(request.prompt.encode()) + TEMPLATE_TOKENS, request.max_tokens)
+
+
+def answer_of(payload: dict[str, Any], api: Api) -> tuple[dict[str, Any], Tokens | None]:
+    """What is kept of an endpoint's answer, and the tokens that it says it took.
 
     Raises:
         LookupError: a field is missing (so do TypeError and ValueError: it has the wrong kind).
@@ -77,13 +78,20 @@ def answer_of(payload: dict[str, Any], api: Api) -> dict[str, Any]:
     choice = payload["choices"][0]
     text = (choice["message"]["content"] if api == "chat" else choice["text"]) or ""
     usage = payload.get("usage") or {}
-    return {
+    tokens = Tokens(*(int(usage.get(name) or 0) for name in ("prompt_tokens", "completion_tokens")))
+    answer = {
         "text": str(text),
         "finish_reason": str(choice.get("finish_reason") or "stop"),
-        "usage": {name: int(usage.get(name) or 0) for name in ("prompt_tokens", "completion_tokens")},
+        "usage": {"prompt_tokens": tokens.prompt, "completion_tokens": tokens.completion},
         "model": str(payload.get("model") or ""),
         "created": int(payload.get("created") or 0),
     }
+    return answer, tokens if sum(tokens) else None
+
+
+def refused_answer(model: str) -> dict[str, Any]:
+    """What is kept where the endpoint refuses a prompt for its content."""
+    return {"text": "", "finish_reason": CONTENT_FILTER, "usage": {}, "model": model, "created": 0}
 
 
 def response_of(response_id: str, record: dict[str, Any], *, cached: bool) -> Response:

@@ -7,62 +7,61 @@ stored before it is used. Only an answer that was on its way when the process wa
 
 from __future__ import annotations
 
-import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
 from typing import Any
-from urllib.parse import urlsplit
+from uuid import uuid4
 
-from pipeline_tasks.core.errors import InputError, TransientError
+from pipeline_tasks.core.endpoint import FREE, Bought, Endpoint, Refused, Unanswered
+from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import digest
 from pipeline_tasks.core.response_store import ResponseStore
-from pipeline_tasks.synthesis.llm_api import FREE, Api, Price, Request, Response, answer_of, body_of, response_of
-from pipeline_tasks.synthesis.llm_errors import as_foundry_error, is_refusal
+from pipeline_tasks.synthesis.llm_api import (
+    CONTENT_FILTER,
+    PATHS,
+    Api,
+    Request,
+    Response,
+    answer_of,
+    at_most,
+    body_of,
+    refused_answer,
+    response_of,
+    sent,
+)
 
-__all__ = ["LLMClient", "Price", "Request", "Response"]
+__all__ = ["LLMClient", "Request", "Response"]
+AHEAD = 8
+"""Requests read ahead for each open one, so that one that has to be repeated holds up no other."""
+CHECK = "check"
+"""How requests are named that are asked anew each time."""
 
 
 class LLMClient:
     """A client of one model at one endpoint; safe to share between threads.
 
     Args:
-        base_url: the endpoint with its version path, such as ``http://127.0.0.1:8080/v1``.
-        api_key: sent as bearer token, and nowhere else; may be empty for a local server.
+        endpoint: where it is asked, and on which terms.
         model: the endpoint's name for the model.
         api: ``completions`` continues the prompt; ``chat`` sends it as one user message.
         store: where answers are kept.
-        prices: dollars by model name; a model that is not listed is free.
-        timeout_s: limit of one attempt.
-        max_retries: further attempts after 429, 5xx, a time-out or a lost connection, with growing pauses.
-
-    Raises:
-        InputError: ``base_url`` is no http(s) URL, or carries a secret itself.
     """
 
-    def __init__(
-        self,
-        base_url: str,
-        api_key: str,
-        model: str,
-        api: Api,
-        store: ResponseStore,
-        *,
-        prices: dict[str, Price] | None = None,
-        timeout_s: float = 120.0,
-        max_retries: int = 5,
-    ) -> None:
-        if api not in ("completions", "chat"):
+    def __init__(self, endpoint: Endpoint, model: str, api: Api, store: ResponseStore) -> None:
+        if api not in PATHS:
             raise InputError(f"api is {api!r}; it must be 'completions' or 'chat'")
         self.model = model
         self.api: Api = api
-        self.price = (prices or {}).get(model, FREE)
-        self._host = _checked_host(base_url)
-        self._base_url, self._api_key = base_url, api_key
+        self.endpoint = endpoint
         self._store = store
-        self._timeout_s, self._max_retries = timeout_s, max_retries
-        self._openai: Any = None
-        self._opening = threading.Lock()
+
+    @property
+    def counts(self) -> Counter[str]:
+        """What was asked, bought and tried again so far."""
+        return self.endpoint.counts
 
     def complete(
         self,
@@ -76,8 +75,9 @@ class LLMClient:
         """The answer to ``prompt``: from the store where it was bought before, else from the endpoint.
 
         Raises:
-            TransientError: the endpoint stayed busy, broken or unreachable through all retries.
-            InputError: the key, the model or the request is refused.
+            Unanswered: the endpoint does not answer this prompt.
+            TransientError: the endpoint stayed busy, broken or unreachable.
+            InputError: the key or the model is refused, or the budget is spent.
         """
         return self.ask(Request(prompt, max_tokens, temperature, tuple(stop), seed))
 
@@ -85,74 +85,61 @@ class LLMClient:
         """:meth:`complete` for a :class:`Request`."""
         body = body_of(request, self.model, self.api)
         response_id = digest({"api": self.api, "body": body})
-        paid = self.price != FREE
-        record, cached = self._store.get_or_buy(response_id, lambda: self._call(body, response_id), alone=paid)
+        paid = self.endpoint.price != FREE
+        record, cached = self._store.get_or_buy(response_id, lambda: self._buy(request, body, response_id), alone=paid)
+        self.endpoint.count("llm_answers_reused" if cached else "llm_requests")
         return response_of(response_id, record, cached=cached)
 
-    def complete_many(self, requests: Iterable[Request], concurrency: int = 1) -> Iterator[Response]:
-        """The answers to ``requests`` in their order, ``concurrency`` at a time, reading ahead twice as far.
+    def ask_many(self, requests: Iterable[Request]) -> Iterator[Response | Unanswered]:
+        """The answers to ``requests`` in their order, as many at once as the terms allow, reading ahead.
 
         Raises:
             TransientError: as for :meth:`complete`; answers that came before it are stored.
             InputError: as for :meth:`complete`.
         """
+        concurrency = self.endpoint.terms.concurrency
         with ThreadPoolExecutor(max_workers=concurrency, thread_name_prefix="llm") as pool:
-            waiting: deque[Future[Response]] = deque()
+            waiting: deque[Future[Response | Unanswered]] = deque()
             try:
                 for request in requests:
-                    waiting.append(pool.submit(self.ask, request))
-                    if len(waiting) >= 2 * concurrency:
+                    waiting.append(pool.submit(self._outcome, request))
+                    if len(waiting) >= AHEAD * concurrency:
                         yield waiting.popleft().result()
                 while waiting:
                     yield waiting.popleft().result()
+            except BaseException:
+                self.endpoint.pace.stop()
+                raise
             finally:
                 for future in waiting:
                     future.cancel()
 
-    def _call(self, body: dict[str, Any], response_id: str) -> dict[str, Any]:
-        import openai
+    def check(self, request: Request) -> None:
+        """Ask for a word on the terms of ``request``, to know whether the endpoint accepts anything; it is not kept.
 
-        client = self._client()
-        resource = client.chat.completions if self.api == "chat" else client.completions
-        headers = {"Idempotency-Key": response_id}
-        wanted = body if body["stop"] else {name: value for name, value in body.items() if name != "stop"}
+        Raises:
+            Refused: it does not.
+        """
+        short = replace(request, prompt="Hello")
+        self._post(short, body_of(short, self.model, self.api), f"{CHECK}-{uuid4().hex}")
+        self.endpoint.count("llm_requests")
+
+    def _outcome(self, request: Request) -> Response | Unanswered:
         try:
-            raw = resource.with_raw_response.create(**wanted, extra_headers=headers)
-            answer = answer_of(raw.http_response.json(), self.api)
-        except openai.APIError as error:
-            if not is_refusal(error):
-                raise as_foundry_error(error, self._host, self.model, self._api_key) from None
-            answer = {"text": "", "finish_reason": "content_filter", "usage": {}, "model": self.model, "created": 0}
-        except (ValueError, LookupError, TypeError) as error:
-            raise TransientError(
-                f"{self._host} sent an answer that is not of the {self.api} API ({type(error).__name__}); "
-                "check that the endpoint is OpenAI-compatible, and try again"
-            ) from None
-        usage = answer["usage"]
-        cost = self.price.of(usage.get("prompt_tokens", 0), usage.get("completion_tokens", 0))
+            return self.ask(request)
+        except Unanswered as unanswered:
+            return unanswered
+
+    def _buy(self, request: Request, body: dict[str, Any], response_id: str) -> dict[str, Any]:
+        try:
+            bought = self._post(request, body, response_id)
+            answer, cost = bought.kept, bought.usd
+        except Refused as refused:
+            if refused.code != CONTENT_FILTER:
+                raise
+            answer, cost = refused_answer(self.model), 0.0
         return {"api": self.api, "request": body, "response": answer, "cost_usd": cost}
 
-    def _client(self) -> Any:
-        with self._opening:
-            if self._openai is None:
-                import openai
-
-                self._openai = openai.OpenAI(
-                    base_url=self._base_url,
-                    api_key=self._api_key or "none",
-                    timeout=self._timeout_s,
-                    max_retries=self._max_retries,
-                )
-            return self._openai
-
-
-def _checked_host(base_url: str) -> str:
-    """The endpoint without anything that may be secret, fit for messages."""
-    parts = urlsplit(base_url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise InputError("the LLM endpoint is not an http(s) URL; give one such as http://127.0.0.1:8080/v1")
-    if parts.username or parts.password or parts.query:
-        raise InputError(
-            f"the URL of the LLM endpoint {parts.hostname} carries a user name or query; pass the key as api_key"
-        )
-    return f"{parts.hostname}:{parts.port}" if parts.port else parts.hostname
+    def _post(self, request: Request, body: dict[str, Any], name: str) -> Bought[dict[str, Any]]:
+        read = partial(answer_of, api=self.api)
+        return self.endpoint.post(PATHS[self.api], sent(body), read, at_most=at_most(request), name=name)

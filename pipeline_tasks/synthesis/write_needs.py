@@ -5,13 +5,14 @@ from __future__ import annotations
 import pyarrow as pa
 from pydantic import Field
 
+from pipeline_tasks.core.endpoint import Unanswered
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import digest, short_id, unit_hash
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.step import step
 from pipeline_tasks.datasets import NEEDS, PASSAGES
 from pipeline_tasks.domains import domain_folder
-from pipeline_tasks.synthesis.endpoint import INTENTS, LlmParams, ask_all
+from pipeline_tasks.synthesis.endpoint import INTENTS, SHOWN, LlmParams, ask_all
 from pipeline_tasks.synthesis.parse import Rejected, parse_need
 from pipeline_tasks.synthesis.prompts import load_prompts
 
@@ -24,7 +25,7 @@ class WriteNeedsParams(LlmParams):
     intents_per_passage: int = Field(1, ge=1, le=6, description="intents asked for each passage, chosen by its id")
 
 
-@step(reads={"passages": PASSAGES}, writes=NEEDS, kind="map", pool="llm")
+@step(reads={"passages": PASSAGES}, writes=NEEDS, kind="map", version="2", pool="llm")
 def write_needs(rows: pa.Table, params: WriteNeedsParams, run: Run) -> pa.Table:
     """Ask the LLM what information need each sampled passage meets under its intents.
 
@@ -49,9 +50,12 @@ def write_needs(rows: pa.Table, params: WriteNeedsParams, run: Run) -> pa.Table:
     prompts = [forms[intent].ask_need(p["text"], key=p["passage_id"], led=led) for intent, p in tasks]
     needs = []
     for (intent, passage), prompt, response in zip(tasks, prompts, ask_all(prompts, params, run), strict=True):
+        if isinstance(response, Unanswered):
+            run.reject(passage["passage_id"], f"llm_{response.reason}", f"{intent}: {response.detail}")
+            continue
         need = parse_need(response.text, prompt, cut_off=response.finish_reason == "length")
         if isinstance(need, Rejected):
-            run.reject(passage["passage_id"], f"need_{need.reason}", f"{intent}: {response.text[:300]}")
+            run.reject(passage["passage_id"], f"need_{need.reason}", f"{intent}: {response.text[:SHOWN]}")
             continue
         needs.append(
             {

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from pipeline_tasks.core.endpoint import Unanswered
 from pipeline_tasks.core.ids import digest, short_id
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.step import step
 from pipeline_tasks.datasets import NEEDS, PAIRS
 from pipeline_tasks.domains import domain_folder
-from pipeline_tasks.synthesis.endpoint import LlmParams, ask_all
+from pipeline_tasks.synthesis.endpoint import SHOWN, LlmParams, ask_all
 from pipeline_tasks.synthesis.parse import Rejected, parse_pair
 from pipeline_tasks.synthesis.prompts import load_prompts
 
@@ -18,7 +19,7 @@ class WritePairsParams(LlmParams):
     """Which model writes the pairs."""
 
 
-@step(reads={"needs": NEEDS}, writes=PAIRS, kind="map", dataset="mtp/dm", pool="llm")
+@step(reads={"needs": NEEDS}, writes=PAIRS, kind="map", version="2", dataset="mtp/dm", pool="llm")
 def write_pairs(rows: pa.Table, params: WritePairsParams, run: Run) -> pa.Table:
     """Ask the LLM for a query that expresses each need, and a passage that satisfies it.
 
@@ -31,9 +32,12 @@ def write_pairs(rows: pa.Table, params: WritePairsParams, run: Run) -> pa.Table:
     prompts = [forms[n["intent"]].ask_pair(n["passage"], n["need"], key=n["passage_id"], led=led) for n in needs]
     pairs = []
     for need, prompt, response in zip(needs, prompts, ask_all(prompts, params, run), strict=True):
+        if isinstance(response, Unanswered):
+            run.reject(need["need_id"], f"llm_{response.reason}", f"{need['intent']}: {response.detail}")
+            continue
         pair = parse_pair(response.text, prompt, cut_off=response.finish_reason == "length")
         if isinstance(pair, Rejected):
-            run.reject(need["need_id"], f"pair_{pair.reason}", f"{need['intent']}: {response.text[:300]}")
+            run.reject(need["need_id"], f"pair_{pair.reason}", f"{need['intent']}: {response.text[:SHOWN]}")
             continue
         query_id = short_id(need["need_id"], digest(prompt.text))
         pairs.append(

@@ -26,7 +26,7 @@ from pipeline_tasks.models.registry import models
 ROOT = Path(__file__).parents[2]
 PACKAGE = "pipeline_tasks"
 LONGEST = 300
-HEAVY = ("torch", "transformers", "faiss", "pymupdf", "fitz", "openai", "onnxruntime", "sentence_transformers", "numba")
+HEAVY = ("torch", "transformers", "faiss", "pymupdf", "fitz", "onnxruntime", "sentence_transformers", "numba")
 
 BASE = {"core", "datasets", "domains", "models"}
 MAY_IMPORT = {

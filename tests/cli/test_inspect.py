@@ -127,9 +127,13 @@ def test_doctor_names_what_is_missing_and_asks_the_endpoint(root, tmp_path):
     threading.Thread(target=server.serve_forever, daemon=True).start()
     url = f"http://127.0.0.1:{server.server_port}/v1"
     cache = {"FOUNDRY_CACHE": str(tmp_path)}
-    found = foundry(root, "doctor", code=2, OPENAI_BASE_URL=url, **cache)
+    priced = {"FOUNDRY_LLM_PRICE_IN": "1", "FOUNDRY_LLM_PRICE_OUT": "free", "FOUNDRY_LLM_USD_PER_MONTH": "50"}
+    found = foundry(root, "doctor", code=2, OPENAI_BASE_URL=url, **cache, **priced)
     server.shutdown()
     server.server_close()
     assert "127.0.0.1 answers 200" in found and "foundry models fetch" in found
-    assert "does not answer" in foundry(root, "doctor", code=2, OPENAI_BASE_URL=url, **cache)
+    assert "1 and 0 dollars per million tokens; 0.00 dollars and 0 tokens this month" in found
+    assert "FOUNDRY_LLM_USD_PER_MONTH=50" in found
+    found = foundry(root, "doctor", code=2, OPENAI_BASE_URL=url, **cache, FOUNDRY_LLM_PRICE_IN="1")
+    assert "does not answer" in found and "set FOUNDRY_LLM_PRICE_OUT to US dollars" in found
     assert "OPENAI_BASE_URL is not set" in foundry(root, "doctor", code=2, **cache)

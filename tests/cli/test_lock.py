@@ -11,9 +11,11 @@ import pytest
 from pipeline_tasks.cli.code import lock_command
 from pipeline_tasks.core import closure, lock
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.registry import get_step
 
 ROOT = Path(__file__).parents[2]
 PARSER = "pipeline_tasks/synthesis/parse.py"
+NEEDS, PAIRS, COMBINED = (int(get_step(name).version) for name in ("write_needs", "write_pairs", "combine_pairs"))
 
 
 @pytest.fixture
@@ -57,7 +59,7 @@ def test_a_parser_that_changes_its_rules_asks_what_becomes_of_old_pairs(checkout
     before = lines(checkout)
     edit(PARSER, "def ", "CHANGED = 1\n\n\ndef ")
     told = refused()
-    assert f"write_needs v1: what it runs has changed: {PARSER}. " in told
+    assert f"write_needs v{NEEDS}: what it runs has changed: {PARSER}. " in told
     assert "raise version= in @step" in told and "`foundry lock write_pairs`" in told
     assert "mine_negatives" not in told and lines(checkout) == before
     assert "write_needs" in refused("write_pairs")
@@ -68,25 +70,26 @@ def test_a_parser_that_changes_its_rules_asks_what_becomes_of_old_pairs(checkout
 
 
 def test_a_raised_version_is_an_answer_and_a_lowered_one_is_not(checkout, edit):
-    edit("steps.lock", "step:write_needs 1\nstep:write_pairs 1", "step:write_needs 0\nstep:write_pairs 2")
+    before = f"step:write_needs {NEEDS}\nstep:write_pairs {PAIRS}"
+    edit("steps.lock", before, f"step:write_needs {NEEDS - 1}\nstep:write_pairs {PAIRS + 1}")
     edit(PARSER, "def ", "CHANGED = 1\n\n\ndef ")
     told = refused()
     assert "write_needs" not in told
-    assert "write_pairs: version='1' is below '2' in steps.lock" in told
+    assert f"write_pairs: version='{PAIRS}' is below '{PAIRS + 1}' in steps.lock" in told
     lock_command(["write_pairs"])
-    assert {"step:write_needs 1", "step:write_pairs 1"} <= set(lines(checkout))
+    assert set(before.splitlines()) <= set(lines(checkout))
 
 
 def test_a_new_step_and_one_that_is_gone_need_no_word(checkout, edit):
     wanted = lines(checkout)
-    edit("steps.lock", "step:write_pairs 1", "step:gone 1")
+    edit("steps.lock", f"step:write_pairs {PAIRS}", "step:gone 1")
     lock_command()
     assert lines(checkout) == wanted
 
 
 def test_a_script_and_a_row_schema_are_code_too(checkout, edit, monkeypatch):
     edit("sql/combine_pairs.sql", "SELECT", "SELECT DISTINCT")
-    assert "combine_pairs v2: what it runs has changed: sql/combine_pairs.sql." in refused()
+    assert f"combine_pairs v{COMBINED}: what it runs has changed: sql/combine_pairs.sql." in refused()
     edit("steps.lock", "rows:triplets ", "rows:triplets 0")
     assert "rows:triplets" in refused("combine_pairs")
 
@@ -103,8 +106,8 @@ def test_a_lock_with_two_sides_of_a_merge_in_it_says_how_to_write_it_anew(checko
     wanted = lines(checkout)
     edit(
         "steps.lock",
-        "step:write_pairs 1",
-        "<<<<<<< ours\nstep:write_pairs 1\n=======\nstep:write_pairs 2\n>>>>>>> theirs",
+        f"step:write_pairs {PAIRS}",
+        f"<<<<<<< ours\nstep:write_pairs {PAIRS}\n=======\nstep:write_pairs {PAIRS + 1}\n>>>>>>> theirs",
     )
     assert "`foundry lock --all` writes it anew" in refused()
     lock_command(everything=True)

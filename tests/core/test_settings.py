@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.settings import settings
+from pipeline_tasks.core.settings import is_secret, settings
 
 
 @pytest.fixture(autouse=True)
@@ -41,6 +41,12 @@ def test_a_bad_value_is_named(monkeypatch, name, value, said):
     monkeypatch.setenv(name, value)
     with pytest.raises(InputError, match=f"'{said}' is '{value}'.*mend the environment variable"):
         settings()
+
+
+def test_a_number_of_tokens_is_no_secret():
+    assert [is_secret(name) for name in ("AWS_SESSION_TOKEN", "OPENAI_API_KEY", "FOUNDRY_LLM_TOKENS_PER_MONTH")] == [
+        True, True, False,
+    ]  # fmt: skip
 
 
 def test_an_empty_variable_is_no_value(monkeypatch):

@@ -5,15 +5,17 @@ from email.utils import format_datetime
 import numpy as np
 import pytest
 
+from pipeline_tasks.core.endpoint import Terms, pace
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.lineage import query
 from pipeline_tasks.core.settings import settings
+from pipeline_tasks.core.spending import LimitReached
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.datasets import PASSAGES
 from pipeline_tasks.models.use import identity
 from pipeline_tasks.retrieval import embeddings_endpoint
 from pipeline_tasks.retrieval.embed_passages import embed_passages
-from pipeline_tasks.retrieval.embeddings_endpoint import EmbeddingsEndpoint, groups
+from pipeline_tasks.retrieval.embeddings_endpoint import groups
 from pipeline_tasks.retrieval.encoders import open_encoder
 from tests.retrieval.endpoint import DIM, serving
 from tests.stores import go, put, rows
@@ -41,11 +43,11 @@ def store(tmp_path):
 
 @pytest.fixture
 def impatient(monkeypatch):
-    monkeypatch.setattr(embeddings_endpoint, "_grows", lambda state: 0.0)
+    monkeypatch.setattr(pace, "_FIRST_PAUSE_S", 0.0)
 
 
 def test_vectors_come_back_in_order_of_the_texts_and_are_paid_for_once(endpoint, store):
-    encoder = open_encoder(MODEL, store=store, concurrency=3)
+    encoder = open_encoder(MODEL, store=store, terms=Terms(concurrency=3))
     vectors = encoder.encode_passages([*TEXTS, TEXTS[0]])
     wanted = np.array([endpoint.vector(text) for text in [*TEXTS, TEXTS[0]]])
     np.testing.assert_allclose(vectors, wanted / np.linalg.norm(wanted, axis=1, keepdims=True), atol=1e-6)
@@ -86,11 +88,11 @@ def test_a_busy_endpoint_is_asked_again_when_it_says_so(endpoint, store):
 @pytest.mark.parametrize("status", [429, 500])
 def test_one_that_stays_busy_may_work_later(endpoint, store, impatient, status):
     endpoint.faults = [(status, {}, b"no")] * 20
-    with pytest.raises(TransientError, match=rf"127\.0\.0\.1 did not embed.*{status}"):
-        open_encoder(MODEL, store=store).encode_passages(["flood"])
+    with pytest.raises(TransientError, match=r"127\.0\.0\.1.*(too many requests|answered 500 in all of 8)"):
+        open_encoder(MODEL, store=store, terms=Terms(patience_s=0.0)).encode_passages(["flood"])
 
 
-@pytest.mark.parametrize(("status", "remedy"), [(401, "the key"), (404, "the model's name"), (400, "the length")])
+@pytest.mark.parametrize(("status", "remedy"), [(401, "a key"), (404, "the model's name"), (400, "the length")])
 def test_a_refusal_is_the_callers_to_mend_and_tells_no_key(endpoint, store, status, remedy):
     endpoint.faults = [(status, {}, b"key-1 is wrong")]
     with pytest.raises(InputError, match=rf"\({status}\).*{remedy}") as told:
@@ -122,12 +124,44 @@ def not_a_number(answer):
     return answer
 
 
-@pytest.mark.parametrize("mend", [wider, ragged, absent, twice, not_a_number, lambda a: [], lambda a: {"data": 3}])
-def test_an_answer_that_is_none_is_refused_and_not_kept(endpoint, store, mend):
+@pytest.mark.parametrize("mend", [wider, absent, twice, not_a_number])
+def test_vectors_that_do_not_fit_are_refused_and_not_kept(endpoint, store, mend):
     endpoint.mend = mend
-    with pytest.raises(InputError, match=r"sent (vectors of shape|no answer of the embeddings API)"):
+    with pytest.raises(InputError, match="sent vectors of shape"):
         open_encoder(MODEL, store=store).encode_passages(["flood", "storm"])
     assert not list(store.keys("responses"))
+
+
+@pytest.mark.parametrize("mend", [ragged, lambda a: [], lambda a: {"data": 3}])
+def test_an_answer_that_is_none_is_asked_for_again_and_not_kept(endpoint, store, impatient, mend):
+    endpoint.mend = mend
+    with pytest.raises(TransientError, match="sent an answer that is not of this API .* in all of 8 attempts"):
+        open_encoder(MODEL, store=store).encode_passages(["flood", "storm"])
+    assert not list(store.keys("responses")) and endpoint.requests == 8
+
+
+def test_an_answer_that_is_cut_off_is_asked_for_again(endpoint, store, impatient):
+    endpoint.faults = [(200, {}, b'{"data": [{"index": 0, "embe'), (500, {}, b"")]
+    encoder = open_encoder(MODEL, store=store)
+    encoder.encode_passages(["flood"])
+    assert (encoder.costs["retries_bad_answer"], encoder.costs["retries_500"], endpoint.sold["flood"]) == (1, 1, 1)
+
+
+def test_what_a_failed_run_spent_on_vectors_is_told_and_its_budget_holds(endpoint, store):
+    put(store, PASSAGES, [{"passage_id": f"p{i}", "doc_id": "d", "text": text} for i, text in enumerate(TEXTS)])
+    with pytest.raises(LimitReached, match="embeddings: max_run_tokens=3000 is spent") as told:
+        go(store, embed_passages, model=MODEL, max_run_tokens=3000)
+    assert "foundry run embed_passages" in str(told.value) and "--set max_run_tokens=6000" in str(told.value)
+    spent = query(store, "SELECT value FROM counters WHERE name = 'prompt_tokens'")["value"].to_pylist()
+    assert spent == [3 * sum(endpoint.sold.values())] and 0 < spent[0] <= 3000
+
+
+def test_the_price_of_an_endpoint_elsewhere_must_be_known(store, monkeypatch):
+    monkeypatch.setenv("FOUNDRY_EMBEDDINGS_BASE_URL", "https://embed.example.org/v1")
+    settings.cache_clear()
+    with pytest.raises(InputError, match="set FOUNDRY_EMBEDDINGS_PRICE to US dollars per million tokens, or to free"):
+        open_encoder(MODEL, store=store)
+    settings.cache_clear()
 
 
 def test_a_step_counts_what_it_bought_and_a_raised_version_buys_nothing(endpoint, store):
@@ -167,7 +201,12 @@ def test_any_registered_model_may_be_served_and_that_is_part_of_its_identity(end
 
 
 @pytest.mark.parametrize("url", ["", "ftp://host/v1", "http://user:secret@host/v1"])
-def test_an_endpoint_that_is_no_plain_url_is_refused(store, url):
+def test_an_endpoint_that_is_no_plain_url_is_refused(store, monkeypatch, url):
+    monkeypatch.setenv("FOUNDRY_EMBEDDINGS_PRICE", "free")
+    monkeypatch.setenv("FOUNDRY_EMBEDDINGS_BASE_URL", url)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    settings.cache_clear()
     with pytest.raises(InputError, match="FOUNDRY_EMBEDDINGS_BASE_URL") as told:
-        EmbeddingsEndpoint(url, "", "m", 3, store)
+        open_encoder(MODEL, store=store)
+    settings.cache_clear()
     assert "secret" not in str(told.value)

@@ -1,5 +1,6 @@
 import pytest
 
+from pipeline_tasks.core.endpoint import Endpoint
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.domains.intents import load_intents
@@ -87,7 +88,9 @@ def test_a_missing_or_wrong_file_says_which(tmp_path):
 
 
 def test_the_real_small_model_writes_a_usable_pair(small_llm, responses):
-    asked = LLMClient(small_llm, "", "smollm2-135m-instruct", "completions", responses)
+    asked = LLMClient(
+        Endpoint(small_llm, "", "smollm2-135m-instruct"), "smollm2-135m-instruct", "completions", responses
+    )
     prompts = load_prompts(domain_folder(), "qa")
     pairs = []
     for key in ("one", "two", "three"):

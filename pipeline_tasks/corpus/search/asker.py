@@ -17,10 +17,11 @@ from pipeline_tasks import __version__
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.ids import digest
 from pipeline_tasks.core.response_store import ResponseStore
-from pipeline_tasks.corpus.search.ledger import Ledger
-from pipeline_tasks.corpus.search.provider import Busy, Refused, Reply
+from pipeline_tasks.core.spending import Ledger, LimitReached, Taken
+from pipeline_tasks.corpus.search.provider import Busy, Refused, Reply, Spent
 
 LARGEST_REPLY = 32 << 20
+LONGEST_WAIT_S = 300.0
 Params = list[tuple[str, str]]
 
 
@@ -44,6 +45,7 @@ class Asker:
         setting: the environment variable that gives it, for messages.
         responses: where answers are kept.
         ledger: its rate and budget.
+        price_usd: of one request.
         secret: the key; cut out of everything that comes back.
         headers: sent with every request.
         refresh: any new value asks everything again.
@@ -62,6 +64,7 @@ class Asker:
         responses: ResponseStore,
         ledger: Ledger,
         *,
+        price_usd: float = 0.0,
         secret: str = "",
         headers: Mapping[str, str] | None = None,
         refresh: str = "",
@@ -70,6 +73,7 @@ class Asker:
     ) -> None:
         self.counts: Counter[str] = Counter()
         self._provider, self._responses, self._ledger = provider, responses, ledger
+        self._price_usd = price_usd
         self._base, self._host = _checked(base_url, setting)
         self._secret, self._refresh = secret, refresh
         self._attempts = attempts
@@ -83,6 +87,7 @@ class Asker:
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._http.close()
+        self._ledger.flush()
 
     def get(self, path: str, params: Params, read: Callable[[Reply], dict[str, Any]]) -> Answer:
         """The answer to a GET of ``path``: stored, or bought now and stored.
@@ -105,7 +110,7 @@ class Asker:
                 raise self._ended
         else:
             record, stored = self._responses.get_or_buy(
-                response_id, lambda: named | self._buy(path, params, read), alone=bool(self._ledger.price_usd)
+                response_id, lambda: named | self._buy(path, params, read), alone=bool(self._price_usd)
             )
         if stored:
             self._count("search_answers_reused")
@@ -123,26 +128,40 @@ class Asker:
             reraise=True,
         )
         content = retrying(self._try, path, params, read)
-        self._count("cost_usd", self._ledger.price_usd)
-        return {"response": content | {"created": int(time.time())}, "cost_usd": self._ledger.price_usd}
+        self._count("cost_usd", self._price_usd)
+        return {"response": content | {"created": int(time.time())}, "cost_usd": self._price_usd}
 
     def _try(self, path: str, params: Params, read: Callable[[Reply], dict[str, Any]]) -> dict[str, Any]:
         if self._ended:
             raise self._ended
         try:
-            self._ledger.take()
+            taken = self._taken()
             self._count("search_requests")
             reply = self._send(path, params)
-            if reply.status != 200:
-                self._ledger.refund()
+            if reply.status != 200:  # no provider bills an error
+                self._ledger.correct(taken, usd=0.0)
             return read(reply)
         except Busy as busy:
             if busy.wait_s:
-                self._ledger.pause(busy.wait_s)
+                self._pause(busy.wait_s)
             raise
         except TransientError as ended:
             self.stop(ended)
             raise
+
+    def _taken(self) -> Taken:
+        """One request, counted, whose turn it is."""
+        try:
+            taken = self._ledger.take(requests=1, usd=self._price_usd)
+        except LimitReached as reached:
+            raise Spent(str(reached)) from None
+        time.sleep(taken.wait_s)
+        return taken
+
+    def _pause(self, wait_s: float) -> None:
+        if wait_s > LONGEST_WAIT_S:
+            raise TransientError(f"{self._provider} asks to wait {wait_s:.0f} s; run the step again then")
+        self._ledger.pause(wait_s)
 
     def _send(self, path: str, params: Params) -> Reply:
         try:

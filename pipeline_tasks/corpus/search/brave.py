@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.wire import clean
 from pipeline_tasks.corpus.search.asker import Asker
 from pipeline_tasks.corpus.search.provider import (
     LONGEST_DETAIL,
@@ -21,11 +22,9 @@ from pipeline_tasks.corpus.search.provider import (
     Refused,
     Reply,
     Spent,
-    clean,
     hits,
     json_of,
     kept,
-    retry_after_s,
 )
 
 PATH = "/res/v1/web/search"
@@ -75,7 +74,7 @@ def _raise(reply: Reply) -> None:
     if reply.status == 402 or code == "QUOTA_LIMITED":
         raise Spent(f"brave: the plan's quota is spent ({code or 402}); run it again when it is renewed, or raise it")
     if reply.status == 429:
-        raise Busy("http_429", detail, retry_after_s(reply) or _reset_s(reply))
+        raise Busy("http_429", detail, reply.wait_s or _reset_s(reply))
     if 400 <= reply.status < 500 and reply.status != 408:
         raise Refused("refused", f"HTTP {reply.status} {code} {detail}".strip())
 

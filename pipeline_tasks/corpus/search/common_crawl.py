@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.wire import clean
 from pipeline_tasks.corpus.search.asker import Asker
-from pipeline_tasks.corpus.search.provider import Hit, Refused, Reply, clean, hits, json_of, kept, parsed
+from pipeline_tasks.corpus.search.provider import Hit, Refused, Reply, hits, json_of, kept, parsed
 
 FILTERS = [("filter", "=mime-detected:application/pdf"), ("filter", "=status:200")]
 

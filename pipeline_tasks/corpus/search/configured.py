@@ -11,12 +11,12 @@ from pydantic import Field
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.response_store import ResponseStore
 from pipeline_tasks.core.settings import settings
+from pipeline_tasks.core.spending import Ledger, Limit, Most, limits
 from pipeline_tasks.core.step import StepParams, tuning
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.corpus.search.asker import Asker
 from pipeline_tasks.corpus.search.brave import KEY_HEADER, Brave
 from pipeline_tasks.corpus.search.common_crawl import CommonCrawl
-from pipeline_tasks.corpus.search.ledger import Ledger, Limits
 from pipeline_tasks.corpus.search.provider import Provider
 from pipeline_tasks.corpus.search.searxng import SearXNG
 
@@ -35,21 +35,20 @@ class SearchWebParams(StepParams):
     attempts: int = tuning(4, ge=1, description="tries per request")
     timeout_s: float = tuning(30.0, gt=0, description="seconds without a byte before a try fails")
     requests_per_s: float = tuning(1.0, gt=0, description="requests a second, of all processes together")
-    max_requests_per_day: int | None = tuning(None, ge=0, description="requests a day (UTC); none: no limit")
-    max_requests: int | None = tuning(None, ge=0, description="requests ever, with this store; none: no limit")
-    max_usd_per_day: float | None = tuning(5.0, ge=0, description="dollars a day (UTC); none: no limit")
-    max_usd: float | None = tuning(None, ge=0, description="dollars ever, with this store; none: no limit")
+    max_requests_per_day: Most = tuning(None, ge=0, description="requests a day (UTC); none: no limit")
+    max_requests: Most = tuning(None, ge=0, description="requests ever, with this store; none: no limit")
+    max_usd_per_day: Most = tuning(5.0, ge=0, description="dollars a day (UTC); none: no limit")
+    max_usd: Most = tuning(None, ge=0, description="dollars ever, with this store; none: no limit")
 
     @property
-    def limits(self) -> Limits:
-        """Rate and budget."""
-        return Limits(
-            per_s=self.requests_per_s,
-            requests_per_day=self.max_requests_per_day,
-            requests=self.max_requests,
-            usd_per_day=self.max_usd_per_day,
-            usd=self.max_usd,
-        )
+    def limits(self) -> tuple[Limit, ...]:
+        """The budget."""
+        of_day = {
+            "requests": ("max_requests_per_day", self.max_requests_per_day),
+            "usd": ("max_usd_per_day", self.max_usd_per_day),
+        }
+        ever = {"requests": ("max_requests", self.max_requests), "usd": ("max_usd", self.max_usd)}
+        return limits("day", **of_day) + limits("ever", **ever)
 
 
 @contextmanager
@@ -68,7 +67,8 @@ def configured(params: SearchWebParams, store: Store) -> Iterator[tuple[Provider
         url,
         f"FOUNDRY_{name.upper()}_URL",
         ResponseStore(store),
-        Ledger(store, name, price_usd, params.limits),
+        Ledger(store, name, params.limits, per_s=params.requests_per_s),
+        price_usd=price_usd,
         secret=key,
         headers={KEY_HEADER: key} if key else {},
         refresh=params.refresh,

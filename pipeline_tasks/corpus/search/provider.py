@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any, Protocol
 
 from pipeline_tasks.core.errors import InputError, TransientError
+from pipeline_tasks.core.wire import clean, retry_after_s
 
 LONGEST_TITLE = 300
 LONGEST_URL = 4096
@@ -55,6 +53,11 @@ class Reply:
     headers: Mapping[str, str]
     text: str
 
+    @property
+    def wait_s(self) -> float | None:
+        """How long the provider asks to be left alone; None where it does not say."""
+        return retry_after_s(self.headers.get("retry-after", ""))
+
 
 class Spent(TransientError):
     """A budget of ours, or the provider's quota, is used up."""
@@ -97,7 +100,11 @@ def json_of(reply: Reply) -> Any:
         Refused: any other status, or an answer that is not JSON.
     """
     if reply.status in (408, 429) or reply.status >= 500:
-        raise Busy(f"http_{reply.status}", clean(reply.text, LONGEST_DETAIL), retry_after_s(reply))
+        raise Busy(
+            f"http_{reply.status}",
+            clean(reply.text, LONGEST_DETAIL),
+            reply.wait_s,
+        )
     if reply.status in (401, 403):
         raise InputError(f"the search provider answers HTTP {reply.status}; check its key and its settings")
     if 300 <= reply.status < 400:
@@ -105,17 +112,6 @@ def json_of(reply: Reply) -> Any:
     if reply.status != 200:
         raise Refused("refused", f"HTTP {reply.status} {clean(reply.text, LONGEST_DETAIL)}")
     return parsed(reply.text)
-
-
-def retry_after_s(reply: Reply) -> float | None:
-    """Seconds that ``Retry-After`` asks to wait, given as a number or a date; None where it says nothing usable."""
-    value = reply.headers.get("retry-after", "").strip()
-    if value.isascii() and value.isdigit():
-        return float(value[:9])
-    try:
-        return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
-    except (TypeError, ValueError, OverflowError):
-        return None
 
 
 def parsed(text: str) -> Any:
@@ -152,9 +148,3 @@ def _kept(item: Any) -> list[str]:
     url, title = found.get("url"), found.get("title")
     address = url[: LONGEST_URL + 1].encode(errors="backslashreplace").decode() if isinstance(url, str) else ""
     return [address, clean(title, LONGEST_TITLE) if isinstance(title, str) else ""]
-
-
-def clean(text: str, longest: int) -> str:
-    """``text`` on one line without control, format and unpaired characters, cut to ``longest``."""
-    shown = (c if unicodedata.category(c)[0] != "C" else " " for c in text[: 4 * longest])
-    return " ".join("".join(shown).split())[:longest]

@@ -10,13 +10,14 @@ import pytest
 
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.response_store import ResponseStore
+from pipeline_tasks.core.spending import Ledger
 from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.core.wire import clean
 from pipeline_tasks.corpus.search.asker import LARGEST_REPLY, Asker
 from pipeline_tasks.corpus.search.brave import KEY_HEADER, Brave
 from pipeline_tasks.corpus.search.common_crawl import CommonCrawl
 from pipeline_tasks.corpus.search.folder import Folder
-from pipeline_tasks.corpus.search.ledger import Ledger, Limits
-from pipeline_tasks.corpus.search.provider import Busy, Refused, Spent, clean
+from pipeline_tasks.corpus.search.provider import Busy, Refused, Spent
 from pipeline_tasks.corpus.search.searxng import SearXNG
 from pipeline_tasks.corpus.search.url_list import UrlList
 from tests.corpus.search.standins import (
@@ -30,7 +31,6 @@ from tests.corpus.search.standins import (
 
 KEY = "BSA-a-secret-of-the-test"
 CRAWL = "CC-MAIN-2026-43"
-FAST = Limits(per_s=1000)
 
 
 def capture(url: str, mime: str = "application/pdf", status: str = "200") -> dict:
@@ -42,9 +42,9 @@ def asker(store: LocalStore):
     """Makes an asker for a stand-in."""
     opened = []
 
-    def make(name: str, standin: StandIn, attempts: int = 2, limits: Limits = FAST, price: float = 0.0) -> Asker:
+    def make(name: str, standin: StandIn, attempts: int = 2) -> Asker:
         access = {"secret": KEY, "headers": {KEY_HEADER: KEY}} if name == "brave" else {}
-        ledger = Ledger(store, name, price, limits)
+        ledger = Ledger(store, name, per_s=1000)
         opened.append(Asker(name, standin.url, "X", ResponseStore(store), ledger, attempts=attempts, **access))
         return opened[-1]
 
@@ -254,7 +254,7 @@ def test_nobody_listening_is_busy(asker):
 )
 def test_an_address_that_is_none_or_carries_a_secret_is_refused_without_showing_it(store, url):
     with pytest.raises(InputError, match="FOUNDRY_X_URL") as caught:
-        Asker("x", url, "FOUNDRY_X_URL", ResponseStore(store), Ledger(store, "x", 0, FAST))
+        Asker("x", url, "FOUNDRY_X_URL", ResponseStore(store), Ledger(store, "x"))
     assert "secret" not in str(caught.value)
 
 

@@ -1,0 +1,255 @@
+"""Posts JSON to an endpoint until there is an answer: paced, patient, and never beyond a budget.
+
+A request is counted in the ledger at its worst before it is sent, and settled at what it cost when it is answered. What
+may have been billed and did not arrive stays counted at its worst.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+
+import httpx
+
+from pipeline_tasks import __version__
+from pipeline_tasks.core.endpoint.errors import Fault, Named, NoAnswer, Reply, TooMany, meaning
+from pipeline_tasks.core.endpoint.pace import Pace, backoff_s
+from pipeline_tasks.core.endpoint.price import FREE, Price, Tokens
+from pipeline_tasks.core.endpoint.terms import Terms
+from pipeline_tasks.core.errors import InputError, TransientError
+from pipeline_tasks.core.spending import Ledger, Taken
+
+LARGEST_REPLY = 64 << 20
+UNREACHABLE = "unreachable"
+"""The one fault after which nothing can have been billed."""
+_SHARED_S = 1.0
+"""Shorter pauses are not worth telling other processes of."""
+T = TypeVar("T")
+Read = Callable[[Any], tuple[T, Tokens | None]]
+"""What to keep of an answer, and the tokens that it says it took; LookupError, TypeError or ValueError: not the API."""
+
+
+@dataclass(frozen=True)
+class Bought(Generic[T]):
+    """An answer and what it cost; at most, where the endpoint does not say."""
+
+    kept: T
+    tokens: Tokens
+    usd: float
+
+
+@dataclass
+class _Bill:
+    tokens: Tokens
+
+
+class Endpoint:
+    """One model at one endpoint; safe to share between threads.
+
+    Args:
+        base_url: its address with the version path, such as ``http://127.0.0.1:8080/v1``.
+        secret: sent as bearer token, and nowhere else; may be empty for a local server.
+        model: the endpoint's name for the model, for messages.
+        terms: how it is asked.
+        price: of its tokens.
+        ledger: counts what is spent; None where nothing is.
+        key_setting: the variable that holds the key, for messages.
+        url_setting: the variable that holds the address, for messages.
+
+    Attributes:
+        counts: ``retries_<kind>`` of each kind of fault, tokens and dollars of answers that were bought.
+        pace: how fast it is asked.
+
+    Raises:
+        InputError: ``base_url`` is no http(s) URL, or carries a secret itself.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        secret: str,
+        model: str,
+        *,
+        terms: Terms | None = None,
+        price: Price = FREE,
+        ledger: Ledger | None = None,
+        key_setting: str = "OPENAI_API_KEY",
+        url_setting: str = "OPENAI_BASE_URL",
+    ) -> None:
+        self.terms, self.price = terms or Terms(), price
+        self.counts: Counter[str] = Counter()
+        self._named = Named(_checked_host(base_url, url_setting), model, key_setting, url_setting)
+        self.pace = Pace(self._named.host, self.terms.concurrency, self.terms.patience_s)
+        self._ledger, self._secret = ledger, secret
+        self._answers, self._counting = 0, threading.Lock()
+        self._http = httpx.Client(
+            base_url=base_url.rstrip("/"),
+            headers={"User-Agent": f"retriever-foundry/{__version__}"}
+            | ({"Authorization": f"Bearer {secret}"} if secret else {}),
+            timeout=self.terms.timeout_s,
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=self.terms.concurrency),
+            follow_redirects=False,
+        )
+
+    def __enter__(self) -> Endpoint:
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.pace.stop()
+        self._http.close()
+        self.flush()
+
+    def flush(self) -> None:
+        """Write down what is settled."""
+        if self._ledger:
+            self._ledger.flush()
+
+    @property
+    def host(self) -> str:
+        """Its name in messages."""
+        return self._named.host
+
+    def post(self, path: str, body: dict[str, Any], read: Read[T], *, at_most: Tokens, name: str) -> Bought[T]:
+        """The answer to a POST of ``body``.
+
+        Args:
+            path: below the base address.
+            body: JSON.
+            read: what to keep of an answer.
+            at_most: tokens that it can take.
+            name: of the request; sent along, so that an endpoint that knows it bills it once.
+
+        Raises:
+            Refused: the endpoint does not accept this request.
+            NoAnswer: it failed at this request in all attempts, and answered others meanwhile.
+            TransientError: it failed in all attempts, or was busy for longer than there is patience.
+            LimitReached: the request might cost more than is left.
+            InputError: key, model, address or account are to be mended.
+        """
+        faults, answers = 0, self._answers
+        while True:
+            try:
+                return self._try(path, body, read, at_most, name)
+            except TooMany as busy:
+                self.count(f"retries_{busy.kind}")
+            except Fault as fault:
+                self.count(f"retries_{fault.kind}")
+                faults += 1
+                if faults == self.terms.attempts:
+                    raise self._given_up(fault, answers) from None
+                self.pace.rest(max(backoff_s(faults), min(fault.wait_s or 0.0, self.terms.patience_s)))
+
+    def _given_up(self, fault: Fault, answers: int) -> Exception:
+        tries = f"{self.terms.attempts} attempts"
+        if self._answers > answers:
+            return NoAnswer("no_answer", f"{fault.detail} in {tries}")
+        return TransientError(f"{self.host} {fault.detail} in all of {tries}; see that it is up, and try again")
+
+    def _try(self, path: str, body: dict[str, Any], read: Read[T], at_most: Tokens, name: str) -> Bought[T]:
+        with self.pace.turn() as began, self._counted(at_most) as bill:
+            reply = self._send(path, body, name)
+            if reply.status != httpx.codes.OK:
+                bill.tokens = Tokens()
+                raise self._failure(reply, began)
+            kept, used = _kept(read, reply.body)
+            bill.tokens = used or at_most
+        self._bought(bill.tokens)
+        return Bought(kept, bill.tokens, self.price.of(bill.tokens))
+
+    @contextmanager
+    def _counted(self, at_most: Tokens) -> Iterator[_Bill]:
+        """The ledger holds what the block may cost before it begins, and what it did cost after it."""
+        bill = _Bill(at_most)
+        taken = self._reserved(at_most)
+        try:
+            yield bill
+        except Fault as fault:
+            if fault.kind == UNREACHABLE:
+                bill.tokens = Tokens()
+            raise
+        finally:
+            if taken and self._ledger:
+                self._ledger.settle(taken, **self._amounts(bill.tokens))
+
+    def _reserved(self, at_most: Tokens) -> Taken | None:
+        while self._ledger:
+            taken = self._ledger.reserve(requests=1, **self._amounts(at_most))
+            if taken.wait_s < _SHARED_S:
+                return taken
+            self._ledger.settle(taken, requests=0, **self._amounts(Tokens()))
+            self.pace.hold(taken.wait_s)
+            self.pace.rest(taken.wait_s)
+        return None
+
+    def _amounts(self, tokens: Tokens) -> dict[str, float]:
+        return {"tokens": sum(tokens), "usd": self.price.of(tokens)}
+
+    def _failure(self, reply: Reply, began: float) -> Exception:
+        error = meaning(reply, self._named, self._secret)
+        if isinstance(error, TooMany):
+            wait_s = self.pace.too_many(began, error.wait_s)
+            if self._ledger and wait_s >= _SHARED_S:
+                self._ledger.pause(wait_s)
+        return error
+
+    def _send(self, path: str, body: dict[str, Any], name: str) -> Reply:
+        """The whole reply, within time and size."""
+        ends = time.monotonic() + self.terms.timeout_s
+        data = bytearray()
+        try:
+            with self._http.stream("POST", path, json=body, headers={"Idempotency-Key": name}) as answer:
+                for block in answer.iter_bytes():
+                    data += block
+                    if len(data) > LARGEST_REPLY:
+                        raise Fault("bad_answer", f"sent more than {LARGEST_REPLY} bytes")
+                    if time.monotonic() > ends:
+                        raise Fault("timeout", f"was not done in {self.terms.timeout_s:g} s")
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            raise Fault(UNREACHABLE, f"cannot be reached ({type(error).__name__})") from None
+        except httpx.TimeoutException as error:
+            raise Fault("timeout", f"did not answer ({type(error).__name__})") from None
+        except httpx.RequestError as error:
+            raise Fault("cut_off", f"cut its answer off ({type(error).__name__})") from None
+        return Reply(answer.status_code, {k.lower(): v for k, v in answer.headers.items()}, bytes(data))
+
+    def _bought(self, tokens: Tokens) -> None:
+        self.pace.answered()
+        with self._counting:
+            self._answers += 1
+            self.counts["prompt_tokens"] += tokens.prompt
+            if tokens.completion:
+                self.counts["completion_tokens"] += tokens.completion
+            self.counts["cost_usd"] += self.price.of(tokens)  # type: ignore[assignment]
+
+    def count(self, name: str, n: int = 1) -> None:
+        """``n`` more of ``name``."""
+        with self._counting:
+            self.counts[name] += n
+
+
+def _kept(read: Read[T], body: bytes) -> tuple[T, Tokens | None]:
+    try:
+        return read(json.loads(body))
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        detail = f"sent an answer that is not of this API ({type(error).__name__})"
+        raise Fault("bad_answer", detail) from None
+
+
+def _checked_host(base_url: str, setting: str) -> str:
+    """The endpoint without anything that may be secret, fit for messages."""
+    try:
+        url = httpx.URL(base_url)
+    except (httpx.InvalidURL, UnicodeError):
+        url = httpx.URL("")
+    if url.scheme not in ("http", "https") or not url.host:
+        raise InputError(f"{setting} is no http(s) URL; set it to one such as http://127.0.0.1:8080/v1")
+    if url.userinfo or url.query:
+        raise InputError(f"{setting}, at {url.host}, carries a user name or query; a key has a variable of its own")
+    return f"{url.host}:{url.port}" if url.port else url.host

@@ -1,0 +1,282 @@
+"""What an account has spent, and no more than is allowed: one ledger for every process and machine that uses the store.
+
+What a request may cost is counted before it is sent and settled when its price is known, so that no number of processes
+passes a limit together. A request that is killed on its way stays counted: it may have been billed.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.ids import canonical_json
+from pipeline_tasks.core.store import Store
+
+Period = Literal["run", "day", "month", "ever"]
+Most = Annotated[float | None, BeforeValidator(lambda value: None if value == "none" else value)]
+"""A limit as a parameter: a number, or ``none``."""
+REMEMBERED_DAYS = 90
+"""For how long a run that spends nothing keeps its count."""
+_DIGITS = 9
+
+
+@dataclass(frozen=True)
+class Limit:
+    """At most so much of one unit in one period.
+
+    Attributes:
+        name: the parameter or variable that sets it.
+        unit: ``requests``, ``tokens`` or ``usd``.
+        period: one run, a day or a month (UTC), or ever with this store.
+        most: how much.
+    """
+
+    name: str
+    unit: str
+    period: Period
+    most: float
+
+
+def limits(period: Period, **named: tuple[str, float | None]) -> tuple[Limit, ...]:
+    """A limit for each unit that has one: ``limits("run", usd=("max_run_usd", 20.0), tokens=("…", None))``."""
+    return tuple(Limit(name, unit, period, most) for unit, (name, most) in named.items() if most is not None)
+
+
+class LimitReached(InputError):
+    """The next request might pass a limit, so it is not sent; ``limit`` says which."""
+
+    def __init__(self, message: str, limit: Limit | None = None) -> None:
+        super().__init__(message)
+        self.limit = limit
+
+
+def _reached(account: str, limit: Limit, counted: float, wanted: float) -> LimitReached:
+    remedies = {
+        "day": "run it again tomorrow (UTC)",
+        "month": f"a new month begins on {_next_month()} (UTC)",
+    }
+    remedy = remedies.get(limit.period, f"raise {limit.name}")
+    if limit.period in ("run", "month"):
+        remedy += f" ({counted:.6g} {limit.unit} are counted, and the next request may take {wanted:.3g})"
+    return LimitReached(f"{account}: {limit.name}={limit.most:g} is spent; {remedy}", limit)
+
+
+@dataclass(eq=False)
+class Taken:
+    """What was counted for one request.
+
+    Attributes:
+        amounts: unit -> how much.
+        day: that it was counted on.
+        wait_s: how long the account must be left alone first.
+        open: whether it is to be settled.
+    """
+
+    amounts: dict[str, float]
+    open: bool = False
+    day: str = ""
+    wait_s: float = 0.0
+    done: bool = False
+    refused: LimitReached | None = None
+
+
+@dataclass(frozen=True)
+class _Settled:
+    day: str
+    amounts: dict[str, float]
+
+
+class Ledger:
+    """Counts before it is spent; safe for many threads, processes and machines.
+
+    Threads that come together share one change of the ledger, and corrections wait for the next change or
+    :meth:`flush`: a bucket is slower than an endpoint.
+
+    Args:
+        store: where the ledger is, as ``spending/<account>.json``.
+        account: who is paid.
+        limits: what may be spent.
+        run: names the run whose limits these are, over all its processes and tries.
+        per_s: requests a second, of all together; None for no such limit.
+    """
+
+    def __init__(
+        self, store: Store, account: str, limits: Iterable[Limit] = (), *, run: str = "", per_s: float | None = None
+    ) -> None:
+        self._store, self.account, self._limits = store, account, tuple(limits)
+        self._run, self._per_s = run, per_s
+        self._key = key_of(account)
+        self._waiting: list[Taken | _Settled] = []
+        self._open = self._settled = 0
+        self._changed = threading.Condition()
+        self._turn = threading.Lock()
+
+    def take(self, **amounts: float) -> Taken:
+        """Count one request for good; the caller waits ``wait_s`` before it is sent.
+
+        Raises:
+            LimitReached: it would pass a limit.
+        """
+        return self._taken(Taken(amounts))
+
+    def reserve(self, **amounts: float) -> Taken:
+        """Count the most that a request may cost, until :meth:`settle` says what it did cost.
+
+        Where only the open reservations of this ledger stand in the way, it waits for them.
+
+        Raises:
+            LimitReached: it might pass a limit.
+        """
+        while True:
+            with self._changed:
+                settled = self._settled
+            try:
+                return self._taken(Taken(amounts, open=True))
+            except LimitReached:
+                with self._changed:
+                    while self._settled == settled:
+                        if not self._open:
+                            raise
+                        self._changed.wait()
+
+    def settle(self, taken: Taken, **amounts: float) -> None:
+        """What a reserved request did cost; units that are not named stay as they were counted."""
+        self.correct(taken, **amounts)
+        with self._changed:
+            self._open -= 1
+            self._settled += 1
+            self._changed.notify_all()
+
+    def correct(self, taken: Taken, **amounts: float) -> None:
+        """What a request that was counted for good did cost; units that are not named stay as they were counted."""
+        off = {unit: amount - taken.amounts[unit] for unit, amount in amounts.items() if amount != taken.amounts[unit]}
+        if off:
+            with self._changed:
+                self._waiting.append(_Settled(taken.day, off))
+
+    def pause(self, wait_s: float) -> None:
+        """Let nobody ask for ``wait_s`` seconds."""
+        with self._turn, self._store.alone(self._key):
+            state = read_state(self._store, self._key)
+            state["next_at"] = max(state["next_at"], time.time() + wait_s)
+            self._store.replace(self._key, canonical_json(state))
+
+    def flush(self) -> None:
+        """Write down what is settled."""
+        if self._waiting:
+            self._commit(None)
+
+    def _taken(self, taken: Taken) -> Taken:
+        self._commit(taken)
+        if taken.refused:
+            raise taken.refused
+        return taken
+
+    def _commit(self, mine: Taken | None) -> None:
+        if mine is not None:
+            with self._changed:
+                self._waiting.append(mine)
+        with self._turn:
+            if mine is not None and mine.done:
+                return
+            with self._changed:
+                changes, self._waiting = self._waiting, []
+            try:
+                with self._store.alone(self._key):
+                    state = read_state(self._store, self._key)
+                    for change in changes:
+                        self._apply(state, change)
+                    self._store.replace(self._key, canonical_json(state))
+            except BaseException:
+                with self._changed:
+                    self._waiting = [change for change in changes if change is not mine] + self._waiting
+                raise
+            with self._changed:
+                for change in changes:
+                    if isinstance(change, Taken):
+                        change.done = True
+                        self._open += change.open and change.refused is None
+
+    def _apply(self, state: dict[str, Any], change: Taken | _Settled) -> None:
+        if isinstance(change, _Settled):
+            self._add(state, change.day, change.amounts)
+            return
+        change.day = today()
+        change.refused = self._refusal(state, change.amounts)
+        if change.refused:
+            return
+        self._add(state, change.day, change.amounts)
+        now = time.time()
+        turn = max(now, state["next_at"])
+        change.wait_s = turn - now
+        if self._per_s is not None:
+            state["next_at"] = turn + 1 / self._per_s
+
+    def _refusal(self, state: dict[str, Any], amounts: dict[str, float]) -> LimitReached | None:
+        for limit in self._limits:
+            counted, wanted = spent(state, limit.unit, limit.period, self._run), amounts.get(limit.unit, 0.0)
+            if wanted and counted + wanted > limit.most + 1e-9:
+                return _reached(self.account, limit, counted, wanted)
+        return None
+
+    def _add(self, state: dict[str, Any], day: str, amounts: dict[str, float]) -> None:
+        into = [state["days"].setdefault(day, {})]
+        if self._run:
+            oldest = (datetime.now(UTC).date() - timedelta(days=REMEMBERED_DAYS)).isoformat()
+            runs = {name: run for name, run in state.get("runs", {}).items() if run["day"] >= oldest}
+            state["runs"] = runs
+            into.append(runs.setdefault(self._run, {}))
+            runs[self._run]["day"] = day
+        for counts in into:
+            for unit, amount in amounts.items():
+                counts[unit] = round(max(0.0, counts.get(unit, 0) + amount), _DIGITS)
+
+
+def key_of(account: str) -> str:
+    """Where the ledger of ``account`` is."""
+    return f"spending/{account}.json"
+
+
+def read_state(store: Store, key: str) -> dict[str, Any]:
+    """What a ledger says.
+
+    Raises:
+        InputError: it is damaged, so that nobody knows what was spent.
+    """
+    data = store.read(key)
+    if data is None:
+        return {"days": {}, "next_at": 0.0}
+    try:
+        state = json.loads(data)
+        spent(state, "usd", "ever")
+        return state | {"next_at": float(state["next_at"])}
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"{key} is no ledger ({type(error).__name__}): copy it from a backup, or delete it, and what was spent "
+            "so far counts against no limit"
+        ) from None
+
+
+def spent(state: dict[str, Any], unit: str, period: Period, run: str = "") -> float:
+    """How much of ``unit`` is counted in the ``period`` of now."""
+    if period == "run":
+        return state.get("runs", {}).get(run, {}).get(unit, 0.0)
+    begins = {"day": today(), "month": today()[:7], "ever": ""}[period]
+    return sum(counts.get(unit, 0.0) for day, counts in state["days"].items() if day.startswith(begins))
+
+
+def today() -> str:
+    """The date in UTC: what a daily budget counts by."""
+    return datetime.now(UTC).date().isoformat()
+
+
+def _next_month() -> date:
+    return (datetime.now(UTC).date().replace(day=1) + timedelta(days=32)).replace(day=1)
