@@ -92,6 +92,11 @@ def manifest_key(ref: Ref) -> str:
     return f"versions/{ref.dataset}/{ref.version}.json"
 
 
+def ref_key(dataset: str, name: str = LATEST) -> str:
+    """Where it is kept which version of ``dataset`` is called ``name``."""
+    return f"refs/{dataset}/{name}"
+
+
 def resolve(store: Store, ref: Ref) -> Ref:
     """``ref`` with its version id in place of a name such as ``latest``.
 
@@ -107,7 +112,7 @@ def _found(store: Store, ref: Ref) -> tuple[Ref, bytes]:
     data = store.read(manifest_key(Ref(dataset=base, version=ref.version))) if _ID.fullmatch(ref.version) else None
     if data is not None:
         return ref, data
-    named = store.read(f"refs/{base}/{ref.version}")
+    named = store.read(ref_key(base, ref.version))
     found = Ref(dataset=base, version=named.decode() if named else ref.version)
     data = store.read(manifest_key(found))
     if data is None:
@@ -142,10 +147,12 @@ def commit(store: Store, manifest: Manifest) -> bool:
     return store.create(manifest_key(manifest.ref), manifest.to_bytes())
 
 
-def point(store: Store, ref: Ref, name: str = LATEST) -> None:
-    """Let ``name`` mean ``ref`` from now on."""
-    if store.read(f"refs/{ref.dataset}/{name}") != ref.version.encode():
-        store.replace(f"refs/{ref.dataset}/{name}", ref.version.encode())
+def point(store: Store, ref: Ref, name: str = LATEST) -> bytes | None:
+    """Let ``name`` mean ``ref`` from now on; what it meant before."""
+    key, version = ref_key(ref.dataset, name), ref.version.encode()
+    while (before := store.read(key)) != version and not store.swap(key, before, version):
+        pass
+    return before
 
 
 @dataclass(frozen=True)
