@@ -205,6 +205,23 @@ def test_tasks_are_named_after_their_steps_and_use_their_pools(bag):
     assert used == set(step_names()), "every step is in a DAG"
 
 
+CHOSEN = {("combine_pairs", "gd"), ("pretrain", "cloze")}
+"""What a run takes as it is now: pairs that no DAG makes, and datasets that a form names."""
+
+
+def test_a_task_reads_versions_that_its_run_was_given_and_never_latest(bag):
+    from pipeline_tasks.core.registry import get_step, step_names
+
+    unsaid = set()
+    for dag in bag.dags.values():
+        for task in dag.tasks:
+            arguments = task.partial_kwargs if task.is_mapped else vars(task)
+            if arguments.get("step") in step_names():
+                step, inputs = get_step(arguments["step"]), arguments["inputs"]
+                unsaid |= {(step.name, name) for name in step.reads.keys() - inputs.keys()}
+    assert unsaid == CHOSEN
+
+
 def test_pools_that_steps_name_are_in_the_pools_file(root):
     from pipeline_tasks.core.registry import get_step, step_names
 
