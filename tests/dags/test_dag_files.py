@@ -104,6 +104,8 @@ def test_forms_have_the_promised_fields(bag):
     assert {"0.65", "0.75", "0.85", "0.9", "0.95"} < set(alphas.schema["examples"])
     assert alphas.value == ["0.65", "0.75", "0.85"]
     assert bag.dags["corpus_refresh"].params.get_param("source").schema["type"] == ["null", "string"]
+    for name in ("list_urls", "crawl"):
+        assert bag.dags["corpus_refresh"].get_task(name).values["max_withdrawn"]._name == "max_withdrawn"
     assert bag.dags["synthesize_pairs"].params.get_param("sample_rate").schema["maximum"] == 1
 
 
