@@ -97,6 +97,12 @@ def _say_where(store: Store, ref: Ref) -> None:
     log.warning("%s of %s stays %s; `foundry point %s` moves it", LATEST, ref.dataset, now, ref)
 
 
+def forget_notes(store: Store, dataset: str) -> None:
+    """Let no build that was killed move ``latest`` of ``dataset`` any more."""
+    folder = note_key(Ref(dataset=dataset)).removesuffix(LATEST)
+    store.delete_all([key for key in store.keys(folder) if "/" not in key.removeprefix(folder)])
+
+
 def note_key(ref: Ref) -> str:
     """Where a build of ``ref`` notes what it saw, until it has moved ``latest``."""
     return f"moves/{ref.dataset}/{ref.version}"

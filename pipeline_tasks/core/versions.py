@@ -22,7 +22,8 @@ from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.store.protocol import LOST
 
 _ONE_DICTIONARY = 1 << 30
-_ID = re.compile(r"[0-9a-f]{16}")
+ID = re.compile(r"[0-9a-f]{16}")
+"""What the id of a version looks like."""
 REMOVED = pa.schema([pa.field("key", pa.string())])
 
 
@@ -109,7 +110,7 @@ def resolve(store: Store, ref: Ref) -> Ref:
 def _found(store: Store, ref: Ref) -> tuple[Ref, bytes]:
     """``ref`` with its version id, and the manifest; what looks like an id is looked up as one first."""
     base = ref.dataset.removesuffix(REJECTS_SUFFIX)
-    data = store.read(manifest_key(Ref(dataset=base, version=ref.version))) if _ID.fullmatch(ref.version) else None
+    data = store.read(manifest_key(Ref(dataset=base, version=ref.version))) if ID.fullmatch(ref.version) else None
     if data is not None:
         return ref, data
     named = store.read(ref_key(base, ref.version))

@@ -10,6 +10,7 @@ import pytest
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.pointing import move
 from pipeline_tasks.core.runner import Outcome
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import Version, load_manifest
@@ -172,6 +173,16 @@ def test_a_site_that_lost_everything_for_a_day_loses_nothing_here(site: Site, st
     assert load_manifest(store, Ref.parse("downloads")) == before
     allowed = site.crawl("2026-02-01", max_withdrawn=1)
     assert allowed.counters["withdrawn"] == N and not site.web.asked, "what was asked is not asked again"
+
+
+def test_a_bad_list_is_undone_by_pointing_back_and_nothing_is_fetched_again(site: Site, store: LocalStore):
+    good = load_manifest(store, Ref.parse("downloads")).ref
+    site.list(range(N - 10))
+    assert site.crawl().counters["withdrawn"] == 10
+    move(store, good, ancestors=True)
+    site.list(range(N))
+    outcome = site.crawl()
+    assert outcome.reused and outcome.ref == good and not site.web.asked and crawled(store) == site.urls(*range(N))
 
 
 def test_any_number_of_documents_may_change(site: Site):
