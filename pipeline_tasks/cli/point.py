@@ -15,7 +15,7 @@ def point_command(
     version: Annotated[str, typer.Argument(metavar="DATASET@VERSION", help="`foundry ls DATASET` lists them")],
     name: Annotated[str, typer.Argument(help="the name that is to mean it")] = LATEST,
     ancestors: Annotated[
-        bool, typer.Option("--ancestors", help="also of every dataset that it was made from: what it was made from")
+        bool, typer.Option("--ancestors", help="also of every dataset behind it: the version that it was made from")
     ] = False,
 ) -> None:
     """Let a name mean this version: rolls a dataset back, or sets a bookmark. The last line printed is the version."""

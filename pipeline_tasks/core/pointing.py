@@ -34,7 +34,7 @@ def move(store: Store, ref: Ref, name: str = LATEST, *, ancestors: bool = False)
         store: where it is.
         ref: a version that is there.
         name: the name.
-        ancestors: let it mean the same of every dataset that ``ref`` was made from: the versions it was made from.
+        ancestors: let it also mean, of every dataset behind ``ref``, the version that ``ref`` was made from.
 
     Returns:
         What was moved, ``ref`` last; of an ancestor that already had the name there is nothing to say.

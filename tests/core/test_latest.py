@@ -26,11 +26,9 @@ class Meanwhile(LocalStore):
     happens: Callable[[], object] | None = None
 
     def create(self, key: str, data: bytes) -> bool:
-        happens, self.happens = self.happens, None
-        if happens and key.startswith("versions/"):
+        if self.happens and key.startswith("versions/"):
+            happens, self.happens = self.happens, None
             happens()
-        else:
-            self.happens = happens
         return super().create(key, data)
 
 
