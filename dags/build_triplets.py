@@ -42,7 +42,7 @@ with DAG(
     doc_md=DOC,
     params={"alphas": ALPHAS, "kd_alphas": KD_ALPHAS, "fusion": FUSION} | RANK.params | AGREE.params | MINE.params,
 ) as dag:
-    read = given(pairs="mtp", passages="passages")
+    read = given(pairs="mtp", passages="mtp > dm > needs > passages")
     rankings, vectors = {}, {}
     for model in default("mutual_agreement", "models"):
         with TaskGroup(group_name(model)):
@@ -64,6 +64,10 @@ with DAG(
         each={"alpha": dag.param("alphas")},
     )
     teach = {name: [vectors[model][at] for model in best] for at, name in enumerate(("queries", "passages"))}
-    scored = step("score_triplets", inputs=teach, params={"models": best}, each={"alpha": dag.param("kd_alphas")})
-    triplets >> scored
+    scored = step(
+        "score_triplets",
+        inputs=teach | {"triplets": triplets},
+        params={"models": best},
+        each={"alpha": dag.param("kd_alphas")},
+    )
     fold_lineage(scored, fused)

@@ -35,6 +35,11 @@ CREATE TABLE counters (
     run_id VARCHAR, step VARCHAR, dataset VARCHAR, version VARCHAR, name VARCHAR, value DOUBLE
 );
 
+-- Every name that a person moved: from one version to another, at moved_at. What builds moved is in steps.
+CREATE TABLE moves (
+    dataset VARCHAR, name VARCHAR, version VARCHAR, version_before VARCHAR, moved_at TIMESTAMP, moved_by VARCHAR
+);
+
 -- Every refused row of every version, with its reason.
 CREATE TABLE rejects (
     dataset VARCHAR, version VARCHAR, step VARCHAR, row_id VARCHAR, reason VARCHAR, detail VARCHAR

@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from pipeline_tasks.cli import check, code, inspect, models, run, sync, trace, upkeep
+from pipeline_tasks.cli import check, code, inspect, models, point, run, sync, trace, upkeep
 from pipeline_tasks.core.errors import FoundryError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
@@ -18,6 +18,7 @@ app.command("show")(inspect.show_command)
 app.command("export")(inspect.export_command)
 app.command("sql")(inspect.sql_command)
 app.command("trace")(trace.trace_command)
+app.command("point")(point.point_command)
 app.add_typer(models.app, name="models")
 app.command("fold")(upkeep.fold_command)
 app.command("metrics")(upkeep.metrics_command)

@@ -19,6 +19,7 @@ from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.schema import RowSchema
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.versions import REMOVED, read_part, write_rows
+from pipeline_tasks.core.withdrawals import check_withdrawals
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ def grow(store: Store, job: Job, run: Run, new: list[Part], rejects: list[Part])
     """What the previous version becomes with the parts ``new``, without ``run.withdrawn``.
 
     Raises:
-        InputError: a new row has the key of another, or a row is withdrawn that is not there.
+        InputError: a new row has the key of another, a row is withdrawn that is not there, or too many are.
     """
     previous, withdrawn = run.previous, sorted(run.withdrawn)
     old = previous.manifest if previous else None
@@ -59,6 +60,7 @@ def _check_keys(store: Store, job: Job, run: Run, new: list[Part]) -> None:
     strange = sorted(run.withdrawn - live)
     if strange:
         raise InputError(f"{job.step.name}: withdraws {schema.key} {strange[0]!r}, which the version before lacks")
+    check_withdrawals(job, run, len(live), sum(part.rows for part in new))
     live -= run.withdrawn
     for part in new:
         for key in read_part(store, part, [schema.key])[schema.key].to_pylist():
@@ -82,7 +84,7 @@ def difference(run: Run, schema: RowSchema, rows: Iterable[dict], part_rows: int
     live = {row[schema.key]: row for table in run.previous.parts() for row in table.to_pylist()} if run.previous else {}
     for key, row in live.items():
         if wanted.get(key) != row:
-            run.withdraw(key)
+            run.withdraw(key, replaced=key in wanted)
     new = [row for key, row in wanted.items() if live.get(key) != row]
     for start in range(0, len(new), part_rows):
         yield schema.table(new[start : start + part_rows])

@@ -72,6 +72,7 @@ class Run:
         previous: the version that a growing dataset grows from; None where there is none.
         responses: paid answers that a map body used and its rows do not name, by id: what its part cost.
         withdrawn: keys of its rows that the next version does without.
+        replaced: those of them that a new row stands for.
     """
 
     store: Store
@@ -84,6 +85,7 @@ class Run:
     job: Job | None = None
     responses: set[str] = field(default_factory=set)
     withdrawn: set[str] = field(default_factory=set)
+    replaced: set[str] = field(default_factory=set)
     counters: Counter[str] = field(default_factory=Counter)
     _rejects: list[dict] = field(default_factory=list)
     _rejected: list[pa.Table] = field(default_factory=list)
@@ -98,9 +100,14 @@ class Run:
         details = pc.utf8_slice_codeunits(details, 0, _LONGEST_DETAIL)
         self._rejected.append(pa.table([row_ids, reasons, details], schema=REJECTS.arrow))
 
-    def withdraw(self, key: str) -> None:
-        """Leave a row of ``previous`` out of the next version of a growing dataset; older versions keep it."""
+    def withdraw(self, key: str, *, replaced: bool = False) -> None:
+        """Leave a row of ``previous`` out of the next version of a growing dataset; older versions keep it.
+
+        One that is ``replaced``, because the body yields what it became, is no loss: any number of rows may change.
+        """
         self.withdrawn.add(key)
+        if replaced:
+            self.replaced.add(key)
 
     def requests(self) -> Iterator[dict[str, Any]]:
         """Parameters of the runs that led to ``previous``, the last one first."""

@@ -6,7 +6,6 @@ created last and exclusively, and a second run starts from the parts that are th
 
 from __future__ import annotations
 
-import logging
 import os
 import resource
 import shutil
@@ -24,7 +23,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline_tasks.core import memo
+from pipeline_tasks.core import latest, memo
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.events import EventLog
 from pipeline_tasks.core.failure import counted, facts_of
@@ -39,9 +38,7 @@ from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.schema import FILES
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.store.disk import space_in
-from pipeline_tasks.core.versions import REMOVED, Version, commit, load_manifest, point, write_file, write_rows
-
-log = logging.getLogger(__name__)
+from pipeline_tasks.core.versions import REMOVED, Version, load_manifest, write_file, write_rows
 
 
 @dataclass
@@ -102,7 +99,7 @@ def _told(store: Store, job: Job, group: tuple[int, int] | None, workers: int) -
 
 
 def note_reuse(store: Store, job: Job) -> Outcome:
-    """Point ``latest`` at the version of ``job``, which exists, and tell the lineage; no body, no process."""
+    """Tell the lineage that the version of ``job`` was found made; no body, no process."""
     return run_job(store, job)
 
 
@@ -122,7 +119,8 @@ def _run(store: Store, job: Job, group: tuple[int, int] | None, workers: int) ->
 
 
 def _reused(store: Store, job: Job, ref: Ref, group: tuple[int, int] | None) -> Outcome:
-    point(store, ref)
+    if not group:
+        latest.found(store, ref)
     manifest = load_manifest(store, ref)
     counters = Counter(
         rows_in=sum(load_manifest(store, ref).rows for refs in job.inputs.values() for ref in refs),
@@ -136,6 +134,7 @@ def _reused(store: Store, job: Job, ref: Ref, group: tuple[int, int] | None) -> 
 def _run_map(
     store: Store, job: Job, opened: dict[str, list[Version]], group: tuple[int, int] | None, workers: int
 ) -> Outcome:
+    before = latest.seen(store, job.dataset)
     source = Inputs(opened)[next(iter(job.step.reads))]
     i, n = group or (0, 1)
     mine = range(i, len(source.manifest.parts), n)
@@ -154,7 +153,7 @@ def _run_map(
         return Outcome(None, not todo, counters)
     carried = [r for r in source.manifest.removals if job.step.writes and job.step.writes.has(r.column)]
     rejects = [record.rejects for record in done if record.rejects]
-    _publish(store, job, job.ref, [record.output for record in done], carried, rejects)
+    _publish(store, job, before, [record.output for record in done], carried, rejects)
     for index in todo:
         store.drop_scratch(memo.part_digest(job, source.manifest.parts[index]))
     return Outcome(job.ref, False, counters)
@@ -190,6 +189,7 @@ def end_with_parent() -> None:
 
 
 def _run_reduce(store: Store, job: Job, opened: dict[str, list[Version]]) -> Outcome:
+    before = latest.seen(store, job.dataset)
     previous = job.previous(store) if job.step.grows else None
     name = digest(job.ref.version, previous.manifest.id) if previous else job.ref.version
     run = Run(store, Inputs(opened), seed_of(job.step.name, name), job.step.name, name, previous, job=job)
@@ -209,12 +209,12 @@ def _run_reduce(store: Store, job: Job, opened: dict[str, list[Version]]) -> Out
         growth = grow(store, job, run, parts, reject_parts)
         if previous and growth.job is None:
             note_request(store, previous.manifest, Request(id=job.ref.version, params=job.identity))
-            point(store, previous.manifest.ref)
+            latest.found(store, previous.manifest.ref)
             store.drop_scratch(name)
             counters.update(parts_reused=len(growth.parts), rows_out=previous.manifest.rows)
             return Outcome(previous.manifest.ref, True, counters)
         job, parts, removals = growth.job or job, growth.parts, growth.removals
-    manifest = _publish(store, job, job.ref, parts, removals, reject_parts)
+    manifest = _publish(store, job, before, parts, removals, reject_parts)
     counters.update(parts_built=built or len(parts), rows_out=manifest.rows)
     store.drop_scratch(name)
     return Outcome(job.ref, False, counters)
@@ -261,9 +261,9 @@ def _kept(
 
 
 def _publish(
-    store: Store, job: Job, ref: Ref, parts: list[Part], removals: list[Removal], rejects: list[Part]
+    store: Store, job: Job, before: bytes | None, parts: list[Part], removals: list[Removal], rejects: list[Part]
 ) -> Manifest:
-    schema = job.step.writes
+    ref, schema = job.ref, job.step.writes
     manifest = Manifest(
         dataset=ref.dataset,
         id=ref.version,
@@ -282,11 +282,7 @@ def _publish(
     if schema and removals:
         live = sum(table.num_rows for table in Version(store, manifest).parts([schema.key]))
         manifest = manifest.model_copy(update={"rows": live})
-    if not commit(store, manifest):
-        log.info("%s was made by another run meanwhile", ref)
-        manifest = load_manifest(store, ref)
-    point(store, ref)
-    return manifest
+    return latest.publish(store, manifest, before)
 
 
 def _peak_memory_bytes() -> int:

@@ -52,6 +52,14 @@ def tuning(default: Any = PydanticUndefined, **kwargs: Any) -> Any:
     return Field(default, json_schema_extra={"tuning": True}, **kwargs)
 
 
+class GrowthParams(StepParams):
+    """Parameters of a step whose dataset grows."""
+
+    max_withdrawn: float = tuning(
+        0.2, ge=0, le=1, description="largest share of the rows that a run may withdraw; 1: all of them may go"
+    )
+
+
 class NoParams(StepParams):
     """A step without parameters."""
 
@@ -164,7 +172,8 @@ def step(
         dataset: name of the output, with ``{param}``; the schema's name where empty.
         version: raise it whenever the same inputs would give another output; it is part of every version id and memo.
         keeps: inputs whose parts are the output, minus what the body rejects (reduce).
-        grows: the output is its previous version plus what the body yields, minus what it withdraws (reduce).
+        grows: the output is its previous version plus what the body yields, minus what it withdraws (reduce). Its
+            parameters are :class:`GrowthParams`.
         always: run the body also where the latest version answers the same request: it must look outside to know.
         processes: run parts in several processes (map).
         image: container image.

@@ -22,7 +22,8 @@ from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.store.protocol import LOST
 
 _ONE_DICTIONARY = 1 << 30
-_ID = re.compile(r"[0-9a-f]{16}")
+ID = re.compile(r"[0-9a-f]{16}")
+"""What the id of a version looks like."""
 REMOVED = pa.schema([pa.field("key", pa.string())])
 
 
@@ -92,6 +93,11 @@ def manifest_key(ref: Ref) -> str:
     return f"versions/{ref.dataset}/{ref.version}.json"
 
 
+def ref_key(dataset: str, name: str = LATEST) -> str:
+    """Where it is kept which version of ``dataset`` is called ``name``."""
+    return f"refs/{dataset}/{name}"
+
+
 def resolve(store: Store, ref: Ref) -> Ref:
     """``ref`` with its version id in place of a name such as ``latest``.
 
@@ -104,10 +110,10 @@ def resolve(store: Store, ref: Ref) -> Ref:
 def _found(store: Store, ref: Ref) -> tuple[Ref, bytes]:
     """``ref`` with its version id, and the manifest; what looks like an id is looked up as one first."""
     base = ref.dataset.removesuffix(REJECTS_SUFFIX)
-    data = store.read(manifest_key(Ref(dataset=base, version=ref.version))) if _ID.fullmatch(ref.version) else None
+    data = store.read(manifest_key(Ref(dataset=base, version=ref.version))) if ID.fullmatch(ref.version) else None
     if data is not None:
         return ref, data
-    named = store.read(f"refs/{base}/{ref.version}")
+    named = store.read(ref_key(base, ref.version))
     found = Ref(dataset=base, version=named.decode() if named else ref.version)
     data = store.read(manifest_key(found))
     if data is None:
@@ -142,10 +148,12 @@ def commit(store: Store, manifest: Manifest) -> bool:
     return store.create(manifest_key(manifest.ref), manifest.to_bytes())
 
 
-def point(store: Store, ref: Ref, name: str = LATEST) -> None:
-    """Let ``name`` mean ``ref`` from now on."""
-    if store.read(f"refs/{ref.dataset}/{name}") != ref.version.encode():
-        store.replace(f"refs/{ref.dataset}/{name}", ref.version.encode())
+def point(store: Store, ref: Ref, name: str = LATEST) -> bytes | None:
+    """Let ``name`` mean ``ref`` from now on; what it meant before."""
+    key, version = ref_key(ref.dataset, name), ref.version.encode()
+    while (before := store.read(key)) != version and not store.swap(key, before, version):
+        pass
+    return before
 
 
 @dataclass(frozen=True)

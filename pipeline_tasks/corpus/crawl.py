@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field
 
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.run import Inputs, Run
-from pipeline_tasks.core.step import StepParams, step, tuning
+from pipeline_tasks.core.step import GrowthParams, step, tuning
 from pipeline_tasks.corpus.fetching.client import Client
 from pipeline_tasks.corpus.fetching.fetch import Fetcher
 from pipeline_tasks.corpus.fetching.guard import Guard
@@ -33,7 +33,7 @@ def _split(value: object) -> object:
 Hostnames = Annotated[tuple[str, ...], BeforeValidator(_split)]
 
 
-class CrawlParams(StepParams):
+class CrawlParams(GrowthParams):
     """What is asked for, what is accepted, and how politely."""
 
     refresh: str = Field("", description="a new value (a date) asks for every known address again")
@@ -127,7 +127,7 @@ def _rows(listed: list[tuple[str, str]], history: History, journal: Journal, run
             run.count("changed" if known else "fetched")
             run.count("bytes", outcome.size_bytes)
             if known:
-                run.withdraw(known.doc_id)
+                run.withdraw(known.doc_id, replaced=True)
             yield _row(url, outcome)
     run.count("withdrawn", len(run.withdrawn) - run.counters["changed"])
 

@@ -12,7 +12,7 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.growth import difference
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.run import Inputs, Run
-from pipeline_tasks.core.step import From, StepParams, step
+from pipeline_tasks.core.step import From, GrowthParams, step
 from pipeline_tasks.corpus.search.folder import Folder
 from pipeline_tasks.corpus.search.provider import Hit
 from pipeline_tasks.corpus.search.url_list import UrlList
@@ -20,7 +20,7 @@ from pipeline_tasks.corpus.urls import canonical_url
 from pipeline_tasks.datasets import SEARCH_RESULTS, URLS
 
 
-class ListUrlsParams(StepParams):
+class ListUrlsParams(GrowthParams):
     """Where the addresses come from."""
 
     source: str = Field(
@@ -46,7 +46,7 @@ def list_urls(inputs: Inputs, params: ListUrlsParams, run: Run) -> Iterator[pa.T
     too, the first is listed and the counter ``results_listed_before`` counts the others.
 
     Raises:
-        InputError: there is neither a source nor an input ``results``.
+        InputError: there is neither a source nor an input ``results``, or more than ``max_withdrawn`` would be removed.
     """
     if not params.source and "results" not in inputs:
         raise InputError("list_urls has no addresses; set source, or give it the input results of search_web")

@@ -9,7 +9,7 @@ from typing import Any
 from airflow.sdk import BaseOperator, Context, TriggerRule, XComArg
 from airflow.sdk.exceptions import AirflowSkipException
 
-from foundry_airflow.operators import airflow_errors, announce, open_store
+from foundry_airflow.operators import airflow_errors, announce, open_store, started_by
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.store import Store
@@ -17,20 +17,30 @@ from pipeline_tasks.core.versions import load_manifest, resolve
 from pipeline_tasks.retrieval.judges import best_models
 
 ARROW = " > "
-Where = str | Callable[[Store], list[str]]
+Starts = dict[str, str]
+Where = str | Callable[[Store, Starts], list[str]]
 
 
-def follow(store: Store, path: str) -> list[str]:
+def follow(store: Store, path: str, starts: Starts | None = None) -> list[str]:
     """The versions at the end of ``path``: a dataset, then names of inputs or of datasets that it was made from.
 
-    ``labelled > rankings > queries``: query embeddings behind the rankings that the latest ``labelled`` was made from.
-    A name with a star, ``labelled > rankings > embeddings/*``, may find none.
+    ``labelled > rankings > queries``: query embeddings behind the rankings that ``labelled`` was made from. A name with
+    a star, ``labelled > rankings > embeddings/*``, may find none.
+
+    Args:
+        store: where they are.
+        path: as above.
+        starts: dataset -> the version that a path begins with. Of any other dataset that is the latest, which is added,
+            so that all paths of one run begin with the same version.
 
     Raises:
         InputError: the dataset is not in the store, or was made from nothing of that name.
     """
     start, *names = path.split(ARROW)
-    refs = [str(resolve(store, Ref.parse(start)))]
+    starts = {} if starts is None else starts
+    if start not in starts:
+        starts[start] = str(resolve(store, Ref.parse(start)))
+    refs = [starts[start]]
     for name in names:
         sources = [source for ref in refs for source in load_manifest(store, Ref.parse(ref)).inputs.items()]
         refs = [ref for key, found in sources for ref in found if _is(name, key, ref)]
@@ -44,16 +54,16 @@ def _is(name: str, key: str, ref: str) -> bool:
     return fnmatchcase(key, name) or fnmatchcase(Ref.parse(ref).dataset, name)
 
 
-def best_rankings(store: Store) -> list[str]:
-    """The rankings of the first judge of every intent, behind the latest ``labelled``: negatives come from these.
+def best_rankings(store: Store, starts: Starts | None = None) -> list[str]:
+    """The rankings of the first judge of every intent, behind ``labelled``: negatives come from these.
 
     Those of the default's judges come first and in its order, so that a version that is there is found again.
     """
-    labelled = load_manifest(store, Ref(dataset="labelled"))
-    first = {panel[0] for panel in labelled.params["judges"].values()}
+    (labelled,) = follow(store, "labelled", starts)
+    first = {panel[0] for panel in load_manifest(store, Ref.parse(labelled)).params["judges"].values()}
     usual = [model for model in best_models() if model in first]
     ordered = usual + sorted(first.difference(usual))
-    return [ref for model in ordered for ref in follow(store, f"labelled{ARROW}rankings/{model}")]
+    return [ref for model in ordered for ref in follow(store, f"labelled{ARROW}rankings/{model}", starts)]
 
 
 def stages(store: Store, model: str) -> list[str]:
@@ -66,6 +76,8 @@ def stages(store: Store, model: str) -> list[str]:
 
 class VersionsOperator(BaseOperator):
     """Decides once for a whole run which versions it reads, so that a change midway cannot mix two of them.
+
+    Of a dataset whose asset event started the run that is the version of the event, of others the latest.
 
     Args:
         paths: XCom key -> path (see :func:`follow`), or what finds the versions in the store.
@@ -80,9 +92,10 @@ class VersionsOperator(BaseOperator):
     def execute(self, context: Context) -> None:
         """Push every list of versions under its key."""
         with airflow_errors():
-            store = open_store()
+            store, starts = open_store(), started_by(context)
             for key, path in self.paths.items():
-                context["ti"].xcom_push(key, path(store) if callable(path) else follow(store, path))
+                found = path(store, starts) if callable(path) else follow(store, path, starts)
+                context["ti"].xcom_push(key, found)
 
 
 def given(**paths: Where) -> dict[str, XComArg]:
@@ -95,7 +108,8 @@ class StagesOperator(BaseOperator):
     """All stages of some trained models.
 
     Args:
-        models: model datasets; where none is named, those whose asset events started the run.
+        models: model datasets; where none is named, those whose asset events started the run, each as its newest event
+            has it.
     """
 
     template_fields = ("models",)
@@ -108,9 +122,8 @@ class StagesOperator(BaseOperator):
     def execute(self, context: Context) -> list[str]:
         """List them, oldest stage first."""
         named = [self.models] if isinstance(self.models, str) and self.models else self.models
-        events = context["triggering_asset_events"] or {}
-        changed = [event.extra["version"] for found in events.values() for event in found if event.extra]
         with airflow_errors():
+            changed = started_by(context).values()
             if not (named or changed):
                 raise InputError("no model is named and none has changed; set the parameter `models`")
             store = open_store()

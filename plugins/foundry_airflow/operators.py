@@ -24,6 +24,7 @@ from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.plan import Job, plan
 from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.runner import note_reuse
+from pipeline_tasks.core.step import Step
 from pipeline_tasks.core.store import Store, open_store
 
 log = logging.getLogger(__name__)
@@ -54,6 +55,13 @@ def announce(context: Context, outlets: Iterable[Any], ref: Ref) -> None:
             event.extra = extra
 
 
+def started_by(context: Context) -> dict[str, str]:
+    """Dataset -> version of the newest of its asset events that started the run; events may have queued up."""
+    found = (event for events in (context["triggering_asset_events"] or {}).values() for event in events)
+    told = ((event.extra or {}).get("version") for event in sorted(found, key=lambda event: event.timestamp))
+    return {Ref.parse(version).dataset: version for version in told if isinstance(version, str)}
+
+
 class PlannedOperator(BaseOperator):
     """A step with inputs and parameters as Airflow gives them.
 
@@ -61,7 +69,7 @@ class PlannedOperator(BaseOperator):
         step: the step's name.
         inputs: input name -> ``dataset[@version]``, the output of another step, or a list of these. What a skipped step
             should have given is left out of a list or an optional input; any other that is missing skips this step too.
-            An empty list is no version.
+            An empty list is no version. A mapped task takes from a list the version of the dataset that it reads.
         values: parameters; None and the empty string leave the step's own default.
         each: parameters of one mapped task, on top of ``values``.
         only_if: a template or parameter; the step is skipped where it comes out empty or false.
@@ -108,12 +116,19 @@ class PlannedOperator(BaseOperator):
         """
         if self.only_if in SKIPS:
             raise AirflowSkipException(self.otherwise)
-        given = {}
+        step, given = get_step(self.step), {}
         for name, value in self.inputs.items():
             given[name] = list(_flat(value))
-            if not given[name] and value != [] and not get_step(self.step).reads[name].optional:
+            if not given[name] and value != [] and not step.reads[name].optional:
                 raise AirflowSkipException(f"{self.step}: the step that makes {name} was skipped")
-        return plan(store, get_step(self.step), self.parameters(), given)
+            if any(f"{{{parameter}}}" in step.reads[name].dataset for parameter in self.each):
+                given[name] = self._own(step, name, given[name])
+        return plan(store, step, self.parameters(), given)
+
+    def _own(self, step: Step, name: str, made: list[str]) -> list[str]:
+        """Of what the tasks of a mapped step made, that of the dataset which this task reads; its latest if none is."""
+        datasets = step.reads[name].defaults(step.parse(self.parameters()))
+        return [version for version in made if Ref.parse(version).dataset in datasets] or datasets
 
 
 def _flat(value: Any) -> Iterator[str]:

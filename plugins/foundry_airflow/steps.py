@@ -51,7 +51,7 @@ DEFAULT_ARGS = {
 """Only what may help is tried again: see :func:`foundry_airflow.backends.checked`."""
 AT_ONCE = 8
 """Runs at once of a DAG whose runs write datasets of their own, a size's or a level's. Where all runs write the same
-datasets there is one at a time, so that what came last is what ``latest`` names."""
+datasets there is one at a time, so that what was built last is what ``latest`` names."""
 MAP_LABEL = "{{ task.map_label }}"
 LEVEL: dict[str, Any] = {"type": "string", "pattern": r"^(0?\.\d+|1(\.0+)?)$"}
 """Schema of a field for one level of difficulty, an alpha."""

@@ -71,7 +71,7 @@ def test_everything_may_go_and_come(tmp_path):
     assert make(store, toy_list, rows={}).reused
     make(store, toy_list, rows=FIRST)
     assert items(store) == FIRST
-    make(store, toy_list, rows={})
+    make(store, toy_list, rows={}, max_withdrawn=1)
     assert items(store) == {}
 
 

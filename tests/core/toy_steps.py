@@ -18,7 +18,7 @@ from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.runner import Outcome, run_job
 from pipeline_tasks.core.schema import Column, RowSchema
-from pipeline_tasks.core.step import From, NoParams, Step, StepParams, step, tuning
+from pipeline_tasks.core.step import From, GrowthParams, NoParams, Step, StepParams, step, tuning
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import Version, load_manifest
 
@@ -31,7 +31,7 @@ BARE = RowSchema("bare", "bare_id", (Column("bare_id", pa.string(), "b- and the 
 TOTALS = RowSchema("totals", "total_id", (Column("total_id", pa.string(), "which total"), VALUE))
 
 
-class ListParams(StepParams):
+class ListParams(GrowthParams):
     """The outside world."""
 
     rows: dict[str, int] = Field(description="items that exist")
@@ -49,7 +49,7 @@ def toy_list(inputs: Inputs, params: ListParams, run: Run) -> Iterator[pa.Table]
     yield from difference(run, ITEMS, wanted, params.part_rows)
 
 
-class GatherParams(StepParams):
+class GatherParams(GrowthParams):
     """What is asked of the world."""
 
     asked: str = ""

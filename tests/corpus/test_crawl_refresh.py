@@ -7,8 +7,10 @@ from functools import cache
 
 import pytest
 
+from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.pointing import move
 from pipeline_tasks.core.runner import Outcome
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import Version, load_manifest
@@ -161,6 +163,31 @@ def test_what_is_no_document_any_more_is_withdrawn(site: Site, store: LocalStore
     (reject,) = rejects(store, "downloads").values()
     assert reject["row_id"] == short_id(f"{site.web.url}/1.pdf") and reject["reason"] == reason
     assert reject["detail"].startswith(f"{site.web.url}/1.pdf") and reject["detail"].endswith(", 1 attempt")
+
+
+def test_a_site_that_lost_everything_for_a_day_loses_nothing_here(site: Site, store: LocalStore):
+    before = load_manifest(store, Ref.parse("downloads"))
+    site.web.pages = {"/urls.txt": site.web.pages["/urls.txt"]}
+    with pytest.raises(InputError, match=rf"withdraw {N} of the {N} rows of downloads@.* {site.web.url}/\d+\.pdf"):
+        site.crawl("2026-02-01")
+    assert load_manifest(store, Ref.parse("downloads")) == before
+    allowed = site.crawl("2026-02-01", max_withdrawn=1)
+    assert allowed.counters["withdrawn"] == N and not site.web.asked, "what was asked is not asked again"
+
+
+def test_a_bad_list_is_undone_by_pointing_back_and_nothing_is_fetched_again(site: Site, store: LocalStore):
+    good = load_manifest(store, Ref.parse("downloads")).ref
+    site.list(range(N - 10))
+    assert site.crawl().counters["withdrawn"] == 10
+    move(store, good, ancestors=True)
+    site.list(range(N))
+    outcome = site.crawl()
+    assert outcome.reused and outcome.ref == good and not site.web.asked and crawled(store) == site.urls(*range(N))
+
+
+def test_any_number_of_documents_may_change(site: Site):
+    site.put(*range(N), version=" revised")
+    assert site.crawl("2026-02-01").counters["changed"] == N
 
 
 def test_what_was_refused_is_asked_again_on_a_refresh_or_under_other_limits(site: Site, store: LocalStore):

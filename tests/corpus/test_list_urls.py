@@ -89,6 +89,17 @@ def test_new_junk_in_a_list_is_told_although_no_address_changed(store: LocalStor
     assert go(store, list_urls, source=str(source)).ref == outcome.ref
 
 
+def test_an_empty_list_is_refused_and_the_addresses_stay(store: LocalStore, tmp_path: Path):
+    source = tmp_path / "list.txt"
+    source.write_text("".join(f"http://example.org/{name}.pdf\n" for name in "abc"))
+    before = go(store, list_urls, source=str(source)).ref
+    source.write_text("")
+    with pytest.raises(InputError, match=r"withdraw 3 of the 3 rows of urls@.* http://example\.org/a\.pdf"):
+        go(store, list_urls, source=str(source))
+    assert load_manifest(store, Ref.parse("urls")).ref == before
+    assert go(store, list_urls, source=str(source), max_withdrawn=1).counters["rows_out"] == 0
+
+
 def test_a_list_that_was_empty_once_can_fill(store: LocalStore, tmp_path: Path):
     source = tmp_path / "list.txt"
     source.write_text("# nothing yet\n")

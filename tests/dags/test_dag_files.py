@@ -104,6 +104,8 @@ def test_forms_have_the_promised_fields(bag):
     assert {"0.65", "0.75", "0.85", "0.9", "0.95"} < set(alphas.schema["examples"])
     assert alphas.value == ["0.65", "0.75", "0.85"]
     assert bag.dags["corpus_refresh"].params.get_param("source").schema["type"] == ["null", "string"]
+    for name in ("list_urls", "crawl"):
+        assert bag.dags["corpus_refresh"].get_task(name).values["max_withdrawn"]._name == "max_withdrawn"
     assert bag.dags["synthesize_pairs"].params.get_param("sample_rate").schema["maximum"] == 1
 
 
@@ -203,6 +205,23 @@ def test_tasks_are_named_after_their_steps_and_use_their_pools(bag):
                 assert task.pool == (get_step(name).resources.pool or "default_pool")
                 assert task.trigger_rule == "none_failed"
     assert used == set(step_names()), "every step is in a DAG"
+
+
+CHOSEN = {("combine_pairs", "gd"), ("pretrain", "cloze")}
+"""What a run takes as it is now: pairs that no DAG makes, and datasets that a form names."""
+
+
+def test_a_task_reads_versions_that_its_run_was_given_and_never_latest(bag):
+    from pipeline_tasks.core.registry import get_step, step_names
+
+    unsaid = set()
+    for dag in bag.dags.values():
+        for task in dag.tasks:
+            arguments = task.partial_kwargs if task.is_mapped else vars(task)
+            if arguments.get("step") in step_names():
+                step, inputs = get_step(arguments["step"]), arguments["inputs"]
+                unsaid |= {(step.name, name) for name in step.reads.keys() - inputs.keys()}
+    assert unsaid == CHOSEN
 
 
 def test_pools_that_steps_name_are_in_the_pools_file(root):

@@ -4,12 +4,11 @@ import json
 import os
 import threading
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from airflow.sdk import Asset, AssetAlias
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
-from foundry_airflow.inputs import StagesOperator, follow
+from foundry_airflow.inputs import follow
 from foundry_airflow.operators import GroupsOperator, StepOperator, open_store
 
 from pipeline_tasks.core.errors import InputError
@@ -164,19 +163,6 @@ def test_paths_follow_what_a_version_was_made_from():
     assert follow(store, "total/0 > squares > other/*") == []
     with pytest.raises(InputError, match="made from: squares"):
         follow(store, "total/0 > numbers")
-
-
-def test_models_are_those_named_or_those_that_changed():
-    numbers = run("count")
-    first = run("refine", inputs={"init": numbers})
-    second = run("refine", inputs={"init": first})
-    event = SimpleNamespace(extra={"version": first})
-    context = {"triggering_asset_events": {Asset("refined"): [event]}}
-    assert StagesOperator(task_id="a", models="").execute(context) == [numbers, first]
-    named = StagesOperator(task_id="b", models=["refined"])
-    assert named.execute(context) == [numbers, first, second], "the latest, all its stages, the first one first"
-    with pytest.raises(AirflowFailException, match="set the parameter"):
-        StagesOperator(task_id="c", models="").execute({"triggering_asset_events": {}})
 
 
 def test_an_unknown_back_end_is_refused(monkeypatch):

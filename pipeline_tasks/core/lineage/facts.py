@@ -39,6 +39,12 @@ class _Runtime(BaseModel):
     packages: dict[str, str] | None = None
 
 
+class _Moved(BaseModel):
+    name: str
+    before: str | None = None
+    by: str
+
+
 class _Facts(BaseModel):
     codeVersion: str
     runtime: _Runtime = _Runtime()
@@ -51,6 +57,7 @@ class _Facts(BaseModel):
     reused: bool | None = None
     peak_memory_bytes: int | None = None
     counters: dict[str, float] = {}
+    moved: _Moved | None = None
 
 
 class _Facets(BaseModel):
@@ -128,15 +135,21 @@ def _parsed(store: Store, keys: Iterable[str], model: type[_Model], problems: Ro
             problems.append({"key": key, "problem": str(error)[:500]})
 
 
-def event_rows(store: Store, problems: Rows) -> tuple[Rows, Rows]:
-    """Rows of ``steps`` and of ``counters``: one per run, from its START and whatever ended it."""
+def event_rows(store: Store, problems: Rows) -> tuple[Rows, Rows, Rows]:
+    """Rows of ``steps``, one per run from its START and whatever ended it, of ``counters`` and of ``moves``."""
     runs: dict[str, dict[str, Any]] = {}
     counters: Rows = []
+    moves: Rows = []
     for key, event in _parsed(store, store.keys(EVENTS), _Event, problems):
         if event.eventType not in _STATUS:
             problems.append({"key": key, "problem": f"unknown eventType {event.eventType!r}"})
             continue
         facts, moment = event.run.facets.foundry, naive_utc(event.eventTime)
+        version = event.outputs[0].facets.version.datasetVersion if event.outputs else None
+        if moved := facts.moved:
+            head = {"dataset": facts.dataset, "name": moved.name, "version": version}
+            moves.append(head | {"version_before": moved.before, "moved_at": moment, "moved_by": moved.by})
+            continue
         run = runs.setdefault(event.run.runId, {"run_id": event.run.runId, "status": "unfinished"})
         run |= {"step": event.job.name, "code_version": facts.codeVersion, "part_group": facts.group}
         run |= {"release": facts.release, "image": facts.image, **facts.runtime.model_dump()}
@@ -144,12 +157,11 @@ def event_rows(store: Store, problems: Rows) -> tuple[Rows, Rows]:
         if event.eventType == "START":
             run["started_at"] = moment
             continue
-        version = event.outputs[0].facets.version.datasetVersion if event.outputs else None
         run |= facts.model_dump(include={"duration_s", "reused", "peak_memory_bytes", "error"})
         run |= {"status": _STATUS[event.eventType], "ended_at": moment, "version": version}
         head = {"run_id": event.run.runId, "step": event.job.name, "dataset": facts.dataset, "version": version}
         counters += [head | {"name": name, "value": value} for name, value in facts.counters.items()]
-    return list(runs.values()), counters
+    return list(runs.values()), counters, moves
 
 
 def manifests(store: Store, problems: Rows) -> list[Manifest]:

@@ -155,11 +155,12 @@ def _carry_over(con: duckdb.DuckDBPyConnection, old: Path) -> None:
 
 def _fill(con: duckdb.DuckDBPyConnection, store: Store) -> None:
     problems: facts.Rows = []
-    steps, counters = facts.event_rows(store, problems)
+    steps, counters, moves = facts.event_rows(store, problems)
     found = facts.manifests(store, problems)
     known = {name for (name,) in con.execute("SELECT response_id FROM llm_calls").fetchall()}
     paid = {sha for (sha,) in con.execute("SELECT DISTINCT sha256 FROM part_responses").fetchall()}
-    tables = {"steps": steps, "counters": counters, "llm_calls": facts.response_rows(store, known, problems)}
+    tables = {"steps": steps, "counters": counters, "moves": moves}
+    tables["llm_calls"] = facts.response_rows(store, known, problems)
     tables["part_responses"] = facts.receipt_rows(store, paid, problems)
     for name, rows in (tables | facts.version_rows(store, found, steps)).items():
         _insert(con, name, rows)

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.ids import file_sha256
+from pipeline_tasks.core.ids import file_sha256, short_id
 from pipeline_tasks.core.store.disk import space_in
 from pipeline_tasks.core.store.protocol import LOST, TEMPORARY, Entry, checked_key
 
@@ -78,6 +78,14 @@ class LocalStore:
             path.write_bytes(data)
             target.parent.mkdir(parents=True, exist_ok=True)
             path.replace(target)
+
+    def swap(self, key: str, old: bytes | None, new: bytes) -> bool:
+        """See :meth:`Store.swap`."""
+        with self.alone(f"swap-{short_id(checked_key(key))}"):
+            expected = self.read(key) == old
+            if expected:
+                self.replace(key, new)
+            return expected
 
     def delete(self, key: str) -> None:
         """See :meth:`Store.delete`."""

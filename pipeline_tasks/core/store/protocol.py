@@ -1,7 +1,8 @@
-"""Where bytes live. A store is a flat map from key to bytes with two promises.
+"""Where bytes live. A store is a flat map from key to bytes with three promises.
 
 1. What can be read is whole: a key appears with all its bytes or not at all.
 2. ``create`` has exactly one winner per key.
+3. Of those that ``swap`` the same bytes of a key for others, exactly one wins.
 
 Everything above (parts, manifests, memo, paid answers, events) is built on these alone, so that a folder and an object
 store behave alike.
@@ -91,6 +92,9 @@ class Store(Protocol):
 
     def replace(self, key: str, data: bytes) -> None:
         """Write ``key``, replacing what is there in one move."""
+
+    def swap(self, key: str, old: bytes | None, new: bytes) -> bool:
+        """Write ``key`` if it holds ``old`` (None: if it is not there); True for the one writer that did."""
 
     def delete(self, key: str) -> None:
         """Forget ``key``; no error where it is not."""

@@ -118,6 +118,11 @@ class S3Store:
         """See :meth:`Store.replace`."""
         self.bucket.put(key, data)
 
+    def swap(self, key: str, old: bytes | None, new: bytes) -> bool:
+        """See :meth:`Store.swap`."""
+        body, etag = self.bucket.get(key) or (None, "")
+        return body == old and self.bucket.put_if(key, new, match=etag) is not None
+
     def delete(self, key: str) -> None:
         """See :meth:`Store.delete`."""
         self.bucket.delete(key)

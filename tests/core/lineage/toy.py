@@ -13,13 +13,13 @@ from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.runner import Outcome, run_job
 from pipeline_tasks.core.schema import RowSchema
-from pipeline_tasks.core.step import From, NoParams, Step, StepParams, step, tuning
+from pipeline_tasks.core.step import From, GrowthParams, NoParams, Step, StepParams, step, tuning
 from pipeline_tasks.core.store import LocalStore
 
 MODELS = ("alpha", "beta", "gamma")
 
 
-class UrlParams(StepParams):
+class UrlParams(GrowthParams):
     """Which addresses exist."""
 
     names: tuple[str, ...]

@@ -42,6 +42,14 @@ def count_alone(i: int, store: Store, number: Path) -> None:
             number.write_text(str(int(number.read_text()) + 1))
 
 
+def count_by_swaps(i: int, store: Store) -> int:
+    lost = 0
+    for _ in range(KEYS):
+        while not store.swap("number", seen := store.read("number"), str(int(seen or b"0") + 1).encode()):
+            lost += 1
+    return lost
+
+
 @pytest.fixture
 def store(any_store: Store) -> Store:
     return any_store
@@ -63,6 +71,20 @@ def test_alone_lets_one_process_in_at_a_time_and_leaves_nothing(store, tmp_path)
     assert not list(store.folder.glob("locks/*")) and not list(store.keys("locks"))
 
 
+def test_a_swap_writes_only_over_what_was_expected(store):
+    assert not store.swap("refs/x", b"old", b"new") and store.read("refs/x") is None
+    assert store.swap("refs/x", None, b"first") and not store.swap("refs/x", None, b"second")
+    assert not store.swap("refs/x", b"second", b"third") and store.read("refs/x") == b"first"
+    assert store.swap("refs/x", b"first", b"") and store.swap("refs/x", b"", b"third")
+    assert store.read("refs/x") == b"third"
+
+
+def test_no_swap_is_lost_among_processes_that_swap_the_same_key(store):
+    together(4, count_by_swaps, store)
+    assert store.read("number") == str(4 * KEYS).encode()
+    assert not list(store.folder.glob("locks/*")) and not list(store.folder.glob("tmp/*"))
+
+
 @pytest.mark.parametrize("key", HOSTILE)
 def test_a_key_never_leaves_the_store(store, key):
     def list_all(key):
@@ -77,6 +99,8 @@ def test_a_key_never_leaves_the_store(store, key):
     for write in (store.create, store.replace):
         with pytest.raises(InputError, match="leaves the store"):
             write(key, b"x")
+    with pytest.raises(InputError, match="leaves the store"):
+        store.swap(key, None, b"x")
     with store.temporary() as path, pytest.raises(InputError, match="leaves the store"):
         store.create_from(key, path)
     for use in (store.scratch, store.drop_scratch):

@@ -1,3 +1,3 @@
 """Toy steps: numbers, their squares, their sum, and ways to fail."""
 
-STEPS = ("count", "square", "total", "refine", "stumble")
+STEPS = ("count", "square", "total", "again", "refine", "stumble")

@@ -1,0 +1,25 @@
+"""``foundry point``: which version a name means."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pipeline_tasks.cli.inspect import store
+from pipeline_tasks.core.manifest import LATEST, Ref
+from pipeline_tasks.core.pointing import move
+
+
+def point_command(
+    version: Annotated[str, typer.Argument(metavar="DATASET@VERSION", help="`foundry ls DATASET` lists them")],
+    name: Annotated[str, typer.Argument(help="the name that is to mean it")] = LATEST,
+    ancestors: Annotated[
+        bool, typer.Option("--ancestors", help="also of every dataset behind it: the version that it was made from")
+    ] = False,
+) -> None:
+    """Let a name mean this version: rolls a dataset back, or sets a bookmark. The last line printed is the version."""
+    for moved in move(store(), Ref.parse(version), name, ancestors=ancestors):
+        was = "so it was" if moved.before == moved.ref.version else f"was {moved.before or 'not there'}"
+        typer.echo(f"{moved.ref.dataset}@{name} is {moved.ref.version} ({was})", err=True)
+    typer.echo(str(moved.ref))

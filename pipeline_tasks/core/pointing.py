@@ -1,0 +1,86 @@
+"""Moving a name by hand: back to a sound version, or as a bookmark. The lineage tells who moved it, and from where."""
+
+from __future__ import annotations
+
+import os
+import platform
+import pwd
+from dataclasses import dataclass
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.events import EventLog
+from pipeline_tasks.core.latest import forget_notes
+from pipeline_tasks.core.manifest import LATEST, REJECTS_SUFFIX, Ref
+from pipeline_tasks.core.requests import PREVIOUS
+from pipeline_tasks.core.store import Store
+from pipeline_tasks.core.versions import ID, load_manifest, point, resolve
+
+JOB = "point"
+
+
+@dataclass(frozen=True)
+class Move:
+    """One name that was told to mean ``ref``; ``before`` is the version that it meant, empty where there was none."""
+
+    ref: Ref
+    name: str
+    before: str
+
+
+def move(store: Store, ref: Ref, name: str = LATEST, *, ancestors: bool = False) -> list[Move]:
+    """Let ``name`` of its dataset mean ``ref``, and tell the lineage.
+
+    Args:
+        store: where it is.
+        ref: a version that is there.
+        name: the name.
+        ancestors: let it also mean, of every dataset behind ``ref``, the version that ``ref`` was made from.
+
+    Returns:
+        What was moved, ``ref`` last; of an ancestor that already had the name there is nothing to say.
+
+    Raises:
+        InputError: the version is not there, the name is none, or ``ref`` was made from two versions of one dataset.
+    """
+    if ref.dataset.endswith(REJECTS_SUFFIX):
+        raise InputError(f"{ref}: rejects go with their dataset; point {ref.dataset.removesuffix(REJECTS_SUFFIX)}")
+    if ID.fullmatch(Ref(dataset=ref.dataset, version=name).version):
+        raise InputError(f"the name {name!r} would read as the id of a version; choose another")
+    ref = resolve(store, ref)
+    sources = _sources(store, ref) if ancestors else []
+    moves = [_move(store, source, name) for source in sources]
+    return [move for move in moves if move.before != move.ref.version] + [_move(store, ref, name)]
+
+
+def _move(store: Store, ref: Ref, name: str) -> Move:
+    before = (point(store, ref, name) or b"").decode(errors="replace")
+    if name == LATEST:
+        forget_notes(store, ref.dataset)
+    if before != ref.version:
+        facts = {"dataset": ref.dataset, "moved": {"name": name, "before": before or None, "by": _who()}}
+        EventLog(store, JOB, "").emit("COMPLETE", inputs={}, output=str(ref), facts=facts)
+    return Move(ref, name, before)
+
+
+def _sources(store: Store, ref: Ref) -> list[Ref]:
+    """The version of every other dataset behind ``ref``; what a dataset grew from is not behind it."""
+    found: dict[str, Ref] = {}
+    todo = [ref]
+    while todo:
+        for name, inputs in load_manifest(store, todo.pop()).inputs.items():
+            for source in map(Ref.parse, inputs):
+                source = Ref(dataset=source.dataset.removesuffix(REJECTS_SUFFIX), version=source.version)
+                if name == PREVIOUS or found.get(source.dataset) == source:
+                    continue
+                if source.dataset != ref.dataset and found.setdefault(source.dataset, source) != source:
+                    raise InputError(f"{ref} was made from {source} and {found[source.dataset]}; point them one by one")
+                todo.append(source)
+    return sorted(found.values(), key=str)
+
+
+def _who() -> str:
+    try:
+        user = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        user = str(os.getuid())
+    return f"{user}@{platform.node()}"

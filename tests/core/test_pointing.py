@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.latest import note_key
+from pipeline_tasks.core.lineage.query import query
+from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.pointing import Move, move
+from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.core.versions import load_manifest, resolve
+from tests.core.toy_steps import latest, make, rows_of, toy_bare, toy_list, toy_scale, toy_unique
+
+FIRST = {"a": 1, "b": 2}
+CHAIN = (toy_scale, toy_unique, toy_bare)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    """Made from a sound list, then from an empty one."""
+    store = LocalStore(tmp_path / "store")
+    make(store, toy_list, rows=FIRST)
+    for what in CHAIN:
+        make(store, what)
+    make(store, toy_list, rows={"a": 1}, max_withdrawn=1)
+    for what in CHAIN:
+        make(store, what)
+    return store
+
+
+def versions(store: LocalStore, dataset: str) -> list[Ref]:
+    """What ``latest`` names, and what was there before it."""
+    now = resolve(store, Ref(dataset=dataset))
+    found = [Ref(dataset=dataset, version=Path(key).stem) for key in store.keys(f"versions/{dataset}")]
+    return sorted(found, key=lambda ref: ref != now)
+
+
+def test_a_dataset_that_is_pointed_back_grows_on_from_there(store):
+    bad, good = versions(store, "items")
+    assert move(store, good) == [Move(good, "latest", bad.version)]
+    again = make(store, toy_list, rows=FIRST)
+    assert again.reused and again.ref == good
+    grown = make(store, toy_list, rows=FIRST | {"c": 3})
+    assert load_manifest(store, grown.ref).inputs == {"previous": [str(good)]}
+    assert latest(store, "items").manifest.ref == grown.ref and len(rows_of(store, "items")) == 3
+
+
+def test_a_whole_chain_goes_back_to_what_a_version_was_made_from(store):
+    (_, good), (_, items) = versions(store, "bare"), versions(store, "items")
+    moved = move(store, good, ancestors=True)
+    assert [m.ref.dataset for m in moved] == ["items", "scaled", "unique", "bare"]
+    assert moved[0].ref == items and len(rows_of(store, "bare")) == 2
+    assert all(make(store, what).reused for what in CHAIN)
+    assert latest(store, "bare").manifest.ref == good
+    assert move(store, good, ancestors=True) == [Move(good, "latest", good.version)]
+
+
+def test_the_lineage_tells_who_moved_a_name_and_from_where(store):
+    bad, good = versions(store, "items")
+    move(store, good)
+    move(store, good)
+    move(store, bad, "suspicious")
+    found = query(store, "SELECT dataset, name, version, version_before FROM moves ORDER BY moved_at").to_pylist()
+    assert [tuple(row.values()) for row in found] == [
+        ("items", "latest", good.version, bad.version),
+        ("items", "suspicious", bad.version, None),
+    ]
+    (who,) = query(store, "SELECT DISTINCT moved_by FROM moves").to_pylist()
+    assert "@" in who["moved_by"]
+    built = query(store, "SELECT count(*) AS n FROM steps WHERE step = 'point'").to_pylist()
+    assert built == [{"n": 0}], "it is no run of a step"
+
+
+def test_a_build_that_was_killed_does_not_undo_what_a_person_said(store):
+    bad, good = versions(store, "items")
+    store.replace(note_key(bad), good.version.encode())
+    store.replace(note_key(Ref(dataset="items/other", version="1")), b"stays")
+    move(store, good)
+    assert list(store.keys("moves")) == ["moves/items/other/1"]
+
+
+@pytest.mark.parametrize(
+    ("what", "name", "complaint"),
+    [
+        ("items@absent", "latest", "not in the store"),
+        ("items/rejects", "latest", "point items"),
+        ("items", "../x", "is not DATASET"),
+        ("items", "0" * 16, "would read as the id"),
+    ],
+)
+def test_what_is_no_version_or_no_name_is_refused(store, what, name, complaint):
+    refs = {key: store.read(key) for key in store.keys("refs")}
+    with pytest.raises(InputError, match=complaint):
+        move(store, Ref.parse(what), name)
+    assert {key: store.read(key) for key in store.keys("refs")} == refs
+
+
+def test_ancestors_of_two_minds_are_not_guessed(store):
+    _, scaled = versions(store, "scaled")
+    bad, good = versions(store, "items")
+    mixed = load_manifest(store, scaled).model_copy(
+        update={"id": "0" * 16, "inputs": {"items": [str(good)], "other": [str(bad)]}}
+    )
+    store.create(f"versions/scaled/{mixed.id}.json", mixed.to_bytes())
+    with pytest.raises(InputError, match="made from items@.* and items@.*; point them one by one"):
+        move(store, mixed.ref, ancestors=True)
