@@ -110,8 +110,8 @@ def find_garbage(
     # Of answers alone, which are held for minutes: in a folder the age of a lock says nothing of its holder.
     locks = (entry for entry in store.entries("locks") if entry.key.startswith(ANSWER_LOCKS))
     sweep.add("locks", (entry for entry in locks if entry.modified < old))
-    sweep.add_local("temporary", (p for p in _children(store, TEMPORARY) if _older(p, now - TEMPORARY_S)))
-    sweep.add_local("scratch", (p for p in _children(store, "scratch") if _older(p, now - SCRATCH_S)))
+    sweep.add_local("temporary", (p for p in _children(store.folder / TEMPORARY) if _older(p, now - TEMPORARY_S)))
+    sweep.add_local("scratch", (p for p in _children(store.scratches) if _older(p, now - SCRATCH_S)))
     return sweep
 
 
@@ -199,9 +199,8 @@ def _outputs(record: bytes | None) -> list[str]:
     return [part.key for part in found.made]
 
 
-def _children(store: Store, folder: str) -> list[Path]:
-    top = store.folder / folder
-    return list(top.iterdir()) if top.is_dir() else []
+def _children(folder: Path) -> list[Path]:
+    return list(folder.iterdir()) if folder.is_dir() else []
 
 
 def _files(path: Path) -> list[Path]:

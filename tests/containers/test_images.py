@@ -100,6 +100,11 @@ def test_airflow_has_no_torch_and_every_dag_parses_on_a_read_only_root():
     assert {"corpus_refresh", "synthesize_pairs", "build_triplets", "train_retriever"} <= set(dags)
 
 
+def test_airflow_has_what_the_helm_chart_and_both_engines_need():
+    probe = 'exec /entrypoint python -c "import docker, kubernetes, yaml, asyncpg; print(kubernetes.__version__)"'
+    assert docker("run", "--rm", "--network", "none", *LIMITED, named("airflow"), "bash", "-c", probe)
+
+
 def test_cpu_lists_the_steps_on_a_read_only_root():
     assert "mine_negatives" in docker("run", "--rm", "--network", "none", *LIMITED, named("cpu"), "steps")
     whole = ("python", "-c", "import torch, transformers, faiss, onnxruntime, pymupdf, boto3; print(torch.__version__)")
