@@ -18,6 +18,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.headway import MARKS
 from pipeline_tasks.core.manifest import REJECTS_SUFFIX, Manifest, Ref
 from pipeline_tasks.core.memo import Record
 from pipeline_tasks.core.requests import requests_key
@@ -40,7 +41,7 @@ class Sweep:
     Attributes:
         found_at: when, in seconds since 1970.
         entries: kind -> what the store holds, in the order in which it is dropped: versions, requests, memo, objects,
-            locks.
+            locks, headway.
         paths: kind -> leftovers in this machine's folder of the store: temporary, scratch.
         size_bytes: kind -> bytes.
     """
@@ -110,6 +111,7 @@ def find_garbage(
     # Of answers alone, which are held for minutes: in a folder the age of a lock says nothing of its holder.
     locks = (entry for entry in store.entries("locks") if entry.key.startswith(ANSWER_LOCKS))
     sweep.add("locks", (entry for entry in locks if entry.modified < old))
+    sweep.add("headway", (entry for entry in store.entries(MARKS) if entry.modified < now - SCRATCH_S))
     sweep.add_local("temporary", (p for p in _children(store.folder / TEMPORARY) if _older(p, now - TEMPORARY_S)))
     sweep.add_local("scratch", (p for p in _children(store.scratches) if _older(p, now - SCRATCH_S)))
     return sweep

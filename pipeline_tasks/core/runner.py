@@ -28,6 +28,7 @@ from pipeline_tasks.core import memo
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.events import EventLog
 from pipeline_tasks.core.growth import grow
+from pipeline_tasks.core.headway import told
 from pipeline_tasks.core.ids import digest, seed_of
 from pipeline_tasks.core.licences import licences_of
 from pipeline_tasks.core.manifest import Manifest, Part, Ref, Removal
@@ -192,8 +193,9 @@ def _run_reduce(store: Store, job: Job, opened: dict[str, list[Version]]) -> Out
     previous = job.previous(store) if job.step.grows else None
     name = digest(job.ref.version, previous.manifest.id) if previous else job.ref.version
     run = Run(store, Inputs(opened), seed_of(job.step.name, name), job.step.name, name, previous)
-    result = job.step.body(run.inputs, job.params, run)
-    parts = _parts(store, job, result)  # a generator rejects rows until its end
+    with told(store, job, store.scratches / name):
+        result = job.step.body(run.inputs, job.params, run)
+        parts = _parts(store, job, result)  # a generator rejects rows until its end
     rejects = run.rejects_table()
     reject_parts = [write_rows(store, rejects)] if rejects.num_rows else []
     counters = run.counters

@@ -43,6 +43,7 @@ class Settings(BaseModel):
         None, description="where steps on an s3:// store leave what they go on from; empty: in store_cache"
     )
     cache: Path = Field(Path("~/.cache/retriever-foundry"), description="model weights, once per machine")
+    resources: Path | None = Field(None, description="TOML file: memory, time, cards and retries of steps")
     profile: Literal["offline", "hub"] = Field("offline", description="where weights come from: packages or a hub")
     domain: str = Field("disaster", description="folder below pipeline_tasks/domains")
     workers: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1, description="processes per step")
@@ -114,6 +115,6 @@ def settings() -> Settings:
         raise InputError(
             f"setting {name!r} is {first['input']!r}: {first['msg']}; mend the environment variable"
         ) from error
-    named = {name: getattr(found, name) for name in ("cache", "store_cache", "scratch")}
+    named = {name: getattr(found, name) for name in ("cache", "store_cache", "scratch", "resources")}
     folders = {name: path.expanduser().absolute() for name, path in named.items() if path}
     return found.model_copy(update=folders | {"store": Settings.store_place(found.store)})

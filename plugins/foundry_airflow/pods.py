@@ -58,7 +58,7 @@ def pod(wanted: Container, template: dict[str, Any]) -> dict[str, Any]:
         "kind": "Pod",
         "metadata": {"name": wanted.name, "labels": wanted.labels},
         "spec": {
-            "activeDeadlineSeconds": wanted.timeout_s,
+            **({"activeDeadlineSeconds": wanted.timeout_s} if wanted.timeout_s else {}),
             "automountServiceAccountToken": False,
             "containers": [container],
             "restartPolicy": "Never",

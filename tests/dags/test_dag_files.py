@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
+from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
@@ -203,6 +204,21 @@ def test_tasks_are_named_after_their_steps_and_use_their_pools(bag):
                 assert task.pool == (get_step(name).resources.pool or "default_pool")
                 assert task.trigger_rule == "none_failed"
     assert used == set(step_names()), "every step is in a DAG"
+
+
+def test_tasks_keep_to_what_their_steps_may_take(bag):
+    """A step that goes on from its checkpoints has no time limit in Airflow, which would count it out."""
+    from pipeline_tasks.core.registry import get_step, step_names
+
+    seen = set()
+    for dag in bag.dags.values():
+        for task in dag.tasks:
+            if task.task_id.split(".")[-1] in step_names():
+                needs = get_step(task.task_id.split(".")[-1]).resources
+                limit = None if needs.resumes else timedelta(minutes=needs.timeout_minutes)
+                assert (task.retries, task.execution_timeout) == (needs.retries, limit), task.task_id
+                seen.add(needs.resumes)
+    assert seen == {True, False}
 
 
 def test_pools_that_steps_name_are_in_the_pools_file(root):

@@ -15,6 +15,8 @@ from foundry_airflow.operators import StepOperator
 from foundry_airflow.pods import SHELL, overlaid, pod
 
 from pipeline_tasks.core.registry import get_step
+from pipeline_tasks.core.resources import resources_of
+from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.step import Resources
 
 ROOT = Path(__file__).parents[2]
@@ -93,6 +95,18 @@ def test_a_template_may_bring_the_disk_of_the_caches(call):
     claim = {"name": "local", "hostPath": {"path": "/mnt/disks/foundry"}}
     made = pod(container_of(call), {"spec": {"volumes": [claim]}})
     assert [volume for volume in made["spec"]["volumes"] if volume["name"] == "local"] == [claim]
+
+
+def test_the_operators_file_reaches_the_pod(call, tmp_path, monkeypatch):
+    (tmp_path / "resources.toml").write_text("[finetune]\nmemory_gib = 48\ngpus = 2\ntimeout_minutes = 0\n")
+    monkeypatch.setenv("FOUNDRY_RESOURCES", str(tmp_path / "resources.toml"))
+    settings.cache_clear()
+    asked = pod(container_of(replace(call, resources=resources_of(get_step("finetune")))), {})["spec"]
+    assert asked["containers"][0]["resources"]["limits"] == {"memory": "49152Mi", "nvidia.com/gpu": "2"}
+    assert "activeDeadlineSeconds" not in asked
+    monkeypatch.setenv("AIRFLOW__FOUNDRY__GPUS", "0")
+    alone = container_of(replace(call, resources=Resources(image="cpu", gpus=1)))
+    assert (alone.gpus, alone.image.split(":")[0]) == (1, "retriever-foundry/gpu")
 
 
 def test_the_image_has_the_extra_of_the_back_end_that_its_values_choose():
