@@ -12,6 +12,7 @@ from rich.table import Table
 
 from pipeline_tasks.cli.terminal import console
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.lines import say
 from pipeline_tasks.core.memo import missing
 from pipeline_tasks.core.plan import Job, plan
 from pipeline_tasks.core.registry import get_step, step_names
@@ -43,7 +44,7 @@ def run_command(
         return
     outcome = run_job(store, job, group=_group(group), workers=settings().workers)
     counts = ", ".join(f"{key} {value:,.10g}" for key, value in sorted(outcome.counters.items()))
-    typer.echo(f"{name}: {'reused' if outcome.reused else 'built'}: {counts}", err=True)
+    say(f"{name}: {'reused' if outcome.reused else 'built'}: {counts}")
     typer.echo(str(outcome.ref) if outcome.ref else f"group {group}")
 
 

@@ -44,6 +44,8 @@ class Settings(BaseModel):
     )
     cache: Path = Field(Path("~/.cache/retriever-foundry"), description="model weights, once per machine")
     resources: Path | None = Field(None, description="TOML file: memory, time, cards and retries of steps")
+    sql_memory_mib: int = Field(0, ge=0, description="MiB of DuckDB for one question; 0: by the container's limit")
+    log_format: Literal["text", "json"] = Field("text", description="lines of the log: text, or a JSON object each")
     profile: Literal["offline", "hub"] = Field("offline", description="where weights come from: packages or a hub")
     domain: str = Field("disaster", description="folder below pipeline_tasks/domains")
     workers: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1, description="processes per step")
