@@ -25,7 +25,19 @@ SECRET = re.compile(
     rb"|sk-[A-Za-z0-9_-]{32}|(?i:password|secret|token|api_key)=[A-Za-z0-9+/_-]{16}"
 )
 FORBIDDEN = re.compile(r"(^|/)(\.env[^/]*|\.git|\.foundry|\.netrc|\.pypirc|\.aws|id_rsa)(/|$)")
-OURS = ("opt/plugins", "opt/dags", "opt/init", "home", "root", "var/lib/foundry", "var/cache/foundry", "tmp", "src")
+OURS = (
+    "opt/plugins",
+    "opt/dags",
+    "opt/init",
+    "opt/dockerproxy",
+    "home",
+    "root",
+    "var/lib/foundry",
+    "var/cache/foundry",
+    "tmp",
+    "src",
+)
+MAIN = ("opt/foundry/bin/foundry", "usr/local/bin/weed", "opt/dockerproxy/serve.py")
 LIMITED = ("--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL", "--security-opt", "no-new-privileges")
 
 
@@ -81,7 +93,7 @@ def test_no_secret_is_in_any_layer_or_in_the_history(image):
     for path, content in layers(name):
         names.append(path)
         assert not SECRET.search(content), path
-    assert any(path.startswith(("opt/foundry/bin/foundry", "usr/local/bin/weed")) for path in names)
+    assert any(path.startswith(MAIN) for path in names)
     assert [path for path in names if FORBIDDEN.search(path)] == []
     told = docker("history", "--no-trunc", "--format", "{{.CreatedBy}}", name) + json.dumps(image["Config"])
     assert not SECRET.search(told.encode())
