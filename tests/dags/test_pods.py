@@ -109,10 +109,11 @@ def test_the_operators_file_reaches_the_pod(call, tmp_path, monkeypatch):
     assert (alone.gpus, alone.image.split(":")[0]) == (1, "retriever-foundry/gpu")
 
 
-def test_the_image_has_the_extra_of_the_back_end_that_its_values_choose():
+def test_the_image_has_the_packages_that_its_values_need():
     chosen = yaml.safe_load((ROOT / "containers" / "helm" / "values.yaml").read_text())["config"]["foundry"]["backend"]
-    recipe = (ROOT / "containers" / "airflow" / "Dockerfile").read_text()
-    assert f"--extra {chosen}" in recipe
+    installed = (ROOT / "containers" / "airflow" / "requirements.txt").read_text()
+    for package in (chosen, "apache-airflow-providers-amazon"):
+        assert re.search(rf"^{package}==", installed, re.MULTILINE), f"the values need {package}"
 
 
 def test_no_secret_is_in_a_pod_and_hostile_values_arrive_as_they_are(call):
