@@ -71,7 +71,7 @@ def _follow(store: Store, key: str, folder: Path, done: Event) -> None:
 def _files(folder: Path) -> str:
     """The digest of names and sizes; not of times, since a new try lays out again what it begins with."""
     try:
-        files = [(str(path), path.stat().st_size) for path in sorted(folder.rglob("*")) if path.is_file()]
-    except OSError:
+        files = [(str(path.relative_to(folder)), path.stat().st_size) for path in folder.rglob("*") if path.is_file()]
+    except OSError:  # the step moves one just now
         return ""
-    return digest(files) if files else ""
+    return digest(sorted(files)) if files else ""
