@@ -1,7 +1,8 @@
 #!/bin/sh
 # An S3 server on port 8333 for two pairs of keys: the steps' own may read, write, list and delete in one bucket and do
 # nothing else; the administrator's makes that bucket. Master, volume and filer stay on the container's own loopback. The
-# master is alone: after a crash it need not wait ten seconds for others before it elects itself.
+# master is alone: after a crash it need not wait ten seconds for others before it elects itself. The keys do not come in
+# variables called AWS_…: whoever is named by these is an administrator to SeaweedFS, whatever the file says.
 set -eu
 umask 077
 S3_BUCKET=${FOUNDRY_STORE#s3://}
@@ -9,7 +10,7 @@ S3_BUCKET=${S3_BUCKET%%/*}
 cat >/tmp/s3.json <<KEYS
 {"identities": [
   {"name": "steps", "actions": ["Read:$S3_BUCKET", "Write:$S3_BUCKET", "List:$S3_BUCKET"],
-   "credentials": [{"accessKey": "$AWS_ACCESS_KEY_ID", "secretKey": "$AWS_SECRET_ACCESS_KEY"}]},
+   "credentials": [{"accessKey": "$S3_ACCESS_KEY", "secretKey": "$S3_SECRET_KEY"}]},
   {"name": "admin", "actions": ["Admin"],
    "credentials": [{"accessKey": "$S3_ADMIN_KEY", "secretKey": "$S3_ADMIN_SECRET"}]}
 ]}

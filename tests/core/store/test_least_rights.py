@@ -18,7 +18,7 @@ from tests.seaweed import BUCKET, KEY, SECRET, running
 from tests.stores import put_part
 
 ROOT = Path(__file__).parents[3]
-STEPS = {"AWS_ACCESS_KEY_ID": "steps-key", "AWS_SECRET_ACCESS_KEY": "steps-secret"}
+STEPS = {"S3_ACCESS_KEY": "steps-key", "S3_SECRET_KEY": "steps-secret"}
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,8 @@ def server(tmp_path_factory):
 
 @pytest.fixture
 def store(server, tmp_path, monkeypatch):
-    for name, value in (server.environment | STEPS).items():
+    keys = {"AWS_ACCESS_KEY_ID": STEPS["S3_ACCESS_KEY"], "AWS_SECRET_ACCESS_KEY": STEPS["S3_SECRET_KEY"]}
+    for name, value in (server.environment | keys).items():
         monkeypatch.setenv(name, value)
     return S3Store(server.address(), tmp_path / "caches", CACHE_BYTES)
 
@@ -50,6 +51,13 @@ def test_a_store_needs_no_rights_of_an_administrator(store, tmp_path, monkeypatc
     assert [entry.key for entry in store.entries("refs")] == ["refs/x/latest"]
     store.delete_all([key, "refs/x/latest"])
     assert not store.exists(key)
+
+
+def test_the_server_gets_no_variable_that_makes_an_administrator_of_the_steps():
+    """SeaweedFS takes AWS_ACCESS_KEY_ID of its own environment for an administrator's, beside what its file says."""
+    yaml = pytest.importorskip("yaml")
+    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))["services"]
+    assert [name for name in services["seaweedfs"]["environment"] if name.startswith("AWS_")] == []
 
 
 def test_the_steps_keys_make_remove_and_see_no_other_bucket(server):
