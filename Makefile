@@ -5,11 +5,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 TORCH := torch==2.13.0
 CPU_WHEELS := https://download.pytorch.org/whl/cpu
-IMAGES := airflow cpu seaweedfs
+IMAGES := airflow cpu seaweedfs dockerproxy
 COMPOSE = $(shell docker compose version >/dev/null 2>&1 && echo docker compose || command -v docker-compose || echo $(BIN)/docker-compose)
 
 .DEFAULT_GOAL := help
-.PHONY: help install bench-install demo test test-containers lint ui images up down logs clean
+.PHONY: help install bench-install demo test test-containers test-airflow lint ui lock lock-images images up down logs clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -39,6 +39,9 @@ test: lint ## lint, types and all tests
 test-containers: install ## tests that need a Docker engine; one is started where none answers
 	tests/containers/engine.sh run sh -c 'containers/build $(IMAGES) && $(BIN)/python -m pytest -m containers tests/containers'
 
+test-airflow: install ## the page and DAG runs on the oldest and the newest Airflow that pyproject.toml allows
+	tests/oldest_and_newest_airflow.sh
+
 lint: install ## format check, lint and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -46,6 +49,12 @@ lint: install ## format check, lint and types
 
 ui: install ## Airflow with these DAGs at http://127.0.0.1:8080
 	$(BIN)/python -m pipeline_tasks.demo --ui
+
+lock: install ## newest versions into constraints.txt, and their hashes into what the images install
+	containers/lock --upgrade
+
+lock-images: ## the digests of the base images into images.lock; needs registries
+	containers/lock --images
 
 images: ## build the images: make images IMAGES=gpu
 	containers/build $(IMAGES)

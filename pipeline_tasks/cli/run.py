@@ -12,11 +12,14 @@ from rich.table import Table
 
 from pipeline_tasks.cli.terminal import console
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.lines import say
 from pipeline_tasks.core.memo import missing
 from pipeline_tasks.core.plan import Job, plan
 from pipeline_tasks.core.registry import get_step, step_names
+from pipeline_tasks.core.resources import resources_of
 from pipeline_tasks.core.runner import run_job
 from pipeline_tasks.core.settings import settings
+from pipeline_tasks.core.step import Resources
 from pipeline_tasks.core.store import Store, open_store
 from pipeline_tasks.core.versions import Version
 
@@ -41,7 +44,7 @@ def run_command(
         return
     outcome = run_job(store, job, group=_group(group), workers=settings().workers)
     counts = ", ".join(f"{key} {value:,.10g}" for key, value in sorted(outcome.counters.items()))
-    typer.echo(f"{name}: {'reused' if outcome.reused else 'built'}: {counts}", err=True)
+    say(f"{name}: {'reused' if outcome.reused else 'built'}: {counts}")
     typer.echo(str(outcome.ref) if outcome.ref else f"group {group}")
 
 
@@ -59,14 +62,23 @@ def _todo(store: Store, job: Job) -> str:
 
 
 def steps_command() -> None:
-    """All steps: what they read and write, kind, image and parameters."""
-    table = Table("step", "kind", "reads", "writes", "image", "parameters", "what it does")
+    """All steps: what they read and write, kind, parameters, and what they may take: see docs/backends.md."""
+    table = Table("step", "kind", "reads", "writes", "may take", "parameters", "what it does")
     for name in step_names():
         step = get_step(name)
         reads = "\n".join(f"{n}={r.dataset or (r.schema.name if r.schema else '')}" for n, r in step.reads.items())
         params = "\n".join(f"{n}={_default(f)}" for n, f in step.params.model_fields.items())
-        table.add_row(name, step.kind, reads, step.dataset, step.resources.image, params, step.doc)
+        table.add_row(name, step.kind, reads, step.dataset, taken(resources_of(step)), params, step.doc)
     console().print(table)
+
+
+def taken(needs: Resources) -> str:
+    """Image, memory, cards, time and tries of a step, a line each."""
+    minutes = needs.timeout_minutes
+    hours = f"{minutes / 60:g} h" if minutes >= 60 else f"{minutes:g} min"
+    cards = [] if needs.gpus is None else [f"{needs.gpus} GPUs"]
+    retries = f"{needs.retries} retries" + (", goes on" if needs.resumes else "")
+    return "\n".join([needs.image, f"{needs.memory_gib:g} GiB", *cards, hours if minutes else "no time limit", retries])
 
 
 def _default(field: Any) -> str:

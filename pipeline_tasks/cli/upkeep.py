@@ -23,6 +23,7 @@ from pipeline_tasks.core.errors import FoundryError
 from pipeline_tasks.core.gc import DAY_S, GRACE_S, HOUR_S, drop, find_garbage
 from pipeline_tasks.core.lineage import DATABASE, fold
 from pipeline_tasks.core.lineage.metrics import exposition
+from pipeline_tasks.core.resources import configured
 from pipeline_tasks.core.settings import Settings, settings
 from pipeline_tasks.core.spending import key_of, read_state, spent
 
@@ -102,11 +103,12 @@ def doctor_command() -> None:
 
 
 def checks(found: Settings) -> Iterator[Check]:
-    """Look at the store, disk, models, LLM endpoint, GPU and Docker, without changing anything."""
+    """Look at the store, disk, limits of steps, models, LLM endpoint, GPU and Docker, without changing anything."""
     yield _store(found)
     folder = _existing(found.store if isinstance(found.store, Path) else found.store_cache)
     free = shutil.disk_usage(folder).free
     yield Check("disk", free > _LOW_DISK_BYTES, f"{sized(free)} free at {folder}")
+    yield _resources(found)
     yield _models(found)
     yield _endpoint(found)
     if found.openai_base_url:
@@ -125,6 +127,20 @@ def _store(found: Settings) -> Check:
     except FoundryError as error:
         return Check("store", False, str(error), needed=True)
     return Check("store", True, f"{found.store} answers; copies in {found.store_cache}", needed=True)
+
+
+def _resources(found: Settings) -> Check:
+    if found.resources is None:
+        return Check("resources", True, "each step as it declares; FOUNDRY_RESOURCES names a file that changes it")
+    try:
+        tables = configured()
+    except FoundryError as error:
+        return Check("resources", False, str(error), needed=True)
+    told = [
+        f"{name} ({', '.join(f'{field} {value:g}' for field, value in table.model_dump(exclude_none=True).items())})"
+        for name, table in tables.items()
+    ]
+    return Check("resources", True, f"{found.resources}: {'; '.join(told) or 'nothing'}", needed=True)
 
 
 def _existing(path: Path) -> Path:

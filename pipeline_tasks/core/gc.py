@@ -18,6 +18,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.headway import MARKS
 from pipeline_tasks.core.manifest import REJECTS_SUFFIX, Manifest, Ref
 from pipeline_tasks.core.memo import Record
 from pipeline_tasks.core.requests import requests_key
@@ -40,7 +41,7 @@ class Sweep:
     Attributes:
         found_at: when, in seconds since 1970.
         entries: kind -> what the store holds, in the order in which it is dropped: versions, requests, memo, objects,
-            locks.
+            locks, headway.
         paths: kind -> leftovers in this machine's folder of the store: temporary, scratch.
         size_bytes: kind -> bytes.
     """
@@ -110,8 +111,9 @@ def find_garbage(
     # Of answers alone, which are held for minutes: in a folder the age of a lock says nothing of its holder.
     locks = (entry for entry in store.entries("locks") if entry.key.startswith(ANSWER_LOCKS))
     sweep.add("locks", (entry for entry in locks if entry.modified < old))
-    sweep.add_local("temporary", (p for p in _children(store, TEMPORARY) if _older(p, now - TEMPORARY_S)))
-    sweep.add_local("scratch", (p for p in _children(store, "scratch") if _older(p, now - SCRATCH_S)))
+    sweep.add("headway", (entry for entry in store.entries(MARKS) if entry.modified < now - SCRATCH_S))
+    sweep.add_local("temporary", (p for p in _children(store.folder / TEMPORARY) if _older(p, now - TEMPORARY_S)))
+    sweep.add_local("scratch", (p for p in _children(store.scratches) if _older(p, now - SCRATCH_S)))
     return sweep
 
 
@@ -199,9 +201,8 @@ def _outputs(record: bytes | None) -> list[str]:
     return [part.key for part in found.made]
 
 
-def _children(store: Store, folder: str) -> list[Path]:
-    top = store.folder / folder
-    return list(top.iterdir()) if top.is_dir() else []
+def _children(folder: Path) -> list[Path]:
+    return list(folder.iterdir()) if folder.is_dir() else []
 
 
 def _files(path: Path) -> list[Path]:

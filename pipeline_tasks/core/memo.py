@@ -83,10 +83,11 @@ def _usable(
     return record
 
 
-def missing(store: Store, job: Job) -> list[int]:
-    """Positions of the parts of a map step's first input that have no record: what a run would compute."""
+def missing(store: Store, job: Job, group: tuple[int, int] | None = None) -> list[int]:
+    """Positions of the parts of a map step's first input, or of a group, without a record: what a run would compute."""
     source = Version.open(store, job.inputs[next(iter(job.step.reads))][0])
-    found = lookup_all(store, job, source, range(len(source.manifest.parts)))
+    i, n = group or (0, 1)
+    found = lookup_all(store, job, source, range(i, len(source.manifest.parts), n))
     return [index for index, record in found.items() if record is None]
 
 

@@ -28,6 +28,7 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.events import EventLog
 from pipeline_tasks.core.failure import counted, facts_of
 from pipeline_tasks.core.growth import grow
+from pipeline_tasks.core.headway import told
 from pipeline_tasks.core.ids import digest, seed_of
 from pipeline_tasks.core.licences import licences_of
 from pipeline_tasks.core.manifest import Manifest, Part, Ref, Removal
@@ -193,7 +194,7 @@ def _run_reduce(store: Store, job: Job, opened: dict[str, list[Version]]) -> Out
     previous = job.previous(store) if job.step.grows else None
     name = digest(job.ref.version, previous.manifest.id) if previous else job.ref.version
     run = Run(store, Inputs(opened), seed_of(job.step.name, name), job.step.name, name, previous, job=job)
-    with counted(run.counters):
+    with counted(run.counters), told(store, job, store.scratches / name):
         result = job.step.body(run.inputs, job.params, run)
         parts = _parts(store, job, result)  # a generator rejects rows until its end
     rejects = run.rejects_table()

@@ -43,7 +43,13 @@ class Settings(BaseModel):
         Path("~/.cache/retriever-foundry/stores"), description="what of an s3:// store is on this machine"
     )
     store_cache_gib: float = Field(20.0, ge=0, description="GiB that copies of a store's objects there may come to")
+    scratch: Path | None = Field(
+        None, description="where steps on an s3:// store leave what they go on from; empty: in store_cache"
+    )
     cache: Path = Field(Path("~/.cache/retriever-foundry"), description="model weights, once per machine")
+    resources: Path | None = Field(None, description="TOML file: memory, time, cards and retries of steps")
+    sql_memory_mib: int = Field(0, ge=0, description="MiB of DuckDB for one question; 0: by the container's limit")
+    log_format: Literal["text", "json"] = Field("text", description="lines of the log: text, or a JSON object each")
     profile: Literal["offline", "hub"] = Field("offline", description="where weights come from: packages or a hub")
     domain: str = Field("disaster", description="folder below pipeline_tasks/domains")
     workers: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1, description="processes per step")
@@ -119,5 +125,6 @@ def settings() -> Settings:
         raise InputError(
             f"setting {name!r} is {first['input']!r}: {first['msg']}; mend the environment variable"
         ) from error
-    folders = {name: getattr(found, name).expanduser().absolute() for name in ("cache", "store_cache")}
+    named = {name: getattr(found, name) for name in ("cache", "store_cache", "scratch", "resources")}
+    folders = {name: path.expanduser().absolute() for name, path in named.items() if path}
     return found.model_copy(update=folders | {"store": Settings.store_place(found.store)})

@@ -91,12 +91,23 @@ class From:
 
 @dataclass(frozen=True)
 class Resources:
-    """What one run of the step needs; back-ends and pools follow it."""
+    """What one run of the step needs; back-ends and pools follow it.
+
+    Attributes:
+        memory_gib: the run is ended beyond that, in a container or a pod.
+        timeout_minutes: of one try; 0: no limit.
+        gpus: cards; None: as many as the installation gives to a step that asks for the image ``gpu``.
+        retries: tries after the first one.
+        resumes: a try goes on from what an ended one left; one that came further does not count as a try.
+    """
 
     image: Literal["cpu", "gpu"] = "cpu"
     pool: str = ""
     memory_gib: float = 2.0
-    timeout_minutes: int = 24 * 60
+    timeout_minutes: float = 24 * 60
+    gpus: int | None = None
+    retries: int = 3
+    resumes: bool = False
 
 
 @dataclass(frozen=True)
@@ -162,6 +173,7 @@ def step(
     image: Literal["cpu", "gpu"] = "cpu",
     pool: str = "",
     memory_gib: float = 2.0,
+    resumes: bool = False,
 ) -> Callable[[Callable[..., Any]], Step]:
     """Declare a step.
 
@@ -179,6 +191,7 @@ def step(
         image: container image.
         pool: Airflow pool that limits it (``llm``, ``gpu``).
         memory_gib: memory one run needs.
+        resumes: a killed run goes on from what it left in its scratch folder; a map step always goes on by parts.
     """
 
     def wrap(body: Callable[..., Any]) -> Step:
@@ -197,7 +210,7 @@ def step(
             grows=grows,
             always=always,
             processes=processes,
-            resources=Resources(image=image, pool=pool, memory_gib=memory_gib),
+            resources=Resources(image, pool, memory_gib, resumes=resumes or kind == "map"),
         )
 
     return wrap

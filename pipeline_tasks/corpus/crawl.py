@@ -67,7 +67,7 @@ class CrawlParams(GrowthParams):
         return Limits(self.max_bytes, self.attempts, self.time_limit_s, self.max_redirects)
 
 
-@step(reads={"urls": URLS}, writes=DOWNLOADS, kind="reduce", grows=True, version="2")
+@step(reads={"urls": URLS}, writes=DOWNLOADS, kind="reduce", grows=True, version="2", resumes=True)
 def crawl(inputs: Inputs, params: CrawlParams, run: Run) -> Iterator[pa.Table]:
     """Fetch what is new, ask whether the rest changed where ``refresh`` is new, withdraw what is gone.
 

@@ -56,6 +56,7 @@ def prompts() -> dict[str, str]:
     image="gpu",
     pool="gpu",
     memory_gib=8,
+    resumes=True,
 )
 def finetune(inputs: Inputs, params: FinetuneParams, run: Run) -> Path:
     """Fine-tune on each query's own hard negatives; queries carry the instruction of their intent.

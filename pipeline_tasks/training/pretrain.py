@@ -52,6 +52,7 @@ class PretrainParams(TrainParams):
     image="gpu",
     pool="gpu",
     memory_gib=8,
+    resumes=True,
 )
 def pretrain(inputs: Inputs, params: PretrainParams, run: Run) -> Path:
     """Train the backbone to find a query's source passage and its generated positive, without instructions.

@@ -12,18 +12,16 @@ from typing import Protocol
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from foundry_airflow.calls import Call, Ended, Say
+from foundry_airflow.calls import EXIT_TIMEOUT, Call, Ended, Say
 from foundry_airflow.containers import gpus_of, option
 from foundry_airflow.engines import Engine, EngineBackend
 from foundry_airflow.process import ProcessBackend
 from pipeline_tasks.core.errors import EXIT_DONE, EXIT_RETRY, InputError
+from pipeline_tasks.core.resources import resources_of
 from pipeline_tasks.core.step import Step
 
 ENGINES = {"docker": "foundry_airflow.docker:Docker", "kubernetes": "foundry_airflow.kubernetes:Kubernetes"}
 """Back-end -> engine; imported when one is asked for, with the packages that it needs."""
-
-EXIT_TIMEOUT = 124
-"""Of ``timeout`` from the GNU core utilities, which ends a command in a container."""
 
 
 class Backend(Protocol):
@@ -77,7 +75,7 @@ def device_for(step: Step) -> dict[str, str]:
     """
     if "device" not in step.params.model_fields or configured() == "process":
         return {}
-    return {"device": "cuda" if gpus_of(step.resources) else "cpu"}
+    return {"device": "cuda" if gpus_of(resources_of(step)) else "cpu"}
 
 
 def checked(name: str, ended: Ended) -> str:

@@ -7,11 +7,14 @@ from typing import Protocol
 
 from pipeline_tasks.core.ids import digest
 from pipeline_tasks.core.plan import Job
+from pipeline_tasks.core.resources import resources_of
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.step import Resources
 
 COMMAND = ("foundry",)
 """In a container."""
+EXIT_TIMEOUT = 124
+"""Of ``timeout`` from the GNU core utilities, which ends a command in a container."""
 QUIET_THREADS = {"OMP_WAIT_POLICY": "PASSIVE"}
 """Threads that wait give way: where several tasks share the cores, threads that spin halve the speed of all of them."""
 
@@ -31,7 +34,7 @@ class Call:
         step: the step's name.
         version: the version that it makes.
         arguments: of the command.
-        resources: what the step declares.
+        resources: what the step may take.
         group: ``i/n``, or empty.
     """
 
@@ -51,7 +54,7 @@ class Call:
 
 def call_of(job: Job, arguments: list[str], group: str) -> Call:
     """The call that makes ``job``."""
-    return Call(job.step.name, job.ref.version, tuple(arguments), job.step.resources, group)
+    return Call(job.step.name, job.ref.version, tuple(arguments), resources_of(job.step), group)
 
 
 @dataclass(frozen=True)

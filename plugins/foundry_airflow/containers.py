@@ -26,7 +26,7 @@ class Container:
     Attributes:
         gpus: whole cards.
         cpus: cores at most; 0: no limit.
-        timeout_s: it is ended after that, also where nobody watches any more.
+        timeout_s: it is ended after that, also where nobody watches any more; 0: never.
         environment: settings that anyone may see.
         secrets: settings that nobody may.
     """
@@ -66,11 +66,12 @@ def number(name: str, fallback: float) -> float:
 
 def gpus_of(needs: Resources) -> int:
     """Whole cards that the container of a step gets."""
-    return int(number("gpus", 1)) if needs.image == "gpu" else 0
+    usual = int(number("gpus", 1)) if needs.image == "gpu" else 0
+    return usual if needs.gpus is None else needs.gpus
 
 
 def container_of(call: Call) -> Container:
-    """The container for ``call``: what its step declares, and the options of this installation."""
+    """The container for ``call``: what its step may take, and the options of this installation."""
     needs = call.resources
     cpus = number("cpus", 0)
     gpus = gpus_of(needs)
@@ -87,7 +88,7 @@ def container_of(call: Call) -> Container:
         memory_mib=math.ceil(needs.memory_gib * 1024 * number("memory_factor", 1)),
         cpus=cpus,
         gpus=gpus,
-        timeout_s=needs.timeout_minutes * 60,
+        timeout_s=math.ceil(needs.timeout_minutes * 60),
         environment=base | {name: value for name, value in known.items() if not is_secret(name)},
         secrets={name: value for name, value in known.items() if is_secret(name)},
     )

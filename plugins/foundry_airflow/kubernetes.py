@@ -63,7 +63,7 @@ class Kubernetes:
     def start(self, call: Call) -> bool:
         """Run ``call``; of two tasks that do so at once one makes the pod, and both follow it."""
         wanted = container_of(call)
-        body = pod(wanted, template(wanted, call.resources.image))
+        body = pod(wanted, template(wanted, "gpu" if wanted.gpus else "cpu"))
         with kubernetes_errors():
             there = self._find(call.name)
             if there and not is_over(there):
@@ -136,7 +136,7 @@ class Kubernetes:
 
 
 def template(wanted: Container, image: str) -> dict[str, Any]:
-    """The pod template for steps that ask for ``image``: the file ``[foundry] kubernetes_template_<image>``.
+    """The pod template for steps that run in ``image``: the file ``[foundry] kubernetes_template_<image>``.
 
     Raises:
         InputError: the file is not there, is no pod, or mounts no volume where a store in a folder should be.

@@ -37,16 +37,6 @@ def configure(home: Path, dags: Path) -> None:
     }
 
 
-def migrate() -> None:
-    """Bring Airflow's database up to date; quick where it is."""
-    from airflow.utils.db import check_migrations, initdb
-
-    try:
-        check_migrations(0)
-    except TimeoutError:
-        initdb()
-
-
 def run_dags(dags: Path, runs: Runs, say: Callable[[str], None], log_file: Path | None = None) -> None:
     """Run each DAG with its parameters, in order.
 
@@ -59,12 +49,12 @@ def run_dags(dags: Path, runs: Runs, say: Callable[[str], None], log_file: Path 
     Raises:
         RunFailed: a DAG is not there or its run failed; those after it are not started.
     """
-    from airflow.dag_processing.dagbag import DagBag
     from airflow.sdk.listener import get_listener_manager
 
+    from foundry_airflow.internals import dag_bag
     from foundry_airflow.reporter import Reporter
 
-    found = DagBag(dags)
+    found = dag_bag(dags)
     for dag_id, conf in runs:
         if dag_id not in found.dags:
             raise RunFailed(f"no DAG {dag_id!r} in {dags}: {found.import_errors or sorted(found.dags)}")
@@ -110,6 +100,8 @@ def main(arguments: list[str] | None = None) -> int:
     log_file = options.home / "logs" / "local_run.log"
     terminal = _redirect_output(log_file)
     try:
+        from foundry_airflow.internals import migrate
+
         migrate()
         run_dags(options.dags, runs, lambda line: print(line, file=terminal, flush=True), log_file)  # noqa: T201
     except RunFailed as error:

@@ -18,6 +18,7 @@ from foundry_airflow.backends import Backend, backend, checked, configured, devi
 from foundry_airflow.calls import Call, Ended, call_of
 from foundry_airflow.containers import secrets
 from foundry_airflow.engines import EngineBackend
+from foundry_airflow.tries import goes_on, so_far
 from pipeline_tasks.core import memo
 from pipeline_tasks.core.errors import FoundryError, TransientError
 from pipeline_tasks.core.manifest import Ref
@@ -172,11 +173,16 @@ class StepOperator(PlannedOperator):
                 log.info("%s is there already", found)
                 if not self.group:
                     note_reuse(store, job)
-            return self._made(context, str(found) if found else self._run(job))
+            return self._made(context, str(found) if found else self._run(store, job))
 
-    def resume(self, context: Context, event: dict[str, Any]) -> str:
-        """Go on after the wait for a command, with how it ended."""
-        return self._made(context, self._result(Ended(**event)))
+    def resume(self, context: Context, event: dict[str, Any], before: str | None = None) -> str:
+        """Go on after the wait for a command, with how it ended; ``before``: how far the work had come."""
+        ended = Ended(**event)
+        with airflow_errors():
+            store = open_store()
+            if ended.exit_code and goes_on(store, job := self.job(store), self.group, ended, before):
+                return self._made(context, self._run(store, job))
+        return self._made(context, self._result(ended))
 
     def _made(self, context: Context, made: str) -> str:
         if not self.group:
@@ -193,17 +199,18 @@ class StepOperator(PlannedOperator):
                     return str(found)
         return checked(self.step, ended)
 
-    def _run(self, job: Job) -> str:
+    def _run(self, store: Store, job: Job) -> str:
         for value in secrets():
             mask_secret(value)
         name, call = configured(), self._call(job)
         log.info("foundry %s", json.dumps(call.arguments, ensure_ascii=False))
         self._backend = backend(name)
+        before = so_far(store, job, self.group)
         if isinstance(self._backend, EngineBackend) and conf.getboolean("foundry", "deferrable", fallback=False):
             from foundry_airflow.trigger import CommandTrigger
 
             self._backend.start(call, log.info)
-            self.defer(trigger=CommandTrigger(name, call.name), method_name="resume")
+            self.defer(trigger=CommandTrigger(name, call.name), method_name="resume", kwargs={"before": before})
         told = [""]
 
         def say(line: str) -> None:
@@ -211,7 +218,11 @@ class StepOperator(PlannedOperator):
             told[0] = line
 
         try:
-            return self._result(self._backend.run(call, say))
+            ended = self._backend.run(call, say)
+            while goes_on(store, job, self.group, ended, before):
+                before = so_far(store, job, self.group)
+                ended = self._backend.run(call, say)
+            return self._result(ended)
         except AirflowException as error:
             error.add_note(told[0])
             raise

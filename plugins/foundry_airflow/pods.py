@@ -16,6 +16,9 @@ RESULT = "/dev/termination-log"
 SHELL = ("/bin/sh", "-c", f'exec "$@" >{RESULT}', "foundry")
 """The standard output, which is the result, becomes the container's termination message; the log is the rest."""
 GRACE_S = 10
+LOCAL = "local"
+"""The volume on the node's own disk for what only one machine may share: caches and locks of a store in a bucket."""
+LOCAL_PATH = "/var/local/foundry"
 GPU = "nvidia.com/gpu"
 
 
@@ -28,12 +31,13 @@ def pod(wanted: Container, template: dict[str, Any]) -> dict[str, Any]:
     limits = {"memory": memory} | ({GPU: str(wanted.gpus)} if wanted.gpus else {})
     if wanted.cpus:
         limits["cpu"] = f"{wanted.cpus:g}"
+    environment = wanted.environment | {"FOUNDRY_STORE_CACHE": f"{LOCAL_PATH}/stores"}
     container = {
         "name": STEP,
         "image": wanted.image,
         "command": list(SHELL),
         "args": [_inert(word) for word in wanted.command],
-        "env": [{"name": name, "value": _inert(value)} for name, value in sorted(wanted.environment.items())],
+        "env": [{"name": name, "value": _inert(value)} for name, value in sorted(environment.items())],
         "resources": {"limits": limits, "requests": {"memory": memory}},
         "securityContext": {
             "allowPrivilegeEscalation": False,
@@ -42,7 +46,11 @@ def pod(wanted: Container, template: dict[str, Any]) -> dict[str, Any]:
             "readOnlyRootFilesystem": True,
         },
         "terminationMessagePath": RESULT,
-        "volumeMounts": [{"name": "tmp", "mountPath": TMP}, {"name": "shm", "mountPath": "/dev/shm"}],  # noqa: S108
+        "volumeMounts": [
+            {"name": "tmp", "mountPath": TMP},
+            {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108
+            {"name": LOCAL, "mountPath": LOCAL_PATH},
+        ],
         "workingDir": TMP,
     }
     ours = {
@@ -50,7 +58,7 @@ def pod(wanted: Container, template: dict[str, Any]) -> dict[str, Any]:
         "kind": "Pod",
         "metadata": {"name": wanted.name, "labels": wanted.labels},
         "spec": {
-            "activeDeadlineSeconds": wanted.timeout_s,
+            **({"activeDeadlineSeconds": wanted.timeout_s} if wanted.timeout_s else {}),
             "automountServiceAccountToken": False,
             "containers": [container],
             "restartPolicy": "Never",
@@ -59,6 +67,7 @@ def pod(wanted: Container, template: dict[str, Any]) -> dict[str, Any]:
             "volumes": [
                 {"name": "tmp", "emptyDir": {}},
                 {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{wanted.memory_mib // 2}Mi"}},
+                *([] if _has_volume(template, LOCAL) else [{"name": LOCAL, "emptyDir": {}}]),
             ],
         },
     }
@@ -74,6 +83,10 @@ def overlaid(below: Any, above: Any) -> Any:
         both = [overlaid(thing, mine.pop(thing["name"], {})) for thing in below]
         return both + list(mine.values())
     return above
+
+
+def _has_volume(template: dict[str, Any], name: str) -> bool:
+    return any(volume["name"] == name for volume in template.get("spec", {}).get("volumes", ()))
 
 
 def _named(value: Any) -> bool:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from threading import Thread
 from typing import IO
 
-from foundry_airflow.calls import QUIET_THREADS, Call, Ended, Say
+from foundry_airflow.calls import EXIT_TIMEOUT, QUIET_THREADS, Call, Ended, Say
 
 COMMAND = (sys.executable, "-m", "pipeline_tasks.cli.main")
 GRACE_S = 10.0
@@ -40,7 +40,9 @@ class ProcessBackend:
             reader = Thread(target=_relay, args=(self._child.stderr, say), daemon=True)
             reader.start()
             try:
-                exit_code = self._child.wait()
+                exit_code = self._child.wait(call.resources.timeout_minutes * 60 or None)
+            except subprocess.TimeoutExpired:
+                exit_code = EXIT_TIMEOUT
             finally:
                 self.cancel()
                 reader.join()

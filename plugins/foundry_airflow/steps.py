@@ -22,7 +22,10 @@ from foundry_airflow.inputs import (
     given,
 )
 from foundry_airflow.operators import GroupsOperator, StepOperator
+from foundry_airflow.tries import RETRY_DELAY_S
 from pipeline_tasks.core.registry import get_step
+from pipeline_tasks.core.resources import resources_of
+from pipeline_tasks.core.step import Resources
 
 __all__ = [
     "DEFAULT_ARGS",
@@ -43,8 +46,8 @@ __all__ = [
 ]
 
 DEFAULT_ARGS = {
-    "retries": 3,
-    "retry_delay": timedelta(seconds=conf.getint("foundry", "retry_delay_s", fallback=30)),
+    "retries": Resources().retries,
+    "retry_delay": timedelta(seconds=conf.getint("foundry", "retry_delay_s", fallback=RETRY_DELAY_S)),
     "retry_exponential_backoff": True,
     "on_failure_callback": task_failed,
 }
@@ -90,9 +93,7 @@ def step(
     work: dict[str, Any] = {"step": name, "inputs": inputs or {}, "values": params or {}}
     work |= {"only_if": only_if, "otherwise": otherwise}
     work["trigger_rule"] = TriggerRule.NONE_FAILED
-    limits: dict[str, Any] = {"execution_timeout": timedelta(minutes=found.resources.timeout_minutes)}
-    if found.resources.pool:
-        limits["pool"] = found.resources.pool
+    limits = _limits(resources_of(found))
     outlets = [_asset(found.dataset, params or {})] if emits else []
     doc = (found.body.__doc__ or "").strip()
     if each:
@@ -110,6 +111,16 @@ def step(
             mapped = StepOperator.partial(task_id="run", map_index_template=MAP_LABEL, **work, **limits)
             mapped.expand(group=groups.output) >> commit
     return commit.output
+
+
+def _limits(needs: Resources) -> dict[str, Any]:
+    """What Airflow holds a task to. The back-end ends a try; a task that goes on from its last one may last longer."""
+    found: dict[str, Any] = {"retries": needs.retries}
+    if needs.timeout_minutes and not needs.resumes:
+        found["execution_timeout"] = timedelta(minutes=needs.timeout_minutes)
+    if needs.pool:
+        found["pool"] = needs.pool
+    return found
 
 
 def _asset(dataset: str, params: dict[str, Any]) -> Asset | AssetAlias:

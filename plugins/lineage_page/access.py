@@ -11,27 +11,14 @@ from __future__ import annotations
 from typing import Annotated
 from urllib.parse import quote
 
-from airflow.api_fastapi.app import get_auth_manager
-from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
-from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
-from airflow.api_fastapi.core_api.security import bearer_scheme, get_user
 from fastapi import Depends, HTTPException, Request
+from foundry_airflow.internals import User, logged_in, may_read_assets, may_trigger_runs
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 LOGIN = "/api/v2/auth/login"
 USER = "lineage_user"
-
-
-def may_read(user: BaseUser) -> bool:
-    """Whether ``user`` may read assets, as which Airflow knows our datasets."""
-    return get_auth_manager().is_authorized_asset(method="GET", user=user)
-
-
-def may_ask(user: BaseUser) -> bool:
-    """Whether ``user`` may start work, and so also SQL: who may trigger DAG runs."""
-    return get_auth_manager().is_authorized_dag(method="POST", access_entity=DagAccessEntity.RUN, user=user)
 
 
 class Door:
@@ -56,10 +43,10 @@ class Door:
 
     async def _refusal(self, request: Request) -> Response | None:
         try:
-            user = await get_user(request, None, await bearer_scheme(request))
+            user = await logged_in(request)
         except HTTPException as error:
             return _to_login(request) or JSONResponse({"detail": error.detail}, error.status_code)
-        if not await run_in_threadpool(may_read, user):
+        if not await run_in_threadpool(may_read_assets, user):
             return JSONResponse({"detail": "the lineage is for those who may read assets"}, 403)
         request.scope[USER] = user
         return None
@@ -73,17 +60,17 @@ def _to_login(request: Request) -> Response | None:
     return RedirectResponse(f"{root}{LOGIN}?next={quote(here)}", 303)
 
 
-def current_user(request: Request) -> BaseUser:
+def current_user(request: Request) -> User:
     """The user whom :class:`Door` let in."""
     return request.scope[USER]
 
 
-CurrentUser = Annotated[BaseUser, Depends(current_user)]
+CurrentUser = Annotated[User, Depends(current_user)]
 
 
 def requires_sql(user: CurrentUser) -> None:
     """Refuses whoever may not run SQL."""
-    if not may_ask(user):
+    if not may_trigger_runs(user):
         raise HTTPException(403, "SQL is for those who may trigger DAG runs")
 
 

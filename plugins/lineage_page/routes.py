@@ -6,9 +6,10 @@ from functools import cache
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
+from foundry_airflow.internals import may_trigger_runs
 from pydantic import BaseModel, Field
 
-from lineage_page.access import CurrentUser, may_ask, requires_own_page, requires_sql
+from lineage_page.access import CurrentUser, requires_own_page, requires_sql
 from pipeline_tasks import datasets
 from pipeline_tasks.core.lineage.compare import compare
 from pipeline_tasks.core.lineage.detail import detail
@@ -47,7 +48,7 @@ class Statement(BaseModel):
 @router.get("/me")
 def me(user: CurrentUser) -> dict[str, Any]:
     """Who is logged in, and whether the SQL box is open to them."""
-    return {"name": user.get_name(), "may_sql": may_ask(user)}
+    return {"name": user.get_name(), "may_sql": may_trigger_runs(user)}
 
 
 @router.get("/versions")

@@ -8,6 +8,7 @@ import inspect
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from functools import cache
@@ -132,6 +133,26 @@ def test_no_module_imports_one_that_imports_it_even_inside_functions():
 def test_only_dags_and_plugins_import_airflow():
     using = {named(path).split("/")[0] for path in files() if any(re.match(r"airflow\b", d) for d in imports(path))}
     assert using - {"tests"} == {"dags", "plugins"}
+
+
+PUBLIC = ("airflow.sdk", "airflow.plugins_manager", "airflow.triggers.base", "airflow.listeners")
+
+
+def test_one_file_uses_what_airflow_keeps_to_itself():
+    """Airflow promises its public interface alone to later minors."""
+    using = {
+        named(path)
+        for path in below("plugins", "dags")
+        for d in imports(path)
+        if d.split(".")[0] == "airflow" and not d.startswith(PUBLIC)
+    }
+    assert using == {"plugins/foundry_airflow/internals.py"}
+
+
+def test_only_minors_of_airflow_that_were_tested_are_allowed():
+    needs = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["airflow"]
+    (airflow,) = [need for need in needs if re.match(r"apache-airflow[>=<]", need)]
+    assert re.fullmatch(r"apache-airflow>=3\.\d+\.\d+,<3\.\d+", airflow), "a minor may change its internals"
 
 
 def test_the_library_imports_neither_plugins_nor_dags_nor_tests():

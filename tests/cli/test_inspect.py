@@ -137,3 +137,15 @@ def test_doctor_names_what_is_missing_and_asks_the_endpoint(root, tmp_path):
     found = foundry(root, "doctor", code=2, OPENAI_BASE_URL=url, **cache, FOUNDRY_LLM_PRICE_IN="1")
     assert "does not answer" in found and "set FOUNDRY_LLM_PRICE_OUT to US dollars" in found
     assert "OPENAI_BASE_URL is not set" in foundry(root, "doctor", code=2, **cache)
+
+
+def test_doctor_and_steps_tell_what_the_operators_file_gives(root, tmp_path):
+    file = tmp_path / "resources.toml"
+    file.write_text("[default]\nretries = 5\n[finetune]\nmemory_gib = 48\ntimeout_minutes = 0\n")
+    given = {"FOUNDRY_CACHE": str(tmp_path), "FOUNDRY_RESOURCES": str(file)}
+    told = " ".join(foundry(root, "doctor", code=2, **given).split())
+    assert "default (retries 5); finetune (memory_gib 48, timeout_minutes 0)" in told
+    steps = foundry(root, "steps", **given)
+    assert "48 GiB" in steps and "no time limit" in steps and "5 retries, goes on" in steps
+    file.write_text("[fine_tune]\nretries = 5\n")
+    assert "no step is called 'fine_tune'" in foundry(root, "doctor", code=2, **given)

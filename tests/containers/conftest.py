@@ -33,7 +33,7 @@ LLM_PRICE_OUT=1
 FOUNDRY_SOURCE=http://127.0.0.1:18743/{URL_LIST}
 FOUNDRY_ALLOW_HOSTS=127.0.0.1:18743
 """
-BUILT = ("airflow", "cpu", "seaweedfs")
+BUILT = ("airflow", "cpu", "seaweedfs", "dockerproxy")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -7,14 +7,23 @@ import stat
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
-from tests.containers.conftest import ROOT, docker
+from tests.containers.conftest import ROOT, docker, named
 from tests.containers.stack import Stack, composer, values, written
 
-SECRETS = {"ADMIN_PASSWORD", "POSTGRES_PASSWORD", "FERNET_KEY", "API_SECRET_KEY", "JWT_SECRET", "S3_SECRET_KEY"}
+SECRETS = {
+    "ADMIN_PASSWORD",
+    "POSTGRES_PASSWORD",
+    "FERNET_KEY",
+    "API_SECRET_KEY",
+    "JWT_SECRET",
+    "S3_SECRET_KEY",
+    "S3_ADMIN_SECRET",
+}
 DAGS = {"corpus_refresh", "synthesize_pairs", "build_triplets", "train_retriever"}
 
 
@@ -74,7 +83,8 @@ def test_every_container_is_confined(stack):
         assert "no-new-privileges:true" in host["SecurityOpt"]
         assert service == "postgres" or (host["ReadonlyRootfs"] and host["CapDrop"] == ["ALL"])
         sockets = [mount for mount in found["Mounts"] if mount["Destination"].endswith("docker.sock")]
-        assert bool(sockets) == (service in ("scheduler", "triggerer"))
+        assert bool(sockets) == (service == "engine"), "what may use the engine's socket is root on its machine"
+        assert ("S3_ADMIN_SECRET" in str(found["Config"]["Env"])) == (service in ("init", "seaweedfs"))
 
 
 def test_only_loopback_is_bound(stack):
@@ -119,14 +129,42 @@ def test_the_store_takes_the_generated_keys_and_no_others(stack, env_file):
     found = values(env_file)
     address = f"http://127.0.0.1:{found['S3_PORT']}"
 
-    def client(secret: str) -> object:
+    def client(secret: str) -> Any:
         return boto3.client("s3", endpoint_url=address, region_name="us-east-1",
                             aws_access_key_id=found["S3_ACCESS_KEY"], aws_secret_access_key=secret)  # fmt: skip
 
-    assert [b["Name"] for b in client(found["S3_SECRET_KEY"]).list_buckets()["Buckets"]] == ["foundry"]
+    steps = client(found["S3_SECRET_KEY"])
+    steps.put_object(Bucket="foundry", Key="probe", Body=b"x")
+    steps.delete_object(Bucket="foundry", Key="probe")
+    for more in (lambda: steps.create_bucket(Bucket="more"), lambda: steps.delete_bucket(Bucket="foundry")):
+        with pytest.raises(ClientError, match="AccessDenied"):
+            more()
     with pytest.raises(ClientError, match="SignatureDoesNotMatch"):
         client("wrong").list_buckets()
     assert httpx.get(f"{address}/foundry/anything").status_code == 403
+
+
+ASKED = """
+import docker, sys
+client = docker.from_env()
+for what in (
+    lambda: client.containers.run("python:3.11-slim", "id", privileged=True),
+    lambda: client.containers.run(sys.argv[1], "id", volumes={"/": {"bind": "/host"}}),
+    lambda: client.containers.get(sys.argv[2]),
+    lambda: client.containers.list(),
+    lambda: client.images.pull("debian"),
+):
+    try:
+        print(what())
+    except docker.errors.APIError as error:
+        print(error.status_code)
+"""
+
+
+def test_whoever_starts_steps_is_not_root_on_the_machine(stack):
+    postgres = stack("ps", "--quiet", "postgres").strip()
+    told = stack("exec", "-T", "scheduler", "python", "-c", ASKED, named("cpu"), postgres)
+    assert told.split() == ["403"] * 5
 
 
 def test_steps_do_not_reach_the_database(stack):

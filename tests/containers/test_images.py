@@ -25,7 +25,19 @@ SECRET = re.compile(
     rb"|sk-[A-Za-z0-9_-]{32}|(?i:password|secret|token|api_key)=[A-Za-z0-9+/_-]{16}"
 )
 FORBIDDEN = re.compile(r"(^|/)(\.env[^/]*|\.git|\.foundry|\.netrc|\.pypirc|\.aws|id_rsa)(/|$)")
-OURS = ("opt/plugins", "opt/dags", "opt/init", "home", "root", "var/lib/foundry", "var/cache/foundry", "tmp", "src")
+OURS = (
+    "opt/plugins",
+    "opt/dags",
+    "opt/init",
+    "opt/dockerproxy",
+    "home",
+    "root",
+    "var/lib/foundry",
+    "var/cache/foundry",
+    "tmp",
+    "src",
+)
+MAIN = ("opt/foundry/bin/foundry", "usr/local/bin/weed", "opt/dockerproxy/serve.py")
 LIMITED = ("--read-only", "--tmpfs", "/tmp", "--cap-drop", "ALL", "--security-opt", "no-new-privileges")
 
 
@@ -81,7 +93,7 @@ def test_no_secret_is_in_any_layer_or_in_the_history(image):
     for path, content in layers(name):
         names.append(path)
         assert not SECRET.search(content), path
-    assert any(path.startswith(("opt/foundry/bin/foundry", "usr/local/bin/weed")) for path in names)
+    assert any(path.startswith(MAIN) for path in names)
     assert [path for path in names if FORBIDDEN.search(path)] == []
     told = docker("history", "--no-trunc", "--format", "{{.CreatedBy}}", name) + json.dumps(image["Config"])
     assert not SECRET.search(told.encode())
@@ -98,6 +110,11 @@ def test_airflow_has_no_torch_and_every_dag_parses_on_a_read_only_root():
     assert no_torch
     assert errors == {}
     assert {"corpus_refresh", "synthesize_pairs", "build_triplets", "train_retriever"} <= set(dags)
+
+
+def test_airflow_has_what_the_helm_chart_and_both_engines_need():
+    probe = 'exec /entrypoint python -c "import docker, kubernetes, yaml, asyncpg; print(kubernetes.__version__)"'
+    assert docker("run", "--rm", "--network", "none", *LIMITED, named("airflow"), "bash", "-c", probe)
 
 
 def test_cpu_lists_the_steps_on_a_read_only_root():

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
+from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
@@ -222,6 +223,21 @@ def test_a_task_reads_versions_that_its_run_was_given_and_never_latest(bag):
                 step, inputs = get_step(arguments["step"]), arguments["inputs"]
                 unsaid |= {(step.name, name) for name in step.reads.keys() - inputs.keys()}
     assert unsaid == CHOSEN
+
+
+def test_tasks_keep_to_what_their_steps_may_take(bag):
+    """A step that goes on from its checkpoints has no time limit in Airflow, which would count it out."""
+    from pipeline_tasks.core.registry import get_step, step_names
+
+    seen = set()
+    for dag in bag.dags.values():
+        for task in dag.tasks:
+            if task.task_id.split(".")[-1] in step_names():
+                needs = get_step(task.task_id.split(".")[-1]).resources
+                limit = None if needs.resumes else timedelta(minutes=needs.timeout_minutes)
+                assert (task.retries, task.execution_timeout) == (needs.retries, limit), task.task_id
+                seen.add(needs.resumes)
+    assert seen == {True, False}
 
 
 def test_pools_that_steps_name_are_in_the_pools_file(root):

@@ -12,6 +12,7 @@ from foundry_airflow.inputs import follow
 from foundry_airflow.operators import GroupsOperator, StepOperator, open_store
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.settings import settings
 
 pytestmark = pytest.mark.usefixtures("toys")
 
@@ -96,6 +97,29 @@ def test_what_may_work_later_asks_for_another_try(tmp_path, how, match):
     with pytest.raises(AirflowException, match=match) as caught:
         run("stumble", values={"how": how, "mark": str(tmp_path / "mark")})
     assert not isinstance(caught.value, AirflowFailException)
+
+
+def test_a_step_that_is_killed_after_a_checkpoint_is_not_counted_out(tmp_path, monkeypatch):
+    monkeypatch.setenv("AIRFLOW__FOUNDRY__RETRY_DELAY_S", "0")
+    mark = tmp_path / "mark"
+    assert run("stumble", values={"how": "climb", "mark": str(mark)}).startswith("stumbles@")
+    assert len(mark.read_text().splitlines()) == 3, "two killed tries came further, within one of Airflow's"
+    assert not list(open_store().keys("headway"))
+
+
+def test_a_map_step_that_is_killed_after_a_part_is_not_counted_out(tmp_path, monkeypatch):
+    monkeypatch.setenv("AIRFLOW__FOUNDRY__RETRY_DELAY_S", "0")
+    numbers = run("count", values={"parts": 3})
+    assert run("square", inputs={"numbers": numbers}, values={"deadly": str(tmp_path)}).startswith("squares@")
+    assert len(list(tmp_path.glob("killed-*"))) == 3
+
+
+def test_a_try_that_lasts_too_long_is_ended_and_the_file_says_after_how_long(tmp_path, monkeypatch):
+    (tmp_path / "resources.toml").write_text("[default]\nretries = 9\n[stumble]\ntimeout_minutes = 0.02\n")
+    monkeypatch.setenv("FOUNDRY_RESOURCES", str(tmp_path / "resources.toml"))
+    settings.cache_clear()
+    with pytest.raises(AirflowException, match="exit code 124.*longer than it may"):
+        run("stumble", values={"how": "hang", "mark": str(tmp_path / "mark")})
 
 
 def test_planning_errors_fail_before_any_process(tmp_path, monkeypatch):

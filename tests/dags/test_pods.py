@@ -15,6 +15,8 @@ from foundry_airflow.operators import StepOperator
 from foundry_airflow.pods import SHELL, overlaid, pod
 
 from pipeline_tasks.core.registry import get_step
+from pipeline_tasks.core.resources import resources_of
+from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.step import Resources
 
 ROOT = Path(__file__).parents[2]
@@ -67,8 +69,51 @@ def test_the_step_decides_and_the_template_adds(call, monkeypatch):
     assert made["spec"]["serviceAccountName"] == "foundry-step" and step["envFrom"]
     assert made["spec"]["securityContext"]["runAsNonRoot"] and made["spec"]["securityContext"]["runAsUser"] == 50000
     assert step["image"].startswith("retriever-foundry/gpu:")
-    assert {mount["name"] for mount in step["volumeMounts"]} == {"cache", "tmp", "shm"}
+    assert {mount["name"] for mount in step["volumeMounts"]} == {"cache", "tmp", "shm", "local"}
     assert made["metadata"]["name"] == call.name
+
+
+@pytest.mark.parametrize("kind", ["cpu", "gpu"])
+def test_pods_share_weights_and_checkpoints_and_no_caches(call, kind):
+    """A volume that several nodes mount promises no lock between them."""
+    template = yaml.safe_load((MANIFESTS / f"pod-{kind}.yaml").read_text())
+    made = pod(container_of(call), template)
+    (step,) = made["spec"]["containers"]
+    environment = {one["name"]: one["value"] for one in step["env"]}
+    volumes = {volume["name"]: volume for volume in made["spec"]["volumes"]}
+    mounted = {mount["mountPath"]: volumes[mount["name"]] for mount in step["volumeMounts"]}
+
+    def volume_of(variable):
+        path = environment[variable]
+        return mounted[max((at for at in mounted if path == at or path.startswith(f"{at}/")), key=len)]
+
+    assert "emptyDir" in volume_of("FOUNDRY_STORE_CACHE")
+    assert "persistentVolumeClaim" in volume_of("FOUNDRY_SCRATCH")
+
+
+def test_a_template_may_bring_the_disk_of_the_caches(call):
+    claim = {"name": "local", "hostPath": {"path": "/mnt/disks/foundry"}}
+    made = pod(container_of(call), {"spec": {"volumes": [claim]}})
+    assert [volume for volume in made["spec"]["volumes"] if volume["name"] == "local"] == [claim]
+
+
+def test_the_operators_file_reaches_the_pod(call, tmp_path, monkeypatch):
+    (tmp_path / "resources.toml").write_text("[finetune]\nmemory_gib = 48\ngpus = 2\ntimeout_minutes = 0\n")
+    monkeypatch.setenv("FOUNDRY_RESOURCES", str(tmp_path / "resources.toml"))
+    settings.cache_clear()
+    asked = pod(container_of(replace(call, resources=resources_of(get_step("finetune")))), {})["spec"]
+    assert asked["containers"][0]["resources"]["limits"] == {"memory": "49152Mi", "nvidia.com/gpu": "2"}
+    assert "activeDeadlineSeconds" not in asked
+    monkeypatch.setenv("AIRFLOW__FOUNDRY__GPUS", "0")
+    alone = container_of(replace(call, resources=Resources(image="cpu", gpus=1)))
+    assert (alone.gpus, alone.image.split(":")[0]) == (1, "retriever-foundry/gpu")
+
+
+def test_the_image_has_the_packages_that_its_values_need():
+    chosen = yaml.safe_load((ROOT / "containers" / "helm" / "values.yaml").read_text())["config"]["foundry"]["backend"]
+    installed = (ROOT / "containers" / "airflow" / "requirements.txt").read_text()
+    for package in (chosen, "apache-airflow-providers-amazon"):
+        assert re.search(rf"^{package}==", installed, re.MULTILINE), f"the values need {package}"
 
 
 def test_no_secret_is_in_a_pod_and_hostile_values_arrive_as_they_are(call):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 
 pytest.importorskip("kubernetes", reason="the extra `kubernetes` is not installed")
 
-from foundry_airflow.operators import StepOperator
+from foundry_airflow.operators import StepOperator, open_store
 from foundry_airflow.trigger import CommandTrigger
 
 from tests.dags.test_kubernetes_backend import cluster  # noqa: F401
@@ -48,6 +48,25 @@ def test_a_failure_seen_by_the_trigger_fails_the_task(cluster, monkeypatch):  # 
     event = asyncio.run(first(CommandTrigger("kubernetes", name)))
     with pytest.raises(AirflowFailException, match="exit code 2"):
         StepOperator(task_id="count", step="count").resume({"outlet_events": {}}, event)
+
+
+def test_a_waiting_task_whose_pod_is_evicted_goes_on_where_the_step_came_further(cluster, monkeypatch):  # noqa: F811
+    monkeypatch.setenv("AIRFLOW__FOUNDRY__RETRY_DELAY_S", "0")
+    monkeypatch.setenv("AIRFLOW__FOUNDRY__DEFERRABLE", "True")
+    operator = StepOperator(task_id="stumble", step="stumble", values={"how": "climb", "mark": "unused"})
+    with pytest.raises(TaskDeferred) as caught:
+        operator.execute({"outlet_events": {}})
+    evicted = {"exit_code": 137, "last_line": "", "why": "Evicted: the node was full"}
+    name, kwargs = caught.value.trigger.name, caught.value.kwargs
+    cluster.pods.clear()
+    with pytest.raises(AirflowException, match="Evicted"):
+        operator.resume({"outlet_events": {}}, evicted, **kwargs)
+    assert not cluster.pods
+    store = open_store()
+    store.replace(f"headway/{operator.job(store).ref.version}", b"a checkpoint")
+    with pytest.raises(TaskDeferred) as caught:
+        operator.resume({"outlet_events": {}}, evicted, **kwargs)
+    assert list(cluster.pods) == [name] and caught.value.kwargs == {"before": "a checkpoint"}
 
 
 def test_one_triggerer_watches_many(cluster, monkeypatch):  # noqa: F811

@@ -12,6 +12,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -25,6 +26,7 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.events import PREFIX as EVENTS
 from pipeline_tasks.core.lineage import facts
 from pipeline_tasks.core.lineage.rows import add_copied_rows, add_dataset_views, literal
+from pipeline_tasks.core.memory import question_mib
 from pipeline_tasks.core.sql import script
 from pipeline_tasks.core.store import TEMPORARY, Store
 from pipeline_tasks.core.store.disk import space_in
@@ -118,8 +120,9 @@ def _rebuild(store: Store, target: Path, state: str) -> None:
     fresh = store.folder / TEMPORARY / f"fold-{os.getpid()}.duckdb"
     fresh.parent.mkdir(parents=True, exist_ok=True)
     for leftover in fresh.parent.glob("fold-*.duckdb*"):
-        leftover.unlink()
+        shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
     with duckdb.connect(str(fresh)) as con:
+        con.execute(f"SET memory_limit = '{2 * question_mib()}MiB'")  # beyond that it writes beside the file
         for name in _BEFORE:
             con.execute(script(name))
         _carry_over(con, target)

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.lineage.fold import attached, fold
 from pipeline_tasks.core.lineage.rows import literal
+from pipeline_tasks.core.memory import question_mib
 from pipeline_tasks.core.store import Store
 
 if TYPE_CHECKING:
@@ -105,12 +106,12 @@ def asked(
 
 @contextmanager
 def connect(
-    database: Path, objects: Path, *, memory_limit: str = "2GB", threads: int | None = None
+    database: Path, objects: Path, *, memory_mib: int = 0, threads: int | None = None
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A locked, read-only connection that can open files below ``objects`` and no other."""
+    """A locked, read-only connection that can open files below ``objects`` and no other, in its share of memory."""
     with attached(database) as con:
         con.execute(f"SET allowed_directories = [{literal(str(objects) + '/')}]")
-        con.execute(f"SET memory_limit = {literal(memory_limit)}")
+        con.execute(f"SET memory_limit = '{memory_mib or question_mib()}MiB'")
         if threads:
             con.execute(f"SET threads = {threads}")
         for name, value in _SETTINGS.items():

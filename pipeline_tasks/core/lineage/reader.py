@@ -21,14 +21,16 @@ _TIMEOUT_S = 30.0
 class Reader:
     """Our own questions to the lineage of ``store``; it is looked at for changes every ``fresh_s`` seconds.
 
-    Thread-safe. What a visitor writes is no question of ours: see :mod:`pipeline_tasks.core.lineage.sandbox`.
+    Thread-safe; ``at_once`` blocks of questions are answered side by side, so that their memory has a bound. What a
+    visitor writes is no question of ours: see :mod:`pipeline_tasks.core.lineage.sandbox`.
     """
 
-    def __init__(self, store: Store, fresh_s: float = 2.0) -> None:
+    def __init__(self, store: Store, fresh_s: float = 2.0, at_once: int = 2) -> None:
         self.store = store
         self.objects = store.folder / "objects"
         self._fresh_s = fresh_s
         self._turn = threading.Lock()
+        self._slots = threading.BoundedSemaphore(at_once)
         self._folded: tuple[float, Path] | None = None
 
     def database(self) -> Path:
@@ -52,7 +54,7 @@ class Reader:
         Raises:
             InputError: a question took more than half a minute.
         """
-        with connect(self.database(), self.objects) as con:
+        with self._slots, connect(self.database(), self.objects) as con:
 
             def ask(sql: str, *values: object) -> Rows:
                 return answer(con, sql, list(values), timeout_s=_TIMEOUT_S).to_pylist()

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.lineage.reader import Reader
+from pipeline_tasks.core.memory import question_mib
 
 _CHILD = "pipeline_tasks.core.lineage.sandbox_child"
 _START_S = 10.0
@@ -43,6 +44,12 @@ class Limits(BaseModel):
     max_rows: int = 1000
     max_chars: int = 2000
     max_bytes: int = 4 << 20
+
+    @classmethod
+    def here(cls) -> Limits:
+        """The usual ones, with less memory where this process has little."""
+        usual = cls()
+        return usual.model_copy(update={"memory_mb": min(usual.memory_mb, question_mib())})
 
 
 class Task(BaseModel):
@@ -79,7 +86,7 @@ class Sandbox:
 
     def __init__(self, reader: Reader, limits: Limits | None = None, at_once: int = 2, patience_s: float = 3.0) -> None:
         self._reader = reader
-        self._limits = limits or Limits()
+        self._limits = limits or Limits.here()
         self._slots = threading.BoundedSemaphore(at_once)
         self._patience_s = patience_s
 

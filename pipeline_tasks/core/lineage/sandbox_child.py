@@ -78,8 +78,7 @@ def main() -> None:
     import duckdb
 
     task = Task.model_validate_json(sys.stdin.buffer.read())
-    memory = f"{task.limits.memory_mb}MiB"
-    with connect(task.database, task.objects, memory_limit=memory, threads=task.limits.threads) as con:
+    with connect(task.database, task.objects, memory_mib=task.limits.memory_mb, threads=task.limits.threads) as con:
         confine_to(task.limits)
         try:
             found = answer(con, task.sql, task.limits)

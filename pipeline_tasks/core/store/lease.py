@@ -31,8 +31,8 @@ def leased(bucket: Bucket, key: str, owner: str, lease_s: float = LEASE_S) -> It
     Args:
         bucket: where the object is.
         key: its name.
-        owner: names the machine. A machine lets one of its processes at a time come here, so an object with its own
-            name was left behind by one that was killed, and is taken over at once.
+        owner: names those of whom a lock of their own lets one at a time come here, so that an object with this name
+            was left behind by one that was killed, and is taken over at once.
         lease_s: seconds after which an object that nobody renews is void.
     """
     held = _Held(bucket, key, owner, lease_s)
@@ -88,7 +88,7 @@ class _Held:
             self.etag = etag
 
     def _ours(self) -> str | None:
-        """The ETag of the object, where it is still this machine's: the answer to a renewal was lost."""
+        """The ETag of the object, where it is still this owner's: the answer to a renewal was lost."""
         found = self._bucket.get(self._key)
         return found[1] if found and _owner_of(found[0]) == self._owner else None
 

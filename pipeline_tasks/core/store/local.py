@@ -6,14 +6,19 @@ import fcntl
 import os
 import shutil
 import tempfile
+import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.ids import file_sha256, short_id
+from pipeline_tasks.core.ids import digest, file_sha256, short_id
 from pipeline_tasks.core.store.disk import space_in
 from pipeline_tasks.core.store.protocol import LOST, TEMPORARY, Entry, checked_key
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+"""Names the running kernel, in containers too."""
+_NO_KERNEL = uuid.uuid4().hex
 
 
 class LocalStore:
@@ -21,6 +26,7 @@ class LocalStore:
 
     def __init__(self, root: Path) -> None:
         self.root = self.folder = Path(root).absolute()
+        self.scratches = self.root / "scratch"
 
     def __str__(self) -> str:
         return str(self.root)
@@ -168,6 +174,20 @@ class LocalStore:
                 finally:
                     path.unlink(missing_ok=True)
                 return
+
+    def holder(self) -> str:
+        """Equal for two processes only where :meth:`alone` keeps them apart: one folder under one running kernel.
+
+        The file ``machine`` does not tell alone: it is copied with its folder, and kernels that share the folder over a
+        network may each keep locks of their own. Where the kernel has no name every process is a holder of its own.
+        """
+        self.create("machine", uuid.uuid4().hex.encode())
+        found = self.root.stat()
+        try:
+            kernel = BOOT_ID.read_text("ascii").strip()
+        except OSError:
+            kernel = ""
+        return digest(str(self.read("machine")), kernel or _NO_KERNEL, found.st_dev, found.st_ino)
 
 
 def _files(folder: Path | str) -> Iterator[os.DirEntry[str]]:

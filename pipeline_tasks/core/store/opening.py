@@ -25,4 +25,4 @@ def open_store(address: Path | str | None = None) -> Store:
         return LocalStore(where)
     from pipeline_tasks.core.store.s3 import S3Store
 
-    return S3Store(where, found.store_cache, int(found.store_cache_gib * _GIB))
+    return S3Store(where, found.store_cache, int(found.store_cache_gib * _GIB), scratch=found.scratch)

@@ -72,6 +72,10 @@ class Store(Protocol):
     def folder(self) -> Path:
         """This machine's folder for it: work in progress, the lineage database, and :meth:`local_path` files."""
 
+    @property
+    def scratches(self) -> Path:
+        """The folder of all :meth:`scratch` folders."""
+
     def read(self, key: str) -> bytes | None:
         """The bytes of ``key``, or None."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import time
-import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -40,10 +39,13 @@ class S3Store:
         caches: folder of this machine's caches; the store has one of its own in it.
         limit_bytes: what the copies of immutable objects in it may come to.
         lease_s: seconds after which a lock whose holder was killed on another machine is free.
+        scratch: folder of work in progress, which another machine may share; where None, it is among the caches.
     """
 
-    def __init__(self, address: str, caches: Path, limit_bytes: int, lease_s: float = LEASE_S) -> None:
-        self._made_of = (address, caches, limit_bytes, lease_s)
+    def __init__(
+        self, address: str, caches: Path, limit_bytes: int, lease_s: float = LEASE_S, scratch: Path | None = None
+    ) -> None:
+        self._made_of, self._scratch = (address, caches, limit_bytes, lease_s, scratch), scratch
         self.bucket, self._caches, self._limit_bytes, self._lease_s = Bucket(address), caches, limit_bytes, lease_s
 
     def __reduce__(self) -> tuple[type[S3Store], tuple[Any, ...]]:
@@ -60,20 +62,24 @@ class S3Store:
 
     @cached_property
     def _local(self) -> LocalStore:
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"{self.folder} cannot be made ({error}); set FOUNDRY_STORE_CACHE to a folder") from error
-        return LocalStore(self.folder)
+        return _made(self.folder, "FOUNDRY_STORE_CACHE")
+
+    @cached_property
+    def _work(self) -> LocalStore:
+        return _made(self._scratch / self.folder.name, "FOUNDRY_SCRATCH") if self._scratch else self._local
+
+    @property
+    def scratches(self) -> Path:
+        """See :attr:`Store.scratches`."""
+        return self._work.scratches
 
     @cached_property
     def _cache(self) -> Cache:
         return Cache(self.folder, IMMUTABLE, self._limit_bytes)
 
     @cached_property
-    def _machine(self) -> str:
-        self._local.create("machine", uuid.uuid4().hex.encode())
-        return (self._local.read("machine") or b"").decode()
+    def _holder(self) -> str:
+        return self._local.holder()
 
     def read(self, key: str) -> bytes | None:
         """See :meth:`Store.read`."""
@@ -198,11 +204,11 @@ class S3Store:
 
     def scratch(self, name: str) -> Path:
         """See :meth:`Store.scratch`."""
-        return self._local.scratch(name)
+        return self._work.scratch(name)
 
     def drop_scratch(self, name: str) -> None:
         """See :meth:`Store.drop_scratch`."""
-        self._local.drop_scratch(name)
+        self._work.drop_scratch(name)
 
     def temporary(self, suffix: str = "") -> AbstractContextManager[Path]:
         """See :meth:`Store.temporary`."""
@@ -211,8 +217,16 @@ class S3Store:
     @contextmanager
     def alone(self, name: str) -> Iterator[None]:
         """See :meth:`Store.alone`."""
-        with self._local.alone(name), leased(self.bucket, f"locks/{name}", self._machine, self._lease_s):
+        with self._local.alone(name), leased(self.bucket, f"locks/{name}", self._holder, self._lease_s):
             yield
+
+
+def _made(folder: Path, setting: str) -> LocalStore:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{folder} cannot be made ({error}); set {setting} to a folder") from error
+    return LocalStore(folder)
 
 
 def _side_by_side(work: Callable[[str], Any], keys: Iterable[str]) -> Iterator[tuple[str, Any]]:

@@ -116,7 +116,7 @@ INERT = [
 def con(built):
     (built.root / "secret.txt").write_text(SECRET)
     reader = Reader(built)
-    with connect(reader.database(), reader.objects, memory_limit="512MiB", threads=2) as found:
+    with connect(reader.database(), reader.objects, memory_mib=512, threads=2) as found:
         yield found
     (built.root / "secret.txt").unlink()
 

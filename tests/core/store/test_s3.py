@@ -227,7 +227,7 @@ def test_a_killed_holder_on_another_machine_lets_go_after_its_lease(s3, tmp_path
 
 def test_a_killed_holder_on_this_machine_lets_go_at_once(s3, tmp_path):
     slow = again(s3, tmp_path / "here", lease_s=600)
-    s3.create("locks/name", b'{"owner": "%s"}' % slow._machine.encode())
+    s3.create("locks/name", b'{"owner": "%s"}' % slow._holder.encode())
     with slow.alone("name"):
         assert list(s3.keys("locks")) == ["locks/name"]
 

@@ -29,6 +29,6 @@ with DAG(
     schedule=None,
     tags=["toy"],
     params={"how": "", "mark": ""},
-    default_args=DEFAULT_ARGS | {"retries": 4, "retry_delay": timedelta(0)},
+    default_args=DEFAULT_ARGS | {"retry_delay": timedelta(0)},
 ) as stumbles:
     step("stumble", params={"how": "{{ params.how }}", "mark": stumbles.param("mark")})

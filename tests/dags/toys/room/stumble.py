@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from pipeline_tasks.core import headway
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import StepParams, step
 from toys.rows import NUMBERS, numbers
 
 log = logging.getLogger(__name__)
+headway.LOOK_S = 0.05
 
 
 class StumbleParams(StepParams):
@@ -22,7 +24,7 @@ class StumbleParams(StepParams):
     mark: str
 
 
-@step(reads={}, writes=NUMBERS, kind="reduce", dataset="stumbles")
+@step(reads={}, writes=NUMBERS, kind="reduce", dataset="stumbles", resumes=True)
 def stumble(inputs: Inputs, params: StumbleParams, run: Run) -> pa.Table:
     """Fail as told; one line is added to the file ``mark`` for every attempt."""
     mark = Path(params.mark)
@@ -47,6 +49,23 @@ def stumble(inputs: Inputs, params: StumbleParams, run: Run) -> pa.Table:
             if mark.with_suffix(".go").exists():
                 break
             time.sleep(0.1)
+    if params.how == "climb":
+        climb(run)
     if params.how == "tell":
         log.info("environment: %s", dict(os.environ))
     return numbers([1])
+
+
+def climb(run: Run) -> None:
+    """Leave one more checkpoint and be killed when the store knows of it, until there are two."""
+    steps = len(list(run.scratch.glob("step-*")))
+    if steps < 2:
+        before = marks(run)
+        (run.scratch / f"step-{steps}").write_text("kept")
+        while marks(run) == before:
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def marks(run: Run) -> list[bytes | None]:
+    return [run.store.read(key) for key in run.store.keys(headway.MARKS)]

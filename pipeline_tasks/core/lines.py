@@ -1,0 +1,54 @@
+"""The lines of the log on the standard error: as text for a person, or as JSON objects for what collects them."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from types import TracebackType
+
+from pipeline_tasks.core.settings import settings
+
+log = logging.getLogger("foundry")
+TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+NOISY = ("httpx", "httpx2", "botocore", "boto3", "faiss", "datasketch", "sentence_transformers")
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line: ``time`` (UTC), ``level``, ``logger``, ``message``, and ``error`` where there is one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record's line; what is no text becomes some."""
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False)
+
+
+def say(text: str, level: int = logging.INFO) -> None:
+    """One line for whoever runs a command, as it is where people read and as an object where programs do."""
+    if any(isinstance(handler.formatter, JsonLines) for handler in logging.root.handlers):
+        log.log(level, "%s", text)
+    else:
+        sys.stderr.write(f"{text}\n")
+
+
+def set_up() -> None:
+    """Log to the standard error, in the form that ``FOUNDRY_LOG_FORMAT`` names."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines() if settings().log_format == "json" else logging.Formatter(TEXT))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    if settings().log_format == "json":
+        sys.excepthook = _bug
+    for name in NOISY:
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def _bug(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    log.critical("this is a bug", exc_info=(kind, error, trace))

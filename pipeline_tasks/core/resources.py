@@ -1,0 +1,83 @@
+"""What each step may take: as its ``@step`` declares, changed by one TOML file of the operator.
+
+``FOUNDRY_RESOURCES`` names the file. Its tables are called after steps; ``default`` is for every step::
+
+    [default]
+    retries = 5
+
+    [finetune]
+    memory_gib = 48
+    gpus = 2
+    timeout_minutes = 0
+
+Every back-end, the DAGs, ``foundry steps`` and ``foundry doctor`` see the same. Nothing of it enters a
+version, but whether a model is trained on a card.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.registry import step_names
+from pipeline_tasks.core.settings import settings
+from pipeline_tasks.core.step import Resources, Step
+
+DEFAULT = "default"
+
+
+class Table(BaseModel):
+    """One table of the file; what it leaves out stays as it was."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    memory_gib: float | None = Field(None, gt=0, description="GiB that one run may use")
+    timeout_minutes: float | None = Field(None, ge=0, description="minutes that one try may last; 0: no limit")
+    gpus: int | None = Field(None, ge=0, description="cards of one run")
+    retries: int | None = Field(None, ge=0, description="tries after the first one")
+
+
+def resources_of(step: Step) -> Resources:
+    """What ``step`` may take on this installation.
+
+    Raises:
+        InputError: the file cannot be read, or names a step, a field or a value that cannot be; it says what can.
+    """
+    tables = configured()
+    changes = [tables[name].model_dump(exclude_none=True) for name in (DEFAULT, step.name) if name in tables]
+    return replace(step.resources, **{name: value for change in changes for name, value in change.items()})
+
+
+def configured() -> dict[str, Table]:
+    """The tables of the operator's file, by name; none where no file is named.
+
+    Raises:
+        InputError: see :func:`resources_of`.
+    """
+    path = settings().resources
+    if path is None:
+        return {}
+    try:
+        found = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputError(f"FOUNDRY_RESOURCES={path} cannot be read: {error}") from error
+    return {name: _table(path, name, values) for name, values in found.items()}
+
+
+def _table(path: Path, name: str, values: Any) -> Table:
+    if name != DEFAULT and name not in step_names():
+        raise InputError(f"{path}: no step is called {name!r}; tables may be: {DEFAULT}, {', '.join(step_names())}")
+    try:
+        return Table.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join([name, *map(str, first["loc"])])
+        allowed = ", ".join(Table.model_fields)
+        raise InputError(
+            f"{path}: {where} = {first['input']!r}: {first['msg']}; a table may have: {allowed}"
+        ) from error
