@@ -149,11 +149,12 @@ def test_an_answer_that_is_cut_off_is_asked_for_again(endpoint, store, impatient
 
 def test_what_a_failed_run_spent_on_vectors_is_told_and_its_budget_holds(endpoint, store):
     put(store, PASSAGES, [{"passage_id": f"p{i}", "doc_id": "d", "text": text} for i, text in enumerate(TEXTS)])
-    with pytest.raises(LimitReached, match="embeddings: max_run_tokens=3000 is spent") as told:
-        go(store, embed_passages, model=MODEL, max_run_tokens=3000)
-    assert "foundry run embed_passages" in str(told.value) and "--set max_run_tokens=6000" in str(told.value)
+    endpoint.mend = lambda answer: answer | {"usage": {"prompt_tokens": 20 * len(answer["data"])}}
+    with pytest.raises(LimitReached, match="embeddings: max_run_tokens=3400 is spent") as told:
+        go(store, embed_passages, model=MODEL, max_run_tokens=3400)
+    assert "foundry run embed_passages" in str(told.value) and "--set max_run_tokens=6800" in str(told.value)
     spent = query(store, "SELECT value FROM counters WHERE name = 'prompt_tokens'")["value"].to_pylist()
-    assert spent == [3 * sum(endpoint.sold.values())] and 0 < spent[0] <= 3000
+    assert spent == [20 * sum(endpoint.sold.values())] and 0 < spent[0] <= 3400
 
 
 def test_the_price_of_an_endpoint_elsewhere_must_be_known(store, monkeypatch):

@@ -19,7 +19,9 @@ from pipeline_tasks.synthesis.llm_client import CHECK
 from pipeline_tasks.synthesis.write_needs import write_needs
 from tests.stores import go, put, reasons, rejects, rows
 
-QUICK = {"llm": "m", "intents": ["qa"], "concurrency": 8, "timeout_s": 1.0}
+ASKED = {"llm": "m", "intents": ["qa"], "concurrency": 8, "timeout_s": 60.0}
+HANGS = ASKED | {"timeout_s": 2.0}
+"""Where the endpoint hangs. On a busy machine others may take as long: then they are asked again, too."""
 SIREN = "siren at the river dam sounds for three minutes before the gates open, so anglers must leave at once"
 
 
@@ -75,13 +77,11 @@ def counted(store: LocalStore) -> float:
 def test_every_row_ends_as_an_answer_or_a_reject_and_all_that_is_paid_is_stored(endpoint, store):
     there = endpoint()
     passages(store, 150)
-    counters = go(store, write_needs, **QUICK).counters
-    refused = reasons(store, "needs")
-    by_endpoint = sum(n for reason, n in refused.items() if reason == "llm_refused_request")
+    counters = go(store, write_needs, **HANGS).counters
+    by_endpoint = reasons(store, "needs")["llm_refused_request"]
     assert counters["rows_out"] + counters["rows_rejected"] == 150
     assert {kind for kind, n in there.met.items() if n} == set(FAULTS)
-    assert by_endpoint == there.met["http_400"] + there.met["http_413"] > 0
-    assert "llm_no_answer" not in refused
+    assert by_endpoint == sum(there.draw(key, 0) in REFUSALS for key in there.asked) > 0
     bills = stored(store)
     assert set(there.billed) == set(bills) and set(there.billed.values()) == {1}
     assert sum(bills.values()) == pytest.approx(there.usd) == pytest.approx(counters["cost_usd"])
@@ -91,16 +91,19 @@ def test_every_row_ends_as_an_answer_or_a_reject_and_all_that_is_paid_is_stored(
 
 
 def test_one_refused_request_does_not_end_the_step(endpoint, store):
-    there = endpoint(0.1, ("http_400", "http_413"))
+    there = endpoint()
+    kinds = {f"Number 3 {SIREN}": "http_400", f"Number 7 {SIREN}": "http_413"}
+    there.draw = lambda key, attempt: next((kind for text, kind in kinds.items() if text in there.prompts[-1]), "")
     passages(store, 10)
-    outcome = go(store, write_needs, **QUICK)
+    outcome = go(store, write_needs, **ASKED)
     found = rejects(store, "needs")
-    assert 0 < len(found) == sum(there.met.values()) < 10
-    assert {row["reason"] for row in found.values()} == {"llm_refused_request"}
-    assert all("this prompt is refused" in row["detail"] for row in found.values())
+    assert {key: (row["reason"], row["detail"]) for key, row in found.items()} == {
+        "p0003": ("llm_refused_request", "qa: 400: this prompt is refused (http_400)"),
+        "p0007": ("llm_refused_request", "qa: 413: this prompt is refused (http_413)"),
+    }
     asked = sum(there.asked.values())
-    assert go(store, write_needs, **QUICK).ref == outcome.ref and sum(there.asked.values()) == asked
-    go(store, write_needs, **QUICK, again="2026-11-22")
+    assert go(store, write_needs, **ASKED).ref == outcome.ref and sum(there.asked.values()) == asked
+    go(store, write_needs, **ASKED, again="2026-11-22")
     assert there.prompts.count("Hello") == 1, "answers that are stored say nothing of the endpoint as it is now"
     assert sum(there.asked.values()) == asked + len(found) + 1, "only what was refused is asked again"
 
@@ -109,19 +112,19 @@ def test_an_endpoint_that_refuses_everything_refuses_no_row(endpoint, store):
     there = endpoint(1.0, ("http_400",))
     passages(store, 2 * acceptance.FIRST_REFUSED)
     with pytest.raises(InputError, match=r"refuses 20 prompts for 'm'.*this prompt is refused"):
-        go(store, write_needs, **QUICK)
+        go(store, write_needs, **ASKED)
     assert not list(store.keys("memo")) and not list(store.keys("versions/needs"))
     there.share = 1e-9
-    assert go(store, write_needs, **QUICK).counters["rows_out"] == 2 * acceptance.FIRST_REFUSED
+    assert go(store, write_needs, **ASKED).counters["rows_out"] == 2 * acceptance.FIRST_REFUSED
 
 
 def test_a_few_refused_rows_alone_are_theirs_only_if_the_endpoint_accepts_a_short_prompt(endpoint, store):
     there = endpoint(1.0, ("http_400",))
     passages(store, 3)
     with pytest.raises(InputError, match="refuses even a short prompt"):
-        go(store, write_needs, **QUICK)
+        go(store, write_needs, **ASKED)
     there.draw = lambda key, attempt: "" if key.startswith(CHECK) else "http_400"
-    go(store, write_needs, **QUICK)
+    go(store, write_needs, **ASKED)
     assert reasons(store, "needs") == {"llm_refused_request": 3}
 
 
@@ -129,10 +132,11 @@ def test_a_few_refused_rows_alone_are_theirs_only_if_the_endpoint_accepts_a_shor
 def test_a_failed_try_is_made_again_and_billed_once(endpoint, store, fault):
     there = endpoint(0.5, (fault,))
     passages(store, 8)
-    counters = go(store, write_needs, **QUICK | {"timeout_s": 0.5}).counters
+    counters = go(store, write_needs, **(HANGS if fault == "hang" else ASKED)).counters
     kind = {"cut": "cut_off", "schema": "bad_answer", "http_500": "500", "hang": "timeout"}[fault]
     found = {name: n for name, n in counters.items() if name.startswith("retries_")}
-    assert sum(found.values()) == there.met[fault] > 0 and set(found) <= {f"retries_{kind}", "retries_bad_answer"}
+    assert set(found) <= {f"retries_{kind}", "retries_bad_answer"}
+    assert 0 < there.met[fault] <= sum(found.values()) and (fault == "hang" or sum(found.values()) == there.met[fault])
     assert counters["llm_requests"] == 8 and set(there.billed.values()) == {1}
 
 
@@ -141,11 +145,11 @@ def test_a_row_that_always_fails_is_a_reject_where_others_are_answered(endpoint,
     there.draw = lambda key, attempt: "http_500" if key == unlucky else ""
     passages(store, 4)
     unlucky = ""
-    go(store, write_needs, **QUICK)
+    go(store, write_needs, **ASKED)
     unlucky = next(iter(there.billed))
     store.delete(f"responses/{unlucky[:2]}/{unlucky}.json")
     passages(store, 5)
-    go(store, write_needs, **QUICK)
+    go(store, write_needs, **ASKED)
     (row,) = rejects(store, "needs").values()
     assert row["reason"] == "llm_no_answer" and "answered 500: broken in 8 attempts" in row["detail"]
 
@@ -154,32 +158,35 @@ def test_an_endpoint_that_answers_nobody_is_tried_again_later(endpoint, store):
     endpoint(1.0, ("http_500",))
     passages(store, 4)
     with pytest.raises(TransientError, match="answered 500: broken in all of 8 attempts"):
-        go(store, write_needs, **QUICK)
+        go(store, write_needs, **ASKED)
 
 
 def test_too_many_requests_pause_all_workers_and_let_fewer_ask(endpoint, store, caplog):
     caplog.set_level("INFO")
-    there = endpoint(0.05, ("http_429",), retry_after_s=1.5)
+    there = endpoint(0.05, ("http_429",), retry_after_s=1.0)
     passages(store, 30)
-    go(store, write_needs, **QUICK)
-    assert there.windows > 0 and there.met["http_429"] <= 8 * there.windows, "none asks again before its time"
-    assert "write_needs part 1: 127.0.0.1" in caplog.text and "has too many requests: waiting 2 s" in caplog.text
+    counters = go(store, write_needs, **ASKED).counters
+    assert counters["retries_429"] == there.met["http_429"] > 0 and counters["rows_in"] == 30
+    assert "write_needs part 1: 127.0.0.1" in caplog.text
+    assert "has too many requests: waiting 1 s, then 4 at once" in caplog.text
 
 
 def test_a_pause_beyond_patience_ends_with_what_was_answered_kept(endpoint, store):
-    there = endpoint(0.1, ("http_429",), retry_after_s=7200)
+    there = endpoint(retry_after_s=7200)
+    there.draw = lambda key, attempt: "http_429" if len(there.prompts) > 30 else ""
     passages(store, 60)
-    with pytest.raises(TransientError, match="asks to wait 7200 s.*longer than patience_s=60") as caught:
-        go(store, write_needs, **QUICK, patience_s=60)
+    with pytest.raises(TransientError, match="asks to wait 7[12]\d\d s.*longer than patience_s=60") as caught:
+        go(store, write_needs, **ASKED, patience_s=60)
     assert caught.value.exit_code == 75
     assert 0 < len(stored(store)) == len(there.billed) < 60
 
 
 def test_what_a_failed_run_spent_is_in_the_lineage(endpoint, store):
-    there = endpoint(0.1, ("http_429",), retry_after_s=7200)
+    there = endpoint(retry_after_s=7200)
+    there.draw = lambda key, attempt: "http_429" if len(there.prompts) > 30 else ""
     passages(store, 60)
     with pytest.raises(TransientError):
-        go(store, write_needs, **QUICK, patience_s=60)
+        go(store, write_needs, **ASKED, patience_s=60)
     told = query(
         store,
         "SELECT c.name, c.value FROM counters c JOIN steps s USING (run_id) WHERE s.status = 'failed' ORDER BY ALL",
@@ -192,19 +199,19 @@ def test_what_a_failed_run_spent_is_in_the_lineage(endpoint, store):
 
 
 def test_a_budget_is_refused_before_it_is_passed_and_says_how_to_go_on(endpoint, store):
-    there = endpoint(delay_s=0.01)
+    there = endpoint(0.2, ("http_400", "http_500", "cut", "schema"), delay_s=0.01)
     passages(store, 80)
     budget = 0.02
     with pytest.raises(LimitReached, match=r"max_run_usd=0\.02 is spent.*foundry run write_needs") as caught:
-        go(store, write_needs, **QUICK, max_run_usd=budget)
+        go(store, write_needs, **ASKED, max_run_usd=budget)
     assert caught.value.exit_code == 2
     assert f"--set max_run_usd={2 * budget}" in str(caught.value) and "--set llm=m" in str(caught.value)
     assert 0 < there.usd <= budget
     bought = len(stored(store))
     with pytest.raises(LimitReached):
-        go(store, write_needs, **QUICK, max_run_usd=budget)
+        go(store, write_needs, **ASKED, max_run_usd=budget)
     assert there.usd <= budget, "another try has no budget of its own"
-    go(store, write_needs, **QUICK, max_run_usd="none")
+    go(store, write_needs, **ASKED, max_run_usd="none")
     assert len(rows(store, "needs")) + sum(reasons(store, "needs").values()) == 80
     assert set(there.billed.values()) == {1} and len(stored(store)) > bought
 
@@ -218,7 +225,7 @@ def test_a_budget_of_the_month_names_the_day_when_the_next_begins(endpoint, stor
     settings.cache_clear()
     passages(store, 60)
     with pytest.raises(LimitReached, match=rf"{name}=.* is spent; a new month begins on \d{{4}}-\d\d-01 \(UTC\)"):
-        go(store, write_needs, **QUICK)
+        go(store, write_needs, **ASKED)
     assert 0 < (there.usd if unit == "USD" else there.usd * 1e6 / PRICE_OUT) <= most
 
 
@@ -227,16 +234,16 @@ def test_a_price_that_nobody_knows_is_asked_for(store, monkeypatch):
     settings.cache_clear()
     passages(store, 1)
     with pytest.raises(InputError, match="FOUNDRY_LLM_PRICE_IN and FOUNDRY_LLM_PRICE_OUT to .* or to free"):
-        go(store, write_needs, **QUICK)
+        go(store, write_needs, **ASKED)
     settings.cache_clear()
 
 
 def test_refusals_are_not_asked_again_by_a_killed_run_as_if_the_endpoint_were_wrong(endpoint, store):
     there = endpoint(0.3, tuple(REFUSALS))
     passages(store, 100)
-    go(store, write_needs, **QUICK)
+    go(store, write_needs, **ASKED)
     for key in list(store.keys("memo")):
         store.delete(key)
-    go(store, write_needs, **QUICK, sample_rate=0.99999)
+    go(store, write_needs, **ASKED, sample_rate=0.99999)
     assert there.prompts.count("Hello") == 1
     assert reasons(store, "needs")["llm_refused_request"] > acceptance.FIRST_REFUSED
