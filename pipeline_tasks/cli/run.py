@@ -73,12 +73,14 @@ def steps_command() -> None:
 
 
 def taken(needs: Resources) -> str:
-    """Image, memory, cards, time and tries of a step, a line each."""
+    """Image, memory, cards, time, tries and secrets of a step, a line each."""
     minutes = needs.timeout_minutes
     hours = f"{minutes / 60:g} h" if minutes >= 60 else f"{minutes:g} min"
     cards = [] if needs.gpus is None else [f"{needs.gpus} GPUs"]
     retries = f"{needs.retries} retries" + (", goes on" if needs.resumes else "")
-    return "\n".join([needs.image, f"{needs.memory_gib:g} GiB", *cards, hours if minutes else "no time limit", retries])
+    keys = [f"key of {name}" for name in needs.secrets]
+    time = hours if minutes else "no time limit"
+    return "\n".join([needs.image, f"{needs.memory_gib:g} GiB", *cards, time, retries, *keys])
 
 
 def _default(field: Any) -> str:

@@ -6,6 +6,7 @@ Settings never enter a version id: two machines with different settings build th
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal
@@ -14,8 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, V
 
 from pipeline_tasks.core.errors import InputError
 
-PASSED_ON = ("FOUNDRY_", "AWS_", "OPENAI_", "BRAVE_API_KEY")
-STAYS = "FOUNDRY_IMAGE"
+OURS = ("FOUNDRY_", "AWS_", "OPENAI_", "BRAVE_")
 SECRET = ("KEY", "SECRET", "TOKEN", "PASSWORD")
 BARE = (
     "PATH",
@@ -31,6 +31,23 @@ Dollars = Annotated[
     float | None, BeforeValidator(lambda value: 0 if value == "free" else value), Field(allow_inf_nan=False)
 ]
 """A price that may be said to be free; None where nobody said anything."""
+Secret = Literal["store", "llm", "embeddings", "search"]
+SECRETS: dict[Secret, tuple[str, ...]] = {
+    "store": ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_CONTAINER_AUTHORIZATION_TOKEN"),
+    "llm": ("OPENAI_API_KEY",),
+    "embeddings": ("FOUNDRY_EMBEDDINGS_API_KEY",),
+    "search": ("BRAVE_API_KEY",),
+}
+"""Secret -> its variables. A step declares those it needs; every step needs the store's."""
+MACHINE_NAMES = """
+    PATH HOME USER LOGNAME LANG LANGUAGE TZ TMPDIR LD_LIBRARY_PATH LD_PRELOAD VIRTUAL_ENV BUILT_IMAGE TESSDATA_PREFIX
+    TOKENIZERS_PARALLELISM REQUESTS_CA_BUNDLE CURL_CA_BUNDLE HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY
+    """.split()
+MACHINE_PREFIXES = """
+    LC_ PYTHON XDG_ SSL_CERT_ OMP_ MKL_ OPENBLAS_ GOMP_ KMP_ NUMBA_ MALLOC_ CUDA_ CUBLAS_ NVIDIA_ NCCL_ HIP_ ROCR_ TORCH
+    PYTORCH_ HF_ TRANSFORMERS_
+    """.split()
+"""What a process needs to know of its machine."""
 
 
 class Settings(BaseModel):
@@ -95,9 +112,33 @@ def _environment() -> dict[str, str]:
     return {field: os.environ[name] for field, name in names.items() if os.environ.get(name)}
 
 
-def passed_on() -> dict[str, str]:
-    """The variables that a step in a container gets: ours, those of the services it asks, not what names an image."""
-    return {name: value for name, value in os.environ.items() if name.startswith(PASSED_ON) and name != STAYS}
+def secret_variables(needs: Iterable[Secret]) -> tuple[str, ...]:
+    """The variables behind the secrets that a step needs, and behind those of the store where it is a bucket."""
+    wanted = set(needs) | ({"store"} if isinstance(settings().store, str) else set())
+    if "embeddings" in wanted and not settings().embeddings_base_url:
+        wanted = wanted - {"embeddings"} | {"llm"}
+    return tuple(name for secret, names in SECRETS.items() if secret in wanted for name in names)
+
+
+def passed_on(needs: Iterable[Secret]) -> dict[str, str]:
+    """The variables that a step on another machine gets: ours, and of all secrets those that it needs."""
+    allowed = secret_variables(needs)
+    ours = {n: v for n, v in os.environ.items() if n.startswith(OURS) and not (is_secret(n) or _names_a_file(n))}
+    return ours | {name: os.environ[name] for name in allowed if name in os.environ}
+
+
+def inherited(needs: Iterable[Secret]) -> dict[str, str]:
+    """The variables that a step in a process of this machine gets: as :func:`passed_on`, and what the machine is like.
+
+    Whatever else the caller's environment holds, such as the keys of a scheduler's database, stays with the caller.
+    """
+    here = {n: v for n, v in os.environ.items() if _is_of_machine(n) or (n.startswith(OURS) and _names_a_file(n))}
+    return here | passed_on(needs)
+
+
+def secret_values() -> list[str]:
+    """The values of all our secrets, of whatever step: what no log may show."""
+    return [value for name, value in os.environ.items() if name.startswith(OURS) and is_secret(name)]
 
 
 def bare_environment() -> dict[str, str]:
@@ -107,7 +148,15 @@ def bare_environment() -> dict[str, str]:
 
 def is_secret(name: str) -> bool:
     """Whether the variable ``name`` holds something that nobody may read in a log, a label or a command line."""
-    return any(word in name.upper().replace("_TOKENS_", "_") for word in SECRET)
+    return any(word in name.upper() for word in SECRET) and not _names_a_file(name)
+
+
+def _names_a_file(name: str) -> bool:
+    return name.endswith("_FILE")
+
+
+def _is_of_machine(name: str) -> bool:
+    return name.upper() in MACHINE_NAMES or (name.startswith(tuple(MACHINE_PREFIXES)) and not is_secret(name))
 
 
 @cache

@@ -23,6 +23,7 @@ from pydantic_core import PydanticUndefined
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.schema import RowSchema
+from pipeline_tasks.core.settings import Secret
 
 Kind = Literal["map", "reduce"]
 
@@ -45,6 +46,10 @@ class StepParams(BaseModel):
     def licences(self) -> dict[str, str]:
         """Model -> licence of the weights that the step itself runs; written into the manifest, not into the id."""
         return {}
+
+    def secrets(self, declared: tuple[Secret, ...]) -> tuple[Secret, ...]:
+        """Those of the step's secrets that a run with these parameters needs."""
+        return declared
 
 
 def tuning(default: Any = PydanticUndefined, **kwargs: Any) -> Any:
@@ -99,6 +104,7 @@ class Resources:
         gpus: cards; None: as many as the installation gives to a step that asks for the image ``gpu``.
         retries: tries after the first one.
         resumes: a try goes on from what an ended one left; one that came further does not count as a try.
+        secrets: keys of services that it asks, by their names in the settings; it is given no others.
     """
 
     image: Literal["cpu", "gpu"] = "cpu"
@@ -108,6 +114,7 @@ class Resources:
     gpus: int | None = None
     retries: int = 3
     resumes: bool = False
+    secrets: tuple[Secret, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -174,6 +181,7 @@ def step(
     pool: str = "",
     memory_gib: float = 2.0,
     resumes: bool = False,
+    secrets: tuple[Secret, ...] = (),
 ) -> Callable[[Callable[..., Any]], Step]:
     """Declare a step.
 
@@ -192,6 +200,7 @@ def step(
         pool: Airflow pool that limits it (``llm``, ``gpu``).
         memory_gib: memory one run needs.
         resumes: a killed run goes on from what it left in its scratch folder; a map step always goes on by parts.
+        secrets: keys of services that the body asks (``llm``, ``embeddings``, ``search``); the store's need no word.
     """
 
     def wrap(body: Callable[..., Any]) -> Step:
@@ -210,7 +219,7 @@ def step(
             grows=grows,
             always=always,
             processes=processes,
-            resources=Resources(image, pool, memory_gib, resumes=resumes or kind == "map"),
+            resources=Resources(image, pool, memory_gib, resumes=resumes or kind == "map", secrets=secrets),
         )
 
     return wrap

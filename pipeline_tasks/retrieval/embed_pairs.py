@@ -31,6 +31,7 @@ class EmbedPairsParams(EncodeParams):
     image="gpu",
     pool="gpu",
     memory_gib=4,
+    secrets=("embeddings",),
 )
 def embed_pairs(rows: pa.Table, params: EmbedPairsParams, run: Run) -> pa.Table:
     """Encode every query with the model's own instruction, and its positive as a passage.

@@ -17,27 +17,16 @@ from pipeline_tasks.core.endpoint import PaidParams
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.runtime import versions_of
-from pipeline_tasks.core.step import StepParams, step, tuning
+from pipeline_tasks.core.settings import Secret
+from pipeline_tasks.core.step import step, tuning
 from pipeline_tasks.core.vectors import lists
 from pipeline_tasks.datasets import PASSAGE_EMBEDDINGS, PASSAGES
 from pipeline_tasks.models.registry import get
-from pipeline_tasks.models.use import REFERENCE_MODELS, identity, is_served, licences
+from pipeline_tasks.models.use import is_served
+from pipeline_tasks.retrieval.embed_params import EmbedParams
 from pipeline_tasks.retrieval.encoder import Encoder
-from pipeline_tasks.retrieval.encoders import Precision, open_encoder
-
-
-class EmbedParams(StepParams):
-    """Which encoder."""
-
-    model: str = Field(REFERENCE_MODELS[0], description="encoder; `foundry models` lists them")
-
-    def identity(self) -> dict[str, Any]:
-        """The model's name and what its weights are."""
-        return super().identity() | {"weights": identity(self.model)}
-
-    def licences(self) -> dict[str, str]:
-        """The licence of the model's weights."""
-        return licences(self.model)
+from pipeline_tasks.retrieval.encoders import Precision
+from pipeline_tasks.retrieval.served_encoder import open_or_ask
 
 
 class EncodeParams(EmbedParams, PaidParams):
@@ -54,13 +43,17 @@ class EncodeParams(EmbedParams, PaidParams):
             return found
         return found | {"libraries": versions_of("onnxruntime")}
 
+    def secrets(self, declared: tuple[Secret, ...]) -> tuple[Secret, ...]:
+        """A model that runs here wants no key."""
+        return declared if is_served(get(self.model)) else ()
+
     def open(self, texts: list[str], run: Run) -> Encoder:
         """The encoder, once its int8 vectors of ``texts`` are known to be good enough."""
-        encoder = open_encoder(self.model, self.precision, store=run.store, terms=self.terms(run))
+        encoder = open_or_ask(self.model, self.precision, run.store, self.terms(run))
         if self.precision == "int8":
             from pipeline_tasks.retrieval.int8 import check
 
-            check(encoder, open_encoder(self.model, store=run.store), texts)
+            check(encoder, open_or_ask(self.model, "float32", run.store), texts)
         return encoder
 
     def kept(self, vectors: np.ndarray) -> pa.ListArray:
@@ -89,6 +82,7 @@ def texts_of(rows: pa.Table, key: str, column: str) -> list[str]:
     image="gpu",
     pool="gpu",
     memory_gib=4,
+    secrets=("embeddings",),
 )
 def embed_passages(rows: pa.Table, params: EncodeParams, run: Run) -> pa.Table:
     """Encode every passage with one reference model.

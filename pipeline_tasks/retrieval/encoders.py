@@ -7,10 +7,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-from pipeline_tasks.core.endpoint import Terms
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.settings import settings
-from pipeline_tasks.core.store import Store
 from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.domains.intents import load_intents
 from pipeline_tasks.encoders.devices import devices
@@ -90,26 +88,13 @@ def _opened(name: str, precision: Precision) -> Encoder:
     return load_encoder(get(name), settings().cache, settings().threads, devices(), precision)
 
 
-def open_encoder(
-    name: str, precision: Precision = "float32", *, store: Store | None = None, terms: Terms | None = None
-) -> Encoder:
-    """The registered encoder of that name under this machine's settings; the last one opened stays loaded.
-
-    Args:
-        name: a model of the registry.
-        precision: of its arithmetic.
-        store: keeps the vectors bought from an endpoint; without it a model that is served is refused.
-        terms: on which an endpoint is asked.
+def open_encoder(name: str, precision: Precision = "float32") -> Encoder:
+    """The registered encoder of that name, run here under the settings; the last one opened stays loaded.
 
     Raises:
-        InputError: unknown, not fetched, or fetched from another source than the settings name.
+        InputError: unknown, asked of an endpoint, not fetched, or fetched from another source than the settings name.
     """
-    spec = get(name)
-    if is_served(spec):
-        from pipeline_tasks.retrieval.served_encoder import served_encoder
-
-        if store is None:
-            raise InputError(f"{name} is asked of an endpoint, whose vectors need a store: run it as a step")
-        return served_encoder(spec, instructions_of(spec), store, terms or Terms())
+    if is_served(get(name)):
+        raise InputError(f"{name} is asked of an endpoint, whose vectors need a store: run it as a step")
     folder_of(name)
     return _opened(name, precision)

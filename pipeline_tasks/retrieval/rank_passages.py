@@ -16,7 +16,7 @@ from pipeline_tasks.core.vectors import checked, lists, matrix
 from pipeline_tasks.datasets import PAIR_EMBEDDINGS, PASSAGE_EMBEDDINGS, RANKINGS
 from pipeline_tasks.retrieval.corpus import Corpus, open_corpus
 from pipeline_tasks.retrieval.earlier_rankings import EarlierRankings, earlier_rankings
-from pipeline_tasks.retrieval.embed_passages import EmbedParams
+from pipeline_tasks.retrieval.embed_params import EmbedParams
 from pipeline_tasks.retrieval.search import search
 
 

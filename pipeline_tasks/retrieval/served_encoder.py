@@ -13,9 +13,11 @@ from pipeline_tasks.core.settings import Settings, settings
 from pipeline_tasks.core.spending import Limit, limits
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.encoders.layout import Layout, layout_of_spec
-from pipeline_tasks.models.registry import ModelSpec
+from pipeline_tasks.models.registry import ModelSpec, get
+from pipeline_tasks.models.use import is_served
 from pipeline_tasks.retrieval.embeddings_endpoint import EmbeddingsEndpoint, groups
 from pipeline_tasks.retrieval.encoder import Encoder
+from pipeline_tasks.retrieval.encoders import Precision, instructions_of, open_encoder
 
 ACCOUNT = "embeddings"
 
@@ -52,7 +54,23 @@ class ServedEncoder(Encoder):
         return vectors
 
 
-def served_encoder(spec: ModelSpec, instructions: dict[str, str], store: Store, terms: Terms) -> ServedEncoder:
+def open_or_ask(name: str, precision: Precision, store: Store, terms: Terms | None = None) -> Encoder:
+    """The registered encoder of that name: run here, or asked of the endpoint where the settings say that it is served.
+
+    Args:
+        name: a model of the registry.
+        precision: of its arithmetic, where it is run here.
+        store: keeps the vectors bought from an endpoint.
+        terms: on which an endpoint is asked.
+
+    Raises:
+        InputError: it can be neither run here nor asked.
+    """
+    spec = get(name)
+    return _served(spec, store, terms or Terms()) if is_served(spec) else open_encoder(name, precision)
+
+
+def _served(spec: ModelSpec, store: Store, terms: Terms) -> ServedEncoder:
     """The encoder of ``spec`` at the endpoint of the settings; without one of its own, that of the LLM.
 
     Raises:
@@ -79,7 +97,7 @@ def served_encoder(spec: ModelSpec, instructions: dict[str, str], store: Store, 
         key_setting="FOUNDRY_EMBEDDINGS_API_KEY" if own else "OPENAI_API_KEY",
     )
     embeddings = EmbeddingsEndpoint(endpoint, spec.endpoint_name, spec.dim, store)
-    return ServedEncoder(spec.name, layout_of_spec(spec, None, instructions), embeddings)
+    return ServedEncoder(spec.name, layout_of_spec(spec, None, instructions_of(spec)), embeddings)
 
 
 def month_of(found: Settings) -> tuple[Limit, ...]:

@@ -25,7 +25,7 @@ class WriteNeedsParams(LlmParams):
     intents_per_passage: int = Field(1, ge=1, le=6, description="intents asked for each passage, chosen by its id")
 
 
-@step(reads={"passages": PASSAGES}, writes=NEEDS, kind="map", version="2", pool="llm")
+@step(reads={"passages": PASSAGES}, writes=NEEDS, kind="map", version="2", pool="llm", secrets=("llm",))
 def write_needs(rows: pa.Table, params: WriteNeedsParams, run: Run) -> pa.Table:
     """Ask the LLM what information need each sampled passage meets under its intents.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from pipeline_tasks.core.ids import digest
@@ -34,7 +34,7 @@ class Call:
         step: the step's name.
         version: the version that it makes.
         arguments: of the command.
-        resources: what the step may take.
+        resources: what the step may take, and of its secrets those that this run needs.
         group: ``i/n``, or empty.
     """
 
@@ -54,7 +54,9 @@ class Call:
 
 def call_of(job: Job, arguments: list[str], group: str) -> Call:
     """The call that makes ``job``."""
-    return Call(job.step.name, job.ref.version, tuple(arguments), resources_of(job.step), group)
+    allowed = resources_of(job.step)
+    resources = replace(allowed, secrets=job.params.secrets(allowed.secrets))
+    return Call(job.step.name, job.ref.version, tuple(arguments), resources, group)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from foundry_airflow import calls
 from foundry_airflow.calls import QUIET_THREADS, Call
 from pipeline_tasks import __version__
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.settings import is_secret, passed_on, settings
+from pipeline_tasks.core.settings import passed_on, secret_variables, settings
 from pipeline_tasks.core.step import Resources
 
 LABEL = "retriever-foundry"
@@ -28,7 +28,7 @@ class Container:
         cpus: cores at most; 0: no limit.
         timeout_s: it is ended after that, also where nobody watches any more; 0: never.
         environment: settings that anyone may see.
-        secrets: settings that nobody may.
+        secrets: settings that nobody may, of this step alone; empty where this process has none of that name.
     """
 
     name: str
@@ -78,7 +78,8 @@ def container_of(call: Call) -> Container:
     image = "gpu" if gpus else "cpu"
     cache = settings().cache
     places = {"STORE": settings().store, "CACHE": cache, "STORE_CACHE": cache / "stores"}
-    known = passed_on() | {f"FOUNDRY_{name}": str(place) for name, place in places.items()}
+    known = passed_on(needs.secrets) | {f"FOUNDRY_{name}": str(place) for name, place in places.items()}
+    secrets = {name: known.pop(name, "") for name in secret_variables(needs.secrets)}
     base = QUIET_THREADS | {"HOME": TMP} | ({"FOUNDRY_WORKERS": str(math.ceil(cpus))} if cpus else {})
     return Container(
         name=call.name,
@@ -89,14 +90,9 @@ def container_of(call: Call) -> Container:
         cpus=cpus,
         gpus=gpus,
         timeout_s=math.ceil(needs.timeout_minutes * 60),
-        environment=base | {name: value for name, value in known.items() if not is_secret(name)},
-        secrets={name: value for name, value in known.items() if is_secret(name)},
+        environment=base | known,
+        secrets=secrets,
     )
-
-
-def secrets() -> list[str]:
-    """What no log may show: Airflow masks it where it is told."""
-    return [value for name, value in passed_on().items() if is_secret(name)]
 
 
 def folders() -> dict[str, str]:

@@ -145,7 +145,7 @@ def run_arguments(wanted: Container) -> dict[str, Any]:
         "image": wanted.image,
         "entrypoint": ["timeout", "--kill-after", str(GRACE_S), str(wanted.timeout_s)],
         "command": list(wanted.command),
-        "environment": wanted.environment | wanted.secrets,
+        "environment": wanted.environment | {name: value for name, value in wanted.secrets.items() if value},
         "labels": wanted.labels,
         "user": user(),
         "working_dir": TMP,

@@ -18,7 +18,7 @@ from foundry_airflow.calls import Call, Ended
 from foundry_airflow.containers import Container, container_of, folders, number, option
 from foundry_airflow.engines import Look
 from foundry_airflow.pod_status import KILLED, ended, has_begun, is_over, never_begins, waiting
-from foundry_airflow.pods import GRACE_S, STEP, pod
+from foundry_airflow.pods import GRACE_S, SECRET, STEP, pod
 from pipeline_tasks.core.errors import InputError, TransientError
 
 GONE, CONFLICT, BUSY = 404, 409, 429
@@ -63,7 +63,7 @@ class Kubernetes:
     def start(self, call: Call) -> bool:
         """Run ``call``; of two tasks that do so at once one makes the pod, and both follow it."""
         wanted = container_of(call)
-        body = pod(wanted, template(wanted, "gpu" if wanted.gpus else "cpu"))
+        body = pod(wanted, template(wanted, "gpu" if wanted.gpus else "cpu"), option("kubernetes_secret", SECRET))
         with kubernetes_errors():
             there = self._find(call.name)
             if there and not is_over(there):
@@ -139,7 +139,8 @@ def template(wanted: Container, image: str) -> dict[str, Any]:
     """The pod template for steps that run in ``image``: the file ``[foundry] kubernetes_template_<image>``.
 
     Raises:
-        InputError: the file is not there, is no pod, or mounts no volume where a store in a folder should be.
+        InputError: the file is not there, is no pod, gives every step all secrets, or mounts no volume where a store in
+            a folder should be.
     """
     path = option(f"kubernetes_template_{image}")
     try:
@@ -149,6 +150,13 @@ def template(wanted: Container, image: str) -> dict[str, Any]:
     if not isinstance(found, dict) or found.get("kind", "Pod") != "Pod":
         raise InputError(f"[foundry] kubernetes_template_{image}={path!r} is no pod; see docs/kubernetes.md")
     containers = found.get("spec", {}).get("containers", [])
+    secret = option("kubernetes_secret", SECRET)
+    given = [source.get("secretRef", {}).get("name") for one in containers for source in one.get("envFrom", [])]
+    if secret in given:
+        raise InputError(
+            f"[foundry] kubernetes_template_{image} gives all of the secret {secret!r} to every step; "
+            "take it out of envFrom: a pod is given the keys that its step declares"
+        )
     mounted = [mount["mountPath"].rstrip("/") for one in containers for mount in one.get("volumeMounts", [])]
     store = folders().get("store")
     if store and not any(store == path or store.startswith(f"{path}/") for path in mounted):

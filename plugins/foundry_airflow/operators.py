@@ -16,7 +16,6 @@ from pydantic import JsonValue
 
 from foundry_airflow.backends import Backend, backend, checked, configured, device_for
 from foundry_airflow.calls import Call, Ended, call_of
-from foundry_airflow.containers import secrets
 from foundry_airflow.engines import EngineBackend
 from foundry_airflow.tries import goes_on, so_far
 from pipeline_tasks.core import memo
@@ -25,6 +24,7 @@ from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.plan import Job, plan
 from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.runner import note_reuse
+from pipeline_tasks.core.settings import secret_values
 from pipeline_tasks.core.step import Step
 from pipeline_tasks.core.store import Store, open_store
 
@@ -200,7 +200,7 @@ class StepOperator(PlannedOperator):
         return checked(self.step, ended)
 
     def _run(self, store: Store, job: Job) -> str:
-        for value in secrets():
+        for value in secret_values():
             mask_secret(value)
         name, call = configured(), self._call(job)
         log.info("foundry %s", json.dumps(call.arguments, ensure_ascii=False))

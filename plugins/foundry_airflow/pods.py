@@ -6,6 +6,7 @@ Kubernetes' own words; what belongs to the call is laid over it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from foundry_airflow.containers import TMP, Container
@@ -20,11 +21,13 @@ LOCAL = "local"
 """The volume on the node's own disk for what only one machine may share: caches and locks of a store in a bucket."""
 LOCAL_PATH = "/var/local/foundry"
 GPU = "nvidia.com/gpu"
+SECRET = "foundry-secrets"  # noqa: S105
 
 
-def pod(wanted: Container, template: dict[str, Any]) -> dict[str, Any]:
+def pod(wanted: Container, template: dict[str, Any], secret: str = SECRET) -> dict[str, Any]:
     """The pod for ``wanted``, laid over ``template``; whoever may read pods reads no secret in it.
 
+    Its step's secrets are named one by one, as keys of the Kubernetes secret ``secret``: other steps' are not there.
     Names are Kubernetes': limits of one container, no rights, a read-only root with memory for ``/tmp``.
     """
     memory = f"{wanted.memory_mib}Mi"
@@ -37,7 +40,7 @@ def pod(wanted: Container, template: dict[str, Any]) -> dict[str, Any]:
         "image": wanted.image,
         "command": list(SHELL),
         "args": [_inert(word) for word in wanted.command],
-        "env": [{"name": name, "value": _inert(value)} for name, value in sorted(environment.items())],
+        "env": [*_plain(environment), *_from_secret(wanted.secrets, secret)],
         "resources": {"limits": limits, "requests": {"memory": memory}},
         "securityContext": {
             "allowPrivilegeEscalation": False,
@@ -72,6 +75,17 @@ def pod(wanted: Container, template: dict[str, Any]) -> dict[str, Any]:
         },
     }
     return overlaid(template, ours)
+
+
+def _plain(environment: dict[str, str]) -> list[dict[str, Any]]:
+    return [{"name": name, "value": _inert(value)} for name, value in sorted(environment.items())]
+
+
+def _from_secret(names: Iterable[str], secret: str) -> list[dict[str, Any]]:
+    """Optional, since a cluster may have no such key: a service without one, a store that a role opens."""
+    return [
+        {"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": name, "optional": True}}} for name in names
+    ]
 
 
 def overlaid(below: Any, above: Any) -> Any:

@@ -12,6 +12,7 @@ from threading import Thread
 from typing import IO
 
 from foundry_airflow.calls import EXIT_TIMEOUT, QUIET_THREADS, Call, Ended, Say
+from pipeline_tasks.core.settings import inherited
 
 COMMAND = (sys.executable, "-m", "pipeline_tasks.cli.main")
 GRACE_S = 10.0
@@ -24,8 +25,12 @@ class ProcessBackend:
         self._child: subprocess.Popen[str] | None = None
 
     def run(self, call: Call, say: Say) -> Ended:
-        """Run ``call`` with this process's import path; see :class:`foundry_airflow.backends.Backend`."""
-        environment = QUIET_THREADS | os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        """Run ``call`` with this process's import path; see :class:`foundry_airflow.backends.Backend`.
+
+        Of this process's environment it gets what the machine is like and the secrets of its step, not Airflow's.
+        """
+        paths = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        environment = QUIET_THREADS | inherited(call.resources.secrets) | paths
         with tempfile.TemporaryFile("w+", errors="replace") as output:
             self._child = subprocess.Popen(  # noqa: S603
                 [*COMMAND, *call.arguments],

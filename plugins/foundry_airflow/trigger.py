@@ -11,8 +11,8 @@ from airflow.sdk.log import amask_secret
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from foundry_airflow.backends import engine
-from foundry_airflow.containers import secrets
 from foundry_airflow.engines import Follower, pauses
+from pipeline_tasks.core.settings import secret_values
 
 
 class CommandTrigger(BaseTrigger):
@@ -31,7 +31,7 @@ class CommandTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Look until it has ended; each look is a short call in a thread, so that others get their turn."""
-        for value in secrets():
+        for value in secret_values():
             await amask_secret(value)
         follower = Follower(engine(self.backend), self.name)
         for pause_s in pauses():

@@ -158,3 +158,11 @@ def test_a_step_without_rights_or_template_fails_with_a_remedy(cluster, monkeypa
     monkeypatch.setenv("AIRFLOW__FOUNDRY__KUBERNETES_TEMPLATE_CPU", "")
     with pytest.raises(AirflowFailException, match="a pod cannot see the folder"):
         StepOperator(task_id="count", step="count").execute({"outlet_events": {}})
+
+
+def test_a_template_that_gives_every_step_all_secrets_is_refused(cluster, tmp_path):
+    template = tmp_path / "pod.yaml"
+    source = "envFrom: [{secretRef: {name: foundry-secrets}}], volumeMounts"
+    template.write_text(template.read_text().replace("volumeMounts", source))
+    with pytest.raises(AirflowFailException, match="envFrom: a pod is given the keys"), airflow_errors():
+        backend("kubernetes").run(CALL, str)

@@ -66,7 +66,7 @@ def test_the_step_decides_and_the_template_adds(call, monkeypatch):
         "requests": {"memory": "8192Mi", "cpu": "4"},
     }
     assert made["spec"]["activeDeadlineSeconds"] == 90 * 60
-    assert made["spec"]["serviceAccountName"] == "foundry-step" and step["envFrom"]
+    assert made["spec"]["serviceAccountName"] == "foundry-step" and "envFrom" not in step
     assert made["spec"]["securityContext"]["runAsNonRoot"] and made["spec"]["securityContext"]["runAsUser"] == 50000
     assert step["image"].startswith("retriever-foundry/gpu:")
     assert {mount["name"] for mount in step["volumeMounts"]} == {"cache", "tmp", "shm", "local"}

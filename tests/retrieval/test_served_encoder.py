@@ -16,7 +16,7 @@ from pipeline_tasks.models.use import identity
 from pipeline_tasks.retrieval import embeddings_endpoint
 from pipeline_tasks.retrieval.embed_passages import embed_passages
 from pipeline_tasks.retrieval.embeddings_endpoint import groups
-from pipeline_tasks.retrieval.encoders import open_encoder
+from pipeline_tasks.retrieval.served_encoder import open_or_ask
 from tests.retrieval.endpoint import DIM, serving
 from tests.stores import go, put, rows
 
@@ -47,14 +47,14 @@ def impatient(monkeypatch):
 
 
 def test_vectors_come_back_in_order_of_the_texts_and_are_paid_for_once(endpoint, store):
-    encoder = open_encoder(MODEL, store=store, terms=Terms(concurrency=3))
+    encoder = open_or_ask(MODEL, "float32", store, terms=Terms(concurrency=3))
     vectors = encoder.encode_passages([*TEXTS, TEXTS[0]])
     wanted = np.array([endpoint.vector(text) for text in [*TEXTS, TEXTS[0]]])
     np.testing.assert_allclose(vectors, wanted / np.linalg.norm(wanted, axis=1, keepdims=True), atol=1e-6)
     assert set(endpoint.keys) == {"Bearer key-1"}
     assert encoder.costs["prompt_tokens"] == 3 * len(TEXTS)
     assert encoder.costs["cost_usd"] == pytest.approx(3 * len(TEXTS) * 2 / 1e6)
-    again = open_encoder(MODEL, store=store).encode_passages(TEXTS[::-1])
+    again = open_or_ask(MODEL, "float32", store).encode_passages(TEXTS[::-1])
     np.testing.assert_array_equal(again, vectors[: len(TEXTS)][::-1])
     assert set(endpoint.sold.values()) == {1}
 
@@ -80,7 +80,7 @@ def test_a_busy_endpoint_is_asked_again_when_it_says_so(endpoint, store):
     soon = format_datetime(datetime.now(UTC) + timedelta(seconds=1), usegmt=True)
     endpoint.faults = [(429, {"Retry-After": "0.7"}, b""), (503, {"Retry-After": soon}, b"")]
     began = time.monotonic()
-    open_encoder(MODEL, store=store).encode_passages(["flood"])
+    open_or_ask(MODEL, "float32", store).encode_passages(["flood"])
     assert time.monotonic() - began >= 0.7
     assert (endpoint.requests, endpoint.sold["flood"]) == (3, 1)
 
@@ -89,14 +89,14 @@ def test_a_busy_endpoint_is_asked_again_when_it_says_so(endpoint, store):
 def test_one_that_stays_busy_may_work_later(endpoint, store, impatient, status):
     endpoint.faults = [(status, {}, b"no")] * 20
     with pytest.raises(TransientError, match=r"127\.0\.0\.1.*(too many requests|answered 500 in all of 8)"):
-        open_encoder(MODEL, store=store, terms=Terms(patience_s=0.0)).encode_passages(["flood"])
+        open_or_ask(MODEL, "float32", store, terms=Terms(patience_s=0.0)).encode_passages(["flood"])
 
 
 @pytest.mark.parametrize(("status", "remedy"), [(401, "a key"), (404, "the model's name"), (400, "the length")])
 def test_a_refusal_is_the_callers_to_mend_and_tells_no_key(endpoint, store, status, remedy):
     endpoint.faults = [(status, {}, b"key-1 is wrong")]
     with pytest.raises(InputError, match=rf"\({status}\).*{remedy}") as told:
-        open_encoder(MODEL, store=store).encode_passages(["flood"])
+        open_or_ask(MODEL, "float32", store).encode_passages(["flood"])
     assert "key-1" not in str(told.value) and endpoint.requests == 1
 
 
@@ -128,7 +128,7 @@ def not_a_number(answer):
 def test_vectors_that_do_not_fit_are_refused_and_not_kept(endpoint, store, mend):
     endpoint.mend = mend
     with pytest.raises(InputError, match="sent vectors of shape"):
-        open_encoder(MODEL, store=store).encode_passages(["flood", "storm"])
+        open_or_ask(MODEL, "float32", store).encode_passages(["flood", "storm"])
     assert not list(store.keys("responses"))
 
 
@@ -136,13 +136,13 @@ def test_vectors_that_do_not_fit_are_refused_and_not_kept(endpoint, store, mend)
 def test_an_answer_that_is_none_is_asked_for_again_and_not_kept(endpoint, store, impatient, mend):
     endpoint.mend = mend
     with pytest.raises(TransientError, match="sent an answer that is not of this API .* in all of 8 attempts"):
-        open_encoder(MODEL, store=store).encode_passages(["flood", "storm"])
+        open_or_ask(MODEL, "float32", store).encode_passages(["flood", "storm"])
     assert not list(store.keys("responses")) and endpoint.requests == 8
 
 
 def test_an_answer_that_is_cut_off_is_asked_for_again(endpoint, store, impatient):
     endpoint.faults = [(200, {}, b'{"data": [{"index": 0, "embe'), (500, {}, b"")]
-    encoder = open_encoder(MODEL, store=store)
+    encoder = open_or_ask(MODEL, "float32", store)
     encoder.encode_passages(["flood"])
     assert (encoder.costs["retries_bad_answer"], encoder.costs["retries_500"], endpoint.sold["flood"]) == (1, 1, 1)
 
@@ -161,7 +161,7 @@ def test_the_price_of_an_endpoint_elsewhere_must_be_known(store, monkeypatch):
     monkeypatch.setenv("FOUNDRY_EMBEDDINGS_BASE_URL", "https://embed.example.org/v1")
     settings.cache_clear()
     with pytest.raises(InputError, match="set FOUNDRY_EMBEDDINGS_PRICE to US dollars per million tokens, or to free"):
-        open_encoder(MODEL, store=store)
+        open_or_ask(MODEL, "float32", store)
     settings.cache_clear()
 
 
@@ -208,6 +208,6 @@ def test_an_endpoint_that_is_no_plain_url_is_refused(store, monkeypatch, url):
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     settings.cache_clear()
     with pytest.raises(InputError, match="FOUNDRY_EMBEDDINGS_BASE_URL") as told:
-        open_encoder(MODEL, store=store)
+        open_or_ask(MODEL, "float32", store)
     settings.cache_clear()
     assert "secret" not in str(told.value)

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.response_store import ResponseStore
-from pipeline_tasks.core.settings import settings
+from pipeline_tasks.core.settings import Secret, settings
 from pipeline_tasks.core.spending import Ledger, Limit, Most, limits
 from pipeline_tasks.core.step import StepParams, tuning
 from pipeline_tasks.core.store import Store
@@ -39,6 +39,10 @@ class SearchWebParams(StepParams):
     max_requests: Most = tuning(None, ge=0, description="requests ever, with this store; none: no limit")
     max_usd_per_day: Most = tuning(5.0, ge=0, description="dollars a day (UTC); none: no limit")
     max_usd: Most = tuning(None, ge=0, description="dollars ever, with this store; none: no limit")
+
+    def secrets(self, declared: tuple[Secret, ...]) -> tuple[Secret, ...]:
+        """Brave alone wants a key."""
+        return declared if self.provider == "brave" else ()
 
     @property
     def limits(self) -> tuple[Limit, ...]:

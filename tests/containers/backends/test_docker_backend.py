@@ -200,6 +200,7 @@ def test_a_container_has_limits_and_no_rights(store_folder, on_docker, monkeypat
     secret = "sk-very-secret-0123456789"
     monkeypatch.setenv("OPENAI_API_KEY", secret)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", secret + "-aws")
+    monkeypatch.setenv("BRAVE_API_KEY", "of another step")
     monkeypatch.setenv("UNRELATED_PASSWORD", "not passed on")
     monkeypatch.setenv("AIRFLOW__FOUNDRY__CPUS", "1")
     mark = store_folder / "mark"
@@ -218,7 +219,7 @@ def test_a_container_has_limits_and_no_rights(store_folder, on_docker, monkeypat
     assert {uid for _, uid, _ in processes} == {seen["Config"]["User"].split(":")[0]} != {"0"}
     environment = dict(line.split("=", 1) for line in seen["Config"]["Env"])
     assert environment["OPENAI_API_KEY"] == secret and environment["FOUNDRY_WORKERS"] == "1"
-    assert "UNRELATED_PASSWORD" not in environment
+    assert not {"UNRELATED_PASSWORD", "BRAVE_API_KEY", "AWS_SECRET_ACCESS_KEY"} & environment.keys()
     seen["Config"].pop("Env")
     assert secret not in json.dumps(seen), "neither in labels nor in the command"
     assert secret not in " ".join(args for *_, args in processes)

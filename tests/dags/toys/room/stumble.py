@@ -24,7 +24,7 @@ class StumbleParams(StepParams):
     mark: str
 
 
-@step(reads={}, writes=NUMBERS, kind="reduce", dataset="stumbles", resumes=True)
+@step(reads={}, writes=NUMBERS, kind="reduce", dataset="stumbles", resumes=True, secrets=("llm",))
 def stumble(inputs: Inputs, params: StumbleParams, run: Run) -> pa.Table:
     """Fail as told; one line is added to the file ``mark`` for every attempt."""
     mark = Path(params.mark)

@@ -1,0 +1,24 @@
+"""Which encoder: the parameter of all steps that make vectors or read them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from pipeline_tasks.core.step import StepParams
+from pipeline_tasks.models.use import REFERENCE_MODELS, identity, licences
+
+
+class EmbedParams(StepParams):
+    """Which encoder."""
+
+    model: str = Field(REFERENCE_MODELS[0], description="encoder; `foundry models` lists them")
+
+    def identity(self) -> dict[str, Any]:
+        """The model's name and what its weights are."""
+        return super().identity() | {"weights": identity(self.model)}
+
+    def licences(self) -> dict[str, str]:
+        """The licence of the model's weights."""
+        return licences(self.model)
