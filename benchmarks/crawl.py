@@ -11,6 +11,7 @@ import asyncio
 import json
 import logging
 import multiprocessing
+import os
 import sys
 import tempfile
 import time
@@ -36,9 +37,9 @@ from pipeline_tasks.core.versions import Version  # noqa: E402
 from pipeline_tasks.corpus.crawl import crawl  # noqa: E402
 from pipeline_tasks.corpus.list_urls import list_urls  # noqa: E402
 
+os.environ["FOUNDRY_ALLOW_HOSTS"] = ",".join(hostile_site.HOSTS)
 KILLS = 2
 SETTINGS = {
-    "allow_hosts": hostile_site.HOSTS,
     "delay_s": 0,
     "per_host": 4,
     "attempts": 2,

@@ -21,7 +21,7 @@ hand on any others. While neither variable is set the weekly run does nothing: i
 """
 
 SEARCH = form("search_web", "provider", "max_results", "crawl", "refresh", "again", prefix="search_")
-CRAWL = form("crawl", "refresh", "max_bytes", "attempts", "user_agent", "allow_hosts", "delay_s", "max_withdrawn")
+CRAWL = form("crawl", "refresh", "max_bytes", "attempts", "user_agent", "delay_s", "max_withdrawn")
 TEXTS = form("extract_text", "engine", "languages", "ocr")
 DOCUMENTS = form("cluster_documents", "threshold", prefix="document_")
 CHUNKS = form("chunk_passages", "mode", "max_tokens", "min_tokens", "test_fraction", "dev_fraction")
@@ -30,8 +30,8 @@ SOURCE = Param(
     None,
     type=["null", "string"],
     section="list_urls",
-    description="http(s) URL or file of a list, one address a line, or a folder of PDFs (left empty: the Airflow "
-    "variable foundry_source)",
+    description="http(s) URL or file of a list, one address a line, or a folder of PDFs; files and folders lie below "
+    "the operator's FOUNDRY_SOURCE_ROOTS (left empty: the Airflow variable foundry_source)",
 )
 FORMS = (SEARCH, CRAWL, TEXTS, DOCUMENTS, CHUNKS, PASSAGES)
 SOURCE_OF_RUN = "params.source or var.value.get('foundry_source', '')"
@@ -39,10 +39,7 @@ PROVIDER_OF_RUN = "params.search_provider or var.value.get('foundry_search_provi
 ASKED_FOR = f"{{{{ {SOURCE_OF_RUN} or {PROVIDER_OF_RUN} or dag_run.run_type != 'scheduled' }}}}"
 NOT_ASKED_FOR = "no source is set; set the Airflow variable foundry_source or foundry_search_provider for weekly runs"
 PROVIDER = f"{{{{ {PROVIDER_OF_RUN} }}}}"
-FROM_AIRFLOW = {
-    "refresh": "{{ params.refresh or (ds if dag_run.run_type == 'scheduled' else '') }}",
-    "allow_hosts": "{{ (params.allow_hosts or []) | join(',') or var.value.get('foundry_allow_hosts', '') }}",
-}
+REFRESH = "{{ params.refresh or (ds if dag_run.run_type == 'scheduled' else '') }}"
 
 with DAG(
     "corpus_refresh",
@@ -66,7 +63,7 @@ with DAG(
         only_if=ASKED_FOR,
         otherwise=NOT_ASKED_FOR,
     )
-    downloads = step("crawl", inputs={"urls": urls}, params=CRAWL.values(dag) | FROM_AIRFLOW)
+    downloads = step("crawl", inputs={"urls": urls}, params=CRAWL.values(dag) | {"refresh": REFRESH})
     texts = step("extract_text", inputs={"downloads": downloads}, params=TEXTS.values(dag))
     sketches = step("sketch_documents", inputs={"texts": texts})
     same_documents = step("cluster_documents", inputs={"sketches": sketches}, params=DOCUMENTS.values(dag))

@@ -1,6 +1,7 @@
 """Where things are and who pays: the only module that reads environment variables.
 
-Settings never enter a version id: two machines with different settings build the same versions.
+Settings never enter a version id by themselves: two machines with different settings build the same versions, where a
+step's parameters do not say that it sees another world under one of them (other weights, other hosts).
 """
 
 from __future__ import annotations
@@ -90,6 +91,9 @@ class Settings(BaseModel):
     brave_price: float = Field(5.0, ge=0, description="dollars per thousand requests to Brave")
     brave_api_key: SecretStr = Field(SecretStr(""), description="BRAVE_API_KEY")
     common_crawl_url: str = Field("https://index.commoncrawl.org", description="address of Common Crawl's URL index")
+    allow_hosts: str = Field("", description="hosts on private networks, joined by commas, that may be crawled")
+    source_roots: str = Field("", description="folders, joined by colons, that sources named in a form lie below")
+    caller: Literal["operator", "form"] = Field("operator", description="who gives the parameters; Airflow sets form")
     built_image: str = Field("", description="BUILT_IMAGE: the image that this runs in, with the revision of its code")
     openai_base_url: str = Field("", description="OPENAI_BASE_URL: the OpenAI-compatible endpoint")
     openai_api_key: SecretStr = Field(SecretStr(""), description="OPENAI_API_KEY")
@@ -104,6 +108,16 @@ class Settings(BaseModel):
     def served(self) -> frozenset[str]:
         """Names in ``served_models``."""
         return frozenset(name.strip() for name in self.served_models.split(",") if name.strip())
+
+    @property
+    def allowed_hosts(self) -> tuple[str, ...]:
+        """Names in ``allow_hosts``, in one order."""
+        return tuple(sorted({name.strip().lower() for name in self.allow_hosts.split(",") if name.strip()}))
+
+    @property
+    def roots(self) -> tuple[Path, ...]:
+        """Folders in ``source_roots``."""
+        return tuple(Path(folder).expanduser().absolute() for folder in self.source_roots.split(os.pathsep) if folder)
 
 
 def _environment() -> dict[str, str]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from typing import Annotated
+from typing import Any
 
 import pyarrow as pa
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.run import Inputs, Run
+from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.step import GrowthParams, step, tuning
 from pipeline_tasks.corpus.fetching.client import Client
 from pipeline_tasks.corpus.fetching.fetch import Fetcher
@@ -24,13 +25,6 @@ from pipeline_tasks.corpus.fetching.visit import Due, visit_all
 from pipeline_tasks.datasets import DOWNLOADS, URLS
 
 _GONE = ("http_404", "http_410", "http_451", "missing_file", "not_pdf", "robots_denied", "too_large")
-
-
-def _split(value: object) -> object:
-    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
-
-
-Hostnames = Annotated[tuple[str, ...], BeforeValidator(_split)]
 
 
 class CrawlParams(GrowthParams):
@@ -48,13 +42,16 @@ class CrawlParams(GrowthParams):
         pattern=r"^[!-.0-~][ -~]*$",
         description="who asks, also in robots.txt; say where you can be reached",
     )
-    allow_hosts: Hostnames = Field((), description="hosts (host or host:port) that may be on a private network")
     part_rows: int = Field(16, ge=1, description="documents per part")
     part_bytes: int = Field(64 << 20, ge=1, description="bytes of documents per part")
     concurrency: int = tuning(16, ge=1, description="requests at once")
     per_host: int = tuning(2, ge=1, description="requests to one host at once")
     delay_s: float = tuning(1.0, ge=0, description="seconds between two requests to one host, at least")
     longest_delay_s: float = tuning(60.0, ge=0, description="longest delay that robots.txt may ask for")
+
+    def identity(self) -> dict[str, Any]:
+        """The parameters, and the hosts that the operator allows: what was refused before may pass now."""
+        return super().identity() | {"allow_hosts": list(settings().allowed_hosts)}
 
     @property
     def manners(self) -> Manners:
@@ -95,7 +92,7 @@ def crawl(inputs: Inputs, params: CrawlParams, run: Run) -> Iterator[pa.Table]:
 async def _fetch_all(due: list[Due], params: CrawlParams, run: Run, journal: Journal, done: Callable[[], None]) -> int:
     """Bring every address to an outcome in ``journal``; the number of requests sent."""
     client = Client(
-        Guard(params.allow_hosts),
+        Guard(settings().allowed_hosts),
         Hosts(params.manners),
         user_agent=params.user_agent,
         timeout_s=params.timeout_s,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pyarrow as pa
 from pydantic import Field
@@ -12,11 +11,8 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.growth import difference
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.run import Inputs, Run
-from pipeline_tasks.core.step import From, GrowthParams, step
-from pipeline_tasks.corpus.search.folder import Folder
-from pipeline_tasks.corpus.search.provider import Hit
-from pipeline_tasks.corpus.search.url_list import UrlList
-from pipeline_tasks.corpus.urls import canonical_url
+from pipeline_tasks.core.step import From, GrowthParams, step, tuning
+from pipeline_tasks.corpus.source import entries
 from pipeline_tasks.datasets import SEARCH_RESULTS, URLS
 
 
@@ -27,6 +23,8 @@ class ListUrlsParams(GrowthParams):
         "", description="http(s) URL or file of a list, one address a line, or a folder of PDFs; empty: searches alone"
     )
     part_rows: int = Field(10_000, ge=1, description="addresses per part")
+    max_bytes: int = tuning(64 << 20, ge=1, description="largest list accepted, in bytes")
+    time_limit_s: float = tuning(300.0, gt=0, description="seconds on the network for a list, all redirects together")
 
 
 @step(
@@ -35,32 +33,33 @@ class ListUrlsParams(GrowthParams):
     kind="reduce",
     grows=True,
     always=True,
-    version="2",
+    version="3",
 )
 def list_urls(inputs: Inputs, params: ListUrlsParams, run: Run) -> Iterator[pa.Table]:
     """List every address once; a refresh adds what is new and removes what is gone.
 
     Addresses are canonical (see :mod:`pipeline_tasks.corpus.urls`); lines in a list may be relative to the list itself.
     A second line with the same canonical URL is a reject ``duplicate_url``; one that is no http(s) address, or names a
-    local file in a list from elsewhere, is ``bad_url``. Of results that several searches found, or the source names
-    too, the first is listed and the counter ``results_listed_before`` counts the others.
+    local file in a list from elsewhere, is ``bad_url``; one that names no file that this run may read is
+    ``missing_file``. The last two tell their line's number and nothing of its content. Of results that several searches
+    found, or the source names too, the first is listed and the counter ``results_listed_before`` counts the others.
 
     Raises:
-        InputError: there is neither a source nor an input ``results``, or more than ``max_withdrawn`` would be removed.
+        InputError: there is neither a source nor an input ``results``, the source cannot be read, or more than
+            ``max_withdrawn`` would be removed.
+        TransientError: the source's server is away, or too slow.
     """
     if not params.source and "results" not in inputs:
         raise InputError("list_urls has no addresses; set source, or give it the input results of search_web")
     seen: dict[str, str] = {}
-    remote = params.source.startswith(("http://", "https://"))
-    for line in (hit.url for hit in _hits(params.source)):
+    for entry in entries(params.source, params.max_bytes, params.time_limit_s) if params.source else ():
         run.count("rows_in")
-        url = canonical_url(line)
-        if url is None or (remote and url.startswith("file:")):
-            run.reject(short_id(line), "bad_url", line)
-        elif url in seen:
-            run.reject(short_id(url), "duplicate_url", line)
+        if entry.reason:
+            run.reject(short_id(params.source, entry.place), entry.reason, entry.place)
+        elif entry.url in seen:
+            run.reject(short_id(entry.url), "duplicate_url", f"{entry.place}: {entry.url}")
         else:
-            seen[url] = params.source
+            seen[entry.url] = params.source
     for url, provider in _results(inputs):
         run.count("rows_in")
         run.count("results_listed_before", url in seen)
@@ -73,16 +72,3 @@ def _results(inputs: Inputs) -> list[tuple[str, str]]:
     """Address and provider of every result, in an order that no rank decides: what was listed stays as it is."""
     tables = (table for version in inputs.each("results") for table in version.parts(["url", "provider"]))
     return sorted((row["url"], row["provider"]) for table in tables for row in table.to_pylist())
-
-
-def _hits(source: str) -> Iterator[Hit]:
-    if not source:
-        return iter(())
-    if source.startswith(("http://", "https://")):
-        return UrlList().search(source)
-    path = Path(source).expanduser().absolute()
-    if path.is_dir():
-        return Folder().search(str(path))
-    if path.is_file():
-        return UrlList().search(str(path))
-    raise InputError(f"source={source!r} is no URL, file or folder; name a list of addresses or a folder of PDFs")

@@ -78,7 +78,7 @@ def servers(home: Path) -> Iterator[dict[str, str]]:
         "FOUNDRY_STORE": str(home / "store"),
         "FOUNDRY_CACHE": str(found.cache),
         "AIRFLOW_VAR_FOUNDRY_SOURCE": f"http://127.0.0.1:{SITE_PORT}/{URL_LIST}",
-        "AIRFLOW_VAR_FOUNDRY_ALLOW_HOSTS": f"127.0.0.1:{SITE_PORT}",
+        "FOUNDRY_ALLOW_HOSTS": f"127.0.0.1:{SITE_PORT}",
     }
     with serve_site(site, port=SITE_PORT):
         if found.openai_base_url:

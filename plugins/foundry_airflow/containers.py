@@ -9,7 +9,7 @@ from typing import Any
 from airflow.sdk.configuration import conf
 
 from foundry_airflow import calls
-from foundry_airflow.calls import QUIET_THREADS, Call
+from foundry_airflow.calls import FROM_A_FORM, QUIET_THREADS, Call
 from pipeline_tasks import __version__
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.settings import passed_on, secret_variables, settings
@@ -90,7 +90,7 @@ def container_of(call: Call) -> Container:
         cpus=cpus,
         gpus=gpus,
         timeout_s=math.ceil(needs.timeout_minutes * 60),
-        environment=base | known,
+        environment=base | known | FROM_A_FORM,
         secrets=secrets,
     )
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from threading import Thread
 from typing import IO
 
-from foundry_airflow.calls import EXIT_TIMEOUT, QUIET_THREADS, Call, Ended, Say
+from foundry_airflow.calls import EXIT_TIMEOUT, FROM_A_FORM, QUIET_THREADS, Call, Ended, Say
 from pipeline_tasks.core.settings import inherited
 
 COMMAND = (sys.executable, "-m", "pipeline_tasks.cli.main")
@@ -30,7 +30,7 @@ class ProcessBackend:
         Of this process's environment it gets what the machine is like and the secrets of its step, not Airflow's.
         """
         paths = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-        environment = QUIET_THREADS | inherited(call.resources.secrets) | paths
+        environment = QUIET_THREADS | inherited(call.resources.secrets) | paths | FROM_A_FORM
         with tempfile.TemporaryFile("w+", errors="replace") as output:
             self._child = subprocess.Popen(  # noqa: S603
                 [*COMMAND, *call.arguments],

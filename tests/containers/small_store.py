@@ -40,7 +40,7 @@ def small_store(folder: Path) -> None:
 
     with serve_site(site, port=PORT) as address:
         run("list_urls", source=address + URL_LIST)
-        run("crawl", allow_hosts=["127.0.0.1"], delay_s=0)
+        run("crawl", delay_s=0)
     for name in ("extract_text", "sketch_documents", "cluster_documents", "near_duplicate_documents"):
         run(name)
     chunks = run("chunk_passages")

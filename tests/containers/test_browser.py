@@ -37,7 +37,9 @@ AND image LIKE 'retriever-foundry/cpu%' ORDER BY started_at"""
 def store(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStore]:
     """What the stack's store holds at first; in the end it is empty again, and no DAG runs by itself."""
     folder = tmp_path_factory.mktemp("small")
-    environment = os.environ | stack.keys | {"FOUNDRY_STORE_CACHE": str(folder / "copies")}
+    environment = (
+        os.environ | stack.keys | {"FOUNDRY_STORE_CACHE": str(folder / "copies"), "FOUNDRY_ALLOW_HOSTS": "127.0.0.1"}
+    )
     for command in (
         ["tests.containers.small_store", str(folder)],
         ["pipeline_tasks.cli.main", "sync", str(folder / "store"), "s3://foundry/store"],

@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 BUCKET = "s3://foundry/store"
 SITE, LLM = 18743, 18744
 MODEL = "all-minilm-l6-v2"
-SOURCE = {"source": f"http://127.0.0.1:{SITE}/{URL_LIST}", "allow_hosts": [f"127.0.0.1:{SITE}"]}
+SOURCE = {"source": f"http://127.0.0.1:{SITE}/{URL_LIST}"}
 CONCURRENCY = 2
 PAIRS_OF = {"intents": ["qa"], "concurrency": CONCURRENCY}
 ALPHAS = ("0.5", "0.6", "0.7", "0.8", "0.9", "1.0")
@@ -168,6 +168,7 @@ def test_they_make_what_undisturbed_ones_make(
     environment = os.environ | {
         "FOUNDRY_STORE": str(store),
         "FOUNDRY_CACHE": str(weights),
+        "FOUNDRY_ALLOW_HOSTS": f"127.0.0.1:{SITE}",
         "OPENAI_BASE_URL": f"http://127.0.0.1:{LLM}/v1",
     }
     llm = subprocess.Popen([sys.executable, str(HERE / "llm.py"), str(LLM)], stdout=subprocess.DEVNULL)

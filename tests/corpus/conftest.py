@@ -1,3 +1,4 @@
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -24,3 +25,27 @@ def engine(request: pytest.FixtureRequest) -> str:
     """Each engine in turn: what holds for one holds for the other."""
     pytest.importorskip(request.param)
     return request.param
+
+
+@pytest.fixture(scope="module", autouse=True)
+def loopback() -> Iterator[None]:
+    """The operator lets crawls ask the servers of these tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FOUNDRY_ALLOW_HOSTS", "127.0.0.1")
+        settings.cache_clear()
+        yield
+    settings.cache_clear()
+
+
+@pytest.fixture
+def configure(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """Changes settings, by their names, until the test is over."""
+
+    def change(**values: str) -> None:
+        for name, value in values.items():
+            monkeypatch.setenv(f"FOUNDRY_{name.upper()}", value)
+        settings.cache_clear()
+
+    yield change
+    monkeypatch.undo()
+    settings.cache_clear()

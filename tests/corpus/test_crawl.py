@@ -17,7 +17,7 @@ from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.corpus.crawl import crawl
 from pipeline_tasks.datasets import URLS
 from tests.corpus.web import Page, Web, answer, serving
-from tests.stores import go, put, rejects, rows
+from tests.stores import go, put, reasons, rejects, rows
 
 GZIP = {"Content-Encoding": "gzip"}
 PDF = b"%PDF-1.7\n" + b"a small document " * 20
@@ -146,7 +146,7 @@ def listed(store: LocalStore, *urls: str) -> None:
 
 def fetch(store: LocalStore, **values: object) -> Outcome:
     """Crawl what is listed; loopback is allowed, and nobody minds haste."""
-    return go(store, crawl, **{"delay_s": 0, "allow_hosts": ("127.0.0.1",)} | values)
+    return go(store, crawl, **{"delay_s": 0} | values)
 
 
 def endings(store: LocalStore) -> tuple[dict[str, dict], dict[str, str]]:
@@ -263,6 +263,17 @@ def test_a_name_that_robots_txt_cannot_know_is_the_callers_mistake(store: LocalS
         fetch(store, user_agent=name)
 
 
-def test_hosts_may_be_given_as_a_list_or_with_commas():
-    for value in ("127.0.0.1, intranet:8080", ["127.0.0.1", "intranet:8080"]):
-        assert crawl.parse({"allow_hosts": value}).allow_hosts == ("127.0.0.1", "intranet:8080")
+def test_a_host_that_the_operator_allows_from_now_on_is_asked(store: LocalStore, configure):
+    with serving({"/a.pdf": answer(200, PDF)}) as web:
+        listed(store, f"{web.url}/a.pdf")
+        configure(allow_hosts="intranet:8080")
+        fetch(store)
+        assert reasons(store, "downloads") == {"private_address": 1}
+        configure(allow_hosts=f"Intranet:8080, {web.host}")
+        fetch(store)
+    assert [row["content"] for row in rows(store, "downloads")] == [PDF]
+
+
+def test_no_parameter_opens_the_network(store: LocalStore):
+    with pytest.raises(InputError, match="allow_hosts"):
+        fetch(store, allow_hosts=("127.0.0.1",))

@@ -53,7 +53,7 @@ class Site:
         self.sent.clear()
         self.web.hits.clear()
         self.web.asked.clear()
-        return go(self.store, crawl, **SETTINGS | {"allow_hosts": self.web.host, "refresh": refresh} | values)
+        return go(self.store, crawl, **SETTINGS | {"refresh": refresh} | values)
 
     def urls(self, *names: object) -> set[str]:
         return {f"{self.web.url}/{name}.pdf" for name in names}

@@ -152,6 +152,12 @@ def test_a_weekly_refresh_that_nobody_asked_for_is_skipped(bag, run_type, params
     assert "set the Airflow variable foundry_source" in task.otherwise
 
 
+def test_no_form_says_whom_a_crawl_may_ask(bag):
+    fields = {name for dag in bag.dags.values() for name in dag.params}
+    passed = {name for dag in bag.dags.values() for task in dag.tasks for name in getattr(task, "values", ())}
+    assert "allow_hosts" not in fields | passed
+
+
 def test_every_asset_has_exactly_one_producer(bag):
     outlets = [o for dag in bag.dags.values() for task in dag.tasks for o in task.outlets]
     names = Counter(outlet.name for outlet in outlets)

@@ -68,7 +68,8 @@ def test_a_refresh_starts_the_rest_and_a_week_starts_a_refresh(
     tmp_path: Path, folder: Path, environment: dict[str, str]
 ) -> None:
     store, home = tmp_path / "store", tmp_path / "airflow"
-    environment = environment | {"FOUNDRY_STORE": str(store), "AIRFLOW_VAR_FOUNDRY_SOURCE": str(folder)}
+    environment = environment | {"FOUNDRY_STORE": str(store), "FOUNDRY_SOURCE_ROOTS": str(tmp_path)}
+    environment |= {"AIRFLOW_VAR_FOUNDRY_SOURCE": str(folder)}
 
     with airflow(home, environment) as there:
         there.resume(*CHAIN)

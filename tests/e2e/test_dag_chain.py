@@ -34,9 +34,9 @@ def work_since(store: LocalStore, run_ids: set[str]) -> tuple[dict[str, float], 
 
 def test_chain_reuse_and_refresh(tmp_path: Path, small_site: Path, environment: dict[str, str]) -> None:
     store = LocalStore(tmp_path / "store")
-    environment = environment | {"FOUNDRY_STORE": str(store.root)}
+    environment = environment | {"FOUNDRY_STORE": str(store.root), "FOUNDRY_ALLOW_HOSTS": "127.0.0.1"}
     with serve_site(small_site, port=PORT) as site:
-        settings = {"source": site + URL_LIST, "allow_hosts": ["127.0.0.1"], "delay_s": 0}
+        settings = {"source": site + URL_LIST, "delay_s": 0}
         refresh = {"corpus_refresh": settings | {"max_tokens": 128, "test_fraction": 0.3, "dev_fraction": 0.2}}
         runs = refresh | {
             "synthesize_pairs": {"sample_rate": 0.4},

@@ -71,22 +71,34 @@ async def receive(chunks: AsyncIterator[bytes], headers: dict[str, str], sink: S
     """Write a body into ``sink``, decoded; its sha256.
 
     Raises:
-        Refused: it is too large as it comes or decoded, is encoded in an unknown way, or is no PDF.
+        Refused: it is no PDF; and what :func:`decoded` refuses.
+        Busy: it breaks off.
+    """
+    async for block in decoded(chunks, headers, max_bytes):
+        sink.write(block)
+    return sink.finish()
+
+
+async def decoded(chunks: AsyncIterator[bytes], headers: dict[str, str], max_bytes: int) -> AsyncIterator[bytes]:
+    """The bytes of a body, decoded, in blocks as they come.
+
+    Raises:
+        Refused: it is too large as it comes or decoded, or is encoded in an unknown way.
         Busy: it breaks off.
     """
     length = headers.get("content-length", "")
     if length.isdecimal() and int(length) > max_bytes:
         raise Refused("too_large", f"{int(length)} bytes announced, at most {max_bytes}")
     decoder = _decoder(headers.get("content-encoding", "").strip().lower())
-    received = 0
+    received = size_bytes = 0
     async for chunk in chunks:
         received += len(chunk)
-        if received > max_bytes:
-            raise Refused("too_large", f"more than {max_bytes} bytes")
         for block in decoder.blocks(chunk):
-            sink.write(block)
+            size_bytes += len(block)
+            if max(received, size_bytes) > max_bytes:
+                raise Refused("too_large", f"more than {max_bytes} bytes")
+            yield block
     decoder.finish()
-    return sink.finish()
 
 
 def copy_file(file: BinaryIO, sink: Sink) -> str:

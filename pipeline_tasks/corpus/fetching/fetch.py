@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, BinaryIO
-from urllib.parse import unquote, urljoin, urlsplit
 
 from pipeline_tasks.corpus.fetching.body import Sink, copy_file, receive
 from pipeline_tasks.corpus.fetching.client import Answer, Budget, Client
 from pipeline_tasks.corpus.fetching.journal import Journal
 from pipeline_tasks.corpus.fetching.outcomes import Busy, Known, Limits, Outcome, Refused
+from pipeline_tasks.corpus.fetching.redirects import follow
 from pipeline_tasks.corpus.fetching.retry import retrying
 from pipeline_tasks.corpus.fetching.robots import Robots
-from pipeline_tasks.corpus.urls import canonical_url
-
-_REDIRECTS = (301, 302, 303, 307, 308)
+from pipeline_tasks.corpus.local_files import may_read, path_of
 
 
 class Fetcher:
@@ -44,20 +41,9 @@ class Fetcher:
 
     async def _try(self, visit: _Visit) -> Outcome:
         visit.attempts += 1
-        url, asked = visit.url, _conditions(visit.known)
-        seen = {url}
-        while True:
-            await self._robots.check(url)
-            async with self._client.get(url, visit.budget, asked) as answer:
-                target = _target(url, answer)
-                if target is None:
-                    return await self._end(visit, url, answer)
-            if target in seen:
-                raise Refused("redirect_loop", f"{url} leads to {target} again")
-            if len(seen) > self._limits.max_redirects:
-                raise Refused("too_many_redirects", f"more than {self._limits.max_redirects}")
-            seen.add(target)
-            url = target
+        asked, most = _conditions(visit.known), self._limits.max_redirects
+        async with follow(self._client, visit.url, visit.budget, asked, most, self._robots.check) as (url, answer):
+            return await self._end(visit, url, answer)
 
     async def _end(self, visit: _Visit, url: str, answer: Answer) -> Outcome:
         facts: dict[str, Any] = {
@@ -119,7 +105,9 @@ class _Visit:
 
 
 def _open_file(url: str) -> BinaryIO:
-    path = Path(unquote(urlsplit(url).path))
+    path = path_of(url)
+    if not may_read(path):
+        raise Refused("unreadable_file", "it is not below FOUNDRY_SOURCE_ROOTS")
     try:
         if path.is_file():
             return path.open("rb")
@@ -133,21 +121,3 @@ def _conditions(known: Known | None) -> dict[str, str]:
         return {}
     asked = {"If-None-Match": known.etag, "If-Modified-Since": known.last_modified}
     return {name: value for name, value in asked.items() if value}
-
-
-def _target(url: str, answer: Answer) -> str | None:
-    """Where ``answer`` redirects to; None where it does not.
-
-    Raises:
-        Refused: to nothing that may be fetched.
-    """
-    if answer.status not in _REDIRECTS:
-        return None
-    location = answer.headers.get("location", "")
-    try:
-        target = canonical_url(urljoin(url, location)) if location else None
-    except ValueError:
-        target = None
-    if target is None or target.startswith("file:"):
-        raise Refused("bad_redirect", f"to {location[:200]!r}")
-    return target

@@ -75,7 +75,7 @@ class Guard(httpcore.AsyncNetworkBackend):
         if not {host.lower(), f"{host}:{port}".lower()} & self._allowed:
             private = sorted(address for address in found if not is_public(address))
             if private:
-                raise Refused("private_address", f"{host} is {private[0]}; allow_hosts would let it pass")
+                raise Refused("private_address", f"{host} is {private[0]}; FOUNDRY_ALLOW_HOSTS would let it pass")
         return found
 
     async def connect_tcp(

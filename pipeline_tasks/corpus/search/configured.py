@@ -28,7 +28,9 @@ class SearchWebParams(StepParams):
     max_results: int = Field(20, ge=1, description="results kept per search; further pages are asked for up to that")
     language: str = Field("en", description="language of the results, where the provider can be told")
     country: str = Field("US", description="country of the searcher, for Brave")
-    crawl: str = Field("", description="name of the crawl, for Common Crawl: CC-MAIN-2026-43")
+    crawl: str = Field(
+        "", pattern=r"^[A-Za-z0-9-]*$", description="name of the crawl, for Common Crawl: CC-MAIN-2026-43"
+    )
     refresh: str = Field("", description="any new value (a date) asks, and pays for, everything again")
     again: str = Field("", description="any new value asks again what has no answer yet, and nothing else")
     concurrency: int = tuning(4, ge=1, description="searches at once")

@@ -22,7 +22,7 @@ class Hit:
     Attributes:
         url: as the provider gives it; hostile until checked.
         title: cleaned; empty where the provider knows none.
-        response_id: the stored answer that it stands in; empty for lists and folders.
+        response_id: the stored answer that it stands in.
     """
 
     url: str

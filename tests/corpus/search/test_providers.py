@@ -16,10 +16,8 @@ from pipeline_tasks.core.wire import clean
 from pipeline_tasks.corpus.search.asker import LARGEST_REPLY, Asker
 from pipeline_tasks.corpus.search.brave import KEY_HEADER, Brave
 from pipeline_tasks.corpus.search.common_crawl import CommonCrawl
-from pipeline_tasks.corpus.search.folder import Folder
 from pipeline_tasks.corpus.search.provider import Busy, Refused, Spent
 from pipeline_tasks.corpus.search.searxng import SearXNG
-from pipeline_tasks.corpus.search.url_list import UrlList
 from tests.corpus.search.standins import (
     StandIn,
     StandInBrave,
@@ -256,14 +254,6 @@ def test_an_address_that_is_none_or_carries_a_secret_is_refused_without_showing_
     with pytest.raises(InputError, match="FOUNDRY_X_URL") as caught:
         Asker("x", url, "FOUNDRY_X_URL", ResponseStore(store), Ledger(store, "x"))
     assert "secret" not in str(caught.value)
-
-
-def test_lists_and_folders_are_providers_too(tmp_path: Path):
-    (tmp_path / "b.PDF").write_bytes(b"")
-    (tmp_path / "list.txt").write_text("# comment\nb.PDF\nhttps://example.org/c.pdf\n")
-    assert [hit.url for hit in Folder().search(str(tmp_path))] == [(tmp_path / "b.PDF").as_uri()]
-    wanted = [(tmp_path / "b.PDF").as_uri(), "https://example.org/c.pdf"]
-    assert [hit.url for hit in UrlList().search(str(tmp_path / "list.txt"))] == wanted
 
 
 def test_clean_leaves_one_short_line():

@@ -155,3 +155,9 @@ def test_without_an_address_the_provider_is_not_set_up(store: LocalStore, use):
     planned(store, QUERIES[:1])
     with pytest.raises(InputError, match="FOUNDRY_SEARXNG_URL"):
         go(store, search_web, **QUICK)
+
+
+@pytest.mark.parametrize("crawl", ["../admin?", "CC-MAIN-2026-43/../x", "a b", "@host"])
+def test_the_name_of_a_crawl_leads_nowhere_else_on_its_server(crawl):
+    with pytest.raises(InputError, match="crawl="):
+        search_web.parse({"provider": "common_crawl", "crawl": crawl})

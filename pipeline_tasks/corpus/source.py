@@ -1,0 +1,112 @@
+"""What a source names: the lines of a list, from a server or a file, or the PDFs below a folder. All of it is hostile.
+
+A line may hold anything, also a secret that was never meant for a list. So what is no address is told by its place in
+the source, never by its content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urljoin
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.settings import settings
+from pipeline_tasks.corpus.fetching.list_text import fetch_list
+from pipeline_tasks.corpus.local_files import is_readable_file, may_read, path_of
+from pipeline_tasks.corpus.urls import canonical_url
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line or file of a source.
+
+    Attributes:
+        place: where in the source, fit to be shown.
+        url: canonical address; empty where there is none.
+        reason: why there is none.
+    """
+
+    place: str
+    url: str = ""
+    reason: str = ""
+
+
+def entries(source: str, max_bytes: int, time_limit_s: float) -> Iterator[Entry]:
+    """Every line that is neither empty nor a comment, or every PDF at any depth in the order of their paths.
+
+    Args:
+        source: http(s) URL or file of a list, or a folder.
+        max_bytes: largest list.
+        time_limit_s: seconds that a list may take on the network.
+
+    Raises:
+        InputError: there is no such source, or this run may not read it.
+        TransientError: its server is away, or too slow.
+    """
+    if source.startswith(("http://", "https://")):
+        return _lines(fetch_list(source, max_bytes, time_limit_s), source, source)
+    path = _local(source)
+    if path.is_dir():
+        return _pdfs(path)
+    return _lines(_read(path, max_bytes), path.as_uri(), source)
+
+
+def _local(source: str) -> Path:
+    """The file or folder of that name.
+
+    Raises:
+        InputError: there is none; to a form, one that it may not read is the same.
+    """
+    try:
+        path = Path(source).expanduser().absolute()
+        if may_read(path) and (path.is_dir() or path.is_file()):
+            return path
+    except (OSError, RuntimeError, ValueError):  # no such user; a name that no file can have
+        pass
+    told = f"source={source!r} is no URL, file or folder; name a list of addresses or a folder of PDFs"
+    if settings().caller == "form":
+        told += f" below FOUNDRY_SOURCE_ROOTS, which names {', '.join(map(str, settings().roots)) or 'none'}"
+    raise InputError(told)
+
+
+def _read(path: Path, max_bytes: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            data = file.read(max_bytes + 1)
+    except OSError as error:
+        raise InputError(f"source={str(path)!r} cannot be read: {error.strerror}; check its rights") from error
+    if len(data) > max_bytes:
+        raise InputError(f"source={str(path)!r} is larger than max_bytes={max_bytes}; is it a list of addresses?")
+    return data
+
+
+def _lines(data: bytes, base: str, source: str) -> Iterator[Entry]:
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"source={source!r} is not UTF-8 text (byte {error.start}); name a list with one address a line"
+        ) from None
+    for number, line in enumerate(map(str.strip, text.splitlines()), 1):
+        if line and not line.startswith("#"):
+            yield _entry(f"line {number}", base, line)
+
+
+def _entry(place: str, base: str, line: str) -> Entry:
+    try:
+        url = canonical_url(urljoin(base, line))
+    except ValueError:
+        url = None
+    if url is None or (url.startswith("file:") and not base.startswith("file:")):
+        return Entry(place, reason="bad_url")
+    if url.startswith("file:") and not is_readable_file(path_of(url)):
+        return Entry(place, reason="missing_file")
+    return Entry(place, url)
+
+
+def _pdfs(folder: Path) -> Iterator[Entry]:
+    for path in sorted(p for p in folder.rglob("*") if p.is_file() and p.suffix.lower() == ".pdf"):
+        place = str(path.relative_to(folder))
+        yield Entry(place, path.as_uri()) if is_readable_file(path) else Entry(place, reason="missing_file")
