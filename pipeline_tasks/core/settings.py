@@ -17,7 +17,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, V
 from pipeline_tasks.core.errors import InputError
 
 OURS = ("FOUNDRY_", "AWS_", "OPENAI_", "BRAVE_")
-SECRET = ("KEY", "SECRET", "TOKEN", "PASSWORD")
+SECRET = {"KEY", "SECRET", "TOKEN", "PASSWORD"}
 BARE = (
     "PATH",
     "LD_LIBRARY_PATH",
@@ -162,7 +162,7 @@ def bare_environment() -> dict[str, str]:
 
 def is_secret(name: str) -> bool:
     """Whether the variable ``name`` holds something that nobody may read in a log, a label or a command line."""
-    return any(word in name.upper() for word in SECRET) and not _names_a_file(name)
+    return not SECRET.isdisjoint(name.upper().split("_")) and not _names_a_file(name)
 
 
 def _names_a_file(name: str) -> bool:

@@ -3,9 +3,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.settings import is_secret, settings
+from pipeline_tasks.core.settings import Settings, is_secret, passed_on, secret_values, settings
 
 
 @pytest.fixture(autouse=True)
@@ -52,3 +53,17 @@ def test_a_number_of_tokens_is_no_secret():
 def test_an_empty_variable_is_no_value(monkeypatch):
     monkeypatch.setenv("FOUNDRY_WORKERS", "")
     assert settings().workers >= 1
+
+
+def test_every_setting_but_the_secret_ones_reaches_every_step(monkeypatch, tmp_path):
+    monkeypatch.setenv("FOUNDRY_STORE", str(tmp_path))
+    plain = [f"FOUNDRY_{n.upper()}" for n, f in Settings.model_fields.items() if f.annotation is not SecretStr]
+    plain = [*plain, "FOUNDRY_MAX_TOKENS_PER_MONTH", "OPENAI_BASE_URL"]
+    for name in plain:
+        monkeypatch.setenv(name, "1" if name != "FOUNDRY_STORE" else str(tmp_path))
+    for name in ("FOUNDRY_EMBEDDINGS_API_KEY", "OPENAI_API_KEY", "FOUNDRY_NEW_TOKEN"):
+        monkeypatch.setenv(name, "secret")
+    monkeypatch.setattr("pipeline_tasks.core.settings.settings", lambda: Settings(store=tmp_path))
+    assert {name for name in plain if name in passed_on(())} == set(plain)
+    assert "secret" not in passed_on(()).values()
+    assert secret_values().count("secret") == 3
