@@ -167,6 +167,19 @@ def test_whoever_starts_steps_is_not_root_on_the_machine(stack):
     assert told.split() == ["403"] * 5
 
 
+STARTED = """
+from foundry_airflow.operators import StepOperator
+print(StepOperator(task_id="plan_searches", step="plan_searches").execute({"outlet_events": {}}))
+"""
+
+
+def test_a_step_runs_through_the_filter_with_keys_of_no_administrator(stack):
+    waiting = ("--env", "AIRFLOW__FOUNDRY__DEFERRABLE=False")
+    told = stack("exec", "-T", *waiting, "scheduler", "python", "-c", STARTED)
+    assert told.splitlines()[-1].startswith("searches@")
+    assert "versions/searches/" in " ".join(one.key for one in stack.bucket.objects.filter(Prefix="store/versions/"))
+
+
 def test_steps_do_not_reach_the_database(stack):
     told = stack("run", "--rm", "--no-deps", "-T", "--entrypoint", "python", "foundry", "-c",
                  "import socket\ntry: socket.gethostbyname('postgres')\nexcept OSError: print('unknown')")  # fmt: skip

@@ -1,0 +1,46 @@
+"""What the images install is what pyproject.toml asks for, at the versions of constraints.txt, with hashes."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LOCKS = {
+    "containers/airflow/requirements.txt": ("airflow", "server", "docker", "kubernetes", "s3", "remote-logs"),
+    "containers/steps/requirements.txt": ("steps", "s3"),
+    "containers/steps/requirements-llm.txt": ("llm", "s3"),
+}
+PINNED = re.compile(r"^([a-z0-9._-]+)(?:\[[a-z,]+\])?==([^\s\\;]+)", re.MULTILINE)
+
+
+def pinned(name: str) -> dict[str, str]:
+    return dict(PINNED.findall((ROOT / name).read_text("utf-8")))
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_an_image_has_what_its_extras_ask_for_at_the_versions_of_the_constraints(name):
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    wanted = project["dependencies"] + [need for e in LOCKS[name] for need in project["optional-dependencies"][e]]
+    direct = {re.match(r"[A-Za-z0-9._-]+", need)[0].lower() for need in wanted} - {"torch"}
+    locked, constraints = pinned(name), pinned("constraints.txt")
+    assert direct - set(locked) == set(), "run containers/lock"
+    assert {one: v for one, v in locked.items() if constraints.get(one) != v} == {}, "run containers/lock"
+    assert "torch" not in locked
+
+
+@pytest.mark.parametrize("name", [*LOCKS, "containers/seaweedfs/requirements.txt", "containers/tools.txt"])
+def test_every_package_has_hashes_and_no_place(name):
+    text = (ROOT / name).read_text("utf-8")
+    blocks = re.split(r"\n(?=[a-z])", text.split("\n", 1)[1])
+    assert blocks and all("--hash=sha256:" in block for block in blocks)
+    assert not re.search(r"https?://|file:|--index|--find-links|^-e|^/", text, re.MULTILINE)
+
+
+def test_every_base_image_has_a_line():
+    lines = (ROOT / "images.lock").read_text("utf-8").split()
+    assert [line.split("@")[0] for line in lines] == ["python:3.11-slim", "postgres:17", "vllm/vllm-openai:v0.11.0"]
+    assert all(re.fullmatch(r"[a-z0-9./:-]+(@sha256:[0-9a-f]{64})?", line) for line in lines)
