@@ -13,7 +13,8 @@ import numpy as np
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.settings import settings
-from pipeline_tasks.retrieval.search import NO_KEY, Shard, merge, search, slack
+from pipeline_tasks.retrieval.screen import slack
+from pipeline_tasks.retrieval.search import NO_KEY, Shard, merge, search
 
 Kind = Literal["faiss", "ivf", "hnsw"]
 _MORE = 64

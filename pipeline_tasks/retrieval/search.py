@@ -1,34 +1,36 @@
 """Exact nearest passages by cosine: the same rows whatever the block size, the threads or the order of the shards.
 
 A matrix product in low precision is fast, but its last bits depend on the shape of the block. So it only *screens*: it
-rules out what is certainly worse than the best k so far. How far the product can be off is known from the rounding of
-the vectors themselves (Cauchy-Schwarz). What remains, a few passages in a thousand, is scored again in one fixed order
-(:func:`pipeline_tasks.retrieval.scan_kernels.dot`), while its block is still in the cache, and enters a heap.
+rules out what is certainly worse than the best k. How far the product can be off is known from the rounding of the
+vectors themselves (Cauchy-Schwarz). Candidates are kept with their screened scores until the shard is through, while
+what the k-th best reaches at least keeps rising. Those that are left, hardly more than k, are scored in one fixed order
+(:func:`pipeline_tasks.retrieval.scan_kernels.dot`) and enter a heap.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache, partial
+from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.settings import settings
-from pipeline_tasks.retrieval.side_by_side import torch_threads
+from pipeline_tasks.retrieval.screen import SHIFT, Kind, Screened, faster_screen, frozen, product, room_for
+from pipeline_tasks.retrieval.side_by_side import numpy_threads, torch_threads
 
 if TYPE_CHECKING:
-    import torch
+    from pipeline_tasks.retrieval.scan_kernels import Best, Given
 
-QUERY_BLOCK = 2048
+QUERY_BLOCK = 1024
 PASSAGE_BLOCK = 2048
-_SORT_BLOCK = 512
-_LONGEST = 1e15
-_SINGLE = 2.0**-23
-_SIGN = np.int32(-(2**31))
+_AT_ONCE = 8192
+_LEAST = 32
+_CANDIDATES, _MORE = 3, 64
+# Below so many multiplications, handing work to other threads takes longer than doing it.
+_ONE_THREAD = 2**25
 NO_KEY = np.int32(np.iinfo(np.int32).max)
 
 Shard = tuple[np.ndarray, np.ndarray]
@@ -61,26 +63,27 @@ def top_k(
 
 def search(
     queries: np.ndarray,
-    shards: Iterable[Shard],
+    shards: Sequence[Shard],
     k: int,
     *,
     block: int = PASSAGE_BLOCK,
     threads: int = 0,
-    screen: str = "",
+    screen: Kind | None = None,
     progress: Callable[[int], object] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The ``k`` best keys of all shards per query, best first; of equal scores (float32) the lowest key.
 
-    At most ``2048 x block`` screened scores are held beside the vectors and the result. Where fewer than ``k``
-    passages have a key, the rest of a row is the key :data:`NO_KEY` with the score -inf.
+    Beside the vectors and the result there are ``3 k + 64`` candidates per query, the rounded vectors of the queries
+    and of 8,192 passages, and per thread ``1024 x block`` screened scores. Where fewer than ``k`` passages have a key,
+    the rest of a row is the key :data:`NO_KEY` with the score -inf.
 
     Args:
         queries: query vectors.
-        shards: vectors and keys; each shard is read once, so they may come from a file one at a time.
+        shards: vectors and keys.
         k: passages per query.
         block: passages per block.
         threads: of this machine's cores; 0 for the setting.
-        screen: ``float32`` or ``bfloat16``; empty for what is faster on this machine.
+        screen: precision of the product; none for the one that costs less here.
         progress: told how many more inner products are done.
 
     Shapes:
@@ -89,25 +92,108 @@ def search(
     Raises:
         InputError: widths differ, or a vector is not finite or too long.
     """
-    threads = threads or settings().threads
-    queries = _checked(queries, queries.shape[1] if queries.ndim == 2 else -1, "queries")
-    kind = screen or faster_screen()
-    scores = np.full((len(queries), k), -np.inf, np.float32)
-    keys = np.full((len(queries), k), NO_KEY, np.int32)
-    rows = [slice(at, at + QUERY_BLOCK) for at in range(0, len(queries), QUERY_BLOCK)]
-    with torch_threads(threads) as pool:
-        asked = [_Screened(queries[part], kind) for part in rows]
-        room = _room(min(len(queries), QUERY_BLOCK), block, kind)
-        for vectors, names in shards:
-            vectors = _checked(vectors, queries.shape[1], "passages")
-            for at in range(0, len(vectors), block):
-                given, of_block = _Screened(vectors[at : at + block], kind), names[at : at + block]
-                for part, ask in zip(rows, asked, strict=True):
-                    _offer(pool, threads, room, ask, given, of_block, scores[part], keys[part])
-                    if progress:
-                        progress(len(ask.vectors) * len(given.vectors))
-    _sort(keys, scores)
-    return keys, scores
+    width = queries.shape[-1]
+    for vectors, what in ((queries, "queries"), *((vectors, "passages") for vectors, _ in shards)):
+        if vectors.ndim != 2 or vectors.shape[1] != width:
+            raise InputError(f"{what} of shape {vectors.shape}, width {width} was expected: use one model for both")
+    n_multiplied = queries.size * sum(len(vectors) for vectors, _ in shards)
+    kind = screen or faster_screen(n_multiplied)
+    threads = 1 if n_multiplied < _ONE_THREAD else threads or settings().threads
+    with (torch_threads if kind == "bfloat16" else numpy_threads)(threads) as pool:
+        found = _Found(queries, k, block, kind, threads, pool)
+        for vectors, keys in shards:
+            for n in found.search(vectors, keys):
+                if progress:
+                    progress(len(queries) * n)
+        return found.result()
+
+
+class _Found:
+    """What one search has found so far, and the room that its blocks share.
+
+    A worker takes some of the queries through several blocks, so that workers seldom wait for each other.
+    """
+
+    def __init__(
+        self, queries: np.ndarray, k: int, block: int, kind: Kind, threads: int, pool: ThreadPoolExecutor
+    ) -> None:
+        from pipeline_tasks.retrieval.scan_kernels import Best
+
+        q, width = queries.shape
+        self._block, self._kind, self._threads, self._pool = block, kind, threads, pool
+        self._queries = Screened(queries, kind, "queries")
+        self._each(self._queries.fill, q)
+        self._rounded = np.empty((max(block, _AT_ONCE // block * block), width), np.int16)
+        self._products: SimpleQueue[np.ndarray] = SimpleQueue()
+        for _ in range(threads):
+            self._products.put(room_for(kind, min(q, QUERY_BLOCK) * block))
+        candidates = np.empty((2, q, _CANDIDATES * k + _MORE), np.int32)
+        self._best = Best(
+            scored=np.full((q, k), _NOTHING),
+            least=np.full(q, -np.inf, np.float32),
+            screened=candidates[0],
+            rows=candidates[1],
+            n=np.zeros(q, np.int32),
+        )
+
+    def search(self, vectors: np.ndarray, keys: np.ndarray) -> Iterator[int]:
+        """Search one shard; tells how many of its passages were screened, as they are."""
+        from pipeline_tasks.retrieval.scan_kernels import Given
+
+        given, longest, farthest = Given(frozen(vectors), frozen(keys)), np.float32(0), np.float32(0)
+        for first in range(0, len(vectors), len(self._rounded)):
+            some = Screened(given.vectors[first : first + len(self._rounded)], self._kind, "passages", self._rounded)
+            self._each(some.fill, len(some.vectors))
+            longest, farthest = max(longest, some.lengths.max()), max(farthest, some.moved.max())
+            self._offer(some, first, given, longest, farthest)
+            yield len(some.vectors)
+        self._settle(given, longest, farthest)
+
+    def _offer(self, some: Screened, first: int, given: Given, longest: np.float32, farthest: np.float32) -> None:
+        from pipeline_tasks.retrieval.scan_kernels import begin, offer
+
+        def work(part: slice) -> None:
+            room, best = self._products.get(), _of(self._best, part)
+            asked = self._queries.asked(part, longest, farthest)
+            for at in range(0, len(some.vectors), self._block):
+                bits = product(self._queries.rounded[part], some.rounded[at : at + self._block], room)
+                if first + at == 0:
+                    begin(self._kth(bits, given.keys[: bits.shape[1]]), SHIFT[self._kind], asked, best)
+                offer(bits, SHIFT[self._kind], first + at, asked, given, best)
+            self._products.put(room)
+
+        self._each(work, len(self._queries.vectors), QUERY_BLOCK)
+
+    def _settle(self, given: Given, longest: np.float32, farthest: np.float32) -> None:
+        from pipeline_tasks.retrieval.scan_kernels import settle
+
+        def work(part: slice) -> None:
+            settle(SHIFT[self._kind], self._queries.asked(part, longest, farthest), given, _of(self._best, part))
+
+        self._each(work, len(self._queries.vectors))
+
+    def _kth(self, bits: np.ndarray, keys: np.ndarray) -> np.ndarray:
+        """Of each query's screened scores with a key the k-th highest, as bits; -1 where there are too few."""
+        k, counted = self._best.scored.shape[1], keys >= 0
+        n = np.count_nonzero(counted)
+        if n < k:
+            return np.full(len(bits), -1, bits.dtype)
+        return np.partition(bits if n == len(keys) else bits[:, counted], n - k, axis=1)[:, n - k]
+
+    def result(self) -> tuple[np.ndarray, np.ndarray]:
+        """Keys and scores, best first."""
+        self._each(lambda part: self._best.scored[part].sort(axis=1), len(self._best.scored))
+        return _unpacked(self._best.scored)
+
+    def _each(self, work: Callable[[slice], object], n: int, most: int = 2**31) -> None:
+        """``work`` on every part of ``n`` rows, as many at a time as there are threads."""
+        step = max(_LEAST, min(most, -(-n // self._threads)))
+        run = self._pool.map if self._threads > 1 else map
+        list(run(work, (slice(at, at + step) for at in range(0, n, step))))
+
+
+def _of(best: Best, part: slice) -> Best:
+    return type(best)(*(array[part] for array in best))
 
 
 def merge(found: Sequence[tuple[np.ndarray, np.ndarray]], k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -116,136 +202,27 @@ def merge(found: Sequence[tuple[np.ndarray, np.ndarray]], k: int) -> tuple[np.nd
     Shapes:
         found: keys [q, any] and scores [q, any] of each; returns keys [q, k] and scores [q, k].
     """
-    keys, scores = np.hstack([keys for keys, _ in found]), np.hstack([scores for _, scores in found])
-    _sort(keys, scores)
-    return np.ascontiguousarray(keys[:, :k]), np.ascontiguousarray(scores[:, :k])
+    both = np.hstack([_packed(keys, scores) for keys, scores in found])
+    both.sort(axis=1)
+    return _unpacked(both[:, :k])
 
 
-def slack(queries: np.ndarray, passages: np.ndarray) -> np.ndarray:
-    """How far an inner product computed in float32, in whatever order, can be from the exact one.
-
-    Shapes:
-        queries [q, d], passages [n, d]; returns [q], float32.
-    """
-    longest = np.sqrt(np.einsum("nd,nd->n", passages, passages).max(initial=0))
-    return np.float32(1.001 * queries.shape[1] * _SINGLE) * np.linalg.norm(queries, axis=1) * longest
+def _packed(keys: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """Score and key in one number, the best first: numbers of 64 bits are sorted many times faster than pairs."""
+    bits = (scores + np.float32(0)).view(np.int32)
+    return ~_places(bits).astype(np.int64) << 32 | keys
 
 
-class _Screened:
-    """Vectors of one block, rounded for the screen, and how far the rounding moved them.
-
-    Attributes:
-        rounded: [n, d], in the screen's precision.
-        lengths, moved: [n], float32, upper bounds of the norms of the vectors and of what rounding took away.
-    """
-
-    def __init__(self, vectors: np.ndarray, kind: str) -> None:
-        import torch
-
-        self.vectors = np.require(vectors, np.float32, ["C", "W"])
-        whole = torch.from_numpy(self.vectors)
-        self.rounded = whole.to(getattr(torch, kind))
-        lost = (whole - self.rounded.float()) if kind != "float32" else None
-        self.lengths = torch.linalg.vector_norm(whole, dim=1).numpy() * np.float32(1.0001)
-        self.moved = (
-            np.zeros_like(self.lengths)
-            if lost is None
-            else torch.linalg.vector_norm(lost, dim=1).numpy() * np.float32(1.0001)
-        )
-
-    def slack(self, other: _Screened) -> np.ndarray:
-        """How far a screened score with any vector of ``other`` can be from the exact one.
-
-        Source: |qp - q'p'| <= |q - q'||p| + |q'||p - p'|, and d * 2^-23 |q'||p'| for adding up in float32.
-        """
-        longest, farthest = other.lengths.max(initial=0), other.moved.max(initial=0)
-        lengths = self.lengths + self.moved
-        adding = np.float32(self.vectors.shape[1] * _SINGLE) * lengths * (longest + farthest)
-        return (self.moved * longest + lengths * farthest + adding).astype(np.float32)
-
-    def fuzz(self, other: _Screened) -> np.ndarray:
-        """How far two sums in float64 of one inner product with any vector of ``other`` can be apart."""
-        return self.vectors.shape[1] * 2.0**-51 * self.lengths.astype(np.float64) * other.lengths.max(initial=0)
+def _unpacked(both: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return both.astype(np.int32), _places(~(both >> 32).astype(np.int32)).view(np.float32)
 
 
-def _room(n_queries: int, n_passages: int, kind: str) -> torch.Tensor:
-    """Room for the screened scores of a block: the same for every block, since fresh memory costs time."""
-    import torch
-
-    return torch.empty(n_queries * n_passages, dtype=getattr(torch, kind))
+def _places(bits: np.ndarray) -> np.ndarray:
+    """Bits of floats as whole numbers that order as the floats do; of such numbers, the bits."""
+    return bits ^ (bits >> 31 & np.int32(2**31 - 1))
 
 
-def _offer(
-    pool: ThreadPoolExecutor,
-    threads: int,
-    room: torch.Tensor,
-    asked: _Screened,
-    given: _Screened,
-    names: np.ndarray,
-    scores: np.ndarray,
-    keys: np.ndarray,
-) -> None:
-    import torch
-
-    from pipeline_tasks.retrieval.scan_kernels import offer
-
-    slack, fuzz = asked.slack(given), asked.fuzz(given)
-    half = given.rounded.dtype == torch.bfloat16
-    screened = room[: len(asked.vectors) * len(given.vectors)].view(len(asked.vectors), len(given.vectors))
-
-    def offer_part(part: slice) -> None:
-        product = torch.mm(asked.rounded[part], given.rounded.T, out=screened[part])
-        bits = product.view(torch.int16 if half else torch.int32).numpy()
-        rest = (given.vectors, names, scores[part], keys[part])
-        offer(bits, 16 * half, slack[part], fuzz[part], asked.vectors[part], *rest)
-
-    step = -(-len(scores) // threads)
-    list(pool.map(offer_part, (slice(at, at + step) for at in range(0, len(scores), step))))
-
-
-def _sort(keys: np.ndarray, scores: np.ndarray) -> None:
-    """Rows by falling score, then rising key: both in one 64-bit number, which sorts many times faster than a pair."""
-    for at in range(0, len(keys), _SORT_BLOCK):
-        part = slice(at, at + _SORT_BLOCK)
-        bits = (scores[part] + np.float32(0)).view(np.int32)
-        falling = ~np.where(bits < 0, ~bits, bits | _SIGN).view(np.uint32)
-        both = falling.astype(np.uint64) << np.uint64(32) | keys[part].view(np.uint32)
-        both.sort(axis=1)
-        falling = (both >> np.uint64(32)).astype(np.uint32).view(np.int32)
-        keys[part] = both.astype(np.uint32).view(np.int32)
-        scores[part] = np.where(falling < 0, falling, ~falling & ~_SIGN).view(np.float32)
-
-
-def _checked(vectors: np.ndarray, width: int, what: str) -> np.ndarray:
-    if vectors.ndim != 2 or vectors.shape[1] != width:
-        raise InputError(f"{what} of shape {vectors.shape}, width {width} was expected: use one model for both")
-    vectors = np.asarray(vectors, np.float32)
-    highest = max(vectors.max(initial=0), -vectors.min(initial=0))
-    if not highest < _LONGEST:
-        raise InputError(f"{what}: a vector holds NaN, infinity or a number above {_LONGEST:g}: encode again")
-    return vectors
-
-
-@lru_cache
-def faster_screen() -> str:
-    """The precision whose matrix product is faster here; search gives the same rows with both.
-
-    Measured in processor time, which neighbours on the machine disturb least.
-    """
-    import torch
-
-    block = torch.ones(1024, 384)
-    seconds = {}
-    for kind in ("float32", "bfloat16"):
-        rounded = block.to(getattr(torch, kind))
-        seconds[kind] = min(_seconds(partial(torch.matmul, rounded, rounded.T)) for _ in range(4))
-    return min(seconds, key=seconds.__getitem__)
-
-
-def _seconds(work: Callable[[], torch.Tensor]) -> float:
-    started = time.process_time()
-    work()
-    return time.process_time() - started
+_NOTHING = _packed(np.array(NO_KEY), np.array(-np.inf, np.float32))[()]
 
 
 def select(scores: np.ndarray, k: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Torch on a processor with a piece of work a thread, rather than every operation on all threads.
+"""Torch or numpy on a processor with a piece of work a thread, rather than every operation on all threads.
 
 Nothing waits for another thread after each layer, and what a piece gives does not depend on how many threads there are.
 """
@@ -9,7 +9,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TypeVar
+from functools import cache
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
 
 Given = TypeVar("Given")
 Made = TypeVar("Made")
@@ -27,6 +31,21 @@ def torch_threads(number: int) -> Iterator[ThreadPoolExecutor]:
             yield pool
     finally:
         torch.set_num_threads(before)
+
+
+@contextmanager
+def numpy_threads(number: int) -> Iterator[ThreadPoolExecutor]:
+    """``number`` threads, in each of which a product of numpy takes one; afterwards it takes as many as before."""
+    with _libraries().limit(limits=1, user_api="blas"), ThreadPoolExecutor(number) as pool:
+        yield pool
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    """What is loaded is looked up once, since that takes longer than a small product."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 def in_order(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.retrieval.faiss_search import faiss_search
-from pipeline_tasks.retrieval.search import NO_KEY, merge, search, slack
+from pipeline_tasks.retrieval.screen import slack
+from pipeline_tasks.retrieval.search import NO_KEY, merge, search
 
 K = 40
 
@@ -141,3 +145,40 @@ def test_numbers_that_cannot_be_compared_are_refused(bad):
 def test_a_shard_of_another_width_is_refused():
     with pytest.raises(InputError, match="width 2"):
         search(np.ones((1, 2), np.float32), [(np.ones((5, 3), np.float32), keys(5))], 1)
+
+
+@pytest.mark.parametrize("screen", ["float32", "bfloat16"])
+def test_what_is_left_out_rules_nothing_out(screen):
+    """The best of the first block have no key: they must not raise what others have to reach."""
+    queries, passages = planted(14)
+    names = keys(3000)
+    names[:K] = -1
+    passages[:K] = queries[:K]
+    order, scores = brute_force(queries, passages[K:], K)
+    same(search(queries, [(passages, names)], K, screen=screen), (order + K, scores))
+
+
+@pytest.mark.parametrize("screen", ["float32", "bfloat16"])
+def test_more_ties_than_candidates_are_kept_change_no_row(screen):
+    queries, passages = planted(15, n=600)
+    many = np.repeat(passages, 10, axis=0)
+    truth = brute_force(queries[:20], many, K)
+    same(search(queries[:20], [(many, keys(6000))], K, screen=screen), truth)
+    same(search(-queries[:20], [(many, keys(6000))], K, screen=screen), brute_force(-queries[:20], many, K))
+
+
+@pytest.mark.parametrize("screen", ["float32", "bfloat16"])
+def test_vectors_of_very_different_lengths_change_no_row(screen):
+    queries, passages = planted(16)
+    passages *= np.geomspace(1e-3, 1e3, 3000, dtype=np.float32)[:, None]
+    for given in (passages, np.ascontiguousarray(passages[::-1])):
+        same(search(queries, [(given, keys(3000))], K, screen=screen, block=500), brute_force(queries, given, K))
+
+
+def test_a_small_search_loads_no_torch():
+    """Loading it takes seconds, the search some milliseconds."""
+    code = (
+        "import sys, numpy as np; from pipeline_tasks.retrieval.search import top_k;"
+        "top_k(np.eye(4), np.eye(4), 2); print('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "False\n"
