@@ -74,11 +74,11 @@ def start(home: Path, store: Path, port: int) -> subprocess.Popen[bytes]:
         return subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
 
 
-def wait_until_up(url: str, child: subprocess.Popen[bytes], log: Path, most_s: float = 120) -> None:
+def wait_until_up(url: str, child: subprocess.Popen[bytes], log: Path, most_s: float = 600) -> None:
     end = time.monotonic() + most_s
     while time.monotonic() < end and child.poll() is None:
         try:
-            httpx.get(f"{url}/api/v2/version", timeout=5).raise_for_status()
+            httpx.get(f"{url}/api/v2/version", timeout=60).raise_for_status()
             return
         except httpx.HTTPError:
             time.sleep(0.3)
