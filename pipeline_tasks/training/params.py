@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from pipeline_tasks.core.step import StepParams, tuning
 from pipeline_tasks.encoders.devices import DeviceKind, device_kind
 from pipeline_tasks.models.sizes import StageName, get_size
+from pipeline_tasks.training.objectives import AnyObjective
 
 Precision = Literal["fp32", "bf16"]
 
@@ -43,6 +44,11 @@ class TrainParams(StepParams):
     warmup_ratio: float = Field(0.1, ge=0, lt=1, description="share of the steps in which the learning rate rises")
     weight_decay: float = Field(0.01, ge=0, description="of AdamW, for matrices alone")
     max_grad_norm: float = Field(1.0, gt=0, description="longer gradients are scaled down to this length")
+    objective: AnyObjective = Field(
+        "info_nce",
+        validate_default=True,
+        description="what training makes small: a name, or JSON of name and parameters",
+    )
     temperature: float = Field(0.01, gt=0, description="cosines are divided by it in the loss")
     max_query_length: int = Field(128, ge=8, description="tokens, instruction included")
     max_passage_length: int = Field(256, ge=16, description="tokens")
@@ -63,6 +69,15 @@ class TrainParams(StepParams):
         found["device"] = chosen.get("device") or device_kind()
         found["precision"] = chosen.get("precision") or ("bf16" if found["device"] == "cuda" else "fp32")
         return found
+
+    @property
+    def whole_batch(self) -> bool:
+        """Whether the rows of a batch see one another."""
+        return self.in_batch or self.objective.needs_batch
+
+    def identity(self) -> dict[str, Any]:
+        """What decides the weights: all hyperparameters, and what the objective's code says."""
+        return super().identity() | {"objective": self.objective.identity()}
 
     def hyperparameters(self) -> dict[str, Any]:
         """All fields that decide the weights, by name."""
