@@ -13,7 +13,7 @@ from pydantic import Field, TypeAdapter
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.models.registry import DATA, Entry, ModelSpec, get
 
-StageName = Literal["pretrain", "finetune"]
+StageName = Literal["pretrain", "finetune", "distill"]
 
 
 class Stage(Entry):
@@ -31,10 +31,12 @@ class Size(Entry):
     alphas: tuple[float, ...] = Field(min_length=1, description="difficulty of each fine-tuning iteration, in order")
     pretrain: Stage
     finetune: Stage
+    distill: Stage | None = Field(None, description="as fine-tuning, unless there is one")
 
     def stage(self, name: StageName) -> Stage:
         """How the stage of that name trains it."""
-        return self.pretrain if name == "pretrain" else self.finetune
+        stages = {"pretrain": self.pretrain, "finetune": self.finetune, "distill": self.distill or self.finetune}
+        return stages[name]
 
 
 SIZES = TypeAdapter(dict[str, Size]).validate_python(tomllib.loads((DATA / "sizes.toml").read_text(encoding="utf-8")))

@@ -16,6 +16,7 @@ DAG_IDS = {
     "build_triplets",
     "build_level",
     "train_retriever",
+    "distill_retriever",
     "evaluate_retriever",
     "maintenance",
 }
@@ -68,7 +69,7 @@ def test_dags_are_documented_and_tagged(bag):
 
 def test_runs_that_write_the_same_datasets_wait_for_each_other(bag):
     side_by_side = {dag.dag_id for dag in bag.dags.values() if dag.max_active_runs > 1}
-    assert side_by_side == {"build_level", "train_retriever"}
+    assert side_by_side == {"build_level", "train_retriever", "distill_retriever"}
 
 
 def test_every_form_field_is_typed_and_explained(bag):
@@ -155,7 +156,8 @@ def test_every_asset_has_exactly_one_producer(bag):
     assert set(names.values()) == {1}
     assert all(isinstance(o, Asset | AssetAlias) for o in outlets)
     assert {"urls", "documents", "passages", "needs", "mtp/dm", "mtp", "labelled"} <= set(names)
-    assert {"mtt/<alpha>", "model/<size>/pretrain", "model/<size>/finetune", "eval/<set_name>"} <= set(names)
+    assert {"mtt/<alpha>", "model/<size>/pretrain", "model/<size>/finetune", "model/<size>/distill"} <= set(names)
+    assert "eval/<set_name>" in names
 
 
 def test_one_level_is_a_partition_and_no_other_dag_takes_a_key(bag):

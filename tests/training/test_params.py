@@ -11,12 +11,13 @@ from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.step import StepParams
 from pipeline_tasks.models import sizes
+from pipeline_tasks.training.distill import DistillParams
 from pipeline_tasks.training.finetune import FinetuneParams
 from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.pretrain import PretrainParams, pretrain
 from tests.training.made import pairs_only
 
-STAGES = (PretrainParams, FinetuneParams)
+STAGES = (PretrainParams, FinetuneParams, DistillParams)
 
 
 @pytest.fixture
