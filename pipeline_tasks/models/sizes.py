@@ -1,6 +1,6 @@
 """The family's sizes: typed entries of ``data/sizes.toml``. Light to import, so that DAGs can read it.
 
-Source: DMRetriever, Table 1, appendix D and Table 8.
+Source: DMRetriever, Table 1, appendix D and I, and Table 8.
 """
 
 from __future__ import annotations
@@ -17,10 +17,16 @@ StageName = Literal["pretrain", "finetune", "distill"]
 
 
 class Stage(Entry):
-    """How one stage trains a size, where its caller says nothing else."""
+    """How one stage trains a size, where its caller says nothing else.
+
+    Source: DMRetriever, appendix I: temperature 0.01. Departure: texts are cut at 128 and 256 tokens, not at 512.
+    """
 
     learning_rate: float = Field(gt=0)
     batch_size: int = Field(ge=1)
+    temperature: float = Field(0.01, gt=0)
+    max_query_length: int = Field(128, ge=8)
+    max_passage_length: int = Field(256, ge=16)
 
 
 class Size(Entry):

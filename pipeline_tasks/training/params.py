@@ -30,14 +30,13 @@ class TrainParams(StepParams):
         Lengths and budgets count tokens; ratios are fractions of all optimiser steps.
 
     Source:
-        DMRetriever, appendix I: temperature 0.01, bfloat16, AdamW; Table 8 for what depends on the size. Departures:
-        texts are cut at 128 and 256 tokens, not at 512; warm-up, weight decay and clipping, which the paper does not
-        give, are the customary ones.
+        DMRetriever, appendix I: bfloat16, AdamW; :mod:`~pipeline_tasks.models.sizes` for what may depend on the size.
+        Warm-up, weight decay and clipping, which the paper does not give, are the customary ones.
     """
 
     stage: ClassVar[StageName] = "pretrain"
 
-    size: str = Field("33m", description="33m, 109m, 335m, 596m, 4b or 7.6b")
+    size: str = Field("33m", description="22m, 33m, 109m, 335m, 596m, 4b or 7.6b")
     epochs: int = Field(1, ge=1, description="passes over the training rows")
     batch_size: int = resolved(ge=1, description="queries per optimiser step; empty: the size's")
     learning_rate: float = resolved(gt=0, description="peak learning rate; empty: the size's")
@@ -49,9 +48,9 @@ class TrainParams(StepParams):
         validate_default=True,
         description="what training makes small: a name, or JSON of name and parameters",
     )
-    temperature: float = Field(0.01, gt=0, description="cosines are divided by it in the loss")
-    max_query_length: int = Field(128, ge=8, description="tokens, instruction included")
-    max_passage_length: int = Field(256, ge=16, description="tokens")
+    temperature: float = resolved(gt=0, description="cosines are divided by it in the loss; empty: the size's")
+    max_query_length: int = resolved(ge=8, description="tokens, instruction included; empty: the size's")
+    max_passage_length: int = resolved(ge=16, description="tokens; empty: the size's")
     in_batch: bool = Field(False, description="the other passages of the batch are negatives too")
     seed: int = Field(0, ge=0, description="order of rows, dropout")
     evals_per_epoch: int = Field(4, ge=1, description="times an epoch that the development queries score the weights")

@@ -92,7 +92,7 @@ def test_a_field_for_a_list_has_something_to_choose_or_takes_free_lines(bag):
 
 def test_forms_have_the_promised_fields(bag):
     size = bag.dags["train_retriever"].params.get_param("size")
-    assert size.schema["enum"] == ["33m", "109m", "335m", "596m", "4b", "7.6b"]
+    assert size.schema["enum"] == ["22m", "33m", "109m", "335m", "596m", "4b", "7.6b"]
     assert size.value == "33m"
     train = bag.dags["train_retriever"].params
     own = {"temperature", "weight_decay", "warmup_ratio", "evals_per_epoch", "graph_tokens", "learning_rate"}
@@ -112,6 +112,7 @@ def test_forms_have_the_promised_fields(bag):
     ("size", "chosen", "trained"),
     [
         ("33m", None, ["0.65", "0.75", "0.85"]),
+        ("22m", None, ["0.95"]),
         ("7.6b", None, ["0.95"]),
         ("33m", ["0.9"], ["0.9"]),
         ("7.6b", ["0.9", "0.7"], ["0.9", "0.7"]),
