@@ -46,7 +46,8 @@ def _backward_group(
     pieces = micro_batches(lengths, params.micro_batch_tokens)
     back = torch.from_numpy(np.argsort(np.concatenate(pieces))).to(encoder.device)
     arrays = (group.positives, group.candidates, group.answers, group.targets)
-    table = Table(*(torch.from_numpy(array).to(encoder.device) for array in arrays), params.temperature)
+    positives, candidates, answers, targets = (torch.from_numpy(array).to(encoder.device) for array in arrays)
+    table = Table(positives, candidates, answers, targets, params.temperature)
 
     def encode(piece: int) -> torch.Tensor:
         seed_dropout(*key, piece)

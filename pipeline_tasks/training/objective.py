@@ -77,7 +77,7 @@ class Objective(BaseModel):
     reads_targets: ClassVar[bool] = False
     """It learns from a teacher's scores; a row without any costs nothing."""
 
-    @computed_field
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def name(self) -> str:
         """That of its file."""

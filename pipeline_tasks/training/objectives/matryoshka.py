@@ -45,10 +45,13 @@ class Matryoshka(Objective):
         if max(self.dims) > width:
             raise InputError(f"dims={list(self.dims)}, but the embeddings have {width} dimensions: choose fewer")
         weights = self.weights or (1.0,) * len(self.dims)
-        return sum(
+        import torch
+
+        losses = [
             weight * self.inner.loss(_prefix(queries, n), _prefix(passages, n), table)
             for n, weight in zip(self.dims, weights, strict=True)
-        )
+        ]
+        return torch.stack(losses).sum()
 
 
 def _prefix(embeddings: Tensor, n: int) -> Tensor:
