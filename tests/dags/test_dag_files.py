@@ -219,8 +219,8 @@ def test_tasks_are_named_after_their_steps_and_use_their_pools(bag):
     assert used == set(step_names()), "every step is in a DAG"
 
 
-CHOSEN = {("combine_pairs", "gd"), ("pretrain", "cloze")}
-"""What a run takes as it is now: pairs that no DAG makes, and datasets that a form names."""
+CHOSEN = {("combine_pairs", "gd"), ("pretrain", "cloze"), ("distill", "init"), ("distill", "triplets")}
+"""What a run takes as it is now: pairs that no DAG makes, and datasets that a form names, by size and level too."""
 
 
 def test_a_task_reads_versions_that_its_run_was_given_and_never_latest(bag):
