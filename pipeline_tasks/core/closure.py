@@ -8,7 +8,8 @@ What does not count, and why:
 
 - ``core``, but for the modules that put values into rows: it runs every step, and its own tests say that it changes
   none. ``models.fetch``: what it brings is in the id by its sha256.
-- package data: what a step reads of ``domains/`` and ``models/data/`` is in its id by value.
+- package data: what a step reads of ``domains/`` and ``models/data/`` is in its id by value. So is the code of a
+  training's objective, which it finds by name: an objective that is added or changed has no say in the other models.
 - a room's list of its steps; other packages, whose versions are in the id where they matter.
 """
 

@@ -1,3 +1,3 @@
-"""From a backbone to a retriever: contrastive pre-training, then fine-tuning on harder and harder negatives."""
+"""From a backbone to a retriever: contrastive pre-training, fine-tuning on ever harder negatives, distillation."""
 
-STEPS = ("pretrain", "finetune")
+STEPS = ("pretrain", "finetune", "distill")

@@ -21,6 +21,8 @@ class TrainingSet:
 
     ``negative_ids`` is empty, or has one (possibly empty) sequence per query. ``passages`` maps id to text.
     ``unpooled`` is empty, or has the instruction that each query begins with and that its vector leaves out.
+    ``teacher_scores`` is empty, or has per query a teacher's score of its positive and of each negative, in this order,
+    or nothing where it has no teacher.
     """
 
     queries: Sequence[str]
@@ -28,6 +30,7 @@ class TrainingSet:
     passages: Mapping[str, str]
     negative_ids: Sequence[Sequence[str]] = ()
     unpooled: Sequence[str] = ()
+    teacher_scores: Sequence[Sequence[float]] = ()
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,7 @@ class TokenSet:
         ``unpooled``: [distinct queries], how many of a query's first tokens its vector leaves out.
         ``query_of``, ``positive_of``: [n], row to index in ``queries`` and ``passages``.
         ``negatives_of``: n arrays of passage indices.
+        ``targets_of``: n float32 arrays, a teacher's scores of the positive and of each negative; empty without one.
         ``answers``: per query, every passage that is some row's positive for it.
     """
 
@@ -57,6 +61,7 @@ class TokenSet:
     query_of: np.ndarray
     positive_of: np.ndarray
     negatives_of: list[np.ndarray]
+    targets_of: list[np.ndarray]
     answers: list[set[int]]
 
     def __len__(self) -> int:
@@ -73,15 +78,18 @@ def tokenize_set(
     """Number and tokenise the distinct texts of ``rows``; queries and passages are cut at their maximum lengths.
 
     Raises:
-        InputError: the columns differ in length, or an id has no passage.
+        InputError: the columns differ in length, an id has no passage, or a teacher scored more or fewer passages than
+            a row has.
     """
     passages = rows.passages or {}
     negative_ids = getattr(rows, "negative_ids", ()) or [()] * len(rows.queries)
-    if not len(rows.queries) == len(rows.positive_ids) == len(negative_ids):
+    teacher_scores = getattr(rows, "teacher_scores", ()) or [()] * len(rows.queries)
+    if not len(rows.queries) == len(rows.positive_ids) == len(negative_ids) == len(teacher_scores):
         raise InputError(
-            f"{len(rows.queries)} queries, {len(rows.positive_ids)} positives and {len(negative_ids)} lists of "
-            "negatives: give one of each per row"
+            f"{len(rows.queries)} queries, {len(rows.positive_ids)} positives, {len(negative_ids)} lists of negatives "
+            f"and {len(teacher_scores)} of a teacher's scores: give one of each per row"
         )
+    targets_of = [_targets(*row) for row in zip(rows.queries, negative_ids, teacher_scores, strict=True)]
     query_number: dict[str, int] = {}
     text_number: dict[str, int] = {}
     query_of = np.array([_number(query_number, query) for query in rows.queries], dtype=np.int64)
@@ -107,12 +115,22 @@ def tokenize_set(
         query_of=query_of,
         positive_of=positive_of,
         negatives_of=negatives_of,
+        targets_of=targets_of,
         answers=answers,
     )
 
 
 def _number(numbers: dict[str, int], text: str) -> int:
     return numbers.setdefault(text, len(numbers))
+
+
+def _targets(query: str, negative_ids: Sequence[str], scores: Sequence[float]) -> np.ndarray:
+    if len(scores) not in (0, 1 + len(negative_ids)):
+        raise InputError(
+            f"{len(scores)} teacher's scores for {query!r} with {len(negative_ids)} negatives: give one for the "
+            "positive and one for each negative, or none"
+        )
+    return np.array(scores, dtype=np.float32)
 
 
 def _prompt_lengths(tokenizer: Any, prompts: list[str]) -> np.ndarray:

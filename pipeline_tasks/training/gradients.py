@@ -5,9 +5,10 @@ import torch
 
 from pipeline_tasks.training.backbone import Encoder, encode_batch
 from pipeline_tasks.training.batches import micro_batches, row_groups
+from pipeline_tasks.training.candidates import Group, make_group
 from pipeline_tasks.training.examples import TokenSet
 from pipeline_tasks.training.gradient_cache import backward
-from pipeline_tasks.training.losses import Group, info_nce, make_group
+from pipeline_tasks.training.objective import Table
 from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.reproducible import seed_dropout
 
@@ -21,7 +22,7 @@ def accumulate(
     group, through the gradient cache where it is too large.
     """
     tokens_of = np.array([_row_tokens(data, row) for row in rows])
-    groups = [np.arange(len(rows))] if params.in_batch else row_groups(tokens_of, params.graph_tokens)
+    groups = [np.arange(len(rows))] if params.whole_batch else row_groups(tokens_of, params.graph_tokens)
     total = 0.0
     for number, members in enumerate(groups):
         group = make_group(rows[members], data, params.in_batch)
@@ -44,8 +45,9 @@ def _backward_group(
     lengths = np.array([len(ids) for ids in sequences])
     pieces = micro_batches(lengths, params.micro_batch_tokens)
     back = torch.from_numpy(np.argsort(np.concatenate(pieces))).to(encoder.device)
-    positives = torch.from_numpy(group.positives).to(encoder.device)
-    candidates = torch.from_numpy(group.candidates).to(encoder.device)
+    arrays = (group.positives, group.candidates, group.answers, group.targets)
+    positives, candidates, answers, targets = (torch.from_numpy(array).to(encoder.device) for array in arrays)
+    table = Table(positives, candidates, answers, targets, params.temperature)
 
     def encode(piece: int) -> torch.Tensor:
         seed_dropout(*key, piece)
@@ -55,7 +57,7 @@ def _backward_group(
 
     def loss_of(embeddings: torch.Tensor) -> torch.Tensor:
         queries, passages = embeddings[back].split([len(group.queries), len(group.passages)])
-        return weight * info_nce(queries, passages, positives, candidates, params.temperature)
+        return weight * params.objective.loss(queries, passages, table)
 
     return backward(encode, len(pieces), loss_of, cached=int(lengths.sum()) > params.graph_tokens)
 

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from pipeline_tasks.core.step import StepParams, tuning
 from pipeline_tasks.encoders.devices import DeviceKind, device_kind
 from pipeline_tasks.models.sizes import StageName, get_size
+from pipeline_tasks.training.objectives import AnyObjective
 
 Precision = Literal["fp32", "bf16"]
 
@@ -29,23 +30,29 @@ class TrainParams(StepParams):
         Lengths and budgets count tokens; ratios are fractions of all optimiser steps.
 
     Source:
-        DMRetriever, appendix I: temperature 0.01, bfloat16; Table 8 for what depends on the size. Departures: texts
-        are cut at 128 and 256 tokens, not at 512; a processor computes in fp32. The paper names neither optimiser nor
-        schedule: AdamW, warm-up, weight decay and clipping are the customary ones.
+        DMRetriever, appendix I: bfloat16; :mod:`~pipeline_tasks.models.sizes` for what may depend on the size.
+        Departures: texts are cut at 128 and 256 tokens, not at 512, unless the size says otherwise; a processor
+        computes in fp32. The paper names neither optimiser nor schedule: AdamW, warm-up, weight decay and clipping
+        are the customary ones.
     """
 
     stage: ClassVar[StageName] = "pretrain"
 
-    size: str = Field("33m", description="33m, 109m, 335m, 596m, 4b or 7.6b")
+    size: str = Field("33m", description="22m, 33m, 109m, 335m, 596m, 4b or 7.6b")
     epochs: int = Field(1, ge=1, description="passes over the training rows")
     batch_size: int = resolved(ge=1, description="queries per optimiser step; empty: the size's")
     learning_rate: float = resolved(gt=0, description="peak learning rate; empty: the size's")
     warmup_ratio: float = Field(0.1, ge=0, lt=1, description="share of the steps in which the learning rate rises")
     weight_decay: float = Field(0.01, ge=0, description="of AdamW, for matrices alone")
     max_grad_norm: float = Field(1.0, gt=0, description="longer gradients are scaled down to this length")
-    temperature: float = Field(0.01, gt=0, description="cosines are divided by it in the loss")
-    max_query_length: int = Field(128, ge=8, description="tokens, instruction included")
-    max_passage_length: int = Field(256, ge=16, description="tokens")
+    objective: AnyObjective = Field(
+        "info_nce",
+        validate_default=True,
+        description="what training makes small: a name, or JSON of name and parameters",
+    )
+    temperature: float = resolved(gt=0, description="cosines are divided by it in the loss; empty: the size's")
+    max_query_length: int = resolved(ge=8, description="tokens, instruction included; empty: the size's")
+    max_passage_length: int = resolved(ge=16, description="tokens; empty: the size's")
     in_batch: bool = Field(False, description="the other passages of the batch are negatives too")
     seed: int = Field(0, ge=0, description="order of rows, dropout")
     evals_per_epoch: int = Field(4, ge=1, description="times an epoch that the development queries score the weights")
@@ -63,6 +70,15 @@ class TrainParams(StepParams):
         found["device"] = chosen.get("device") or device_kind()
         found["precision"] = chosen.get("precision") or ("bf16" if found["device"] == "cuda" else "fp32")
         return found
+
+    @property
+    def whole_batch(self) -> bool:
+        """Whether the rows of a batch see one another."""
+        return self.in_batch or self.objective.needs_batch
+
+    def identity(self) -> dict[str, Any]:
+        """What decides the weights: all hyperparameters, and what the objective's code says."""
+        return super().identity() | {"objective": self.objective.identity()}
 
     def hyperparameters(self) -> dict[str, Any]:
         """All fields that decide the weights, by name."""

@@ -13,7 +13,7 @@ from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import From, step
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import PAIRS, PASSAGES
-from pipeline_tasks.encoders.layout import Layout
+from pipeline_tasks.encoders.layout import Layout, layout_of_folder
 from pipeline_tasks.models.sizes import StageName, backbone, get_size
 from pipeline_tasks.models.use import folder, identity, licences
 from pipeline_tasks.training.cloze import cloze_pairs
@@ -58,7 +58,8 @@ def pretrain(inputs: Inputs, params: PretrainParams, run: Run) -> Path:
     """Train the backbone to find a query's source passage and its generated positive, without instructions.
 
     Each training query gives two rows, one per positive: the passage from the PDF and the one that the LLM wrote.
-    Checkpoints are chosen on the queries of dev documents.
+    Checkpoints are chosen on the queries of dev documents; a backbone that is a finished embedder competes as its own
+    files want it asked.
 
     Source: DMRetriever 3.3, Equation 2, Algorithm 1 lines 5 to 7. Departures: the paper trains on one positive, the
     written one; rows of one query are kept in different batches; the pairs of :mod:`~pipeline_tasks.training.cloze`,
@@ -91,7 +92,8 @@ def pretrain(inputs: Inputs, params: PretrainParams, run: Run) -> Path:
 
         trunk = reset_top_layers(trunk, run.scratch / "trunk", params.reset_layers)
     layout = Layout("mean", params.max_passage_length)
-    return train_and_export(examples, partial(_dev_set, dev), (trunk, layout), params, run, card, layout)
+    start = layout_of_folder(trunk) if (trunk / "modules.json").is_file() else layout
+    return train_and_export(examples, partial(_dev_set, dev), (trunk, start), params, run, card, layout)
 
 
 def _dev_set(rows: list[dict], layout: Layout) -> DevSet:

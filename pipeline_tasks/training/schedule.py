@@ -14,8 +14,8 @@ from pipeline_tasks.training.params import TrainParams
 
 
 def plan_schedule(data: TokenSet, params: TrainParams) -> list[np.ndarray]:
-    """The rows of every step; with in-batch negatives, equal queries and equal positives are kept apart."""
-    apart = (data.query_of, data.positive_of) if params.in_batch else ()
+    """The rows of every step; where rows see one another, equal queries and equal positives are kept apart."""
+    apart = (data.query_of, data.positive_of) if params.whole_batch else ()
     epochs = (plan_batches(len(data), params.batch_size, params.seed, epoch, apart) for epoch in range(params.epochs))
     return [batch for epoch in epochs for batch in epoch]
 

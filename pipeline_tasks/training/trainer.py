@@ -68,7 +68,7 @@ def train(
     dev_of_start: DevSet | None = None,
     threads: int = 1,
 ) -> TrainResult:
-    """Train the encoder in ``backbone_dir`` by InfoNCE and return its best weights on ``dev``, or those it came with.
+    """Train the encoder in ``backbone_dir`` and return its best weights on ``dev``, or those it came with.
 
     On one machine the same arguments give the same weights, byte for byte, however often the process was
     killed and the call repeated with the same ``work_dir``. The weights as they came compete with every checkpoint: a
@@ -86,8 +86,9 @@ def train(
         threads: of the processor; another number may change the last bits.
 
     Raises:
-        InputError: no rows, rows without any negatives, a row that names an unknown passage, texts longer than the
-            backbone allows, a work_dir of another run, a GPU asked for and not there, or a loss that is not finite.
+        InputError: no rows, rows without any negatives, or without the teacher's scores that the objective needs, a row
+            that names an unknown passage, texts longer than the backbone allows, a work_dir of another run, a GPU asked
+            for and not there, or a loss that is not finite.
 
     Source:
         DMRetriever, Algorithm 1 lines 7 and 11-12, appendix I.
@@ -99,7 +100,7 @@ def train(
     _check_lengths(encoder, params)
     lengths = {"max_query_length": params.max_query_length, "max_passage_length": params.max_passage_length}
     data = tokenize_set(examples, encoder.tokenizer, **lengths)
-    _check_negatives(data, params)
+    _check_rows(data, params)
     devs = [tokenize_set(rows, encoder.tokenizer, **lengths) for rows in (dev_of_start or dev, dev)]
     work_dir.mkdir(parents=True, exist_ok=True)
     fingerprint = _fingerprint([data, *devs], encoder, params, threads)
@@ -215,7 +216,10 @@ def _device(params: TrainParams) -> torch.device:
     return torch.device(params.device)
 
 
-def _check_negatives(data: TokenSet, params: TrainParams) -> None:
+def _check_rows(data: TokenSet, params: TrainParams) -> None:
+    name = params.objective.name
+    if params.objective.needs_targets and not any(map(len, data.targets_of)):
+        raise InputError(f"objective={name!r} learns from a teacher and no row has its scores: train on mtt/<alpha>-kd")
     if not params.in_batch and not any(map(len, data.negatives_of)):
         raise InputError("no row has a negative: set in_batch=True, or mine negatives")
 
@@ -232,7 +236,7 @@ def _fingerprint(sets: Sequence[TokenSet], encoder: Encoder, params: TrainParams
     digest = hashlib.sha256(canonical_json([params.hyperparameters(), threads]))
     for part in sets:
         numbers = [part.unpooled, part.query_of, part.positive_of]
-        for arrays in (part.queries, part.passages, part.negatives_of, numbers):
+        for arrays in (part.queries, part.passages, part.negatives_of, part.targets_of, numbers):
             for array in arrays:
                 digest.update(len(array).to_bytes(8, "little") + array.tobytes())
     for name, weights in sorted(encoder.model.state_dict().items()):

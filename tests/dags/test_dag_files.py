@@ -19,6 +19,7 @@ DAG_IDS = {
     "build_triplets",
     "build_level",
     "train_retriever",
+    "distill_retriever",
     "evaluate_retriever",
     "maintenance",
 }
@@ -71,7 +72,7 @@ def test_dags_are_documented_and_tagged(bag):
 
 def test_runs_that_write_the_same_datasets_wait_for_each_other(bag):
     side_by_side = {dag.dag_id for dag in bag.dags.values() if dag.max_active_runs > 1}
-    assert side_by_side == {"build_level", "train_retriever"}
+    assert side_by_side == {"build_level", "train_retriever", "distill_retriever"}
 
 
 def test_every_form_field_is_typed_and_explained(bag):
@@ -94,7 +95,7 @@ def test_a_field_for_a_list_has_something_to_choose_or_takes_free_lines(bag):
 
 def test_forms_have_the_promised_fields(bag):
     size = bag.dags["train_retriever"].params.get_param("size")
-    assert size.schema["enum"] == ["33m", "109m", "335m"], "what a run would refuse is not offered"
+    assert size.schema["enum"] == ["22m", "33m", "109m", "335m"], "what a run would refuse is not offered"
     assert size.value == "33m"
     train = bag.dags["train_retriever"].params
     own = {"temperature", "weight_decay", "warmup_ratio", "evals_per_epoch", "graph_tokens", "learning_rate"}
@@ -116,6 +117,7 @@ def test_forms_have_the_promised_fields(bag):
     ("size", "chosen", "trained"),
     [
         ("33m", None, ["0.65", "0.75", "0.85"]),
+        ("22m", None, ["0.95"]),
         ("7.6b", None, ["0.95"]),
         ("33m", ["0.9"], ["0.9"]),
         ("7.6b", ["0.9", "0.7"], ["0.9", "0.7"]),
@@ -166,7 +168,8 @@ def test_every_asset_has_exactly_one_producer(bag):
     assert set(names.values()) == {1}
     assert all(isinstance(o, Asset | AssetAlias) for o in outlets)
     assert {"urls", "documents", "passages", "needs", "mtp/dm", "mtp", "labelled"} <= set(names)
-    assert {"mtt/<alpha>", "model/<size>/pretrain", "model/<size>/finetune", "eval/<set_name>"} <= set(names)
+    assert {"mtt/<alpha>", "model/<size>/pretrain", "model/<size>/finetune", "model/<size>/distill"} <= set(names)
+    assert "eval/<set_name>" in names
 
 
 def test_one_level_is_a_partition_and_no_other_dag_takes_a_key(bag):
@@ -216,8 +219,8 @@ def test_tasks_are_named_after_their_steps_and_use_their_pools(bag):
     assert used == set(step_names()), "every step is in a DAG"
 
 
-CHOSEN = {("combine_pairs", "gd"), ("pretrain", "cloze")}
-"""What a run takes as it is now: pairs that no DAG makes, and datasets that a form names."""
+CHOSEN = {("combine_pairs", "gd"), ("pretrain", "cloze"), ("distill", "init"), ("distill", "triplets")}
+"""What a run takes as it is now: pairs that no DAG makes, and datasets that a form names, by size and level too."""
 
 
 def test_a_task_reads_versions_that_its_run_was_given_and_never_latest(bag):

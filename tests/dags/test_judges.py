@@ -48,7 +48,7 @@ def store(store_folder) -> LocalStore:
     return store
 
 
-@pytest.mark.parametrize("dag_id", ["train_retriever", "evaluate_retriever", "build_level"])
+@pytest.mark.parametrize("dag_id", ["train_retriever", "distill_retriever", "evaluate_retriever", "build_level"])
 @pytest.mark.parametrize("judges", [["bm25"], ["bm25", MODEL], [MODEL]])
 def test_a_dag_reads_what_is_behind_the_labels(store, root, dag_id, judges):
     go(store, mutual_agreement, models=judges)

@@ -28,6 +28,11 @@ def test_development_passages_all_take_part(tiny_bert) -> None:
         (TrainingSet(["ta"], ["p"], {"p": "ta"}, [["lost"]]), "'lost'"),
         (TrainingSet(["ta", "tb"], ["p"], {"p": "ta"}), "2 queries, 1 positives"),
         (DevSet(["ta"], ["p"]), "'p'"),
+        (
+            TrainingSet(["ta"], ["p"], {"p": "ta", "n": "tb"}, [["n"]], (), [[0.9]]),
+            "1 teacher's scores for 'ta' with 1",
+        ),
+        (TrainingSet(["ta", "tb"], ["p", "p"], {"p": "ta"}, (), (), [[0.9]]), "1 of a teacher's scores"),
     ],
 )
 def test_bad_rows_are_named(tiny_bert, rows, message: str) -> None:

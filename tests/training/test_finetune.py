@@ -19,7 +19,8 @@ from pipeline_tasks.retrieval.encoders import load_encoder
 from pipeline_tasks.retrieval.search import top_k
 from pipeline_tasks.training.backbone import load
 from pipeline_tasks.training.export import export
-from pipeline_tasks.training.finetune import finetune, prompts
+from pipeline_tasks.training.finetune import finetune
+from pipeline_tasks.training.triplets import prompts
 from tests.stores import go, put
 from tests.training.conftest import TOPICS, passage, query
 from tests.training.made import put_model

@@ -11,12 +11,13 @@ from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.step import StepParams
 from pipeline_tasks.models import sizes
+from pipeline_tasks.training.distill import DistillParams
 from pipeline_tasks.training.finetune import FinetuneParams
 from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.pretrain import PretrainParams, pretrain
 from tests.training.made import pairs_only
 
-STAGES = (PretrainParams, FinetuneParams)
+STAGES = (PretrainParams, FinetuneParams, DistillParams)
 
 
 @pytest.fixture
@@ -41,6 +42,19 @@ def test_an_id_that_left_out_what_decided_the_weights(params, monkeypatch):
     monkeypatch.setitem(sizes.SIZES, "33m", sizes.SIZES["33m"].model_copy(update={params.stage: changed}))
     assert params(size="33m").identity() != before.identity()
     assert params(size="33m", learning_rate=stage.learning_rate).identity() == before.identity()
+
+
+@pytest.mark.parametrize("params", STAGES)
+def test_temperature_and_lengths_are_data_of_the_size_too(params, monkeypatch):
+    of = {size: params(size=size, device="cpu") for size in ("22m", "33m")}
+    assert [of[size].temperature for size in of] == [0.02, 0.01]
+    assert [of[size].max_passage_length for size in of] == [256, 256]
+    shorter = sizes.SIZES["22m"].stage(params.stage).model_copy(update={"max_passage_length": 192})
+    monkeypatch.setitem(sizes.SIZES, "22m", sizes.SIZES["22m"].model_copy(update={params.stage: shorter}))
+    again = params(size="22m", device="cpu")
+    assert again.max_passage_length == 192
+    assert again.identity() != of["22m"].identity()
+    assert params(size="22m", max_passage_length=64, device="cpu").max_passage_length == 64
 
 
 @pytest.mark.parametrize("params", STAGES)
@@ -80,7 +94,7 @@ def test_what_the_optimiser_reads_is_what_the_command_line_offers():
 
 
 def test_values_that_make_no_sense_are_refused():
-    with pytest.raises(InputError, match=r"size='1b' is not in the family; sizes are 33m, .*7\.6b"):
+    with pytest.raises(InputError, match=r"size='1b' is not in the family; sizes are 22m, 33m, .*7\.6b"):
         pretrain.parse({"size": "1b"})
     with pytest.raises(InputError, match="learning_rate='0'"):
         pretrain.parse({"learning_rate": "0"})

@@ -2,47 +2,91 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import Version
-from pipeline_tasks.datasets import PAIRS
+from pipeline_tasks.datasets import PAIRS, TRIPLETS
 from pipeline_tasks.encoders.layout import layout_of_folder
 from pipeline_tasks.models.fetch import fetch
-from pipeline_tasks.models.sizes import backbone
+from pipeline_tasks.models.sizes import backbone, get_size
+from pipeline_tasks.retrieval.encoders import load_encoder, open_encoder
+from pipeline_tasks.training.finetune import finetune
 from pipeline_tasks.training.pretrain import pretrain
 from tests.stores import go, put
 
 TEXTS = ["sandbags keep water out", "a tornado takes the roof", "smoke fills the valley", "ash falls on the road"]
 
 
+SHORT = {"batch_size": 8, "max_query_length": 16, "max_passage_length": 16, "device": "cpu"}
+
+
+def pair(number: int, text: str, split: str) -> dict:
+    """A query that is the end of its passage."""
+    return {
+        "query_id": f"q{number}-{split}",
+        "intent": "qa",
+        "query": text.split(" ", 1)[1],
+        "passage_id": f"p{number}",
+        "passage": text,
+        "positive_id": f"g{number}",
+        "positive": f"about {text}",
+        "split": split,
+    }
+
+
 @pytest.fixture
 def store(tmp_path) -> LocalStore:
-    fetch(backbone("33m"), settings().cache)
     store = LocalStore(tmp_path / "store")
-    rows = [
-        {
-            "query_id": f"q{i}",
-            "intent": "qa",
-            "query": text.split(" ", 1)[1],
-            "passage_id": f"p{i}",
-            "passage": text,
-            "positive_id": f"g{i}",
-            "positive": f"about {text}",
-            "split": "train",
-        }
-        for i, text in enumerate(TEXTS)
-    ]
-    put(store, PAIRS, rows, dataset="mtp")
+    put(store, PAIRS, [pair(i, text, "train") for i, text in enumerate(TEXTS)], dataset="mtp")
     return store
 
 
-def test_a_pre_trained_folder_with_instructions_that_it_never_saw(store, tmp_path):
-    made = go(store, pretrain, size="33m", batch_size=8, max_query_length=16, max_passage_length=16, device="cpu")
+@pytest.mark.parametrize(("size", "temperature"), [("33m", 0.01), ("22m", 0.02)])
+def test_a_pre_trained_folder_with_instructions_that_it_never_saw(store, tmp_path, size, temperature):
+    fetch(backbone(size), settings().cache)
+    made = go(store, pretrain, size=size, **SHORT)
     version = Version.open(store, made.ref)
     folder = version.lay_out(tmp_path / "out")
     assert layout_of_folder(folder).prefixes == {"passage": ""}
     assert "Neither queries nor passages take a prompt." in (folder / "README.md").read_text()
     shown = version.manifest.params
-    assert (shown["learning_rate"], shown["batch_size"], shown["precision"]) == (4e-4, 8, "fp32")
+    of_size = get_size(size).pretrain
+    assert (shown["learning_rate"], shown["temperature"]) == (of_size.learning_rate, temperature)
+    assert (shown["batch_size"], shown["precision"]) == (8, "fp32")
+
+
+def test_a_finished_embedder_that_training_only_hurts_comes_back_as_it_was(store, tmp_path):
+    spec = backbone("22m")
+    fetch(spec, settings().cache)
+    right = [pair(i, text, "dev") for i, text in enumerate(TEXTS)]
+    texts = [*TEXTS[1:], TEXTS[0]]
+    wrong = [
+        pair(i, text, "train") | {"query": row["query"]} for i, (text, row) in enumerate(zip(texts, right, strict=True))
+    ]
+    for row in wrong:
+        row["passage_id"] = f"wrong-{row['passage_id']}"
+    put(store, PAIRS, wrong + right, dataset="mtp")
+    made = go(store, pretrain, size="22m", learning_rate=0.03, epochs=2, **SHORT)
+    assert made.counters["best_step"] == 0
+    folder = Version.open(store, made.ref).lay_out(tmp_path / "out")
+    assert layout_of_folder(folder).max_length == spec.max_length
+    ours = load_encoder(folder, tmp_path, threads=1).encode_passages(TEXTS)
+    np.testing.assert_allclose(ours, open_encoder(spec.name).encode_passages(TEXTS), atol=1e-5)
+
+
+def test_fine_tuning_goes_on_from_a_finished_embedder(store, tmp_path):
+    fetch(backbone("22m"), settings().cache)
+    begun = go(store, pretrain, size="22m", **SHORT)
+    triplets = [
+        {"query_id": row["query_id"], "intent": "qa", "query": row["query"], "split": "train"}
+        | {"positive_id": row["passage_id"], "positive": row["passage"]}
+        | {"negative_ids": [f"p{(i + 1) % len(TEXTS)}"], "negatives": [TEXTS[(i + 1) % len(TEXTS)]]}
+        for i, row in enumerate(pair(i, text, "train") for i, text in enumerate(TEXTS))
+    ]
+    put(store, TRIPLETS, triplets, dataset="mtt/0.95")
+    made = go(store, finetune, {"init": [str(begun.ref)]}, size="22m", alpha=0.95, **SHORT | {"max_query_length": 32})
+    assert made.ref.dataset == "model/22m/finetune"
+    assert Version.open(store, made.ref).manifest.params["temperature"] == 0.02

@@ -1,0 +1,43 @@
+"""From triplets that a teacher scored to a distilled and evaluated retriever."""
+
+from __future__ import annotations
+
+from airflow.sdk import DAG, Param
+from foundry_airflow.steps import AT_ONCE, DEFAULT_ARGS, fold_lineage, form, given, judged_with, stages, step, within
+
+from pipeline_tasks.models.sizes import SIZES
+from pipeline_tasks.training.params import OF_A_STAGE, OF_ALL_STAGES
+
+DOC = """
+### From `mtt/<alpha>-kd` to `model/<size>/distill`
+
+Trains the latest `model/<size>/finetune` on what a teacher makes of each triplet, beside the labels, and scores the
+result and the stages before it.
+
+Started by hand. `build_triplets` makes the scored triplets of the levels in its `kd_alphas`.
+"""
+
+SIZES_HERE = [name for name, size in SIZES.items() if not size.decoder]
+SIZE = Param("33m", type="string", enum=SIZES_HERE, description="size of the model to distil into")
+DISTILL = form("distill", "alpha", *OF_A_STAGE, *OF_ALL_STAGES, "in_batch", "n_negatives", "pool_instruction")
+
+with DAG(
+    "distill_retriever",
+    description="triplets scored by a teacher -> a distilled, evaluated retriever",
+    schedule=None,
+    max_active_runs=AT_ONCE,
+    deadline=within(hours=7 * 24),
+    default_args=DEFAULT_ARGS,
+    tags=["foundry", "training"],
+    doc_md=DOC,
+    params={"size": SIZE} | DISTILL.params,
+) as dag:
+    read = given(pairs="labelled > pairs", passages="labelled > passages", **judged_with())
+    distilled = step("distill", params=DISTILL.values(dag) | {"size": dag.param("size")})
+    evaluated = step(
+        "evaluate_retriever",
+        inputs=read | {"models": stages(distilled)},
+        params={"size": dag.param("size")},
+        emits=False,
+    )
+    fold_lineage(evaluated)

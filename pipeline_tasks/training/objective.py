@@ -1,0 +1,119 @@
+"""What an objective is: from the embeddings of a group of rows to one number, which training makes small.
+
+A group is scored over a table with a row per query and a column per distinct passage. The stage decides what every
+objective has in common, the temperature and whether the other passages of a batch are candidates; an objective decides
+what is made of the scores. One that needs more than scores, as a wrapper around another does, starts from embeddings.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, computed_field
+
+from pipeline_tasks.core.closure import meaning
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Table:
+    """What the queries of a group are scored against.
+
+    Shapes:
+        positives: [b] int64, the column of each row's positive; candidates: [b, p] bool, True where a passage counts,
+        always at the positive; answers: [b, p] bool, True where a passage answers the query in some row, the positive
+        included; targets: [b, p] float32, a teacher's scores in its own unit, NaN where there is none.
+    """
+
+    positives: Tensor
+    candidates: Tensor
+    answers: Tensor
+    targets: Tensor
+    temperature: float
+
+    def scores(self, queries: Tensor, passages: Tensor) -> Tensor:
+        """cos(q, p) / temperature, and minus infinity where a passage is no candidate.
+
+        Shapes:
+            queries: [b, d] and passages: [p, d], L2-normalised; returns [b, p].
+        """
+        return (queries @ passages.T / self.temperature).masked_fill(~self.candidates, float("-inf"))
+
+    @property
+    def taught(self) -> Tensor:
+        """[b, p] bool: the candidates that a teacher scored."""
+        return self.candidates & ~self.targets.isnan()
+
+    def with_columns(self, candidates: Tensor) -> Table:
+        """This table and further columns [b, n], of texts that answer no query and that no teacher scored."""
+        from torch import cat
+
+        columns = (
+            (self.candidates, candidates),
+            (self.answers, candidates.new_zeros(candidates.shape)),
+            (self.targets, self.targets.new_full(candidates.shape, float("nan"))),
+        )
+        wider = [cat(pair, dim=1) for pair in columns]
+        return replace(self, candidates=wider[0], answers=wider[1], targets=wider[2])
+
+
+class Objective(BaseModel):
+    """Base of all objectives: its fields are its parameters.
+
+    A subclass defines :meth:`of_scores`, or, where scores are not enough, :meth:`loss`. Unless ``mixes_rows``, a row's
+    term must not change with the other rows: those that do not see each other's passages are trained on in groups, as
+    memory allows.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    mixes_rows: ClassVar[bool] = False
+    """A row's loss depends on the other rows of the batch, even where its negatives are its own."""
+    reads_targets: ClassVar[bool] = False
+    """It learns from a teacher's scores; a row without any costs nothing."""
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def name(self) -> str:
+        """That of its file."""
+        return type(self).__module__.rpartition(".")[2]
+
+    def of_scores(self, scores: Tensor, table: Table) -> Tensor:
+        """The loss of every row.
+
+        Shapes:
+            scores: [b, p] as :meth:`Table.scores` gives them; returns [b].
+        """
+        raise NotImplementedError(f"{self.name} defines neither of_scores nor loss")
+
+    def loss(self, queries: Tensor, passages: Tensor, table: Table) -> Tensor:
+        """The mean loss of the rows.
+
+        Shapes:
+            queries: [b, d] and passages: [p, d], L2-normalised; returns a scalar.
+        """
+        return self.of_scores(table.scores(queries, passages), table).mean()
+
+    @property
+    def needs_batch(self) -> bool:
+        """Whether all rows of a batch must be in one group."""
+        return self.mixes_rows or any(inner.needs_batch for inner in self._inner())
+
+    @property
+    def needs_targets(self) -> bool:
+        """Whether rows must come with a teacher's scores."""
+        return self.reads_targets or any(inner.needs_targets for inner in self._inner())
+
+    def identity(self) -> dict[str, Any]:
+        """Parameters, and a hash of what its file says: its part of the id of a model that it trained."""
+        inner = {field: value.identity() for field, value in self if isinstance(value, Objective)}
+        code = meaning(inspect.getsource(sys.modules[type(self).__module__]))
+        return self.model_dump(mode="json") | {"code": code} | inner
+
+    def _inner(self) -> list[Objective]:
+        return [value for _, value in self if isinstance(value, Objective)]

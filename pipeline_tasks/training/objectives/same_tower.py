@@ -1,0 +1,39 @@
+"""Same-tower negatives: the other queries of the batch are candidates too."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from pydantic import Field
+
+from pipeline_tasks.training.objective import Objective, Table
+from pipeline_tasks.training.objectives import AnyObjective
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class SameTower(Objective):
+    """Another objective over a wider table: a column for every query of the batch.
+
+    A query is no negative of one that shares a known answer with it, nor of itself.
+
+    Relations:
+        Over ``info_nce`` with ``in_batch`` and one negative a row it is Gecko's Eq. 3. In a batch of one row it is the
+        inner objective. What a teacher says of passages stays as it is.
+
+    Source:
+        Gecko 3.3, Eq. 3; Moiseev et al. 2023, "SamToNe". Departure: queries with a common answer are left out.
+    """
+
+    mixes_rows: ClassVar[bool] = True
+
+    inner: AnyObjective = Field("info_nce", validate_default=True, description="what is made of the wider table")
+
+    def loss(self, queries: Tensor, passages: Tensor, table: Table) -> Tensor:
+        """The inner objective's; [b, d] and [p, d] to a scalar."""
+        from torch import cat
+
+        answers = table.answers.to(queries.dtype)
+        alike = answers @ answers.T > 0
+        return self.inner.loss(queries, cat([passages, queries]), table.with_columns(~alike))
