@@ -17,6 +17,7 @@ from rich.table import Table
 
 from pipeline_tasks.cli.inspect import sized, store
 from pipeline_tasks.cli.terminal import console
+from pipeline_tasks.core import durable
 from pipeline_tasks.core.confine import CALLS, LAYERS, NAMESPACE, held_here
 from pipeline_tasks.core.endpoint import FREE
 from pipeline_tasks.core.errors import FoundryError
@@ -77,7 +78,7 @@ def metrics_command(
         return
     fresh = output.with_name(f".{output.name}.{os.getpid()}")
     fresh.write_text(text)
-    fresh.replace(output)
+    durable.replace(fresh, output)
 
 
 @dataclass(frozen=True)

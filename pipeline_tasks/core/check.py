@@ -19,7 +19,7 @@ from pipeline_tasks.core.progress import meter
 from pipeline_tasks.core.requests import PREVIOUS, requests_key
 from pipeline_tasks.core.store import Entry, Store
 from pipeline_tasks.core.store.protocol import sha256_in
-from pipeline_tasks.core.versions import manifest_key
+from pipeline_tasks.core.versions import manifest_key, refs
 
 log = logging.getLogger(__name__)
 _THREADS = 4
@@ -97,10 +97,10 @@ def _wrong(store: Store, entry: Entry) -> str:
 
 def _refs(store: Store, manifests: dict[Ref, Manifest], broken: set[Ref]) -> dict[str, Ref | None]:
     found: dict[str, Ref | None] = {}
-    for key, named in store.read_all(store.keys("refs")):
-        ref: Ref | None = Ref(dataset=key.removeprefix("refs/").rpartition("/")[0], version=(named or b"").decode())
-        if ref not in broken:
+    for key, meant in refs(store).items():
+        if meant not in broken:
             continue
+        ref: Ref | None = meant
         while ref in broken:
             before = manifests[ref].inputs.get(PREVIOUS)
             ref = Ref.parse(before[0]) if before else None
@@ -115,7 +115,7 @@ def forget(store: Store, damage: Damage) -> None:
             store.replace(key, ref.version.encode())
         else:
             store.delete(key)
-    refs: Iterable[Ref] = [manifest.ref for manifest in damage.versions]
-    store.delete_all(key for ref in refs for key in (manifest_key(ref), requests_key(ref)))
+    gone: Iterable[Ref] = [manifest.ref for manifest in damage.versions]
+    store.delete_all(key for ref in gone for key in (manifest_key(ref), requests_key(ref)))
     store.delete_all(damage.objects)
     log.info("dropped %d objects, %d versions", len(damage.objects), len(damage.versions))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pipeline_tasks.core.manifest import LATEST, Ref
 from pipeline_tasks.core.step import Step, StepParams
 from pipeline_tasks.core.store import Store
-from pipeline_tasks.core.versions import Version, manifest_key
+from pipeline_tasks.core.versions import Version, named
 
 
 def earlier(store: Store, step: Step, params: StepParams) -> Version | None:
@@ -15,10 +14,8 @@ def earlier(store: Store, step: Step, params: StepParams) -> Version | None:
     as with the memo of a map step. Its manifest names the versions it was made from; parts that they share with the
     inputs of today hold the same rows.
     """
-    dataset = step.output(params)
-    named = store.read(f"refs/{dataset}/{LATEST}")
-    ref = Ref(dataset=dataset, version=named.decode()) if named else None
-    if ref is None or store.read(manifest_key(ref)) is None:
+    ref = named(store, step.output(params))
+    if ref is None:
         return None
     version = Version.open(store, ref)
     made = version.manifest

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipeline_tasks.core import durable
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.schema import FILES
 from pipeline_tasks.core.store.disk import space_in
@@ -40,10 +41,12 @@ def export(version: Version, folder: Path, fmt: Format = "parquet") -> list[Path
         partial.mkdir(parents=True)
         try:
             written = _write(version, partial, fmt)
+            durable.sync_tree(partial)
             for entry in partial.iterdir():
                 entry.rename(folder / entry.name)
         finally:
             shutil.rmtree(partial)
+        durable.sync(folder)
     return [folder / path.relative_to(partial) for path in written]
 
 

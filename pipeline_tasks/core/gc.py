@@ -7,7 +7,6 @@ killed run resume; only ``memo=True`` gives up the records whose output no kept 
 
 from __future__ import annotations
 
-import json
 import logging
 import shutil
 import time
@@ -15,15 +14,13 @@ from collections.abc import Iterable, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.headway import MARKS
 from pipeline_tasks.core.manifest import REJECTS_SUFFIX, Manifest, Ref
 from pipeline_tasks.core.memo import Record
 from pipeline_tasks.core.requests import requests_key
 from pipeline_tasks.core.store import TEMPORARY, Entry, Store
-from pipeline_tasks.core.versions import manifest_key
+from pipeline_tasks.core.versions import manifest_key, refs
 
 log = logging.getLogger(__name__)
 HOUR_S = 3600.0
@@ -148,10 +145,9 @@ def manifests_at(store: Store, keys: Iterable[str]) -> dict[Ref, Manifest]:
     """
     found = {}
     for key, data in store.read_all(keys):
-        try:
-            manifest = Manifest.model_validate_json(data or b"")
-        except ValidationError as error:
-            raise InputError(f"{key} is not a manifest; nothing was dropped. Mend or delete that file") from error
+        manifest = Manifest.read(data)
+        if manifest is None:
+            raise InputError(f"{key} is not a manifest; nothing was dropped. Mend or delete that file")
         if manifest_key(manifest.ref) != key:
             raise InputError(f"{key} calls itself {manifest.ref}; nothing was dropped. Mend or delete that file")
         found[manifest.ref] = manifest
@@ -165,9 +161,7 @@ def _kept(store: Store, manifests: dict[Ref, Manifest], written: dict[str, Entry
     for dataset in {ref.dataset for ref in manifests}:
         mine = sorted((r for r in manifests if r.dataset == dataset), key=lambda r: (-when[r], r.version))
         todo += mine[:keep]
-    for key, named in store.read_all(store.keys("refs")):
-        dataset = key.removeprefix("refs/").rpartition("/")[0]
-        todo.append(Ref(dataset=dataset, version=(named or b"").decode()))
+    todo += refs(store).values()
     kept: set[Ref] = set()
     while todo:
         ref = todo.pop()
@@ -194,11 +188,8 @@ def _dead_memo(store: Store, objects: set[str], wanted: set[str], *, give_up: bo
 
 def _outputs(record: bytes | None) -> list[str]:
     """Keys of the parts that a memo record names; none where it is not a record."""
-    try:
-        found = Record.model_validate(json.loads(record or b"null"))
-    except (ValidationError, ValueError):
-        return []
-    return [part.key for part in found.made]
+    found = Record.read(record)
+    return [part.key for part in found.made] if found else []
 
 
 def _children(folder: Path) -> list[Path]:

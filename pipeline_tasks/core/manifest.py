@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import canonical_json, short_id
@@ -85,6 +85,14 @@ class Manifest(_Frozen):
     def objects(self) -> list[Part]:
         """Every object that this version needs."""
         return [*self.parts, *(r.part for r in self.removals), *self.rejects]
+
+    @classmethod
+    def read(cls, data: bytes | None) -> Manifest | None:
+        """What is kept as a manifest; None where that is none, such as a file that a power cut left empty."""
+        try:
+            return cls.model_validate_json(data or b"")
+        except ValidationError:
+            return None
 
     def to_bytes(self) -> bytes:
         """The manifest file's bytes: canonical, so that two builders write the same file."""

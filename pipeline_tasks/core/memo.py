@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.failure import counted
@@ -36,6 +36,14 @@ class Record(BaseModel):
     rejects: Part | None
     skipped: dict[str, list[str]]
     counters: dict[str, float]
+
+    @classmethod
+    def read(cls, data: bytes | None) -> Record | None:
+        """What is kept as a record; None where that is none, such as a file that a power cut left empty."""
+        try:
+            return cls.model_validate_json(data or b"")
+        except ValidationError:
+            return None
 
     @property
     def made(self) -> list[Part]:
@@ -62,7 +70,7 @@ def lookup_all(store: Store, job: Job, version: Version, indexes: Iterable[int])
     """Index -> what :func:`lookup` finds, for many parts in a few rounds through the store."""
     keys = {index: _memo_key(job, version.manifest.parts[index]) for index in indexes}
     read = dict(store.read_all(keys.values()))
-    found = {index: Record.model_validate_json(data) for index, key in keys.items() if (data := read[key]) is not None}
+    found = {index: record for index, key in keys.items() if (record := Record.read(read[key]))}
     there = store.present(made.key for record in found.values() for made in record.made)
     return {index: _usable(store, job, version, index, found.get(index), there) for index in keys}
 

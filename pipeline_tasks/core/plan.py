@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.manifest import LATEST, Ref, version_id
+from pipeline_tasks.core.manifest import Manifest, Ref, version_id
 from pipeline_tasks.core.requests import CHANGE, PREVIOUS, requests
 from pipeline_tasks.core.schema import FILES
 from pipeline_tasks.core.step import From, Step, StepParams
 from pipeline_tasks.core.store import Store
-from pipeline_tasks.core.versions import Version, load_manifest, manifest_key, resolve
+from pipeline_tasks.core.versions import Version, load_manifest, manifest_key, named, resolve
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Job:
         Of a growing dataset that is the latest version where it answers the same request, unless the step always looks.
         """
         if not self.step.grows:
-            return self.ref if store.read(manifest_key(self.ref)) is not None else None
+            return self.ref if Manifest.read(store.read(manifest_key(self.ref))) else None
         previous = None if self.step.always else self.previous(store)
         if previous and self.ref.version in (request.id for request in requests(store, previous.manifest)):
             return previous.manifest.ref
@@ -78,9 +78,10 @@ class Job:
 
     def previous(self, store: Store) -> Version | None:
         """What a growing dataset grows from: its latest version, if the same step in the same code version made it."""
-        if store.read(f"refs/{self.dataset}/{LATEST}") is None:
+        ref = named(store, self.dataset)
+        if ref is None:
             return None
-        latest = Version.open(store, Ref(dataset=self.dataset))
+        latest = Version.open(store, ref)
         made_by = (latest.manifest.step, latest.manifest.code_version)
         return latest if made_by == (self.step.name, self.step.version) else None
 

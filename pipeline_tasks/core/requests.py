@@ -6,11 +6,10 @@ is told by its manifest. Others may find nothing to change: they are noted besid
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from pipeline_tasks.core.ids import canonical_json
 from pipeline_tasks.core.manifest import Manifest, Ref, version_id
@@ -30,6 +29,9 @@ class Request(BaseModel):
     params: dict[str, Any]
 
 
+_REQUESTS = TypeAdapter(list[Request])
+
+
 def requests_key(ref: Ref) -> str:
     """Where the requests that ``ref`` answers, beside the one that made it, are kept."""
     return f"requests/{ref.dataset}/{ref.version}.json"
@@ -40,13 +42,20 @@ def requests(store: Store, manifest: Manifest) -> list[Request]:
     params = {name: value for name, value in manifest.params.items() if name != CHANGE}
     inputs = {name: refs for name, refs in manifest.inputs.items() if name != PREVIOUS}
     made = Request(id=version_id(manifest.step, manifest.code_version, params, inputs), params=params)
-    noted = json.loads(store.read(requests_key(manifest.ref)) or b"[]")
-    return [made, *map(Request.model_validate, noted)]
+    return [made, *_noted(store, manifest.ref)]
+
+
+def _noted(store: Store, ref: Ref) -> list[Request]:
+    """What was noted; nothing where a power cut left no list: such a request is answered anew."""
+    try:
+        return _REQUESTS.validate_json(store.read(requests_key(ref)) or b"[]")
+    except ValidationError:
+        return []
 
 
 def note_request(store: Store, manifest: Manifest, request: Request) -> None:
     """Remember that ``manifest`` answers ``request``, too, and that it was the last; one process at a time may."""
-    others = [r for r in requests(store, manifest)[1:] if r.id != request.id]
+    others = [r for r in _noted(store, manifest.ref) if r.id != request.id]
     noted = [r.model_dump(mode="json") for r in (*others, request)]
     store.replace(requests_key(manifest.ref), canonical_json(noted))
 

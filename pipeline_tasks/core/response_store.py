@@ -31,6 +31,9 @@ class ExclusiveStore(Protocol):
     def create(self, key: str, data: bytes) -> bool:
         """Write ``key`` unless it exists; True for the one writer that made it."""
 
+    def delete(self, key: str) -> None:
+        """Forget ``key``; no error where it is not."""
+
     def alone(self, name: str) -> AbstractContextManager[None]:
         """Wait until no other user of the store is inside the same ``name``."""
 
@@ -71,9 +74,14 @@ class ResponseStore:
         return (self._kept(response_id, buy()), False) if record is None else (record, True)
 
     def read(self, response_id: str) -> dict[str, Any] | None:
-        """The stored answer to the request named ``response_id``, or None."""
+        """The stored answer to the request named ``response_id``, or None; what is no answer is forgotten."""
         data = self._store.read(_key(response_id))
-        return None if data is None else json.loads(data)
+        try:
+            return None if data is None else json.loads(data)
+        except ValueError:
+            log.warning("%s is no answer, as after a power cut; it is asked for again", _key(response_id))
+            self._store.delete(_key(response_id))
+            return None
 
     def write(self, response_id: str, record: dict[str, Any]) -> dict[str, Any]:
         """Store ``record`` unless an answer is there already; returns the one that is stored."""

@@ -12,8 +12,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from pydantic import ValidationError
-
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import file_sha256
 from pipeline_tasks.core.manifest import REJECTS_SUFFIX, Manifest, Ref
@@ -21,7 +19,7 @@ from pipeline_tasks.core.progress import meter
 from pipeline_tasks.core.requests import requests_key
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.store.protocol import LOST, sha256_in
-from pipeline_tasks.core.versions import manifest_key, resolve
+from pipeline_tasks.core.versions import manifest_key, refs, resolve
 
 KINDS = ("objects", "responses", "receipts", "lineage/events", "memo", "requests", "versions", "refs")
 _WHOLE_STORE_ONLY = ("responses", "receipts", "memo")
@@ -60,8 +58,8 @@ def sync(source: Store, target: Store, names: Sequence[str] = ()) -> Synced:
         if kind == "versions":
             wanted = _complete(manifests, held["objects"], done)
         elif kind == "refs":
-            named = dict(source.read_all(wanted))
-            wanted = [key for key in wanted if _version_key(key, named[key]) in held["versions"]]
+            meant = refs(source)
+            wanted = [key for key in wanted if key in meant and manifest_key(meant[key]) in held["versions"]]
         todo = _missing(source, target, kind, wanted, held[kind])
         done.there[kind] += len(wanted) - len(todo)
         for key in _copy_all(source, target, kind, todo, done):
@@ -77,11 +75,11 @@ def _manifests(source: Store, names: Sequence[str]) -> dict[str, Manifest]:
     while todo:
         asked, todo = [key for key in todo if key not in found], []
         for key, data in source.read_all(asked):
-            try:
-                found[key] = Manifest.model_validate_json(data or b"")
-            except ValidationError as error:
-                raise InputError(f"{key} in {source} is not a manifest; mend or delete it, and sync again") from error
-            parents = (Ref.parse(name) for refs in found[key].inputs.values() for name in refs) if names else ()
+            manifest = Manifest.read(data)
+            if manifest is None:
+                raise InputError(f"{key} in {source} is not a manifest; mend or delete it, and sync again")
+            found[key] = manifest
+            parents = (Ref.parse(name) for inputs in manifest.inputs.values() for name in inputs) if names else ()
             base = (Ref(dataset=r.dataset.removesuffix(REJECTS_SUFFIX), version=r.version) for r in parents)
             todo += [key for key in map(manifest_key, base) if source.exists(key)]
     return found
@@ -90,18 +88,12 @@ def _manifests(source: Store, names: Sequence[str]) -> dict[str, Manifest]:
 def _selected(keys: dict[str, list[str]], source: Store, manifests: dict[str, Manifest]) -> dict[str, list[str]]:
     objects = {part.key for manifest in manifests.values() for part in manifest.objects}
     answered = {requests_key(manifest.ref) for manifest in manifests.values()}
-    named = dict(source.read_all(keys["refs"]))
+    meant = refs(source)
     return keys | {kind: [] for kind in _WHOLE_STORE_ONLY} | {
         "objects": sorted(objects),
         "requests": [key for key in keys["requests"] if key in answered],
-        "refs": [key for key in keys["refs"] if _version_key(key, named[key]) in manifests],
+        "refs": [key for key in keys["refs"] if key in meant and manifest_key(meant[key]) in manifests],
     }  # fmt: skip
-
-
-def _version_key(ref_key: str, named: bytes | None) -> str:
-    """Key of the manifest that the ref at ``ref_key`` names."""
-    dataset = ref_key.removeprefix("refs/").rpartition("/")[0]
-    return manifest_key(Ref(dataset=dataset, version=(named or b"").decode()))
 
 
 def _complete(manifests: dict[str, Manifest], objects: set[str], done: Synced) -> list[str]:

@@ -94,8 +94,34 @@ def manifest_key(ref: Ref) -> str:
 
 
 def ref_key(dataset: str, name: str = LATEST) -> str:
-    """Where it is kept which version of ``dataset`` is called ``name``."""
+    """Where it is kept which version ``name`` means."""
     return f"refs/{dataset}/{name}"
+
+
+def named(store: Store, dataset: str, name: str = LATEST) -> Ref | None:
+    """The version that ``name`` means, or None; a ref that is torn or leads nowhere means the newest version."""
+    data = store.read(ref_key(dataset, name))
+    return None if data is None else _meant(store, dataset, data)
+
+
+def refs(store: Store) -> dict[str, Ref]:
+    """Key of every ref that means a version -> that version."""
+    found = {}
+    for key, data in store.read_all(store.keys("refs")):
+        ref = _meant(store, key.removeprefix("refs/").rpartition("/")[0], data or b"")
+        if ref:
+            found[key] = ref
+    return found
+
+
+def _meant(store: Store, dataset: str, data: bytes) -> Ref | None:
+    version = data.decode("ascii", "replace")
+    if ID.fullmatch(version) and store.exists(manifest_key(ref := Ref(dataset=dataset, version=version))):
+        return ref
+    folder = f"versions/{dataset}/"
+    there = [entry for entry in store.entries(folder) if "/" not in entry.key.removeprefix(folder)]
+    newest = max(there, key=lambda entry: (entry.modified, entry.key), default=None)
+    return Ref(dataset=dataset, version=newest.key.removeprefix(folder)[:-5]) if newest else None
 
 
 def resolve(store: Store, ref: Ref) -> Ref:
@@ -113,8 +139,7 @@ def _found(store: Store, ref: Ref) -> tuple[Ref, bytes]:
     data = store.read(manifest_key(Ref(dataset=base, version=ref.version))) if ID.fullmatch(ref.version) else None
     if data is not None:
         return ref, data
-    named = store.read(ref_key(base, ref.version))
-    found = Ref(dataset=base, version=named.decode() if named else ref.version)
+    found = named(store, base, ref.version) or Ref(dataset=base, version=ref.version)
     data = store.read(manifest_key(found))
     if data is None:
         folder = f"versions/{base}/"
@@ -127,7 +152,11 @@ def _found(store: Store, ref: Ref) -> tuple[Ref, bytes]:
 def load_manifest(store: Store, ref: Ref) -> Manifest:
     """The manifest of ``ref``; ``<dataset>/rejects`` reads as a dataset of its rejected rows."""
     found, data = _found(store, ref)
-    manifest = Manifest.model_validate_json(data)
+    manifest = Manifest.read(data)
+    if manifest is None:
+        raise InputError(
+            f"{manifest_key(found)} is not a manifest; run {found.dataset}'s step again, or delete that file"
+        )
     if not found.dataset.endswith(REJECTS_SUFFIX):
         return manifest
     return manifest.model_copy(
@@ -144,8 +173,14 @@ def load_manifest(store: Store, ref: Ref) -> Manifest:
 
 
 def commit(store: Store, manifest: Manifest) -> bool:
-    """Publish ``manifest``; True for the one process that did it first."""
-    return store.create(manifest_key(manifest.ref), manifest.to_bytes())
+    """Publish ``manifest``; True for the one process that did it first. What is there and no manifest is replaced."""
+    key = manifest_key(manifest.ref)
+    if store.create(key, manifest.to_bytes()):
+        return True
+    if Manifest.read(store.read(key)):
+        return False
+    store.replace(key, manifest.to_bytes())
+    return True
 
 
 def point(store: Store, ref: Ref, name: str = LATEST) -> bytes | None:

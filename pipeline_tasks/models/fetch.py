@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Literal
 
+from pipeline_tasks.core import durable
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.store.disk import space_in
 from pipeline_tasks.models import packages
@@ -139,11 +140,13 @@ def _write_record(staged: Path, spec: ModelSpec, source: Source) -> None:
 
 def _put(staged: Path, final: Path) -> None:
     """Rename into place; where another process was first (a folder that is not empty), its folder stays."""
+    durable.sync_tree(staged)
     try:
         staged.rename(final)
     except OSError:
         if not (final / RECORD).is_file():
             raise
+    durable.sync(final.parent)
 
 
 def _same_source(folder: Path, source: Source) -> Path:

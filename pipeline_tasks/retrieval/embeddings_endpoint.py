@@ -57,7 +57,7 @@ class EmbeddingsEndpoint:
         """
         answer_id = digest({"api": "embeddings", "model": self.model, "texts": list(texts)})
         stem = f"responses/{answer_id[:2]}/{answer_id}"
-        found = self._stored(stem, answer_id)
+        found = self._stored(stem, answer_id, len(texts))
         if found is not None:
             self.endpoint.count("vectors_reused", len(texts))
             return found
@@ -71,8 +71,11 @@ class EmbeddingsEndpoint:
         self.endpoint.count("embedding_requests")
         return Answer(answer_id, bought.kept)
 
-    def _stored(self, stem: str, answer_id: str) -> Answer | None:
+    def _stored(self, stem: str, answer_id: str, n_texts: int) -> Answer | None:
         kept = self._store.read(f"{stem}.f32") if self._store.exists(f"{stem}.json") else None
+        if kept is not None and len(kept) != 4 * n_texts * self.dim:
+            self._store.delete_all([f"{stem}.json", f"{stem}.f32"])
+            kept = None
         return None if kept is None else Answer(answer_id, np.frombuffer(kept, "<f4").reshape(-1, self.dim))
 
     def _buy(self, texts: Sequence[str], answer_id: str) -> Bought[np.ndarray]:

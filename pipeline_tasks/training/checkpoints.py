@@ -5,7 +5,6 @@ lie in a file of their own, which the checkpoint names; it is written first and 
 so at any moment the newest checkpoint and what it names are complete.
 """
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 import torch
 
+from pipeline_tasks.core import durable
 from pipeline_tasks.core.errors import InputError
 
 
@@ -84,11 +84,4 @@ def _write_whole(path: Path, state: Any) -> None:
     part = path.with_suffix(".part")
     with part.open("wb") as file:
         torch.save(state, file)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    durable.replace(part, path)

@@ -20,7 +20,7 @@ from pipeline_tasks.core.licences import is_non_commercial
 from pipeline_tasks.core.manifest import LATEST, Manifest, Part, Ref
 from pipeline_tasks.core.memo import RECEIPTS
 from pipeline_tasks.core.store import Store
-from pipeline_tasks.core.versions import manifest_key
+from pipeline_tasks.core.versions import manifest_key, refs
 
 VERSIONS = "versions"
 RESPONSES = "responses"
@@ -239,8 +239,7 @@ def _as_text(value: Any) -> str:
 
 def latest_ids(store: Store) -> dict[str, str]:
     """Dataset -> id of the version that ``latest`` names."""
-    keys = (key for key in store.keys("refs") if key.endswith(f"/{LATEST}"))
-    return {key[len("refs/") : -len(LATEST) - 1]: data.decode() for key, data in store.read_all(keys) if data}
+    return {ref.dataset: ref.version for key, ref in refs(store).items() if key.endswith(f"/{LATEST}")}
 
 
 def _part_rows(manifest: Manifest) -> Iterator[dict[str, Any]]:

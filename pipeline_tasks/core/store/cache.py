@@ -1,8 +1,8 @@
 """Copies of immutable objects on this machine's disk, up to a size; shared by all its processes.
 
-A copy appears whole, by a rename, and is read-only. When the copies exceed the limit, those unused for longest go, but
-none that was asked for within the last hour: somebody may be about to open it. So the limit may be exceeded by what
-one hour of work reads.
+A copy appears whole, by a rename after its bytes are on the disk, and is read-only. When the copies exceed the limit,
+those unused for longest go, but none that was asked for within the last hour: somebody may be about to open it. So the
+limit may be exceeded by what one hour of work reads.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import logging
 import os
 import time
 from pathlib import Path
+
+from pipeline_tasks.core import durable
 
 log = logging.getLogger(__name__)
 IN_USE_S = 3600.0
@@ -47,6 +49,7 @@ class Cache:
         size, now = path.stat().st_size, time.time()
         os.utime(path, (now, now if used else now - IN_USE_S))
         self._unseen += size
+        durable.sync(path)
         path.replace(target)
         if self._unseen > self.limit_bytes / _SLACK:
             self._unseen = 0

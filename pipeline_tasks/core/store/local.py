@@ -1,4 +1,8 @@
-"""The store in a folder."""
+"""The store in a folder.
+
+A power cut takes nothing that was told, but for work that is done again: the memo is not synced, and the names of
+parts only together, before the next name that may lead to them. A part's own bytes are on the disk before its name.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from pipeline_tasks.core import durable
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import digest, file_sha256, short_id
 from pipeline_tasks.core.store.disk import space_in
@@ -19,6 +24,7 @@ from pipeline_tasks.core.store.protocol import LOST, TEMPORARY, Entry, checked_k
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 """Names the running kernel, in containers too."""
 _NO_KERNEL = uuid.uuid4().hex
+_MAY_WAIT = ("objects/", "memo/")
 
 
 class LocalStore:
@@ -27,6 +33,10 @@ class LocalStore:
     def __init__(self, root: Path) -> None:
         self.root = self.folder = Path(root).absolute()
         self.scratches = self.root / "scratch"
+        self._later = durable.Later()
+
+    def __reduce__(self) -> tuple[type[LocalStore], tuple[Path]]:
+        return LocalStore, (self.root,)
 
     def __str__(self) -> str:
         return str(self.root)
@@ -64,10 +74,9 @@ class LocalStore:
     def create_from(self, key: str, path: Path) -> bool:
         """See :meth:`Store.create_from`."""
         target = self._path(key)
-        target.parent.mkdir(parents=True, exist_ok=True)
         path.chmod(0o644)
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
+        durable.sync(path)
+        holders = self._led_to(key, target)
         try:
             os.link(path, target)
         except FileExistsError:
@@ -75,15 +84,30 @@ class LocalStore:
             return False
         finally:
             path.unlink()
+            self._named(key, holders)
         return True
+
+    def _led_to(self, key: str, target: Path) -> list[Path]:
+        """Folders that hold ``target`` once it is named; what a name leads to is on the disk before the name."""
+        if not key.startswith(_MAY_WAIT):
+            self._later.settle()
+        return [target.parent, *durable.make_folder(target.parent)]
+
+    def _named(self, key: str, holders: Iterable[Path]) -> None:
+        self._later.add(holders)
+        if not key.startswith(_MAY_WAIT):
+            self._later.settle()
 
     def replace(self, key: str, data: bytes) -> None:
         """See :meth:`Store.replace`."""
         target = self._path(key)
         with self.temporary() as path:
             path.write_bytes(data)
-            target.parent.mkdir(parents=True, exist_ok=True)
+            holders = self._led_to(key, target)
+            if not key.startswith(_MAY_WAIT):
+                durable.sync(path)
             path.replace(target)
+        self._named(key, holders)
 
     def swap(self, key: str, old: bytes | None, new: bytes) -> bool:
         """See :meth:`Store.swap`."""
@@ -95,12 +119,17 @@ class LocalStore:
 
     def delete(self, key: str) -> None:
         """See :meth:`Store.delete`."""
-        self._path(key).unlink(missing_ok=True)
+        self.delete_all([key])
 
     def delete_all(self, keys: Iterable[str]) -> None:
         """See :meth:`Store.delete_all`."""
+        holders = {}
         for key in keys:
-            self.delete(key)
+            path = self._path(key)
+            path.unlink(missing_ok=True)
+            holders[path.parent] = key
+        for holder, key in holders.items():
+            self._named(key, [holder])
 
     def keys(self, prefix: str) -> Iterator[str]:
         """See :meth:`Store.keys`."""

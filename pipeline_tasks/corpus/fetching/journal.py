@@ -7,6 +7,7 @@ import os
 from dataclasses import asdict
 from pathlib import Path
 
+from pipeline_tasks.core import durable
 from pipeline_tasks.corpus.fetching.outcomes import Outcome
 
 
@@ -28,13 +29,21 @@ class Journal:
         self._file = self._lines.open("ab")
 
     def _load(self) -> dict[str, Outcome]:
-        """Outcomes by address; a line or a body that was cut short never happened."""
-        data = self._lines.read_bytes() if self._lines.exists() else b""
-        whole = data[: data.rfind(b"\n") + 1]
-        if len(whole) < len(data):
-            os.truncate(self._lines, len(whole))
-        found = (Outcome(**json.loads(line)) for line in whole.splitlines())
-        return {outcome.url_id: outcome for outcome in found if self._is_whole(outcome)}
+        """Outcomes by address; a body that was cut short, or a line and all after it, never happened."""
+        found, whole = {}, 0
+        for line in self._lines.read_bytes().splitlines(keepends=True) if self._lines.exists() else ():
+            try:
+                outcome = Outcome(**json.loads(line))
+            except (ValueError, TypeError):
+                break
+            if not line.endswith(b"\n"):
+                break
+            whole += len(line)
+            if self._is_whole(outcome):
+                found[outcome.url_id] = outcome
+        if self._lines.exists():
+            os.truncate(self._lines, whole)
+        return found
 
     def _is_whole(self, outcome: Outcome) -> bool:
         path = self.body(outcome.sha256)
@@ -51,7 +60,7 @@ class Journal:
 
     def keep(self, path: Path, sha256: str) -> None:
         """Keep a received body under its sha256."""
-        path.replace(self.body(sha256))
+        durable.replace(path, self.body(sha256))
 
     def note(self, outcome: Outcome) -> None:
         """An address has ended."""

@@ -73,8 +73,8 @@ class Robots:
 
     async def _text(self, site: str) -> str:
         kept = self._folder / f"{short_id(site)}.json"
-        if not kept.exists():
-            found: dict[str, str]
+        found = _kept(kept)
+        if found is None:
             try:
                 found = {"text": await retrying(self._limits.attempts)(self._ask, f"{site}/robots.txt")}
             except Busy as busy:
@@ -85,7 +85,6 @@ class Robots:
             unfinished = kept.with_suffix(".part")
             unfinished.write_text(json.dumps(found), "utf-8")
             unfinished.replace(kept)
-        found = json.loads(kept.read_text("utf-8"))
         if "text" in found:
             return found["text"]
         raise Refused(found["reason"], found["detail"])
@@ -102,6 +101,14 @@ class Robots:
                     return ""
                 url = target
         return ""
+
+
+def _kept(path: Path) -> dict[str, str] | None:
+    """What was asked before; None where nothing was, or a power cut took it."""
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except (FileNotFoundError, ValueError):
+        return None
 
 
 async def _start(chunks: AsyncIterator[bytes]) -> str:

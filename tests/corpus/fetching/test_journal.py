@@ -50,6 +50,14 @@ def test_a_line_that_was_cut_short_never_happened(folder: Path):
     assert lines.read_bytes() == whole
 
 
+def test_a_line_that_a_power_cut_left_without_its_bytes_never_happened_nor_what_follows(folder: Path):
+    lines = folder / "outcomes.jsonl"
+    first, second = lines.read_bytes().splitlines(keepends=True)
+    lines.write_bytes(first + bytes(40) + b"\n" + second)
+    assert reopened(folder) == {"a": FETCHED}
+    assert lines.read_bytes() == first
+
+
 @pytest.mark.parametrize("body", [None, PDF[:-1]])
 def test_a_document_whose_bytes_are_not_whole_is_fetched_again(folder: Path, body):
     path = Journal(folder).body(SHA256)

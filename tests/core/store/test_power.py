@@ -1,0 +1,109 @@
+"""After a power cut: what was promised is there and whole, what is torn is made again or told."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipeline_tasks.core.requests import requests_key
+from pipeline_tasks.core.store import LocalStore
+from tests.core.toy_steps import check_whole, make, rows_of, toy_gather, toy_list, toy_scale, toy_unique
+from tests.power import Disk
+from tests.stores import put_part
+
+CUTS = 8
+WORLD = {f"item{n}": n for n in range(6)}
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    disk = Disk(tmp_path / "store")
+    with disk.watched():
+        yield disk
+
+
+@pytest.mark.parametrize("seed", range(CUTS))
+def test_what_was_written_before_a_power_cut_is_there_and_whole(disk, seed):
+    store = LocalStore(disk.root)
+    for n in range(3):
+        store.replace("refs/x/latest", b"version %d" % n)
+        assert store.create(f"responses/aa/{n}.json", b"answer %d" % n)
+    disk.cut(random.Random(seed))
+    assert store.read("refs/x/latest") == b"version 2"
+    assert [store.read(f"responses/aa/{n}.json") for n in range(3)] == [b"answer 0", b"answer 1", b"answer 2"]
+
+
+@pytest.mark.parametrize("seed", range(CUTS))
+def test_a_version_that_was_committed_before_a_power_cut_is_whole(disk, seed):
+    store = LocalStore(disk.root)
+    make(store, toy_list, rows=WORLD)
+    make(store, toy_scale)
+    before = check_whole(store)
+    disk.cut(random.Random(seed))
+    assert check_whole(store) == before
+    assert len(rows_of(store, "scaled")) == 6
+    assert make(store, toy_scale, factor=3).counters["rows_out"] == 6
+
+
+@pytest.mark.parametrize("seed", range(CUTS))
+def test_what_was_dropped_before_its_parts_does_not_come_back_without_them(disk, seed):
+    store = LocalStore(disk.root)
+    key = put_part(store, b"rows")
+    store.create("versions/x/1.json", key.encode())
+    store.delete_all(["versions/x/1.json"])
+    store.delete_all([key])
+    put_part(store, b"other rows")
+    disk.cut(random.Random(seed))
+    assert not store.exists("versions/x/1.json") or store.exists(key)
+
+
+TORN = {"empty": b"", "half": b'{"output": {"sha', "zeros": b"\0" * 16, "no text": b"\xff\xfe"}
+
+
+@pytest.mark.parametrize("torn", TORN.values(), ids=TORN)
+def test_a_torn_memo_record_is_a_miss(tmp_path, torn):
+    store = LocalStore(tmp_path / "store")
+    make(store, toy_list, rows=WORLD)
+    ref = make(store, toy_scale).ref
+    lost, *_ = store.keys("memo")
+    (store.root / lost).write_bytes(torn)
+    store.delete(f"versions/scaled/{ref.version}.json")
+    outcome = make(store, toy_scale)
+    assert (outcome.ref, outcome.counters["parts_built"], outcome.counters["parts_reused"]) == (ref, 1, 2)
+
+
+@pytest.mark.parametrize("torn", [*TORN.values(), b"0123456789abcdef"], ids=[*TORN, "another"])
+def test_a_torn_ref_names_the_newest_version_that_is_there(tmp_path, torn):
+    store = LocalStore(tmp_path / "store")
+    make(store, toy_list, rows=WORLD)
+    ref = make(store, toy_list, rows=WORLD | {"new": 7}).ref
+    make(store, toy_scale)
+    (store.root / "refs/items/latest").write_bytes(torn)
+    assert len(rows_of(store, "items")) == 7
+    assert make(store, toy_scale).reused
+    assert make(store, toy_list, rows=WORLD | {"new": 7}).ref == ref
+    assert store.read("refs/items/latest") == ref.version.encode()
+
+
+def test_torn_notes_of_requests_are_answered_anew(tmp_path):
+    store = LocalStore(tmp_path / "store")
+    make(store, toy_list, rows=WORLD)
+    for asked in ("monday", "tuesday"):
+        ref = make(store, toy_gather, asked=asked).ref
+    store.replace(requests_key(ref), b"")
+    assert make(store, toy_gather, asked="tuesday").ref == ref
+    assert len(store.read(requests_key(ref)) or b"") > 2
+
+
+def test_a_torn_manifest_is_made_again(tmp_path):
+    store = LocalStore(tmp_path / "store")
+    make(store, toy_list, rows=WORLD)
+    ref = make(store, toy_scale).ref
+    whole = store.read(f"versions/scaled/{ref.version}.json")
+    store.replace(f"versions/scaled/{ref.version}.json", b"")
+    assert make(store, toy_scale).ref == ref
+    assert store.read(f"versions/scaled/{ref.version}.json") == whole
+    assert make(store, toy_unique).counters["rows_in"] == 6
