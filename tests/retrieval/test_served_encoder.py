@@ -60,10 +60,10 @@ def test_vectors_come_back_in_order_of_the_texts_and_are_paid_for_once(endpoint,
 
 
 def test_vectors_that_a_power_cut_left_short_are_asked_for_again(endpoint, store):
-    whole = open_encoder(MODEL, store=store).encode_passages(TEXTS[:3])
+    whole = open_or_ask(MODEL, "float32", store, Terms()).encode_passages(TEXTS[:3])
     (kept,) = (key for key in store.keys("responses") if key.endswith(".f32"))
     store.replace(kept, (store.read(kept) or b"")[:-4])
-    np.testing.assert_array_equal(open_encoder(MODEL, store=store).encode_passages(TEXTS[:3]), whole)
+    np.testing.assert_array_equal(open_or_ask(MODEL, "float32", store, Terms()).encode_passages(TEXTS[:3]), whole)
     assert len(store.read(kept) or b"") == 4 * 3 * DIM
 
 
