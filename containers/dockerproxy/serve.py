@@ -64,6 +64,8 @@ class Handler(BaseHTTPRequestHandler):
             self._say(403, f"refused by the proxy: {refusal}")
         except ValueError as error:
             self._say(400, f"not understood: {error}")
+        except (BrokenPipeError, ConnectionResetError):  # one of the two has left, and there is nobody to tell
+            self.close_connection = True
         except OSError as error:
             log.warning("the engine does not answer: %s", error)
             self._say(502, f"the engine does not answer: {error}")

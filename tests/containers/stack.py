@@ -86,7 +86,7 @@ class Stack:
 
     def up(self) -> None:
         """Return once every part is healthy."""
-        self("up", "--detach", "--wait", "--wait-timeout", "300", "--no-build")
+        self("up", "--detach", "--wait", "--wait-timeout", str(int(PATIENCE_S)), "--no-build")
 
     def down(self) -> None:
         """Nothing of it is left, its data included."""
