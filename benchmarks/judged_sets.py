@@ -1,0 +1,113 @@
+"""Judged retrieval sets with pairs to train on, and what a ranking of their passages scores."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pipeline_tasks.evaluation.metrics import ndcg_at_k, ranked_relevance
+
+K = 10
+
+
+@dataclass(frozen=True)
+class Query:
+    """A judged query; an intent's queries count together as one of the intents."""
+
+    text: str
+    intent: str
+    split: str
+    judged: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A query to train on, the passage that it was written from, and one that was written as its answer, if any."""
+
+    query: str
+    passage_id: str
+    positive: str = ""
+
+
+@dataclass(frozen=True)
+class JudgedSet:
+    """A corpus by id, judged queries, and pairs on passages that no judged query was written from."""
+
+    passages: dict[str, str]
+    queries: list[Query]
+    pairs: list[Pair]
+
+    def scores(self, ranked: np.ndarray, split: str) -> np.ndarray:
+        """NDCG@10, graded with linear gain, of each query of ``split``; ``ranked`` has positions for all queries."""
+        ids = list(self.passages)
+        rows = [i for i, query in enumerate(self.queries) if query.split == split]
+        found = [[ids[p] for p in ranked[i, :K] if p >= 0] for i in rows]
+        return ndcg_at_k(*ranked_relevance(found, [self.queries[i].judged for i in rows]), K)
+
+    def weights(self, split: str) -> np.ndarray:
+        """What each query of ``split`` adds to the mean over intents; they add up to 1."""
+        intents = [query.intent for query in self.queries if query.split == split]
+        return np.array([1 / (len(set(intents)) * intents.count(intent)) for intent in intents])
+
+
+def smaller(data: JudgedSet, n_pairs: int, n_queries: int) -> JudgedSet:
+    """A set of the same kind: the first pairs, the first queries of each split, and the passages that these name."""
+    pairs = data.pairs[:n_pairs]
+    queries = [q for split in ("dev", "test") for q in [q for q in data.queries if q.split == split][:n_queries]]
+    named = {pair.passage_id for pair in pairs} | {name for query in queries for name in query.judged}
+    return JudgedSet({name: text for name, text in data.passages.items() if name in named}, queries, pairs)
+
+
+def disaster_guides(folder: Path) -> JudgedSet:
+    """Six intents on US disaster guides; dev and test queries on other documents than the pairs."""
+    judged: dict[str, dict[str, int]] = {}
+    for split in ("dev", "test"):
+        _read_qrels(folder / "qrels" / f"{split}.tsv", judged)
+    rows = _lines(folder / "queries.jsonl")
+    answered = [row for row in rows if any(grade > 0 for grade in judged.get(row["_id"], {}).values())]
+    return JudgedSet(
+        {row["_id"]: row["text"] for row in _lines(folder / "corpus.jsonl")},
+        [Query(row["text"], row["intent"], row["split"], judged[row["_id"]]) for row in answered],
+        [Pair(row["query"], row["passage_id"], row["positive"]) for row in _lines(folder / "train.jsonl")],
+    )
+
+
+def multihoprag_snippets(folder: Path) -> JudgedSet:
+    """Questions to news snippets, synthetic ones to train on; every tenth question is for development."""
+    judged: dict[str, dict[str, int]] = {}
+    _read_qrels(folder / "qrels.tsv", judged)
+    rows = _lines(folder / "queries.jsonl")
+    asked = [row for row in _lines(folder / "synthetic_queries.jsonl") if row["evidence_ids"]]
+    return JudgedSet(
+        {row["_id"]: row["text"] for row in _lines(folder / "corpus.jsonl")},
+        [Query(r["text"], "qa", "test" if i % 10 else "dev", judged[r["_id"]]) for i, r in enumerate(rows)],
+        [Pair(row["query"], row["evidence_ids"][0]) for row in asked],
+    )
+
+
+SETS = {"disaster_guides": disaster_guides, "multihoprag_snippets": multihoprag_snippets}
+
+
+def p_value(one: np.ndarray, other: np.ndarray, weights: np.ndarray, n: int = 20_000) -> float:
+    """Two-sided: how often random signs make the weighted difference of paired scores as large as it is.
+
+    Shapes: one, other, weights [q].
+    """
+    differences = weights * (one - other)
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], (n, len(differences)))
+    return float((1 + (np.abs(signs @ differences) >= abs(differences.sum()) - 1e-12).sum()) / (n + 1))
+
+
+def _lines(path: Path) -> Sequence[dict]:
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines() if line]
+
+
+def _read_qrels(path: Path, into: dict[str, dict[str, int]]) -> None:
+    with path.open(newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file, delimiter="\t"):
+            into.setdefault(row["query-id"], {})[row["corpus-id"]] = int(row["score"])
