@@ -17,8 +17,8 @@ from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.versions import Version, commit, point, write_rows
 
 
-def put(store: Store, schema: RowSchema, *parts: list[dict], dataset: str = "") -> Ref:
-    """A version of ``dataset`` with these rows; columns that a row leaves out are null."""
+def put(store: Store, schema: RowSchema, *parts: list[dict], dataset: str = "", **made_from: Ref) -> Ref:
+    """A version of ``dataset`` with these rows, as if ``made_from`` these; columns that a row leaves out are null."""
     written = [write_rows(store, schema.table(rows)) for rows in parts]
     manifest = Manifest(
         dataset=dataset or schema.name,
@@ -28,7 +28,7 @@ def put(store: Store, schema: RowSchema, *parts: list[dict], dataset: str = "") 
         rows_schema=schema.name,
         key=schema.key,
         params={},
-        inputs={},
+        inputs={name: [str(ref)] for name, ref in made_from.items()},
         rows=sum(part.rows for part in written),
         parts=written,
     )

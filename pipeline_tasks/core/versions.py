@@ -99,7 +99,11 @@ def ref_key(dataset: str, name: str = LATEST) -> str:
 
 
 def named(store: Store, dataset: str, name: str = LATEST) -> Ref | None:
-    """The version that ``name`` means, or None; a ref that is torn or leads nowhere means the newest version."""
+    """The version that ``name`` means, or None; a ref that is torn or leads nowhere means the newest version.
+
+    Raises:
+        InputError: the ref holds what no version can be called.
+    """
     data = store.read(ref_key(dataset, name))
     return None if data is None else _meant(store, dataset, data)
 
@@ -115,8 +119,8 @@ def refs(store: Store) -> dict[str, Ref]:
 
 
 def _meant(store: Store, dataset: str, data: bytes) -> Ref | None:
-    version = data.decode("ascii", "replace")
-    if ID.fullmatch(version) and store.exists(manifest_key(ref := Ref(dataset=dataset, version=version))):
+    version = data.decode("ascii", "replace").strip("\0")
+    if version and store.exists(manifest_key(ref := Ref(dataset=dataset, version=version))):
         return ref
     folder = f"versions/{dataset}/"
     there = [entry for entry in store.entries(folder) if "/" not in entry.key.removeprefix(folder)]

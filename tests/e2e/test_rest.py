@@ -18,7 +18,7 @@ from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import commit, point, write_rows
 from pipeline_tasks.curation.mine_negatives import mine_negatives
 from pipeline_tasks.curation.mutual_agreement import mutual_agreement
-from pipeline_tasks.datasets import PAIRS, PASSAGES
+from pipeline_tasks.datasets import NEEDS, PAIRS, PASSAGES
 from pipeline_tasks.models.use import REFERENCE_MODELS
 from pipeline_tasks.retrieval.embed_pairs import embed_pairs
 from pipeline_tasks.retrieval.embed_passages import embed_passages
@@ -44,13 +44,14 @@ def plant(store: LocalStore, step: Step, rows: list[dict], model: str) -> None:
 def ranked(tmp_path: Path) -> LocalStore:
     """Rankings, labels and ``mtt/0.75`` of a few queries, with vectors made by hand."""
     store, chance = LocalStore(tmp_path / "store"), np.random.default_rng(0)
-    put(store, PASSAGES, [{"passage_id": f"p{i:02}", "text": f"text {i}", "split": "train"} for i in range(N)])
+    texts = [{"passage_id": f"p{i:02}", "text": f"text {i}", "split": "train"} for i in range(N)]
+    needs = put(store, NEEDS, passages=put(store, PASSAGES, texts))
     pairs = [
         {"query_id": f"q{i:02}", "passage_id": f"p{i:02}", "intent": "qa", "query": f"about {i}?", "split": "train",
          "positive_id": f"g{i:02}", "positive": f"written {i}", "passage": f"text {i}", "origin": "dm"}
         for i in range(N)
     ]  # fmt: skip
-    put(store, PAIRS, pairs, dataset="mtp")
+    put(store, PAIRS, pairs, dataset="mtp", dm=put(store, PAIRS, pairs, dataset="mtp/dm", needs=needs))
     for model in REFERENCE_MODELS:
         passages = chance.normal(size=(N, 8)) + 1.5
         passages /= np.linalg.norm(passages, axis=1, keepdims=True)

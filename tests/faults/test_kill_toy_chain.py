@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import time
+from contextlib import suppress
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -46,7 +47,8 @@ def kill_at(root: Path, phase: int, moment_s: float) -> bool:
     process = start(root, phase)
     process.join(moment_s)
     if process.exitcode is None:
-        os.killpg(process.pid or 0, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid or 0, signal.SIGKILL)
     process.join()
     assert process.exitcode in (0, -signal.SIGKILL)
     return process.exitcode != 0
