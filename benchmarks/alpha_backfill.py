@@ -131,7 +131,8 @@ def main() -> None:
             "peak_mib_with_texts": round(peaks["step", last]),
             "growth": round(seconds["selection", last] / seconds["selection", first] / (last / first), 2),
             "growth_with_texts": round(seconds["step", last] / seconds["step", first] / (last / first), 2),
-        }
+        },
+        {},
     )
 
 

@@ -1,14 +1,13 @@
 """Texts per second of the encoders beside sentence-transformers, same weights, same texts, two threads.
 
 ``python benchmarks/encode.py``: all-MiniLM-L6-v2 on the processor, texts cut from the sample corpus; each system in a
-process of its own, one after the other, several rounds. ``--device cuda``: models of the family's shapes with random
+process of its own, one after the other, three turns. ``--device cuda``: models of the family's shapes with random
 weights. The last line is one JSON object; ratios are their time over ours.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import re
 import resource
@@ -21,6 +20,7 @@ from typing import Any
 
 import numpy as np
 from encode_shapes import measure_shapes
+from measure import finish, spread, turns
 from rich.console import Console
 from rich.table import Table
 
@@ -34,7 +34,6 @@ MODEL = "all-minilm-l6-v2"
 SAMPLE = Path(__file__).parents[1] / "pipeline_tasks/domains/disaster/sample"
 THREADS = 2
 SIZES = (50, 150, 450)
-ROUNDS = 3
 SYSTEMS = ("sentence-transformers", "torch", "onnx int8")
 _open: dict[str, Any] = {}
 
@@ -101,8 +100,8 @@ def work_gflop(lengths: list[int], layers: int = 6, width: int = 384, inner: int
     return sum(length * (per_token + 4 * layers * length * width) for length in lengths) / 1e9
 
 
-def measure_cpu(sizes: tuple[int, ...], rounds: int, console: Console) -> dict[str, float]:
-    """Print the table and give the figures of the largest size."""
+def measure_cpu(sizes: tuple[int, ...], console: Console) -> tuple[dict[str, float], dict[str, float]]:
+    """Print the table and give the figures of the largest size, and how far its turns are apart."""
     context = get_context("spawn")
     pools = {system: ProcessPoolExecutor(1, context) for system in SYSTEMS}
     table = Table("texts", "system", "seconds", "texts/s", "ratio", "least cosine", "peak MiB", "of peak FLOP/s")
@@ -111,10 +110,7 @@ def measure_cpu(sizes: tuple[int, ...], rounds: int, console: Console) -> dict[s
     for n in sizes:
         texts = sample_texts(n)
         work = work_gflop([min(256, len(tokenizer.encode(text).ids)) for text in texts])
-        runs: dict[str, list[tuple[float, float, np.ndarray]]] = {system: [] for system in SYSTEMS}
-        for _ in range(rounds):
-            for system in SYSTEMS:
-                runs[system].append(pools[system].submit(encode, system, texts).result())
+        runs = turns(SYSTEMS, lambda system, texts=texts: pools[system].submit(encode, system, texts).result())
         exact = runs["sentence-transformers"][0][2]
         for system in SYSTEMS:
             spent = statistics.median(run[0] for run in runs[system])
@@ -135,27 +131,28 @@ def measure_cpu(sizes: tuple[int, ...], rounds: int, console: Console) -> dict[s
         pool.shutdown()
     console.print(table)
     console.print(f"matrix product of float32 on {THREADS} threads: {peak:.0f} GFLOP/s")
-    return {
+    spreads = {system: spread(run[0] for run in runs[system]) for system in SYSTEMS}
+    ratios = {
         "ratio_torch": round(found["ratio torch"], 2),
         "ratio_onnx_int8": round(found["ratio onnx int8"], 2),
         "cosine_torch": round(found["cosine torch"], 4),
         "cosine_int8": round(found["cosine onnx int8"], 4),
     }
+    return ratios, spreads
 
 
 def main() -> None:
     """Run what was asked for; the last line is JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="one small size, one round")
+    parser.add_argument("--quick", action="store_true", help="one small size")
     parser.add_argument("--device", default="", help="cuda, cuda:0,cuda:1, or cpu: the family's shapes there")
     parser.add_argument("--shapes", nargs="*", default=["33m", "109m", "335m", "596m"])
     asked = parser.parse_args()
     console = Console(width=120)
     if asked.device:
-        found = measure_shapes(asked.device, asked.shapes, asked.quick, console)
+        finish(measure_shapes(asked.device, asked.shapes, asked.quick, console), {})
     else:
-        found = measure_cpu(SIZES[:1] if asked.quick else SIZES, 1 if asked.quick else ROUNDS, console)
-    print(json.dumps(found))
+        finish(*measure_cpu(SIZES[:1] if asked.quick else SIZES, console))
 
 
 if __name__ == "__main__":

@@ -104,7 +104,8 @@ def main() -> None:
             "seconds": round(rank, 1),
             "peak_mib": round(got.peak_mib),
             "days_15m_queries": round(days, 1),
-        }
+        },
+        {},
     )
 
 
