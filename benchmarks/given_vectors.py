@@ -31,23 +31,55 @@ class Task:
         return [f"q{i}" for i in range(len(self.queries))], [f"p{i}" for i in range(len(self.passages))]
 
 
-ROUNDING = 2e-7
-"""The peer adds up in float32: it may order two passages by noise that are closer than this."""
+@dataclass(frozen=True)
+class Differing:
+    """How two lists of negatives of the same queries differ.
+
+    Attributes:
+        rows: queries with any difference.
+        beyond: those that differ by more than :func:`rounding`: in order, or at the limit.
+        inexact: those whose first list is not what the rule gives on cosines computed in float64.
+        farthest: largest difference of two cosines in one place.
+    """
+
+    rows: int
+    beyond: int
+    inexact: int
+    farthest: float
 
 
-def differing(task: Task, found: list[list[str]], other: list[list[str]]) -> tuple[int, int]:
-    """Queries whose negatives differ at all, and those that differ by more than rounding: in order, or at the limit."""
+def rounding(task: Task, rows: list[int], n_more: int = 64) -> float:
+    """How far apart cosines can be that a product in float32 puts in the wrong order: twice its largest error there.
+
+    Measured over all passages for ``rows`` and some more queries, since it grows with the width and the cosine.
+    """
+    some = np.union1d(rows, np.arange(min(n_more, len(task.queries)))).astype(int)
+    exact = task.queries[some].astype(np.float64) @ task.passages.astype(np.float64).T
+    return 2 * float(np.abs(task.queries[some] @ task.passages.T - exact).max())
+
+
+def differing(task: Task, found: list[list[str]], other: list[list[str]]) -> Differing:
+    """Compare our negatives, ``found``, with a peer's, which adds up in float32."""
     rows = [i for i, (a, b) in enumerate(zip(found, other, strict=True)) if a != b]
-    really = 0
+    near, beyond, inexact, farthest = rounding(task, rows), 0, 0, 0.0
     for row in rows:
         limit = ALPHA * _cosines(task, row, [f"p{row}"])[0]
         a, b = (_cosines(task, row, names) for names in (found[row], other[row]))
-        clear_a, clear_b = (cosines[np.abs(cosines - limit) > ROUNDING] for cosines in (a, b))
+        clear_a, clear_b = (cosines[np.abs(cosines - limit) > near] for cosines in (a, b))
         n, at_limit = min(len(clear_a), len(clear_b)), len(a) + len(b) - len(clear_a) - len(clear_b)
-        really += len(a) - len(b) not in range(-at_limit, at_limit + 1) or bool(
-            (np.abs(clear_a[:n] - clear_b[:n]) > ROUNDING).any()
-        )
-    return len(rows), really
+        apart = np.abs(clear_a[:n] - clear_b[:n]).max(initial=0)
+        beyond += len(a) - len(b) not in range(-at_limit, at_limit + 1) or bool(apart > near)
+        inexact += found[row] != exact_row(task, row)
+        farthest = max(farthest, float(apart))
+    return Differing(len(rows), beyond, inexact, farthest)
+
+
+def exact_row(task: Task, row: int) -> list[str]:
+    """The rule on cosines in float64, rounded once to float32; of equal ones the first passage."""
+    cosines = _cosines(task, row, [f"p{i}" for i in range(len(task.passages))]).astype(np.float32)
+    best = np.argsort(-cosines, kind="stable")[:DEPTH]
+    allowed = best[(cosines[best] < np.float32(ALPHA) * cosines[row]) & (best != row)]
+    return [f"p{i}" for i in allowed[:K]]
 
 
 def _cosines(task: Task, row: int, names: list[str]) -> np.ndarray:
