@@ -1,13 +1,13 @@
 """Chunking beside semchunk, chonkie and fixed windows: MB/s, memory, and boundaries against planted ones.
 
 ``python benchmarks/chunk_passages.py [--quick] [--data FOLDER]``: the last line is one JSON object. Ratios are of MB/s,
-ours over theirs. Without the folder of extra data the sample corpus alone is used.
+ours over theirs. Without the folder of extra data the texts are the sample corpus and made ones; it is said how much is
+made. No text comes twice, for chunkers remember what they have counted.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
 import os
 import random
@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
+from given_texts import DATA, Documents, line_texts, pdf_texts, sample_texts
+from measure import finish, spread, turns
 from rich.console import Console
 from rich.table import Table
 from tokenizers import Tokenizer
@@ -30,61 +32,10 @@ from pipeline_tasks.models.registry import get
 
 LIMIT, SCRAP = 255, 24
 MODEL = "all-minilm-l6-v2"
-SAMPLE = Path(__file__).parents[1] / "pipeline_tasks" / "domains" / "disaster" / "sample"
-DATA = Path(__file__).parents[2] / "shared" / "data"
-SIZES_MB, REPEATS, JOINED = (0.25, 1.0, 4.0), 3, 40
-FEW = 3
+SIZES_MB, JOINED, FEW = (0.25, 1.0, 4.0), 40, 3
 
 Starts = Callable[[str], list[int]]
 Planted = tuple[str, list[int]]
-
-
-def sample_texts() -> dict[str, list[str]]:
-    """Sections of each document of the sample corpus, headings left out."""
-    found = {}
-    for file in sorted(SAMPLE.glob("*.md")):
-        sections = re.split(r"^##.*\n", file.read_text("utf-8").split("+++", 2)[2], flags=re.M)
-        found[file.stem] = [text.strip() for text in sections if len(text.split()) >= 30]
-    return found
-
-
-def pdf_texts(folder: Path, seed: random.Random) -> dict[str, list[str]]:
-    """Runs of paragraphs, of 50 to 350 words, of each PDF."""
-    import pymupdf
-
-    found: dict[str, list[str]] = {}
-    for file in sorted(folder.glob("*.pdf")):
-        with pymupdf.open(file) as document:
-            blocks = [" ".join(block[4].split()) for page in document for block in page.get_text("blocks")]
-        runs, room = [], 0
-        for paragraph in (block for block in blocks if len(block.split()) >= 15):
-            if room <= 0:
-                runs.append([])
-                room = seed.randint(50, 350)
-            runs[-1].append(paragraph)
-            room -= len(paragraph.split())
-        found[file.stem] = ["\n\n".join(run) for run in runs]
-    return found
-
-
-def line_texts(folder: Path) -> dict[str, list[str]]:
-    """Texts of retrieval sets, a document a set."""
-    files = sorted(folder.glob("*/corpus.jsonl"))
-    return {f.parent.name: [json.loads(line)["text"] for line in f.open(encoding="utf-8")] for f in files}
-
-
-def documents(texts: dict[str, list[str]], size_mb: float) -> list[str]:
-    """Documents of about 50 kB with ``size_mb`` megabytes in all; begins anew where there is not enough text."""
-    pieces = [piece for sections in texts.values() for piece in sections]
-    found, current, total, at = [], [], 0, 0
-    while total < size_mb * 1e6:
-        current.append(pieces[at % len(pieces)])
-        total += len(current[-1].encode()) + 2
-        at += 1
-        if sum(map(len, current)) > 50_000:
-            found.append("\n\n".join(current))
-            current = []
-    return [*found, "\n\n".join(current)] if current else found
 
 
 def planted(texts: dict[str, list[str]], n: int, seed: random.Random, separator: str) -> Iterator[Planted]:
@@ -205,20 +156,18 @@ def over_limit(tokenizer: Tokenizer, chunk: Chunker, texts: list[str]) -> int:
     return wrong
 
 
-def speeds(made: dict, texts: dict[str, list[str]], sizes: tuple[float, ...], console: Console) -> dict[str, float]:
-    """Print MB/s at each size, the best of several turns in which each chunker has its go; return the largest's."""
-    table = Table("chunker", *(f"{size} MB" for size in sizes), "MiB at the last", title="MB/s, one thread")
-    best: dict[str, list[float]] = {name: [] for name in made}
-    for size in sizes:
-        batch = documents(texts, size)
-        size_mb = sum(len(text.encode()) for text in batch) / 1e6
-        times = [{name: seconds(make, batch) for name, make in made.items()} for _ in range(REPEATS)]
-        for name in made:
-            best[name].append(size_mb / min(turn[name] for turn in times))
+def speeds(made: dict, batches: list[Documents], console: Console) -> tuple[dict[str, float], dict[str, float]]:
+    """Print MB/s over each batch, best of three turns; give those over the last, and how far its turns are apart."""
+    sizes = (f"{batch.size_mb:.3g} MB" for batch in batches)
+    table = Table("chunker", *sizes, "spread", "MiB at the last", title="MB/s, one thread")
+    found = [turns(made, lambda name, batch=batch: seconds(made[name], batch.texts)) for batch in batches]
+    best = {name: [b.size_mb / min(took[name]) for b, took in zip(batches, found, strict=True)] for name in made}
+    spreads = {name: spread(found[-1][name]) for name in made}
     for name, values in best.items():
-        table.add_row(name, *(f"{value:.2f}" for value in values), f"{peak_mib(made[name], batch):.0f}")
+        peak = peak_mib(made[name], batches[-1].texts)
+        table.add_row(name, *(f"{value:.2f}" for value in values), f"{spreads[name]:.0%}", f"{peak:.0f}")
     console.print(table)
-    return {name: values[-1] for name, values in best.items()}
+    return {name: values[-1] for name, values in best.items()}, spreads
 
 
 def errors(made: dict, kinds: dict[str, list[Planted]], console: Console) -> dict[str, float]:
@@ -259,7 +208,12 @@ def main() -> None:
     texts = sample | pdfs | lines
     sizes = SIZES_MB[:1] if options.quick else SIZES_MB
     console.print(f"{len(texts)} documents, seed {options.seed}, limit {LIMIT} tokens of {MODEL}")
-    speed = speeds(made, texts, sizes, console)
+    batches = [Documents.of(texts, size, options.seed) for size in sizes]
+    if made_mb := batches[-1].made_mb:
+        console.print(
+            f"The texts at hand are too few: {made_mb:.2f} of {batches[-1].size_mb:.2f} MB are made of their words"
+        )
+    speed, spreads = speeds(made, batches, console)
 
     n = JOINED // 4 if options.quick else JOINED
     kinds = {
@@ -270,7 +224,7 @@ def main() -> None:
     }
     theirs, ours = semantic_peer(folder, made["semantic"], next(iter(kinds.values()))[:FEW], console)
     pk = errors(made, kinds, console)
-    whole = documents(texts, sizes[-1])
+    whole = batches[-1].texts
     summary = {
         "ratio_to_semchunk": round(speed["structure"] / speed["semchunk"], 2),
         "ratio_to_chonkie_recursive": round(speed["structure"] / speed["chonkie recursive"], 2),
@@ -283,8 +237,9 @@ def main() -> None:
         "structure_mb_per_s": round(speed["structure"], 2),
         "semantic_mb_per_s": round(speed["semantic"], 2),
         "tokenise_mb_per_s": round(speed["fixed windows"], 2),
+        "made_mb": round(made_mb, 2),
     }
-    print(json.dumps(summary))
+    finish(summary, spreads)
 
 
 if __name__ == "__main__":
