@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import file_sha256
 from pipeline_tasks.core.manifest import REJECTS_SUFFIX, Manifest, Ref
+from pipeline_tasks.core.pins import UPKEEP
 from pipeline_tasks.core.progress import meter
 from pipeline_tasks.core.requests import requests_key
 from pipeline_tasks.core.store import Store
@@ -37,7 +38,7 @@ class Synced:
 
 
 def sync(source: Store, target: Store, names: Sequence[str] = ()) -> Synced:
-    """Copy into ``target`` what ``source`` has and it lacks.
+    """Copy into ``target`` what ``source`` has and it lacks; nothing is collected there meanwhile.
 
     Args:
         source: is only read.
@@ -47,6 +48,11 @@ def sync(source: Store, target: Store, names: Sequence[str] = ()) -> Synced:
     Raises:
         InputError: a name is not in the source.
     """
+    with target.alone(UPKEEP):
+        return _sync(source, target, names)
+
+
+def _sync(source: Store, target: Store, names: Sequence[str]) -> Synced:
     manifests = _manifests(source, names)
     done = Synced()
     keys = {kind: list(source.keys(kind)) for kind in KINDS}

@@ -19,7 +19,7 @@ from pipeline_tasks.core import durable
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import digest, file_sha256, short_id
 from pipeline_tasks.core.store.disk import space_in
-from pipeline_tasks.core.store.protocol import LOST, TEMPORARY, Entry, checked_key
+from pipeline_tasks.core.store.protocol import LOST, TEMPORARY, Entry, Pin, checked_key
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 """Names the running kernel, in containers too."""
@@ -75,6 +75,7 @@ class LocalStore:
         """See :meth:`Store.create_from`."""
         target = self._path(key)
         path.chmod(0o644)
+        os.utime(path)
         durable.sync(path)
         holders = self._led_to(key, target)
         try:
@@ -83,7 +84,6 @@ class LocalStore:
             os.utime(target)
             return False
         finally:
-            path.unlink()
             self._named(key, holders)
         return True
 
@@ -187,6 +187,47 @@ class LocalStore:
                 yield Path(name)
             finally:
                 Path(name).unlink(missing_ok=True)
+
+    def now(self) -> float:
+        """See :meth:`Store.now`."""
+        with self.temporary() as path:
+            return path.stat().st_mtime
+
+    @contextmanager
+    def pinned(self, name: str, data: bytes) -> Iterator[None]:
+        """See :meth:`Store.pinned`; a pin is a locked file."""
+        shown = self._path(f"pins/{name}")
+        shown.parent.mkdir(parents=True, exist_ok=True)
+        with self.temporary() as path, path.open("wb") as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            handle.write(data)
+            handle.flush()
+            os.link(path, shown)
+            path.unlink()
+            try:
+                yield
+            finally:
+                shown.unlink(missing_ok=True)
+
+    def pins(self) -> list[Pin]:
+        """See :meth:`Store.pins`."""
+        found = []
+        for key in self.keys("pins"):
+            pin = self.pin(key.removeprefix("pins/"))
+            if pin:
+                found.append(pin)
+        return found
+
+    def pin(self, name: str) -> Pin | None:
+        """What the pin called ``name`` shows; one whose holder is dead goes."""
+        path = self._path(f"pins/{name}")
+        with suppress(FileNotFoundError), path.open("rb") as handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return Pin(handle.read(), os.fstat(handle.fileno()).st_mtime)
+            path.unlink()
+        return None
 
     @contextmanager
     def alone(self, name: str) -> Iterator[None]:
