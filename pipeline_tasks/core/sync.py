@@ -22,9 +22,9 @@ from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.store.protocol import LOST, sha256_in
 from pipeline_tasks.core.versions import manifest_key, refs, resolve
 
-KINDS = ("objects", "responses", "receipts", "lineage/events", "memo", "requests", "versions", "refs")
+KINDS = ("erasures", "objects", "responses", "receipts", "lineage/events", "memo", "requests", "versions", "refs")
 _WHOLE_STORE_ONLY = ("responses", "receipts", "memo")
-_MUTABLE = ("requests", "refs")
+_MUTABLE = ("erasures", "requests", "refs")
 _THREADS = 8
 
 

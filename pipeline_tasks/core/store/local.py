@@ -163,6 +163,9 @@ class LocalStore:
     def bring(self, keys: Iterable[str]) -> None:
         """See :meth:`Store.bring`."""
 
+    def drop_lost_copies(self) -> None:
+        """See :meth:`Store.drop_lost_copies`; a folder has no copies."""
+
     def scratch(self, name: str) -> Path:
         """See :meth:`Store.scratch`."""
         folder = self._path(f"scratch/{name}")

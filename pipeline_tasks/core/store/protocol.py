@@ -137,6 +137,9 @@ class Store(Protocol):
     def bring(self, keys: Iterable[str]) -> None:
         """Make :meth:`local_path` of these cheap; what cannot be had is left for it to say."""
 
+    def drop_lost_copies(self) -> None:
+        """Forget this machine's copies of objects that are no longer kept."""
+
     def scratch(self, name: str) -> Path:
         """A local folder for work in progress that survives a kill."""
 

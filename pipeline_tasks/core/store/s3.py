@@ -200,6 +200,12 @@ class S3Store:
         wanted = (key for key in keys if not self._cache.get(checked_key(key)))
         deque(_side_by_side(fetch, wanted), maxlen=0)
 
+    def drop_lost_copies(self) -> None:
+        """See :meth:`Store.drop_lost_copies`."""
+        for folder in IMMUTABLE:
+            for key in set(self._local.keys(folder)) - set(self.keys(folder)):
+                self._cache.drop(key)
+
     def scratch(self, name: str) -> Path:
         """See :meth:`Store.scratch`."""
         return self._work.scratch(name)
