@@ -191,7 +191,7 @@ def commit(store: Store, manifest: Manifest) -> bool:
 def whole(store: Store, ref: Ref) -> Manifest | None:
     """The manifest of the version ``ref``, if it is there with every part that it names."""
     manifest = Manifest.read(store.read(manifest_key(ref)))
-    keys = {part.key for part in manifest.objects} if manifest else set()
+    keys = {manifest_key(ref), *(part.key for part in manifest.objects)} if manifest else set()
     return manifest if store.present(keys) == keys else None
 
 

@@ -34,6 +34,7 @@ class LocalStore:
         self.root = self.folder = Path(root).absolute()
         self.scratches = self.root / "scratch"
         self._later = durable.Later()
+        self._certain: set[Path] = set()
 
     def __reduce__(self) -> tuple[type[LocalStore], tuple[Path]]:
         return LocalStore, (self.root,)
@@ -60,12 +61,16 @@ class LocalStore:
         return self._path(key).is_file()
 
     def present(self, keys: Iterable[str]) -> set[str]:
-        """See :meth:`Store.present`."""
-        return {key for key in keys if self.exists(key)}
+        """See :meth:`Store.present`; who asks relies on them, so that they outlive the next name that is written."""
+        there = {key for key in keys if self.exists(key)}
+        for folder in {self._path(key).parent for key in there}:
+            self._later.add(self._chain(folder))
+        return there
 
     def create(self, key: str, data: bytes) -> bool:
         """See :meth:`Store.create`."""
-        if self._path(key).exists():
+        if self.present([key]):
+            self._later.settle()
             return False
         with self.temporary() as path:
             path.write_bytes(data)
@@ -91,7 +96,13 @@ class LocalStore:
         """Folders that hold ``target`` once it is named; what a name leads to is on the disk before the name."""
         if not key.startswith(_MAY_WAIT):
             self._later.settle()
-        return [target.parent, *durable.make_folder(target.parent)]
+        return [*durable.make_folder(target.parent), *self._chain(target.parent)]
+
+    def _chain(self, folder: Path) -> list[Path]:
+        """``folder``, and at first all above it: one that was killed may have made them and not put on the disk."""
+        above = [path for path in folder.parents if path.is_relative_to(self.root) and path not in self._certain]
+        self._certain.update(above)
+        return [folder, *above]
 
     def _named(self, key: str, holders: Iterable[Path]) -> None:
         self._later.add(holders)
