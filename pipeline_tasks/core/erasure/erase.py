@@ -113,7 +113,7 @@ def _carry_out(work: _Work, right: Deletion) -> None:
             store.replace(manifest_key(after.ref), after.to_bytes())
             done.versions.append(after.ref)
     _drop_parts(work, right, {part.key for manifest in changed for part in manifest.objects})
-    _clean_events(work)
+    _blot(work)
     _clean_this_machine(store)
     done.models = _trained_on_it(changed)
     done.findings = prove(store, done.ids, work.texts)
@@ -186,18 +186,19 @@ def _rewritten(work: _Work, manifest: Manifest) -> Manifest:
     store, ids = work.store, work.done.ids
     schema = work.schemas.get(manifest.rows_schema)
     reach = rows.Reach(schema, frozenset(s.key for s in work.schemas.values())) if schema else None
-    parts = [_part(work, part, reach) for part in manifest.parts]
+    parts = [_part(work, part, reach) for part in manifest.parts] if reach else manifest.parts
     rejects = [_part(work, part) for part in manifest.rejects]
     removals = [r.model_copy(update={"part": _part(work, r.part)}) for r in manifest.removals]
-    if (parts, rejects, removals) == (manifest.parts, manifest.rejects, manifest.removals):
+    params = json.loads(blotted(json.dumps(manifest.params), ids, listed.REASON))
+    update = {"parts": parts, "rejects": rejects, "removals": removals, "params": params}
+    if all(getattr(manifest, name) == value for name, value in update.items()):
         return manifest
     log.info("%s is written anew without %d ids", manifest.ref, len(ids))
-    update = {"parts": parts, "rejects": rejects, "removals": removals, "erased": [*manifest.erased, work.name]}
-    after = manifest.model_copy(update=update)
+    after = manifest.model_copy(update=update | {"erased": sorted({*manifest.erased, work.name})})
     live = sum(part.rows for part in parts)
     if schema and removals:
         live = sum(table.num_rows for table in Version(store, after).parts([schema.key]))
-    return after.model_copy(update={"rows": live, "erased": sorted(set(after.erased))})
+    return after.model_copy(update={"rows": live})
 
 
 def _part(work: _Work, part: Part, reach: rows.Reach | None = None) -> Part:
@@ -244,13 +245,14 @@ def _skips(record: Record, ids: set[str]) -> bool:
     return any(key in ids for keys in record.skipped.values() for key in keys)
 
 
-def _clean_events(work: _Work) -> None:
-    """Blot the ids out of events that mention one, in an error's message say."""
-    for key, data in work.store.read_all(work.store.keys("lineage/events")):
-        text = (data or b"").decode("utf-8", "replace")
-        clean = blotted(text, work.done.ids, listed.REASON)
-        if clean != text:
-            work.store.replace(key, clean.encode())
+def _blot(work: _Work) -> None:
+    """Blot the ids out of events and requests that mention one: in an error's message, or a parameter."""
+    for kind in ("lineage/events", "requests"):
+        for key, data in work.store.read_all(work.store.keys(kind)):
+            text = (data or b"").decode("utf-8", "replace")
+            clean = blotted(text, work.done.ids, listed.REASON)
+            if clean != text:
+                work.store.replace(key, clean.encode())
 
 
 def _clean_this_machine(store: Store) -> None:
