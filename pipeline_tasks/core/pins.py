@@ -7,7 +7,8 @@ deletes holds a lock meanwhile, which a kill lets go.
 
 Between both lies what a pinned run writes although it is there, a part or a version. It is touched first, which the
 second look sees; if the mark names it, the second look may be over, so the run waits, and writes it again where it is
-gone. A part that no version names yet is known by its age, no more than that of its run's pin, by the store's clock.
+gone. Without a mark the whole deletion may be over, so the run looks whether it is there. A part that no version names
+yet is known by its age, no more than that of its run's pin, by the store's clock.
 """
 
 from __future__ import annotations
@@ -68,8 +69,9 @@ def held(store: Store) -> list[Held]:
 def kept(store: Store, key: str, write: Callable[[], bool]) -> bool:
     """What ``write`` gives, which makes ``key`` unless it is there; nobody deletes it who did not know of this."""
     made = write()
-    while key.encode() in (store.read(MARK) or b""):
-        _wait(store)
+    while (marked := key.encode() in (store.read(MARK) or b"")) or not store.exists(key):
+        if marked:
+            _wait(store)
         made = write()
     return made
 

@@ -9,7 +9,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -126,6 +126,38 @@ def test_a_part_that_is_written_again_between_the_listing_and_its_deletion_is_lo
     drop(any_store, sweep)
     writer.join()
     assert any_store.exists(part.key)
+
+
+def test_a_part_is_lost_whose_writer_looks_for_the_mark_when_the_deletion_is_over(any_store, monkeypatch):
+    """Found there, then deleted, and the mark gone: no mark does not mean that nothing was deleted."""
+    table = ITEMS.table([{"item_id": "again", "value": 1}])
+    part, real, stack = write_rows(any_store, table), any_store.create_from, ExitStack()
+    right = stack.enter_context(deletion(any_store, [part.key]))
+
+    def create_from(key: str, path: Path) -> bool:
+        made = real(key, path)
+        monkeypatch.undo()
+        with stack:
+            right.delete_all([key])
+        return made
+
+    monkeypatch.setattr(any_store, "create_from", create_from)
+    write_rows(any_store, table)
+    assert any_store.exists(part.key)
+
+
+def test_a_part_ends_its_step_that_is_deleted_between_it_is_found_and_touched(s3, monkeypatch):
+    table = ITEMS.table([{"item_id": "again", "value": 1}])
+    part, real = write_rows(s3, table), s3.bucket.touch
+
+    def touch(key: str) -> None:
+        monkeypatch.undo()
+        s3.delete(key)
+        real(key)
+
+    monkeypatch.setattr(s3.bucket, "touch", touch)
+    write_rows(s3, table)
+    assert s3.exists(part.key)
 
 
 @pytest.mark.parametrize("lost", [0, 1])

@@ -122,7 +122,7 @@ class Bucket:
         return Entry(key, answer["ContentLength"], answer["LastModified"].timestamp()) if answer else None
 
     @staticmethod
-    def _unless_missing(ask: Callable[..., Any], **what: str) -> Any:
+    def _unless_missing(ask: Callable[..., Any], **what: Any) -> Any:
         from botocore.exceptions import ClientError
 
         try:
@@ -222,10 +222,10 @@ class Bucket:
             return list(pool.map(send, range(1, -(-size // length) + 1)))
 
     def touch(self, key: str) -> None:
-        """Let ``key`` count as written now, with the bytes that it has."""
-        at = self._at(key)
+        """Let ``key`` count as written now, with the bytes that it has; no error where it is not."""
+        at, anew = self._at(key), {"MetadataDirective": "REPLACE"}
         with explained(self.address):
-            self.client.copy(at, at["Bucket"], at["Key"], ExtraArgs={"MetadataDirective": "REPLACE"})
+            self._unless_missing(self.client.copy, CopySource=at, ExtraArgs=anew, **at)
 
     def delete_all(self, keys: Iterable[str]) -> None:
         """Forget each of ``keys``, a thousand a request; no error where one is not."""
