@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import shlex
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -97,8 +98,10 @@ class Job:
 
     def needs(self, store: Store) -> list[Ref]:
         """The versions that must stay while it runs: what it reads, what it may find made, what it goes on from."""
-        latest = named(store, self.dataset)
-        return [*(ref for refs in self.inputs.values() for ref in refs), self.ref, *filter(None, [latest])]
+        found = [*(ref for refs in self.inputs.values() for ref in refs), self.ref]
+        with suppress(InputError):  # a ref that holds no version's name keeps nothing
+            found += filter(None, [named(store, self.dataset)])
+        return found
 
     def changed(self, previous: Version | None, change: str) -> Job:
         """This job once it is known what it changes: its ``ref`` is the new version."""

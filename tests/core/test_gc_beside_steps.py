@@ -7,16 +7,13 @@ import subprocess
 import sys
 import threading
 import time
-import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.gc import drop, find_garbage
 from pipeline_tasks.core.pins import deletion
 from pipeline_tasks.core.plan import plan
@@ -25,7 +22,7 @@ from pipeline_tasks.core.runner import run_job
 from pipeline_tasks.core.step import NoParams, step
 from pipeline_tasks.core.store import LocalStore, Store
 from pipeline_tasks.core.store.s3 import S3Store
-from pipeline_tasks.core.versions import write_rows
+from pipeline_tasks.core.versions import point, write_rows
 from tests.core.conftest import CACHE_BYTES
 from tests.core.toy_steps import ITEMS, check_whole, latest, make, rows_of, toy_gather, toy_list, toy_scale
 
@@ -201,6 +198,25 @@ def test_every_old_version_of_a_growing_dataset_stays_for_ever(tmp_path):
     check_whole(store)
 
 
+def test_a_version_that_a_killed_build_left_goes_between_it_is_found_and_named(any_store, monkeypatch):
+    first, swap = make(any_store, toy_list, rows={"a": 1}).ref, any_store.swap
+    left = make(any_store, toy_list, rows={"a": 1, "b": 2}).ref
+    point(any_store, first)
+    tick(any_store)
+    make(any_store, toy_list, rows={"a": 1, "c": 3})
+    point(any_store, first)
+
+    def late(*what: object) -> bool:
+        monkeypatch.undo()
+        collect(any_store, keep=1)
+        return swap(*what)
+
+    monkeypatch.setattr(any_store, "swap", late)
+    assert make(any_store, toy_list, rows={"a": 1, "b": 2}).ref == left
+    assert any_store.exists(f"versions/items/{left.version}.json")
+    assert len(rows_of(any_store, "items")) == 2
+
+
 CHILD = """
 import sys, time
 from pathlib import Path
@@ -258,39 +274,3 @@ def test_a_mark_that_a_killed_process_left_keeps_nobody_out(tmp_path):
     store.create("gc/marked.json", b'{"by": "one that is dead", "keys": []}')
     make(store, toy_list, rows={"a": 1})
     assert not store.exists("gc/marked.json")
-
-
-def test_many_are_deleted_in_few_requests(s3):
-    keys = [f"many/{uuid.uuid4().hex}" for _ in range(1_001)]
-    for key in keys[:5]:
-        s3.create(key, b"x")
-    requests: list[str] = []
-    s3.bucket.client.meta.events.register("before-call.s3", lambda model, **_: requests.append(model.name))
-    s3.delete_all(keys)
-    assert requests == ["DeleteObjects"] * 2 and not list(s3.keys("many"))
-
-
-class Refusing(BaseHTTPRequestHandler):
-    """Deletes all but one of what it is asked to."""
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
-        failed = "<Error><Key>store/b</Key><Code>AccessDenied</Code><Message>no</Message></Error>"
-        body = f'<?xml version="1.0"?><DeleteResult>{failed}</DeleteResult>'.encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/xml")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Quiet."""
-
-
-def test_one_of_many_that_is_not_deleted_is_told(s3, monkeypatch, tmp_path):
-    with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://127.0.0.1:{server.server_port}")
-        with pytest.raises(InputError, match="these keys may not do that"):
-            S3Store("s3://bucket/store", tmp_path, CACHE_BYTES).delete_all(["a", "b"])
-        server.shutdown()
