@@ -12,8 +12,8 @@ DOC = """
 ### Garbage and lineage, weekly
 
 Says in its log what no kept version needs, in files and bytes; with `really` it drops that. By default every version
-stays, and only leftovers go. Nothing younger than a day goes, and no answer that was paid for ever does, so that it is
-safe beside steps that run. Then the lineage database is brought up to date.
+stays, and only leftovers go. Nothing younger than a day goes, nothing that a running step needs, and no answer that was
+paid for: it is safe beside steps. Then the lineage database is brought up to date.
 """
 
 KEEP = Param(None, type=["null", "integer"], minimum=1, description="versions of a dataset that stay (empty: all)")

@@ -1,7 +1,8 @@
 """A power cut, as a disk may show it: what was not fsynced is there, or is not, or is there without its bytes.
 
 Only calls of ``os.fsync`` are watched. One on a file makes its bytes safe, one on a folder its names. Whatever else
-happened since is decided name by name and file by file, by chance.
+happened since is decided name by name and file by file, by chance. Files are taken to be written once: what is safe of
+one is how it begins, and bytes of another file that had its inode before are told by that.
 """
 
 from __future__ import annotations
@@ -12,7 +13,16 @@ import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A name in a folder as it is safe: of which inode, and of a file the safe bytes (None: of a folder)."""
+
+    inode: int
+    data: bytes | None
 
 
 class Disk:
@@ -20,28 +30,38 @@ class Disk:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._names: dict[Path, dict[str, int]] = {}
+        self._names: dict[Path, dict[str, Entry]] = {}
         self._bytes: dict[int, bytes] = {}
         root.mkdir(parents=True, exist_ok=True)
-        for path in (root, *root.rglob("*")):
-            if path.is_dir():
-                self._names[path] = _inodes(path)
-            else:
-                self._bytes[path.stat().st_ino] = path.read_bytes()
+        self.settle()
+
+    def settle(self) -> None:
+        """All that is there now survives."""
+        everything = [self.root, *self.root.rglob("*")]
+        self._bytes = {path.stat().st_ino: path.read_bytes() for path in everything if path.is_file()}
+        self._names = {path: self._listed(path) for path in everything if path.is_dir()}
+
+    def _listed(self, folder: Path) -> dict[str, Entry]:
+        with os.scandir(folder) as found:
+            return {e.name: Entry(e.inode(), None if e.is_dir() else self._safe(Path(e.path))) for e in found}
+
+    def _safe(self, path: Path) -> bytes:
+        """The safe bytes of a file."""
+        safe = self._bytes.get(path.stat().st_ino, b"")
+        return safe if path.read_bytes().startswith(safe) else b""
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Take note of every fsync of this process until the end of the block."""
+        """Take note of every fsync of this process until the end of the block; none is carried out, which is faster."""
         real = os.fsync
 
         def fsync(handle: int) -> None:
-            real(handle)
             path = Path(f"/proc/self/fd/{handle}").readlink()
             if not path.is_relative_to(self.root):
-                return
+                return real(handle)
             found = os.fstat(handle)
             if stat.S_ISDIR(found.st_mode):
-                self._names[path] = _inodes(path)
+                self._names[path] = self._listed(path)
             else:
                 self._bytes[found.st_ino] = Path(f"/proc/self/fd/{handle}").read_bytes()
 
@@ -53,33 +73,29 @@ class Disk:
 
     def cut(self, chance: random.Random) -> None:
         """Leave in ``root`` what a power cut may leave there now."""
-        held = {path.stat().st_ino: path for path in self.root.rglob("*")}
-        content = {inode: path.read_bytes() for inode, path in held.items() if path.is_file()}
         after = self.root.with_name(f"{self.root.name}-after")
-        self._rebuild(self.root, after, content, chance)
+        self._rebuild(self.root, after, chance)
         shutil.rmtree(self.root)
         after.rename(self.root)
 
-    def _rebuild(self, folder: Path, target: Path, content: dict[int, bytes], chance: random.Random) -> None:
+    def _rebuild(self, folder: Path, target: Path, chance: random.Random) -> None:
         target.mkdir()
-        before, now = self._names.get(folder, {}), _inodes(folder) if folder.is_dir() else {}
+        before = self._names.get(folder, {})
+        now = {path.name: path for path in folder.iterdir()} if folder.is_dir() else {}
         for name in sorted(before.keys() | now.keys()):
-            safe, last = before.get(name), now.get(name)
-            inode = safe if safe == last or chance.random() < 0.5 else last
-            if inode is None:
-                continue
-            if inode in content or inode in self._bytes:
-                (target / name).write_bytes(self._left(inode, content, chance))
-            elif (folder / name).is_dir():
-                self._rebuild(folder / name, target / name, content, chance)
+            safe, path = before.get(name), now.get(name)
+            if path and safe and path.stat().st_ino == safe.inode:
+                is_there = True
+            else:
+                is_there = path is not None and chance.random() < 0.5
+            if is_there and path and path.is_dir() or (not is_there and safe and safe.data is None):
+                self._rebuild(folder / name, target / name, chance)
+            elif is_there and path:
+                (target / name).write_bytes(self._left(path, chance))
+            elif safe and safe.data is not None:
+                (target / name).write_bytes(safe.data)
 
-    def _left(self, inode: int, content: dict[int, bytes], chance: random.Random) -> bytes:
-        """The bytes of a file: those that are safe, or what came later, cut short anywhere."""
-        safe, last = self._bytes.get(inode), content.get(inode)
-        if safe is not None and (last == safe or last is None or chance.random() < 0.5):
-            return safe
-        return (last or b"")[: chance.randrange(len(last or b"") + 1)]
-
-
-def _inodes(folder: Path) -> dict[str, int]:
-    return {entry.name: entry.inode() for entry in os.scandir(folder)}
+    def _left(self, path: Path, chance: random.Random) -> bytes:
+        """The bytes of a file: those that are safe, and of what came later some or all."""
+        safe, last = self._safe(path), path.read_bytes()
+        return last[: chance.choice([len(safe), chance.randint(len(safe), len(last)), len(last)])]

@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from pipeline_tasks.cli import check, code, inspect, models, point, run, sync, trace, upkeep
+from pipeline_tasks.cli import check, code, erase, inspect, models, point, run, sync, trace, upkeep
 from pipeline_tasks.core import lines
 from pipeline_tasks.core.errors import FoundryError
 
@@ -25,6 +25,7 @@ app.command("fold")(upkeep.fold_command)
 app.command("metrics")(upkeep.metrics_command)
 app.command("gc")(upkeep.gc_command)
 app.command("check")(check.check_command)
+app.command("erase")(erase.erase_command)
 app.command("sync")(sync.sync_command)
 app.command("stale")(code.stale_command)
 app.command("lock")(code.lock_command)

@@ -40,7 +40,7 @@ def gc_command(
         float | None, typer.Option(min=0, help="versions younger than this, and their ancestors; default: all")
     ] = None,
     memo: Annotated[
-        bool, typer.Option("--memo", help="also forget work that no kept version names; only when no step runs")
+        bool, typer.Option("--memo", help="also forget work that no kept version names, unless steps run")
     ] = False,
     grace_hours: Annotated[float, typer.Option(min=0, help="nothing younger goes")] = GRACE_S / HOUR_S,
 ) -> None:

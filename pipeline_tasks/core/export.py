@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from pipeline_tasks.core import durable
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.pins import pinned
 from pipeline_tasks.core.schema import FILES
 from pipeline_tasks.core.store.disk import space_in
 from pipeline_tasks.core.versions import Version
@@ -36,7 +37,7 @@ def export(version: Version, folder: Path, fmt: Format = "parquet") -> list[Path
     if folder.exists() and (not folder.is_dir() or any(entry.name != PARTIAL for entry in folder.iterdir())):
         raise InputError(f"{folder} is not empty; export into a folder of its own")
     partial = folder / PARTIAL
-    with space_in(folder):
+    with space_in(folder), pinned(version.store, "export", [version.manifest.ref]):
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         try:

@@ -1,8 +1,8 @@
-"""Finds and drops what no kept version needs. Versions, memo and paid answers decide; events are never dropped.
+"""Finds and drops what no kept version needs. Versions, memo, pins and paid answers decide; events are never dropped.
 
-Safe beside running steps because of two rules. Nothing younger than the grace period is dropped: a part is written, or
-written again, before the manifest or memo record that names it. A memo record keeps its parts, which is what lets a
-killed run resume; only ``memo=True`` gives up the records whose output no kept version names: use it when no step runs.
+Safe beside running steps, see :mod:`pipeline_tasks.core.pins`: what is found is marked, and dropped only where it is
+found once more after that. A memo record keeps its parts, which is what lets a killed run resume; ``memo=True`` gives
+up the records whose output no kept version names, as long as no step runs.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ import time
 from collections.abc import Iterable, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.headway import MARKS
 from pipeline_tasks.core.manifest import REJECTS_SUFFIX, Manifest, Ref
 from pipeline_tasks.core.memo import Record
-from pipeline_tasks.core.requests import requests_key
+from pipeline_tasks.core.pins import deletion, held
+from pipeline_tasks.core.requests import PREVIOUS, requests_key
 from pipeline_tasks.core.store import TEMPORARY, Entry, Store
 from pipeline_tasks.core.versions import manifest_key, refs
 
@@ -36,6 +38,7 @@ class Sweep:
     """What can be dropped, by kind, and the bytes of each kind.
 
     Attributes:
+        asked: what :func:`find_garbage` was asked with.
         found_at: when, in seconds since 1970.
         entries: kind -> what the store holds, in the order in which it is dropped: versions, requests, memo, objects,
             locks, headway.
@@ -43,6 +46,7 @@ class Sweep:
         size_bytes: kind -> bytes.
     """
 
+    asked: dict[str, Any]
     found_at: float
     entries: dict[str, list[Entry]] = field(default_factory=dict)
     paths: dict[str, list[Path]] = field(default_factory=dict)
@@ -81,43 +85,52 @@ def find_garbage(
 
     Args:
         store: the store.
-        keep: this many newest versions per dataset, what a ref names, and all their ancestors.
-        keep_s: seconds; versions younger than this, what a ref names, and all their ancestors. With ``keep`` a version
-            stays that either keeps; with neither all stay.
-        memo: also give up memo records whose output no kept version names. They are what resumes a killed run.
-        grace_s: seconds; nothing younger is dropped (temporaries: an hour, scratch folders: seven days).
+        keep: this many newest versions per dataset, what a ref names or a running step needs, and all their ancestors.
+            What a version of a growing dataset grew from is none of these: it holds all parts itself.
+        keep_s: seconds; like ``keep`` for versions younger than this; a version stays that either keeps, with neither
+            all stay.
+        memo: also give up memo records whose output no kept version names, unless steps run. They are what resumes a
+            killed run.
+        grace_s: seconds; nothing younger is dropped (temporaries: an hour, scratch folders: seven days), and no part
+            that is younger than a step that runs.
 
     Raises:
         InputError: a manifest cannot be read, so nobody knows what it needs.
     """
-    now = time.time()
-    old = now - grace_s
-    sweep = Sweep(now)
+    asked = {"keep": keep, "keep_s": keep_s, "memo": memo, "grace_s": grace_s}
+    now, here = store.now(), time.time()
+    running = held(store)
+    old = min([now - grace_s, *(run.since for run in running)])
+    sweep = Sweep(asked, here)
     written = {entry.key: entry for entry in store.entries("versions")}
     manifests = manifests_at(store, written)
     all_stay = keep is None and keep_s is None
-    kept = set(manifests) if all_stay else _kept(store, manifests, written, keep or 0, now - max(grace_s, keep_s or 0))
+    young = now - max(grace_s, keep_s or 0)
+    needed = [ref for run in running for ref in run.refs]
+    kept = set(manifests) if all_stay else _kept(store, manifests, written, keep or 0, young, needed)
     sweep.add("versions", (written[manifest_key(ref)] for ref in manifests if ref not in kept))
     answered = {requests_key(ref) for ref in kept}
     sweep.add("requests", (entry for entry in store.entries("requests") if entry.key not in answered))
     wanted = {part.key for ref in kept for part in manifests[ref].objects}
     objects = list(store.entries("objects"))
-    dead = _dead_memo(store, {entry.key for entry in objects}, wanted, give_up=memo, old=old)
+    dead = _dead_memo(store, {entry.key for entry in objects}, wanted, give_up=memo and not running, old=old)
     sweep.add("memo", dead)
     sweep.add("objects", (entry for entry in objects if entry.key not in wanted and entry.modified < old))
     # Of answers alone, which are held for minutes: in a folder the age of a lock says nothing of its holder.
     locks = (entry for entry in store.entries("locks") if entry.key.startswith(ANSWER_LOCKS))
     sweep.add("locks", (entry for entry in locks if entry.modified < old))
     sweep.add("headway", (entry for entry in store.entries(MARKS) if entry.modified < now - SCRATCH_S))
-    sweep.add_local("temporary", (p for p in _children(store.folder / TEMPORARY) if _older(p, now - TEMPORARY_S)))
-    sweep.add_local("scratch", (p for p in _children(store.scratches) if _older(p, now - SCRATCH_S)))
+    sweep.add_local("temporary", (p for p in _children(store.folder / TEMPORARY) if _older(p, here - TEMPORARY_S)))
+    sweep.add_local("scratch", (p for p in _children(store.scratches) if _older(p, here - SCRATCH_S)))
     return sweep
 
 
 def drop(store: Store, sweep: Sweep) -> None:
-    """Drop everything in ``sweep``: names before what they name, so that a kill in between leaves no dangling name."""
-    for found in sweep.entries.values():
-        store.delete_all(_untouched(store, found))
+    """Drop what is in ``sweep`` and still garbage; names before what they name, so that a kill leaves none dangling."""
+    with deletion(store, (key for keys in sweep.keys.values() for key in keys)) as right:
+        still = find_garbage(store, **sweep.asked).keys
+        for kind, keys in sweep.keys.items():
+            right.delete_all(sorted(set(keys) & set(still[kind])))
     for paths in sweep.paths.values():
         for path in paths:
             if not _older(path, sweep.found_at):
@@ -128,13 +141,6 @@ def drop(store: Store, sweep: Sweep) -> None:
                 path.unlink(missing_ok=True)
     for kind, count in sweep.counts().items():
         log.info("dropped %d %s, %d bytes", count, kind, sweep.size_bytes[kind])
-
-
-def _untouched(store: Store, found: list[Entry]) -> list[str]:
-    """Keys of what nobody wrote again since it was found: a running step may have taken it up."""
-    folders = {entry.key.split("/", 1)[0] for entry in found}
-    there = {entry.key: entry.modified for folder in folders for entry in store.entries(folder)}
-    return [entry.key for entry in found if there.get(entry.key) == entry.modified]
 
 
 def manifests_at(store: Store, keys: Iterable[str]) -> dict[Ref, Manifest]:
@@ -154,10 +160,12 @@ def manifests_at(store: Store, keys: Iterable[str]) -> dict[Ref, Manifest]:
     return found
 
 
-def _kept(store: Store, manifests: dict[Ref, Manifest], written: dict[str, Entry], keep: int, young: float) -> set[Ref]:
-    """The ``keep`` newest of each dataset, what refs name, what is younger than ``young``, and their ancestors."""
+def _kept(
+    store: Store, manifests: dict[Ref, Manifest], written: dict[str, Entry], keep: int, young: float, needed: list[Ref]
+) -> set[Ref]:
+    """The ``keep`` newest of each dataset, what is younger than ``young``, named or ``needed``, and their ancestors."""
     when = {ref: written[manifest_key(ref)].modified for ref in manifests}
-    todo = [ref for ref, moment in when.items() if moment > young]
+    todo = [*needed, *(ref for ref, moment in when.items() if moment > young)]
     for dataset in {ref.dataset for ref in manifests}:
         mine = sorted((r for r in manifests if r.dataset == dataset), key=lambda r: (-when[r], r.version))
         todo += mine[:keep]
@@ -168,7 +176,8 @@ def _kept(store: Store, manifests: dict[Ref, Manifest], written: dict[str, Entry
         ref = Ref(dataset=ref.dataset.removesuffix(REJECTS_SUFFIX), version=ref.version)
         if ref in manifests and ref not in kept:
             kept.add(ref)
-            todo += [Ref.parse(name) for names in manifests[ref].inputs.values() for name in names]
+            inputs = manifests[ref].inputs.items()
+            todo += [Ref.parse(name) for role, names in inputs if role != PREVIOUS for name in names]
     return kept
 
 

@@ -14,6 +14,7 @@ import logging
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import LATEST, REJECTS_SUFFIX, Manifest, Ref
+from pipeline_tasks.core.pins import pinned
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.versions import commit, load_manifest, manifest_key, ref_key
 
@@ -29,19 +30,23 @@ def seen(store: Store, dataset: str) -> bytes | None:
 def publish(store: Store, manifest: Manifest, before: bytes | None) -> Manifest:
     """Make ``manifest`` a version, and ``latest`` of its dataset by the rule above; the manifest that is there.
 
+    It is pinned meanwhile: what a growing dataset becomes was not known when the run began, and may be there already,
+    by a build that was killed, and be garbage until ``latest`` names it.
+
     Args:
         store: where its parts are.
         manifest: what was built.
         before: what was :func:`seen` when the build began.
     """
     ref, note = manifest.ref, note_key(manifest.ref)
-    store.replace(note, before or _NOTHING)
-    made = commit(store, manifest)
-    if not made:
-        log.info("%s was made by another run meanwhile", ref)
-        manifest = load_manifest(store, ref)
-    _move(store, manifest, before, insists=made)
-    store.delete(note)
+    with pinned(store, manifest.step, [ref]):
+        store.replace(note, before or _NOTHING)
+        made = commit(store, manifest)
+        if not made:
+            log.info("%s was made by another run meanwhile", ref)
+            manifest = load_manifest(store, ref)
+        _move(store, manifest, before, insists=made)
+        store.delete(note)
     return manifest
 
 

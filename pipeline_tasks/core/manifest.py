@@ -55,6 +55,7 @@ class Manifest(_Frozen):
     """Everything that defines a version; holds no time and no machine, so equal work gives equal bytes.
 
     ``licences``: model -> licence of all weights that the rows were made with, those behind the inputs included.
+    ``erased``: the erasures that took rows out of it; its id still names the same work.
     """
 
     dataset: str
@@ -70,6 +71,7 @@ class Manifest(_Frozen):
     removals: list[Removal] = []
     rejects: list[Part] = []
     licences: dict[str, str] = {}
+    erased: list[str] = []
 
     @property
     def ref(self) -> Ref:
@@ -96,7 +98,7 @@ class Manifest(_Frozen):
 
     def to_bytes(self) -> bytes:
         """The manifest file's bytes: canonical, so that two builders write the same file."""
-        return canonical_json(self.model_dump(mode="json")) + b"\n"
+        return canonical_json(self.model_dump(mode="json", exclude=None if self.erased else {"erased"})) + b"\n"
 
 
 class Ref(_Frozen):

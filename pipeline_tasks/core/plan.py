@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import logging
 import shlex
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.manifest import Manifest, Ref, version_id
-from pipeline_tasks.core.requests import CHANGE, PREVIOUS, requests
+from pipeline_tasks.core.manifest import Ref, version_id
+from pipeline_tasks.core.requests import CHANGE, PREVIOUS, before, requests
 from pipeline_tasks.core.schema import FILES
 from pipeline_tasks.core.step import From, Step, StepParams
 from pipeline_tasks.core.store import Store
-from pipeline_tasks.core.versions import Version, load_manifest, manifest_key, named, resolve
+from pipeline_tasks.core.versions import Version, load_manifest, named, resolve, whole
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -65,25 +69,39 @@ class Job:
         return shlex.join(words)
 
     def made(self, store: Store) -> Ref | None:
-        """The version, if it is there and the body has nothing to do.
+        """The version, if it is there with all its parts and the body has nothing to do.
 
         Of a growing dataset that is the latest version where it answers the same request, unless the step always looks.
         """
         if not self.step.grows:
-            return self.ref if Manifest.read(store.read(manifest_key(self.ref))) else None
+            return self.ref if whole(store, self.ref) else None
         previous = None if self.step.always else self.previous(store)
         if previous and self.ref.version in (request.id for request in requests(store, previous.manifest)):
             return previous.manifest.ref
         return None
 
     def previous(self, store: Store) -> Version | None:
-        """What a growing dataset grows from: its latest version, if the same step in the same code version made it."""
+        """What a growing dataset grows from: its latest version, if the same step in the same code version made it.
+
+        One that has lost a part is passed over for the one that it grew from.
+        """
         ref = named(store, self.dataset)
-        if ref is None:
-            return None
-        latest = Version.open(store, ref)
-        made_by = (latest.manifest.step, latest.manifest.code_version)
-        return latest if made_by == (self.step.name, self.step.version) else None
+        while ref:
+            manifest = load_manifest(store, ref)
+            if (manifest.step, manifest.code_version) != (self.step.name, self.step.version):
+                return None
+            if whole(store, ref):
+                return Version(store, manifest)
+            log.warning("%s has lost parts; it is made anew from the version before it", ref)
+            ref = before(store, manifest)
+        return None
+
+    def needs(self, store: Store) -> list[Ref]:
+        """The versions that must stay while it runs: what it reads, what it may find made, what it goes on from."""
+        found = [*(ref for refs in self.inputs.values() for ref in refs), self.ref]
+        with suppress(InputError):  # a ref that holds no version's name keeps nothing
+            found += filter(None, [named(store, self.dataset)])
+        return found
 
     def changed(self, previous: Version | None, change: str) -> Job:
         """This job once it is known what it changes: its ``ref`` is the new version."""

@@ -11,6 +11,7 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.events import EventLog
 from pipeline_tasks.core.latest import forget_notes
 from pipeline_tasks.core.manifest import LATEST, REJECTS_SUFFIX, Ref
+from pipeline_tasks.core.pins import pinned
 from pipeline_tasks.core.requests import PREVIOUS
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.versions import ID, load_manifest, point, resolve
@@ -48,8 +49,9 @@ def move(store: Store, ref: Ref, name: str = LATEST, *, ancestors: bool = False)
         raise InputError(f"the name {name!r} would read as the id of a version; choose another")
     ref = resolve(store, ref)
     sources = _sources(store, ref) if ancestors else []
-    moves = [_move(store, source, name) for source in sources]
-    return [move for move in moves if move.before != move.ref.version] + [_move(store, ref, name)]
+    with pinned(store, JOB, [*sources, ref]):
+        moves = [_move(store, resolve(store, source), name) for source in sources]
+        return [move for move in moves if move.before != move.ref.version] + [_move(store, resolve(store, ref), name)]
 
 
 def _move(store: Store, ref: Ref, name: str) -> Move:

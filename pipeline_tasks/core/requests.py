@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pipeline_tasks.core.ids import canonical_json
 from pipeline_tasks.core.manifest import Manifest, Ref, version_id
 from pipeline_tasks.core.store import Store
-from pipeline_tasks.core.versions import load_manifest
+from pipeline_tasks.core.versions import load_manifest, manifest_key
 
 PREVIOUS = "previous"
 CHANGE = "change_sha256"
@@ -60,11 +60,15 @@ def note_request(store: Store, manifest: Manifest, request: Request) -> None:
     store.replace(requests_key(manifest.ref), canonical_json(noted))
 
 
+def before(store: Store, manifest: Manifest) -> Ref | None:
+    """The version that ``manifest`` grew from, if it is there: old ones are dropped, and nothing needs them."""
+    ref = Ref.parse(manifest.inputs[PREVIOUS][0]) if PREVIOUS in manifest.inputs else None
+    return ref if ref and store.exists(manifest_key(ref)) else None
+
+
 def history(store: Store, manifest: Manifest) -> Iterator[dict[str, Any]]:
-    """Parameters of the requests that led to ``manifest``, the last one first, through all versions before it."""
-    while True:
+    """Parameters of the requests that led to ``manifest``, the last one first, through the versions before it."""
+    yield from (request.params for request in reversed(requests(store, manifest)))
+    while ref := before(store, manifest):
+        manifest = load_manifest(store, ref)
         yield from (request.params for request in reversed(requests(store, manifest)))
-        before = manifest.inputs.get(PREVIOUS)
-        if not before:
-            return
-        manifest = load_manifest(store, Ref.parse(before[0]))

@@ -32,6 +32,7 @@ from pipeline_tasks.core.headway import told
 from pipeline_tasks.core.ids import digest, seed_of
 from pipeline_tasks.core.licences import licences_of
 from pipeline_tasks.core.manifest import Manifest, Part, Ref, Removal
+from pipeline_tasks.core.pins import pinned
 from pipeline_tasks.core.plan import Job
 from pipeline_tasks.core.progress import meter
 from pipeline_tasks.core.requests import Request, note_request
@@ -105,6 +106,11 @@ def note_reuse(store: Store, job: Job) -> Outcome:
 
 
 def _run(store: Store, job: Job, group: tuple[int, int] | None, workers: int) -> Outcome:
+    with pinned(store, job.step.name, job.needs(store)):
+        return _run_pinned(store, job, group, workers)
+
+
+def _run_pinned(store: Store, job: Job, group: tuple[int, int] | None, workers: int) -> Outcome:
     licences_of(store, job)
     if made := job.made(store):
         return _reused(store, job, made, group)

@@ -11,11 +11,21 @@ from pipeline_tasks.core.errors import InputError
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its name, Arrow type and meaning (kind, unit, where it comes from)."""
+    """One column.
+
+    Attributes:
+        name: its name.
+        type: its Arrow type.
+        doc: its meaning: kind, unit, where it comes from.
+        own: it names something that came into being with the row, as the key does; who erases the row erases that.
+        along: of a list, the list of ids whose elements its own belong to, place by place.
+    """
 
     name: str
     type: pa.DataType
     doc: str
+    own: bool = False
+    along: str = ""
 
 
 @dataclass(frozen=True)

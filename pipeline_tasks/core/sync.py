@@ -15,15 +15,16 @@ from dataclasses import dataclass, field
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import file_sha256
 from pipeline_tasks.core.manifest import REJECTS_SUFFIX, Manifest, Ref
+from pipeline_tasks.core.pins import UPKEEP
 from pipeline_tasks.core.progress import meter
 from pipeline_tasks.core.requests import requests_key
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.store.protocol import LOST, sha256_in
 from pipeline_tasks.core.versions import manifest_key, refs, resolve
 
-KINDS = ("objects", "responses", "receipts", "lineage/events", "memo", "requests", "versions", "refs")
+KINDS = ("erasures", "objects", "responses", "receipts", "lineage/events", "memo", "requests", "versions", "refs")
 _WHOLE_STORE_ONLY = ("responses", "receipts", "memo")
-_MUTABLE = ("requests", "refs")
+_MUTABLE = ("erasures", "requests", "refs")
 _THREADS = 8
 
 
@@ -37,7 +38,7 @@ class Synced:
 
 
 def sync(source: Store, target: Store, names: Sequence[str] = ()) -> Synced:
-    """Copy into ``target`` what ``source`` has and it lacks.
+    """Copy into ``target`` what ``source`` has and it lacks; nothing is collected there meanwhile.
 
     Args:
         source: is only read.
@@ -47,6 +48,11 @@ def sync(source: Store, target: Store, names: Sequence[str] = ()) -> Synced:
     Raises:
         InputError: a name is not in the source.
     """
+    with target.alone(UPKEEP):
+        return _sync(source, target, names)
+
+
+def _sync(source: Store, target: Store, names: Sequence[str]) -> Synced:
     manifests = _manifests(source, names)
     done = Synced()
     keys = {kind: list(source.keys(kind)) for kind in KINDS}

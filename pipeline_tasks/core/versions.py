@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import file_sha256
 from pipeline_tasks.core.manifest import LATEST, REJECTS_SUFFIX, Manifest, Part, Ref, Removal
+from pipeline_tasks.core.pins import kept
 from pipeline_tasks.core.schema import REJECTS
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.store.protocol import LOST
@@ -57,13 +58,13 @@ def _holds_dictionary(kind: pa.DataType) -> bool:
 
 
 def write_file(store: Store, path: Path, name: str) -> Part:
-    """Store a local file as the part called ``name`` (for models); the file is consumed."""
+    """Store a local file, never to be written again, as the part called ``name`` (for models)."""
     return _store_file(store, path, rows=0, name=name)
 
 
 def _store_file(store: Store, path: Path, rows: int, name: str | None = None) -> Part:
     part = Part(sha256=file_sha256(path), rows=rows, size_bytes=path.stat().st_size, name=name)
-    store.create_from(part.key, path)
+    kept(store, part.key, lambda: store.create_from(part.key, path))
     return part
 
 
@@ -177,14 +178,21 @@ def load_manifest(store: Store, ref: Ref) -> Manifest:
 
 
 def commit(store: Store, manifest: Manifest) -> bool:
-    """Publish ``manifest``; True for the one process that did it first. What is there and no manifest is replaced."""
-    key = manifest_key(manifest.ref)
-    if store.create(key, manifest.to_bytes()):
+    """Publish ``manifest``; True for the one process that did it first. One that is there but not whole is replaced."""
+    key, data = manifest_key(manifest.ref), manifest.to_bytes()
+    if kept(store, key, lambda: store.create(key, data)):
         return True
-    if Manifest.read(store.read(key)):
+    if whole(store, manifest.ref):
         return False
-    store.replace(key, manifest.to_bytes())
+    store.replace(key, data)
     return True
+
+
+def whole(store: Store, ref: Ref) -> Manifest | None:
+    """The manifest of the version ``ref``, if it is there with every part that it names."""
+    manifest = Manifest.read(store.read(manifest_key(ref)))
+    keys = {manifest_key(ref), *(part.key for part in manifest.objects)} if manifest else set()
+    return manifest if store.present(keys) == keys else None
 
 
 def point(store: Store, ref: Ref, name: str = LATEST) -> bytes | None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 from pydantic import Field
 
+from pipeline_tasks.core.erasure.listed import REASON, erased_ids
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.settings import settings
@@ -24,7 +26,7 @@ from pipeline_tasks.corpus.fetching.robots import Robots
 from pipeline_tasks.corpus.fetching.visit import Due, visit_all
 from pipeline_tasks.datasets import DOWNLOADS, URLS
 
-_GONE = ("http_404", "http_410", "http_451", "missing_file", "not_pdf", "robots_denied", "too_large")
+_GONE = ("http_404", "http_410", "http_451", "missing_file", "not_pdf", "robots_denied", "too_large", REASON)
 
 
 class CrawlParams(GrowthParams):
@@ -74,7 +76,10 @@ def crawl(inputs: Inputs, params: CrawlParams, run: Run) -> Iterator[pa.Table]:
     listed = [
         (row["url_id"], row["url"]) for part in inputs["urls"].parts(["url_id", "url"]) for row in part.to_pylist()
     ]
-    history = History.read(run, params)
+    history, erased = History.read(run, params), erased_ids(run.store)
+    for url_id in [url_id for url_id, _ in listed if url_id in erased]:
+        run.reject(url_id, REASON)
+    listed = [(url_id, url) for url_id, url in listed if url_id not in erased]
     due = [Due(url_id, url, history.known.get(url_id)) for url_id, url in listed if history.asks(url_id)]
     journal = Journal(run.scratch)
     try:
@@ -83,7 +88,7 @@ def crawl(inputs: Inputs, params: CrawlParams, run: Run) -> Iterator[pa.Table]:
         with run.progress(len(due), "urls") as meter:
             meter.advance(len(due) - len(left))
             run.count("requests", asyncio.run(_fetch_all(left, params, run, journal, meter.advance)))
-        rows = _rows(listed, history, journal, run)
+        rows = _rows(listed, history, journal, run, erased)
         yield from _parts(rows, journal, params)
     finally:
         journal.close()
@@ -105,7 +110,9 @@ async def _fetch_all(due: list[Due], params: CrawlParams, run: Run, journal: Jou
     return client.requests
 
 
-def _rows(listed: list[tuple[str, str]], history: History, journal: Journal, run: Run) -> Iterator[dict]:
+def _rows(
+    listed: list[tuple[str, str]], history: History, journal: Journal, run: Run, erased: Collection[str]
+) -> Iterator[dict]:
     """New rows without their bytes, in the order of the list; what is gone is withdrawn, what gave nothing a reject."""
     run.count("urls", len(listed))
     for url_id in history.known.keys() - {url_id for url_id, _ in listed}:
@@ -117,6 +124,8 @@ def _rows(listed: list[tuple[str, str]], history: History, journal: Journal, run
                 run.reject(url_id, *history.refused[url_id])
         elif outcome.end == "refused":
             _refuse(url, outcome, history, run)
+        elif outcome.sha256 in erased:
+            _refuse(url, replace(outcome, reason=REASON), history, run)
         elif known and (outcome.end == "unchanged" or outcome.sha256 == known.sha256):
             run.count("unchanged")
             run.count("bytes", outcome.size_bytes)

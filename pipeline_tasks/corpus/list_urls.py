@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pydantic import Field
 
+from pipeline_tasks.core.erasure.listed import REASON, erased_ids
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.growth import difference
 from pipeline_tasks.core.ids import short_id
@@ -41,8 +42,9 @@ def list_urls(inputs: Inputs, params: ListUrlsParams, run: Run) -> Iterator[pa.T
     Addresses are canonical (see :mod:`pipeline_tasks.corpus.urls`); lines in a list may be relative to the list itself.
     A second line with the same canonical URL is a reject ``duplicate_url``; one that is no http(s) address, or names a
     local file in a list from elsewhere, is ``bad_url``; one that names no file that this run may read is
-    ``missing_file``. The last two tell their line's number and nothing of its content. Of results that several searches
-    found, or the source names too, the first is listed and the counter ``results_listed_before`` counts the others.
+    ``missing_file``. The last two tell their line's number and nothing of its content. One that was erased is
+    ``erased``. Of results that several searches found, or the source names too, the first is listed and the counter
+    ``results_listed_before`` counts the others.
 
     Raises:
         InputError: there is neither a source nor an input ``results``, the source cannot be read, or more than
@@ -64,6 +66,10 @@ def list_urls(inputs: Inputs, params: ListUrlsParams, run: Run) -> Iterator[pa.T
         run.count("rows_in")
         run.count("results_listed_before", url in seen)
         seen.setdefault(url, provider)
+    erased = erased_ids(run.store)
+    for url in [url for url in seen if short_id(url) in erased]:
+        run.reject(short_id(url), REASON)
+        del seen[url]
     rows = [{"url_id": short_id(url), "url": url, "source": seen[url]} for url in sorted(seen)]
     yield from difference(run, URLS, rows, params.part_rows)
 

@@ -47,7 +47,8 @@ def test_a_lost_part_is_made_again_once_what_rests_on_it_is_forgotten(any_store,
     assert find_damage(any_store).objects == {}
     part = latest(any_store, "scaled").manifest.parts[1]
     damage(any_store, part.key, how)
-    assert make(any_store, toy_scale).reused, "a run alone makes nothing again"
+    if how != "deleted":
+        assert make(any_store, toy_scale).reused, "a run alone makes nothing again: that it is there is all it sees"
 
     found = find_damage(any_store)
     told = {"deleted": MISSING, "cut off": "instead of", "changed": "its sha256 is"}

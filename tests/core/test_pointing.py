@@ -4,14 +4,16 @@ from pathlib import Path
 
 import pytest
 
+from pipeline_tasks.core import pointing
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.gc import drop, find_garbage
 from pipeline_tasks.core.latest import note_key
 from pipeline_tasks.core.lineage.query import query
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.pointing import Move, move
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import load_manifest, resolve
-from tests.core.toy_steps import latest, make, rows_of, toy_bare, toy_list, toy_scale, toy_unique
+from tests.core.toy_steps import check_whole, latest, make, rows_of, toy_bare, toy_list, toy_scale, toy_unique
 
 FIRST = {"a": 1, "b": 2}
 CHAIN = (toy_scale, toy_unique, toy_bare)
@@ -55,6 +57,20 @@ def test_a_whole_chain_goes_back_to_what_a_version_was_made_from(store):
     assert all(make(store, what).reused for what in CHAIN)
     assert latest(store, "bare").manifest.ref == good
     assert move(store, good, ancestors=True) == [Move(good, "latest", good.version)]
+
+
+def test_garbage_is_collected_between_the_look_at_a_version_and_its_name(store, monkeypatch):
+    _, good = versions(store, "bare")
+    point = pointing.point
+
+    def late(store: LocalStore, ref: Ref, name: str) -> bytes | None:
+        drop(store, find_garbage(store, keep=1, grace_s=0))
+        return point(store, ref, name)
+
+    monkeypatch.setattr(pointing, "point", late)
+    move(store, good, ancestors=True)
+    assert latest(store, "bare").manifest.ref == good
+    check_whole(store)
 
 
 def test_the_lineage_tells_who_moved_a_name_and_from_where(store):

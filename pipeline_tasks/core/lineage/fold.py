@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from pipeline_tasks.core.erasure.listed import PREFIX as ERASURES
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.events import PREFIX as EVENTS
 from pipeline_tasks.core.lineage import facts
@@ -59,17 +60,18 @@ def fold(store: Store) -> Path:
 
 
 def fingerprint(store: Store) -> str:
-    """sha256 over the names of all events, manifests and answers, all refs, the store's place and our SQL.
+    """sha256 over the names of all events, manifests and answers, all refs and erasures, the place and our SQL.
 
-    Files below these folders never change once they have their name, refs apart.
+    Files below these folders never change once they have their name, refs apart, and what an erasure changes.
     """
     seen = sha256(str(store.folder).encode())
     seen.update("".join(map(script, (*_BEFORE, *_AFTER))).encode())
     for folder in (EVENTS, facts.VERSIONS, facts.RESPONSES):
         for key in store.keys(folder):
             seen.update(key.encode())
-    for key, named in store.read_all(store.keys("refs")):
-        seen.update(key.encode() + (named or b""))
+    for folder in ("refs", ERASURES):
+        for key, data in store.read_all(store.keys(folder)):
+            seen.update(key.encode() + (data or b""))
     return seen.hexdigest()
 
 

@@ -13,8 +13,9 @@ import os
 import random
 import re
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
@@ -32,6 +33,7 @@ CHUNK_BYTES = 16 << 20
 _MOST_CHUNKS = 9_000
 _BLOCK_BYTES = 1 << 20
 _CONFLICTS = 5
+_MOST_DELETED = 1_000
 _ADDRESS = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(.*?))?/?")
 
 
@@ -120,7 +122,7 @@ class Bucket:
         return Entry(key, answer["ContentLength"], answer["LastModified"].timestamp()) if answer else None
 
     @staticmethod
-    def _unless_missing(ask: Callable[..., Any], **what: str) -> Any:
+    def _unless_missing(ask: Callable[..., Any], **what: Any) -> Any:
         from botocore.exceptions import ClientError
 
         try:
@@ -220,10 +222,22 @@ class Bucket:
             return list(pool.map(send, range(1, -(-size // length) + 1)))
 
     def touch(self, key: str) -> None:
-        """Let ``key`` count as written now, with the bytes that it has."""
-        at = self._at(key)
+        """Let ``key`` count as written now, with the bytes that it has; no error where it is not."""
+        at, anew = self._at(key), {"MetadataDirective": "REPLACE"}
         with explained(self.address):
-            self.client.copy(at, at["Bucket"], at["Key"], ExtraArgs={"MetadataDirective": "REPLACE"})
+            self._unless_missing(self.client.copy, CopySource=at, ExtraArgs=anew, **at)
+
+    def delete_all(self, keys: Iterable[str]) -> None:
+        """Forget each of ``keys``, a thousand a request; no error where one is not."""
+        from botocore.exceptions import ClientError
+
+        todo = iter(keys)
+        while block := [{"Key": self._at(key)["Key"]} for key in islice(todo, _MOST_DELETED)]:
+            with explained(self.address):
+                answer = self.client.delete_objects(Bucket=self.name, Delete={"Objects": block, "Quiet": True})
+                for failed in answer.get("Errors", ()):
+                    if failed.get("Code") not in MISSING:
+                        raise ClientError({"Error": failed}, "DeleteObjects")
 
     def delete(self, key: str, *, match: str = "") -> None:
         """Forget ``key``, where given only while it has the ETag ``match``; no error where it is not."""

@@ -9,23 +9,27 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from pipeline_tasks.core.errors import FoundryError
 from pipeline_tasks.core.store.bucket import Bucket
+from pipeline_tasks.core.store.protocol import Pin
 
 log = logging.getLogger(__name__)
 LEASE_S = 60.0
 _BEATS = 4
+_LOOKS = 16
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
 
 
 @contextmanager
-def leased(bucket: Bucket, key: str, owner: str, lease_s: float = LEASE_S) -> Iterator[None]:
+def leased(bucket: Bucket, key: str, owner: str, lease_s: float = LEASE_S, shows: str = "") -> Iterator[None]:
     """Wait until ``key`` is ours, and keep it until the end of the block.
 
     Args:
@@ -34,9 +38,12 @@ def leased(bucket: Bucket, key: str, owner: str, lease_s: float = LEASE_S) -> It
         owner: names those of whom a lock of their own lets one at a time come here, so that an object with this name
             was left behind by one that was killed, and is taken over at once.
         lease_s: seconds after which an object that nobody renews is void.
+        shows: what it tells all who look at it.
     """
-    held = _Held(bucket, key, owner, lease_s)
+    held = _Held(bucket, key, owner, lease_s, shows)
     held.wait()
+    if shows:
+        held.remember_since()
     done = threading.Event()
     renewal = threading.Thread(target=held.renew_until, args=(done,), daemon=True, name=f"lease {key}")
     renewal.start()
@@ -49,12 +56,13 @@ def leased(bucket: Bucket, key: str, owner: str, lease_s: float = LEASE_S) -> It
 
 
 class _Held:
-    def __init__(self, bucket: Bucket, key: str, owner: str, lease_s: float) -> None:
+    def __init__(self, bucket: Bucket, key: str, owner: str, lease_s: float, shows: str) -> None:
         self._bucket, self._key, self._owner, self._lease_s = bucket, key, owner, lease_s
+        self._facts: dict[str, Any] = {"owner": owner, "shows": shows}
         self.etag = ""
 
     def _body(self) -> bytes:
-        return json.dumps({"owner": self._owner, "renewal": uuid.uuid4().hex}).encode()
+        return json.dumps(self._facts | {"renewal": uuid.uuid4().hex}).encode()
 
     def wait(self) -> None:
         """Return once the object is ours."""
@@ -73,6 +81,11 @@ class _Held:
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
         self.etag = etag
+
+    def remember_since(self) -> None:
+        """A renewal changes the server's time of the object: the first one stays in it."""
+        first = self._bucket.head(self._key)
+        self._facts["since"] = first.modified if first else 0.0
 
     def renew_until(self, done: threading.Event) -> None:
         """Replace the object a few times per lease; says so where it was lost meanwhile."""
@@ -94,7 +107,41 @@ class _Held:
 
 
 def _owner_of(body: bytes) -> str:
+    return str(_facts(body).get("owner", ""))
+
+
+def _facts(body: bytes) -> dict[str, Any]:
     try:
-        return str(json.loads(body)["owner"])
-    except (ValueError, KeyError, TypeError):
-        return ""
+        found = json.loads(body)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def shown(bucket: Bucket, prefix: str, is_here: Callable[[str, str], bool | None], lease_s: float) -> list[Pin]:
+    """What the objects below ``prefix`` show whose holders live; those of dead ones are deleted.
+
+    Args:
+        bucket: where they are.
+        prefix: their folder.
+        is_here: of an object's name and owner, whether its holder lives; None where that must be watched.
+        lease_s: see :func:`leased`.
+    """
+    watched = {entry.key: (entry, found) for entry in bucket.below(prefix) if (found := bucket.get(entry.key))}
+    living, since = [], time.monotonic()
+    while watched:
+        over = time.monotonic() - since >= lease_s
+        for key, (entry, (body, etag)) in list(watched.items()):
+            lives = is_here(key.removeprefix(f"{prefix}/"), _owner_of(body))
+            now = bucket.get(key) if lives is None else (body, etag)
+            if lives or (now and now[1] != etag):
+                facts = _facts(body)
+                living.append(Pin(facts["shows"].encode(), math.floor(facts.get("since", entry.modified))))
+            elif lives is False or over:
+                bucket.delete(key, match=etag)
+            elif now:
+                continue
+            del watched[key]
+        if watched:
+            time.sleep(lease_s / _LOOKS)
+    return living

@@ -19,7 +19,7 @@ from pipeline_tasks.core import durable
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import digest, file_sha256, short_id
 from pipeline_tasks.core.store.disk import space_in
-from pipeline_tasks.core.store.protocol import LOST, TEMPORARY, Entry, checked_key
+from pipeline_tasks.core.store.protocol import LOST, TEMPORARY, Entry, Pin, checked_key
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 """Names the running kernel, in containers too."""
@@ -34,6 +34,7 @@ class LocalStore:
         self.root = self.folder = Path(root).absolute()
         self.scratches = self.root / "scratch"
         self._later = durable.Later()
+        self._certain: set[Path] = set()
 
     def __reduce__(self) -> tuple[type[LocalStore], tuple[Path]]:
         return LocalStore, (self.root,)
@@ -60,12 +61,16 @@ class LocalStore:
         return self._path(key).is_file()
 
     def present(self, keys: Iterable[str]) -> set[str]:
-        """See :meth:`Store.present`."""
-        return {key for key in keys if self.exists(key)}
+        """See :meth:`Store.present`; who asks relies on them, so that they outlive the next name that is written."""
+        there = {key for key in keys if self.exists(key)}
+        for folder in {self._path(key).parent for key in there}:
+            self._later.add(self._chain(folder))
+        return there
 
     def create(self, key: str, data: bytes) -> bool:
         """See :meth:`Store.create`."""
-        if self._path(key).exists():
+        if self.present([key]):
+            self._later.settle()
             return False
         with self.temporary() as path:
             path.write_bytes(data)
@@ -75,6 +80,7 @@ class LocalStore:
         """See :meth:`Store.create_from`."""
         target = self._path(key)
         path.chmod(0o644)
+        os.utime(path)
         durable.sync(path)
         holders = self._led_to(key, target)
         try:
@@ -83,7 +89,6 @@ class LocalStore:
             os.utime(target)
             return False
         finally:
-            path.unlink()
             self._named(key, holders)
         return True
 
@@ -91,7 +96,13 @@ class LocalStore:
         """Folders that hold ``target`` once it is named; what a name leads to is on the disk before the name."""
         if not key.startswith(_MAY_WAIT):
             self._later.settle()
-        return [target.parent, *durable.make_folder(target.parent)]
+        return [*durable.make_folder(target.parent), *self._chain(target.parent)]
+
+    def _chain(self, folder: Path) -> list[Path]:
+        """``folder``, and at first all above it: one that was killed may have made them and not put on the disk."""
+        above = [path for path in folder.parents if path.is_relative_to(self.root) and path not in self._certain]
+        self._certain.update(above)
+        return [folder, *above]
 
     def _named(self, key: str, holders: Iterable[Path]) -> None:
         self._later.add(holders)
@@ -163,6 +174,9 @@ class LocalStore:
     def bring(self, keys: Iterable[str]) -> None:
         """See :meth:`Store.bring`."""
 
+    def drop_lost_copies(self) -> None:
+        """See :meth:`Store.drop_lost_copies`; a folder has no copies."""
+
     def scratch(self, name: str) -> Path:
         """See :meth:`Store.scratch`."""
         folder = self._path(f"scratch/{name}")
@@ -187,6 +201,47 @@ class LocalStore:
                 yield Path(name)
             finally:
                 Path(name).unlink(missing_ok=True)
+
+    def now(self) -> float:
+        """See :meth:`Store.now`."""
+        with self.temporary() as path:
+            return path.stat().st_mtime
+
+    @contextmanager
+    def pinned(self, name: str, data: bytes) -> Iterator[None]:
+        """See :meth:`Store.pinned`; a pin is a locked file."""
+        shown = self._path(f"pins/{name}")
+        shown.parent.mkdir(parents=True, exist_ok=True)
+        with self.temporary() as path, path.open("wb") as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            handle.write(data)
+            handle.flush()
+            os.link(path, shown)
+            path.unlink()
+            try:
+                yield
+            finally:
+                shown.unlink(missing_ok=True)
+
+    def pins(self) -> list[Pin]:
+        """See :meth:`Store.pins`."""
+        found = []
+        for key in self.keys("pins"):
+            pin = self.pin(key.removeprefix("pins/"))
+            if pin:
+                found.append(pin)
+        return found
+
+    def pin(self, name: str) -> Pin | None:
+        """What the pin called ``name`` shows; one whose holder is dead goes."""
+        path = self._path(f"pins/{name}")
+        with suppress(FileNotFoundError), path.open("rb") as handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return Pin(handle.read(), os.fstat(handle.fileno()).st_mtime)
+            path.unlink()
+        return None
 
     @contextmanager
     def alone(self, name: str) -> Iterator[None]:

@@ -62,6 +62,19 @@ class Entry:
     modified: float
 
 
+@dataclass(frozen=True)
+class Pin:
+    """What a living process shows the others.
+
+    Attributes:
+        data: what it shows.
+        since: no later than the moment at which it began to, in seconds since 1970, by the clock of :class:`Entry`.
+    """
+
+    data: bytes
+    since: float
+
+
 class Store(Protocol):
     """The promises above. Every method that takes a key or a name raises InputError for one that leaves the store."""
 
@@ -92,7 +105,7 @@ class Store(Protocol):
         """Write ``key`` unless it exists; True for the one writer that made it."""
 
     def create_from(self, key: str, path: Path) -> bool:
-        """Like :meth:`create` with a local file's bytes; the file is consumed. A key that is there counts as new."""
+        """Like :meth:`create` with a local file, never to be written again. A key that is there counts as new."""
 
     def replace(self, key: str, data: bytes) -> None:
         """Write ``key``, replacing what is there in one move."""
@@ -124,6 +137,9 @@ class Store(Protocol):
     def bring(self, keys: Iterable[str]) -> None:
         """Make :meth:`local_path` of these cheap; what cannot be had is left for it to say."""
 
+    def drop_lost_copies(self) -> None:
+        """Forget this machine's copies of objects that are no longer kept."""
+
     def scratch(self, name: str) -> Path:
         """A local folder for work in progress that survives a kill."""
 
@@ -136,6 +152,15 @@ class Store(Protocol):
         Raises:
             TransientError: inside the block, the disk is full.
         """
+
+    def now(self) -> float:
+        """Seconds since 1970, by the clock of :class:`Entry`, or up to a second less."""
+
+    def pinned(self, name: str, data: bytes) -> AbstractContextManager[None]:
+        """Show ``data`` under a name that nobody else has, while the block lasts; one that is killed lets go."""
+
+    def pins(self) -> list[Pin]:
+        """What living processes show; pins of dead ones go. May take a lease: another machine's have to be watched."""
 
     def alone(self, name: str) -> AbstractContextManager[None]:
         """Wait until no other user of the store is inside the same ``name``; one that is killed lets go."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
-import time
+import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,13 +20,12 @@ from pipeline_tasks.core.ids import file_sha256, short_id
 from pipeline_tasks.core.store.bucket import THREADS, Bucket
 from pipeline_tasks.core.store.cache import Cache
 from pipeline_tasks.core.store.disk import shortage
-from pipeline_tasks.core.store.lease import LEASE_S, leased
+from pipeline_tasks.core.store.lease import LEASE_S, leased, shown
 from pipeline_tasks.core.store.local import LocalStore
-from pipeline_tasks.core.store.protocol import LOST, Entry, checked_key, sha256_in
+from pipeline_tasks.core.store.protocol import LOST, Entry, Pin, checked_key, sha256_in
 
 log = logging.getLogger(__name__)
 IMMUTABLE = ("objects", "lineage/events")
-FRESH_S = 3600.0
 _LOOK_FIRST_BYTES = 1 << 20
 _DOWNLOADS = 2
 _BLOCK = 1_000
@@ -104,21 +104,16 @@ class S3Store:
 
     def create_from(self, key: str, path: Path) -> bool:
         """See :meth:`Store.create_from`."""
-        found = self.bucket.head(key) if path.stat().st_size > _LOOK_FIRST_BYTES else None
+        there = path.stat().st_size > _LOOK_FIRST_BYTES and self.exists(key)
         sha256 = sha256_in(key)
-        try:
-            made = found is None and self.bucket.upload(key, path, sha256=sha256)
-            if not made:
-                self._count_as_new(key, found or self.bucket.head(key))
-            if made or sha256:
-                self._cache.put(key, path, used=False)
-        finally:
-            path.unlink(missing_ok=True)
-        return made
-
-    def _count_as_new(self, key: str, found: Entry | None) -> None:
-        if found and found.modified < time.time() - FRESH_S:
+        made = not there and self.bucket.upload(key, path, sha256=sha256)
+        if not made:
             self.bucket.touch(key)
+        if made or sha256:
+            copy = path.with_name(f"{path.name}.copy")
+            os.link(path, copy)
+            self._cache.put(key, copy, used=False)
+        return made
 
     def replace(self, key: str, data: bytes) -> None:
         """See :meth:`Store.replace`."""
@@ -136,7 +131,10 @@ class S3Store:
 
     def delete_all(self, keys: Iterable[str]) -> None:
         """See :meth:`Store.delete_all`."""
-        deque(_side_by_side(self.delete, keys), maxlen=0)
+        gone = list(keys)
+        self.bucket.delete_all(gone)
+        for key in gone:
+            self._cache.drop(key)
 
     def keys(self, prefix: str) -> Iterator[str]:
         """See :meth:`Store.keys`."""
@@ -202,6 +200,12 @@ class S3Store:
         wanted = (key for key in keys if not self._cache.get(checked_key(key)))
         deque(_side_by_side(fetch, wanted), maxlen=0)
 
+    def drop_lost_copies(self) -> None:
+        """See :meth:`Store.drop_lost_copies`."""
+        for folder in IMMUTABLE:
+            for key in set(self._local.keys(folder)) - set(self.keys(folder)):
+                self._cache.drop(key)
+
     def scratch(self, name: str) -> Path:
         """See :meth:`Store.scratch`."""
         return self._work.scratch(name)
@@ -213,6 +217,29 @@ class S3Store:
     def temporary(self, suffix: str = "") -> AbstractContextManager[Path]:
         """See :meth:`Store.temporary`."""
         return self._local.temporary(suffix)
+
+    def now(self) -> float:
+        """See :meth:`Store.now`."""
+        key = f"gc/now-{uuid.uuid4().hex}"
+        self.bucket.put(key, b"")
+        found = self.bucket.head(key)
+        self.bucket.delete(key)
+        return math.floor(found.modified) if found else 0.0
+
+    @contextmanager
+    def pinned(self, name: str, data: bytes) -> Iterator[None]:
+        """See :meth:`Store.pinned`."""
+        key = f"pins/{name}"
+        with self._local.pinned(name, data), leased(self.bucket, key, self._holder, self._lease_s, data.decode()):
+            yield
+
+    def pins(self) -> list[Pin]:
+        """See :meth:`Store.pins`."""
+
+        def is_here(name: str, owner: str) -> bool | None:
+            return self._local.pin(name) is not None if owner == self._holder else None
+
+        return shown(self.bucket, "pins", is_here, self._lease_s)
 
     @contextmanager
     def alone(self, name: str) -> Iterator[None]:

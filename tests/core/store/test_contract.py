@@ -120,12 +120,12 @@ def test_create_keeps_the_first_replace_the_last(store):
     assert store.read("a/b") is None and not store.exists("a/b")
 
 
-def test_create_from_consumes_the_file_even_where_it_loses(store):
-    for expected in (True, False):
-        with store.temporary(".bin") as path:
-            path.write_bytes(b"same")
-            assert store.create_from("objects/x", path) is expected
-            assert not path.exists()
+def test_create_from_leaves_the_file_to_be_offered_again(store):
+    with store.temporary(".bin") as path:
+        path.write_bytes(b"same")
+        assert [store.create_from("objects/x", path) for _ in range(2)] == [True, False]
+        store.delete("objects/x")
+        assert store.create_from("objects/x", path)
     assert store.local_path("objects/x").read_bytes() == b"same"
 
 

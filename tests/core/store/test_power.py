@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline_tasks.core import durable
 from pipeline_tasks.core.requests import requests_key
 from pipeline_tasks.core.store import LocalStore
 from tests.core.toy_steps import check_whole, make, rows_of, toy_gather, toy_list, toy_scale, toy_unique
@@ -46,6 +47,22 @@ def test_a_version_that_was_committed_before_a_power_cut_is_whole(disk, seed):
     assert check_whole(store) == before
     assert len(rows_of(store, "scaled")) == 6
     assert make(store, toy_scale, factor=3).counters["rows_out"] == 6
+
+
+@pytest.mark.parametrize("seed", range(CUTS))
+def test_what_a_killed_process_did_not_sync_outlives_a_cut_once_another_relies_on_it(disk, seed, monkeypatch):
+    """A file's bytes are synced before it has its name; between the name and its own sync there is room for a kill."""
+    sync = durable.sync
+    make(LocalStore(disk.root), toy_list, rows=WORLD)
+    with monkeypatch.context() as killed:
+        killed.setattr(durable, "sync", lambda path: sync(path) if path.is_file() else None)
+        make(LocalStore(disk.root), toy_scale)
+    store = LocalStore(disk.root)
+    assert make(store, toy_scale).reused
+    make(store, toy_unique)
+    before = check_whole(store)
+    disk.cut(random.Random(seed))
+    assert check_whole(store) == before
 
 
 @pytest.mark.parametrize("seed", range(CUTS))

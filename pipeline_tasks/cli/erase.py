@@ -1,0 +1,94 @@
+"""``foundry erase``: a document goes, with all that was made of it."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from pipeline_tasks import datasets
+from pipeline_tasks.cli.inspect import store
+from pipeline_tasks.cli.terminal import console
+from pipeline_tasks.core.check import Damage, forget
+from pipeline_tasks.core.erasure.erase import Erased, erase
+from pipeline_tasks.core.erasure.proof import Findings
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.ids import short_id
+from pipeline_tasks.core.lineage import DATABASE, fold
+from pipeline_tasks.core.manifest import Manifest, Ref
+from pipeline_tasks.core.plan import Job
+from pipeline_tasks.core.registry import get_step
+from pipeline_tasks.core.store import Store
+from pipeline_tasks.core.versions import refs
+from pipeline_tasks.corpus.urls import canonical_url
+
+_ID = re.compile(r"[0-9a-f]{16}(?:[0-9a-f]{48})?")
+
+
+def erase_command(
+    names: Annotated[list[str], typer.Argument(metavar="DOC_ID|SHA256|URL…", help="whose document shall go")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what would go")] = False,
+    drop_models: Annotated[
+        bool, typer.Option("--drop-models", help="also forget the models that were trained on it")
+    ] = False,
+) -> None:
+    """Erase documents from every version, with all that was made of them, and prove it; only when no step runs."""
+    where = store()
+    schemas = {schema.name: schema for schema in datasets.ALL}
+    done = erase(where, {form for name in names for form in _forms(name)}, schemas, dry_run=dry_run)
+    table = Table("dataset", "rows that go" if dry_run else "rows that went")
+    for dataset, count in done.rows.items():
+        table.add_row(dataset, f"{count:,}")
+    console().print(table)
+    if dry_run:
+        return
+    (where.folder / DATABASE).unlink(missing_ok=True)
+    fold(where)
+    typer.echo(f"{len(done.versions):,} versions are written anew, {done.answers:,} stored answers went")
+    if done.findings:
+        _tell(done.findings)
+    if drop_models:
+        _drop_models(where, done)
+    for model in done.models:
+        typer.echo(f"{model.ref} was trained on it{'; it is dropped' if drop_models else ''}: {_command(model)}")
+    if done.models and not drop_models:
+        typer.echo("what a model learned stays in it: erase again with --drop-models, then train with these commands")
+
+
+def _forms(name: str) -> set[str]:
+    """What stands for ``name`` in the store: an id as it is, of an address its canonical form and its id, too."""
+    if _ID.fullmatch(name):
+        return {name}
+    url = canonical_url(name)
+    if url is None:
+        raise InputError(f"{name!r} is no id, sha256 or address; `foundry trace` and `foundry sql` tell the doc_id")
+    return {name, url, short_id(url)}
+
+
+def _tell(findings: Findings) -> None:
+    table = Table("looked at", "read", "with a trace of it")
+    for kind, count in findings.looked.items():
+        table.add_row(kind, f"{count:,}", f"{findings.found[kind]:,}")
+    console().print(table)
+    if findings.same_texts:
+        typer.echo(f"{findings.same_texts:,} texts of other documents equal one of it; they stay until they are named")
+    if not findings.clean:
+        some = ", ".join(findings.where[:5])
+        raise InputError(
+            f"a trace of it is left in {findings.found.total():,} places: {some}; erase again, or mend these"
+        )
+
+
+def _drop_models(where: Store, done: Erased) -> None:
+    """Without their manifests their steps make them again; ``foundry gc`` drops the files."""
+    gone = {model.ref for model in done.models}
+    forget(where, Damage({}, done.models, {key: None for key, ref in refs(where).items() if ref in gone}, 0))
+
+
+def _command(model: Manifest) -> str:
+    """What makes a version again, of the inputs that it was made of."""
+    step = get_step(model.step)
+    params = step.parse({name: value for name, value in model.params.items() if name in step.params.model_fields})
+    return Job(step, params, {name: list(map(Ref.parse, refs)) for name, refs in model.inputs.items()}).command()

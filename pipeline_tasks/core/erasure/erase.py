@@ -1,0 +1,277 @@
+"""Carries an erasure out. Killed anywhere, it is run again and goes on; run again when it is done, it finds nothing.
+
+Versions keep their ids: an id names the work, and the work is the same without the document. Their parts are written
+anew without the rows, each in its place, so that removals and the memo's order hold, and the manifest says by which
+erasure. What is found is listed before anything goes, because the first rows to go are those that lead to the others.
+No step runs meanwhile: one that does would write from memory what was just taken away.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline_tasks.core.erasure import listed, rows
+from pipeline_tasks.core.erasure.proof import Findings, prove
+from pipeline_tasks.core.erasure.search import anchors, blotted, holds, long_texts, mentioned, quotes
+from pipeline_tasks.core.errors import TransientError
+from pipeline_tasks.core.gc import manifests_at
+from pipeline_tasks.core.manifest import Manifest, Part, Ref
+from pipeline_tasks.core.memo import RECEIPTS, Record
+from pipeline_tasks.core.pins import Deletion, deletion, held
+from pipeline_tasks.core.schema import FILES, REJECTS, RowSchema
+from pipeline_tasks.core.store import TEMPORARY, Store
+from pipeline_tasks.core.store.protocol import sha256_in
+from pipeline_tasks.core.versions import REMOVED, Version, manifest_key, read_part, write_rows
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Erased:
+    """What an erasure came to.
+
+    Attributes:
+        ids: everything that it took, by id, sha256 or address.
+        rows: dataset -> rows that its versions lost, a row that several share counted once.
+        versions: those that were written anew.
+        models: versions of files that were trained on one of these, now or by an earlier erasure: these keep what they
+            learned.
+        answers: stored answers that went.
+        findings: what a look at the whole store found afterwards.
+    """
+
+    ids: set[str]
+    rows: Counter[str] = field(default_factory=Counter)
+    versions: list[Ref] = field(default_factory=list)
+    models: list[Manifest] = field(default_factory=list)
+    answers: int = 0
+    findings: Findings | None = None
+
+
+@dataclass
+class _Work:
+    """One erasure under way: what each part is and became, and what the lost rows lead to beside datasets."""
+
+    store: Store
+    schemas: Mapping[str, RowSchema]
+    name: str
+    done: Erased
+    became: dict[str, Part] = field(default_factory=dict)
+    touched: dict[str, bool] = field(default_factory=dict)
+    answers: set[str] = field(default_factory=set)
+    texts: set[str] = field(default_factory=set)
+
+
+def erase(store: Store, asked: Iterable[str], schemas: Mapping[str, RowSchema], *, dry_run: bool = False) -> Erased:
+    """Take what ``asked`` names (ids, sha256, addresses) and all that was made from it out of every version.
+
+    Args:
+        store: the store; no step may run.
+        asked: what shall go.
+        schemas: of all datasets, by name.
+        dry_run: only find what would go.
+
+    Raises:
+        TransientError: steps run; nothing was touched.
+        InputError: a manifest or part cannot be read.
+    """
+    asked = set(asked)
+    if dry_run:
+        work = _Work(store, schemas, listed.name_of(asked), Erased(asked | listed.erased_ids(store)))
+        manifests = _manifests(store)
+        _spread(work, manifests)
+        _look(work, manifests)
+        return work.done
+    with deletion(store) as right:
+        running = sorted({run.step for run in held(store)})
+        if running:
+            raise TransientError(f"{', '.join(running)} runs; erase again when it has ended, or stop it")
+        work = _Work(store, schemas, listed.name_of(asked), Erased(asked | listed.erased_ids(store)))
+        _carry_out(work, right)
+    return work.done
+
+
+def _carry_out(work: _Work, right: Deletion) -> None:
+    store, done = work.store, work.done
+    manifests = _manifests(store)
+    _spread(work, manifests)
+    erasure = listed.Erasure(name=work.name, ids=listed.lasting(done.ids))
+    listed.note(store, erasure)
+    _look(work, manifests)
+    _forget_answers(work, right)
+    changed = [_rewritten(work, manifest) for manifest in manifests]
+    for before, after in zip(manifests, changed, strict=True):
+        if after != before:
+            store.replace(manifest_key(after.ref), after.to_bytes())
+            done.versions.append(after.ref)
+    _drop_parts(work, right, {part.key for manifest in changed for part in manifest.objects})
+    _blot(work)
+    _clean_this_machine(store)
+    done.models = _trained_on_it(changed)
+    done.findings = prove(store, done.ids, work.texts)
+    if done.findings.clean:
+        listed.note(store, erasure.model_copy(update={"done": True}))
+
+
+def _manifests(store: Store) -> list[Manifest]:
+    written = sorted(store.entries("versions"), key=lambda entry: (entry.modified, entry.key))
+    return list(manifests_at(store, (entry.key for entry in written)).values())
+
+
+def _tables(work: _Work, manifests: Iterable[Manifest]) -> Iterable[tuple[Manifest, Part, rows.Reach]]:
+    """Every part of rows once, with how far an erasure goes in it."""
+    keys, seen = frozenset(schema.key for schema in work.schemas.values()), set()
+    for manifest in manifests:
+        schema = work.schemas.get(manifest.rows_schema)
+        if schema is None:
+            continue
+        for part in manifest.parts:
+            if part.sha256 not in seen:
+                seen.add(part.sha256)
+                yield manifest, part, rows.Reach(schema, keys)
+
+
+def _ids_of(store: Store, part: Part) -> pa.Table:
+    names = rows.id_columns(pq.read_schema(store.local_path(part.key)))
+    return read_part(store, part, names)
+
+
+def _spread(work: _Work, manifests: list[Manifest]) -> None:
+    """Add to the ids all that was made from them, however far down the chain."""
+    ids, known = work.done.ids, -1
+    while known != len(ids):
+        known = len(ids)
+        for _, part, reach in _tables(work, manifests):
+            ids |= reach.spread(_ids_of(work.store, part), ids)
+
+
+def _look(work: _Work, manifests: list[Manifest]) -> None:
+    """Which parts change, and what the rows that go lead to: stored answers, and texts by which copies are known."""
+    store, ids = work.store, work.done.ids
+    for manifest, part, reach in _tables(work, manifests):
+        named = _ids_of(store, part)
+        work.touched[part.sha256] = reach.rest(named, ids) is not named
+        if reach.made_from(named, ids).num_rows:
+            gone = reach.made_from(read_part(store, part), ids)
+            work.done.rows[manifest.dataset] += gone.num_rows
+            work.answers |= rows.responses_of(gone)
+            work.texts |= set() if reach.refers else long_texts(gone)
+
+
+def _forget_answers(work: _Work, right: Deletion) -> None:
+    """Answers that a lost row names, that quote its text, or that a part with such a row was paid with."""
+    store, pieces = work.store, anchors(work.texts)
+    receipts = [f"{RECEIPTS}/{sha256}.json" for sha256, touched in work.touched.items() if touched]
+    for _, data in store.read_all(receipts):
+        work.answers.update(json.loads(data)["responses"] if data else ())
+    gone = []
+    for key, data in store.read_all(key for key in store.keys("responses") if key.endswith(".json")):
+        named = key.rpartition("/")[2][:-5] in work.answers
+        if named or quotes(data, pieces) or mentioned((data or b"").decode("utf-8", "replace"), work.done.ids):
+            gone.append(key)
+    right.delete_all([*gone, *(f"{key[:-5]}.f32" for key in gone), *receipts])
+    work.done.answers = len(gone)
+
+
+def _rewritten(work: _Work, manifest: Manifest) -> Manifest:
+    """``manifest`` with parts that hold nothing of it any more; itself where they never did."""
+    store, ids = work.store, work.done.ids
+    schema = work.schemas.get(manifest.rows_schema)
+    reach = rows.Reach(schema, frozenset(s.key for s in work.schemas.values())) if schema else None
+    parts = [_part(work, part, reach) for part in manifest.parts] if reach else manifest.parts
+    rejects = [_part(work, part) for part in manifest.rejects]
+    removals = [r.model_copy(update={"part": _part(work, r.part)}) for r in manifest.removals]
+    params = json.loads(blotted(json.dumps(manifest.params), ids, listed.REASON))
+    update = {"parts": parts, "rejects": rejects, "removals": removals, "params": params}
+    if all(getattr(manifest, name) == value for name, value in update.items()):
+        return manifest
+    log.info("%s is written anew without %d ids", manifest.ref, len(ids))
+    after = manifest.model_copy(update=update | {"erased": sorted({*manifest.erased, work.name})})
+    live = sum(part.rows for part in parts)
+    if schema and removals:
+        live = sum(table.num_rows for table in Version(store, after).parts([schema.key]))
+    return after.model_copy(update={"rows": live})
+
+
+def _part(work: _Work, part: Part, reach: rows.Reach | None = None) -> Part:
+    """What ``part`` becomes: rows of a dataset, or without ``reach`` rejects or keys of removals."""
+    if part.sha256 in work.became:
+        return work.became[part.sha256]
+    if part.name or (reach and not work.touched.get(part.sha256)):
+        return part
+    table, ids = read_part(work.store, part), work.done.ids
+    if reach:
+        left = reach.rest(table, ids)
+    elif table.column_names == REMOVED.names:
+        left = rows.keys_left(table, ids)
+    else:
+        left = _rejects_left(table, ids)
+    return work.became.setdefault(part.sha256, part if left.equals(table) else write_rows(work.store, left))
+
+
+def _rejects_left(table: pa.Table, ids: set[str]) -> pa.Table:
+    """Rejects without those of ``ids``; where only the detail mentions one, the detail goes."""
+    left = [row for row in table.to_pylist() if row["row_id"] not in ids]
+    for row in left:
+        if mentioned(row["detail"] or "", ids):
+            row["detail"] = listed.REASON
+    return REJECTS.table(left)
+
+
+def _drop_parts(work: _Work, right: Deletion, named: set[str]) -> None:
+    """Old parts, parts that no version names and that hold one of the ids, and memo records that name either."""
+    store, ids = work.store, work.done.ids
+    lost = {key for key in store.keys("objects") if key not in named and key.endswith(".parquet")}
+    replaced = {sha256 for sha256, part in work.became.items() if part.sha256 != sha256}
+    gone = {key for key in lost if sha256_in(key) in replaced or holds(store, key, ids)}
+    dead = []
+    for key, data in store.read_all(store.keys("memo")):
+        record = Record.read(data)
+        if record is None or gone.intersection(part.key for part in record.made) or _skips(record, ids):
+            dead.append(key)
+    right.delete_all(dead)
+    right.delete_all(sorted(gone))
+
+
+def _skips(record: Record, ids: set[str]) -> bool:
+    return any(key in ids for keys in record.skipped.values() for key in keys)
+
+
+def _blot(work: _Work) -> None:
+    """Blot the ids out of events and requests that mention one: in an error's message, or a parameter."""
+    for kind in ("lineage/events", "requests"):
+        for key, data in work.store.read_all(work.store.keys(kind)):
+            text = (data or b"").decode("utf-8", "replace")
+            clean = blotted(text, work.done.ids, listed.REASON)
+            if clean != text:
+                work.store.replace(key, clean.encode())
+
+
+def _clean_this_machine(store: Store) -> None:
+    """Work in progress, unfinished parts and copies of what is gone: nobody can say what is in them."""
+    shutil.rmtree(store.scratches, ignore_errors=True)
+    for path in (store.folder / TEMPORARY).glob("*.parquet"):
+        path.unlink(missing_ok=True)
+    store.drop_lost_copies()
+
+
+def _trained_on_it(manifests: list[Manifest]) -> list[Manifest]:
+    """Versions of files that were made from one that was written anew, or from such a model."""
+    marked = {str(manifest.ref) for manifest in manifests if manifest.erased}
+    found: list[Manifest] = []
+    models, known = [manifest for manifest in manifests if manifest.rows_schema == FILES], -1
+    while known != len(found):
+        known = len(found)
+        for model in models:
+            if model not in found and marked.intersection(name for names in model.inputs.values() for name in names):
+                found.append(model)
+                marked.add(str(model.ref))
+    return found

@@ -1,0 +1,114 @@
+"""Finding ids and texts of a document wherever a store may hold them: in parts, in answers, in any file of JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pipeline_tasks.core.erasure.rows import id_columns, identifies, ids_in
+from pipeline_tasks.core.schema import REJECTS
+from pipeline_tasks.core.store import Store
+from pipeline_tasks.core.versions import REMOVED
+
+_TOKEN = re.compile(r"[0-9a-f]{16,64}")
+_GOES_ON = r"(?!\.?[\w/%?=&#-])"
+_LONG, _ANCHOR = 40, 48
+
+
+def mentioned(text: str, ids: Collection[str]) -> set[str]:
+    """Those of ``ids`` that stand in a text as words; of an address, not where a longer one begins with it."""
+    found = set(_TOKEN.findall(text)).intersection(ids)
+    return found | {i for i in ids if "/" in i and re.search(re.escape(i) + _GOES_ON, text)}
+
+
+def blotted(text: str, ids: Collection[str], by: str) -> str:
+    """``text`` with ``by`` in place of each of ``ids``."""
+    for i in sorted(mentioned(text, ids), key=len, reverse=True):
+        text = re.sub(re.escape(i) + _GOES_ON, by, text)
+    return text
+
+
+def long_texts(table: pa.Table) -> set[str]:
+    """The texts of these rows by which copies of them are known: no ids, not short, and none of a list."""
+    single = table.select([f.name for f in table.schema if not pa.types.is_list(f.type)])
+    return {text for values in _texts(single) for text in values.to_pylist() if text and len(text) >= _LONG}
+
+
+def _texts(table: pa.Table) -> Iterator[pa.ChunkedArray]:
+    """Every column of texts, and what lists of texts hold."""
+    for field in table.schema:
+        column, kind = table[field.name], field.type
+        if pa.types.is_list(kind):
+            column, kind = pc.list_flatten(column), kind.value_type
+        if pa.types.is_dictionary(kind):
+            kind = kind.value_type
+        if pa.types.is_string(kind) and not identifies(field.name) and not field.name.endswith(("_ids", "response_id")):
+            yield column.cast(pa.string())
+
+
+def anchors(texts: Collection[str]) -> set[str]:
+    """Pieces of texts, their spaces made one: what a prompt has of them, which may cut them."""
+    found = set()
+    for text in map(_one_line, texts):
+        found |= {text[:_ANCHOR], text[len(text) // 2 :][:_ANCHOR]}
+    return {piece for piece in found if len(piece) >= _LONG // 2}
+
+
+def quotes(data: bytes | None, pieces: Collection[str]) -> bool:
+    """Whether a text in a file of JSON holds one of ``pieces``, see :func:`anchors`."""
+    try:
+        text = _one_line(" ".join(_strings(json.loads(data or b"null"))))
+    except ValueError:
+        text = _one_line((data or b"").decode("utf-8", "replace"))
+    return any(piece in text for piece in pieces)
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for inner in value.values():
+            yield from _strings(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _strings(inner)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def holds(store: Store, key: str, ids: Collection[str]) -> bool:
+    """Whether one of ``ids`` stands in a part: as an id or address, in a list of ids, or in a reject's detail."""
+    file = pq.ParquetFile(store.local_path(key))
+    names = file.schema_arrow.names
+    if names == REMOVED.names:
+        return not set(file.read()["key"].to_pylist()).isdisjoint(ids)
+    wanted = [*id_columns(file.schema_arrow), *(["detail"] if names == REJECTS.arrow.names else [])]
+    table = file.read(columns=wanted)
+    for name in wanted:
+        values = table[name]
+        if pa.types.is_nested(values.type):
+            found = any(i in ids for value in values.to_pylist() for i in ids_in(name, value))
+        elif name == "detail":
+            found = any(mentioned(text or "", ids) for text in values.to_pylist())
+        else:
+            found = pc.any(pc.is_in(values, pa.array(sorted(ids), pa.string()))).as_py()
+        if found:
+            return True
+    return False
+
+
+def same_texts(store: Store, key: str, texts: Collection[str]) -> int:
+    """How many texts of a part equal one of ``texts``."""
+    file = pq.ParquetFile(store.local_path(key))
+    names = [f.name for f in file.schema_arrow if not pa.types.is_large_binary(f.type)]
+    wanted = pa.array(sorted(texts), pa.string())
+    found = (pc.sum(pc.is_in(values, wanted)).as_py() for values in _texts(file.read(columns=names)))
+    return sum(n or 0 for n in found)

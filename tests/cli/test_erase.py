@@ -1,0 +1,49 @@
+"""``foundry erase``: what it tells, and what it asks before it is believed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from pipeline_tasks.cli.main import app
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.settings import settings
+from pipeline_tasks.core.store import LocalStore
+from tests.core.erasure.library import A, fill
+
+
+@pytest.fixture
+def foundry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Result]]:
+    fill(LocalStore(tmp_path / "store"))
+    monkeypatch.setenv("FOUNDRY_STORE", str(tmp_path / "store"))
+    monkeypatch.setenv("COLUMNS", "200")
+    settings.cache_clear()
+    yield lambda *arguments: CliRunner().invoke(app, arguments)
+    settings.cache_clear()
+
+
+def test_a_takedown_request_from_dry_run_to_models(foundry):
+    before = foundry("erase", "https://EXAMPLE.org:443/a.pdf#page=2", "--dry-run")
+    assert before.exit_code == 0 and "passages" in before.stdout
+    assert A.doc_id in foundry("sql", "SELECT doc_id FROM documents", "--format", "csv").stdout
+    done = foundry("erase", A.url)
+    assert done.exit_code == 0, done.stdout
+    model = next(line for line in done.stdout.splitlines() if line.startswith("model/33m/pretrain@"))
+    name, _, command = model.partition(" was trained on it: ")
+    assert command.startswith("foundry run finetune --input input0=mtt/0.75@")
+    assert "--drop-models" in done.stdout.splitlines()[-1]
+    assert foundry("check").exit_code == 0
+    assert A.doc_id not in foundry("sql", "SELECT doc_id FROM documents", "--format", "csv").stdout
+    dropped = foundry("erase", A.url, "--drop-models")
+    assert dropped.exit_code == 0 and "it is dropped" in dropped.stdout
+    assert isinstance(foundry("show", name).exception, InputError)
+    assert foundry("show", "model/33m/plain").exit_code == 0
+
+
+def test_what_is_no_id_or_address_is_refused(foundry):
+    told = foundry("erase", "my document").exception
+    assert isinstance(told, InputError) and "'my document' is no id, sha256 or address" in str(told)
