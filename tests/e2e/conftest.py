@@ -15,11 +15,6 @@ from pipeline_tasks.models.use import LLM, REFERENCE_MODELS
 from tests.e2e.shared_llm import shared_llm
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The long ones first, so that no worker is left alone with them."""
-    items.sort(key=lambda item: not item.path.is_relative_to(Path(__file__).parent))
-
-
 @pytest.fixture(scope="session")
 def weights() -> Path:
     """The cache with every model that the chain uses, fetched where it is missing."""

@@ -19,12 +19,14 @@ from tests.core.toy_steps import check_whole, rows_of
 from tests.faults.toy_chain import WORLDS, in_child
 
 KILLS = 20
+PRELOADED = ["tests.core.toy_steps", "tests.faults.toy_chain", "pandas"]
+"""What every child has from the start; pandas because PyArrow imports it with the first table, where it is there."""
 
 
 def start(root: Path, phase: int) -> BaseProcess:
     """A child that has just begun with ``phase``."""
     context = get_context("forkserver")
-    context.set_forkserver_preload(["tests.core.toy_steps", "tests.faults.toy_chain"])
+    context.set_forkserver_preload(PRELOADED)
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=in_child, args=(sender, root, phase))
     process.start()
