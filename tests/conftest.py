@@ -1,6 +1,42 @@
-"""For all tests: a property may take as long as a busy machine needs."""
+"""For all tests: a property may take as long as a busy machine needs; how workers share the files."""
 
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadFileScheduling
+
+HERE = Path(__file__).parent
+LONG = tuple(HERE / name for name in ("e2e", "plugins", "faults", "dags", "retrieval", "training", "corpus"))
 
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One worker more than there are cores: tests wait for disks, servers and processes of their own."""
+    return (os.cpu_count() or 1) + 1
+
+
+class OneServer(LoadFileScheduling):
+    """A worker takes a file at a time, and the files that need the same web server together."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = super()._split_scope(nodeid)
+        return "tests/plugins" if file.startswith("tests/plugins/") else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> OneServer | None:
+    """Where files are shared out, as above."""
+    return OneServer(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The long ones first, so that no worker is left alone with them."""
+    places = {folder: place for place, folder in enumerate(LONG)}
+    items.sort(key=lambda item: min((places[at] for at in item.path.parents if at in places), default=len(LONG)))
