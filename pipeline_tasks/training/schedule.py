@@ -9,11 +9,11 @@ import math
 import numpy as np
 
 from pipeline_tasks.training.batches import plan_batches
-from pipeline_tasks.training.examples import TokenSet
+from pipeline_tasks.training.data.rows import Rows
 from pipeline_tasks.training.params import TrainParams
 
 
-def plan_schedule(data: TokenSet, params: TrainParams) -> list[np.ndarray]:
+def plan_schedule(data: Rows, params: TrainParams) -> list[np.ndarray]:
     """The rows of every step; where rows see one another, equal queries and equal positives are kept apart."""
     apart = (data.query_of, data.positive_of) if params.whole_batch else ()
     epochs = (plan_batches(len(data), params.batch_size, params.seed, epoch, apart) for epoch in range(params.epochs))
