@@ -24,7 +24,8 @@ from pipeline_tasks.training.common import asked, count, of_split, train_and_exp
 from pipeline_tasks.training.data.examples import Examples, block
 from pipeline_tasks.training.params import TrainParams
 
-_COLUMNS = ["query", "intent", "passage", "positive"]
+_COLUMNS = ["query", "intent", "passage", "positive", "origin"]
+CLOZE = "cloze"
 
 
 class PretrainParams(TrainParams):
@@ -101,7 +102,8 @@ def _training_rows(pairs: Version, cloze: list[Version], n_sentences: int) -> It
     for rows in of_split(pairs, _COLUMNS, "train"):
         twice = np.repeat(np.arange(len(rows)), 2)
         positives = pa.chunked_array([*rows["passage"].chunks, *rows["positive"].chunks], pa.string())
-        yield block(rows["query"].take(twice), positives.take(twice + len(rows) * (np.arange(2 * len(rows)) % 2)))
+        which = twice + len(rows) * (np.arange(2 * len(rows)) % 2)
+        yield block(rows["query"].take(twice), positives.take(which), sources=rows["origin"].take(twice))
     yield from _cloze_rows(cloze, n_sentences)
 
 
@@ -110,7 +112,8 @@ def _cloze_rows(cloze: list[Version], n_sentences: int) -> Iterator[pa.Table]:
         for rows in of_split(version, ["passage_id", "text"], "train"):
             ids_and_texts = zip(rows["passage_id"].to_pylist(), rows["text"].to_pylist(), strict=True)
             found = [pair for named in ids_and_texts for pair in cloze_pairs(*named, n_sentences)]
-            yield block([pair.query for pair in found], [pair.positive for pair in found])
+            sources = [CLOZE] * len(found)
+            yield block([pair.query for pair in found], [pair.positive for pair in found], sources=sources)
 
 
 def _dev_set(pairs: Version, layout: Layout) -> Examples:

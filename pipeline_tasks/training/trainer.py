@@ -29,6 +29,7 @@ from pipeline_tasks.training.schedule import evaluation_steps, learning_rate, pl
 from pipeline_tasks.training.validation import validate
 
 log = logging.getLogger(__name__)
+_ROWS_NAMED = 10
 
 Report = Callable[[int, int, dict[str, float]], None]
 
@@ -130,6 +131,8 @@ class _Run:
         self.schedule = plan_schedule(data, params)
         self.evaluate_at = evaluation_steps(len(self.schedule), params)
         self.optimizer = _optimizer(encoder.model, params)
+        if params.recompute:
+            encoder.model.activation_checkpointing_enable({"use_reentrant": False})
         self.state = Progress()
         saved = checkpoints.load(work_dir, fingerprint)
         if saved:
@@ -157,6 +160,8 @@ class _Run:
         state, model = self.state, self.encoder.model
         if state.best_step is not None:
             model.load_state_dict(checkpoints.load_best(self.work_dir, state.best_step))
+        if self.params.recompute:
+            model.activation_checkpointing_disable()
         model.to("cpu").eval()
         return TrainResult(
             encoder=self.encoder,
@@ -174,9 +179,22 @@ class _Run:
         for parameters in self.optimizer.param_groups:
             parameters["lr"] = rate
         self.encoder.model.train()
-        loss = accumulate(self.encoder, self.data, self.schedule[step], step, self.params, self.autocast)
+        batch = self.schedule[step]
+        try:
+            loss = accumulate(self.encoder, self.data, batch, step, self.params, self.autocast)
+        except torch.OutOfMemoryError as error:
+            longest = int(self.data.tokens_of[batch.rows].max())
+            raise InputError(
+                f"the GPU's memory is full at step {step}, whose longest row has {longest} tokens: lower "
+                f"micro_batch_tokens ({self.params.micro_batch_tokens}) or graph_tokens ({self.params.graph_tokens}), "
+                "or set recompute=True"
+            ) from error
         if not math.isfinite(loss):
-            raise InputError(f"the loss at step {step} is {loss}: lower learning_rate ({self.params.learning_rate})")
+            rows = ", ".join(map(str, sorted(batch.rows)[:_ROWS_NAMED]))
+            raise InputError(
+                f"the loss at step {step} is {loss}: lower learning_rate ({self.params.learning_rate}), or look at its "
+                f"{len(batch.rows)} training rows: {rows}{', ...' if len(batch.rows) > _ROWS_NAMED else ''}"
+            )
         torch.nn.utils.clip_grad_norm_(self.encoder.model.parameters(), self.params.max_grad_norm)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
@@ -219,8 +237,9 @@ def _device(params: TrainParams) -> torch.device:
 def _check_rows(data: Rows, params: TrainParams) -> None:
     if not len(data):
         raise InputError("no training rows: the training set is empty")
-    name = params.objective.name
-    if params.objective.needs_targets and not len(data.targets_of.values):
+    taught = [objective.name for objective in params.objectives if objective.needs_targets]
+    if taught and not len(data.targets_of.values):
+        name = taught[0]
         raise InputError(f"objective={name!r} learns from a teacher and no row has its scores: train on mtt/<alpha>-kd")
     if not params.in_batch and not len(data.negatives_of.values):
         raise InputError("no row has a negative: set in_batch=True, or mine negatives")

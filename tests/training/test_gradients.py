@@ -11,6 +11,7 @@ from pipeline_tasks.training.backbone import load
 from pipeline_tasks.training.data.rows import tokenized
 from pipeline_tasks.training.gradients import accumulate
 from pipeline_tasks.training.params import TrainParams
+from pipeline_tasks.training.schedule import Batch
 
 
 def gradients(tiny_bert, rows, *, dropout: bool, **settings) -> tuple[float, dict[str, torch.Tensor]]:
@@ -19,7 +20,7 @@ def gradients(tiny_bert, rows, *, dropout: bool, **settings) -> tuple[float, dic
     with TemporaryDirectory() as folder:
         data = tokenized(rows, encoder.tokenizer, Path(folder), max_query_length=16, max_passage_length=32)
     params = TrainParams(temperature=0.1, max_query_length=16, max_passage_length=32, **settings)
-    loss = accumulate(encoder, data, np.arange(len(data)), 5, params, autocast=False)
+    loss = accumulate(encoder, data, Batch(np.arange(len(data)), params.objective), 5, params, autocast=False)
     return loss, {name: w.grad for name, w in encoder.model.named_parameters() if w.grad is not None}
 
 

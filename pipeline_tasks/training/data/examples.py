@@ -18,6 +18,7 @@ SCHEMA = pa.schema(
         pa.field("positive", pa.string()),
         pa.field("negatives", pa.list_(pa.string())),
         pa.field("targets", pa.list_(pa.float32())),
+        pa.field("source", pa.string()),
     ]
 )
 """Columns of a block. Of these ``query`` and ``positive`` must be there.
@@ -26,6 +27,7 @@ SCHEMA = pa.schema(
 - ``prompt``: the instruction that the query begins with, where its vector leaves that out.
 - ``negatives``: hard negatives, hardest first; also of ``list<dictionary>``, where a text is stored once a block.
 - ``targets``: a teacher's score of the positive and of each negative, in this order; empty without a teacher.
+- ``source``: where the row is from, as a mixture names it.
 """
 
 
@@ -50,10 +52,12 @@ class Examples:
         *,
         prompts: Sequence[str] | None = None,
         targets: Sequence[Sequence[float]] | None = None,
+        sources: Sequence[str] | None = None,
         others: Sequence[str] = (),
     ) -> Examples:
         """Rows that are in memory, one block."""
-        return cls(partial(iter, [block(queries, positives, negatives, prompts=prompts, targets=targets)]), others)
+        rows = block(queries, positives, negatives, prompts=prompts, targets=targets, sources=sources)
+        return cls(partial(iter, [rows]), others)
 
 
 def block(
@@ -63,6 +67,7 @@ def block(
     *,
     prompts: Sequence[str] | None = None,
     targets: Sequence[Sequence[float]] | None = None,
+    sources: Sequence[str] | pa.Array | pa.ChunkedArray | None = None,
 ) -> pa.Table:
     """A block of rows from its columns.
 
@@ -70,7 +75,8 @@ def block(
         InputError: the columns differ in length.
     """
     given: dict[str, Any] = {
-        "query": queries, "prompt": prompts, "positive": positives, "negatives": negatives, "targets": targets
+        "query": queries, "prompt": prompts, "positive": positives, "negatives": negatives, "targets": targets,
+        "source": sources,
     }  # fmt: skip
     columns = {name: column for name, column in given.items() if column is not None}
     if len({len(column) for column in columns.values()}) > 1:

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.ids import short_id
+from pipeline_tasks.core.ids import canonical_json, short_id
 from pipeline_tasks.training.data.examples import SCHEMA, Examples
 from pipeline_tasks.training.data.numbering import Numbering
 from pipeline_tasks.training.data.ragged import Ragged
@@ -38,6 +38,8 @@ class Rows:
         negatives_of: row -> passages.
         targets_of: row -> a teacher's scores of the positive and of each negative; none without a teacher.
         answers: query -> every passage that is some row's positive for it.
+        sources: names of where rows are from.
+        source_of: row -> one of these, [n].
     """
 
     key: str
@@ -49,6 +51,8 @@ class Rows:
     negatives_of: Ragged
     targets_of: Ragged
     answers: Ragged
+    sources: list[str]
+    source_of: np.ndarray
 
     def __len__(self) -> int:
         return len(self.query_of)
@@ -105,6 +109,8 @@ class _Reading:
         self.queries, self.passages = Numbering(), Numbering()
         self._prompts = _PromptLengths(tokenizer)
         self._unpooled: list[np.ndarray] = []
+        self._sources: dict[str, int] = {}
+        self._source_of: list[np.ndarray] = []
         self._rows: list[int] = []
         self._negatives: list[np.ndarray] = []
         self._targets: list[np.ndarray] = []
@@ -116,6 +122,9 @@ class _Reading:
         self.passages.add(block["positive"])
         self.passages.add(negatives.flatten())
         self._unpooled.append(self._prompts.of(block["prompt"]))
+        coded = block["source"].combine_chunks().dictionary_encode()
+        numbers = [self._sources.setdefault(name, len(self._sources)) for name in coded.dictionary.to_pylist()]
+        self._source_of.append(np.array(numbers, np.int16)[coded.indices.to_numpy()])
         self._rows.append(len(block))
         self._negatives.append(_lengths(negatives))
         self._targets.append(_lengths(targets))
@@ -139,6 +148,8 @@ class _Reading:
             "negatives_of": Ragged.joined(self._negatives, negatives, np.int64),
             "targets_of": Ragged.joined(self._targets, self._scores, np.float32),
             "answers": _answers(query_of, positive_of, len(first_query)),
+            "sources": list(self._sources),
+            "source_of": np.concatenate([np.zeros(0, np.int16), *self._source_of]),
         }
         return numbers, first_query, first_passage
 
@@ -228,9 +239,10 @@ def _first_ones(texts: pa.Array | pa.ChunkedArray, first: np.ndarray, start: int
 
 def _digest(key: str, numbers: dict[str, Any]) -> str:
     """A hash of the texts, which ``key`` stands for, and of the rows made of them."""
-    digest = hashlib.sha256(key.encode())
+    digest = hashlib.sha256(canonical_json([key, numbers["sources"]]))
     for value in numbers.values():
-        for array in (value.offsets, value.values) if isinstance(value, Ragged) else (value,):
+        arrays = (value.offsets, value.values) if isinstance(value, Ragged) else (value,)
+        for array in arrays if not isinstance(value, list) else ():
             digest.update(len(array).to_bytes(8, "little") + array.tobytes())
     return digest.hexdigest()
 
