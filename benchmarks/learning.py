@@ -25,7 +25,7 @@ from pipeline_tasks.retrieval import bm25
 from pipeline_tasks.retrieval.encoders import load_encoder, open_encoder
 from pipeline_tasks.retrieval.fusion import fuse, fused_score
 from pipeline_tasks.retrieval.search import top_k
-from pipeline_tasks.training.examples import DevSet, TrainingSet
+from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.export import export
 from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.trainer import train
@@ -83,29 +83,26 @@ def negatives(data: JudgedSet, ranked: References) -> list[list[str]]:
     return found
 
 
-def training_set(data: JudgedSet, stage: str, ranked: References) -> TrainingSet:
+def training_set(data: JudgedSet, stage: str, ranked: References) -> Examples:
     """The rows of one of the cumulative stages."""
-    rows = [(pair.query, pair.passage_id) for pair in data.pairs]
-    passages = dict(data.passages)
+    rows = [(pair.query, data.passages[pair.passage_id]) for pair in data.pairs]
     if stage == "positives":
-        written = {f"written-{i}": pair.positive for i, pair in enumerate(data.pairs) if pair.positive}
-        rows += [(data.pairs[int(name.split("-")[1])].query, name) for name in written]
-        passages |= written
-    found = TrainingSet([query for query, _ in rows], [name for _, name in rows], passages)
+        rows += [(pair.query, pair.positive) for pair in data.pairs if pair.positive]
+    queries, positives = zip(*rows, strict=True)
     if stage in ("pairs", "positives"):
-        return found
+        return Examples.of(queries, positives)
     mined = negatives(data, ranked)
+    targets = None
     if stage == "distilled":
-        place = {name: i for i, name in enumerate(passages)}
+        place = {name: i for i, name in enumerate(data.passages)}
         rankings = list(ranked.pairs.values())
         wanted = [[pair.passage_id, *ids] for pair, ids in zip(data.pairs, mined, strict=True)]
         widest = max(map(len, wanted))
         columns = [np.array([place[ids[n]] if n < len(ids) else -1 for ids in wanted]) for n in range(widest)]
         scores = np.stack([fused_score(rankings, column) for column in columns], axis=1)
-        found = replace(
-            found, teacher_scores=[row[: len(ids)].tolist() for row, ids in zip(scores, wanted, strict=True)]
-        )
-    return replace(found, negative_ids=mined)
+        targets = [row[: len(ids)].tolist() for row, ids in zip(scores, wanted, strict=True)]
+    texts = [[data.passages[name] for name in ids] for ids in mined]
+    return Examples.of(queries, positives, texts, targets=targets)
 
 
 def params_of(stage: str, seed: int, epochs: int) -> TrainParams:
@@ -115,12 +112,12 @@ def params_of(stage: str, seed: int, epochs: int) -> TrainParams:
     return TrainParams(size="22m", device="cpu", **LENGTHS, **chosen)
 
 
-def dev_set(data: JudgedSet) -> DevSet:
+def dev_set(data: JudgedSet) -> Examples:
     """The development queries, each with its best passage, over all passages judged for any of them."""
     queries = [query for query in data.queries if query.split == "dev"]
     best = [max(query.judged, key=query.judged.__getitem__) for query in queries]
-    judged = {name: data.passages[name] for query in queries for name in query.judged}
-    return DevSet([query.text for query in queries], best, judged)
+    judged = {data.passages[name] for query in queries for name in query.judged}
+    return Examples.of([q.text for q in queries], [data.passages[name] for name in best], others=sorted(judged))
 
 
 def ranked_by(data: JudgedSet, encode: Encode) -> np.ndarray:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipeline_tasks.training.examples import TokenSet
+from pipeline_tasks.training.data.rows import Rows
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Group:
     targets: np.ndarray
 
 
-def make_group(rows: np.ndarray, data: TokenSet, in_batch: bool) -> Group:
+def make_group(rows: np.ndarray, data: Rows, in_batch: bool) -> Group:
     """Lay out the candidates of ``rows``; known answers of a query are never its negatives."""
     positives = data.positive_of[rows]
     passages = np.unique(np.concatenate([positives, *(data.negatives_of[row] for row in rows)]))
@@ -45,7 +45,7 @@ def make_group(rows: np.ndarray, data: TokenSet, in_batch: bool) -> Group:
     for i, row in enumerate(rows):
         own = np.searchsorted(passages, [data.positive_of[row], *data.negatives_of[row]])
         candidates[i, own] = True
-        answers[i] = np.isin(passages, list(data.answers[data.query_of[row]]))
+        answers[i] = np.isin(passages, data.answers[data.query_of[row]])
         if len(data.targets_of[row]):
             targets[i, own] = data.targets_of[row]
     columns = np.searchsorted(passages, positives)

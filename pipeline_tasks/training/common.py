@@ -1,31 +1,54 @@
-"""What both training stages share: how queries are asked, training, choosing and saving."""
+"""What all training stages share: reading rows, how queries are asked, training, choosing and saving."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.settings import settings
+from pipeline_tasks.core.versions import Version
 from pipeline_tasks.encoders.layout import Layout
-from pipeline_tasks.training.examples import DevSet, TrainingSet
+from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.params import TrainParams
 
 if TYPE_CHECKING:
     from pipeline_tasks.training.trainer import TrainResult
 
 
-def asked(queries: Sequence[str], intents: Sequence[str], layout: Layout) -> dict[str, list[str]]:
-    """The columns ``queries`` and ``unpooled`` of a training or development set, as ``layout`` wants queries asked."""
-    before = [layout.query_prefix(intent) for intent in intents]
-    prefixed = [prefix + query for prefix, query in zip(before, queries, strict=True)]
-    return {"queries": prefixed, "unpooled": [] if layout.pools_prefix else before}
+_ROWS_AT_ONCE = 4096
+
+
+def of_split(version: Version, columns: Sequence[str], split: str) -> Iterator[pa.Table]:
+    """The rows of that split, a block at a time."""
+    for rows in version.batches([*columns, "split"], _ROWS_AT_ONCE):
+        yield rows.filter(pc.field("split") == split).select(columns)
+
+
+def count(version: Version, split: str) -> int:
+    """How many rows of that split there are."""
+    return sum(len(rows) for rows in of_split(version, [], split))
+
+
+def asked(rows: pa.Table, layout: Layout) -> dict[str, list[str] | None]:
+    """The columns ``queries`` and ``prompts`` of a block, as ``layout`` wants queries asked.
+
+    Args:
+        rows: with columns ``query`` and ``intent``.
+        layout: of the model that is asked.
+    """
+    before = [layout.query_prefix(intent) for intent in rows["intent"].to_pylist()]
+    prefixed = [prefix + query for prefix, query in zip(before, rows["query"].to_pylist(), strict=True)]
+    return {"queries": prefixed, "prompts": None if layout.pools_prefix else before}
 
 
 def train_and_export(
-    examples: TrainingSet,
-    dev_set: Callable[[Layout], DevSet],
+    examples: Examples,
+    dev_set: Callable[[Layout], Examples],
     start: tuple[Path, Layout],
     params: TrainParams,
     run: Run,

@@ -36,6 +36,7 @@ class DistillParams(TripletParams):
     image="gpu",
     pool="gpu",
     memory_gib=8,
+    resumes=True,
 )
 def distill(inputs: Inputs, params: DistillParams, run: Run) -> Path:
     """Train on hard negatives and on a teacher's scores of them; queries carry the instruction of their intent.

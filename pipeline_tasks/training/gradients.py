@@ -6,35 +6,37 @@ import torch
 from pipeline_tasks.training.backbone import Encoder, encode_batch
 from pipeline_tasks.training.batches import micro_batches, row_groups
 from pipeline_tasks.training.candidates import Group, make_group
-from pipeline_tasks.training.examples import TokenSet
+from pipeline_tasks.training.data.rows import Rows
 from pipeline_tasks.training.gradient_cache import backward
-from pipeline_tasks.training.objective import Table
+from pipeline_tasks.training.objective import Objective, Table
 from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.reproducible import seed_dropout
+from pipeline_tasks.training.schedule import Batch
 
 
-def accumulate(
-    encoder: Encoder, data: TokenSet, rows: np.ndarray, step: int, params: TrainParams, autocast: bool
-) -> float:
+def accumulate(encoder: Encoder, data: Rows, batch: Batch, step: int, params: TrainParams, autocast: bool) -> float:
     """Add the gradients of the batch's mean loss to the weights, in the memory of ``graph_tokens``.
 
     Rows that do not see each other's passages are done in groups one after the other; rows that do are one
     group, through the gradient cache where it is too large.
     """
-    tokens_of = np.array([_row_tokens(data, row) for row in rows])
-    groups = [np.arange(len(rows))] if params.whole_batch else row_groups(tokens_of, params.graph_tokens)
+    rows, objective = batch
+    whole_batch = params.in_batch or objective.needs_batch
+    groups = [np.arange(len(rows))] if whole_batch else row_groups(data.tokens_of[rows], params.graph_tokens)
     total = 0.0
     for number, members in enumerate(groups):
         group = make_group(rows[members], data, params.in_batch)
         weight = len(members) / len(rows)
-        total += _backward_group(encoder, data, group, weight, (params.seed, step, number), params, autocast)
+        key = (params.seed, step, number)
+        total += _backward_group(encoder, data, group, objective, weight, key, params, autocast)
     return total
 
 
 def _backward_group(
     encoder: Encoder,
-    data: TokenSet,
+    data: Rows,
     group: Group,
+    objective: Objective,
     weight: float,
     key: tuple[int, int, int],
     params: TrainParams,
@@ -42,7 +44,7 @@ def _backward_group(
 ) -> float:
     sequences = [data.queries[i] for i in group.queries] + [data.passages[i] for i in group.passages]
     unpooled = np.concatenate([data.unpooled[group.queries], np.zeros(len(group.passages), np.int64)])
-    lengths = np.array([len(ids) for ids in sequences])
+    lengths = np.concatenate([data.queries.lengths[group.queries], data.passages.lengths[group.passages]])
     pieces = micro_batches(lengths, params.micro_batch_tokens)
     back = torch.from_numpy(np.argsort(np.concatenate(pieces))).to(encoder.device)
     arrays = (group.positives, group.candidates, group.answers, group.targets)
@@ -57,11 +59,6 @@ def _backward_group(
 
     def loss_of(embeddings: torch.Tensor) -> torch.Tensor:
         queries, passages = embeddings[back].split([len(group.queries), len(group.passages)])
-        return weight * params.objective.loss(queries, passages, table)
+        return weight * objective.loss(queries, passages, table)
 
     return backward(encode, len(pieces), loss_of, cached=int(lengths.sum()) > params.graph_tokens)
-
-
-def _row_tokens(data: TokenSet, row: int) -> int:
-    passages = [data.positive_of[row], *data.negatives_of[row]]
-    return len(data.queries[data.query_of[row]]) + sum(len(data.passages[i]) for i in passages)

@@ -9,6 +9,8 @@ from pydantic import Field, model_validator
 from pipeline_tasks.core.step import StepParams, tuning
 from pipeline_tasks.encoders.devices import DeviceKind, device_kind
 from pipeline_tasks.models.sizes import StageName, get_size
+from pipeline_tasks.training.mixture import Mixture
+from pipeline_tasks.training.objective import Objective
 from pipeline_tasks.training.objectives import AnyObjective
 
 Precision = Literal["fp32", "bf16"]
@@ -50,6 +52,11 @@ class TrainParams(StepParams):
         validate_default=True,
         description="what training makes small: a name, or JSON of name and parameters",
     )
+    mixture: Mixture = Field(
+        "",
+        validate_default=True,
+        description='JSON of source -> weight, or weight and objective, such as {"dm": 1, "gd": 0.5}; empty: all alike',
+    )
     temperature: float = resolved(gt=0, description="cosines are divided by it in the loss; empty: the size's")
     max_query_length: int = resolved(ge=8, description="tokens, instruction included; empty: the size's")
     max_passage_length: int = resolved(ge=16, description="tokens; empty: the size's")
@@ -60,6 +67,7 @@ class TrainParams(StepParams):
     precision: Precision = resolved(description="arithmetic; empty: bf16 on a GPU, fp32 on a processor")
     micro_batch_tokens: int = Field(1024, ge=1, description="padded tokens of one forward pass")
     graph_tokens: int = Field(4096, ge=1, description="tokens whose activations may be in memory at once")
+    recompute: bool = tuning(False, description="activations are computed again for the gradient: less memory, slower")
     checkpoint_every_steps: int = tuning(50, ge=1, description="optimiser steps between checkpoints")
 
     @model_validator(mode="before")
@@ -72,13 +80,15 @@ class TrainParams(StepParams):
         return found
 
     @property
-    def whole_batch(self) -> bool:
-        """Whether the rows of a batch see one another."""
-        return self.in_batch or self.objective.needs_batch
+    def objectives(self) -> list[Objective]:
+        """All that training makes small on some rows."""
+        sources = [source for source in self.mixture.values() if source.weight]
+        return [source.objective or self.objective for source in sources] or [self.objective]
 
     def identity(self) -> dict[str, Any]:
-        """What decides the weights: all hyperparameters, and what the objective's code says."""
-        return super().identity() | {"objective": self.objective.identity()}
+        """What decides the weights: all hyperparameters, and what the objectives' code says."""
+        mixture = {name: source.identity() for name, source in self.mixture.items()}
+        return super().identity() | {"objective": self.objective.identity(), "mixture": mixture}
 
     def hyperparameters(self) -> dict[str, Any]:
         """All fields that decide the weights, by name."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+import numpy as np
+import pyarrow as pa
 from pydantic import Field
 
 from pipeline_tasks.core.errors import InputError
@@ -17,11 +20,12 @@ from pipeline_tasks.encoders.layout import Layout, layout_of_folder
 from pipeline_tasks.models.sizes import StageName, backbone, get_size
 from pipeline_tasks.models.use import folder, identity, licences
 from pipeline_tasks.training.cloze import cloze_pairs
-from pipeline_tasks.training.common import asked, train_and_export
-from pipeline_tasks.training.examples import DevSet, TrainingSet
+from pipeline_tasks.training.common import asked, count, of_split, train_and_export
+from pipeline_tasks.training.data.examples import Examples, block
 from pipeline_tasks.training.params import TrainParams
 
-_COLUMNS = ["query", "intent", "passage_id", "passage", "positive_id", "positive", "split"]
+_COLUMNS = ["query", "intent", "passage", "positive", "origin"]
+CLOZE = "cloze"
 
 
 class PretrainParams(TrainParams):
@@ -70,21 +74,18 @@ def pretrain(inputs: Inputs, params: PretrainParams, run: Run) -> Path:
     """
     if get_size(params.size).decoder:
         raise InputError(f"size={params.size!r} has a decoder backbone, which this release cannot adapt; choose 33m")
-    rows = inputs["pairs"].table(_COLUMNS).to_pylist()
-    train = [row for row in rows if row["split"] == "train"]
-    dev = [row for row in rows if row["split"] == "dev"]
-    if not train:
-        raise InputError(f"{inputs['pairs'].manifest.ref} has no training pairs; sample more passages in write_needs")
-    run.count("training_queries", len(train))
-    run.count("dev_queries", len(dev))
-    examples = _training_set(train, inputs.each("cloze"), params)
-    run.count("cloze_rows", len(examples.queries) - 2 * len(train))
+    pairs, cloze = inputs["pairs"], inputs.each("cloze")
+    run.count("training_queries", n_queries := count(pairs, "train"))
+    run.count("dev_queries", count(pairs, "dev"))
+    if not n_queries:
+        raise InputError(f"{pairs.manifest.ref} has no training pairs; sample more passages in write_needs")
+    run.count("cloze_rows", sum(map(len, _cloze_rows(cloze, params.cloze_sentences))))
     spec = backbone(params.size)
     card = {
         "name": f"{params.size} pretrain",
         "summary": "Dense retriever after contrastive pre-training on domain pairs.",
         "backbone": spec.name,
-        "data": str(inputs["pairs"].manifest.ref),
+        "data": str(pairs.manifest.ref),
     }
     trunk = folder(spec.name)
     if params.reset_layers:
@@ -93,28 +94,30 @@ def pretrain(inputs: Inputs, params: PretrainParams, run: Run) -> Path:
         trunk = reset_top_layers(trunk, run.scratch / "trunk", params.reset_layers)
     layout = Layout("mean", params.max_passage_length)
     start = layout_of_folder(trunk) if (trunk / "modules.json").is_file() else layout
-    return train_and_export(examples, partial(_dev_set, dev), (trunk, start), params, run, card, layout)
+    examples = Examples(partial(_training_rows, pairs, cloze, params.cloze_sentences))
+    return train_and_export(examples, partial(_dev_set, pairs), (trunk, start), params, run, card, layout)
 
 
-def _dev_set(rows: list[dict], layout: Layout) -> DevSet:
-    queries = asked([row["query"] for row in rows], [row["intent"] for row in rows], layout)
-    return DevSet(positive_ids=[row["passage_id"] for row in rows], passages=_passages(rows), **queries)
+def _training_rows(pairs: Version, cloze: list[Version], n_sentences: int) -> Iterator[pa.Table]:
+    for rows in of_split(pairs, _COLUMNS, "train"):
+        twice = np.repeat(np.arange(len(rows)), 2)
+        positives = pa.chunked_array([*rows["passage"].chunks, *rows["positive"].chunks], pa.string())
+        which = twice + len(rows) * (np.arange(2 * len(rows)) % 2)
+        yield block(rows["query"].take(twice), positives.take(which), sources=rows["origin"].take(twice))
+    yield from _cloze_rows(cloze, n_sentences)
 
 
-def _training_set(pairs: list[dict], cloze_from: list[Version], params: PretrainParams) -> TrainingSet:
-    queries = [row["query"] for row in pairs for _ in range(2)]
-    positive_ids = [row[key] for row in pairs for key in ("passage_id", "positive_id")]
-    passages = _passages(pairs)
-    for version in cloze_from:
-        for row in version.table(["passage_id", "text", "split"]).to_pylist():
-            if row["split"] == "train":
-                for pair in cloze_pairs(row["passage_id"], row["text"], params.cloze_sentences):
-                    queries.append(pair.query)
-                    positive_ids.append(pair.positive_id)
-                    passages[pair.positive_id] = pair.positive
-    return TrainingSet(queries, positive_ids, passages)
+def _cloze_rows(cloze: list[Version], n_sentences: int) -> Iterator[pa.Table]:
+    for version in cloze:
+        for rows in of_split(version, ["passage_id", "text"], "train"):
+            ids_and_texts = zip(rows["passage_id"].to_pylist(), rows["text"].to_pylist(), strict=True)
+            found = [pair for named in ids_and_texts for pair in cloze_pairs(*named, n_sentences)]
+            sources = [CLOZE] * len(found)
+            yield block([pair.query for pair in found], [pair.positive for pair in found], sources=sources)
 
 
-def _passages(rows: list[dict]) -> dict[str, str]:
-    found = {row["passage_id"]: row["passage"] for row in rows}
-    return found | {row["positive_id"]: row["positive"] for row in rows}
+def _dev_set(pairs: Version, layout: Layout) -> Examples:
+    """Development queries over their source passages, and over what was written for them."""
+    blocks = [rows for rows in of_split(pairs, _COLUMNS, "dev")]
+    others = [text for rows in blocks for text in rows["positive"].to_pylist()]
+    return Examples(lambda: (block(positives=rows["passage"], **asked(rows, layout)) for rows in blocks), others)

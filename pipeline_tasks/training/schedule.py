@@ -1,30 +1,95 @@
-"""What every step of a run does, laid out before the first: rows, learning rate, whether to evaluate.
+"""What every step of a run does, laid out before the first: rows, objective, learning rate, whether to evaluate.
 
 All are functions of the step's number, so a resumed run needs no iterator or scheduler state to go on
 exactly.
 """
 
+from __future__ import annotations
+
 import math
+from collections.abc import Iterator
+from itertools import count
+from typing import NamedTuple
 
 import numpy as np
 
+from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.training.batches import plan_batches
-from pipeline_tasks.training.examples import TokenSet
+from pipeline_tasks.training.data.rows import Rows
+from pipeline_tasks.training.mixture import Source
+from pipeline_tasks.training.objective import Objective
 from pipeline_tasks.training.params import TrainParams
 
 
-def plan_schedule(data: TokenSet, params: TrainParams) -> list[np.ndarray]:
-    """The rows of every step; where rows see one another, equal queries and equal positives are kept apart."""
-    apart = (data.query_of, data.positive_of) if params.whole_batch else ()
-    epochs = (plan_batches(len(data), params.batch_size, params.seed, epoch, apart) for epoch in range(params.epochs))
-    return [batch for epoch in epochs for batch in epoch]
+class Batch(NamedTuple):
+    """The rows of one step, and what is made small on them."""
+
+    rows: np.ndarray
+    objective: Objective
+
+
+def plan_schedule(data: Rows, params: TrainParams) -> list[Batch]:
+    """The batch of every step.
+
+    Without a mixture, rows of all sources meet. With one, a batch has rows of one source, batches of a source are
+    spread evenly over an epoch, and a source goes on in the next epoch where it stopped. Where rows see one another,
+    equal queries and equal positives are kept apart.
+
+    Raises:
+        InputError: the mixture leaves a source of the rows out, or names one that has no rows, or all weights are 0.
+    """
+    if not params.mixture:
+        everything = _batches(data, np.arange(len(data)), params.objective, params)
+        n_batches = -(-len(data) // params.batch_size) * params.epochs
+        return [batch for batch, _ in zip(everything, range(n_batches), strict=False)]
+    _check_mixture(data, params)
+    chosen = [(number, params.mixture[name]) for number, name in enumerate(data.sources)]
+    streams = [
+        _stream(data, np.flatnonzero(data.source_of == number), source, params)
+        for number, source in chosen
+        if source.weight
+    ]
+    return [batch for epoch in zip(*streams, strict=True) for batch in _spread(epoch)]
+
+
+def _stream(data: Rows, rows: np.ndarray, source: Source, params: TrainParams) -> Iterator[list[Batch]]:
+    """The batches that a source gives to each epoch."""
+    batches = _batches(data, rows, source.objective or params.objective, params)
+    per_epoch = source.weight * -(-len(rows) // params.batch_size)
+    for epoch in range(params.epochs):
+        n_batches = round((epoch + 1) * per_epoch) - round(epoch * per_epoch)
+        yield [next(batches) for _ in range(n_batches)]
+
+
+def _batches(data: Rows, rows: np.ndarray, objective: Objective, params: TrainParams) -> Iterator[Batch]:
+    """Batches of ``rows`` without end, pass after pass."""
+    whole_batch = params.in_batch or objective.needs_batch
+    apart = (data.query_of[rows], data.positive_of[rows]) if whole_batch else ()
+    for number in count():
+        for places in plan_batches(len(rows), params.batch_size, params.seed, number, apart):
+            yield Batch(rows[places], objective)
+
+
+def _spread(sources: tuple[list[Batch], ...]) -> list[Batch]:
+    """The batches of all sources in one order, in which each source's are as far apart as can be."""
+    placed = [((at + 0.5) / len(own), batch) for own in sources for at, batch in enumerate(own)]
+    return [batch for _, batch in sorted(placed, key=lambda place_and_batch: place_and_batch[0])]
+
+
+def _check_mixture(data: Rows, params: TrainParams) -> None:
+    left_out, without_rows = set(data.sources) - set(params.mixture), set(params.mixture) - set(data.sources)
+    if left_out or without_rows:
+        said = [f"leaves out {', '.join(sorted(left_out))}"] if left_out else []
+        said += [f"names {', '.join(sorted(without_rows))}, of which there are no rows"] if without_rows else []
+        raise InputError(f"the mixture {' and '.join(said)}; the rows are of {', '.join(sorted(data.sources))}")
+    if not any(source.weight for source in params.mixture.values()):
+        raise InputError("the mixture gives every source the weight 0: nothing is left to train on")
 
 
 def evaluation_steps(steps: int, params: TrainParams) -> set[int]:
-    """The steps after which to evaluate: ``evals_per_epoch``, evenly spaced, the last at the epoch's end."""
-    per_epoch, evals = steps // params.epochs, params.evals_per_epoch
-    within = {math.ceil(per_epoch * part / evals) for part in range(1, evals + 1)}
-    return {epoch * per_epoch + step for epoch in range(params.epochs) for step in within}
+    """The steps after which to evaluate: ``evals_per_epoch`` an epoch, evenly spaced, the last at the end."""
+    evaluations = params.epochs * params.evals_per_epoch
+    return {math.ceil(steps * part / evaluations) for part in range(1, evaluations + 1)}
 
 
 def learning_rate(step: int, steps: int, params: TrainParams) -> float:

@@ -20,7 +20,8 @@ from pipeline_tasks.core.ids import canonical_json
 from pipeline_tasks.training import backbone, checkpoints
 from pipeline_tasks.training.backbone import Encoder
 from pipeline_tasks.training.checkpoints import Progress
-from pipeline_tasks.training.examples import DevSet, TokenSet, TrainingSet, tokenize_set
+from pipeline_tasks.training.data.examples import Examples
+from pipeline_tasks.training.data.rows import Rows, tokenized
 from pipeline_tasks.training.gradients import accumulate
 from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.reproducible import reproducible
@@ -28,6 +29,7 @@ from pipeline_tasks.training.schedule import evaluation_steps, learning_rate, pl
 from pipeline_tasks.training.validation import validate
 
 log = logging.getLogger(__name__)
+_ROWS_NAMED = 10
 
 Report = Callable[[int, int, dict[str, float]], None]
 
@@ -58,14 +60,14 @@ class TrainResult:
 
 
 def train(
-    examples: TrainingSet,
-    dev: DevSet,
+    examples: Examples,
+    dev: Examples,
     backbone_dir: Path,
     params: TrainParams,
     work_dir: Path,
     progress: Report = lambda step, steps, facts: None,
     *,
-    dev_of_start: DevSet | None = None,
+    dev_of_start: Examples | None = None,
     threads: int = 1,
 ) -> TrainResult:
     """Train the encoder in ``backbone_dir`` and return its best weights on ``dev``, or those it came with.
@@ -80,29 +82,28 @@ def train(
         dev: development queries, asked as the trained encoder wants it.
         backbone_dir: the weights to start from.
         params: hyperparameters.
-        work_dir: holds this run's checkpoints and nothing else; may be removed once the result is stored.
+        work_dir: holds this run's tokens and checkpoints and nothing else; may be removed once the result is stored.
         progress: called after each step with step, steps and facts (``loss``, ``learning_rate``, ``dev_ndcg@10``).
         dev_of_start: the same queries asked as the encoder wants it that came; as in ``dev`` where not given.
         threads: of the processor; another number may change the last bits.
 
     Raises:
-        InputError: no rows, rows without any negatives, or without the teacher's scores that the objective needs, a row
-            that names an unknown passage, texts longer than the backbone allows, a work_dir of another run, a GPU asked
-            for and not there, or a loss that is not finite.
+        InputError: no rows, rows without any negatives, or without the teacher's scores that the objective needs, texts
+            longer than the backbone allows, a work_dir of another run, a GPU asked for and not there, or a loss that is
+            not finite.
 
     Source:
         DMRetriever, Algorithm 1 lines 7 and 11-12, appendix I.
     """
-    if not len(examples.queries):
-        raise InputError("no training rows: the training set is empty")
     device = _device(params)
     encoder = backbone.load(backbone_dir, device)
     _check_lengths(encoder, params)
     lengths = {"max_query_length": params.max_query_length, "max_passage_length": params.max_passage_length}
-    data = tokenize_set(examples, encoder.tokenizer, **lengths)
+    sets = {"train": examples, "dev_of_start": dev_of_start or dev, "dev": dev}
+    data, *devs = (
+        tokenized(rows, encoder.tokenizer, work_dir / "tokens" / name, **lengths) for name, rows in sets.items()
+    )
     _check_rows(data, params)
-    devs = [tokenize_set(rows, encoder.tokenizer, **lengths) for rows in (dev_of_start or dev, dev)]
-    work_dir.mkdir(parents=True, exist_ok=True)
     fingerprint = _fingerprint([data, *devs], encoder, params, threads)
     with reproducible(threads):
         run = _Run(encoder, data, devs, params, work_dir, fingerprint)
@@ -117,8 +118,8 @@ class _Run:
     def __init__(
         self,
         encoder: Encoder,
-        data: TokenSet,
-        devs: Sequence[TokenSet],
+        data: Rows,
+        devs: Sequence[Rows],
         params: TrainParams,
         work_dir: Path,
         fingerprint: str,
@@ -130,6 +131,8 @@ class _Run:
         self.schedule = plan_schedule(data, params)
         self.evaluate_at = evaluation_steps(len(self.schedule), params)
         self.optimizer = _optimizer(encoder.model, params)
+        if params.recompute:
+            encoder.model.activation_checkpointing_enable({"use_reentrant": False})
         self.state = Progress()
         saved = checkpoints.load(work_dir, fingerprint)
         if saved:
@@ -157,11 +160,13 @@ class _Run:
         state, model = self.state, self.encoder.model
         if state.best_step is not None:
             model.load_state_dict(checkpoints.load_best(self.work_dir, state.best_step))
+        if self.params.recompute:
+            model.activation_checkpointing_disable()
         model.to("cpu").eval()
         return TrainResult(
             encoder=self.encoder,
             steps=len(self.schedule),
-            negatives=sum(map(len, self.data.negatives_of)),
+            negatives=len(self.data.negatives_of.values),
             best_step=state.step if state.best_step is None else state.best_step,
             best_score=state.best_score,
             scores=tuple(state.scores),
@@ -174,9 +179,22 @@ class _Run:
         for parameters in self.optimizer.param_groups:
             parameters["lr"] = rate
         self.encoder.model.train()
-        loss = accumulate(self.encoder, self.data, self.schedule[step], step, self.params, self.autocast)
+        batch = self.schedule[step]
+        try:
+            loss = accumulate(self.encoder, self.data, batch, step, self.params, self.autocast)
+        except torch.OutOfMemoryError as error:
+            longest = int(self.data.tokens_of[batch.rows].max())
+            raise InputError(
+                f"the GPU's memory is full at step {step}, whose longest row has {longest} tokens: lower "
+                f"micro_batch_tokens ({self.params.micro_batch_tokens}) or graph_tokens ({self.params.graph_tokens}), "
+                "or set recompute=True"
+            ) from error
         if not math.isfinite(loss):
-            raise InputError(f"the loss at step {step} is {loss}: lower learning_rate ({self.params.learning_rate})")
+            rows = ", ".join(map(str, sorted(batch.rows)[:_ROWS_NAMED]))
+            raise InputError(
+                f"the loss at step {step} is {loss}: lower learning_rate ({self.params.learning_rate}), or look at its "
+                f"{len(batch.rows)} training rows: {rows}{', ...' if len(batch.rows) > _ROWS_NAMED else ''}"
+            )
         torch.nn.utils.clip_grad_norm_(self.encoder.model.parameters(), self.params.max_grad_norm)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
@@ -216,11 +234,14 @@ def _device(params: TrainParams) -> torch.device:
     return torch.device(params.device)
 
 
-def _check_rows(data: TokenSet, params: TrainParams) -> None:
-    name = params.objective.name
-    if params.objective.needs_targets and not any(map(len, data.targets_of)):
+def _check_rows(data: Rows, params: TrainParams) -> None:
+    if not len(data):
+        raise InputError("no training rows: the training set is empty")
+    taught = [objective.name for objective in params.objectives if objective.needs_targets]
+    if taught and not len(data.targets_of.values):
+        name = taught[0]
         raise InputError(f"objective={name!r} learns from a teacher and no row has its scores: train on mtt/<alpha>-kd")
-    if not params.in_batch and not any(map(len, data.negatives_of)):
+    if not params.in_batch and not len(data.negatives_of.values):
         raise InputError("no row has a negative: set in_batch=True, or mine negatives")
 
 
@@ -231,14 +252,9 @@ def _check_lengths(encoder: Encoder, params: TrainParams) -> None:
         raise InputError(f"texts of {longest} tokens do not fit a backbone of {limit} positions: lower max_*_length")
 
 
-def _fingerprint(sets: Sequence[TokenSet], encoder: Encoder, params: TrainParams, threads: int) -> str:
-    """Names a run by what decides its result: hyperparameters, threads, token ids and first weights."""
-    digest = hashlib.sha256(canonical_json([params.hyperparameters(), threads]))
-    for part in sets:
-        numbers = [part.unpooled, part.query_of, part.positive_of]
-        for arrays in (part.queries, part.passages, part.negatives_of, part.targets_of, numbers):
-            for array in arrays:
-                digest.update(len(array).to_bytes(8, "little") + array.tobytes())
+def _fingerprint(sets: Sequence[Rows], encoder: Encoder, params: TrainParams, threads: int) -> str:
+    """Names a run by what decides its result: hyperparameters, threads, rows and first weights."""
+    digest = hashlib.sha256(canonical_json([params.hyperparameters(), threads, *(part.key for part in sets)]))
     for name, weights in sorted(encoder.model.state_dict().items()):
         digest.update(name.encode() + weights.cpu().numpy().tobytes())
     return digest.hexdigest()

@@ -7,18 +7,24 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import Field
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.run import Inputs, Run
+from pipeline_tasks.core.versions import Version
+from pipeline_tasks.datasets import SCORED_TRIPLETS
 from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.domains.intents import load_intents
 from pipeline_tasks.encoders.layout import Layout, layout_of_folder
-from pipeline_tasks.training.common import asked, train_and_export
-from pipeline_tasks.training.examples import DevSet, TrainingSet
+from pipeline_tasks.training.common import asked, count, of_split, train_and_export
+from pipeline_tasks.training.data.examples import Examples, block
 from pipeline_tasks.training.params import TrainParams
 
 SEPARATOR = ": "
+_COLUMNS = ["query", "intent", "positive", "negatives"]
+_SCORES = ["teacher_positive_score", "teacher_negative_scores"]
 
 
 class TripletParams(TrainParams):
@@ -58,19 +64,17 @@ def train_on_triplets(inputs: Inputs, params: TripletParams, run: Run, name: str
     Raises:
         InputError: there are no training triplets.
     """
-    rows = inputs["triplets"].table().to_pylist()
-    train = [row for row in rows if row["split"] == "train"]
-    dev = [row for row in rows if row["split"] == "dev"]
-    if not train:
-        raise InputError(f"{inputs['triplets'].manifest.ref} has no training rows; label more queries or raise alpha")
-    run.count("training_queries", len(train))
-    run.count("dev_queries", len(dev))
+    triplets = inputs["triplets"]
+    run.count("training_queries", n_rows := count(triplets, "train"))
+    run.count("dev_queries", count(triplets, "dev"))
+    if not n_rows:
+        raise InputError(f"{triplets.manifest.ref} has no training rows; label more queries or raise alpha")
     init = inputs["init"]
     card = {
         "name": name,
         "summary": summary,
         "initialised from": str(init.manifest.ref),
-        "data": str(inputs["triplets"].manifest.ref),
+        "data": str(triplets.manifest.ref),
     }
     folder = init.lay_out(run.scratch / "init")
     layout = Layout(
@@ -81,34 +85,29 @@ def train_on_triplets(inputs: Inputs, params: TripletParams, run: Run, name: str
         needs_intent=True,
     )
     start = (folder, layout_of_folder(folder))
-    examples = _training_set(train, layout, params.n_negatives)
-    return train_and_export(examples, partial(_dev_set, dev), start, params, run, card, layout)
+    examples = Examples(partial(_training_rows, triplets, layout, params.n_negatives))
+    return train_and_export(examples, partial(_dev_set, triplets), start, params, run, card, layout)
 
 
-def _training_set(rows: list[dict], layout: Layout, n_negatives: int | None) -> TrainingSet:
-    return TrainingSet(
-        positive_ids=[row["positive_id"] for row in rows],
-        passages=_passages(rows),
-        negative_ids=[row["negative_ids"][:n_negatives] for row in rows],
-        teacher_scores=list(_taught(rows, n_negatives)),
-        **asked([row["query"] for row in rows], [row["intent"] for row in rows], layout),
-    )
+def _training_rows(triplets: Version, layout: Layout, n_negatives: int | None) -> Iterator[pa.Table]:
+    taught = triplets.manifest.rows_schema == SCORED_TRIPLETS.name
+    for rows in of_split(triplets, _COLUMNS + (_SCORES if taught else []), "train"):
+        negatives = rows["negatives"] if n_negatives is None else pc.list_slice(rows["negatives"], 0, n_negatives)
+        targets = _scores(rows, n_negatives) if taught else None
+        yield block(positives=rows["positive"], negatives=negatives, targets=targets, **asked(rows, layout))
 
 
-def _taught(rows: list[dict], n_negatives: int | None) -> Iterator[list[float]]:
-    """A teacher's scores of each row's positive and negatives, nothing of a row without a teacher."""
-    for row in rows:
-        scored = "teacher_positive_score" in row
-        yield [row["teacher_positive_score"], *row["teacher_negative_scores"][:n_negatives]] if scored else []
+def _scores(rows: pa.Table, n_negatives: int | None) -> list[list[float]]:
+    """A teacher's scores of each row's positive and negatives."""
+    columns = (rows[name].to_pylist() for name in _SCORES)
+    return [[positive, *negatives[:n_negatives]] for positive, negatives in zip(*columns, strict=True)]
 
 
-def _dev_set(rows: list[dict], layout: Layout) -> DevSet:
-    queries = asked([row["query"] for row in rows], [row["intent"] for row in rows], layout)
-    return DevSet(positive_ids=[row["positive_id"] for row in rows], passages=_passages(rows), **queries)
+def _dev_set(triplets: Version, layout: Layout) -> Examples:
+    """Development queries over their positives and all their negatives."""
+    return Examples(partial(_dev_rows, triplets, layout))
 
 
-def _passages(rows: list[dict]) -> dict[str, str]:
-    found = {row["positive_id"]: row["positive"] for row in rows}
-    for row in rows:
-        found.update(zip(row["negative_ids"], row["negatives"], strict=True))
-    return found
+def _dev_rows(triplets: Version, layout: Layout) -> Iterator[pa.Table]:
+    for rows in of_split(triplets, _COLUMNS, "dev"):
+        yield block(positives=rows["positive"], negatives=rows["negatives"], **asked(rows, layout))

@@ -5,7 +5,8 @@ import torch
 
 from pipeline_tasks.training.backbone import Encoder, encode_batch
 from pipeline_tasks.training.batches import micro_batches
-from pipeline_tasks.training.examples import TokenIds, TokenSet
+from pipeline_tasks.training.data.rows import Rows
+from pipeline_tasks.training.data.tokens import Tokens
 
 CUTOFF = 10
 
@@ -36,7 +37,7 @@ def ndcg_of_single_positive(ranks: np.ndarray) -> float:
 
 def embed(
     encoder: Encoder,
-    sequences: list[TokenIds],
+    sequences: Tokens,
     micro_batch_tokens: int,
     autocast: bool,
     unpooled: np.ndarray | None = None,
@@ -46,18 +47,17 @@ def embed(
     Shapes:
         returns [n, d] float32.
     """
-    lengths = np.array([len(ids) for ids in sequences])
     encoder.model.eval()
     vectors = np.empty((len(sequences), encoder.model.config.hidden_size), dtype=np.float32)
     with torch.no_grad(), torch.autocast(encoder.device.type, torch.bfloat16, enabled=autocast):
-        for piece in micro_batches(lengths, micro_batch_tokens):
+        for piece in micro_batches(sequences.lengths, micro_batch_tokens):
             first = None if unpooled is None else unpooled[piece]
             batch = encode_batch(encoder.model, encoder.features([sequences[i] for i in piece], first))
             vectors[piece] = batch.cpu().numpy()
     return vectors
 
 
-def validate(encoder: Encoder, dev: TokenSet, micro_batch_tokens: int, autocast: bool) -> float:
+def validate(encoder: Encoder, dev: Rows, micro_batch_tokens: int, autocast: bool) -> float:
     """NDCG@10 of ``encoder`` on ``dev``."""
     queries = embed(encoder, dev.queries, micro_batch_tokens, autocast, dev.unpooled)
     passages = embed(encoder, dev.passages, micro_batch_tokens, autocast)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from pipeline_tasks.training.examples import DevSet, TrainingSet
+from pipeline_tasks.training.data.examples import Examples
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 TOPICS = [f"t{letter}" for letter in "abcdefghijklmnopqrstuvwx"]
@@ -45,35 +45,29 @@ def query(topic: int, variant: int = 0) -> str:
 
 
 @pytest.fixture(scope="session")
-def rows() -> TrainingSet:
+def rows() -> Examples:
     """One row per topic, each with three to five negatives of other topics."""
     topics = range(len(TOPICS))
-    return TrainingSet(
+    return Examples.of(
         queries=[query(t) for t in topics],
-        positive_ids=[f"p{t}" for t in topics],
-        passages={f"p{t}": passage(t) for t in topics},
-        negative_ids=[[f"p{(t + k) % len(TOPICS)}" for k in range(1, 4 + t % 3)] for t in topics],
+        positives=[passage(t) for t in topics],
+        negatives=[[passage((t + k) % len(TOPICS)) for k in range(1, 4 + t % 3)] for t in topics],
     )
 
 
 @pytest.fixture(scope="session")
-def many_rows() -> TrainingSet:
+def many_rows() -> Examples:
     """Six wordings of each topic, so that the topic word is what can be learned; four negatives a row."""
     pairs = [(topic, variant) for variant in (0, 3, 4, 5, 6, 7) for topic in range(len(TOPICS))]
-    return TrainingSet(
+    return Examples.of(
         queries=[query(*pair) for pair in pairs],
-        positive_ids=[f"p{topic}.{variant}" for topic, variant in pairs],
-        passages={f"p{topic}.{variant}": passage(topic, variant) for topic, variant in pairs},
-        negative_ids=[[f"p{(t + k) % len(TOPICS)}.{v}" for k in (1, 5, 9, 14)] for t, v in pairs],
+        positives=[passage(*pair) for pair in pairs],
+        negatives=[[passage((t + k) % len(TOPICS), v) for k in (1, 5, 9, 14)] for t, v in pairs],
     )
 
 
 @pytest.fixture(scope="session")
-def dev() -> DevSet:
+def dev() -> Examples:
     """Other wordings of the topics."""
     topics = range(len(TOPICS))
-    return DevSet(
-        queries=[query(t, 1) for t in topics],
-        positive_ids=[f"d{t}" for t in topics],
-        passages={f"d{t}": passage(t, 2) for t in topics},
-    )
+    return Examples.of([query(t, 1) for t in topics], [passage(t, 2) for t in topics])

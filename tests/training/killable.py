@@ -4,7 +4,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from pipeline_tasks.encoders.layout import Layout
-from pipeline_tasks.training.examples import DevSet, TrainingSet
+from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.export import export
 from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.trainer import train
@@ -12,8 +12,8 @@ from pipeline_tasks.training.trainer import train
 
 def run(
     told: Connection,
-    rows: TrainingSet,
-    dev: DevSet,
+    rows: Examples,
+    dev: Examples,
     backbone: Path,
     params: TrainParams,
     work: Path,

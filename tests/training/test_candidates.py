@@ -5,21 +5,24 @@ import pytest
 
 from pipeline_tasks.training.backbone import load
 from pipeline_tasks.training.candidates import make_group
-from pipeline_tasks.training.examples import TokenSet, TrainingSet, tokenize_set
+from pipeline_tasks.training.data.examples import Examples
+from pipeline_tasks.training.data.rows import Rows, tokenized
 
 
-def tokenized(tiny_bert, rows: TrainingSet) -> TokenSet:
-    tokenizer = load(tiny_bert).tokenizer
-    return tokenize_set(rows, tokenizer, max_query_length=16, max_passage_length=32)
+@pytest.fixture
+def numbered(tiny_bert, tmp_path):
+    """Makes rows of examples."""
+
+    def make(examples: Examples) -> Rows:
+        tokenizer = load(tiny_bert).tokenizer
+        return tokenized(examples, tokenizer, tmp_path, max_query_length=16, max_passage_length=32)
+
+    return make
 
 
-def test_duplicates_and_known_answers_are_never_negatives(tiny_bert) -> None:
-    rows = TrainingSet(
-        queries=["ta", "ta", "tb", "tc"],
-        positive_ids=["a1", "a2", "b", "a1-copy"],
-        passages={"a1": "ta wa", "a2": "ta wb", "b": "tb", "a1-copy": "ta wa"},
-    )
-    data = tokenized(tiny_bert, rows)
+def test_duplicates_and_known_answers_are_never_negatives(numbered) -> None:
+    rows = Examples.of(["ta", "ta", "tb", "tc"], ["ta wa", "ta wb", "tb", "ta wa"])
+    data = tokenized(numbered, rows)
     group = make_group(np.arange(4), data, in_batch=True)
     assert len(data.passages) == 3
     assert group.positives.tolist() == [0, 1, 2, 0]
@@ -38,14 +41,9 @@ def test_duplicates_and_known_answers_are_never_negatives(tiny_bert) -> None:
     assert np.isnan(group.targets).all()
 
 
-def test_own_negatives_only(tiny_bert) -> None:
-    rows = TrainingSet(
-        queries=["ta", "tb"],
-        positive_ids=["a", "b"],
-        passages={"a": "ta", "b": "tb", "c": "tc", "d": "td"},
-        negative_ids=[["c", "a", "d"], []],
-    )
-    data = tokenized(tiny_bert, rows)
+def test_own_negatives_only(numbered) -> None:
+    rows = Examples.of(["ta", "tb"], ["ta", "tb"], [["tc", "ta", "td"], []])
+    data = tokenized(numbered, rows)
     group = make_group(np.arange(2), data, in_batch=False)
     by_row = [{int(group.passages[c]) for c in np.flatnonzero(row)} for row in group.candidates]
     a, b = data.positive_of
@@ -53,23 +51,17 @@ def test_own_negatives_only(tiny_bert) -> None:
     assert by_row == [{a, c, d}, {b}]
 
 
-def test_own_and_in_batch_negatives_together(tiny_bert, rows) -> None:
-    data = tokenized(tiny_bert, rows)
+def test_own_and_in_batch_negatives_together(numbered, rows) -> None:
+    data = tokenized(numbered, rows)
     group = make_group(np.arange(5), data, in_batch=True)
     assert group.candidates.all()
     assert len(group.passages) > 5
 
 
 @pytest.mark.parametrize("in_batch", [True, False])
-def test_a_teachers_scores_lie_at_the_passages_they_are_of(tiny_bert, in_batch: bool) -> None:
-    rows = TrainingSet(
-        queries=["ta", "tb"],
-        positive_ids=["a", "b"],
-        passages={"a": "ta", "b": "tb", "c": "tc", "d": "td"},
-        negative_ids=[["d", "c"], ["c"]],
-        teacher_scores=[[0.9, 0.4, 0.3], []],
-    )
-    data = tokenized(tiny_bert, rows)
+def test_a_teachers_scores_lie_at_the_passages_they_are_of(numbered, in_batch: bool) -> None:
+    rows = Examples.of(["ta", "tb"], ["ta", "tb"], [["td", "tc"], ["tc"]], targets=[[0.9, 0.4, 0.3], []])
+    data = tokenized(numbered, rows)
     group = make_group(np.arange(2), data, in_batch)
     a, b, c, d = (
         np.flatnonzero(group.passages == n)[0]

@@ -12,7 +12,8 @@ import torch
 from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.retrieval.encoders import load_encoder
 from pipeline_tasks.training.backbone import encode_batch, load
-from pipeline_tasks.training.examples import DevSet, tokenize_set
+from pipeline_tasks.training.data.examples import Examples
+from pipeline_tasks.training.data.rows import tokenized
 from pipeline_tasks.training.export import export
 from pipeline_tasks.training.validation import embed as embed_tokens
 
@@ -65,8 +66,8 @@ def test_a_prompt_that_is_not_pooled_gives_one_vector_in_training_in_search_and_
     encoder = load(tmp_path / "m")
     encoder.model.eval()
     asked = [PROMPTS["qa"] + text for text in TEXTS]
-    rows = DevSet(asked, ["p"] * 3, {"p": "ta"}, [PROMPTS["qa"]] * 3)
-    data = tokenize_set(rows, encoder.tokenizer, max_query_length=32, max_passage_length=32)
+    rows = Examples.of(asked, ["ta"] * 3, prompts=[PROMPTS["qa"]] * 3)
+    data = tokenized(rows, encoder.tokenizer, tmp_path / "tokens", max_query_length=32, max_passage_length=32)
     ours = embed_tokens(encoder, data.queries, 1024, False, data.unpooled)
     searched = load_encoder(tmp_path / "m", tmp_path, threads=1).encode_queries(TEXTS, ["qa"] * 3)
     theirs = SentenceTransformer(str(tmp_path / "m"), device="cpu", local_files_only=True)

@@ -1,21 +1,26 @@
 """Gradients do not depend on how a batch is cut, dropout included."""
 
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
 import numpy as np
 import pytest
 import torch
 
 from pipeline_tasks.training.backbone import load
-from pipeline_tasks.training.examples import tokenize_set
+from pipeline_tasks.training.data.rows import tokenized
 from pipeline_tasks.training.gradients import accumulate
 from pipeline_tasks.training.params import TrainParams
+from pipeline_tasks.training.schedule import Batch
 
 
 def gradients(tiny_bert, rows, *, dropout: bool, **settings) -> tuple[float, dict[str, torch.Tensor]]:
     encoder = load(tiny_bert)
     encoder.model.train(dropout)
-    data = tokenize_set(rows, encoder.tokenizer, max_query_length=16, max_passage_length=32)
+    with TemporaryDirectory() as folder:
+        data = tokenized(rows, encoder.tokenizer, Path(folder), max_query_length=16, max_passage_length=32)
     params = TrainParams(temperature=0.1, max_query_length=16, max_passage_length=32, **settings)
-    loss = accumulate(encoder, data, np.arange(len(data)), 5, params, autocast=False)
+    loss = accumulate(encoder, data, Batch(np.arange(len(data)), params.objective), 5, params, autocast=False)
     return loss, {name: w.grad for name, w in encoder.model.named_parameters() if w.grad is not None}
 
 

@@ -2,7 +2,6 @@
 
 import hashlib
 import random
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ import torch
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.encoders.layout import Layout
-from pipeline_tasks.training.examples import DevSet, TrainingSet
+from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.export import export
 from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.trainer import TrainResult, train
@@ -65,7 +64,9 @@ def test_best_is_the_last_of_the_highest_scores(tiny_bert, rows, dev, tmp_path) 
 def test_a_run_that_hurts_gives_back_the_weights_it_came_with(tiny_bert, rows, dev, tmp_path) -> None:
     trained = train(rows, dev, tiny_bert, with_(epochs=10, in_batch=True), tmp_path / "good")
     export(trained.encoder, tmp_path / "start", card={}, layout=Layout("mean", 32))
-    wrong = replace(rows, positive_ids=rows.positive_ids[1:] + rows.positive_ids[:1])
+    (given,) = rows.blocks()
+    positives = given["positive"].to_pylist()
+    wrong = Examples.of(given["query"], positives[1:] + positives[:1], given["negatives"])
     result = train(wrong, dev, tmp_path / "start", with_(learning_rate=3e-2), tmp_path / "harm")
     assert max(score for _, score in result.scores[1:]) < result.best_score == result.scores[0][1]
     assert result.best_step == 0
@@ -73,21 +74,22 @@ def test_a_run_that_hurts_gives_back_the_weights_it_came_with(tiny_bert, rows, d
 
 
 def test_the_start_is_asked_as_it_wants_to_be_asked(tiny_bert, rows, dev, tmp_path) -> None:
-    nothing_to_find = replace(dev, queries=["wa"] * len(dev.queries))
+    (given,) = dev.blocks()
+    nothing_to_find = Examples.of(["wa"] * len(given), given["positive"])
     result = train(rows, nothing_to_find, tiny_bert, SMALL, tmp_path, dev_of_start=dev)
     assert result.best_step == 0
     assert result.best_score > max(score for _, score in result.scores[1:])
 
 
 def test_of_equal_scores_the_later_checkpoint_wins(tiny_bert, rows, tmp_path) -> None:
-    saturated = DevSet(["ta"], ["p"], {"p": "ta wb"})
+    saturated = Examples.of(["ta"], ["ta wb"])
     result = train(rows, saturated, tiny_bert, SMALL, tmp_path)
     assert {score for _, score in result.scores} == {1.0}
     assert result.best_step == result.steps == 9
 
 
 def test_without_development_data_the_last_weights_count(tiny_bert, rows, tmp_path) -> None:
-    result = train(rows, DevSet(), tiny_bert, SMALL, tmp_path)
+    result = train(rows, Examples.of(), tiny_bert, SMALL, tmp_path)
     assert (result.best_step, result.best_score, result.scores) == (9, None, ())
 
 
@@ -102,9 +104,16 @@ def test_same_seed_same_bytes_other_seed_other_bytes(tiny_bert, rows, dev, tmp_p
     assert weights_digest(first) != weights_digest(other)
 
 
+def test_recomputed_activations_change_no_byte(tiny_bert, rows, dev, tmp_path) -> None:
+    kept = train(rows, dev, tiny_bert, with_(in_batch=True), tmp_path / "a")
+    again = train(rows, dev, tiny_bert, with_(in_batch=True, recompute=True), tmp_path / "b")
+    assert weights_digest(kept) == weights_digest(again)
+    assert kept.losses == again.losses
+
+
 def test_caller_finds_its_torch_settings_unchanged(tiny_bert, rows, tmp_path) -> None:
     before = torch.get_rng_state(), torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
-    train(rows, DevSet(), tiny_bert, SMALL, tmp_path)
+    train(rows, Examples.of(), tiny_bert, SMALL, tmp_path)
     after = torch.get_rng_state(), torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
     assert torch.equal(before[0], after[0])
     assert before[1:] == after[1:]
@@ -160,22 +169,24 @@ def test_killed_at_random_moments_it_ends_in_the_same_bytes(tiny_bert, rows, dev
 
 
 def test_work_folder_of_another_run_is_refused(tiny_bert, rows, tmp_path) -> None:
-    train(rows, DevSet(), tiny_bert, SMALL, tmp_path)
+    train(rows, Examples.of(), tiny_bert, SMALL, tmp_path)
     with pytest.raises(InputError, match="belongs to another run"):
-        train(rows, DevSet(), tiny_bert, with_(learning_rate=1e-3), tmp_path)
-    again = train(rows, DevSet(), tiny_bert, with_(checkpoint_every_steps=7), tmp_path)
+        train(rows, Examples.of(), tiny_bert, with_(learning_rate=1e-3), tmp_path)
+    again = train(rows, Examples.of(), tiny_bert, with_(checkpoint_every_steps=7), tmp_path)
     assert again.resumed_at == again.steps
 
 
 def test_a_diverging_run_says_so(tiny_bert, rows, tmp_path) -> None:
-    with pytest.raises(InputError, match="lower learning_rate"):
-        train(rows, DevSet(), tiny_bert, with_(learning_rate=1e38, warmup_ratio=0.0), tmp_path)
+    with pytest.raises(InputError, match=r"at step 1 is nan: lower learning_rate \(1e\+38\).* 8 training rows: \d+, "):
+        train(rows, Examples.of(), tiny_bert, with_(learning_rate=1e38, warmup_ratio=0.0), tmp_path)
 
 
 def test_bad_calls_are_refused(tiny_bert, rows, tmp_path) -> None:
     with pytest.raises(InputError, match="no training rows"):
-        train(TrainingSet([], [], {}), DevSet(), tiny_bert, SMALL, tmp_path)
+        train(Examples.of(), Examples.of(), tiny_bert, SMALL, tmp_path)
+    (given,) = rows.blocks()
+    without = Examples.of(given["query"], given["positive"])
     with pytest.raises(InputError, match="no row has a negative"):
-        train(replace(rows, negative_ids=()), DevSet(), tiny_bert, SMALL, tmp_path)
+        train(without, Examples.of(), tiny_bert, SMALL, tmp_path)
     with pytest.raises(InputError, match="do not fit a backbone of 64 positions"):
-        train(rows, DevSet(), tiny_bert, with_(max_passage_length=65), tmp_path)
+        train(rows, Examples.of(), tiny_bert, with_(max_passage_length=65), tmp_path)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -13,11 +14,13 @@ import torch
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.training import objective as base
 from pipeline_tasks.training.backbone import load
-from pipeline_tasks.training.examples import DevSet, tokenize_set
+from pipeline_tasks.training.data.examples import Examples
+from pipeline_tasks.training.data.rows import tokenized
 from pipeline_tasks.training.finetune import finetune
 from pipeline_tasks.training.gradients import accumulate
 from pipeline_tasks.training.objectives import NAMES, objective
 from pipeline_tasks.training.params import TrainParams
+from pipeline_tasks.training.schedule import Batch
 from pipeline_tasks.training.trainer import train
 from tests.training.objectives.tables import example
 
@@ -33,16 +36,19 @@ def made(name: str):
 @pytest.fixture
 def taught(rows):
     """The toy rows with a teacher of every second one."""
-    scores = [[0.9 - 0.1 * i for i in range(1 + len(ids))] for ids in rows.negative_ids]
-    return replace(rows, teacher_scores=[row if n % 2 else () for n, row in enumerate(scores)])
+    (given,) = rows.blocks()
+    scores = [[0.9 - 0.1 * i for i in range(1 + len(texts))] for texts in given["negatives"].to_pylist()]
+    targets = [row if n % 2 else [] for n, row in enumerate(scores)]
+    return Examples.of(given["query"], given["positive"], given["negatives"], targets=targets)
 
 
 def gradients(folder, rows, **settings) -> tuple[float, dict[str, torch.Tensor]]:
     encoder = load(folder)
     encoder.model.train()
-    data = tokenize_set(rows, encoder.tokenizer, **LENGTHS)
+    with TemporaryDirectory() as place:
+        data = tokenized(rows, encoder.tokenizer, Path(place), **LENGTHS)
     params = TrainParams(temperature=0.1, **LENGTHS, **settings)
-    loss = accumulate(encoder, data, np.arange(len(data)), 5, params, autocast=False)
+    loss = accumulate(encoder, data, Batch(np.arange(len(data)), params.objective), 5, params, autocast=False)
     return loss, {name: w.grad for name, w in encoder.model.named_parameters() if w.grad is not None}
 
 
@@ -122,7 +128,7 @@ def test_a_wrong_choice_says_what_there_is(given: str, message: str) -> None:
 def test_a_teacher_that_is_missing_is_missed_before_training(tiny_bert, rows, tmp_path) -> None:
     params = TrainParams(objective="kl_distillation", device="cpu", **LENGTHS)
     with pytest.raises(InputError, match="'kl_distillation' learns from a teacher and no row has its scores"):
-        train(rows, DevSet(), tiny_bert, params, tmp_path)
+        train(rows, Examples.of(), tiny_bert, params, tmp_path)
 
 
 def test_to_know_the_objectives_no_heavy_library_is_needed() -> None:

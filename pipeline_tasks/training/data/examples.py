@@ -1,0 +1,87 @@
+"""Training rows and development queries as text, read a block at a time and again from the start when asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from pipeline_tasks.core.errors import InputError
+
+SCHEMA = pa.schema(
+    [
+        pa.field("query", pa.string()),
+        pa.field("prompt", pa.string()),
+        pa.field("positive", pa.string()),
+        pa.field("negatives", pa.list_(pa.string())),
+        pa.field("targets", pa.list_(pa.float32())),
+        pa.field("source", pa.string()),
+    ]
+)
+"""Columns of a block. Of these ``query`` and ``positive`` must be there.
+
+- ``query``: with the instruction that it is asked with.
+- ``prompt``: the instruction that the query begins with, where its vector leaves that out.
+- ``negatives``: hard negatives, hardest first; also of ``list<dictionary>``, where a text is stored once a block.
+- ``targets``: a teacher's score of the positive and of each negative, in this order; empty without a teacher.
+- ``source``: where the row is from, as a mixture names it.
+"""
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Rows in blocks, and passages that are searched among besides those of the rows.
+
+    Attributes:
+        blocks: gives the rows from the start, in the same order every time.
+        others: texts of further passages; development sets have them.
+    """
+
+    blocks: Callable[[], Iterable[pa.Table]]
+    others: Sequence[str] = ()
+
+    @classmethod
+    def of(
+        cls,
+        queries: Sequence[str] = (),
+        positives: Sequence[str] = (),
+        negatives: Sequence[Sequence[str]] | None = None,
+        *,
+        prompts: Sequence[str] | None = None,
+        targets: Sequence[Sequence[float]] | None = None,
+        sources: Sequence[str] | None = None,
+        others: Sequence[str] = (),
+    ) -> Examples:
+        """Rows that are in memory, one block."""
+        rows = block(queries, positives, negatives, prompts=prompts, targets=targets, sources=sources)
+        return cls(partial(iter, [rows]), others)
+
+
+def block(
+    queries: Sequence[str],
+    positives: Sequence[str],
+    negatives: Sequence[Sequence[str]] | pa.Array | pa.ChunkedArray | None = None,
+    *,
+    prompts: Sequence[str] | None = None,
+    targets: Sequence[Sequence[float]] | None = None,
+    sources: Sequence[str] | pa.Array | pa.ChunkedArray | None = None,
+) -> pa.Table:
+    """A block of rows from its columns.
+
+    Raises:
+        InputError: the columns differ in length.
+    """
+    given: dict[str, Any] = {
+        "query": queries, "prompt": prompts, "positive": positives, "negatives": negatives, "targets": targets,
+        "source": sources,
+    }  # fmt: skip
+    columns = {name: column for name, column in given.items() if column is not None}
+    if len({len(column) for column in columns.values()}) > 1:
+        found = ", ".join(f"{len(column)} of {name}" for name, column in columns.items())
+        raise InputError(f"training rows need as many values in every column, not {found}")
+    ready = (pa.Array, pa.ChunkedArray)
+    arrays = {n: c if isinstance(c, ready) else pa.array(c, SCHEMA.field(n).type) for n, c in columns.items()}
+    return pa.table(arrays)

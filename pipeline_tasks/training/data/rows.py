@@ -1,0 +1,253 @@
+"""Training rows as numbers: which query, which positive, which negatives, over texts that are tokenised once.
+
+Passages are known by their text, so two ids with one text are one passage and can never be each other's negative.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.ids import canonical_json, short_id
+from pipeline_tasks.training.data.examples import SCHEMA, Examples
+from pipeline_tasks.training.data.numbering import Numbering
+from pipeline_tasks.training.data.ragged import Ragged
+from pipeline_tasks.training.data.tokens import Tokens, tokens
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows over tokenised queries and passages.
+
+    Attributes:
+        key: stands for texts, order, tokenizer and lengths, and for everything below.
+        queries: distinct queries.
+        passages: distinct passages.
+        unpooled: how many of a query's first tokens its vector leaves out, [distinct queries].
+        query_of: row -> query, [n].
+        positive_of: row -> passage, [n].
+        negatives_of: row -> passages.
+        targets_of: row -> a teacher's scores of the positive and of each negative; none without a teacher.
+        answers: query -> every passage that is some row's positive for it.
+        sources: names of where rows are from.
+        source_of: row -> one of these, [n].
+    """
+
+    key: str
+    queries: Tokens
+    passages: Tokens
+    unpooled: np.ndarray
+    query_of: np.ndarray
+    positive_of: np.ndarray
+    negatives_of: Ragged
+    targets_of: Ragged
+    answers: Ragged
+    sources: list[str]
+    source_of: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.query_of)
+
+    @cached_property
+    def tokens_of(self) -> np.ndarray:
+        """Tokens of a row's query, positive and negatives, [n]."""
+        of_negatives = np.concatenate([[0], self.passages.lengths[self.negatives_of.values].cumsum()])
+        own = self.queries.lengths[self.query_of] + self.passages.lengths[self.positive_of].astype(np.int64)
+        return own + np.diff(of_negatives[self.negatives_of.offsets])
+
+
+def tokenized(
+    examples: Examples, tokenizer: Any, folder: Path, *, max_query_length: int, max_passage_length: int
+) -> Rows:
+    """Number the distinct texts of ``examples`` and have their tokens in ``folder``, where they may be already.
+
+    The examples are read once, and a second time where there are tokens to be made; beside a block of them, a few
+    numbers a row are in memory.
+
+    Args:
+        examples: rows.
+        tokenizer: a fast one of ``transformers``.
+        folder: for the files of these rows and no others; a killed call goes on with those that are whole.
+        max_query_length: tokens after which a query is cut, instruction included.
+        max_passage_length: tokens after which a passage is cut.
+
+    Raises:
+        InputError: a block lacks a column or has a value missing, or a teacher scored more or fewer passages than a row
+            has.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    read = _Reading(tokenizer)
+    for block in examples.blocks():
+        read.add(_checked(block))
+    read.passages.add(pa.array(examples.others, pa.string()))
+    lengths = [max_query_length, max_passage_length]
+    key = short_id(read.queries.digest().hex(), read.passages.digest().hex(), _meaning(tokenizer), lengths)
+    numbers, first_query, first_passage = read.finish()
+    queries, passages = (
+        tokens(folder / f"{name}.arrow", f"{key}/{name}", texts, len(first), tokenizer, length)
+        for name, texts, first, length in (
+            ("queries", _queries(examples, first_query), first_query, max_query_length),
+            ("passages", _passages(examples, first_passage), first_passage, max_passage_length),
+        )
+    )
+    return Rows(_digest(key, numbers), queries, passages, **numbers)
+
+
+class _Reading:
+    """What is kept of the texts while they are read for the first time."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self.queries, self.passages = Numbering(), Numbering()
+        self._prompts = _PromptLengths(tokenizer)
+        self._unpooled: list[np.ndarray] = []
+        self._sources: dict[str, int] = {}
+        self._source_of: list[np.ndarray] = []
+        self._rows: list[int] = []
+        self._negatives: list[np.ndarray] = []
+        self._targets: list[np.ndarray] = []
+        self._scores: list[np.ndarray] = []
+
+    def add(self, block: pa.Table) -> None:
+        negatives, targets = block["negatives"].combine_chunks(), block["targets"].combine_chunks()
+        self.queries.add(block["query"])
+        self.passages.add(block["positive"])
+        self.passages.add(negatives.flatten())
+        self._unpooled.append(self._prompts.of(block["prompt"]))
+        coded = block["source"].combine_chunks().dictionary_encode()
+        numbers = [self._sources.setdefault(name, len(self._sources)) for name in coded.dictionary.to_pylist()]
+        self._source_of.append(np.array(numbers, np.int16)[coded.indices.to_numpy()])
+        self._rows.append(len(block))
+        self._negatives.append(_lengths(negatives))
+        self._targets.append(_lengths(targets))
+        self._scores.append(targets.flatten().to_numpy(zero_copy_only=False))
+
+    def finish(self) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
+        """The rows but for the tokens; where each query came first, and each passage."""
+        query_of, first_query = self.queries.finish()
+        passage_at, first_passage = self.passages.finish()
+        positives, negatives, start = [], [], 0
+        for n_rows, lengths in zip(self._rows, self._negatives, strict=True):
+            end = start + n_rows + int(lengths.sum())
+            positives.append(passage_at[start : start + n_rows])
+            negatives.append(passage_at[start + n_rows : end])
+            start = end
+        positive_of = np.concatenate([np.zeros(0, np.int64), *positives])
+        numbers = {
+            "unpooled": np.concatenate([np.zeros(0, np.int64), *self._unpooled])[first_query],
+            "query_of": query_of,
+            "positive_of": positive_of,
+            "negatives_of": Ragged.joined(self._negatives, negatives, np.int64),
+            "targets_of": Ragged.joined(self._targets, self._scores, np.float32),
+            "answers": _answers(query_of, positive_of, len(first_query)),
+            "sources": list(self._sources),
+            "source_of": np.concatenate([np.zeros(0, np.int16), *self._source_of]),
+        }
+        return numbers, first_query, first_passage
+
+
+class _PromptLengths:
+    """Tokens of each prompt with what a text begins with, as sentence-transformers counts them; 0 without a prompt."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self._ends = {tokenizer.sep_token_id, tokenizer.eos_token_id}
+        self._known = {"": 0}
+
+    def of(self, prompts: pa.ChunkedArray) -> np.ndarray:
+        coded = prompts.combine_chunks().dictionary_encode()
+        lengths = np.array([self._length(prompt) for prompt in coded.dictionary.to_pylist()], np.int64)
+        return lengths[coded.indices.to_numpy()]
+
+    def _length(self, prompt: str) -> int:
+        if prompt not in self._known:
+            ids = self._tokenizer(prompt)["input_ids"]
+            self._known[prompt] = len(ids) - (ids[-1] in self._ends)
+        return self._known[prompt]
+
+
+def _checked(block: pa.Table) -> pa.Table:
+    """The block with every column of the schema.
+
+    Raises:
+        InputError: as :func:`tokenized` says.
+    """
+    for field in SCHEMA:
+        if field.name not in block.column_names:
+            if field.name in ("query", "positive"):
+                raise InputError(f"training rows without a column {field.name!r}: there are {block.column_names}")
+            empty = pa.array([[] if pa.types.is_list(field.type) else ""] * len(block), field.type)
+            block = block.append_column(field, empty)
+        elif block[field.name].null_count:
+            raise InputError(f"a training row has no {field.name}: leave the row out, or give an empty value")
+    scored = _lengths(block["targets"].combine_chunks())
+    wanted = 1 + _lengths(block["negatives"].combine_chunks())
+    wrong = np.flatnonzero((scored > 0) & (scored != wanted))
+    if len(wrong):
+        at = int(wrong[0])
+        raise InputError(
+            f"{scored[at]} teacher's scores for {block['query'][at].as_py()!r} with {wanted[at] - 1} negatives: give "
+            "one for the positive and one for each negative, or none"
+        )
+    return block
+
+
+def _lengths(lists: pa.ListArray) -> np.ndarray:
+    return np.diff(lists.offsets.to_numpy()).astype(np.int64)
+
+
+def _answers(query_of: np.ndarray, positive_of: np.ndarray, n_queries: int) -> Ragged:
+    order = np.lexsort((positive_of, query_of))
+    query, positive = query_of[order], positive_of[order]
+    fresh = np.ones(len(order), bool)
+    fresh[1:] = (query[1:] != query[:-1]) | (positive[1:] != positive[:-1])
+    return Ragged.joined([np.bincount(query[fresh], minlength=n_queries)], [positive[fresh]], np.int64)
+
+
+def _queries(examples: Examples, first: np.ndarray) -> Iterator[str]:
+    start = 0
+    for block in examples.blocks():
+        yield from _first_ones(block["query"], first, start)
+        start += len(block)
+
+
+def _passages(examples: Examples, first: np.ndarray) -> Iterator[str]:
+    start = 0
+    for block in examples.blocks():
+        yield from _first_ones(block["positive"], first, start)
+        start += len(block)
+        if "negatives" in block.column_names:
+            negatives = block["negatives"].combine_chunks().flatten()
+            yield from _first_ones(negatives, first, start)
+            start += len(negatives)
+    yield from _first_ones(pa.array(examples.others, pa.string()), first, start)
+
+
+def _first_ones(texts: pa.Array | pa.ChunkedArray, first: np.ndarray, start: int) -> list[str]:
+    """Those of ``texts``, the first of which has the place ``start``, that have not come before."""
+    found = np.searchsorted(first, [start, start + len(texts)])
+    return texts.take(pa.array(first[found[0] : found[1]] - start)).to_pylist()
+
+
+def _digest(key: str, numbers: dict[str, Any]) -> str:
+    """A hash of the texts, which ``key`` stands for, and of the rows made of them."""
+    digest = hashlib.sha256(canonical_json([key, numbers["sources"]]))
+    for value in numbers.values():
+        arrays = (value.offsets, value.values) if isinstance(value, Ragged) else (value,)
+        for array in arrays if not isinstance(value, list) else ():
+            digest.update(len(array).to_bytes(8, "little") + array.tobytes())
+    return digest.hexdigest()
+
+
+def _meaning(tokenizer: Any) -> str:
+    """A hash of what a tokenizer does, whatever lengths it was last asked for."""
+    said = json.loads(tokenizer.backend_tokenizer.to_str())
+    return short_id({name: value for name, value in said.items() if name not in ("truncation", "padding")})
