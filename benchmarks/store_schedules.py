@@ -11,6 +11,7 @@ import argparse
 import json
 import logging
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -19,10 +20,22 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.core.machine import in_bucket, in_folder, run_schedules  # noqa: E402
+from pipeline_tasks.core import progress  # noqa: E402
+from tests.core.machine import StoreMachine, in_bucket, in_folder, run_schedules  # noqa: E402
 from tests.seaweed import running  # noqa: E402
 
 MEMORY = Path("/dev/shm")
+
+
+def counting(machine: type[StoreMachine], done: progress.Meter) -> type[StoreMachine]:
+    """The same machine, which says when a schedule is over."""
+
+    class Counting(machine):
+        def teardown(self) -> None:
+            super().teardown()
+            done.advance()
+
+    return Counting
 
 
 def main() -> None:
@@ -32,7 +45,9 @@ def main() -> None:
     parser.add_argument("--bucket", action="store_true", help="against SeaweedFS, not in a folder")
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
-    logging.disable(logging.CRITICAL)
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    logging.basicConfig(format="%(message)s", level=logging.CRITICAL)
+    logging.getLogger(progress.__name__).setLevel(logging.INFO)
     began = time.monotonic()
     with ExitStack() as stack:
         memory = MEMORY if MEMORY.is_dir() else None
@@ -43,7 +58,8 @@ def main() -> None:
             machine = in_bucket(server, root / "caches")
         else:
             machine = in_folder(root / "stores")
-        run_schedules(machine, asked.schedules, seed=asked.seed)
+        done = stack.enter_context(progress.meter("store", asked.schedules, "schedules"))
+        run_schedules(counting(machine, done), asked.schedules, seed=asked.seed)
     told = {"schedules": asked.schedules, "store": "bucket" if asked.bucket else "folder", "seed": asked.seed}
     print(json.dumps(told | machine.counts | {"duration_s": round(time.monotonic() - began)}))
 
