@@ -34,7 +34,7 @@ def count(version: Version, split: str) -> int:
     return sum(len(rows) for rows in of_split(version, [], split))
 
 
-def asked(rows: pa.Table, layout: Layout) -> dict[str, list[str] | None]:
+def asked(rows: pa.Table, layout: Layout) -> dict[str, Any]:
     """The columns ``queries`` and ``prompts`` of a block, as ``layout`` wants queries asked.
 
     Args:
