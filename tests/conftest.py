@@ -1,7 +1,8 @@
-"""For all tests: a property may take as long as a busy machine needs; how two workers share the files."""
+"""For all tests: a property may take as long as a busy machine needs; how workers share the files."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,12 @@ settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One worker more than there are cores: tests wait for disks, servers and processes of their own."""
+    return (os.cpu_count() or 1) + 1
+
+
 class OneServer(LoadFileScheduling):
     """A worker takes a file at a time, and the files that need the same web server together."""
 
@@ -23,6 +30,7 @@ class OneServer(LoadFileScheduling):
         return "tests/plugins" if file.startswith("tests/plugins/") else file
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> OneServer | None:
     """Where files are shared out, as above."""
     return OneServer(config, log) if config.getvalue("dist") == "loadfile" else None

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import traceback
 from collections.abc import Callable
-from multiprocessing import get_context
 from typing import Any
+
+from tests.forked import forked
 
 
 def together(n: int, work: Callable[..., Any], *args: Any) -> list[Any]:
@@ -15,8 +16,7 @@ def together(n: int, work: Callable[..., Any], *args: Any) -> list[Any]:
     Raises:
         AssertionError: one of them failed; the message holds its traceback.
     """
-    context = get_context("forkserver")
-    context.set_forkserver_preload(["tests.core.toy_steps", "tests.faults.toy_chain"])
+    context = forked()
     barrier = context.Barrier(n)
     pipes = [context.Pipe(duplex=False) for _ in range(n)]
     environment = dict(os.environ)

@@ -1,11 +1,12 @@
-"""The whole chain on little data, step by step in one process: ``python -m tests.e2e.chain STORE SOURCE``."""
+"""The whole chain on little data, step by step in one process."""
 
-import sys
+import os
 from pathlib import Path
 
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.runner import run_job
+from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
 
 MODELS = ("all-minilm-l6-v2", "bge-small-en-v1.5")
@@ -54,5 +55,13 @@ def by_model(dataset: str, name: str = "") -> dict[str, list[str]]:
     return {name or dataset: [f"{dataset}/{model}" for model in MODELS]}
 
 
-if __name__ == "__main__":
-    run_chain(LocalStore(Path(sys.argv[1])), sys.argv[2])
+def in_child(store: Path, source: Path, environment: dict[str, str]) -> None:
+    """The chain in a session of its own, with these variables; what it says is in ``store``.log."""
+    os.setsid()
+    os.environ.clear()
+    os.environ.update(environment)
+    settings.cache_clear()
+    with store.with_suffix(".log").open("ab") as log:
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
+    run_chain(LocalStore(store), str(source))

@@ -8,7 +8,6 @@ import random
 import signal
 import time
 from contextlib import suppress
-from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -17,16 +16,14 @@ from pipeline_tasks.core.memo import Record
 from pipeline_tasks.core.store import LocalStore
 from tests.core.toy_steps import check_whole, rows_of
 from tests.faults.toy_chain import WORLDS, in_child
+from tests.forked import forked
 
 KILLS = 20
-PRELOADED = ["tests.core.toy_steps", "tests.faults.toy_chain", "pandas"]
-"""What every child has from the start; pandas because PyArrow imports it with the first table, where it is there."""
 
 
 def start(root: Path, phase: int) -> BaseProcess:
     """A child that has just begun with ``phase``."""
-    context = get_context("forkserver")
-    context.set_forkserver_preload(PRELOADED)
+    context = forked()
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=in_child, args=(sender, root, phase))
     process.start()

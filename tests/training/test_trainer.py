@@ -1,7 +1,6 @@
 """Training learns, gives the same bytes every time, and survives SIGKILL without leaving a trace in them."""
 
 import hashlib
-import multiprocessing
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from pipeline_tasks.training.examples import DevSet, TrainingSet
 from pipeline_tasks.training.export import export
 from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.trainer import TrainResult, train
+from tests.forked import forked
 
 SMALL = TrainParams(
     epochs=3,
@@ -27,16 +27,6 @@ SMALL = TrainParams(
     checkpoint_every_steps=2,
     device="cpu",
 )
-
-# What a child would spend its first seconds importing.
-PRELOAD = [
-    "tests.training.killable",
-    "torch._dynamo",
-    "transformers.models.auto.modeling_auto",
-    "transformers.models.auto.tokenization_auto",
-    "transformers.models.bert.modeling_bert",
-    "transformers.models.bert.tokenization_bert",
-]
 
 
 def with_(**changes) -> TrainParams:
@@ -142,8 +132,7 @@ def test_stopped_at_any_step_epoch_edges_included_it_ends_the_same(tiny_bert, ro
 def test_killed_at_random_moments_it_ends_in_the_same_bytes(tiny_bert, rows, dev, tmp_path) -> None:
     from tests.training import killable
 
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(PRELOAD)
+    context = forked()
     config = with_(epochs=8, checkpoint_every_steps=1)
     undisturbed = train(rows, dev, tiny_bert, config, tmp_path / "whole")
     export(undisturbed.encoder, tmp_path / "expected", card={"name": "killed"}, layout=Layout("mean", 32))
