@@ -33,8 +33,9 @@ bench-install: install ## what the scripts in benchmarks/ compare with, too
 demo: install ## raw PDFs become a trained and evaluated retriever, through Airflow
 	$(BIN)/python -m pipeline_tasks.demo
 
+# Bytecode is kept even where the environment forbids it: tests start hundreds of processes of this checkout.
 test: lint ## lint, types and all tests
-	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+	PYTHONDONTWRITEBYTECODE= OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 test-containers: install ## tests that need a Docker engine; one is started where none answers
 	tests/containers/engine.sh run sh -c 'containers/build $(IMAGES) && $(BIN)/python -m pytest -m containers tests/containers'
