@@ -11,36 +11,52 @@ By the chain rule the weights' gradients are those of the plain pass, for a thir
 only if both passes of a micro-batch see the same dropout: ``encode(i)`` must be a function of ``i`` and the
 weights.
 
+With several processes each encodes its share of the micro-batches; the embeddings of all meet between 1 and 2, so that
+every process takes the loss of the whole batch, and step 3 is again for its share alone. The sum of the processes'
+gradients is the gradient.
+
 Source:
     Gao et al. 2021, "Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup".
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
+from pipeline_tasks.training.peers import ALONE, Peers
+
 
 def backward(
-    encode: Callable[[int], Tensor], n_pieces: int, loss_of: Callable[[Tensor], Tensor], *, cached: bool
+    encode: Callable[[int], Tensor],
+    sizes: Sequence[int],
+    loss_of: Callable[[Tensor], Tensor],
+    like: Tensor,
+    *,
+    cached: bool,
+    peers: Peers = ALONE,
 ) -> float:
-    """Add the gradients of ``loss_of`` over all pieces to the weights, and return the loss.
+    """Add this process's share of the gradients of ``loss_of`` over all pieces to the weights, and return the loss.
 
     Args:
-        encode: embeds piece ``i`` to [n_i, d]; called twice with the same ``i`` where ``cached``, and must then give
-            the same embeddings.
-        loss_of: [sum n_i, d] to a scalar; the pieces' embeddings in order.
+        encode: embeds piece ``i`` to [sizes[i], d]; called twice with the same ``i`` where ``cached``, and must then
+            give the same embeddings.
+        sizes: texts of every piece.
+        loss_of: [sum of sizes, d] to a scalar; the pieces' embeddings in order.
+        like: [0, d], on the device and of the type of the embeddings.
         cached: trade a second forward pass for the memory of all but one piece.
+        peers: which of the pieces are this process's.
     """
-    if not cached:
-        loss = loss_of(torch.cat([encode(i) for i in range(n_pieces)]))
+    if peers.count == 1 and not cached:
+        loss = loss_of(torch.cat([encode(i) for i in range(len(sizes))]))
         loss.backward()
         return loss.item()
     # With autograd on, so that both passes run the same attention kernels.
-    pieces = [encode(i).detach() for i in range(n_pieces)]
-    embeddings = torch.cat(pieces).requires_grad_()
+    kept = {i: encode(i).detach() if cached else encode(i) for i in peers.share(len(sizes))}
+    embeddings = peers.gather(kept, sizes, like).requires_grad_()
     loss = loss_of(embeddings)
     (of_embeddings,) = torch.autograd.grad(loss, embeddings)
-    for i, gradient in enumerate(of_embeddings.split([len(piece) for piece in pieces])):
-        encode(i).backward(gradient)
+    gradients = of_embeddings.split(list(sizes))
+    for i, embedded in kept.items():
+        (encode(i) if cached else embedded).backward(gradients[i])
     return loss.item()

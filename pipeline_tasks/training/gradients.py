@@ -1,64 +1,94 @@
 """The gradients of one optimiser step, whatever the batch's size, in bounded memory."""
 
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
 import numpy as np
 import torch
 
 from pipeline_tasks.training.backbone import Encoder, encode_batch
 from pipeline_tasks.training.batches import micro_batches, row_groups
-from pipeline_tasks.training.candidates import Group, make_group
+from pipeline_tasks.training.candidates import make_group
 from pipeline_tasks.training.data.rows import Rows
 from pipeline_tasks.training.gradient_cache import backward
-from pipeline_tasks.training.objective import Objective, Table
+from pipeline_tasks.training.objective import Table
 from pipeline_tasks.training.params import TrainParams
+from pipeline_tasks.training.peers import ALONE, Peers
 from pipeline_tasks.training.reproducible import seed_dropout
 from pipeline_tasks.training.schedule import Batch
 
 
-def accumulate(encoder: Encoder, data: Rows, batch: Batch, step: int, params: TrainParams, autocast: bool) -> float:
-    """Add the gradients of the batch's mean loss to the weights, in the memory of ``graph_tokens``.
+@dataclass(frozen=True)
+class Gradients:
+    """Adds the gradients of batches to the weights of an encoder.
 
-    Rows that do not see each other's passages are done in groups one after the other; rows that do are one
-    group, through the gradient cache where it is too large.
+    Attributes:
+        encoder: its weights.
+        data: rows that batches are of.
+        params: hyperparameters.
+        peers: this process among those that share the work.
     """
-    rows, objective = batch
-    whole_batch = params.in_batch or objective.needs_batch
-    groups = [np.arange(len(rows))] if whole_batch else row_groups(data.tokens_of[rows], params.graph_tokens)
-    total = 0.0
-    for number, members in enumerate(groups):
-        group = make_group(rows[members], data, params.in_batch)
-        weight = len(members) / len(rows)
-        key = (params.seed, step, number)
-        total += _backward_group(encoder, data, group, objective, weight, key, params, autocast)
-    return total
+
+    encoder: Encoder
+    data: Rows
+    params: TrainParams
+    peers: Peers = ALONE
+
+    def add(self, batch: Batch, step: int) -> float:
+        """Add the gradients of the batch's mean loss, in the memory of ``graph_tokens``; that loss.
+
+        Rows that do not see each other's passages are done in groups one after the other, each by one process; rows
+        that do are one group, through the gradient cache where it is too large or has several processes. The dropout of
+        a piece depends on its place alone, so that the number of processes changes no more than rounding.
+        """
+        rows, objective = batch
+        params, peers = self.params, self.peers
+        whole_batch = params.in_batch or objective.needs_batch
+        if whole_batch:
+            total = self._add_group(_Cut(np.arange(len(rows)), 0, len(rows)), batch, step, peers)
+        else:
+            groups = row_groups(self.data.tokens_of[rows], params.graph_tokens)
+            own = (_Cut(groups[number], number, len(rows)) for number in peers.share(len(groups)))
+            total = peers.add(sum(self._add_group(cut, batch, step, ALONE) for cut in own))
+        peers.add_gradients(self.encoder.model.parameters())
+        return total
+
+    def _add_group(self, cut: _Cut, batch: Batch, step: int, peers: Peers) -> float:
+        encoder, data, params = self.encoder, self.data, self.params
+        group = make_group(batch.rows[cut.members], data, params.in_batch)
+        sequences = [data.queries[i] for i in group.queries] + [data.passages[i] for i in group.passages]
+        unpooled = np.concatenate([data.unpooled[group.queries], np.zeros(len(group.passages), np.int64)])
+        lengths = np.concatenate([data.queries.lengths[group.queries], data.passages.lengths[group.passages]])
+        pieces = micro_batches(lengths, params.micro_batch_tokens)
+        back = torch.from_numpy(np.argsort(np.concatenate(pieces))).to(encoder.device)
+        arrays = (group.positives, group.candidates, group.answers, group.targets)
+        positives, candidates, answers, targets = (torch.from_numpy(array).to(encoder.device) for array in arrays)
+        table = Table(positives, candidates, answers, targets, params.temperature)
+
+        def encode(piece: int) -> torch.Tensor:
+            seed_dropout(params.seed, step, cut.number, piece)
+            features = encoder.features([sequences[i] for i in pieces[piece]], unpooled[pieces[piece]])
+            with torch.autocast(encoder.device.type, torch.bfloat16, enabled=params.precision == "bf16"):
+                return encode_batch(encoder.model, features)
+
+        def loss_of(embeddings: torch.Tensor) -> torch.Tensor:
+            queries, passages = embeddings[back].split([len(group.queries), len(group.passages)])
+            return cut.share * batch.objective.loss(queries, passages, table)
+
+        cached = int(lengths.sum()) > params.graph_tokens
+        like = torch.empty((0, encoder.model.config.hidden_size), device=encoder.device)
+        return backward(encode, list(map(len, pieces)), loss_of, like, cached=cached, peers=peers)
 
 
-def _backward_group(
-    encoder: Encoder,
-    data: Rows,
-    group: Group,
-    objective: Objective,
-    weight: float,
-    key: tuple[int, int, int],
-    params: TrainParams,
-    autocast: bool,
-) -> float:
-    sequences = [data.queries[i] for i in group.queries] + [data.passages[i] for i in group.passages]
-    unpooled = np.concatenate([data.unpooled[group.queries], np.zeros(len(group.passages), np.int64)])
-    lengths = np.concatenate([data.queries.lengths[group.queries], data.passages.lengths[group.passages]])
-    pieces = micro_batches(lengths, params.micro_batch_tokens)
-    back = torch.from_numpy(np.argsort(np.concatenate(pieces))).to(encoder.device)
-    arrays = (group.positives, group.candidates, group.answers, group.targets)
-    positives, candidates, answers, targets = (torch.from_numpy(array).to(encoder.device) for array in arrays)
-    table = Table(positives, candidates, answers, targets, params.temperature)
+class _Cut(NamedTuple):
+    """Rows of a batch that are done together: their places, which group they are, rows of the whole batch."""
 
-    def encode(piece: int) -> torch.Tensor:
-        seed_dropout(*key, piece)
-        features = encoder.features([sequences[i] for i in pieces[piece]], unpooled[pieces[piece]])
-        with torch.autocast(encoder.device.type, torch.bfloat16, enabled=autocast):
-            return encode_batch(encoder.model, features)
+    members: np.ndarray
+    number: int
+    n_rows: int
 
-    def loss_of(embeddings: torch.Tensor) -> torch.Tensor:
-        queries, passages = embeddings[back].split([len(group.queries), len(group.passages)])
-        return weight * objective.loss(queries, passages, table)
-
-    return backward(encode, len(pieces), loss_of, cached=int(lengths.sum()) > params.graph_tokens)
+    @property
+    def share(self) -> float:
+        return len(self.members) / self.n_rows

@@ -22,7 +22,7 @@ from pipeline_tasks.training.backbone import Encoder
 from pipeline_tasks.training.checkpoints import Progress
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import Rows, tokenized
-from pipeline_tasks.training.gradients import accumulate
+from pipeline_tasks.training.gradients import Gradients
 from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.reproducible import reproducible
 from pipeline_tasks.training.schedule import evaluation_steps, learning_rate, plan_schedule
@@ -128,6 +128,7 @@ class _Run:
         self.dev_of_start, self.dev = devs
         self.work_dir, self.fingerprint = work_dir, fingerprint
         self.autocast = params.precision == "bf16"
+        self.gradients = Gradients(encoder, data, params)
         self.schedule = plan_schedule(data, params)
         self.evaluate_at = evaluation_steps(len(self.schedule), params)
         self.optimizer = _optimizer(encoder.model, params)
@@ -181,7 +182,7 @@ class _Run:
         self.encoder.model.train()
         batch = self.schedule[step]
         try:
-            loss = accumulate(self.encoder, self.data, batch, step, self.params, self.autocast)
+            loss = self.gradients.add(batch, step)
         except torch.OutOfMemoryError as error:
             longest = int(self.data.tokens_of[batch.rows].max())
             raise InputError(

@@ -17,7 +17,7 @@ from pipeline_tasks.training.backbone import load
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import tokenized
 from pipeline_tasks.training.finetune import finetune
-from pipeline_tasks.training.gradients import accumulate
+from pipeline_tasks.training.gradients import Gradients
 from pipeline_tasks.training.objectives import NAMES, objective
 from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.schedule import Batch
@@ -48,7 +48,7 @@ def gradients(folder, rows, **settings) -> tuple[float, dict[str, torch.Tensor]]
     with TemporaryDirectory() as place:
         data = tokenized(rows, encoder.tokenizer, Path(place), **LENGTHS)
     params = TrainParams(temperature=0.1, **LENGTHS, **settings)
-    loss = accumulate(encoder, data, Batch(np.arange(len(data)), params.objective), 5, params, autocast=False)
+    loss = Gradients(encoder, data, params).add(Batch(np.arange(len(data)), params.objective), 5)
     return loss, {name: w.grad for name, w in encoder.model.named_parameters() if w.grad is not None}
 
 

@@ -1,0 +1,160 @@
+"""The processes of one training, one a device: what each has embedded reaches all, and so do its gradients."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, distributed
+
+from pipeline_tasks.core.errors import FoundryError, TransientError
+from pipeline_tasks.core.runner import end_with_parent
+
+
+@dataclass(frozen=True)
+class Peers:
+    """This process among ``count``; all must make the same calls in the same order. Alone, a call does nothing."""
+
+    rank: int = 0
+    count: int = 1
+
+    @property
+    def leads(self) -> bool:
+        """Whether this is the process that writes files and tells how far training is."""
+        return self.rank == 0
+
+    def share(self, n: int) -> range:
+        """Which of ``n`` pieces of work are this process's."""
+        return range(self.rank, n, self.count)
+
+    def gather(self, pieces: dict[int, Tensor], sizes: Sequence[int], like: Tensor) -> Tensor:
+        """The pieces of all processes in order, without a graph.
+
+        Args:
+            pieces: number -> [sizes[number], d], those of :meth:`share`.
+            sizes: rows of every piece.
+            like: [0, d], on the device and of the type of the pieces.
+
+        Shapes:
+            returns [sum of sizes, d].
+        """
+        whole = like.new_zeros((sum(sizes), like.shape[1]))
+        places = whole.split(list(sizes))
+        for number, piece in pieces.items():
+            places[number].copy_(piece.detach())
+        if self.count > 1:
+            distributed.all_reduce(whole)
+        return whole
+
+    def add_gradients(self, weights: Iterable[Tensor]) -> None:
+        """Give every process the sum of all processes' gradients of ``weights``; missing ones count as zero."""
+        if self.count == 1:
+            return
+        under_way = []
+        for weight in weights:
+            if weight.requires_grad:
+                weight.grad = torch.zeros_like(weight) if weight.grad is None else weight.grad
+                under_way.append(distributed.all_reduce(weight.grad, async_op=True))
+        for one in under_way:
+            one.wait()
+
+    def add(self, number: float) -> float:
+        """The sum of all processes' numbers."""
+        if self.count == 1:
+            return number
+        total = torch.tensor([number], dtype=torch.float64, device=_place())
+        distributed.all_reduce(total)
+        return total.item()
+
+    def wait(self) -> None:
+        """Until all are here."""
+        if self.count > 1:
+            distributed.barrier()
+
+
+ALONE = Peers()
+
+Work = Callable[[Peers, str, Callable[..., None]], None]
+"""What a process does: given its place among its peers, its device, and what tells the parent how far it is."""
+
+
+def together(work: Work, devices: Sequence[str], tell: Callable[..., None]) -> None:
+    """Do ``work`` in a process per device, until all are through.
+
+    Args:
+        work: can be pickled.
+        devices: ``cuda:0`` and so on, or ``cpu`` as often as there are to be processes.
+        tell: is called with what the first process tells.
+
+    Raises:
+        FoundryError: what a process raised.
+        TransientError: a process ended without a word, often for want of memory.
+    """
+    context = get_context("spawn")
+    with tempfile.TemporaryDirectory() as folder:
+        hears, speaks = context.Pipe(duplex=False)
+        common = (work, tuple(devices), Path(folder) / "meeting", speaks)
+        processes = [context.Process(target=_take_part, args=(rank, *common)) for rank in range(len(devices))]
+        for process in processes:
+            process.start()
+        speaks.close()
+        try:
+            _listen(hears, tell)
+            for rank, process in enumerate(processes):
+                process.join()
+                if process.exitcode:
+                    raise TransientError(
+                        f"the training process on {devices[rank]} ended with {process.exitcode}, often for want of "
+                        "memory: try again, it goes on from its last checkpoint"
+                    )
+        finally:
+            for process in processes:
+                process.kill()
+                process.join()
+
+
+def _listen(hears: Connection, tell: Callable[..., None]) -> None:
+    """Hear what the processes say until the last of them is silent."""
+    while True:
+        try:
+            said = hears.recv()
+        except EOFError:
+            return
+        if isinstance(said, BaseException):
+            raise said
+        tell(*said)
+
+
+def _take_part(rank: int, work: Work, devices: tuple[str, ...], meeting: Path, speaks: Connection) -> None:
+    end_with_parent()
+    on_gpu = devices[rank].startswith("cuda")
+    if on_gpu:
+        torch.cuda.set_device(devices[rank])
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    distributed.init_process_group(
+        "nccl" if on_gpu else "gloo", init_method=meeting.as_uri(), rank=rank, world_size=len(devices)
+    )
+
+    def tell(*said: Any) -> None:
+        if rank == 0:
+            speaks.send(said)
+
+    try:
+        work(Peers(rank, len(devices)), devices[rank], tell)
+    except FoundryError as error:
+        speaks.send(error)
+        raise
+    finally:
+        speaks.close()
+    distributed.destroy_process_group()
+
+
+def _place() -> str:
+    return "cuda" if distributed.get_backend() == "nccl" else "cpu"

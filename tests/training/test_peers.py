@@ -1,0 +1,81 @@
+"""Two processes that share a batch learn what one learns from the whole."""
+
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from pipeline_tasks.core.errors import InputError, TransientError
+from pipeline_tasks.training.backbone import load
+from pipeline_tasks.training.data.examples import Examples
+from pipeline_tasks.training.data.rows import tokenized
+from pipeline_tasks.training.gradients import Gradients
+from pipeline_tasks.training.params import TrainParams
+from pipeline_tasks.training.peers import ALONE, Peers, together
+from pipeline_tasks.training.schedule import Batch
+
+LENGTHS = {"max_query_length": 16, "max_passage_length": 32}
+CPUS = ("cpu", "cpu")
+
+
+COMMON = {"temperature": 0.1, "micro_batch_tokens": 64, "device": "cpu", **LENGTHS}
+WAYS = {
+    "whole batch at once": TrainParams(in_batch=True, graph_tokens=10**6, **COMMON),
+    "gradient cache": TrainParams(in_batch=True, graph_tokens=64, **COMMON),
+    "rows apart": TrainParams(in_batch=False, graph_tokens=120, **COMMON),
+    "one piece": TrainParams(in_batch=True, **COMMON | {"micro_batch_tokens": 10**6}),
+}
+
+
+def gradients(folder: Path, rows: dict[str, Examples], work: Path, peers: Peers, *_) -> dict[str, dict]:
+    """By way, loss and gradients of one batch, dropout on; each process leaves its own below ``work``."""
+    found = {}
+    for way, params in WAYS.items():
+        encoder = load(folder)
+        encoder.model.train()
+        place = work / f"tokens-{peers.rank}-of-{peers.count}" / way
+        data = tokenized(rows[way], encoder.tokenizer, place, **LENGTHS)
+        loss = Gradients(encoder, data, params, peers).add(Batch(np.arange(len(data)), params.objective), 5)
+        of_weights = {name: w.grad for name, w in encoder.model.named_parameters() if w.grad is not None}
+        found[way] = of_weights | {"loss": torch.tensor(loss)}
+    torch.save(found, work / f"{peers.rank}-of-{peers.count}.pt")
+    return found
+
+
+def test_two_processes_with_half_a_batch_each_equal_one_with_the_union(tiny_bert, rows, tmp_path) -> None:
+    examples = dict.fromkeys(WAYS, rows) | {"one piece": Examples.of(["ta"], ["tb wa"], [["tc"]])}
+    alone = gradients(tiny_bert, examples, tmp_path, ALONE)
+    together(partial(gradients, tiny_bert, examples, tmp_path), CPUS, print)
+    halves = [torch.load(tmp_path / f"{rank}-of-2.pt") for rank in range(2)]
+    for way, weights in alone.items():
+        assert halves[0][way].keys() == halves[1][way].keys() == weights.keys()
+        for name, whole in weights.items():
+            assert torch.equal(halves[0][way][name], halves[1][way][name])
+            torch.testing.assert_close(halves[0][way][name], whole, rtol=1e-4, atol=1e-6)
+
+
+def says(peers: Peers, device: str, tell) -> None:
+    tell(peers.rank, device)
+    if peers.leads:
+        raise InputError("bad rows: leave them out")
+    peers.wait()
+
+
+def ends(peers: Peers, device: str, tell) -> None:
+    if peers.leads:
+        peers.wait()
+    raise SystemExit(3)
+
+
+def test_what_a_process_raises_ends_all_and_reaches_the_caller() -> None:
+    told = []
+    with pytest.raises(InputError, match="bad rows"):
+        together(says, CPUS, lambda *said: told.append(said))
+    assert told == [(0, "cpu")]
+
+
+def test_a_process_that_ends_without_a_word_asks_for_another_try() -> None:
+    with pytest.raises(TransientError, match="ended with .*try again"):
+        together(ends, CPUS, print)
