@@ -6,11 +6,11 @@ passage and can never be each other's negative.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.encoders.tokens import TextTokens
 
 TokenIds = np.ndarray
 
@@ -70,7 +70,7 @@ class TokenSet:
 
 def tokenize_set(
     rows: TrainingSet | DevSet,
-    tokenizer: Any,
+    tokens: TextTokens,
     *,
     max_query_length: int,
     max_passage_length: int,
@@ -109,9 +109,9 @@ def tokenize_set(
         answers[query].add(positive)
     instruction_of = dict(zip(rows.queries, rows.unpooled, strict=True)) if rows.unpooled else {}
     return TokenSet(
-        queries=_tokenize(tokenizer, list(query_number), max_query_length),
-        passages=_tokenize(tokenizer, list(text_number), max_passage_length),
-        unpooled=_prompt_lengths(tokenizer, [instruction_of.get(query, "") for query in query_number]),
+        queries=tokens.ids(list(query_number), max_query_length),
+        passages=tokens.ids(list(text_number), max_passage_length),
+        unpooled=tokens.prefix_lengths([instruction_of.get(query, "") for query in query_number]),
         query_of=query_of,
         positive_of=positive_of,
         negatives_of=negatives_of,
@@ -131,20 +131,3 @@ def _targets(query: str, negative_ids: Sequence[str], scores: Sequence[float]) -
             "positive and one for each negative, or none"
         )
     return np.array(scores, dtype=np.float32)
-
-
-def _prompt_lengths(tokenizer: Any, prompts: list[str]) -> np.ndarray:
-    """Tokens of each prompt with what a text begins with, as sentence-transformers counts them; 0 without a prompt."""
-    ends = {tokenizer.sep_token_id, tokenizer.eos_token_id}
-    lengths = {"": 0}
-    for prompt in set(prompts) - {""}:
-        ids = tokenizer(prompt)["input_ids"]
-        lengths[prompt] = len(ids) - (ids[-1] in ends)
-    return np.array([lengths[prompt] for prompt in prompts], dtype=np.int64)
-
-
-def _tokenize(tokenizer: Any, texts: list[str], max_length: int) -> list[TokenIds]:
-    if not texts:
-        return []
-    encoded = tokenizer(texts, truncation=True, max_length=max_length, return_attention_mask=False)
-    return [np.asarray(ids, dtype=np.int32) for ids in encoded["input_ids"]]

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from pipeline_tasks.training.backbone import Encoder, encode_batch
+from pipeline_tasks.encoders.trunk import Encoder
 from pipeline_tasks.training.batches import micro_batches, row_groups
 from pipeline_tasks.training.candidates import Group, make_group
 from pipeline_tasks.training.examples import TokenSet
@@ -53,7 +53,7 @@ def _backward_group(
         seed_dropout(*key, piece)
         features = encoder.features([sequences[i] for i in pieces[piece]], unpooled[pieces[piece]])
         with torch.autocast(encoder.device.type, torch.bfloat16, enabled=autocast):
-            return encode_batch(encoder.model, features)
+            return encoder.encode(features)
 
     def loss_of(embeddings: torch.Tensor) -> torch.Tensor:
         queries, passages = embeddings[back].split([len(group.queries), len(group.passages)])

@@ -10,7 +10,7 @@ import numpy as np
 
 from pipeline_tasks.training.batches import plan_batches
 from pipeline_tasks.training.examples import TokenSet
-from pipeline_tasks.training.params import TrainParams
+from pipeline_tasks.training.params import OptimiserParams, TrainParams
 
 
 def plan_schedule(data: TokenSet, params: TrainParams) -> list[np.ndarray]:
@@ -20,14 +20,14 @@ def plan_schedule(data: TokenSet, params: TrainParams) -> list[np.ndarray]:
     return [batch for epoch in epochs for batch in epoch]
 
 
-def evaluation_steps(steps: int, params: TrainParams) -> set[int]:
+def evaluation_steps(steps: int, params: OptimiserParams) -> set[int]:
     """The steps after which to evaluate: ``evals_per_epoch``, evenly spaced, the last at the epoch's end."""
     per_epoch, evals = steps // params.epochs, params.evals_per_epoch
     within = {math.ceil(per_epoch * part / evals) for part in range(1, evals + 1)}
     return {epoch * per_epoch + step for epoch in range(params.epochs) for step in within}
 
 
-def learning_rate(step: int, steps: int, params: TrainParams) -> float:
+def learning_rate(step: int, steps: int, params: OptimiserParams) -> float:
     """The rate of the 0-based ``step``: linear up to the peak over the warm-up, then linear towards 0."""
     warmup = math.ceil(params.warmup_ratio * steps)
     if step < warmup:

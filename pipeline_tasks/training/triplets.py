@@ -28,13 +28,14 @@ class TripletParams(TrainParams):
         None, ge=1, description="of each query's negatives the first so many; empty: all that were mined"
     )
     in_batch: bool = Field(False, description="the batch's other passages are negatives as well; Equation 4 has none")
+    instruct: bool = Field(True, description="queries carry the instruction of their intent; off: the paper's ablation")
     pool_instruction: bool = Field(
         True, description="a query's vector is the mean over its instruction as well; a small corpus needs it without"
     )
 
     def identity(self) -> dict[str, Any]:
         """Hyperparameters and the instructions that queries carry."""
-        return super().identity() | {"instructions": prompts()}
+        return super().identity() | {"instructions": prompts() if self.instruct else {}}
 
 
 def prompts() -> dict[str, str]:
@@ -73,14 +74,15 @@ def train_on_triplets(inputs: Inputs, params: TripletParams, run: Run, name: str
         "data": str(inputs["triplets"].manifest.ref),
     }
     folder = init.lay_out(run.scratch / "init")
-    layout = Layout(
-        "mean",
-        params.max_passage_length,
-        prefixes=prompts(),
-        pools_prefix=params.pool_instruction,
-        needs_intent=True,
-    )
     start = (folder, layout_of_folder(folder))
+    layout = Layout(
+        start[1].pooling,
+        params.max_passage_length,
+        prefixes=prompts() if params.instruct else {},
+        pools_prefix=params.pool_instruction or not params.instruct,
+        append=start[1].append,
+        needs_intent=params.instruct,
+    )
     examples = _training_set(train, layout, params.n_negatives)
     return train_and_export(examples, partial(_dev_set, dev), start, params, run, card, layout)
 

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from pipeline_tasks.training.backbone import load
+from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.training.candidates import make_group
 from pipeline_tasks.training.examples import TokenSet, TrainingSet, tokenize_set
 
 
 def tokenized(tiny_bert, rows: TrainingSet) -> TokenSet:
-    tokenizer = load(tiny_bert).tokenizer
+    tokenizer = load(tiny_bert).tokens
     return tokenize_set(rows, tokenizer, max_query_length=16, max_passage_length=32)
 
 

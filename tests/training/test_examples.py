@@ -3,7 +3,7 @@
 import pytest
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.training.backbone import load
+from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.training.examples import DevSet, TrainingSet, tokenize_set
 
 LENGTHS = {"max_query_length": 4, "max_passage_length": 6}
@@ -11,13 +11,13 @@ LENGTHS = {"max_query_length": 4, "max_passage_length": 6}
 
 def test_texts_are_cut_at_their_own_lengths(tiny_bert) -> None:
     rows = TrainingSet(["ta wb wc wd we"], ["p"], {"p": "ta wb wc wd we wf wg", "unused": "tb"})
-    data = tokenize_set(rows, load(tiny_bert).tokenizer, **LENGTHS)
+    data = tokenize_set(rows, load(tiny_bert).tokens, **LENGTHS)
     assert [len(data.queries[0]), len(data.passages[0])] == [4, 6]
     assert len(data.passages) == 1
 
 
 def test_development_passages_all_take_part(tiny_bert) -> None:
-    data = tokenize_set(DevSet(["ta"], ["p"], {"p": "ta", "q": "tb"}), load(tiny_bert).tokenizer, **LENGTHS)
+    data = tokenize_set(DevSet(["ta"], ["p"], {"p": "ta", "q": "tb"}), load(tiny_bert).tokens, **LENGTHS)
     assert len(data.passages) == 2
 
 
@@ -37,4 +37,4 @@ def test_development_passages_all_take_part(tiny_bert) -> None:
 )
 def test_bad_rows_are_named(tiny_bert, rows, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        tokenize_set(rows, load(tiny_bert).tokenizer, **LENGTHS)
+        tokenize_set(rows, load(tiny_bert).tokens, **LENGTHS)

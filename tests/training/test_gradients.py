@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline_tasks.training.backbone import load
+from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.training.examples import tokenize_set
 from pipeline_tasks.training.gradients import accumulate
 from pipeline_tasks.training.params import TrainParams
@@ -13,7 +13,7 @@ from pipeline_tasks.training.params import TrainParams
 def gradients(tiny_bert, rows, *, dropout: bool, **settings) -> tuple[float, dict[str, torch.Tensor]]:
     encoder = load(tiny_bert)
     encoder.model.train(dropout)
-    data = tokenize_set(rows, encoder.tokenizer, max_query_length=16, max_passage_length=32)
+    data = tokenize_set(rows, encoder.tokens, max_query_length=16, max_passage_length=32)
     params = TrainParams(temperature=0.1, max_query_length=16, max_passage_length=32, **settings)
     loss = accumulate(encoder, data, np.arange(len(data)), 5, params, autocast=False)
     return loss, {name: w.grad for name, w in encoder.model.named_parameters() if w.grad is not None}

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.training import objective as base
-from pipeline_tasks.training.backbone import load
 from pipeline_tasks.training.examples import DevSet, tokenize_set
 from pipeline_tasks.training.finetune import finetune
 from pipeline_tasks.training.gradients import accumulate
@@ -40,7 +40,7 @@ def taught(rows):
 def gradients(folder, rows, **settings) -> tuple[float, dict[str, torch.Tensor]]:
     encoder = load(folder)
     encoder.model.train()
-    data = tokenize_set(rows, encoder.tokenizer, **LENGTHS)
+    data = tokenize_set(rows, encoder.tokens, **LENGTHS)
     params = TrainParams(temperature=0.1, **LENGTHS, **settings)
     loss = accumulate(encoder, data, np.arange(len(data)), 5, params, autocast=False)
     return loss, {name: w.grad for name, w in encoder.model.named_parameters() if w.grad is not None}
