@@ -17,9 +17,10 @@ result and the stages before it.
 Started by hand. `build_triplets` makes the scored triplets of the levels in its `kd_alphas`.
 """
 
-SIZES_HERE = [name for name, size in SIZES.items() if not size.decoder]
-SIZE = Param("33m", type="string", enum=SIZES_HERE, description="size of the model to distil into")
-DISTILL = form("distill", "alpha", *OF_A_STAGE, *OF_ALL_STAGES, "in_batch", "n_negatives", "pool_instruction")
+SIZE = Param("33m", type="string", enum=list(SIZES), description="size of the model to distil into")
+DISTILL = form(
+    "distill", "alpha", *OF_A_STAGE, *OF_ALL_STAGES, "in_batch", "n_negatives", "instruct", "pool_instruction"
+)
 
 with DAG(
     "distill_retriever",

@@ -17,34 +17,30 @@ from foundry_airflow.steps import (
     within,
 )
 
-from pipeline_tasks.models.sizes import SIZES
-from pipeline_tasks.training.params import OF_A_STAGE, OF_ALL_STAGES
+from pipeline_tasks.models.sizes import SIZES, adapts, alpha_of
+from pipeline_tasks.training.params import OF_A_STAGE, OF_ADAPTATION, OF_ALL_STAGES
 
 DOC = """
 ### From `mtp` and `labelled` to `model/<size>/finetune`
 
-Contrastive pre-training on the pairs, then one fine-tuning iteration for each level of the size's difficulty schedule,
-each from the model before it; triplets that are missing are built on the way. The evaluation on held-out queries covers
-every stage. Other levels may be chosen in `alphas`; iterations beyond a shorter schedule are skipped.
+A decoder first learns to attend both ways (`adapt_backbone`). Then contrastive pre-training on the pairs, then one
+fine-tuning iteration for each level of the size's difficulty schedule, each from the model before it; triplets that are
+missing are built on the way. The evaluation on held-out queries covers every stage. Other levels may be chosen in
+`alphas`; iterations beyond a shorter schedule are skipped.
 
 Several sizes may train at once: the pool `gpu` says how many. All data is that of the latest `labelled`.
 """
 
-SIZES_HERE = [name for name, size in SIZES.items() if not size.decoder]
-SIZE = Param("33m", type="string", enum=SIZES_HERE, description="size of the model to train")
-SMALL_CORPUS = ("reset_layers", "cloze_from", "cloze_sentences")
+SIZE = Param("33m", type="string", enum=list(SIZES), description="size of the model to train")
+CHOICES = ("causal", "reset_layers", "cloze_from", "cloze_sentences")
 COMMON = form("pretrain", *OF_ALL_STAGES)
-PRETRAIN = form("pretrain", *OF_A_STAGE, *SMALL_CORPUS, prefix="pretrain_")
-FINETUNE = form("finetune", *OF_A_STAGE, "in_batch", "pool_instruction", prefix="finetune_")
+ADAPT = form("adapt_backbone", *OF_ADAPTATION, "general_from", prefix="adapt_")
+PRETRAIN = form("pretrain", *OF_A_STAGE, *CHOICES, prefix="pretrain_")
+FINETUNE = form("finetune", *OF_A_STAGE, "in_batch", "instruct", "pool_instruction", prefix="finetune_")
 MINE = form("mine_negatives", "n_negatives")
+FORMS = (COMMON, ADAPT, PRETRAIN, FINETUNE, MINE)
 ITERATIONS = max(len(size.alphas) for size in SIZES.values())
 ALPHAS = levels(None, "finetune", "difficulty of each iteration, in order (left empty: the size's own)", ITERATIONS)
-
-
-def alpha(size: str, chosen: list[str] | None, iteration: int) -> object:
-    """Difficulty of the 0-based ``iteration``; empty where the schedule has no such iteration."""
-    return dict(enumerate(chosen or SIZES[size].alphas)).get(iteration, "")
-
 
 with DAG(
     "train_retriever",
@@ -55,14 +51,18 @@ with DAG(
     default_args=DEFAULT_ARGS,
     tags=["foundry", "training"],
     doc_md=DOC,
-    params={"size": SIZE} | COMMON.params | PRETRAIN.params | {"alphas": ALPHAS} | FINETUNE.params | MINE.params,
-    user_defined_macros={"alpha": alpha},
+    params={"size": SIZE, "alphas": ALPHAS} | {k: v for f in FORMS for k, v in f.params.items()},
+    user_defined_macros={"alpha_of": alpha_of, "adapts": adapts},
 ) as dag:
     read = given(**mined_from(), **judged_with())
     common = COMMON.values(dag) | {"size": dag.param("size")}
-    models = [step("pretrain", inputs={"pairs": read["pairs"]}, params=PRETRAIN.values(dag) | common)]
+    decoder = {name: common[name] for name in common if name != "max_query_length"} | ADAPT.values(dag)
+    needed = "{{ adapts(params.size, params.pretrain_causal) }}"
+    adapted = step("adapt_backbone", inputs={"passages": read["passages"]}, params=decoder, only_if=needed)
+    start = {"pairs": read["pairs"], "init": [adapted]}
+    models = [step("pretrain", inputs=start, params=PRETRAIN.values(dag) | common)]
     for i in range(ITERATIONS):
-        level = f"{{{{ alpha(params.size, params.alphas, {i}) }}}}"
+        level = f"{{{{ alpha_of(params.size, params.alphas, {i}) }}}}"
         with TaskGroup(f"iteration_{i + 1}"):
             mined = step(
                 "mine_negatives",

@@ -73,6 +73,18 @@ def layout_of_spec(spec: ModelSpec, folder: Path | None, instructions: dict[str,
     )
 
 
+def layout_of(folder: Path) -> Layout:
+    """What a model's folder says of itself: see :func:`layout_of_folder`; a plain one, a mean over all tokens.
+
+    Raises:
+        InputError: it is no model's folder, or holds a module or pooling that is not supported.
+    """
+    if (folder / "modules.json").is_file():
+        return layout_of_folder(folder)
+    config = _json(folder / "config.json")
+    return Layout("mean", _max_length(folder, config), _pad_id(config))
+
+
 def layout_of_folder(folder: Path) -> Layout:
     """What a sentence-transformers folder says of itself (versions 2 to 6 of that library).
 

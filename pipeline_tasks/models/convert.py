@@ -1,11 +1,12 @@
 """From the weights as a package carries them to the folder a model is loaded from.
 
-One converter so far: the int8 ONNX graph of a BERT cross-encoder, de-quantised into the float32 trunk under
-its classifier. The trunk has seen ranking pairs but has no embedding ability, which makes it an honest
-untrained backbone where the published one cannot be reached.
+The int8 ONNX graph of a BERT cross-encoder is de-quantised into the float32 trunk under its classifier. The trunk has
+seen ranking pairs but has no embedding ability, which makes it an honest untrained backbone where the published one
+cannot be reached. What a hub has as a pickle alone becomes safetensors once, since nothing here loads pickles.
 """
 
 import json
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,28 @@ def _parameter_of(node_name: str) -> str:
         if node_name.endswith(end):
             return node_name.removesuffix(end).strip("/").replace("/", ".") + ".weight"
     raise InputError(f"unknown quantised product {node_name!r}: take the package version of the registry")
+
+
+def safetensors_from_pickle(folder: Path) -> None:
+    """Replace a ``pytorch_model.bin`` that has no safetensors beside it by them; the pickle runs no code of its own.
+
+    Raises:
+        InputError: the pickle holds anything but tensors.
+    """
+    source = folder / "pytorch_model.bin"
+    if not source.is_file() or list(folder.glob("*.safetensors")):
+        source.unlink(missing_ok=True)
+        return
+    import torch
+    from safetensors.torch import save_file
+
+    try:
+        weights = torch.load(source, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise InputError(f"{source.name} holds more than tensors: take a revision with safetensors") from error
+    # Tied weights share memory, which safetensors refuses.
+    save_file({name: value.clone() for name, value in weights.items()}, folder / "model.safetensors", {"format": "pt"})
+    source.unlink()
 
 
 CONVERTERS: dict[str, Callable[[Path], Any]] = {"bert_trunk_from_onnx": bert_trunk_from_onnx}

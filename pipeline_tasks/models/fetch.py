@@ -18,7 +18,7 @@ from pipeline_tasks.core import durable
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.store.disk import space_in
 from pipeline_tasks.models import packages
-from pipeline_tasks.models.convert import CONVERTERS
+from pipeline_tasks.models.convert import CONVERTERS, safetensors_from_pickle
 from pipeline_tasks.models.registry import WEIGHT_SUFFIXES, HubSource, ModelSpec, OfflineSource
 
 log = logging.getLogger(__name__)
@@ -117,6 +117,7 @@ def _from_hub(source: HubSource, staged: Path) -> None:
     except (HfHubHTTPError, OSError) as error:
         raise TransientError(f"the hub did not give {source.pin}: {error}") from error
     shutil.rmtree(staged / ".cache", ignore_errors=True)
+    safetensors_from_pickle(staged)
 
 
 def _check(folder: Path, pinned: dict[str, str]) -> None:

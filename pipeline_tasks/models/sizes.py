@@ -6,6 +6,7 @@ Source: DMRetriever, Table 1, appendix D and I, and Table 8.
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import Field, TypeAdapter
@@ -13,20 +14,32 @@ from pydantic import Field, TypeAdapter
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.models.registry import DATA, Entry, ModelSpec, get
 
-StageName = Literal["pretrain", "finetune", "distill"]
+StageName = Literal["adapt", "pretrain", "finetune", "distill"]
 
 
 class Stage(Entry):
     """How one stage trains a size, where its caller says nothing else.
 
-    Source: DMRetriever, appendix I: temperature 0.01. Departure: texts are cut at 128 and 256 tokens, not at 512.
+    Source: DMRetriever, appendix I: temperature 0.01, 512 tokens.
     """
 
     learning_rate: float = Field(gt=0)
     batch_size: int = Field(ge=1)
     temperature: float = Field(0.01, gt=0)
-    max_query_length: int = Field(128, ge=8)
-    max_passage_length: int = Field(256, ge=16)
+    max_query_length: int = Field(512, ge=8)
+    max_passage_length: int = Field(512, ge=16)
+
+
+class LoraOf(Entry):
+    """Which adapters train instead of all weights.
+
+    Source: DMRetriever, appendix I: rank 16, alpha 32 for decoder-only backbones, in every stage. It names no layers:
+    here all projections of a block, as in Wang et al. 2023 (arXiv 2401.00368), whom it follows.
+    """
+
+    rank: int = Field(16, ge=0, description="0: no adapters, all weights train")
+    alpha: int = Field(32, ge=1)
+    targets: tuple[str, ...] = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 
 class Size(Entry):
@@ -35,14 +48,23 @@ class Size(Entry):
     backbone: str = Field(description="the model that it starts from, by its name in the registry")
     decoder: bool = Field(False, description="a decoder-only backbone, which needs bidirectional adaptation first")
     alphas: tuple[float, ...] = Field(min_length=1, description="difficulty of each fine-tuning iteration, in order")
+    lora: LoraOf = Field(LoraOf(rank=0, alpha=32, targets=()), description="without an entry all weights train")
+    adapt: Stage | None = Field(None, description="bidirectional adaptation of a decoder")
     pretrain: Stage
     finetune: Stage
     distill: Stage | None = Field(None, description="as fine-tuning, unless there is one")
 
     def stage(self, name: StageName) -> Stage:
-        """How the stage of that name trains it."""
+        """How the stage of that name trains it.
+
+        Raises:
+            InputError: there is nothing to adapt.
+        """
         stages = {"pretrain": self.pretrain, "finetune": self.finetune, "distill": self.distill or self.finetune}
-        return stages[name]
+        found = (stages | {"adapt": self.adapt})[name]
+        if found is None:
+            raise InputError(f"{self.backbone} attends both ways already: adapt_backbone is for sizes with a decoder")
+        return found
 
 
 SIZES = TypeAdapter(dict[str, Size]).validate_python(tomllib.loads((DATA / "sizes.toml").read_text(encoding="utf-8")))
@@ -57,6 +79,16 @@ def get_size(name: str) -> Size:
     if name not in SIZES:
         raise InputError(f"size={name!r} is not in the family; sizes are {', '.join(SIZES)}")
     return SIZES[name]
+
+
+def alpha_of(size: str, chosen: Sequence[str] | None, iteration: int) -> object:
+    """Difficulty of the 0-based ``iteration``, of those chosen or the size's own; empty where there is no such one."""
+    return dict(enumerate(chosen or SIZES[size].alphas)).get(iteration, "")
+
+
+def adapts(size: str, causal: bool | None) -> bool:
+    """Whether training starts with bidirectional adaptation: of a decoder, unless it is to stay causal."""
+    return get_size(size).decoder and not causal
 
 
 def backbone(size: str) -> ModelSpec:

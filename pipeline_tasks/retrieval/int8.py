@@ -20,7 +20,7 @@ import numpy as np
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.runtime import versions_of
 from pipeline_tasks.retrieval.encoder import Encoder
-from pipeline_tasks.retrieval.torch_encoder import TorchSource, load_model
+from pipeline_tasks.retrieval.torch_encoder import TorchSource, load_source
 
 log = logging.getLogger(__name__)
 LEAST_COSINE = 0.97
@@ -42,7 +42,7 @@ def quantised(source: TorchSource) -> Path:
     if not target.is_file():
         with tempfile.TemporaryDirectory(dir=source.folder, prefix=".int8-") as work:
             exact, small = Path(work) / "exact.onnx", Path(work) / target.name
-            _export(load_model(source, "cpu", attention="eager"), exact)
+            _export(load_source(source, "cpu", attention="eager"), exact)
             _quantise(exact, small)
             shutil.move(small, target)
         log.info("%s was quantised into %s", source.name, target)
@@ -71,13 +71,15 @@ def check(int8: Encoder, exact: Encoder, passages: Sequence[str]) -> float:
 def _export(model: Any, target: Path) -> None:
     import torch
 
+    from pipeline_tasks.encoders.trunk import hidden_states
+
     class Hidden(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.model = model
 
         def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-            return self.model(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+            return hidden_states(self.model, {"input_ids": input_ids, "attention_mask": attention_mask})
 
     ids = torch.full((2, 16), 5)
     mask = torch.ones_like(ids)

@@ -9,7 +9,7 @@ import numpy as np
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.encoders.layout import Layout
-from pipeline_tasks.retrieval.token_encoder import TokenEncoder
+from pipeline_tasks.retrieval.token_encoder import Batch, TokenEncoder
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -39,11 +39,11 @@ class OnnxEncoder(TokenEncoder):
             )
         super().__init__(name, int(shape[2]), layout, tokenizer, _ONE_TEXT)
 
-    def pooled(self, ids: np.ndarray, mask: np.ndarray, counted: np.ndarray) -> np.ndarray:
+    def pooled(self, batch: Batch) -> np.ndarray:
         """See :meth:`TokenEncoder.pooled`."""
-        feeds = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+        feeds = batch | {"token_type_ids": np.zeros_like(batch["input_ids"])}
         hidden = self._session.run(None, {name: value for name, value in feeds.items() if name in self._inputs})[0]
         if self.layout.pooling == "cls":
             return hidden[:, 0]
-        weights = counted[:, :, None].astype(np.float32)
+        weights = batch["pooling_mask"][:, :, None].astype(np.float32)
         return (hidden * weights).sum(axis=1) / weights.sum(axis=1)

@@ -38,13 +38,13 @@ class SpreadEncoder(TokenEncoder):
         super().__init__(source.name, width, source.layout, tokenizer, batch_tokens(devices[0]))
 
     def _pooled_each(self, batches: Iterable[Batch]) -> Iterator[np.ndarray]:
-        futures = [self._pool.submit(_pooled, *batch) for batch in batches]
+        futures = [self._pool.submit(_pooled, batch) for batch in batches]
         for future in futures:
             yield self._ended_well(future.result)
 
-    def pooled(self, ids: np.ndarray, mask: np.ndarray, counted: np.ndarray) -> np.ndarray:
+    def pooled(self, batch: Batch) -> np.ndarray:
         """See :meth:`TokenEncoder.pooled`."""
-        return next(self._pooled_each([(ids, mask, counted)]))
+        return next(self._pooled_each([batch]))
 
     def _ended_well(self, ask: Any) -> Any:
         try:
@@ -72,5 +72,5 @@ def _width() -> int:
     return _encoder().dim
 
 
-def _pooled(*batch: np.ndarray) -> np.ndarray:
-    return _encoder().pooled(*batch)
+def _pooled(batch: Batch) -> np.ndarray:
+    return _encoder().pooled(batch)

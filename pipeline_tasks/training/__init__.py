@@ -1,3 +1,3 @@
-"""From a backbone to a retriever: contrastive pre-training, fine-tuning on ever harder negatives, distillation."""
+"""From a backbone to a retriever: adaptation of decoders, contrastive pre-training, fine-tuning, distillation."""
 
-STEPS = ("pretrain", "finetune", "distill")
+STEPS = ("adapt_backbone", "pretrain", "finetune", "distill")

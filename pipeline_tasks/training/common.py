@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.params import TrainParams
 
 if TYPE_CHECKING:
-    from pipeline_tasks.training.trainer import TrainResult
+    from pipeline_tasks.training.task import Report, TrainResult
 
 
 _ROWS_AT_ONCE = 4096
@@ -29,7 +30,7 @@ def of_split(version: Version, columns: Sequence[str], split: str) -> Iterator[p
         yield rows.filter(pc.field("split") == split).select(columns)
 
 
-def count(version: Version, split: str) -> int:
+def n_rows(version: Version, split: str) -> int:
     """How many rows of that split there are."""
     return sum(len(rows) for rows in of_split(version, [], split))
 
@@ -71,12 +72,7 @@ def train_and_export(
     from pipeline_tasks.training.trainer import train
 
     folder, layout_of_start = start
-    with run.progress(0, "steps") as meter:
-
-        def report(step: int, steps: int, facts: dict[str, float]) -> None:
-            meter.total = steps
-            meter.advance(step - meter.done)
-
+    with reported(run) as report:
         result = train(
             examples,
             dev_set(layout),
@@ -87,29 +83,42 @@ def train_and_export(
             dev_of_start=dev_set(layout_of_start),
             threads=settings().threads,
         )
-    _count(result, run)
+    count(result, run, "dev_ndcg_at_10")
     out = run.scratch / "model"
-    facts = dict(card) | {"checkpoint": _chosen(result), "training": params.hyperparameters()}
-    export(result.encoder, out, card=facts, layout=layout if result.best_step else layout_of_start)
+    facts = dict(card) | {"checkpoint": chosen(result, "NDCG@10"), "training": params.hyperparameters()}
+    asked_as = layout if result.best_step else layout_of_start
+    export(result.encoder, out, card=facts, layout=asked_as, keep_adapters=params.keep_adapters)
     return out
 
 
-def _count(result: TrainResult, run: Run) -> None:
+@contextmanager
+def reported(run: Run) -> Iterator[Report]:
+    """What tells the progress of a training, once it is known how many steps there are."""
+    with run.progress(0, "steps") as meter:
+
+        def report(step: int, steps: int, facts: dict[str, float]) -> None:
+            meter.total = steps
+            meter.advance(step - meter.done)
+
+        yield report
+
+
+def count(result: TrainResult, run: Run, metric: str) -> None:
+    """Say in the counters how a training went; ``metric`` is what development data were scored by."""
     run.count("optimiser_steps", result.steps)
     run.count("resumed_at_step", result.resumed_at)
-    run.count("negatives", result.negatives)
     run.count("first_loss", round(result.losses[0], 4))
     run.count("last_loss", round(result.losses[-1], 4))
     run.count("best_step", result.best_step)
     if result.best_score is not None:
-        run.count("dev_ndcg_at_10", round(result.best_score, 4))
-        run.count("dev_ndcg_at_10_of_start", round(result.scores[0][1], 4))
+        run.count(metric, round(result.best_score, 4))
+        run.count(f"{metric}_of_start", round(result.scores[0][1], 4))
 
 
-def _chosen(result: TrainResult) -> str:
+def chosen(result: TrainResult, metric: str) -> str:
     """Which step's weights these are, and why, in a few words."""
     step = f"step {result.best_step} of {result.steps}"
     if result.best_score is None:
-        return f"{step}, without development queries to choose by"
-    scores = f"NDCG@10 {result.best_score:.4f} on development queries; {result.scores[0][1]:.4f} at the start"
+        return f"{step}, without development data to choose by"
+    scores = f"{metric} {result.best_score:.4f} on development data; {result.scores[0][1]:.4f} at the start"
     return f"{step}, {scores}" if result.best_step else f"{step}, the start: no later one scored as high ({scores})"

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from pipeline_tasks.encoders.layout import Layout
-from pipeline_tasks.training.backbone import Encoder, quiet
+from pipeline_tasks.encoders.lora import merged, save_adapters
+from pipeline_tasks.encoders.trunk import Encoder, quiet
 
 # The names that sentence-transformers has used since its first versions and still reads.
 _MODULES = [
@@ -14,6 +15,7 @@ _MODULES = [
     {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
     {"idx": 2, "name": "2", "path": "2_Normalize", "type": "sentence_transformers.models.Normalize"},
 ]
+_POOLING_KEYS = {"mean": "pooling_mode_mean_tokens", "cls": "pooling_mode_cls_token", "last": "pooling_mode_lasttoken"}
 # Facts about the process that saved a tokenizer, not about the tokenizer.
 _LOCAL_KEYS = ("is_local", "local_files_only", "name_or_path", "_name_or_path", "tokenizer_file")
 
@@ -24,21 +26,27 @@ def export(
     *,
     card: Mapping[str, Any],
     layout: Layout,
+    keep_adapters: bool = False,
 ) -> None:
     """Write ``encoder`` so that ``SentenceTransformer(out_dir)`` embeds as it does, asked as ``layout`` says.
 
     The folder alone tells how to ask: reading it with :func:`~pipeline_tasks.encoders.layout.layout_of_folder` gives
     the length, the prefixes and the pooling of ``layout`` again. A model that takes no prompts has none.
 
-    Nothing in the folder depends on when or where it was written.
+    Adapters are folded into the weights, in ``encoder`` as well, so that the folder needs nothing else to be loaded.
+    Nothing in it depends on when or where it was written.
 
     Args:
         card: the model card: ``name``, ``summary``, and further facts; a mapping becomes a section with a table.
         layout: where texts are cut, what is put before them (``model.encode(texts, prompt_name=intent)``), and whether
             the mean is over that as well.
+        keep_adapters: also write them alone, to ``adapter/``; they fit the model that training started from.
     """
     prompts = {name: prefix for name, prefix in layout.prefixes.items() if prefix}
     out_dir.mkdir(parents=True, exist_ok=True)
+    if keep_adapters:
+        save_adapters(encoder.model, out_dir / "adapter")
+    encoder.model = merged(encoder.model)
     with quiet():
         encoder.model.save_pretrained(out_dir)
     _save_tokenizer(encoder.tokenizer, out_dir, layout.max_length)
@@ -50,7 +58,8 @@ def export(
         out_dir / "1_Pooling" / "config.json",
         {
             "word_embedding_dimension": dimension,
-            "pooling_mode_mean_tokens": True,
+            **dict.fromkeys(_POOLING_KEYS.values() if layout.pooling != "mean" else (), False),
+            _POOLING_KEYS[layout.pooling]: True,
             "include_prompt": layout.pools_prefix,
         },
     )
@@ -59,12 +68,14 @@ def export(
         out_dir / "config_sentence_transformers.json",
         {"prompts": prompts, "default_prompt_name": None, "similarity_fn_name": "cosine"},
     )
-    (out_dir / "README.md").write_text(model_card(card, prompts, dimension), encoding="utf-8")
+    (out_dir / "README.md").write_text(
+        model_card(card, prompts, f"{dimension} dimensions, {layout.pooling} pooling"), encoding="utf-8"
+    )
     for file in out_dir.rglob("*"):
         file.chmod(0o755 if file.is_dir() else 0o644)
 
 
-def model_card(card: Mapping[str, Any], prompts: Mapping[str, str], dimension: int) -> str:
+def model_card(card: Mapping[str, Any], prompts: Mapping[str, str], vector: str) -> str:
     """The README of a model: front matter for a hub, what it is, its facts, and how to use it."""
     facts = {key: value for key, value in card.items() if key not in ("name", "summary")}
     plain = {key: value for key, value in facts.items() if not isinstance(value, Mapping)}
@@ -81,7 +92,7 @@ def model_card(card: Mapping[str, Any], prompts: Mapping[str, str], dimension: i
         "",
         f"{card.get('summary', '')}".strip(),
         "",
-        *_table({"embedding": f"{dimension} dimensions, mean pooling, L2-normalised, cosine", **plain}),
+        *_table({"embedding": f"{vector}, L2-normalised, cosine", **plain}),
         "## Use",
         "",
         "```python",

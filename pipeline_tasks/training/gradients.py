@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from pipeline_tasks.training.backbone import Encoder, encode_batch
+from pipeline_tasks.encoders.trunk import Encoder
 from pipeline_tasks.training.batches import micro_batches, row_groups
 from pipeline_tasks.training.candidates import make_group
 from pipeline_tasks.training.data.rows import Rows
@@ -71,7 +71,7 @@ class Gradients:
             seed_dropout(params.seed, step, cut.number, piece)
             features = encoder.features([sequences[i] for i in pieces[piece]], unpooled[pieces[piece]])
             with torch.autocast(encoder.device.type, torch.bfloat16, enabled=params.precision == "bf16"):
-                return encode_batch(encoder.model, features)
+                return encoder.encode(features)
 
         def loss_of(embeddings: torch.Tensor) -> torch.Tensor:
             queries, passages = embeddings[back].split([len(group.queries), len(group.passages)])

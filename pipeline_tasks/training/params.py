@@ -21,8 +21,8 @@ def resolved(**kwargs: Any) -> Any:
     return Field(None, validate_default=True, **kwargs)
 
 
-class TrainParams(StepParams):
-    """Everything besides data and starting weights that decides the trained weights.
+class OptimiserParams(StepParams):
+    """What every stage lets its caller choose: how weights are changed, which of them, and on what machine.
 
     An instance has a value in every field: what its caller left empty is filled in before the version's id is made of
     it, so that the id holds what the optimiser reads. ``device`` is then that of the machine that plans the run (a GPU
@@ -33,9 +33,8 @@ class TrainParams(StepParams):
 
     Source:
         DMRetriever, appendix I: bfloat16; :mod:`~pipeline_tasks.models.sizes` for what may depend on the size.
-        Departures: texts are cut at 128 and 256 tokens, not at 512, unless the size says otherwise; a processor
-        computes in fp32. The paper names neither optimiser nor schedule: AdamW, warm-up, weight decay and clipping
-        are the customary ones.
+        Departure: a processor computes in fp32. The paper names neither optimiser nor schedule: AdamW, warm-up, weight
+        decay and clipping are the customary ones.
     """
 
     stage: ClassVar[StageName] = "pretrain"
@@ -47,6 +46,39 @@ class TrainParams(StepParams):
     warmup_ratio: float = Field(0.1, ge=0, lt=1, description="share of the steps in which the learning rate rises")
     weight_decay: float = Field(0.01, ge=0, description="of AdamW, for matrices alone")
     max_grad_norm: float = Field(1.0, gt=0, description="longer gradients are scaled down to this length")
+    seed: int = Field(0, ge=0, description="order of rows, dropout")
+    evals_per_epoch: int = Field(4, ge=1, description="times an epoch that the development queries score the weights")
+    device: DeviceKind = resolved(description="what trains; empty: a GPU where there is one")
+    precision: Precision = resolved(description="arithmetic; empty: bf16 on a GPU, fp32 on a processor")
+    max_passage_length: int = resolved(ge=16, description="tokens; empty: the size's")
+    micro_batch_tokens: int = Field(1024, ge=1, description="padded tokens of one forward pass")
+    lora_rank: int = resolved(ge=0, description="of the adapters that train; 0: all weights do; empty: the size's")
+    lora_alpha: int = resolved(ge=1, description="the adapters count alpha / rank; empty: the size's")
+    lora_targets: tuple[str, ...] = resolved(description="layers that get adapters, such as q_proj; empty: the size's")
+    keep_adapters: bool = Field(False, description="save the adapters too, in adapter/ beside the merged model")
+    recompute: bool = tuning(False, description="activations are computed again for the gradient: less memory, slower")
+    checkpoint_every_steps: int = tuning(50, ge=1, description="optimiser steps between checkpoints")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _resolve(cls, given: dict[str, Any]) -> dict[str, Any]:
+        chosen = {name: value for name, value in given.items() if value is not None}
+        size = get_size(chosen.get("size", cls.model_fields["size"].default))
+        adapters = {f"lora_{name}": value for name, value in size.lora}
+        of_size = size.stage(cls.stage).model_dump() | adapters
+        found = {name: value for name, value in of_size.items() if name in cls.model_fields} | chosen
+        found["device"] = chosen.get("device") or device_kind()
+        found["precision"] = chosen.get("precision") or ("bf16" if found["device"] == "cuda" else "fp32")
+        return found
+
+    def hyperparameters(self) -> dict[str, Any]:
+        """All fields that decide the weights, by name."""
+        return StepParams.identity(self)
+
+
+class TrainParams(OptimiserParams):
+    """Everything besides data and starting weights that decides the weights of a retriever."""
+
     objective: AnyObjective = Field(
         "info_nce",
         validate_default=True,
@@ -59,25 +91,8 @@ class TrainParams(StepParams):
     )
     temperature: float = resolved(gt=0, description="cosines are divided by it in the loss; empty: the size's")
     max_query_length: int = resolved(ge=8, description="tokens, instruction included; empty: the size's")
-    max_passage_length: int = resolved(ge=16, description="tokens; empty: the size's")
-    in_batch: bool = Field(False, description="the other passages of the batch are negatives too")
-    seed: int = Field(0, ge=0, description="order of rows, dropout")
-    evals_per_epoch: int = Field(4, ge=1, description="times an epoch that the development queries score the weights")
-    device: DeviceKind = resolved(description="what trains; empty: a GPU where there is one")
-    precision: Precision = resolved(description="arithmetic; empty: bf16 on a GPU, fp32 on a processor")
-    micro_batch_tokens: int = Field(1024, ge=1, description="padded tokens of one forward pass")
     graph_tokens: int = Field(4096, ge=1, description="tokens whose activations may be in memory at once")
-    recompute: bool = tuning(False, description="activations are computed again for the gradient: less memory, slower")
-    checkpoint_every_steps: int = tuning(50, ge=1, description="optimiser steps between checkpoints")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _resolve(cls, given: dict[str, Any]) -> dict[str, Any]:
-        chosen = {name: value for name, value in given.items() if value is not None}
-        found = get_size(chosen.get("size", cls.model_fields["size"].default)).stage(cls.stage).model_dump() | chosen
-        found["device"] = chosen.get("device") or device_kind()
-        found["precision"] = chosen.get("precision") or ("bf16" if found["device"] == "cuda" else "fp32")
-        return found
+    in_batch: bool = Field(False, description="the other passages of the batch are negatives too")
 
     @property
     def objectives(self) -> list[Objective]:
@@ -90,12 +105,10 @@ class TrainParams(StepParams):
         mixture = {name: source.identity() for name, source in self.mixture.items()}
         return super().identity() | {"objective": self.objective.identity(), "mixture": mixture}
 
-    def hyperparameters(self) -> dict[str, Any]:
-        """All fields that decide the weights, by name."""
-        return StepParams.identity(self)
-
 
 OF_ALL_STAGES = ("max_query_length", "max_passage_length", "device", "precision")
 """Fields that a form asks for once, for all stages of a model."""
 OF_A_STAGE = tuple(name for name in TrainParams.model_fields if name not in (*OF_ALL_STAGES, "size", "in_batch"))
 """Fields that a form asks for once a stage."""
+OF_ADAPTATION = tuple(name for name in OF_A_STAGE if name in OptimiserParams.model_fields)
+"""Those of them that the adaptation has too."""

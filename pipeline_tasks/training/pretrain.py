@@ -16,16 +16,20 @@ from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import From, step
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import PAIRS, PASSAGES
-from pipeline_tasks.encoders.layout import Layout, layout_of_folder
-from pipeline_tasks.models.sizes import StageName, backbone, get_size
+from pipeline_tasks.encoders.layout import Layout, layout_of
+from pipeline_tasks.models.sizes import StageName, adapts, backbone
 from pipeline_tasks.models.use import folder, identity, licences
 from pipeline_tasks.training.cloze import cloze_pairs
-from pipeline_tasks.training.common import asked, count, of_split, train_and_export
+from pipeline_tasks.training.common import asked, n_rows, of_split, train_and_export
 from pipeline_tasks.training.data.examples import Examples, block
 from pipeline_tasks.training.params import TrainParams
 
 _COLUMNS = ["query", "intent", "passage", "positive", "origin"]
 CLOZE = "cloze"
+
+
+def _adapted(chosen: dict[str, Any]) -> tuple[str, ...]:
+    return (f"model/{chosen['size']}/adapt",) if adapts(chosen["size"], chosen["causal"]) else ()
 
 
 class PretrainParams(TrainParams):
@@ -36,6 +40,12 @@ class PretrainParams(TrainParams):
     in_batch: Literal[True] = Field(True, description="pairs have no other negatives than the batch's passages")
     reset_layers: int = Field(0, ge=0, description="top layers that start as identity: for a trunk of a cross-encoder")
     cloze_from: tuple[str, ...] = Field((), description="passages whose sentences are queries too, for a small corpus")
+    causal: bool = Field(False, description="a decoder as it came: no adaptation, no look ahead; the paper's ablation")
+    start_from: tuple[str, ...] = Field(
+        default_factory=_adapted,
+        max_length=1,
+        description="model to start from; empty: the adapted decoder, the backbone",
+    )
     cloze_sentences: int = Field(2, ge=1, description="such queries per passage")
 
     def identity(self) -> dict[str, Any]:
@@ -48,7 +58,11 @@ class PretrainParams(TrainParams):
 
 
 @step(
-    reads={"pairs": From(PAIRS, "mtp"), "cloze": From(PASSAGES, "{item}", each="cloze_from")},
+    reads={
+        "pairs": From(PAIRS, "mtp"),
+        "cloze": From(PASSAGES, "{item}", each="cloze_from"),
+        "init": From(None, "{item}", each="start_from", optional=True),
+    },
     writes=None,
     kind="reduce",
     dataset="model/{size}/pretrain",
@@ -63,37 +77,42 @@ def pretrain(inputs: Inputs, params: PretrainParams, run: Run) -> Path:
 
     Each training query gives two rows, one per positive: the passage from the PDF and the one that the LLM wrote.
     Checkpoints are chosen on the queries of dev documents; a backbone that is a finished embedder competes as its own
-    files want it asked.
+    files want it asked, and the trained model pools as it does.
 
     Source: DMRetriever 3.3, Equation 2, Algorithm 1 lines 5 to 7. Departures: the paper trains on one positive, the
     written one; rows of one query are kept in different batches; the pairs of :mod:`~pipeline_tasks.training.cloze`,
     off by default, are ours.
 
     Raises:
-        InputError: the size needs bidirectional adaptation first, or there are no training pairs.
+        InputError: a decoder is neither adapted nor to stay causal, or there are no training pairs.
     """
-    if get_size(params.size).decoder:
-        raise InputError(f"size={params.size!r} has a decoder backbone, which this release cannot adapt; choose 33m")
+    if adapts(params.size, params.causal) and "init" not in inputs:
+        raise InputError(f"size={params.size!r} has a decoder: run adapt_backbone first, or set causal=true")
     pairs, cloze = inputs["pairs"], inputs.each("cloze")
-    run.count("training_queries", n_queries := count(pairs, "train"))
-    run.count("dev_queries", count(pairs, "dev"))
+    run.count("training_queries", n_queries := n_rows(pairs, "train"))
+    run.count("dev_queries", n_rows(pairs, "dev"))
     if not n_queries:
         raise InputError(f"{pairs.manifest.ref} has no training pairs; sample more passages in write_needs")
     run.count("cloze_rows", sum(map(len, _cloze_rows(cloze, params.cloze_sentences))))
-    spec = backbone(params.size)
+    name = backbone(params.size).name
     card = {
         "name": f"{params.size} pretrain",
         "summary": "Dense retriever after contrastive pre-training on domain pairs.",
-        "backbone": spec.name,
+        "backbone": name,
         "data": str(pairs.manifest.ref),
     }
-    trunk = folder(spec.name)
+    if "init" in inputs:
+        trunk = inputs["init"].lay_out(run.scratch / "init")
+        card["initialised from"] = str(inputs["init"].manifest.ref)
+    else:
+        trunk = folder(name)
     if params.reset_layers:
         from pipeline_tasks.training.reset import reset_top_layers
 
         trunk = reset_top_layers(trunk, run.scratch / "trunk", params.reset_layers)
-    layout = Layout("mean", params.max_passage_length)
-    start = layout_of_folder(trunk) if (trunk / "modules.json").is_file() else layout
+    found = layout_of(trunk)
+    layout = Layout(found.pooling, params.max_passage_length, append=found.append)
+    start = found if (trunk / "modules.json").is_file() else layout
     examples = Examples(partial(_training_rows, pairs, cloze, params.cloze_sentences))
     return train_and_export(examples, partial(_dev_set, pairs), (trunk, start), params, run, card, layout)
 
@@ -103,7 +122,7 @@ def _training_rows(pairs: Version, cloze: list[Version], n_sentences: int) -> It
         twice = np.repeat(np.arange(len(rows)), 2)
         positives = pa.chunked_array([*rows["passage"].chunks, *rows["positive"].chunks], pa.string())
         which = twice + len(rows) * (np.arange(2 * len(rows)) % 2)
-        yield block(rows["query"].take(twice), positives.take(which), sources=rows["origin"].take(twice))
+        yield block(rows["query"].take(twice), positives.take(which), sources=rows["origin"].fill_null("").take(twice))
     yield from _cloze_rows(cloze, n_sentences)
 
 

@@ -13,16 +13,20 @@ from pathlib import Path
 import torch
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.training.backbone import load
+from pipeline_tasks.encoders.trunk import load
 
 
 def reset_top_layers(folder: Path, target: Path, n_layers: int) -> Path:
     """Copy the trunk in ``folder`` to ``target`` with its top ``n_layers`` as identity; the same bytes every time.
 
     Raises:
-        InputError: the trunk is not of the BERT family, or has fewer layers.
+        InputError: the trunk is not of the BERT family, has fewer layers, or pools otherwise than by the mean.
     """
     encoder = load(folder)
+    if encoder.layout.pooling != "mean":
+        raise InputError(
+            f"reset_layers={n_layers}, but {folder} is an embedder, which knows what a text means; choose 0"
+        )
     stack = getattr(getattr(encoder.model, "encoder", None), "layer", None)
     if stack is None or n_layers > len(stack):
         found = "is not of the BERT family" if stack is None else f"has {len(stack)} layers"

@@ -18,7 +18,7 @@ from pipeline_tasks.training.batches import plan_batches
 from pipeline_tasks.training.data.rows import Rows
 from pipeline_tasks.training.mixture import Source
 from pipeline_tasks.training.objective import Objective
-from pipeline_tasks.training.params import TrainParams
+from pipeline_tasks.training.params import OptimiserParams, TrainParams
 
 
 class Batch(NamedTuple):
@@ -86,13 +86,13 @@ def _check_mixture(data: Rows, params: TrainParams) -> None:
         raise InputError("the mixture gives every source the weight 0: nothing is left to train on")
 
 
-def evaluation_steps(steps: int, params: TrainParams) -> set[int]:
+def evaluation_steps(steps: int, params: OptimiserParams) -> set[int]:
     """The steps after which to evaluate: ``evals_per_epoch`` an epoch, evenly spaced, the last at the end."""
     evaluations = params.epochs * params.evals_per_epoch
     return {math.ceil(steps * part / evaluations) for part in range(1, evaluations + 1)}
 
 
-def learning_rate(step: int, steps: int, params: TrainParams) -> float:
+def learning_rate(step: int, steps: int, params: OptimiserParams) -> float:
     """The rate of the 0-based ``step``: linear up to the peak over the warm-up, then linear towards 0."""
     warmup = math.ceil(params.warmup_ratio * steps)
     if step < warmup:

@@ -18,7 +18,7 @@ from pipeline_tasks.datasets import SCORED_TRIPLETS
 from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.domains.intents import load_intents
 from pipeline_tasks.encoders.layout import Layout, layout_of_folder
-from pipeline_tasks.training.common import asked, count, of_split, train_and_export
+from pipeline_tasks.training.common import asked, n_rows, of_split, train_and_export
 from pipeline_tasks.training.data.examples import Examples, block
 from pipeline_tasks.training.params import TrainParams
 
@@ -34,13 +34,14 @@ class TripletParams(TrainParams):
         None, ge=1, description="of each query's negatives the first so many; empty: all that were mined"
     )
     in_batch: bool = Field(False, description="the batch's other passages are negatives as well; Equation 4 has none")
+    instruct: bool = Field(True, description="queries carry the instruction of their intent; off: the paper's ablation")
     pool_instruction: bool = Field(
         True, description="a query's vector is the mean over its instruction as well; a small corpus needs it without"
     )
 
     def identity(self) -> dict[str, Any]:
         """Hyperparameters and the instructions that queries carry."""
-        return super().identity() | {"instructions": prompts()}
+        return super().identity() | {"instructions": prompts() if self.instruct else {}}
 
 
 def prompts() -> dict[str, str]:
@@ -65,10 +66,11 @@ def train_on_triplets(inputs: Inputs, params: TripletParams, run: Run, name: str
         InputError: there are no training triplets.
     """
     triplets = inputs["triplets"]
-    run.count("training_queries", n_rows := count(triplets, "train"))
-    run.count("dev_queries", count(triplets, "dev"))
-    if not n_rows:
+    run.count("training_queries", n_queries := n_rows(triplets, "train"))
+    run.count("dev_queries", n_rows(triplets, "dev"))
+    if not n_queries:
         raise InputError(f"{triplets.manifest.ref} has no training rows; label more queries or raise alpha")
+    run.count("negatives", _n_negatives(triplets, params.n_negatives))
     init = inputs["init"]
     card = {
         "name": name,
@@ -77,14 +79,15 @@ def train_on_triplets(inputs: Inputs, params: TripletParams, run: Run, name: str
         "data": str(triplets.manifest.ref),
     }
     folder = init.lay_out(run.scratch / "init")
-    layout = Layout(
-        "mean",
-        params.max_passage_length,
-        prefixes=prompts(),
-        pools_prefix=params.pool_instruction,
-        needs_intent=True,
-    )
     start = (folder, layout_of_folder(folder))
+    layout = Layout(
+        start[1].pooling,
+        params.max_passage_length,
+        prefixes=prompts() if params.instruct else {},
+        pools_prefix=params.pool_instruction or not params.instruct,
+        append=start[1].append,
+        needs_intent=params.instruct,
+    )
     examples = Examples(partial(_training_rows, triplets, layout, params.n_negatives))
     return train_and_export(examples, partial(_dev_set, triplets), start, params, run, card, layout)
 
@@ -95,6 +98,14 @@ def _training_rows(triplets: Version, layout: Layout, n_negatives: int | None) -
         negatives = rows["negatives"] if n_negatives is None else pc.list_slice(rows["negatives"], 0, n_negatives)
         targets = _scores(rows, n_negatives) if taught else None
         yield block(positives=rows["positive"], negatives=negatives, targets=targets, **asked(rows, layout))
+
+
+def _n_negatives(triplets: Version, most: int | None) -> int:
+    """Of all training rows together."""
+    lengths = (
+        pc.list_value_length(rows["negative_ids"]) for rows in of_split(triplets, ["negative_ids"], "train")
+    )
+    return sum(min(length, most or length) for some in lengths for length in some.to_pylist())
 
 
 def _scores(rows: pa.Table, n_negatives: int | None) -> list[list[float]]:

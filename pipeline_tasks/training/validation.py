@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from pipeline_tasks.training.backbone import Encoder, encode_batch
+from pipeline_tasks.encoders.trunk import Encoder
 from pipeline_tasks.training.batches import micro_batches
 from pipeline_tasks.training.data.rows import Rows
 from pipeline_tasks.training.data.tokens import Tokens
@@ -52,7 +52,7 @@ def embed(
     with torch.no_grad(), torch.autocast(encoder.device.type, torch.bfloat16, enabled=autocast):
         for piece in micro_batches(sequences.lengths, micro_batch_tokens):
             first = None if unpooled is None else unpooled[piece]
-            batch = encode_batch(encoder.model, encoder.features([sequences[i] for i in piece], first))
+            batch = encoder.encode(encoder.features([sequences[i] for i in piece], first))
             vectors[piece] = batch.cpu().numpy()
     return vectors
 

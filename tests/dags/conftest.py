@@ -19,6 +19,14 @@ def root() -> Path:
     return ROOT
 
 
+@pytest.fixture(scope="module")
+def bag(root):
+    """All DAG files, as Airflow reads them."""
+    from airflow.dag_processing.dagbag import DagBag
+
+    return DagBag(root / "dags")
+
+
 @pytest.fixture
 def store_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """An empty store that this process and its children use."""

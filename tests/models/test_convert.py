@@ -1,11 +1,12 @@
 import hashlib
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.models import packages
-from pipeline_tasks.models.convert import bert_trunk_from_onnx, dequantised_weights
+from pipeline_tasks.models.convert import bert_trunk_from_onnx, dequantised_weights, safetensors_from_pickle
 from pipeline_tasks.models.registry import get
 
 PAIRS = [
@@ -70,3 +71,28 @@ def test_another_graph_is_refused(tmp_path):
     with pytest.raises(InputError, match="holds 1 BERT tensors, not 199"):
         bert_trunk_from_onnx(tmp_path)
     assert not (tmp_path / "model.safetensors").exists()
+
+
+def test_a_pickle_without_safetensors_becomes_them_once_and_runs_nothing(tmp_path):
+    import torch
+    from safetensors.torch import load_file
+
+    tied = torch.ones(2, 3)
+    torch.save({"one": tied, "two": tied}, tmp_path / "pytorch_model.bin")
+    safetensors_from_pickle(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
+    assert {name: value.tolist() for name, value in load_file(tmp_path / "model.safetensors").items()} == {
+        "one": tied.tolist(),
+        "two": tied.tolist(),
+    }
+    safetensors_from_pickle(tmp_path)
+
+    class Trap:
+        def __reduce__(self):
+            return (Path.touch, (tmp_path / "sprung",))
+
+    (tmp_path / "model.safetensors").unlink()
+    torch.save({"one": Trap()}, tmp_path / "pytorch_model.bin")
+    with pytest.raises(InputError, match="holds more than tensors"):
+        safetensors_from_pickle(tmp_path)
+    assert not (tmp_path / "sprung").exists()

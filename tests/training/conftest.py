@@ -1,36 +1,18 @@
-"""A tiny BERT with random weights over a toy vocabulary, and toy rows that it can learn."""
+"""Toy rows that a tiny random model can learn."""
 
 from pathlib import Path
 
 import pytest
-import torch
 
 from pipeline_tasks.training.data.examples import Examples
-
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-TOPICS = [f"t{letter}" for letter in "abcdefghijklmnopqrstuvwx"]
-FILLERS = [f"w{letter}" for letter in "abcdefghijkl"]
+from tests import shapes
+from tests.shapes import FILLERS, TOPICS
 
 
 @pytest.fixture(scope="session")
 def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A plain transformers folder, dropout on, without a pooler."""
-    from transformers import BertConfig, BertModel, BertTokenizerFast
-
-    folder = tmp_path_factory.mktemp("tiny_bert")
-    words = SPECIAL + TOPICS + FILLERS
-    torch.manual_seed(7)
-    config = BertConfig(
-        vocab_size=len(words),
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=64,
-        max_position_embeddings=64,
-    )
-    BertModel(config, add_pooling_layer=False).save_pretrained(folder)
-    BertTokenizerFast(vocab={word: i for i, word in enumerate(words)}).save_pretrained(folder)
-    return folder
+    return shapes.make("bert", tmp_path_factory.mktemp("tiny_bert"))
 
 
 def passage(topic: int, variant: int = 0) -> str:

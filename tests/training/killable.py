@@ -4,6 +4,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from pipeline_tasks.encoders.layout import Layout
+from pipeline_tasks.training.adapt_backbone import AdaptParams, adapt
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.export import export
 from pipeline_tasks.training.params import TrainParams
@@ -22,3 +23,10 @@ def run(
     """Train, sending the number of each finished step; the export is the last thing done."""
     result = train(rows, dev, backbone, params, work, lambda step, steps, facts: told.send(step))
     export(result.encoder, out, card={"name": "killed"}, layout=Layout("mean", 32))
+
+
+def adapting(
+    told: Connection, backbone: Path, texts: list[str], dev: list[str], params: AdaptParams, work: Path
+) -> None:
+    """Adapt, sending the number of each finished step."""
+    adapt(backbone, texts, dev, params, work, lambda step, steps, facts: told.send(step))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pipeline_tasks.training.backbone import load
+from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.training.candidates import make_group
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import Rows, tokenized
@@ -14,7 +14,7 @@ def numbered(tiny_bert, tmp_path):
     """Makes rows of examples."""
 
     def make(examples: Examples) -> Rows:
-        tokenizer = load(tiny_bert).tokenizer
+        tokenizer = load(tiny_bert).tokens
         return tokenized(examples, tokenizer, tmp_path, max_query_length=16, max_passage_length=32)
 
     return make
@@ -22,7 +22,7 @@ def numbered(tiny_bert, tmp_path):
 
 def test_duplicates_and_known_answers_are_never_negatives(numbered) -> None:
     rows = Examples.of(["ta", "ta", "tb", "tc"], ["ta wa", "ta wb", "tb", "ta wa"])
-    data = tokenized(numbered, rows)
+    data = numbered(rows)
     group = make_group(np.arange(4), data, in_batch=True)
     assert len(data.passages) == 3
     assert group.positives.tolist() == [0, 1, 2, 0]
@@ -43,7 +43,7 @@ def test_duplicates_and_known_answers_are_never_negatives(numbered) -> None:
 
 def test_own_negatives_only(numbered) -> None:
     rows = Examples.of(["ta", "tb"], ["ta", "tb"], [["tc", "ta", "td"], []])
-    data = tokenized(numbered, rows)
+    data = numbered(rows)
     group = make_group(np.arange(2), data, in_batch=False)
     by_row = [{int(group.passages[c]) for c in np.flatnonzero(row)} for row in group.candidates]
     a, b = data.positive_of
@@ -52,7 +52,7 @@ def test_own_negatives_only(numbered) -> None:
 
 
 def test_own_and_in_batch_negatives_together(numbered, rows) -> None:
-    data = tokenized(numbered, rows)
+    data = numbered(rows)
     group = make_group(np.arange(5), data, in_batch=True)
     assert group.candidates.all()
     assert len(group.passages) > 5
@@ -61,7 +61,7 @@ def test_own_and_in_batch_negatives_together(numbered, rows) -> None:
 @pytest.mark.parametrize("in_batch", [True, False])
 def test_a_teachers_scores_lie_at_the_passages_they_are_of(numbered, in_batch: bool) -> None:
     rows = Examples.of(["ta", "tb"], ["ta", "tb"], [["td", "tc"], ["tc"]], targets=[[0.9, 0.4, 0.3], []])
-    data = tokenized(numbered, rows)
+    data = numbered(rows)
     group = make_group(np.arange(2), data, in_batch)
     a, b, c, d = (
         np.flatnonzero(group.passages == n)[0]

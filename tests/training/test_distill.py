@@ -12,12 +12,13 @@ from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import SCORED_TRIPLETS, TRIPLETS
 from pipeline_tasks.encoders.layout import Layout, layout_of_folder
-from pipeline_tasks.training.backbone import load
+from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.training.distill import distill
 from pipeline_tasks.training.export import export
 from pipeline_tasks.training.triplets import prompts
+from tests.shapes import TOPICS
 from tests.stores import go, put
-from tests.training.conftest import TOPICS, passage, query
+from tests.training.conftest import passage, query
 from tests.training.made import put_model
 
 SMALL = {"max_query_length": 32, "max_passage_length": 32, "batch_size": 8, "evals_per_epoch": 1, "device": "cpu"}

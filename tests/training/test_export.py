@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from pipeline_tasks.encoders.layout import Layout
+from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.retrieval.encoders import load_encoder
-from pipeline_tasks.training.backbone import encode_batch, load
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import tokenized
 from pipeline_tasks.training.export import export
@@ -35,7 +35,7 @@ def embed(folder: Path, texts: list[str]) -> np.ndarray:
     encoder.model.eval()
     ids = encoder.tokenizer(texts, truncation=True, max_length=32)["input_ids"]
     with torch.no_grad():
-        return encode_batch(encoder.model, encoder.features([np.array(row) for row in ids])).numpy()
+        return encoder.encode(encoder.features([np.array(row) for row in ids])).numpy()
 
 
 def digests(folder: Path) -> dict[str, str]:
@@ -67,7 +67,7 @@ def test_a_prompt_that_is_not_pooled_gives_one_vector_in_training_in_search_and_
     encoder.model.eval()
     asked = [PROMPTS["qa"] + text for text in TEXTS]
     rows = Examples.of(asked, ["ta"] * 3, prompts=[PROMPTS["qa"]] * 3)
-    data = tokenized(rows, encoder.tokenizer, tmp_path / "tokens", max_query_length=32, max_passage_length=32)
+    data = tokenized(rows, encoder.tokens, tmp_path / "tokens", max_query_length=32, max_passage_length=32)
     ours = embed_tokens(encoder, data.queries, 1024, False, data.unpooled)
     searched = load_encoder(tmp_path / "m", tmp_path, threads=1).encode_queries(TEXTS, ["qa"] * 3)
     theirs = SentenceTransformer(str(tmp_path / "m"), device="cpu", local_files_only=True)

@@ -14,15 +14,16 @@ from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import TRIPLETS
 from pipeline_tasks.encoders.layout import Layout, layout_of_folder
+from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.evaluation.systems import rank_model
 from pipeline_tasks.retrieval.encoders import load_encoder
 from pipeline_tasks.retrieval.search import top_k
-from pipeline_tasks.training.backbone import load
 from pipeline_tasks.training.export import export
 from pipeline_tasks.training.finetune import finetune
 from pipeline_tasks.training.triplets import prompts
+from tests.shapes import TOPICS
 from tests.stores import go, put
-from tests.training.conftest import TOPICS, passage, query
+from tests.training.conftest import passage, query
 from tests.training.made import put_model
 
 N_MINED = 12

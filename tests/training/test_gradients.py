@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline_tasks.training.backbone import load
+from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.training.data.rows import tokenized
 from pipeline_tasks.training.gradients import Gradients
 from pipeline_tasks.training.params import TrainParams
@@ -18,7 +18,7 @@ def gradients(tiny_bert, rows, *, dropout: bool, **settings) -> tuple[float, dic
     encoder = load(tiny_bert)
     encoder.model.train(dropout)
     with TemporaryDirectory() as folder:
-        data = tokenized(rows, encoder.tokenizer, Path(folder), max_query_length=16, max_passage_length=32)
+        data = tokenized(rows, encoder.tokens, Path(folder), max_query_length=16, max_passage_length=32)
     params = TrainParams(temperature=0.1, max_query_length=16, max_passage_length=32, **settings)
     loss = Gradients(encoder, data, params).add(Batch(np.arange(len(data)), params.objective), 5)
     return loss, {name: w.grad for name, w in encoder.model.named_parameters() if w.grad is not None}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.training.backbone import load
+from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import Rows, tokenized
 from pipeline_tasks.training.finetune import finetune
@@ -27,7 +27,7 @@ def mixed(rows: Examples) -> Examples:
 
 @pytest.fixture
 def data(rows, tiny_bert, tmp_path) -> Rows:
-    return tokenized(mixed(rows), load(tiny_bert).tokenizer, tmp_path, **LENGTHS)
+    return tokenized(mixed(rows), load(tiny_bert).tokens, tmp_path, **LENGTHS)
 
 
 def params(mixture, **more) -> TrainParams:

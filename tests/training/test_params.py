@@ -48,7 +48,7 @@ def test_an_id_that_left_out_what_decided_the_weights(params, monkeypatch):
 def test_temperature_and_lengths_are_data_of_the_size_too(params, monkeypatch):
     of = {size: params(size=size, device="cpu") for size in ("22m", "33m")}
     assert [of[size].temperature for size in of] == [0.02, 0.01]
-    assert [of[size].max_passage_length for size in of] == [256, 256]
+    assert [of[size].max_passage_length for size in of] == [256, 512]
     shorter = sizes.SIZES["22m"].stage(params.stage).model_copy(update={"max_passage_length": 192})
     monkeypatch.setitem(sizes.SIZES, "22m", sizes.SIZES["22m"].model_copy(update={params.stage: shorter}))
     again = params(size="22m", device="cpu")

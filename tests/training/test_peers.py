@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pipeline_tasks.core.errors import InputError, TransientError
-from pipeline_tasks.training.backbone import load
+from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import tokenized
 from pipeline_tasks.training.gradients import Gradients
@@ -36,7 +36,7 @@ def gradients(folder: Path, rows: dict[str, Examples], work: Path, peers: Peers,
         encoder = load(folder)
         encoder.model.train()
         place = work / f"tokens-{peers.rank}-of-{peers.count}" / way
-        data = tokenized(rows[way], encoder.tokenizer, place, **LENGTHS)
+        data = tokenized(rows[way], encoder.tokens, place, **LENGTHS)
         loss = Gradients(encoder, data, params, peers).add(Batch(np.arange(len(data)), params.objective), 5)
         of_weights = {name: w.grad for name, w in encoder.model.named_parameters() if w.grad is not None}
         found[way] = of_weights | {"loss": torch.tensor(loss)}

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.training.backbone import load
+from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.training.reset import reset_top_layers
 
 

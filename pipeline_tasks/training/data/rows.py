@@ -6,7 +6,6 @@ Passages are known by their text, so two ids with one text are one passage and c
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,6 +17,7 @@ import pyarrow as pa
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import canonical_json, short_id
+from pipeline_tasks.encoders.tokens import TextTokens
 from pipeline_tasks.training.data.examples import SCHEMA, Examples
 from pipeline_tasks.training.data.numbering import Numbering
 from pipeline_tasks.training.data.ragged import Ragged
@@ -66,7 +66,7 @@ class Rows:
 
 
 def tokenized(
-    examples: Examples, tokenizer: Any, folder: Path, *, max_query_length: int, max_passage_length: int
+    examples: Examples, tokenizer: TextTokens, folder: Path, *, max_query_length: int, max_passage_length: int
 ) -> Rows:
     """Number the distinct texts of ``examples`` and have their tokens in ``folder``, where they may be already.
 
@@ -75,7 +75,7 @@ def tokenized(
 
     Args:
         examples: rows.
-        tokenizer: a fast one of ``transformers``.
+        tokenizer: of the model.
         folder: for the files of these rows and no others; a killed call goes on with those that are whole.
         max_query_length: tokens after which a query is cut, instruction included.
         max_passage_length: tokens after which a passage is cut.
@@ -90,7 +90,7 @@ def tokenized(
         read.add(_checked(block))
     read.passages.add(pa.array(examples.others, pa.string()))
     lengths = [max_query_length, max_passage_length]
-    key = short_id(read.queries.digest().hex(), read.passages.digest().hex(), _meaning(tokenizer), lengths)
+    key = short_id(read.queries.digest().hex(), read.passages.digest().hex(), tokenizer.meaning, lengths)
     numbers, first_query, first_passage = read.finish()
     queries, passages = (
         tokens(folder / f"{name}.arrow", f"{key}/{name}", texts, len(first), tokenizer, length)
@@ -105,9 +105,9 @@ def tokenized(
 class _Reading:
     """What is kept of the texts while they are read for the first time."""
 
-    def __init__(self, tokenizer: Any) -> None:
+    def __init__(self, tokenizer: TextTokens) -> None:
         self.queries, self.passages = Numbering(), Numbering()
-        self._prompts = _PromptLengths(tokenizer)
+        self._tokenizer = tokenizer
         self._unpooled: list[np.ndarray] = []
         self._sources: dict[str, int] = {}
         self._source_of: list[np.ndarray] = []
@@ -121,7 +121,9 @@ class _Reading:
         self.queries.add(block["query"])
         self.passages.add(block["positive"])
         self.passages.add(negatives.flatten())
-        self._unpooled.append(self._prompts.of(block["prompt"]))
+        prompts = block["prompt"].combine_chunks().dictionary_encode()
+        lengths = self._tokenizer.prefix_lengths(prompts.dictionary.to_pylist())
+        self._unpooled.append(lengths[prompts.indices.to_numpy()])
         coded = block["source"].combine_chunks().dictionary_encode()
         numbers = [self._sources.setdefault(name, len(self._sources)) for name in coded.dictionary.to_pylist()]
         self._source_of.append(np.array(numbers, np.int16)[coded.indices.to_numpy()])
@@ -152,26 +154,6 @@ class _Reading:
             "source_of": np.concatenate([np.zeros(0, np.int16), *self._source_of]),
         }
         return numbers, first_query, first_passage
-
-
-class _PromptLengths:
-    """Tokens of each prompt with what a text begins with, as sentence-transformers counts them; 0 without a prompt."""
-
-    def __init__(self, tokenizer: Any) -> None:
-        self._tokenizer = tokenizer
-        self._ends = {tokenizer.sep_token_id, tokenizer.eos_token_id}
-        self._known = {"": 0}
-
-    def of(self, prompts: pa.ChunkedArray) -> np.ndarray:
-        coded = prompts.combine_chunks().dictionary_encode()
-        lengths = np.array([self._length(prompt) for prompt in coded.dictionary.to_pylist()], np.int64)
-        return lengths[coded.indices.to_numpy()]
-
-    def _length(self, prompt: str) -> int:
-        if prompt not in self._known:
-            ids = self._tokenizer(prompt)["input_ids"]
-            self._known[prompt] = len(ids) - (ids[-1] in self._ends)
-        return self._known[prompt]
 
 
 def _checked(block: pa.Table) -> pa.Table:
@@ -245,9 +227,3 @@ def _digest(key: str, numbers: dict[str, Any]) -> str:
         for array in arrays if not isinstance(value, list) else ():
             digest.update(len(array).to_bytes(8, "little") + array.tobytes())
     return digest.hexdigest()
-
-
-def _meaning(tokenizer: Any) -> str:
-    """A hash of what a tokenizer does, whatever lengths it was last asked for."""
-    said = json.loads(tokenizer.backend_tokenizer.to_str())
-    return short_id({name: value for name, value in said.items() if name not in ("truncation", "padding")})

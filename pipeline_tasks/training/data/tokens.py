@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from pipeline_tasks.core import durable
 from pipeline_tasks.core.progress import meter
+from pipeline_tasks.encoders.tokens import TextTokens
 
 _TEXTS_PER_BATCH = 1 << 14
 _TYPE = pa.list_(pa.int32())
@@ -40,7 +40,7 @@ class Tokens:
         return values[offsets[place] : offsets[place + 1]]
 
 
-def tokens(path: Path, key: str, texts: Iterable[str], total: int, tokenizer: Any, max_length: int) -> Tokens:
+def tokens(path: Path, key: str, texts: Iterable[str], total: int, tokenizer: TextTokens, max_length: int) -> Tokens:
     """Those in the file, where it holds what ``key`` stands for; else ``texts`` are tokenised into it first.
 
     Args:
@@ -48,7 +48,7 @@ def tokens(path: Path, key: str, texts: Iterable[str], total: int, tokenizer: An
         key: stands for texts, tokenizer and length.
         texts: read only where they must be tokenised.
         total: how many they are.
-        tokenizer: a fast one of ``transformers``.
+        tokenizer: of the model.
         max_length: tokens after which a text is cut.
     """
     if not path.is_file() or _key(path) != key:
@@ -71,11 +71,10 @@ def tokens(path: Path, key: str, texts: Iterable[str], total: int, tokenizer: An
     return Tokens(np.concatenate(lengths), batches)
 
 
-def _tokenized(texts: Iterable[str], tokenizer: Any, max_length: int) -> Iterator[pa.Array]:
+def _tokenized(texts: Iterable[str], tokenizer: TextTokens, max_length: int) -> Iterator[pa.Array]:
     remaining = iter(texts)
     while some := list(islice(remaining, _TEXTS_PER_BATCH)):
-        encoded = tokenizer(some, truncation=True, max_length=max_length, return_attention_mask=False)
-        yield pa.array(encoded["input_ids"], _TYPE)
+        yield pa.array(tokenizer.ids(some, max_length), _TYPE)
 
 
 def _key(path: Path) -> str:

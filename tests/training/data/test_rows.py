@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.training.backbone import load
+from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.training.data import tokens as tokens_module
 from pipeline_tasks.training.data.examples import Examples, block
 from pipeline_tasks.training.data.rows import Rows, tokenized
@@ -17,7 +17,7 @@ LENGTHS = {"max_query_length": 4, "max_passage_length": 6}
 
 @pytest.fixture(scope="module")
 def tokenizer(tiny_bert):
-    return load(tiny_bert).tokenizer
+    return load(tiny_bert).tokens
 
 
 def in_blocks(examples: Examples, n_rows: int) -> Examples:

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.training import objective as base
-from pipeline_tasks.training.backbone import load
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import tokenized
 from pipeline_tasks.training.finetune import finetune
@@ -46,7 +46,7 @@ def gradients(folder, rows, **settings) -> tuple[float, dict[str, torch.Tensor]]
     encoder = load(folder)
     encoder.model.train()
     with TemporaryDirectory() as place:
-        data = tokenized(rows, encoder.tokenizer, Path(place), **LENGTHS)
+        data = tokenized(rows, encoder.tokens, Path(place), **LENGTHS)
     params = TrainParams(temperature=0.1, **LENGTHS, **settings)
     loss = Gradients(encoder, data, params).add(Batch(np.arange(len(data)), params.objective), 5)
     return loss, {name: w.grad for name, w in encoder.model.named_parameters() if w.grad is not None}

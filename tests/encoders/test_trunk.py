@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.training.backbone import encode_batch, load
+from pipeline_tasks.encoders.trunk import load
 
 
 def sequences(encoder, texts: list[str]) -> list[np.ndarray]:
@@ -21,8 +21,8 @@ def test_embeddings_are_unit_means_untouched_by_padding(tiny_bert) -> None:
     encoder.model.eval()
     short, long = sequences(encoder, ["ta wb", "tb wa wb wc wd we wf"])
     with torch.no_grad():
-        together = encode_batch(encoder.model, encoder.features([short, long]))
-        alone = encode_batch(encoder.model, encoder.features([short]))
+        together = encoder.encode(encoder.features([short, long]))
+        alone = encoder.encode(encoder.features([short]))
         hidden = encoder.model(**encoder.features([short])).last_hidden_state[0].mean(dim=0)
     assert together.shape == (2, 32)
     torch.testing.assert_close(together.norm(dim=1), torch.ones(2))
@@ -46,17 +46,42 @@ def test_absent_weights_are_refused(tiny_bert, tmp_path) -> None:
 
 
 def test_folder_without_a_model_is_refused(tmp_path) -> None:
-    with pytest.raises(InputError, match="not a model"):
+    with pytest.raises(InputError, match="no model that transformers can load"):
         load(tmp_path)
 
 
-def test_other_pooling_is_refused(tiny_bert, tmp_path) -> None:
-    folder = tmp_path / "cls"
+def test_pickles_are_not_read(tiny_bert, tmp_path) -> None:
+    folder = tmp_path / "pickled"
+    shutil.copytree(tiny_bert, folder)
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(InputError, match="no model that transformers can load"):
+        load(folder)
+
+
+@pytest.mark.parametrize(("mode", "of"), [("cls_token", lambda h: h[0]), ("lasttoken", lambda h: h[-1])])
+def test_a_folder_is_pooled_as_it_says(tiny_bert, tmp_path, mode, of) -> None:
+    folder = tmp_path / "model"
     shutil.copytree(tiny_bert, folder)
     modules = [{"type": "x.Transformer", "path": ""}, {"type": "x.Pooling", "path": "1_Pooling"}]
     (folder / "modules.json").write_text(json.dumps(modules))
     (folder / "1_Pooling").mkdir()
-    pooling = {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}
+    pooling = {f"pooling_mode_{mode}": True, "pooling_mode_mean_tokens": False}
     (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
-    with pytest.raises(InputError, match="pooling_mode_cls_token"):
-        load(folder)
+    encoder = load(folder)
+    short, long = encoder.tokens.ids(["ta wb", "tb wa wb wc wd we wf"], 16)
+    with torch.no_grad():
+        pooled = encoder.encode(encoder.features([short, long]))
+        hidden = encoder.model(torch.tensor([short.tolist()])).last_hidden_state[0]
+    torch.testing.assert_close(pooled[0], of(hidden) / of(hidden).norm(), rtol=1e-4, atol=1e-5)
+
+
+def test_a_prefix_is_left_out_of_the_mean(tiny_bert) -> None:
+    encoder = load(tiny_bert)
+    texts = encoder.tokens.ids(["wa wb ta", "ta"], 16)
+    lengths = encoder.tokens.prefix_lengths(["wa wb ", ""])
+    assert lengths.tolist() == [3, 0]
+    with torch.no_grad():
+        pooled = encoder.encode(encoder.features(texts, lengths))
+        hidden = encoder.model(torch.tensor([texts[0].tolist()])).last_hidden_state[0, 3:].mean(dim=0)
+    torch.testing.assert_close(pooled[0], hidden / hidden.norm(), rtol=1e-4, atol=1e-5)

@@ -1,0 +1,80 @@
+"""Texts as token ids and padded batches, for training as for search."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.ids import short_id
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+_AT_ONCE = 1024
+
+
+class TextTokens:
+    """Token ids of texts, each ending in the token that its model wants at the end."""
+
+    def __init__(self, tokenizer: Tokenizer, append: str = "") -> None:
+        self._tokenizer = tokenizer
+        self._end = _missing_end(tokenizer, append)
+
+    @property
+    def meaning(self) -> str:
+        """A hash of what it makes of texts, whatever lengths it was last asked for."""
+        said = json.loads(self._tokenizer.to_str())
+        return short_id({name: part for name, part in said.items() if name not in ("truncation", "padding")}, self._end)
+
+    def ids(self, texts: Sequence[str], max_length: int) -> list[np.ndarray]:
+        """The ids of each text, cut to ``max_length`` with the tokens at its ends in place: int32 arrays."""
+        self._tokenizer.enable_truncation(max_length - len(self._end))
+        self._tokenizer.no_padding()
+        found: list[np.ndarray] = []
+        for start in range(0, len(texts), _AT_ONCE):
+            encodings = self._tokenizer.encode_batch_fast(list(texts[start : start + _AT_ONCE]))
+            found += [np.array(encoding.ids + self._end, dtype=np.int32) for encoding in encodings]
+        return found
+
+    def prefix_lengths(self, prefixes: Sequence[str]) -> np.ndarray:
+        """First tokens of a text that are of its prefix, counted as sentence-transformers does; 0 without one.
+
+        Shapes:
+            returns [n] int64.
+        """
+        self._tokenizer.no_truncation()
+        lengths = {"": 0}
+        for prefix in set(prefixes) - {""}:
+            special = self._tokenizer.encode(prefix).special_tokens_mask
+            lengths[prefix] = len(special) - (special[-1] == 1)
+        return np.array([lengths[prefix] for prefix in prefixes], np.int64)
+
+
+def _missing_end(tokenizer: Tokenizer, wanted: str) -> list[int]:
+    """The id that has to be added to every input so that it ends in ``wanted``, or nothing."""
+    if not wanted:
+        return []
+    end = tokenizer.token_to_id(wanted)
+    if end is None:
+        raise InputError(f"the tokenizer knows no token {wanted!r}: mend `append` in the registry")
+    return [] if tokenizer.encode("a").ids[-1:] == [end] else [end]
+
+
+def padded(sequences: Sequence[np.ndarray], pad_id: int, unpooled: np.ndarray | None = None) -> dict[str, np.ndarray]:
+    """Sequences as one batch, padded on the right; the first ``unpooled`` tokens of each are left out of a mean.
+
+    Shapes:
+        ``input_ids``, ``attention_mask`` (1: a token) and ``pooling_mask`` (1: a token that a mean is over): [b, s]
+        int64, s the longest sequence; unpooled: [b].
+    """
+    ids = np.full((len(sequences), max(len(row) for row in sequences)), pad_id, dtype=np.int64)
+    mask = np.zeros_like(ids)
+    for i, row in enumerate(sequences):
+        ids[i, : len(row)] = row
+        mask[i, : len(row)] = 1
+    pooled = mask if unpooled is None else mask * (np.arange(mask.shape[1]) >= unpooled[:, None])
+    return {"input_ids": ids, "attention_mask": mask, "pooling_mask": pooled}

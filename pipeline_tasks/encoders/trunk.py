@@ -1,0 +1,205 @@
+"""A transformer trunk: loaded from its folder alone, run on token ids, pooled into one vector a text.
+
+Training and the torch encoder of retrieval run these functions and no others, so what was trained is what is served.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.encoders.layout import Layout, layout_of
+from pipeline_tasks.encoders.tokens import TextTokens, padded
+from pipeline_tasks.models.registry import Pooling
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+DType = Literal["float32", "bfloat16", "auto"]
+"""What weights are held in; ``auto``: as they were saved."""
+
+
+@dataclass
+class Encoder:
+    """A trunk (``transformers`` model) that can be trained, its tokenizer, and how both want texts."""
+
+    model: Any
+    tokenizer: Any
+    layout: Layout
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self.model.parameters()).device
+
+    @cached_property
+    def tokens(self) -> TextTokens:
+        """Its tokenizer, as its layout wants texts to end."""
+        return TextTokens(self.tokenizer.backend_tokenizer, self.layout.append)
+
+    def features(self, sequences: Sequence[np.ndarray], unpooled: np.ndarray | None = None) -> dict[str, Tensor]:
+        """A batch on the model's device; see :func:`~pipeline_tasks.encoders.tokens.padded`."""
+        return on_device(padded(sequences, self.layout.pad_id, unpooled), self.device)
+
+    def encode(self, features: Mapping[str, Tensor]) -> Tensor:
+        """L2-normalised vectors of a batch, float32 whatever the autocast type.
+
+        Shapes:
+            features: [b, s] each; returns [b, d].
+        """
+        from torch.nn.functional import normalize
+
+        return normalize(vectors(self.model, features, self.layout.pooling), dim=-1)
+
+    def trained(self) -> dict[str, Tensor]:
+        """The weights that training changes, by name: all of them, or the adapters."""
+        return {name: weights.detach() for name, weights in self.model.named_parameters() if weights.requires_grad}
+
+    def restore(self, trained: Mapping[str, Tensor]) -> None:
+        """Put back what :meth:`trained` gave."""
+        missing = self.trained().keys() - trained.keys()
+        unknown = self.model.load_state_dict(trained, strict=False).unexpected_keys
+        if missing or unknown:
+            raise InputError(f"these weights are of another model: they lack {sorted(missing)}, have {unknown} besides")
+
+
+def load(folder: Path, device: str | torch.device = "cpu", dtype: DType = "float32") -> Encoder:
+    """The encoder in a plain ``transformers`` folder (its mean over all tokens) or a sentence-transformers one.
+
+    Raises:
+        InputError: no model in safetensors there, weights missing from it, or modules that are not supported.
+    """
+    folder = Path(folder)
+    model = load_model(folder, dtype=dtype)
+    return Encoder(model.to(device), load_tokenizer(folder), layout_of(folder))
+
+
+def load_tokenizer(folder: Path) -> Any:
+    """The folder's tokenizer as ``transformers`` reads and saves it."""
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+
+
+def load_model(
+    folder: Path,
+    *,
+    dtype: DType = "float32",
+    causal: bool | None = None,
+    attention: str | None = None,
+    with_head: bool = False,
+) -> Any:
+    """The transformers model of a folder, in evaluation mode; the same folder always gives the same weights.
+
+    The folder is read and nothing else: no hub, no code from the folder, no pickles. A pooler, which no pooling here
+    uses, is not trained, and is zero where it is missing.
+
+    Args:
+        folder: config and weights.
+        dtype: what the weights are held in.
+        causal: whether tokens attend to earlier ones alone; None: as its config says. It is set on the config, which
+            the masks of transformers follow, with padding and without, and which is saved with the model.
+        attention: name of an attention kernel; None: the model's own best.
+        with_head: with what predicts the next token (``AutoModelForCausalLM``).
+
+    Raises:
+        InputError: the folder holds no model that transformers can load without pickles or code of its own, or weights
+            are missing from it.
+    """
+    import torch
+    from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
+
+    auto: Any = AutoModelForCausalLM if with_head else AutoModel
+    safely: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    kind = dtype if dtype == "auto" else getattr(torch, dtype)
+    try:
+        config = AutoConfig.from_pretrained(folder, **safely)
+        if causal is not None:
+            config.is_causal = causal
+        chosen = safely | ({"attn_implementation": attention} if attention else {})
+        with quiet(), torch.random.fork_rng():
+            model, report = auto.from_pretrained(
+                folder, config=config, dtype=kind, use_safetensors=True, output_loading_info=True, **chosen
+            )
+    except (OSError, ValueError) as error:
+        raise InputError(f"{folder} holds no model that transformers can load: {error}") from error
+    absent = sorted(key for key in report["missing_keys"] if not key.startswith("pooler."))
+    if absent:
+        raise InputError(f"{folder} lacks {len(absent)} weights, among them {absent[0]!r}: get the whole model")
+    pooler = getattr(model, "pooler", None)
+    if pooler is not None:
+        pooler.requires_grad_(False)
+        if report["missing_keys"]:
+            for weights in pooler.parameters():
+                weights.zero_()
+    return model.eval()
+
+
+def hidden_states(model: Any, features: Mapping[str, Tensor]) -> Tensor:
+    """The last hidden states of a batch, float32.
+
+    Shapes:
+        features: [b, s] each; returns [b, s, d].
+    """
+    given = {name: features[name] for name in ("input_ids", "attention_mask")}
+    without_cache = {"use_cache": False} if getattr(model.config, "use_cache", None) else {}
+    return model(**given, **without_cache).last_hidden_state.float()
+
+
+def vectors(model: Any, features: Mapping[str, Tensor], pooling: Pooling) -> Tensor:
+    """One vector of any length per text of a batch.
+
+    Shapes:
+        features: [b, s] each; returns [b, d] float32.
+    """
+    mask = features["pooling_mask" if pooling == "mean" else "attention_mask"]
+    return pool(hidden_states(model, features), mask, pooling)
+
+
+def pool(hidden: Tensor, mask: Tensor, pooling: Pooling) -> Tensor:
+    """One vector per text out of its hidden states; what is padding (on the right) has no say.
+
+    Shapes:
+        hidden: [b, s, d]; mask: [b, s], 1 for tokens; returns [b, d].
+
+    Source:
+        DMRetriever 3.1 pools by the mean.
+    """
+    if pooling == "cls":
+        return hidden[:, 0]
+    if pooling == "last":
+        last = mask.sum(dim=1) - 1
+        return hidden[last.new_tensor(range(len(last))), last]
+    weights = mask.unsqueeze(-1).to(hidden.dtype)
+    return (hidden * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1.0)
+
+
+def on_device(batch: Mapping[str, np.ndarray], device: str | torch.device) -> dict[str, Tensor]:
+    """A padded batch as tensors."""
+    import torch
+
+    return {name: torch.from_numpy(array).to(device) for name, array in batch.items()}
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep ``transformers`` from drawing bars and load reports while weights are read or written."""
+    from transformers.utils import logging
+
+    had_bars, verbosity = logging.is_progress_bar_enabled(), logging.get_verbosity()
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if had_bars:
+            logging.enable_progress_bar()

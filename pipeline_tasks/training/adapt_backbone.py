@@ -1,0 +1,143 @@
+"""Stage 1, for decoders: attention both ways, and masked words until the model makes use of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import Field
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.ids import unit_hash
+from pipeline_tasks.core.run import Inputs, Run
+from pipeline_tasks.core.settings import settings
+from pipeline_tasks.core.step import From, step
+from pipeline_tasks.datasets import PASSAGES
+from pipeline_tasks.encoders.layout import Layout
+from pipeline_tasks.models.sizes import StageName, backbone
+from pipeline_tasks.models.use import folder, identity, licences
+from pipeline_tasks.training.common import chosen, count, reported
+from pipeline_tasks.training.params import OptimiserParams
+
+if TYPE_CHECKING:
+    from pipeline_tasks.encoders.trunk import Encoder
+    from pipeline_tasks.training.task import Report, TrainResult
+
+
+class AdaptParams(OptimiserParams):
+    """Hyperparameters of the adaptation."""
+
+    stage: ClassVar[StageName] = "adapt"
+
+    size: str = Field("596m", description="a size with a decoder: 596m, 4b or 7.6b")
+    epochs: int = Field(2, ge=1, description="passes over the texts")
+    general_from: tuple[str, ...] = Field((), description="passages of general text to learn from as well")
+    mask_share: float = Field(0.2, gt=0, lt=1, description="share of a text's tokens that are masked")
+    mask_text: str = Field("_", description="what stands for a masked token where the tokenizer has no mask token")
+    dev_passages: int = Field(500, ge=0, description="passages of dev documents, at most, that choose the checkpoint")
+
+    def identity(self) -> dict[str, Any]:
+        """Hyperparameters and what the backbone's weights are."""
+        return super().identity() | {"backbone": identity(backbone(self.size).name)}
+
+    def licences(self) -> dict[str, str]:
+        """The licence of the backbone's weights."""
+        return licences(backbone(self.size).name)
+
+
+@step(
+    reads={"passages": PASSAGES, "general": From(PASSAGES, "{item}", each="general_from")},
+    writes=None,
+    kind="reduce",
+    dataset="model/{size}/adapt",
+    image="gpu",
+    pool="gpu",
+    memory_gib=8,
+    resumes=True,
+)
+def adapt_backbone(inputs: Inputs, params: AdaptParams, run: Run) -> Path:
+    """Let every token of a decoder attend to all others, and train it to fill blanks from both sides.
+
+    Attention both ways is a fact of the saved config (``is_causal: false``): plain transformers,
+    sentence-transformers and every later stage load the model so without being told. What is masked, and where the loss
+    is taken: :mod:`pipeline_tasks.training.masked`. The checkpoint that fills most blanks of dev passages is kept.
+
+    Source: DMRetriever 3.2, Algorithm 1 lines 1 to 4, appendix I (2 epochs, batches of 256, LoRA). Departure: its
+    general text is the English Wikipedia of Merity et al. 2016; here it is that of the datasets in ``general_from``,
+    and there are none by default.
+
+    Raises:
+        InputError: the size has no decoder, or there are no training passages of two tokens.
+    """
+    train, dev = _texts(inputs, params)
+    card = {
+        "name": f"{params.size} adapt",
+        "summary": "A decoder whose tokens attend both ways, before it has learned to retrieve.",
+        "backbone": backbone(params.size).name,
+        "data": ", ".join(str(version.manifest.ref) for version in (inputs["passages"], *inputs.each("general"))),
+    }
+    with reported(run) as report:
+        result = adapt(folder(backbone(params.size).name), train, dev, params, run.scratch / "checkpoints", report)
+    from pipeline_tasks.training.export import export
+
+    run.count("training_passages", len(train))
+    run.count("dev_passages", len(dev))
+    count(result, run, "dev_blanks_filled")
+    facts = card | {"checkpoint": chosen(result, "blanks filled"), "training": params.hyperparameters()}
+    out = run.scratch / "model"
+    layout = Layout("mean", params.max_passage_length)
+    export(result.encoder, out, card=facts, layout=layout, keep_adapters=params.keep_adapters)
+    return out
+
+
+def adapt(
+    backbone_dir: Path, train: list[str], dev: list[str], params: AdaptParams, work_dir: Path, report: Report
+) -> TrainResult:
+    """Train the decoder in ``backbone_dir``; resumable as :func:`pipeline_tasks.training.trainer.train` is.
+
+    Raises:
+        InputError: the folder holds no decoder, or there is no text of two tokens to train on.
+    """
+    from pipeline_tasks.training.masked import Blanks, blank_token, masked_task
+    from pipeline_tasks.training.task import add_adapters, check_lengths, run
+
+    encoder, head = _open(backbone_dir, params)
+    check_lengths(encoder, params.max_passage_length)
+    blanks = Blanks(blank_token(encoder.tokenizer, params.mask_text), params.mask_share)
+    texts, held_out = (
+        [ids for ids in encoder.tokens.ids(rows, params.max_passage_length) if len(ids) > 1] for rows in (train, dev)
+    )
+    if not texts:
+        raise InputError("no training passage has two tokens: give passages of documents that are not held out")
+    add_adapters(encoder, params)
+    task = masked_task(encoder, head, texts, held_out, blanks, params)
+    return run(encoder, task, params, work_dir, report, settings().threads)
+
+
+def _open(backbone_dir: Path, params: AdaptParams) -> tuple[Encoder, Any]:
+    """The trunk, attending both ways, and the head that it came with."""
+    from pipeline_tasks.encoders.layout import layout_of
+    from pipeline_tasks.encoders.trunk import Encoder, load_model, load_tokenizer
+    from pipeline_tasks.training.task import device_of, dtype_of
+
+    model = load_model(backbone_dir, dtype=dtype_of(params), causal=False, with_head=True).to(device_of(params))
+    trunk, head = model.base_model, model.get_output_embeddings()
+    if head.weight is not trunk.get_input_embeddings().weight:
+        head.requires_grad_(False)
+    return Encoder(trunk, load_tokenizer(backbone_dir), layout_of(backbone_dir)), head
+
+
+def _texts(inputs: Inputs, params: AdaptParams) -> tuple[list[str], list[str]]:
+    """Texts to train on, in the order of their ids, and those of dev documents, at most ``dev_passages``."""
+    rows = list(_rows([inputs["passages"]]))
+    general = list(_rows(inputs.each("general")))
+    train = [text for _, text, split in (*rows, *general) if split == "train"]
+    dev = sorted((unit_hash("adapt", name), text) for name, text, split in rows if split == "dev")
+    return train, [text for _, text in dev[: params.dev_passages]]
+
+
+def _rows(versions: Iterable[Any]) -> Iterable[tuple[str, str, str]]:
+    for version in versions:
+        table = version.table(["passage_id", "text", "split"]).sort_by("passage_id")
+        yield from zip(*(table[name].to_pylist() for name in ("passage_id", "text", "split")), strict=True)

@@ -1,0 +1,149 @@
+"""Masked words as a task for a decoder that attends both ways: it learns to look ahead, and forgets little.
+
+**The mask.** A decoder's tokenizer has no mask token, and a new one would have an embedding that nothing has trained.
+So a blank stands for what is masked: the one token that ``_`` is, which these models have seen where something is left
+out. A tokenizer that has a mask token is asked for that. Every chosen token becomes a blank; some unchanged or random
+ones among them, as BERT has it, are for models that are used as they are, and here two stages follow.
+
+**The loss.** A decoder's hidden state at position i was trained to give token i + 1. So a masked token is read off the
+position *before* it, and the model's own head goes on fitting; read off its own position, all layers would first have
+to unlearn that shift. What is new is that this position sees what follows. Nothing precedes the first token: it is
+never masked.
+
+    loss = mean over masked positions i of  -log softmax(W h_{i-1})[x_i]
+
+Source:
+    DMRetriever 3.2.1, which gives neither mask token nor position nor share; the three are those of LLM2Vec
+    (BehnamGhader et al. 2024, arXiv 2404.05961, section 2, "masked next token prediction"), which it names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.encoders.trunk import Encoder, hidden_states
+from pipeline_tasks.training.batches import micro_batches, plan_batches
+from pipeline_tasks.training.params import OptimiserParams
+from pipeline_tasks.training.reproducible import seed_dropout
+from pipeline_tasks.training.task import Task
+
+_DEV = 1 << 32  # takes the place of a step's number, which is never as large
+
+
+@dataclass(frozen=True)
+class Blanks:
+    """What is masked.
+
+    Attributes:
+        token: that stands for a masked one.
+        share: of a text's tokens, the first one aside; at least one.
+    """
+
+    token: int
+    share: float
+
+    def put(self, ids: np.ndarray, *key: int) -> tuple[np.ndarray, np.ndarray]:
+        """``ids`` with blanks, and their positions in order: a function of ``key``.
+
+        Shapes:
+            ids: [s], s at least 2; returns [s] and [m], 1 <= m < s.
+        """
+        rest = len(ids) - 1
+        chosen = 1 + np.random.default_rng(key).permutation(rest)[: max(1, round(self.share * rest))]
+        masked = ids.copy()
+        masked[chosen] = self.token
+        return masked, np.sort(chosen)
+
+
+def blank_token(tokenizer: Any, text: str) -> int:
+    """The mask token of a tokenizer that has one, else the one token that ``text`` is.
+
+    Raises:
+        InputError: ``text`` is no token, or several.
+    """
+    if tokenizer.mask_token_id is not None:
+        return int(tokenizer.mask_token_id)
+    ids = tokenizer.backend_tokenizer.encode(text, add_special_tokens=False).ids
+    unknown = getattr(tokenizer, "unk_token_id", None)
+    if len(ids) != 1 or ids[0] == unknown:
+        raise InputError(
+            f"mask_text={text!r} is {len(ids)} tokens or unknown to the tokenizer: name one that is a token"
+        )
+    return int(ids[0])
+
+
+def masked_task(
+    encoder: Encoder,
+    head: torch.nn.Module,
+    texts: Sequence[np.ndarray],
+    dev: Sequence[np.ndarray],
+    blanks: Blanks,
+    params: OptimiserParams,
+) -> Task:
+    """Filling blanks in ``texts``; the score is the share of blanks that are filled right in ``dev``.
+
+    Args:
+        encoder: what is trained.
+        head: from hidden states to scores of all tokens; it is not trained.
+        texts: token ids, two at least of each.
+        dev: the same, held out; the blanks in them are the same at every evaluation.
+        blanks: what is masked.
+        params: hyperparameters.
+    """
+    epochs = (plan_batches(len(texts), params.batch_size, params.seed, epoch) for epoch in range(params.epochs))
+
+    def accumulate(rows: np.ndarray, step: int) -> float:
+        put = [blanks.put(texts[row], params.seed, step, int(row)) for row in rows]
+        total = sum(len(chosen) for _, chosen in put)
+        loss = 0.0
+        for scores, wanted in _pieces(encoder, head, [texts[row] for row in rows], put, params, step):
+            share = torch.nn.functional.cross_entropy(scores.float(), wanted, reduction="sum") / total
+            share.backward()
+            loss += share.item()
+        return loss
+
+    def score(step: int) -> float | None:
+        if not len(dev):
+            return None
+        encoder.model.eval()
+        put = [blanks.put(ids, params.seed, _DEV, row) for row, ids in enumerate(dev)]
+        with torch.no_grad():
+            right = sum(
+                int((scores.argmax(dim=1) == wanted).sum())
+                for scores, wanted in _pieces(encoder, head, dev, put, params, _DEV)
+            )
+        return right / sum(len(chosen) for _, chosen in put)
+
+    digest = hashlib.sha256(repr(blanks).encode())
+    for ids in (*texts, *dev):
+        digest.update(len(ids).to_bytes(8, "little") + ids.tobytes())
+    return Task([batch for epoch in epochs for batch in epoch], accumulate, score, digest.hexdigest())
+
+
+def _pieces(
+    encoder: Encoder,
+    head: torch.nn.Module,
+    texts: Sequence[np.ndarray],
+    put: Sequence[tuple[np.ndarray, np.ndarray]],
+    params: OptimiserParams,
+    step: int,
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Scores of all tokens at every blank [m, v] and the tokens that were there [m], a micro-batch at a time."""
+    lengths = np.array([len(ids) for ids in texts])
+    for number, piece in enumerate(micro_batches(lengths, params.micro_batch_tokens)):
+        seed_dropout(params.seed, step, number)
+        features = encoder.features([put[i][0] for i in piece])
+        places = [(row, position) for row, i in enumerate(piece) for position in put[i][1]]
+        rows, positions = (torch.tensor(part, device=encoder.device) for part in zip(*places, strict=True))
+        wanted = np.concatenate([texts[i][put[i][1]] for i in piece]).astype(np.int64)
+        with torch.autocast(encoder.device.type, torch.bfloat16, enabled=params.precision == "bf16"):
+            scores = head(hidden_states(encoder.model, features)[rows, positions - 1])
+        yield scores, torch.from_numpy(wanted).to(encoder.device)

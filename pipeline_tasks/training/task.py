@@ -1,0 +1,255 @@
+"""A task and the loop that learns it: one encoder on one device, resumable after any kill.
+
+Everything a step does is a function of its number: its rows come from a schedule laid out at the start, its
+learning rate from a formula, its dropout from a seed per micro-batch. A run that was killed and resumed
+therefore ends in the same bytes as one that was not, at an epoch's edge as anywhere else. One device is
+enough for these model sizes; other devices are a matter of sharding ``accumulate`` over groups.
+"""
+
+import hashlib
+import logging
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.ids import canonical_json
+from pipeline_tasks.encoders.lora import Lora, with_adapters
+from pipeline_tasks.encoders.trunk import DType, Encoder, load
+from pipeline_tasks.training import checkpoints
+from pipeline_tasks.training.checkpoints import Progress
+from pipeline_tasks.training.params import OptimiserParams
+from pipeline_tasks.training.reproducible import reproducible
+from pipeline_tasks.training.schedule import evaluation_steps, learning_rate
+
+log = logging.getLogger(__name__)
+_ROWS_NAMED = 10
+
+Report = Callable[[int, int, dict[str, float]], None]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is learned: the loop asks nothing else of the data.
+
+    Attributes:
+        schedule: rows of every step.
+        accumulate: adds the gradients of a batch's mean loss to the weights and returns that loss; rows and step in.
+        score: of the weights as they are at a step, the higher the better; None without development data.
+        identity: what decides its rows and their losses besides the hyperparameters: a sha256.
+    """
+
+    schedule: Sequence[np.ndarray]
+    accumulate: Callable[[np.ndarray, int], float]
+    score: Callable[[int], float | None]
+    identity: str
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """A trained encoder and how it came about.
+
+    Attributes:
+        encoder: the weights of ``best_step``, on the CPU, in evaluation mode.
+        steps: optimiser steps of the whole run.
+        best_step: the step whose weights these are, 0 for those it came with; the last one without development data.
+        best_score: its score on the development set (NDCG@10 in contrastive learning), None without one.
+        scores: (step, score) of every evaluation; the first is step 0, the encoder as it came.
+        losses: training loss of every step.
+        resumed_at: the step at which this call took over, 0 for a run that was never interrupted.
+    """
+
+    encoder: Encoder
+    steps: int
+    best_step: int
+    best_score: float | None
+    scores: tuple[tuple[int, float], ...]
+    losses: tuple[float, ...]
+    resumed_at: int
+
+
+def run(
+    encoder: Encoder,
+    task: Task,
+    params: OptimiserParams,
+    work_dir: Path,
+    progress: Report,
+    threads: int,
+) -> TrainResult:
+    """Train ``encoder`` on any task, resumable; what it came with competes with every checkpoint.
+
+    See :func:`pipeline_tasks.training.trainer.train` for what is promised.
+    """
+    work_dir.mkdir(parents=True, exist_ok=True)
+    fingerprint = _fingerprint(task, encoder, params, threads)
+    with reproducible(threads):
+        loop = _Run(encoder, task, params, work_dir, fingerprint)
+        resumed_at = loop.state.step
+        loop.finish(progress)
+    return loop.result(resumed_at)
+
+
+def open_encoder(folder: Path, params: OptimiserParams) -> Encoder:
+    """The encoder in ``folder`` on the device of ``params``, with adapters where these say so.
+
+    Raises:
+        InputError: there is no such encoder or device.
+    """
+    encoder = load(folder, device_of(params), dtype_of(params))
+    add_adapters(encoder, params)
+    return encoder
+
+
+def dtype_of(params: OptimiserParams) -> DType:
+    """What weights are held in: float32 where they train; under adapters, which alone train then, that of the run."""
+    return "bfloat16" if params.lora_rank and params.precision == "bf16" else "float32"
+
+
+def add_adapters(encoder: Encoder, params: OptimiserParams) -> None:
+    """Let adapters train instead of the weights, where ``params`` say so."""
+    if params.lora_rank:
+        lora = Lora(params.lora_rank, params.lora_alpha, params.lora_targets)
+        encoder.model = with_adapters(encoder.model, lora, params.seed)
+
+
+class _Run:
+    """The state of one run between steps; ``finish`` is the loop."""
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        task: Task,
+        params: OptimiserParams,
+        work_dir: Path,
+        fingerprint: str,
+    ) -> None:
+        self.encoder, self.task, self.params = encoder, task, params
+        self.work_dir, self.fingerprint = work_dir, fingerprint
+        self.evaluate_at = evaluation_steps(len(task.schedule), params)
+        self.optimizer = _optimizer(encoder.model, params)
+        if params.recompute:
+            encoder.model.activation_checkpointing_enable({"use_reentrant": False})
+        self.state = Progress()
+        saved = checkpoints.load(work_dir, fingerprint)
+        if saved:
+            self.state, weights, optimizer_state = saved
+            encoder.restore(weights)
+            self.optimizer.load_state_dict(optimizer_state)
+            log.info("resuming at step %d of %d", self.state.step, len(task.schedule))
+
+    def finish(self, progress: Report) -> None:
+        """Run the steps that are left."""
+        state, total = self.state, len(self.task.schedule)
+        if state.step == 0:
+            self._evaluate()
+        while state.step < total:
+            facts = self._step(state.step)
+            state.step += 1
+            if state.step in self.evaluate_at:
+                facts |= self._evaluate()
+            if state.step in self.evaluate_at or state.step % self.params.checkpoint_every_steps == 0:
+                self._save()
+            progress(state.step, total, facts)
+
+    def result(self, resumed_at: int) -> TrainResult:
+        """The best weights, loaded."""
+        state = self.state
+        if state.best_step is not None:
+            self.encoder.restore(checkpoints.load_best(self.work_dir, state.best_step))
+        if self.params.recompute:
+            self.encoder.model.activation_checkpointing_disable()
+        self.encoder.model.to("cpu").eval()
+        return TrainResult(
+            encoder=self.encoder,
+            steps=len(self.task.schedule),
+            best_step=state.step if state.best_step is None else state.best_step,
+            best_score=state.best_score,
+            scores=tuple(state.scores),
+            losses=tuple(state.losses),
+            resumed_at=resumed_at,
+        )
+
+    def _step(self, step: int) -> dict[str, float]:
+        rate = learning_rate(step, len(self.task.schedule), self.params)
+        for parameters in self.optimizer.param_groups:
+            parameters["lr"] = rate
+        self.encoder.model.train()
+        rows = self.task.schedule[step]
+        try:
+            loss = self.task.accumulate(rows, step)
+        except torch.OutOfMemoryError as error:
+            tokens = self.params.micro_batch_tokens
+            raise InputError(
+                f"the GPU's memory is full at step {step}: lower micro_batch_tokens ({tokens}), or graph_tokens where "
+                "the stage has it, or set recompute=true"
+            ) from error
+        if not math.isfinite(loss):
+            named = ", ".join(map(str, sorted(rows)[:_ROWS_NAMED])) + (", ..." if len(rows) > _ROWS_NAMED else "")
+            raise InputError(
+                f"the loss at step {step} is {loss}: lower learning_rate ({self.params.learning_rate}), or look at its "
+                f"{len(rows)} training rows: {named}"
+            )
+        torch.nn.utils.clip_grad_norm_(self.encoder.model.parameters(), self.params.max_grad_norm)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.state.losses.append(loss)
+        return {"loss": loss, "learning_rate": rate}
+
+    def _evaluate(self) -> dict[str, float]:
+        state = self.state
+        score = self.task.score(state.step)
+        if score is None:
+            return {}
+        state.scores.append((state.step, score))
+        if state.best_score is None or score >= state.best_score:
+            state.best_step, state.best_score = state.step, score
+            checkpoints.save_best(self.work_dir, state.step, self.encoder.trained())
+        return {"dev_score": score}
+
+    def _save(self) -> None:
+        weights, optimizer_state = self.encoder.trained(), self.optimizer.state_dict()
+        checkpoints.save(self.work_dir, self.fingerprint, self.state, weights, optimizer_state)
+
+
+def _optimizer(model: torch.nn.Module, params: OptimiserParams) -> torch.optim.Optimizer:
+    """AdamW; biases and normalisation weights (vectors) are not decayed."""
+    trained = [weights for weights in model.parameters() if weights.requires_grad]
+    groups = [
+        {"params": [w for w in trained if w.ndim >= 2], "weight_decay": params.weight_decay},
+        {"params": [w for w in trained if w.ndim < 2], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=params.learning_rate, fused=True)
+
+
+def device_of(params: OptimiserParams) -> torch.device:
+    """The device that ``params`` name.
+
+    Raises:
+        InputError: it is a GPU, and there is none.
+    """
+    if params.device == "cuda" and not torch.cuda.is_available():
+        raise InputError("device='cuda' and no GPU is seen: use device='cpu', or a machine with a GPU")
+    return torch.device(params.device)
+
+
+def check_lengths(encoder: Encoder, longest: int) -> None:
+    """Refuse texts that the backbone has no positions for.
+
+    Raises:
+        InputError: ``longest`` is more tokens than it takes.
+    """
+    limit = getattr(encoder.model.config, "max_position_embeddings", None)
+    if limit is not None and longest > limit:
+        raise InputError(f"texts of {longest} tokens do not fit a backbone of {limit} positions: lower max_*_length")
+
+
+def _fingerprint(task: Task, encoder: Encoder, params: OptimiserParams, threads: int) -> str:
+    """Names a run by what decides its result: hyperparameters, threads, the task's data and first weights."""
+    digest = hashlib.sha256(canonical_json([params.hyperparameters(), threads, task.identity]))
+    for name, weights in sorted(encoder.model.state_dict().items()):
+        digest.update(name.encode() + weights.cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()

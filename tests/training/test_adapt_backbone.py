@@ -1,0 +1,108 @@
+"""The adaptation learns, gives the same bytes every time, and survives SIGKILL without leaving a trace in them."""
+
+from __future__ import annotations
+
+import multiprocessing
+from pathlib import Path
+
+import pytest
+import torch
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.training.adapt_backbone import AdaptParams, adapt
+from pipeline_tasks.training.task import TrainResult
+from tests import shapes
+from tests.training.conftest import passage
+
+TEXTS = [passage(topic, variant) for variant in (0, 3, 4, 5) for topic in range(24)]
+DEV = [passage(topic, 2) for topic in range(24)]
+SMALL = AdaptParams(
+    batch_size=16,
+    learning_rate=3e-2,
+    max_passage_length=32,
+    evals_per_epoch=1,
+    checkpoint_every_steps=1,
+    device="cpu",
+)
+
+
+@pytest.fixture(scope="module")
+def decoder(tmp_path_factory) -> Path:
+    return shapes.make("qwen3", tmp_path_factory.mktemp("decoder"))
+
+
+def weights_of(result: TrainResult) -> dict[str, bytes]:
+    return {name: weights.numpy().tobytes() for name, weights in result.encoder.trained().items()}
+
+
+def told(step: int, steps: int, facts: dict[str, float]) -> None:
+    """Listens to nothing."""
+
+
+@pytest.fixture(scope="module")
+def undisturbed(decoder, tmp_path_factory) -> TrainResult:
+    return adapt(decoder, TEXTS, DEV, SMALL, tmp_path_factory.mktemp("whole"), told)
+
+
+def test_it_learns_to_fill_blanks_from_both_sides(undisturbed):
+    (_, before), *_ = undisturbed.scores
+    assert undisturbed.best_score > before
+    assert sum(undisturbed.losses[-3:]) < sum(undisturbed.losses[:3])
+    assert undisturbed.encoder.model.config.is_causal is False
+
+
+def test_checkpoints_hold_what_trains_and_nothing_else(decoder, tmp_path):
+    result = adapt(decoder, TEXTS, [], SMALL, tmp_path, told)
+    (newest,) = tmp_path.glob("step-*.pt")
+    kept = torch.load(newest, weights_only=True)["weights"]
+    assert kept.keys() == result.encoder.trained().keys()
+    assert all("lora_" in name for name in kept)
+
+
+@pytest.mark.parametrize("stop", [1, 6, 11])
+def test_stopped_at_any_step_it_ends_the_same(decoder, undisturbed, tmp_path, stop):
+    def interrupt(step: int, steps: int, facts: dict[str, float]) -> None:
+        if step == stop:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        adapt(decoder, TEXTS, DEV, SMALL, tmp_path, interrupt)
+    resumed = adapt(decoder, TEXTS, DEV, SMALL, tmp_path, told)
+    assert resumed.resumed_at == stop
+    assert (resumed.losses, resumed.scores) == (undisturbed.losses, undisturbed.scores)
+    assert weights_of(resumed) == weights_of(undisturbed)
+
+
+def test_killed_it_ends_in_the_same_bytes(decoder, undisturbed, tmp_path):
+    from tests.training import killable
+
+    context = multiprocessing.get_context("spawn")
+    hear, tell = context.Pipe(duplex=False)
+    process = context.Process(target=killable.adapting, args=(tell, decoder, TEXTS, DEV, SMALL, tmp_path))
+    process.start()
+    tell.close()
+    for _ in range(4):
+        hear.recv()
+    process.kill()
+    process.join()
+    assert process.exitcode == -9
+    resumed = adapt(decoder, TEXTS, DEV, SMALL, tmp_path, told)
+    assert 3 <= resumed.resumed_at < resumed.steps
+    assert weights_of(resumed) == weights_of(undisturbed)
+
+
+def test_all_weights_train_without_adapters(decoder, tmp_path):
+    few = SMALL.model_copy(update={"lora_rank": 0, "epochs": 1})
+    result = adapt(decoder, TEXTS[:32], DEV[:4], few, tmp_path, told)
+    assert not any("lora_" in name for name in result.encoder.trained())
+    assert result.steps == 2
+
+
+def test_texts_of_one_token_are_refused(decoder, tmp_path):
+    with pytest.raises(InputError, match="no training passage has two tokens"):
+        adapt(decoder, ["ta", "tb"], [], SMALL, tmp_path, told)
+
+
+def test_an_encoder_has_no_head_to_fill_blanks_with(tiny_bert, tmp_path):
+    with pytest.raises(InputError, match="lacks .* weights|no model that transformers can load"):
+        adapt(tiny_bert, TEXTS, [], SMALL, tmp_path, told)
