@@ -78,8 +78,12 @@ class FaultyLLM:
         self._server.server_close()
 
     def draw(self, key: str, attempt: int) -> str:
-        """The fault that this try of a request meets; empty for none."""
+        """The fault that this try of a request meets; empty for none. A check for what is accepted is not refused."""
+        from pipeline_tasks.synthesis.llm_client import CHECK
+
         kind = self._drawn(key, 0)
+        if key.startswith(CHECK) and kind in REFUSALS:
+            return ""
         if kind in REFUSALS or attempt == 0:
             return kind
         kind = self._drawn(key, attempt)

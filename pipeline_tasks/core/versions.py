@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from pipeline_tasks.core.schema import REJECTS
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.store.protocol import LOST
 
+log = logging.getLogger(__name__)
 _ONE_DICTIONARY = 1 << 30
 ID = re.compile(r"[0-9a-f]{16}")
 """What the id of a version looks like."""
@@ -100,11 +102,7 @@ def ref_key(dataset: str, name: str = LATEST) -> str:
 
 
 def named(store: Store, dataset: str, name: str = LATEST) -> Ref | None:
-    """The version that ``name`` means, or None; a ref that is torn or leads nowhere means the newest version.
-
-    Raises:
-        InputError: the ref holds what no version can be called.
-    """
+    """The version that ``name`` means, or None; a ref that is torn or leads nowhere means the newest version."""
     data = store.read(ref_key(dataset, name))
     return None if data is None else _meant(store, dataset, data)
 
@@ -120,13 +118,17 @@ def refs(store: Store) -> dict[str, Ref]:
 
 
 def _meant(store: Store, dataset: str, data: bytes) -> Ref | None:
-    version = data.decode("ascii", "replace").strip("\0")
-    if version and store.exists(manifest_key(ref := Ref(dataset=dataset, version=version))):
+    version = data.decode("ascii", "replace")
+    if ID.fullmatch(version) and store.exists(manifest_key(ref := Ref(dataset=dataset, version=version))):
         return ref
     folder = f"versions/{dataset}/"
     there = [entry for entry in store.entries(folder) if "/" not in entry.key.removeprefix(folder)]
     newest = max(there, key=lambda entry: (entry.modified, entry.key), default=None)
-    return Ref(dataset=dataset, version=newest.key.removeprefix(folder)[:-5]) if newest else None
+    if newest is None:
+        return None
+    ref = Ref(dataset=dataset, version=newest.key.removeprefix(folder)[:-5])
+    log.warning("a name of %s leads to no version of it: %r; the newest, %s, is meant", dataset, version, ref.version)
+    return ref
 
 
 def resolve(store: Store, ref: Ref) -> Ref:

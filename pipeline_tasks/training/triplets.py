@@ -102,9 +102,7 @@ def _training_rows(triplets: Version, layout: Layout, n_negatives: int | None) -
 
 def _n_negatives(triplets: Version, most: int | None) -> int:
     """Of all training rows together."""
-    lengths = (
-        pc.list_value_length(rows["negative_ids"]) for rows in of_split(triplets, ["negative_ids"], "train")
-    )
+    lengths = (pc.list_value_length(rows["negative_ids"]) for rows in of_split(triplets, ["negative_ids"], "train"))
     return sum(min(length, most or length) for some in lengths for length in some.to_pylist())
 
 

@@ -71,5 +71,6 @@ def test_a_file_that_is_not_there_is_told(tmp_path, monkeypatch):
 
 def test_steps_with_checkpoints_go_on_from_them():
     resuming = {name for name in step_names() if get_step(name).resources.resumes}
-    assert {"crawl", "pretrain", "finetune"} <= resuming
-    assert resuming - {"crawl", "pretrain", "finetune"} == {n for n in step_names() if get_step(n).kind == "map"}
+    with_checkpoints = {"crawl", "adapt_backbone", "pretrain", "finetune", "distill"}
+    assert with_checkpoints <= resuming
+    assert resuming - with_checkpoints == {n for n in step_names() if get_step(n).kind == "map"}

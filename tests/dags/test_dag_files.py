@@ -1,8 +1,6 @@
 """Every DAG file imports, is small and light, and keeps the project's rules."""
 
-import fnmatch
 import json
-import re
 import subprocess
 import sys
 from collections import Counter
@@ -259,30 +257,6 @@ def test_tasks_keep_to_what_their_steps_may_take(bag):
                 assert (task.retries, task.execution_timeout) == (needs.retries, limit), task.task_id
                 seen.add(needs.resumes)
     assert seen == {True, False}
-
-
-def _behind(dataset, name):
-    """Datasets, by pattern, that the steps which write ``dataset`` read as ``name`` or from datasets of that name."""
-    from pipeline_tasks.core.registry import get_step, step_names
-
-    for step in map(get_step, step_names()):
-        if fnmatch.fnmatchcase(re.sub(r"{\w+}", "*", step.dataset), dataset):
-            for key, read in step.reads.items():
-                default = re.sub(r"{\w+}", "*", read.dataset or (read.schema.name if read.schema else ""))
-                if fnmatch.fnmatchcase(key, name) or fnmatch.fnmatchcase(default, name):
-                    yield default
-
-
-def test_a_path_names_what_the_steps_on_its_way_read(bag):
-    paths = {path for dag in bag.dags.values() for task in dag.tasks for path in getattr(task, "paths", {}).values()}
-    followed = {path for path in paths if isinstance(path, str) and " > " in path}
-    assert "mtp > dm > needs > passages" in followed, "the passages that the pairs were written from"
-    for path in followed:
-        start, *names = path.split(" > ")
-        found = {start}
-        for name in names:
-            found = {source for dataset in found for source in _behind(dataset, name)}
-        assert found, path
 
 
 def test_pools_that_steps_name_are_in_the_pools_file(root):

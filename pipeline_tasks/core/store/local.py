@@ -12,7 +12,7 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from pipeline_tasks.core import durable
@@ -212,12 +212,13 @@ class LocalStore:
         """See :meth:`Store.pinned`; a pin is a locked file."""
         shown = self._path(f"pins/{name}")
         shown.parent.mkdir(parents=True, exist_ok=True)
-        with self.temporary() as path, path.open("wb") as handle:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            handle.write(data)
-            handle.flush()
-            os.link(path, shown)
-            path.unlink()
+        with ExitStack() as until_the_end:
+            with self.temporary() as path:
+                handle = until_the_end.enter_context(path.open("wb"))
+                fcntl.flock(handle, fcntl.LOCK_EX)
+                handle.write(data)
+                handle.flush()
+                os.link(path, shown)
             try:
                 yield
             finally:
