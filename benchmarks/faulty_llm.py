@@ -78,11 +78,11 @@ class FaultyLLM:
         self._server.server_close()
 
     def draw(self, key: str, attempt: int) -> str:
-        """The fault that this try of a request meets; empty for none. A check for what is accepted is not refused."""
+        """The fault that this try of a request meets; empty for none. Where not everything is refused, no check is."""
         from pipeline_tasks.synthesis.llm_client import CHECK
 
         kind = self._drawn(key, 0)
-        if key.startswith(CHECK) and kind in REFUSALS:
+        if self.share < 1 and key.startswith(CHECK) and kind in REFUSALS:
             return ""
         if kind in REFUSALS or attempt == 0:
             return kind

@@ -96,7 +96,7 @@ def test_a_ref_in_the_store_that_names_another_place_is_told_and_leads_nowhere(s
     store.replace("refs/items/latest", inside.encode())
     assert Version.open(store, Ref.parse("items")).manifest.ref == made
     assert "leads to no version of it" in caplog.text
-    assert not find_garbage(store, keep=1).keys()["versions"]
+    assert not find_garbage(store, keep=1).keys["versions"]
     other = LocalStore(store.root.parent / "other")
     assert not sync(store, other).problems and resolve(other, Ref.parse("items")) == made
 
