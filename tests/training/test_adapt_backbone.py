@@ -9,7 +9,10 @@ import pytest
 import torch
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.encoders.layout import Layout
+from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.training.adapt_backbone import AdaptParams, adapt
+from pipeline_tasks.training.export import export
 from pipeline_tasks.training.task import TrainResult
 from tests import shapes
 from tests.training.conftest import passage
@@ -96,6 +99,18 @@ def test_all_weights_train_without_adapters(decoder, tmp_path):
     result = adapt(decoder, TEXTS[:32], DEV[:4], few, tmp_path, told)
     assert not any("lora_" in name for name in result.encoder.trained())
     assert result.steps == 2
+
+
+def test_in_bf16_the_frozen_weights_are_held_in_it_and_the_saved_model_is_exact(decoder, tmp_path):
+    half = SMALL.model_copy(update={"precision": "bf16", "epochs": 1})
+    result = adapt(decoder, TEXTS[:32], DEV[:4], half, tmp_path / "work", told)
+    kinds = {(weights.requires_grad, weights.dtype) for weights in result.encoder.model.parameters()}
+    assert kinds == {(True, torch.float32), (False, torch.bfloat16)}
+    assert adapt(decoder, TEXTS[:32], DEV[:4], half, tmp_path / "work", told).losses == result.losses
+    export(result.encoder, tmp_path / "out", card={}, layout=Layout("mean", 32))
+    saved = load(tmp_path / "out").model
+    assert {weights.dtype for weights in saved.parameters()} == {torch.float32}
+    assert saved.config.is_causal is False
 
 
 def test_texts_of_one_token_are_refused(decoder, tmp_path):
