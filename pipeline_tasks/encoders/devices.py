@@ -18,6 +18,11 @@ def devices() -> str:
     return ",".join(f"cuda:{i}" for i in range(torch.cuda.device_count())) or "cpu"
 
 
+def devices_of(kind: DeviceKind) -> list[str]:
+    """Those of a kind."""
+    return [device for device in devices().split(",") if device.startswith(kind)]
+
+
 def device_kind() -> DeviceKind:
     """What kind the first of them is."""
     return "cuda" if devices().startswith("cuda") else "cpu"

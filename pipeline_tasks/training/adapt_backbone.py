@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -14,6 +15,7 @@ from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.step import From, step
 from pipeline_tasks.datasets import PASSAGES
+from pipeline_tasks.encoders.devices import devices_of
 from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.models.sizes import StageName, backbone
 from pipeline_tasks.models.use import folder, identity, licences
@@ -22,6 +24,7 @@ from pipeline_tasks.training.params import OptimiserParams
 
 if TYPE_CHECKING:
     from pipeline_tasks.encoders.trunk import Encoder
+    from pipeline_tasks.training.peers import Peers
     from pipeline_tasks.training.task import Report, TrainResult
 
 
@@ -99,6 +102,21 @@ def adapt(
     Raises:
         InputError: the folder holds no decoder, or there is no text of two tokens to train on.
     """
+    from pipeline_tasks.training.peers import spread
+
+    work = partial(_adapt, backbone_dir, train, dev, params, work_dir)
+    return spread(work, devices_of(params.device), report)
+
+
+def _adapt(
+    backbone_dir: Path,
+    train: list[str],
+    dev: list[str],
+    params: AdaptParams,
+    work_dir: Path,
+    peers: Peers,
+    report: Report,
+) -> TrainResult:
     from pipeline_tasks.training.masked import Blanks, blank_token, masked_task
     from pipeline_tasks.training.task import add_adapters, check_lengths, run
 
@@ -111,8 +129,8 @@ def adapt(
     if not texts:
         raise InputError("no training passage has two tokens: give passages of documents that are not held out")
     add_adapters(encoder, params)
-    task = masked_task(encoder, head, texts, held_out, blanks, params)
-    return run(encoder, task, params, work_dir, report, settings().threads)
+    task = masked_task(encoder, head, texts, held_out, blanks, params, peers)
+    return run(encoder, task, params, work_dir, report, settings().threads, peers)
 
 
 def _open(backbone_dir: Path, params: AdaptParams) -> tuple[Encoder, Any]:

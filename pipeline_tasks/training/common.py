@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.versions import Version
+from pipeline_tasks.encoders.devices import devices_of
 from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.params import TrainParams
@@ -82,6 +83,7 @@ def train_and_export(
             report,
             dev_of_start=dev_set(layout_of_start),
             threads=settings().threads,
+            devices=devices_of(params.device),
         )
     count(result, run, "dev_ndcg_at_10")
     out = run.scratch / "model"

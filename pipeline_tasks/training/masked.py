@@ -32,6 +32,7 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.encoders.trunk import Encoder, hidden_states
 from pipeline_tasks.training.batches import micro_batches, plan_batches
 from pipeline_tasks.training.params import OptimiserParams
+from pipeline_tasks.training.peers import ALONE, Peers
 from pipeline_tasks.training.reproducible import seed_dropout
 from pipeline_tasks.training.task import Task
 
@@ -87,6 +88,7 @@ def masked_task(
     dev: Sequence[np.ndarray],
     blanks: Blanks,
     params: OptimiserParams,
+    peers: Peers = ALONE,
 ) -> Task:
     """Filling blanks in ``texts``; the score is the share of blanks that are filled right in ``dev``.
 
@@ -97,6 +99,7 @@ def masked_task(
         dev: the same, held out; the blanks in them are the same at every evaluation.
         blanks: what is masked.
         params: hyperparameters.
+        peers: this process among those that share the work.
     """
     epochs = (plan_batches(len(texts), params.batch_size, params.seed, epoch) for epoch in range(params.epochs))
 
@@ -104,11 +107,12 @@ def masked_task(
         put = [blanks.put(texts[row], params.seed, step, int(row)) for row in rows]
         total = sum(len(chosen) for _, chosen in put)
         loss = 0.0
-        for scores, wanted in _pieces(encoder, head, [texts[row] for row in rows], put, params, step):
+        for scores, wanted in _pieces(encoder, head, [texts[row] for row in rows], put, params, step, peers):
             share = torch.nn.functional.cross_entropy(scores.float(), wanted, reduction="sum") / total
             share.backward()
             loss += share.item()
-        return loss
+        peers.add_gradients(encoder.model.parameters())
+        return peers.add(loss)
 
     def score(step: int) -> float | None:
         if not len(dev):
@@ -135,10 +139,13 @@ def _pieces(
     put: Sequence[tuple[np.ndarray, np.ndarray]],
     params: OptimiserParams,
     step: int,
+    peers: Peers = ALONE,
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Scores of all tokens at every blank [m, v] and the tokens that were there [m], a micro-batch at a time."""
     lengths = np.array([len(ids) for ids in texts])
-    for number, piece in enumerate(micro_batches(lengths, params.micro_batch_tokens)):
+    pieces = micro_batches(lengths, params.micro_batch_tokens)
+    for number in peers.share(len(pieces)):
+        piece = pieces[number]
         seed_dropout(params.seed, step, number)
         features = encoder.features([put[i][0] for i in piece])
         places = [(row, position) for row, i in enumerate(piece) for position in put[i][1]]

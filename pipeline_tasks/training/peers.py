@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, distributed
 
 from pipeline_tasks.core.errors import FoundryError, TransientError
 from pipeline_tasks.core.runner import end_with_parent
+
+_PATIENCE = timedelta(days=1)
+"""How long a process waits for the others, the leader's evaluations among it; a dead one is noticed by the caller."""
 
 
 @dataclass(frozen=True)
@@ -73,25 +78,38 @@ class Peers:
         distributed.all_reduce(total)
         return total.item()
 
-    def wait(self) -> None:
-        """Until all are here."""
-        if self.count > 1:
+    @contextmanager
+    def leader_first(self) -> Iterator[None]:
+        """The block, which all processes enter once the leader is through it; for files that it makes."""
+        if self.count > 1 and not self.leads:
+            distributed.barrier()
+        yield
+        if self.count > 1 and self.leads:
             distributed.barrier()
 
 
 ALONE = Peers()
+Tell = Callable[..., None]
+Result = TypeVar("Result")
 
-Work = Callable[[Peers, str, Callable[..., None]], None]
-"""What a process does: given its place among its peers, its device, and what tells the parent how far it is."""
+
+def spread(work: Callable[[Peers, Tell], Result], devices: Sequence[str], tell: Tell) -> Result:
+    """What ``work`` gives: done by a process per device where there are several, and told here by what they left.
+
+    See :func:`together`; the call at the end, alone, must find the work done and nothing but its result to give.
+    """
+    if len(devices) > 1:
+        together(work, devices, tell)
+    return work(ALONE, tell)
 
 
-def together(work: Work, devices: Sequence[str], tell: Callable[..., None]) -> None:
+def together(work: Callable[[Peers, Tell], object], devices: Sequence[str], tell: Tell) -> None:
     """Do ``work`` in a process per device, until all are through.
 
     Args:
-        work: can be pickled.
+        work: given the process's place among its peers, and what tells the caller how far it is; can be pickled.
         devices: ``cuda:0`` and so on, or ``cpu`` as often as there are to be processes.
-        tell: is called with what the first process tells.
+        tell: is called with what the leader tells.
 
     Raises:
         FoundryError: what a process raised.
@@ -120,7 +138,7 @@ def together(work: Work, devices: Sequence[str], tell: Callable[..., None]) -> N
                 process.join()
 
 
-def _listen(hears: Connection, tell: Callable[..., None]) -> None:
+def _listen(hears: Connection, tell: Tell) -> None:
     """Hear what the processes say until the last of them is silent."""
     while True:
         try:
@@ -132,14 +150,20 @@ def _listen(hears: Connection, tell: Callable[..., None]) -> None:
         tell(*said)
 
 
-def _take_part(rank: int, work: Work, devices: tuple[str, ...], meeting: Path, speaks: Connection) -> None:
+def _take_part(
+    rank: int, work: Callable[[Peers, Tell], object], devices: tuple[str, ...], meeting: Path, speaks: Connection
+) -> None:
     end_with_parent()
     on_gpu = devices[rank].startswith("cuda")
     if on_gpu:
         torch.cuda.set_device(devices[rank])
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     distributed.init_process_group(
-        "nccl" if on_gpu else "gloo", init_method=meeting.as_uri(), rank=rank, world_size=len(devices)
+        "nccl" if on_gpu else "gloo",
+        init_method=meeting.as_uri(),
+        rank=rank,
+        world_size=len(devices),
+        timeout=_PATIENCE,
     )
 
     def tell(*said: Any) -> None:
@@ -147,7 +171,7 @@ def _take_part(rank: int, work: Work, devices: tuple[str, ...], meeting: Path, s
             speaks.send(said)
 
     try:
-        work(Peers(rank, len(devices)), devices[rank], tell)
+        work(Peers(rank, len(devices)), tell)
     except FoundryError as error:
         speaks.send(error)
         raise

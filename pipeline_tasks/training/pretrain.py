@@ -137,6 +137,10 @@ def _cloze_rows(cloze: list[Version], n_sentences: int) -> Iterator[pa.Table]:
 
 def _dev_set(pairs: Version, layout: Layout) -> Examples:
     """Development queries over their source passages, and over what was written for them."""
-    blocks = [rows for rows in of_split(pairs, _COLUMNS, "dev")]
-    others = [text for rows in blocks for text in rows["positive"].to_pylist()]
-    return Examples(lambda: (block(positives=rows["passage"], **asked(rows, layout)) for rows in blocks), others)
+    written = [text for rows in of_split(pairs, ["positive"], "dev") for text in rows["positive"].to_pylist()]
+    return Examples(partial(_dev_rows, pairs, layout), written)
+
+
+def _dev_rows(pairs: Version, layout: Layout) -> Iterator[pa.Table]:
+    for rows in of_split(pairs, _COLUMNS, "dev"):
+        yield block(positives=rows["passage"], **asked(rows, layout))

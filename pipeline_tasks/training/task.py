@@ -1,9 +1,8 @@
-"""A task and the loop that learns it: one encoder on one device, resumable after any kill.
+"""A task and the loop that learns it: one encoder on a device or several, resumable after any kill.
 
 Everything a step does is a function of its number: its rows come from a schedule laid out at the start, its
 learning rate from a formula, its dropout from a seed per micro-batch. A run that was killed and resumed
-therefore ends in the same bytes as one that was not, at an epoch's edge as anywhere else. One device is
-enough for these model sizes; other devices are a matter of sharding ``accumulate`` over groups.
+therefore ends in the same bytes as one that was not, at an epoch's edge as anywhere else.
 """
 
 import hashlib
@@ -23,6 +22,7 @@ from pipeline_tasks.encoders.trunk import DType, Encoder, load
 from pipeline_tasks.training import checkpoints
 from pipeline_tasks.training.checkpoints import Progress
 from pipeline_tasks.training.params import OptimiserParams
+from pipeline_tasks.training.peers import ALONE, Peers
 from pipeline_tasks.training.reproducible import reproducible
 from pipeline_tasks.training.schedule import evaluation_steps, learning_rate
 
@@ -79,15 +79,18 @@ def run(
     work_dir: Path,
     progress: Report,
     threads: int,
+    peers: Peers = ALONE,
 ) -> TrainResult:
     """Train ``encoder`` on any task, resumable; what it came with competes with every checkpoint.
 
-    See :func:`pipeline_tasks.training.trainer.train` for what is promised.
+    Of several processes, among which the task shares its work, the leader scores and saves. What is promised:
+    :func:`pipeline_tasks.training.trainer.train`.
     """
     work_dir.mkdir(parents=True, exist_ok=True)
     fingerprint = _fingerprint(task, encoder, params, threads)
-    with reproducible(threads):
-        loop = _Run(encoder, task, params, work_dir, fingerprint)
+    with reproducible(max(1, threads // peers.count)):
+        with peers.leader_first():
+            loop = _Run(encoder, task, params, work_dir, fingerprint, leads=peers.leads)
         resumed_at = loop.state.step
         loop.finish(progress)
     return loop.result(resumed_at)
@@ -126,8 +129,10 @@ class _Run:
         params: OptimiserParams,
         work_dir: Path,
         fingerprint: str,
+        *,
+        leads: bool,
     ) -> None:
-        self.encoder, self.task, self.params = encoder, task, params
+        self.encoder, self.task, self.params, self.leads = encoder, task, params, leads
         self.work_dir, self.fingerprint = work_dir, fingerprint
         self.evaluate_at = evaluation_steps(len(task.schedule), params)
         self.optimizer = _optimizer(encoder.model, params)
@@ -144,11 +149,13 @@ class _Run:
     def finish(self, progress: Report) -> None:
         """Run the steps that are left."""
         state, total = self.state, len(self.task.schedule)
-        if state.step == 0:
+        if state.step == 0 and self.leads:
             self._evaluate()
         while state.step < total:
             facts = self._step(state.step)
             state.step += 1
+            if not self.leads:
+                continue
             if state.step in self.evaluate_at:
                 facts |= self._evaluate()
             if state.step in self.evaluate_at or state.step % self.params.checkpoint_every_steps == 0:
@@ -156,9 +163,9 @@ class _Run:
             progress(state.step, total, facts)
 
     def result(self, resumed_at: int) -> TrainResult:
-        """The best weights, loaded."""
+        """The best weights, loaded; those that it has, in a process that does not lead and knows of no scores."""
         state = self.state
-        if state.best_step is not None:
+        if self.leads and state.best_step is not None:
             self.encoder.restore(checkpoints.load_best(self.work_dir, state.best_step))
         if self.params.recompute:
             self.encoder.model.activation_checkpointing_disable()

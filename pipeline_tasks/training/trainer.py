@@ -1,5 +1,7 @@
 """Contrastive learning of one encoder: rows of queries and passages in, its best weights out."""
 
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from pipeline_tasks.core.errors import InputError
@@ -8,6 +10,7 @@ from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import Rows, tokenized
 from pipeline_tasks.training.gradients import Gradients
 from pipeline_tasks.training.params import TrainParams
+from pipeline_tasks.training.peers import Peers, spread
 from pipeline_tasks.training.schedule import plan_schedule
 from pipeline_tasks.training.task import Report, Task, TrainResult, check_lengths, open_encoder, run
 from pipeline_tasks.training.validation import validate
@@ -23,6 +26,7 @@ def train(
     *,
     dev_of_start: Examples | None = None,
     threads: int = 1,
+    devices: Sequence[str] = (),
 ) -> TrainResult:
     """Train the encoder in ``backbone_dir`` and return its best weights on ``dev``, or those it came with.
 
@@ -40,25 +44,44 @@ def train(
         progress: called after each step with step, steps and facts (``loss``, ``learning_rate``, ``dev_score``).
         dev_of_start: the same queries asked as the encoder wants it that came; as in ``dev`` where not given.
         threads: of the processor; another number may change the last bits.
+        devices: where more than one, a process on each: together they take the steps that one would; the last bits
+            differ.
 
     Raises:
         InputError: no rows, rows without any negatives, or without the teacher's scores that the objective needs, texts
             longer than the backbone allows, a work_dir of another run, a GPU asked for and not there, or a loss that is
             not finite.
+        TransientError: of several processes one was killed; the next call goes on from the last checkpoint.
 
     Source:
         DMRetriever, Algorithm 1 lines 7 and 11-12, appendix I.
     """
+    work = partial(_train, examples, dev, dev_of_start or dev, backbone_dir, params, work_dir, threads)
+    return spread(work, devices, progress)
+
+
+def _train(
+    examples: Examples,
+    dev: Examples,
+    dev_of_start: Examples,
+    backbone_dir: Path,
+    params: TrainParams,
+    work_dir: Path,
+    threads: int,
+    peers: Peers,
+    progress: Report,
+) -> TrainResult:
     encoder = open_encoder(backbone_dir, params)
     check_lengths(encoder, max(params.max_query_length, params.max_passage_length))
     lengths = {"max_query_length": params.max_query_length, "max_passage_length": params.max_passage_length}
-    sets = {"train": examples, "dev_of_start": dev_of_start or dev, "dev": dev}
-    data, *devs = (
-        tokenized(rows, encoder.tokens, work_dir / "tokens" / name, **lengths) for name, rows in sets.items()
-    )
+    sets = {"train": examples, "dev_of_start": dev_of_start, "dev": dev}
+    with peers.leader_first():
+        data, *devs = (
+            tokenized(rows, encoder.tokens, work_dir / "tokens" / name, **lengths) for name, rows in sets.items()
+        )
     _check_rows(data, params)
     batches = plan_schedule(data, params)
-    gradients = Gradients(encoder, data, params)
+    gradients = Gradients(encoder, data, params, peers)
     autocast = params.precision == "bf16"
 
     def score(step: int) -> float | None:
@@ -71,7 +94,7 @@ def train(
         score,
         digest([part.key for part in (data, *devs)]),
     )
-    return run(encoder, task, params, work_dir, progress, threads)
+    return run(encoder, task, params, work_dir, progress, threads, peers)
 
 
 def _check_rows(data: Rows, params: TrainParams) -> None:

@@ -19,7 +19,11 @@ ROOT = Path(__file__).parents[2]
 GRACE_S = 15.0
 PATIENCE_S = 480.0
 ENDS = ("success", "failed")
-QUICK = {"AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True", "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1"}
+QUICK = {
+    "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
+    "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1",
+    "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": f"{PATIENCE_S}",
+}
 UI = """
 import os, signal, sys
 from pathlib import Path
@@ -33,7 +37,7 @@ class Airflow:
     """What a user of the REST API sees."""
 
     def __init__(self, url: str) -> None:
-        self._client = httpx.Client(base_url=url, timeout=30.0)
+        self._client = httpx.Client(base_url=url, timeout=PATIENCE_S)
 
     def ask(self, method: str, path: str, **body: Any) -> Any:
         """The JSON answer of ``/api/v2/<path>``."""

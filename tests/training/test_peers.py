@@ -1,6 +1,7 @@
 """Two processes that share a batch learn what one learns from the whole."""
 
 from functools import partial
+from multiprocessing import active_children
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from pipeline_tasks.training.gradients import Gradients
 from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.peers import ALONE, Peers, together
 from pipeline_tasks.training.schedule import Batch
+from pipeline_tasks.training.trainer import TrainResult, train
 
 LENGTHS = {"max_query_length": 16, "max_passage_length": 32}
 CPUS = ("cpu", "cpu")
@@ -56,16 +58,16 @@ def test_two_processes_with_half_a_batch_each_equal_one_with_the_union(tiny_bert
             torch.testing.assert_close(halves[0][way][name], whole, rtol=1e-4, atol=1e-6)
 
 
-def says(peers: Peers, device: str, tell) -> None:
-    tell(peers.rank, device)
+def says(peers: Peers, tell) -> None:
+    tell(peers.rank)
     if peers.leads:
         raise InputError("bad rows: leave them out")
-    peers.wait()
+    peers.add(1.0)
 
 
-def ends(peers: Peers, device: str, tell) -> None:
+def ends(peers: Peers, tell) -> None:
     if peers.leads:
-        peers.wait()
+        peers.add(1.0)
     raise SystemExit(3)
 
 
@@ -73,9 +75,36 @@ def test_what_a_process_raises_ends_all_and_reaches_the_caller() -> None:
     told = []
     with pytest.raises(InputError, match="bad rows"):
         together(says, CPUS, lambda *said: told.append(said))
-    assert told == [(0, "cpu")]
+    assert told == [(0,)]
 
 
 def test_a_process_that_ends_without_a_word_asks_for_another_try() -> None:
     with pytest.raises(TransientError, match="ended with .*try again"):
         together(ends, CPUS, print)
+
+
+SMALL = TrainParams(
+    epochs=8, batch_size=8, learning_rate=3e-3, evals_per_epoch=1, checkpoint_every_steps=2, in_batch=True, **COMMON
+)
+
+
+def test_two_processes_train_as_one_does_and_a_killed_one_leaves_no_trace(tiny_bert, rows, dev, tmp_path) -> None:
+    def trained(name: str, devices=CPUS, progress=lambda *_: None) -> TrainResult:
+        return train(rows, dev, tiny_bert, SMALL, tmp_path / name, progress, devices=devices)
+
+    alone, undisturbed = trained("alone", ()), trained("undisturbed")
+    assert undisturbed.losses == pytest.approx(alone.losses, rel=1e-3)
+    np.testing.assert_allclose(undisturbed.scores, alone.scores, atol=1e-3)
+
+    def kill(step: int, *_) -> None:
+        if step == 3:
+            active_children()[-1].kill()
+
+    with pytest.raises(TransientError, match="goes on from its last checkpoint"):
+        trained("killed", progress=kill)
+    resumed = []
+    again = trained("killed", progress=lambda step, *_: resumed.append(step))
+    assert resumed[0] > 2
+    assert again.losses == undisturbed.losses
+    weights, expected = (result.encoder.model.state_dict() for result in (again, undisturbed))
+    assert all(torch.equal(weights[name], expected[name]) for name in expected)
