@@ -11,11 +11,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.runner import run_job
 from pipeline_tasks.core.store import LocalStore
-from pipeline_tasks.datasets import PAIRS
+from pipeline_tasks.datasets import NEEDS, PAIRS
 from pipeline_tasks.demo.site import URL_LIST, build_site, serve_site
 from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.models.use import REFERENCE_MODELS
@@ -45,8 +46,10 @@ def small_store(folder: Path) -> None:
         run(name)
     chunks = run("chunk_passages")
     duplicates = run("cluster_passages", {"embeddings": [run("embed_passages", {"passages": [chunks]})]})
-    run("near_duplicate_passages", {"chunks": [chunks], "duplicates": [duplicates]})
-    put(store, PAIRS, list(_pairs(rows(store, "passages"))), dataset="mtp")
+    passages = run("near_duplicate_passages", {"chunks": [chunks], "duplicates": [duplicates]})
+    needs = put(store, NEEDS, passages=Ref.parse(passages))
+    pairs = list(_pairs(rows(store, "passages")))
+    put(store, PAIRS, pairs, dataset="mtp", dm=put(store, PAIRS, pairs, dataset="mtp/dm", needs=needs))
     for model in REFERENCE_MODELS:
         for name in ("embed_passages", "embed_pairs", "rank_passages"):
             run(name, model=model)
