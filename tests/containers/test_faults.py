@@ -158,7 +158,8 @@ def test_all_eight_end_well(stack: Stack, disturbed: dict[str, str]):
 def test_they_make_what_undisturbed_ones_make(
     stack: Stack, disturbed: dict[str, str], seed: LocalStore, weights: Path, site: Path, tmp_path: Path
 ):
-    made = stack.manifests()
+    # searches are of another test, which starts one step in the same stack
+    made = {name: data for name, data in stack.manifests().items() if not name.startswith("versions/searches/")}
     store = tmp_path / "store"
     shutil.copytree(seed.root, store)
     for alpha in ALPHAS:
