@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from multiprocessing import get_context
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -124,9 +125,11 @@ def together(work: Callable[[Peers, Tell], object], devices: Sequence[str], tell
             process.start()
         speaks.close()
         try:
-            _listen(hears, tell)
+            _listen(hears, processes, tell)
+            if not any(process.exitcode for process in processes):
+                for process in processes:
+                    process.join()
             for rank, process in enumerate(processes):
-                process.join()
                 if process.exitcode:
                     raise TransientError(
                         f"the training process on {devices[rank]} ended with {process.exitcode}, often for want of "
@@ -138,16 +141,27 @@ def together(work: Callable[[Peers, Tell], object], devices: Sequence[str], tell
                 process.join()
 
 
-def _listen(hears: Connection, tell: Tell) -> None:
-    """Hear what the processes say until the last of them is silent."""
-    while True:
+def _listen(hears: Connection, processes: Sequence[BaseProcess], tell: Tell) -> None:
+    """Hear what the processes say until all are silent, or one has failed: the others may wait for it for ever."""
+
+    def heard() -> bool:
         try:
             said = hears.recv()
         except EOFError:
-            return
+            return False
         if isinstance(said, BaseException):
             raise said
         tell(*said)
+        return True
+
+    while True:
+        ends = [process.sentinel for process in processes if process.is_alive()]
+        if any(process.exitcode for process in processes):
+            break
+        if hears in wait([hears, *ends]) and not heard():
+            return
+    while hears.poll() and heard():
+        pass
 
 
 def _take_part(

@@ -1,8 +1,10 @@
 """Two processes that share a batch learn what one learns from the whole."""
 
+import os
 from functools import partial
 from multiprocessing import active_children
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 import pytest
@@ -71,6 +73,12 @@ def ends(peers: Peers, tell) -> None:
     raise SystemExit(3)
 
 
+def leaves_the_other_waiting(peers: Peers, tell) -> None:
+    if peers.leads:
+        Event().wait()
+    os._exit(3)
+
+
 def test_what_a_process_raises_ends_all_and_reaches_the_caller() -> None:
     told = []
     with pytest.raises(InputError, match="bad rows"):
@@ -81,6 +89,11 @@ def test_what_a_process_raises_ends_all_and_reaches_the_caller() -> None:
 def test_a_process_that_ends_without_a_word_asks_for_another_try() -> None:
     with pytest.raises(TransientError, match="ended with .*try again"):
         together(ends, CPUS, print)
+
+
+def test_a_process_that_ends_is_noticed_where_the_others_wait_for_it_for_ever() -> None:
+    with pytest.raises(TransientError, match="ended with 3, .*try again"):
+        together(leaves_the_other_waiting, CPUS, print)
 
 
 SMALL = TrainParams(
