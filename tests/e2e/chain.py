@@ -10,6 +10,8 @@ from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
 
 MODELS = ("all-minilm-l6-v2", "bge-small-en-v1.5")
+CHUNKS = {"max_tokens": 128, "test_fraction": 0.22, "dev_fraction": 0.2}
+NEEDS = {"sample_rate": 0.3, "intents": ["qadoc", "nli"]}  # of what the small model writes, most of these two is kept
 SHORT = {
     "max_query_length": 48,
     "max_passage_length": 64,
@@ -29,11 +31,11 @@ def run_chain(store: LocalStore, source: str) -> None:
     run("sketch_documents")
     run("cluster_documents")
     run("near_duplicate_documents")
-    chunks = run("chunk_passages", max_tokens=128, test_fraction=0.3, dev_fraction=0.2)
+    chunks = run("chunk_passages", **CHUNKS)
     embeddings = run("embed_passages", {"passages": [chunks]}, model=MODELS[0])
     duplicates = run("cluster_passages", {"embeddings": [embeddings]}, model=MODELS[0])
     run("near_duplicate_passages", {"chunks": [chunks], "duplicates": [duplicates]})
-    run("write_needs", sample_rate=0.4)
+    run("write_needs", **NEEDS)
     run("write_pairs")
     run("combine_pairs")
     for model in MODELS:

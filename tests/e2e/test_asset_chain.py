@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -51,30 +50,27 @@ def latest(store: Path, dataset: str) -> str:
     return f"{dataset}@{(store / 'refs' / dataset / 'latest').read_text()}"
 
 
-def test_unpausing_the_refresh_before_a_source_is_set_does_nothing_and_fails_nothing(tmp_path: Path) -> None:
-    environment = os.environ | {"FOUNDRY_STORE": str(tmp_path / "store")}
-    with airflow(tmp_path / "airflow", environment) as there:
-        there.resume("corpus_refresh")
-        (weekly,) = ended(there, "corpus_refresh", 1)
-        assert (weekly["run_type"], weekly["state"]) == ("scheduled", "success")
-        found = there.states(weekly)
-        assert found.pop("fold_lineage") == "success" and set(found.values()) == {"skipped"}, found
-        there.start("corpus_refresh").raise_for_status()
-        _, by_hand = ended(there, "corpus_refresh", 2)
-        assert (by_hand["state"], there.states(by_hand)["list_urls"]) == ("failed", "failed")
-
-
-def test_a_refresh_starts_the_rest_and_a_week_starts_a_refresh(
+def test_a_refresh_waits_for_a_source_and_starts_the_rest_and_a_week_starts_the_next(
     tmp_path: Path, folder: Path, environment: dict[str, str]
 ) -> None:
     store, home = tmp_path / "store", tmp_path / "airflow"
     environment = environment | {"FOUNDRY_STORE": str(store), "FOUNDRY_SOURCE_ROOTS": str(tmp_path)}
-    environment |= {"AIRFLOW_VAR_FOUNDRY_SOURCE": str(folder)}
 
     with airflow(home, environment) as there:
+        there.resume("corpus_refresh")
+        (weekly,) = ended(there, "corpus_refresh", 1)
+        assert (weekly["run_type"], weekly["state"]) == ("scheduled", "success"), "the last Sunday's, none before"
+        found = there.states(weekly)
+        assert found.pop("fold_lineage") == "success" and set(found.values()) == {"skipped"}, found
+        there.start("corpus_refresh").raise_for_status()
+        *_, by_hand = ended(there, "corpus_refresh", 2)
+        assert (by_hand["state"], there.states(by_hand)["list_urls"]) == ("failed", "failed")
+
+        there.ask("POST", "variables", key="foundry_source", value=str(folder))
         there.resume(*CHAIN)
-        (refresh,) = ended(there, "corpus_refresh", 1)
-        assert (refresh["run_type"], refresh["state"]) == ("scheduled", "success"), "the last Sunday's, none before"
+        there.start("corpus_refresh").raise_for_status()
+        *_, refresh = ended(there, "corpus_refresh", 3)
+        assert refresh["state"] == "success"
         (pairs,) = ended(there, "synthesize_pairs", 1)
         assert (pairs["run_type"], pairs["state"]) == ("asset_triggered", "success")
         (triplets,) = started(there, "build_triplets", 1)
@@ -86,13 +82,13 @@ def test_a_refresh_starts_the_rest_and_a_week_starts_a_refresh(
         there.ask("PATCH", "dags/build_triplets", is_paused=True)
 
     with airflow(home, environment, ahead_s=WEEK.total_seconds()) as there:
-        first, second = ended(there, "corpus_refresh", 2)
-        assert first == refresh
-        assert (second["run_type"], second["state"]) == ("scheduled", "success")
-        assert moment(second) - moment(first) == WEEK
+        *before, next_week = ended(there, "corpus_refresh", 4)
+        assert before == [weekly, by_hand, refresh]
+        assert (next_week["run_type"], next_week["state"]) == ("scheduled", "success")
+        assert moment(next_week) - moment(weekly) == WEEK
         _, again = ended(there, "synthesize_pairs", 2)
-        assert [cause["source_run_id"] for cause in there.causes(again)] == [second["dag_run_id"]]
-        assert len(there.runs("corpus_refresh")) == 2, "one week, one run"
+        assert [cause["source_run_id"] for cause in there.causes(again)] == [next_week["dag_run_id"]]
+        assert len(there.runs("corpus_refresh")) == 4, "one week, one run"
 
     bought = query(LocalStore(store), "SELECT sum(value) AS n FROM counters WHERE name = 'llm_requests'").to_pylist()
     answers = len(list(store.glob("responses/*/*.json")))

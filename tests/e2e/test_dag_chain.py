@@ -9,6 +9,7 @@ from pipeline_tasks.demo.render_pdf import render
 from pipeline_tasks.demo.sample import parse_document
 from pipeline_tasks.demo.site import URL_LIST, build_site, serve_site
 from pipeline_tasks.domains import domain_folder
+from tests.e2e.chain import CHUNKS, NEEDS
 
 PORT = 18741
 WORK = ("llm_requests", "texts_encoded", "fetched", "optimiser_steps")
@@ -37,9 +38,8 @@ def test_chain_reuse_and_refresh(tmp_path: Path, small_site: Path, environment: 
     environment = environment | {"FOUNDRY_STORE": str(store.root), "FOUNDRY_ALLOW_HOSTS": "127.0.0.1"}
     with serve_site(small_site, port=PORT) as site:
         settings = {"source": site + URL_LIST, "delay_s": 0}
-        refresh = {"corpus_refresh": settings | {"max_tokens": 128, "test_fraction": 0.3, "dev_fraction": 0.2}}
+        refresh = {"corpus_refresh": settings | CHUNKS, "synthesize_pairs": NEEDS}
         runs = refresh | {
-            "synthesize_pairs": {"sample_rate": 0.4},
             "build_triplets": {},
             "train_retriever": {"size": "33m", "alphas": ["0.85"]} | LITTLE,
             "evaluate_retriever": {"size": "33m"},
@@ -58,7 +58,7 @@ def test_chain_reuse_and_refresh(tmp_path: Path, small_site: Path, environment: 
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(render(new))
         build_site(tmp_path / "sample", small_site)
-        assert local_run(tmp_path / "airflow", environment, refresh | {"synthesize_pairs": {"sample_rate": 0.4}}) == 0
+        assert local_run(tmp_path / "airflow", environment, refresh) == 0
         third, _ = work_since(store, seen)
         added = [row for key, row in passages(store).items() if key not in before]
         assert third["fetched"] == 1
