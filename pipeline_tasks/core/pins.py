@@ -103,11 +103,17 @@ class Deletion:
 
 @contextmanager
 def deletion(store: Store, keys: Iterable[str] = ()) -> Iterator[Deletion]:
-    """Mark ``keys``: no run begins in the block, and none takes up one of them unseen by a look at it in the block."""
+    """Mark ``keys``: no run begins in the block, and none takes up one of them unseen by a look at it in the block.
+
+    The versions and refs that a look finds, and that others are gone, hold: no power cut brings one back that one who
+    was killed had taken away, when what it named is deleted.
+    """
     with store.alone(UPKEEP):
         mark = canonical_json({"by": uuid.uuid4().hex, "keys": list(keys)})
         store.replace(MARK, mark)
         try:
+            for names in ("refs", "versions"):
+                store.make_last(names)
             yield Deletion(store, mark)
         finally:
             store.delete(MARK)

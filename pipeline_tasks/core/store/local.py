@@ -142,6 +142,10 @@ class LocalStore:
         for holder, key in holders.items():
             self._named(key, [holder])
 
+    def make_last(self, prefix: str) -> None:
+        """See :meth:`Store.make_last`."""
+        self._named(prefix, (Path(folder) for folder, _, _ in os.walk(self._path(prefix))))
+
     def keys(self, prefix: str) -> Iterator[str]:
         """See :meth:`Store.keys`."""
         start = len(str(self.root)) + 1

@@ -119,6 +119,9 @@ class Store(Protocol):
     def delete_all(self, keys: Iterable[str]) -> None:
         """Forget each of ``keys``, in any order."""
 
+    def make_last(self, prefix: str) -> None:
+        """From now on all names below ``prefix``, and that others are gone, outlive a power cut, whoever was killed."""
+
     def keys(self, prefix: str) -> Iterator[str]:
         """All keys below ``prefix`` (a folder), sorted."""
 

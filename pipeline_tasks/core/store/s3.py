@@ -136,6 +136,9 @@ class S3Store:
         for key in gone:
             self._cache.drop(key)
 
+    def make_last(self, prefix: str) -> None:
+        """See :meth:`Store.make_last`; what a bucket says lasts."""
+
     def keys(self, prefix: str) -> Iterator[str]:
         """See :meth:`Store.keys`."""
         yield from sorted(entry.key for entry in self.bucket.below(prefix))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipeline_tasks.core import durable
+from pipeline_tasks.core.pins import deletion
 from pipeline_tasks.core.requests import requests_key
 from pipeline_tasks.core.store import LocalStore
 from tests.core.toy_steps import check_whole, make, rows_of, toy_gather, toy_list, toy_scale, toy_unique
@@ -75,6 +76,27 @@ def test_what_was_dropped_before_its_parts_does_not_come_back_without_them(disk,
     put_part(store, b"other rows")
     disk.cut(random.Random(seed))
     assert not store.exists("versions/x/1.json") or store.exists(key)
+
+
+@pytest.mark.parametrize("seed", range(CUTS))
+@pytest.mark.parametrize("renamed", [True, False])
+def test_what_a_killed_process_let_go_of_and_did_not_sync_does_not_come_back_without_it(
+    disk, seed, renamed, monkeypatch
+):
+    store, sync = LocalStore(disk.root), durable.sync
+    before, after = (put_part(store, rows) for rows in (b"rows", b"fewer rows"))
+    store.create("versions/x/1.json", before.encode())
+    with monkeypatch.context() as killed:
+        killed.setattr(durable, "sync", lambda path: sync(path) if path.is_file() else None)
+        if renamed:
+            store.replace("versions/x/1.json", after.encode())
+        else:
+            store.delete("versions/x/1.json")
+    with deletion(LocalStore(disk.root), [before]) as right:
+        right.delete_all([before])
+    disk.cut(random.Random(seed))
+    named = store.read("versions/x/1.json")
+    assert named is None or store.exists(named.decode())
 
 
 TORN = {"empty": b"", "half": b'{"output": {"sha', "zeros": b"\0" * 16, "no text": b"\xff\xfe"}
