@@ -185,11 +185,12 @@ class StoreMachine(RuleBasedStateMachine):
         return ref
 
     def _collect(self, store: Store, keep: int | None, memo: bool) -> None:
-        before = set(self.told)
-        drop(store, find_garbage(store, keep=keep, memo=memo, grace_s=0))
-        there = {manifest.ref for manifest in self._manifests(store)}
-        if keep is not None:
-            self.told -= before - there
+        before, sweep = set(self.told), find_garbage(store, keep=keep, memo=memo, grace_s=0)
+        for key in sweep.keys["versions"]:  # from now on it may be gone; one that is killed does not say
+            dataset, _, version = key.removeprefix("versions/").removesuffix(".json").rpartition("/")
+            self.told.discard(Ref(dataset=dataset, version=version))
+        drop(store, sweep)
+        self.told |= before & {manifest.ref for manifest in self._manifests(store)}
 
     def _erase(self, store: Store, name: str) -> Erased | None:
         try:
