@@ -59,6 +59,12 @@ CREATE TABLE evaluations (
     metric VARCHAR, score DOUBLE, n_queries INTEGER
 );
 
+-- How every trained model was trained: the rows of its file training_curve.parquet; 0: the weights as they came.
+CREATE TABLE training_curves (
+    dataset VARCHAR, version VARCHAR, optimiser_step INTEGER, epoch DOUBLE, n_rows BIGINT, loss DOUBLE,
+    learning_rate DOUBLE, dev_score DOUBLE
+);
+
 -- What the fold could not read, and why; the rest of the database is whole without it.
 CREATE TABLE problems (key VARCHAR, problem VARCHAR);
 

@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from pipeline_tasks.cli import check, code, erase, inspect, models, point, run, sync, trace, upkeep
+from pipeline_tasks.cli import check, code, curves, erase, inspect, models, point, run, sync, trace, upkeep
 from pipeline_tasks.core import lines
 from pipeline_tasks.core.errors import FoundryError
 
@@ -19,6 +19,7 @@ app.command("show")(inspect.show_command)
 app.command("export")(inspect.export_command)
 app.command("sql")(inspect.sql_command)
 app.command("trace")(trace.trace_command)
+app.command("tensorboard")(curves.tensorboard_command)
 app.command("point")(point.point_command)
 app.add_typer(models.app, name="models")
 app.command("fold")(upkeep.fold_command)

@@ -20,12 +20,13 @@ class Meter:
     """Counts units done out of ``total`` and says so; cheap enough to call per row."""
 
     def __init__(self, label: str, total: int, unit: str) -> None:
-        self.label, self.total, self.unit, self.done = label, total, unit, 0
+        self.label, self.total, self.unit, self.done, self.note = label, total, unit, 0, ""
         self._started = self._said = time.monotonic()
 
-    def advance(self, n: int = 1) -> None:
-        """``n`` more units are done."""
+    def advance(self, n: int = 1, note: str = "") -> None:
+        """``n`` more units are done; ``note`` is how it goes, in a few words."""
         self.done += n
+        self.note = note
         now = time.monotonic()
         if now - self._said >= LOG_EVERY_S:
             self._said = now
@@ -39,7 +40,8 @@ class Meter:
         """One line: done, rate per second and time left."""
         rate = self.done / elapsed_s if elapsed_s > 0 else 0.0
         left = f"{(self.total - self.done) / rate:.0f} s left" if rate > 0 else "time left unknown"
-        return f"{self.label}: {self.done}/{self.total} {self.unit}, {rate:.1f} {self.unit}/s, {left}"
+        line = f"{self.label}: {self.done}/{self.total} {self.unit}, {rate:.1f} {self.unit}/s, {left}"
+        return f"{line}; {self.note}" if self.note else line
 
 
 class _Bar(Meter):
@@ -49,9 +51,10 @@ class _Bar(Meter):
         self._bars.start()
         self._task = self._bars.add_task(label, total=total, unit=unit)
 
-    def advance(self, n: int = 1) -> None:
+    def advance(self, n: int = 1, note: str = "") -> None:
         self.done += n
-        self._bars.update(self._task, advance=n, description=self.label)
+        told = f"{self.label}: {note}" if note else self.label
+        self._bars.update(self._task, advance=n, total=self.total, description=told)
 
     def say(self, why: str) -> None:
         self._bars.update(self._task, description=f"{self.label}: {why}")

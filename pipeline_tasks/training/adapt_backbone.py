@@ -54,6 +54,7 @@ class AdaptParams(OptimiserParams):
     writes=None,
     kind="reduce",
     dataset="model/{size}/adapt",
+    version="2",
     image="gpu",
     pool="gpu",
     memory_gib=8,
@@ -82,6 +83,7 @@ def adapt_backbone(inputs: Inputs, params: AdaptParams, run: Run) -> Path:
     }
     with reported(run) as report:
         result = adapt(folder(backbone(params.size).name), train, dev, params, run.scratch / "checkpoints", report)
+    from pipeline_tasks.training import curve
     from pipeline_tasks.training.export import export
 
     run.count("training_passages", len(train))
@@ -91,6 +93,7 @@ def adapt_backbone(inputs: Inputs, params: AdaptParams, run: Run) -> Path:
     out = run.scratch / "model"
     layout = Layout("mean", params.max_passage_length)
     export(result.encoder, out, card=facts, layout=layout, keep_adapters=params.keep_adapters)
+    curve.save(result, params, out)
     return out
 
 

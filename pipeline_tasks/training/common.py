@@ -69,6 +69,7 @@ def train_and_export(
         card: facts for the model card.
         layout: how the trained model wants to be asked.
     """
+    from pipeline_tasks.training import curve
     from pipeline_tasks.training.export import export
     from pipeline_tasks.training.trainer import train
 
@@ -90,17 +91,20 @@ def train_and_export(
     facts = dict(card) | {"checkpoint": chosen(result, "NDCG@10"), "training": params.hyperparameters()}
     asked_as = layout if result.best_step else layout_of_start
     export(result.encoder, out, card=facts, layout=asked_as, keep_adapters=params.keep_adapters)
+    curve.save(result, params, out)
     return out
 
 
 @contextmanager
 def reported(run: Run) -> Iterator[Report]:
-    """What tells the progress of a training, once it is known how many steps there are."""
+    """What tells the progress of a training: how many steps there are, and its loss, rate, last score and memory."""
     with run.progress(0, "steps") as meter:
+        known: dict[str, float] = {}
 
         def report(step: int, steps: int, facts: dict[str, float]) -> None:
             meter.total = steps
-            meter.advance(step - meter.done)
+            known.update(facts)
+            meter.advance(step - meter.done, ", ".join(f"{name} {value:.4g}" for name, value in known.items()))
 
         yield report
 

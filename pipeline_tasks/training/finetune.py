@@ -27,7 +27,7 @@ class FinetuneParams(TripletParams):
     writes=None,
     kind="reduce",
     dataset="model/{size}/finetune",
-    version="2",
+    version="3",
     image="gpu",
     pool="gpu",
     memory_gib=8,

@@ -66,7 +66,7 @@ class PretrainParams(TrainParams):
     writes=None,
     kind="reduce",
     dataset="model/{size}/pretrain",
-    version="2",
+    version="3",
     image="gpu",
     pool="gpu",
     memory_gib=8,

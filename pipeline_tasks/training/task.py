@@ -60,6 +60,7 @@ class TrainResult:
         best_score: its score on the development set (NDCG@10 in contrastive learning), None without one.
         scores: (step, score) of every evaluation; the first is step 0, the encoder as it came.
         losses: training loss of every step.
+        rows: how many rows every step learned from.
         resumed_at: the step at which this call took over, 0 for a run that was never interrupted.
     """
 
@@ -69,6 +70,7 @@ class TrainResult:
     best_score: float | None
     scores: tuple[tuple[int, float], ...]
     losses: tuple[float, ...]
+    rows: tuple[int, ...]
     resumed_at: int
 
 
@@ -177,6 +179,7 @@ class _Run:
             best_score=state.best_score,
             scores=tuple(state.scores),
             losses=tuple(state.losses),
+            rows=tuple(map(len, self.task.schedule)),
             resumed_at=resumed_at,
         )
 
@@ -204,7 +207,7 @@ class _Run:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self.state.losses.append(loss)
-        return {"loss": loss, "learning_rate": rate}
+        return {"loss": loss, "learning_rate": rate} | _memory(self.encoder.device)
 
     def _evaluate(self) -> dict[str, float]:
         state = self.state
@@ -220,6 +223,11 @@ class _Run:
     def _save(self) -> None:
         weights, optimizer_state = self.encoder.trained(), self.optimizer.state_dict()
         checkpoints.save(self.work_dir, self.fingerprint, self.state, weights, optimizer_state)
+
+
+def _memory(device: torch.device) -> dict[str, float]:
+    """The most that a GPU has held so far; a processor's memory is the lineage's to tell."""
+    return {"gpu_gib": torch.cuda.max_memory_allocated(device) / (1 << 30)} if device.type == "cuda" else {}
 
 
 def _optimizer(model: torch.nn.Module, params: OptimiserParams) -> torch.optim.Optimizer:

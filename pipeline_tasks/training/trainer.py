@@ -41,7 +41,8 @@ def train(
         backbone_dir: the weights to start from.
         params: hyperparameters.
         work_dir: holds this run's tokens and checkpoints and nothing else; may be removed once the result is stored.
-        progress: called after each step with step, steps and facts (``loss``, ``learning_rate``, ``dev_score``).
+        progress: called after each step with step, steps and facts (``loss``, ``learning_rate``, and ``dev_score`` or
+            ``gpu_gib`` where they are known).
         dev_of_start: the same queries asked as the encoder wants it that came; as in ``dev`` where not given.
         threads: of the processor; another number may change the last bits.
         devices: where more than one, a process on each: together they take the steps that one would; the last bits

@@ -4,6 +4,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from pipeline_tasks.encoders.layout import Layout
+from pipeline_tasks.training import curve
 from pipeline_tasks.training.adapt_backbone import AdaptParams, adapt
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.export import export
@@ -23,6 +24,7 @@ def run(
     """Train, sending the number of each finished step; the export is the last thing done."""
     result = train(rows, dev, backbone, params, work, lambda step, steps, facts: told.send(step))
     export(result.encoder, out, card={"name": "killed"}, layout=Layout("mean", 32))
+    curve.save(result, params, out)
 
 
 def adapting(

@@ -9,6 +9,7 @@ import torch
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.encoders.layout import Layout
+from pipeline_tasks.training import curve
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.export import export
 from pipeline_tasks.training.params import TrainParams
@@ -145,6 +146,7 @@ def test_killed_at_random_moments_it_ends_in_the_same_bytes(tiny_bert, rows, dev
     config = with_(epochs=8, checkpoint_every_steps=1)
     undisturbed = train(rows, dev, tiny_bert, config, tmp_path / "whole")
     export(undisturbed.encoder, tmp_path / "expected", card={"name": "killed"}, layout=Layout("mean", 32))
+    curve.save(undisturbed, config, tmp_path / "expected")
     moments = random.Random(0)
     kills = 0
     while True:
@@ -166,6 +168,7 @@ def test_killed_at_random_moments_it_ends_in_the_same_bytes(tiny_bert, rows, dev
         kills += process.exitcode != 0
     assert kills >= 5
     assert file_digest(tmp_path / "out") == file_digest(tmp_path / "expected")
+    assert (tmp_path / "out" / curve.FILE).read_bytes() == (tmp_path / "expected" / curve.FILE).read_bytes()
 
 
 def test_work_folder_of_another_run_is_refused(tiny_bert, rows, tmp_path) -> None:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     import duckdb
 
 _RESPONSE_COLUMNS = ("response_id", "need_response_id")
+_CURVE = "training_curve.parquet"
+_CURVE_COLUMNS = ("optimiser_step", "epoch", "n_rows", "loss", "learning_rate", "dev_score")
 
 
 def quoted(name: str) -> str:
@@ -88,7 +90,7 @@ def add_dataset_views(con: duckdb.DuckDBPyConnection, store: Store, found: list[
 
 
 def add_copied_rows(con: duckdb.DuckDBPyConnection, store: Store, found: list[Manifest], problems: Rows) -> None:
-    """Fill ``rejects``, ``evaluations`` and ``part_responses`` from Parquet; ``parts`` must be filled already."""
+    """Fill ``rejects`` and all else that is copied from Parquet; ``parts`` must be filled already."""
     rejects = _readable(store, [p for m in found for p in m.rejects], problems)
     if rejects:
         con.execute(f"""
@@ -104,6 +106,13 @@ def add_copied_rows(con: duckdb.DuckDBPyConnection, store: Store, found: list[Ma
             INSERT INTO evaluations BY NAME
             SELECT dataset, version, {columns} FROM {parquet(list(scores.values()), ", filename = true")} r
             JOIN parts ON kind = 'part' AND sha256 = parse_filename(r.filename, true)""")
+    curves = _readable(store, [p for m in found for p in m.parts if p.name == _CURVE], problems, _CURVE_COLUMNS)
+    if curves:
+        con.execute(f"""
+            INSERT INTO training_curves BY NAME
+            SELECT dataset, version, {", ".join(_CURVE_COLUMNS)}
+            FROM {parquet(list(curves.values()), ", filename = true")} r
+            JOIN parts ON parts.name = {literal(_CURVE)} AND sha256 = parse_filename(r.filename, true)""")
     _add_part_responses(con, store, found, problems)
 
 
@@ -134,8 +143,8 @@ def _by_response_columns(store: Store, found: list[Manifest]) -> dict[tuple[str,
     return groups
 
 
-def _readable(store: Store, parts: list[Part], problems: Rows) -> dict[str, Path]:
-    """sha256 -> path of each part that is there and has a Parquet footer, once each."""
+def _readable(store: Store, parts: list[Part], problems: Rows, columns: tuple[str, ...] = ()) -> dict[str, Path]:
+    """sha256 -> path of each part that is there and has a Parquet footer with these columns, once each."""
     found: dict[str, Path] = {}
     store.bring(part.key for part in parts)
     for part in parts:
@@ -143,7 +152,8 @@ def _readable(store: Store, parts: list[Part], problems: Rows) -> dict[str, Path
             continue
         try:
             path = _path(store, part)
-            pq.read_schema(path)
+            if missing := set(columns) - set(pq.read_schema(path).names):
+                raise InputError(f"no column {', '.join(sorted(missing))}")
         except (InputError, OSError, pa.ArrowInvalid) as error:
             problems.append({"key": part.key, "problem": f"unreadable part: {error}"[:500]})
             continue

@@ -18,6 +18,10 @@ GROUP BY s.step ORDER BY seconds DESC`],
 FROM evaluations JOIN versions USING (dataset, version)
 WHERE is_latest AND metric = 'ndcg@10'
 ORDER BY intent, score DESC`],
+  ["How the latest models learned", `SELECT dataset, optimiser_step, round(epoch, 2) AS epoch, loss, learning_rate, dev_score
+FROM training_curves JOIN versions USING (dataset, version)
+WHERE is_latest
+ORDER BY dataset, optimiser_step`],
   ["Tables and views", "SHOW TABLES"],
 ];
 let last = EXAMPLES[0][1];

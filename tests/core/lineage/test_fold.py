@@ -9,6 +9,7 @@ from pathlib import Path
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import toy
 
@@ -17,7 +18,7 @@ from pipeline_tasks.core.events import EventLog
 from pipeline_tasks.core.lineage import DATABASE, fold, query
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.store import LocalStore
-from pipeline_tasks.core.versions import Version
+from pipeline_tasks.core.versions import Version, commit, write_file
 
 
 def ask(store: LocalStore, sql: str) -> list[tuple]:
@@ -196,6 +197,19 @@ def test_bad_files_are_reported_and_do_no_harm(store):
     assert ask(store, "SELECT count(*) FROM versions") == wanted
     (store.root / DATABASE).write_bytes(b"not a database")
     assert ask(store, "SELECT count(*) FROM versions") == wanted
+
+
+def test_a_file_that_is_called_a_training_curve_and_is_none_is_reported(store):
+    with store.temporary() as path:
+        path.write_bytes(b"step,loss")
+        part = write_file(store, path, "training_curve.parquet")
+    with store.temporary() as path:
+        pq.write_table(pa.table({"step": [1]}), path)
+        other = write_file(store, path, "training_curve.parquet")
+    manifest = Version.open(store, Ref.parse("model/33m/finetune")).manifest
+    commit(store, manifest.model_copy(update={"id": "0" * 16, "parts": [part, other]}))
+    assert ask(store, "SELECT count(*) FROM training_curves") == [(0,)]
+    assert sorted(ask(store, "SELECT key FROM problems")) == sorted([(part.key,), (other.key,)])
 
 
 def test_a_missing_part_costs_its_own_view_only(store):

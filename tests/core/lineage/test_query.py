@@ -1,10 +1,18 @@
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.lineage import query
 
+ROOT = Path(__file__).parents[3]
+QUESTIONS = [
+    *re.findall(r"```sql\n(.*?)```", (ROOT / "docs/lineage.md").read_text("utf-8"), re.DOTALL),
+    *re.findall(r'\["[^"]+", `(.*?)`\]', (ROOT / "plugins/lineage_page/static/sql.js").read_text("utf-8"), re.DOTALL),
+]
 HOSTILE = [
     "COPY (SELECT 1) TO '{objects}/x.parquet'",
     "COPY steps TO '{root}/x.csv'",
@@ -68,3 +76,12 @@ def test_rows_and_time_are_limited(built):
 
 def test_values_are_never_part_of_the_sql(built):
     assert query(built, "SELECT ? AS x", ["'; DROP TABLE steps"])["x"].to_pylist() == ["'; DROP TABLE steps"]
+
+
+@pytest.mark.parametrize("sql", QUESTIONS)
+def test_the_questions_that_docs_and_page_suggest_can_be_asked(built, sql):
+    assert query(built, sql).column_names
+
+
+def test_docs_and_page_suggest_questions():
+    assert len(QUESTIONS) > 12
