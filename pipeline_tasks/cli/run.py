@@ -17,6 +17,7 @@ from pipeline_tasks.core.memo import missing
 from pipeline_tasks.core.plan import Job, plan
 from pipeline_tasks.core.registry import get_step, step_names
 from pipeline_tasks.core.resources import resources_of
+from pipeline_tasks.core.run import Inputs
 from pipeline_tasks.core.runner import run_job
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.step import Resources
@@ -32,6 +33,9 @@ def run_command(
     ] = None,
     sets: Annotated[list[str] | None, typer.Option("--set", metavar="PARAM=VALUE", help="a parameter")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what there is to do, before it costs")] = False,
+    on: Annotated[
+        str, typer.Option(metavar="[Nx]GPU", help="with --dry-run: what a training would take of these cards: 4xH100")
+    ] = "",
     group: Annotated[str, typer.Option(metavar="I/N", help="only compute parts I, I+N, … of a map step")] = "",
 ) -> None:
     """Run one step; the last line printed is the version it made, or had made before."""
@@ -39,8 +43,10 @@ def run_command(
     store = open_store()
     step = get_step(name)
     job = plan(store, step, _parameters(sets or []), _inputs(given or []))
+    if on and not dry_run:
+        raise InputError(f"--on {on} says what --dry-run is to count with; a run takes the GPUs that it finds")
     if dry_run:
-        typer.echo(_todo(store, job))
+        typer.echo("\n".join([_todo(store, job), *_forecast(store, job, on)]))
         return
     outcome = run_job(store, job, group=_group(group), workers=settings().workers)
     counts = ", ".join(f"{key} {value:,.10g}" for key, value in sorted(outcome.counters.items()))
@@ -59,6 +65,13 @@ def _todo(store: Store, job: Job) -> str:
     parts = [source.parts[index] for index in missing(store, job)]
     rows = sum(part.rows for part in parts)
     return f"{job.ref} would be made: {len(parts)} of {len(source.parts)} parts, {rows:,} rows of {source.ref} are new"
+
+
+def _forecast(store: Store, job: Job, on: str) -> list[str]:
+    """What it would take of a GPU, where that is known before; only a training's is."""
+    from pipeline_tasks.training.forecast import told
+
+    return [] if job.made(store) else told(Inputs(job.open(store)), job.params, on)
 
 
 def steps_command() -> None:

@@ -74,7 +74,7 @@ def adapt_backbone(inputs: Inputs, params: AdaptParams, run: Run) -> Path:
     Raises:
         InputError: the size has no decoder, or there are no training passages of two tokens.
     """
-    train, dev = _texts(inputs, params)
+    train, dev = texts_of(inputs, params)
     card = {
         "name": f"{params.size} adapt",
         "summary": "A decoder whose tokens attend both ways, before it has learned to retrieve.",
@@ -149,7 +149,7 @@ def _open(backbone_dir: Path, params: AdaptParams) -> tuple[Encoder, Any]:
     return Encoder(trunk, load_tokenizer(backbone_dir), layout_of(backbone_dir)), head
 
 
-def _texts(inputs: Inputs, params: AdaptParams) -> tuple[list[str], list[str]]:
+def texts_of(inputs: Inputs, params: AdaptParams) -> tuple[list[str], list[str]]:
     """Texts to train on, in the order of their ids, and those of dev documents, at most ``dev_passages``."""
     rows = list(_rows([inputs["passages"]]))
     general = list(_rows(inputs.each("general")))

@@ -113,11 +113,12 @@ def pretrain(inputs: Inputs, params: PretrainParams, run: Run) -> Path:
     found = layout_of(trunk)
     layout = Layout(found.pooling, params.max_passage_length, append=found.append)
     start = found if (trunk / "modules.json").is_file() else layout
-    examples = Examples(partial(_training_rows, pairs, cloze, params.cloze_sentences))
-    return train_and_export(examples, partial(_dev_set, pairs), (trunk, start), params, run, card, layout)
+    examples = Examples(partial(training_rows, pairs, cloze, params.cloze_sentences))
+    return train_and_export(examples, partial(dev_set, pairs), (trunk, start), params, run, card, layout)
 
 
-def _training_rows(pairs: Version, cloze: list[Version], n_sentences: int) -> Iterator[pa.Table]:
+def training_rows(pairs: Version, cloze: list[Version], n_sentences: int) -> Iterator[pa.Table]:
+    """Two rows for each training query, and those of ``cloze``."""
     for rows in of_split(pairs, _COLUMNS, "train"):
         twice = np.repeat(np.arange(len(rows)), 2)
         positives = pa.chunked_array([*rows["passage"].chunks, *rows["positive"].chunks], pa.string())
@@ -135,7 +136,7 @@ def _cloze_rows(cloze: list[Version], n_sentences: int) -> Iterator[pa.Table]:
             yield block([pair.query for pair in found], [pair.positive for pair in found], sources=sources)
 
 
-def _dev_set(pairs: Version, layout: Layout) -> Examples:
+def dev_set(pairs: Version, layout: Layout) -> Examples:
     """Development queries over their source passages, and over what was written for them."""
     written = [text for rows in of_split(pairs, ["positive"], "dev") for text in rows["positive"].to_pylist()]
     return Examples(partial(_dev_rows, pairs, layout), written)

@@ -7,7 +7,7 @@ exactly.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from itertools import count
 from typing import NamedTuple
 
@@ -40,9 +40,8 @@ def plan_schedule(data: Rows, params: TrainParams) -> list[Batch]:
     """
     if not params.mixture:
         everything = _batches(data, np.arange(len(data)), params.objective, params)
-        n_batches = -(-len(data) // params.batch_size) * params.epochs
-        return [batch for batch, _ in zip(everything, range(n_batches), strict=False)]
-    _check_mixture(data, params)
+        return [batch for batch, _ in zip(everything, range(n_steps({"": len(data)}, params)), strict=False)]
+    _check_mixture(data.sources, params)
     chosen = [(number, params.mixture[name]) for number, name in enumerate(data.sources)]
     streams = [
         _stream(data, np.flatnonzero(data.source_of == number), source, params)
@@ -50,6 +49,19 @@ def plan_schedule(data: Rows, params: TrainParams) -> list[Batch]:
         if source.weight
     ]
     return [batch for epoch in zip(*streams, strict=True) for batch in _spread(epoch)]
+
+
+def n_steps(rows: Mapping[str, int], params: OptimiserParams) -> int:
+    """How many batches a schedule of so many rows of each source has.
+
+    Raises:
+        InputError: as :func:`plan_schedule`.
+    """
+    if not isinstance(params, TrainParams) or not params.mixture:
+        return math.ceil(sum(rows.values()) / params.batch_size) * params.epochs
+    _check_mixture(rows, params)
+    passes = (params.mixture[name].weight * math.ceil(n / params.batch_size) for name, n in rows.items())
+    return sum(round(params.epochs * per_epoch) for per_epoch in passes)
 
 
 def _stream(data: Rows, rows: np.ndarray, source: Source, params: TrainParams) -> Iterator[list[Batch]]:
@@ -76,12 +88,12 @@ def _spread(sources: tuple[list[Batch], ...]) -> list[Batch]:
     return [batch for _, batch in sorted(placed, key=lambda place_and_batch: place_and_batch[0])]
 
 
-def _check_mixture(data: Rows, params: TrainParams) -> None:
-    left_out, without_rows = set(data.sources) - set(params.mixture), set(params.mixture) - set(data.sources)
+def _check_mixture(sources: Collection[str], params: TrainParams) -> None:
+    left_out, without_rows = set(sources) - set(params.mixture), set(params.mixture) - set(sources)
     if left_out or without_rows:
         said = [f"leaves out {', '.join(sorted(left_out))}"] if left_out else []
         said += [f"names {', '.join(sorted(without_rows))}, of which there are no rows"] if without_rows else []
-        raise InputError(f"the mixture {' and '.join(said)}; the rows are of {', '.join(sorted(data.sources))}")
+        raise InputError(f"the mixture {' and '.join(said)}; the rows are of {', '.join(sorted(sources))}")
     if not any(source.weight for source in params.mixture.values()):
         raise InputError("the mixture gives every source the weight 0: nothing is left to train on")
 

@@ -88,11 +88,12 @@ def train_on_triplets(inputs: Inputs, params: TripletParams, run: Run, name: str
         append=start[1].append,
         needs_intent=params.instruct,
     )
-    examples = Examples(partial(_training_rows, triplets, layout, params.n_negatives))
-    return train_and_export(examples, partial(_dev_set, triplets), start, params, run, card, layout)
+    examples = Examples(partial(training_rows, triplets, layout, params.n_negatives))
+    return train_and_export(examples, partial(dev_set, triplets), start, params, run, card, layout)
 
 
-def _training_rows(triplets: Version, layout: Layout, n_negatives: int | None) -> Iterator[pa.Table]:
+def training_rows(triplets: Version, layout: Layout, n_negatives: int | None) -> Iterator[pa.Table]:
+    """A row for each training query, asked as ``layout`` says, with its first ``n_negatives``."""
     taught = triplets.manifest.rows_schema == SCORED_TRIPLETS.name
     for rows in of_split(triplets, _COLUMNS + (_SCORES if taught else []), "train"):
         negatives = rows["negatives"] if n_negatives is None else pc.list_slice(rows["negatives"], 0, n_negatives)
@@ -112,7 +113,7 @@ def _scores(rows: pa.Table, n_negatives: int | None) -> list[list[float]]:
     return [[positive, *negatives[:n_negatives]] for positive, negatives in zip(*columns, strict=True)]
 
 
-def _dev_set(triplets: Version, layout: Layout) -> Examples:
+def dev_set(triplets: Version, layout: Layout) -> Examples:
     """Development queries over their positives and all their negatives."""
     return Examples(partial(_dev_rows, triplets, layout))
 

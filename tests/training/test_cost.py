@@ -1,0 +1,61 @@
+"""What a training takes, against the formulas of the papers with the numbers put in by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipeline_tasks.models.shapes import SHAPES
+from pipeline_tasks.training.cost import Cost
+
+BASE = SHAPES["bert-base-uncased"]
+DECODER = SHAPES["qwen3-8b"]
+TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+
+
+def test_activations_of_a_plain_block_are_34_bytes_a_feature():
+    assert Cost(BASE).memory(1000)["activations"] == 34 * 1000 * 768 * 12
+
+
+def test_recomputed_activations_are_two_bytes_a_feature_and_one_block():
+    assert Cost(BASE, recompute=True).memory(1000)["activations"] == 1000 * 768 * (2 * 12 + 34)
+
+
+def test_weights_gradients_and_moments_are_sixteen_bytes_and_a_copy_of_the_matrices():
+    trained = 109_482_240 - (768 * 768 + 768)
+    found = Cost(BASE).memory(0)
+    assert (found["gradients"], found["optimiser"]) == (4 * trained, 8 * trained)
+    assert found["weights"] == 4 * 109_482_240 + 2 * 12 * 12 * 768 * 768
+    assert Cost(BASE, half=False).memory(0)["weights"] == 4 * 109_482_240
+
+
+def test_of_frozen_weights_only_adapters_have_gradients():
+    by_hand = 36 * 16 * (2 * (4096 + 4096) + 2 * (4096 + 1024) + 3 * (4096 + 12288))
+    cost = Cost(DECODER, 16, TARGETS)
+    assert cost.trained == by_hand
+    found = cost.memory(0)
+    assert found["weights"] == 2 * 7_568_405_504 + 4 * by_hand
+    assert (found["gradients"], found["optimiser"]) == (4 * by_hand, 8 * by_hand)
+    assert cost.memory(0, head=True)["weights"] - found["weights"] == 2 * 4096 * 151_936
+
+
+def test_a_gated_block_by_hand():
+    b, h, q, kv, f = 2, 4096, 4096, 1024, 12288
+    assert Cost(DECODER).memory(10)["activations"] == 10 * 36 * b * (4 * h + 2 * q + 2 * kv + 4 * f)
+    assert Cost(DECODER, half=False).memory(10)["activations"] == 2 * Cost(DECODER).memory(10)["activations"]
+
+
+def test_masked_tokens_have_scores_of_every_word():
+    difference = Cost(DECODER).memory(10, 2)["activations"] - Cost(DECODER).memory(10)["activations"]
+    assert difference == 2 * 12 * 151_936
+
+
+def test_work_is_six_operations_a_parameter_and_token():
+    matrices = 12 * 12 * 768 * 768
+    assert Cost(BASE).step(0) == 6 * matrices
+    assert Cost(BASE).step(512) == 6 * matrices + 3 * 4 * 12 * 512 * 768
+    assert Cost(BASE, recompute=True).step(0) == Cost(BASE).step(0, cached=True) == 8 * matrices
+
+
+def test_under_adapters_it_is_four_and_six_of_the_adapters():
+    cost = Cost(DECODER, 16, TARGETS)
+    assert cost.step(0) == pytest.approx(4 * DECODER.matrix_params + 6 * cost.trained)

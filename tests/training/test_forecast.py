@@ -1,0 +1,172 @@
+"""A dry run counts rows and steps exactly, and says what a named GPU would have to hold and do."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.plan import plan
+from pipeline_tasks.core.run import Inputs
+from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.datasets import PAIRS, PASSAGES, TRIPLETS
+from pipeline_tasks.encoders.trunk import load_tokenizer
+from pipeline_tasks.models.gpus import GPUS, cards
+from pipeline_tasks.training.adapt_backbone import AdaptParams, adapt_backbone
+from pipeline_tasks.training.data.examples import Examples
+from pipeline_tasks.training.data.rows import tokenized
+from pipeline_tasks.training.finetune import FinetuneParams, finetune
+from pipeline_tasks.training.forecast import Load, forecast, loads, told
+from pipeline_tasks.training.pretrain import PretrainParams, pretrain
+from pipeline_tasks.training.schedule import n_steps, plan_schedule
+from tests.stores import put
+from tests.training.made import put_model
+
+ROOT = Path(__file__).parents[2]
+WORD = "floods "  # seven characters
+
+
+def pair(number: int, split: str, origin: str = "dm") -> dict:
+    ids = {"query_id": f"q{number}", "passage_id": f"p{number}", "positive_id": f"g{number}", "intent": "qa"}
+    texts = {"query": WORD * 8, "passage": WORD * 40, "positive": WORD * 400}
+    return ids | texts | {"split": split, "origin": origin}
+
+
+@pytest.fixture
+def store(tmp_path) -> LocalStore:
+    """Ten pairs to train on and two to choose by; passages, and triplets with three negatives."""
+    store = LocalStore(tmp_path / "store")
+    rows = [pair(i, "train" if i < 10 else "dev") for i in range(12)]
+    put(store, PAIRS, rows, dataset="mtp")
+    texts = [{"passage_id": r["passage_id"], "text": r["passage"], "split": r["split"]} for r in rows]
+    put(store, PASSAGES, texts)
+    columns = ("query_id", "intent", "query", "positive_id", "positive", "split")
+    negatives = {"negative_ids": ["a", "b", "c"], "negatives": [WORD * 20] * 3}
+    put(store, TRIPLETS, [{name: r[name] for name in columns} | negatives for r in rows], dataset="mtt/0.95")
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text("{}")
+    put_model(store, tmp_path / "model", "model/596m/pretrain")
+    return store
+
+
+def read(store: LocalStore, step, **values) -> tuple[Load, Load]:
+    job = plan(store, step, values)
+    return loads(Inputs(job.open(store)), job.params)
+
+
+def test_texts_are_counted_as_the_step_reads_them_and_cut_where_it_cuts_them(store):
+    train, dev = read(store, pretrain, size="596m")
+    query, passage, written = 8 * 7 / 4 + 2, 40 * 7 / 4 + 2, 512
+    assert train == Load({"dm": 20}, 40, round(10 * (2 * query + passage + written)))
+    assert dev == Load({"": 2}, 2 * 2 + 2, round(2 * (query + passage + written)))
+    train, _ = read(store, finetune, size="596m", alpha=0.95, n_negatives=2, instruct=False)
+    assert train == Load({"": 10}, 40, round(10 * (query + written + 2 * (20 * 7 / 4 + 2))))
+    train, dev = read(store, adapt_backbone, size="596m")
+    assert (train, dev) == (Load({"": 10}, 10, 720), Load({"": 2}, 2, 144))
+
+
+def test_an_instruction_counts_with_the_query(store):
+    with_it, without = (read(store, finetune, size="596m", alpha=0.95, instruct=instruct)[0] for instruct in (1, 0))
+    assert with_it.n_tokens > without.n_tokens
+
+
+@pytest.mark.parametrize("mixture", ["", '{"dm": 1, "gd": 0.3}', '{"dm": 2.5, "gd": 0}'])
+@pytest.mark.parametrize("epochs", [1, 3])
+def test_steps_are_those_of_the_schedule(tiny_bert, tmp_path, mixture, epochs):
+    texts = [f"t{i}" for i in range(37)]
+    rows = Examples.of(texts, texts, [["ta"]] * 37, sources=["dm"] * 26 + ["gd"] * 11)
+    params = PretrainParams(size="33m", batch_size=8, epochs=epochs, mixture=mixture)
+    tokenizer = load_tokenizer(tiny_bert)
+    from pipeline_tasks.encoders.tokens import TextTokens
+
+    lengths = {"max_query_length": 16, "max_passage_length": 16}
+    data = tokenized(rows, TextTokens(tokenizer.backend_tokenizer, ""), tmp_path, **lengths)
+    assert n_steps({"dm": 26, "gd": 11}, params) == len(plan_schedule(data, params))
+
+
+def test_a_mixture_weighs_the_tokens():
+    load = Load({"dm": 100, "gd": 100}, 400, 40_000)
+    params = PretrainParams(size="33m", epochs=2, batch_size=10, mixture='{"dm": 1, "gd": 0.5}')
+    found = forecast(params, load, load, half=True)
+    assert (found.steps, found.n_tokens) == (30, 2 * 30_000)
+
+
+def test_hours_by_hand():
+    params = FinetuneParams(size="335m", device="cuda", batch_size=10, n_negatives=1, evals_per_epoch=1)
+    train, dev = Load({"": 1000}, 3000, 300_000), Load({"": 10}, 30, 3000)
+    found = forecast(params, train, dev, half=True)
+    matrices = 24 * 12 * 1024 * 1024
+    forward = 2 * matrices + 4 * 24 * 100 * 1024
+    assert (found.steps, found.n_tokens) == (100, 300_000)
+    assert found.operations == pytest.approx(300_000 * 3 * forward + 2 * 3000 * forward)
+    (h100,), (eight,) = cards("H100"), cards("8xH100")
+    assert found.hours(h100, half=True) == pytest.approx(found.operations / (989e12 * 0.35) / 3600)
+    assert found.hours(eight, half=True) == pytest.approx(found.hours(h100, half=True) / 8)
+    assert found.hours(h100, half=False) > found.hours(h100, half=True)
+
+
+@pytest.mark.parametrize(
+    ("changed", "held"),
+    [
+        ({"in_batch": True}, 1024),  # through the cache: a micro-batch at a time
+        ({"in_batch": True, "micro_batch_tokens": 64}, 512),  # which holds one text at least
+        ({"in_batch": True, "batch_size": 10}, 3000),  # fits as it is
+        ({}, 4096),  # rows that do not see each other, as many as graph_tokens allow
+        ({"graph_tokens": 200}, 1024),
+    ],
+)
+def test_tokens_held_at_once_are_those_that_the_loop_holds(changed, held):
+    params = FinetuneParams(**{"size": "335m", "device": "cuda", "batch_size": 100} | changed)
+    load = Load({"": 1000}, 3000, 300_000)
+    found = forecast(params, load, load, half=True)
+    assert found.memory["activations"] == held * 34 * 1024 * 24
+    again = forecast(params.model_copy(update={"recompute": True}), load, load, half=True)
+    assert again.memory["activations"] == held * 1024 * (2 * 24 + 34)
+
+
+def test_adapters_take_a_large_model_to_a_card_that_its_weights_do_not_fit():
+    load = Load({"": 1000}, 3000, 300_000)
+    (l4,), (h200,) = cards("L4"), cards("H200")
+    with_adapters = forecast(AdaptParams(size="4b", device="cuda"), load, load, half=True)
+    everything = forecast(AdaptParams(size="4b", device="cuda", lora_rank=0), load, load, half=True)
+    assert with_adapters.fits(l4)
+    assert not everything.fits(l4)
+    assert everything.fits(h200)
+    assert with_adapters.operations < everything.operations
+
+
+def test_a_dry_run_tells_it_without_weights(store, tmp_path):
+    command = [sys.executable, "-m", "pipeline_tasks.cli.main", "run", "pretrain", "--set", "size=596m"]
+    places = {"FOUNDRY_STORE": str(store.root), "FOUNDRY_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}
+
+    def run(*more: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([*command, *more], env=os.environ | places, capture_output=True, text=True, check=False)
+
+    done = run("--dry-run", "--on", "4xH100")
+    assert done.returncode == 0, done.stderr
+    first, size, rows, memory, hours = done.stdout.splitlines()
+    assert first.startswith("model/596m/pretrain would be made anew")
+    assert size == "596m: 596,049,920 parameters, 10,092,544 of them trained, in bf16"
+    assert rows.startswith("20 rows: 1 steps of 384, about 6,")
+    assert memory.startswith("GiB on a card: ")
+    assert hours.startswith("4 x H100: 0.0 minutes (35% of the peak assumed); fits 79 GiB")
+    assert run("--on", "4xH100").returncode == 2
+    refused = run("--dry-run", "--on", "T4000")
+    assert refused.returncode == 2
+    assert "'T4000' is no GPU that is known; name one of H200, H100" in refused.stderr
+
+
+def test_without_a_name_every_kind_of_card_is_told(store):
+    job = plan(store, pretrain, {"size": "596m"})
+    lines = told(Inputs(job.open(store)), job.params)
+    assert [line.split(":")[0] for line in lines[3:]] == [f"1 x {name}" for name in GPUS]
+
+
+@pytest.mark.parametrize("text", ["0xH100", "xH100", "H100x2", "h100", "2x"])
+def test_cards_that_are_none_are_refused(text):
+    with pytest.raises(InputError, match="is no GPU that is known"):
+        cards(text)
