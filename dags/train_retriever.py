@@ -24,21 +24,20 @@ DOC = """
 ### From `mtp` and `labelled` to `model/<size>/finetune`
 
 A decoder first learns to attend both ways (`adapt_backbone`). Then contrastive pre-training on the pairs, then one
-fine-tuning iteration for each level of the size's difficulty schedule, each from the model before it; triplets that are
-missing are built on the way. The evaluation on held-out queries covers every stage. Other levels may be chosen in
-`alphas`; iterations beyond a shorter schedule are skipped.
+fine-tuning iteration for each level of the size's difficulty schedule, or of `alphas`, each from the model before it;
+triplets that are missing are built on the way. The evaluation on held-out queries covers every stage.
 
 Several sizes may train at once: the pool `gpu` says how many. All data is that of the latest `labelled`.
 """
 
 SIZE = Param("33m", type="string", enum=list(SIZES), description="size of the model to train")
 CHOICES = ("causal", "reset_layers", "cloze_from", "cloze_sentences")
-COMMON = form("pretrain", *OF_ALL_STAGES)
+COMMON, START = form("pretrain", *OF_ALL_STAGES), form("pretrain", "backbone")
 ADAPT = form("adapt_backbone", *OF_ADAPTATION, "general_from", prefix="adapt_")
 PRETRAIN = form("pretrain", *OF_A_STAGE, *CHOICES, prefix="pretrain_")
 FINETUNE = form("finetune", *OF_A_STAGE, "in_batch", "instruct", "pool_instruction", prefix="finetune_")
 MINE = form("mine_negatives", "n_negatives")
-FORMS = (COMMON, ADAPT, PRETRAIN, FINETUNE, MINE)
+FORMS = (COMMON, START, ADAPT, PRETRAIN, FINETUNE, MINE)
 ITERATIONS = max(len(size.alphas) for size in SIZES.values())
 ALPHAS = levels(None, "finetune", "difficulty of each iteration, in order (left empty: the size's own)", ITERATIONS)
 
@@ -55,12 +54,13 @@ with DAG(
     user_defined_macros={"alpha_of": alpha_of, "adapts": adapts},
 ) as dag:
     read = given(**mined_from(), **judged_with())
-    common = COMMON.values(dag) | {"size": dag.param("size")}
-    decoder = {name: common[name] for name in common if name != "max_query_length"} | ADAPT.values(dag)
+    size, begun = {"size": dag.param("size")}, START.values(dag)
+    common = COMMON.values(dag) | size
+    decoder = {name: common[name] for name in common if name != "max_query_length"} | ADAPT.values(dag) | begun
     needed = "{{ adapts(params.size, params.pretrain_causal) }}"
     adapted = step("adapt_backbone", inputs={"passages": read["passages"]}, params=decoder, only_if=needed)
     start = {"pairs": read["pairs"], "init": [adapted]}
-    models = [step("pretrain", inputs=start, params=PRETRAIN.values(dag) | common)]
+    models = [step("pretrain", inputs=start, params=PRETRAIN.values(dag) | common | begun)]
     for i in range(ITERATIONS):
         level = f"{{{{ alpha_of(params.size, params.alphas, {i}) }}}}"
         with TaskGroup(f"iteration_{i + 1}"):
@@ -74,7 +74,7 @@ with DAG(
             chosen = FINETUNE.values(dag) | common | {"alpha": level}
             models.append(step("finetune", inputs={"triplets": mined, "init": models[-1]}, params=chosen, emits=False))
     asked = {name: read[name] for name in ("pairs", "passages", "embeddings", "queries")} | {"models": models}
-    evaluated = step("evaluate_retriever", inputs=asked, params={"size": dag.param("size")}, emits=False)
+    evaluated = step("evaluate_retriever", inputs=asked, params=size | begun, emits=False)
     published = publish("finetune", models[1:])
     evaluated >> published
     fold_lineage(published)

@@ -1,11 +1,10 @@
-"""``foundry ls``, ``show``, ``export`` and ``sql``: what is in the store."""
+"""``foundry ls``, ``show`` and ``sql``: what is in the store."""
 
 from __future__ import annotations
 
 import json
 import sys
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pyarrow as pa
@@ -17,7 +16,6 @@ from rich.table import Column, Table
 
 from pipeline_tasks.cli.terminal import console
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.export import Format, export
 from pipeline_tasks.core.licences import is_non_commercial
 from pipeline_tasks.core.lineage import query
 from pipeline_tasks.core.manifest import Ref
@@ -123,17 +121,6 @@ def _print_rows(version: Version, out: Console) -> None:
         values = rows[field.name].to_pylist()
         schema.add_row(field.name, escape(str(field.type)), *(clipped(value, 40) for value in values))
     out.print(schema)
-
-
-def export_command(
-    name: DATASET,
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="a folder that is empty or not there yet")],
-    fmt: Annotated[Format, typer.Option("--format", help="for rows; a model's files stay as they are")] = "parquet",
-) -> None:
-    """Copy a version out: Parquet or JSONL for other tools, a model as a sentence-transformers folder."""
-    version = Version.open(store(), Ref.parse(name))
-    files = export(version, folder, fmt)
-    typer.echo(f"{version.manifest.ref}: {len(files):,} files in {folder}")
 
 
 def sql_command(

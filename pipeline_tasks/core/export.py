@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,13 +23,21 @@ LICENCES = "LICENCES.json"
 PARTIAL = ".partial"
 
 
-def export(version: Version, folder: Path, fmt: Format = "parquet") -> list[Path]:
+def export(
+    version: Version, folder: Path, fmt: Format = "parquet", finish: Callable[[Path], list[Path]] | None = None
+) -> list[Path]:
     """Write the live rows of ``version``, one file per part, or its files into ``folder``; returns what was written.
 
     ``LICENCES.json`` beside them names the licence of every model whose weights stand behind the version, if any do.
 
     It grows in a subfolder and is moved up once it is whole: an error leaves nothing, a kill that subfolder, which the
     next export replaces.
+
+    Args:
+        version: what is copied.
+        folder: an empty one, or one that is not there yet.
+        fmt: of rows.
+        finish: adds files of its own before the folder is whole, and returns them.
 
     Raises:
         InputError: the folder holds something, or a file's logical name would leave it.
@@ -42,6 +51,7 @@ def export(version: Version, folder: Path, fmt: Format = "parquet") -> list[Path
         partial.mkdir(parents=True)
         try:
             written = _write(version, partial, fmt)
+            written += finish(partial) if finish else []
             durable.sync_tree(partial)
             for entry in partial.iterdir():
                 entry.rename(folder / entry.name)

@@ -69,6 +69,7 @@ class Settings(BaseModel):
     sql_memory_mib: int = Field(0, ge=0, description="MiB of DuckDB for one question; 0: by the container's limit")
     log_format: Literal["text", "json"] = Field("text", description="lines of the log: text, or a JSON object each")
     profile: Literal["offline", "hub"] = Field("offline", description="where weights come from: packages or a hub")
+    hub_revisions: str = Field("", description="commits of hub models that the registry has by a branch: NAME=COMMIT,…")
     domain: str = Field("disaster", description="folder below pipeline_tasks/domains")
     workers: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1, description="processes per step")
     threads: int = Field(2, ge=1, description="threads of one numeric kernel; results depend on it in the last bit")
@@ -108,6 +109,18 @@ class Settings(BaseModel):
     def served(self) -> frozenset[str]:
         """Names in ``served_models``."""
         return frozenset(name.strip() for name in self.served_models.split(",") if name.strip())
+
+    @property
+    def revisions(self) -> dict[str, str]:
+        """Model -> revision, as in ``hub_revisions``.
+
+        Raises:
+            InputError: one is not NAME=COMMIT.
+        """
+        pairs = [[half.strip() for half in pair.split("=")] for pair in self.hub_revisions.split(",") if pair.strip()]
+        if any(len(pair) != 2 or not all(pair) for pair in pairs):
+            raise InputError(f"FOUNDRY_HUB_REVISIONS={self.hub_revisions!r}: write NAME=COMMIT, joined by commas")
+        return dict(pairs)
 
     @property
     def allowed_hosts(self) -> tuple[str, ...]:

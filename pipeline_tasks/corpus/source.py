@@ -12,9 +12,8 @@ from pathlib import Path
 from urllib.parse import urljoin
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.settings import settings
+from pipeline_tasks.core.local_files import is_readable_file, named_path, path_of, where_to_name
 from pipeline_tasks.corpus.fetching.list_text import fetch_list
-from pipeline_tasks.corpus.local_files import is_readable_file, may_read, path_of
 from pipeline_tasks.corpus.urls import canonical_url
 
 
@@ -59,16 +58,11 @@ def _local(source: str) -> Path:
     Raises:
         InputError: there is none; to a form, one that it may not read is the same.
     """
-    try:
-        path = Path(source).expanduser().absolute()
-        if may_read(path) and (path.is_dir() or path.is_file()):
-            return path
-    except (OSError, RuntimeError, ValueError):  # no such user; a name that no file can have
-        pass
-    told = f"source={source!r} is no URL, file or folder; name a list of addresses or a folder of PDFs"
-    if settings().caller == "form":
-        told += f" below FOUNDRY_SOURCE_ROOTS, which names {', '.join(map(str, settings().roots)) or 'none'}"
-    raise InputError(told)
+    path = named_path(source)
+    if path is None:
+        wanted = f"name a list of addresses or a folder of PDFs{where_to_name()}"
+        raise InputError(f"source={source!r} is no URL, file or folder; {wanted}")
+    return path
 
 
 def _read(path: Path, max_bytes: int) -> bytes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,21 +11,20 @@ from pydantic import Field
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.run import Inputs, Run
-from pipeline_tasks.core.step import From, StepParams, step
+from pipeline_tasks.core.step import From, step
 from pipeline_tasks.core.vectors import matrix
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import EVALUATIONS, PAIR_EMBEDDINGS, PAIRS, PASSAGE_EMBEDDINGS, PASSAGES
 from pipeline_tasks.evaluation.report import score_rows
 from pipeline_tasks.evaluation.systems import rank_bm25, rank_fused, rank_model, rank_untrained
-from pipeline_tasks.models.sizes import backbone
-from pipeline_tasks.models.use import identity, licences
+from pipeline_tasks.models.start import StartParams
 from pipeline_tasks.retrieval.judges import judging_models
 from pipeline_tasks.retrieval.search import top_k
 
 _FUSED_DEPTH = 200
 
 
-class EvaluateRetrieverParams(StepParams):
+class EvaluateRetrieverParams(StartParams):
     """What is compared on which queries."""
 
     set_name: str = Field("heldout", description="name of the evaluation set; also of the dataset eval/<set>")
@@ -36,14 +34,6 @@ class EvaluateRetrieverParams(StepParams):
     )
     fusions: tuple[str, ...] = Field((), description="systems to fuse by rank and score too: rrf(bm25,33m/pretrain)")
     k: int = Field(10, ge=1, description="cut-off rank of the metrics")
-
-    def identity(self) -> dict[str, Any]:
-        """The parameters and what the backbone's weights are."""
-        return super().identity() | {"backbone": identity(backbone(self.size).name)}
-
-    def licences(self) -> dict[str, str]:
-        """The licence of the backbone's weights."""
-        return licences(backbone(self.size).name)
 
 
 @dataclass(frozen=True)
@@ -129,7 +119,8 @@ def _systems(
     if embeddings.keys() != queries.keys():
         raise InputError(f"embeddings are of {list(embeddings)}, queries of {list(queries)}; give both of each model")
     with run.progress(2 + len(embeddings) + len(models), "systems") as meter:
-        yield f"{params.size}/untrained", "", rank_untrained(params.size, heldout.queries, heldout.passages, depth)
+        asked = heldout.queries, heldout.intents, heldout.passages, depth, run.scratch
+        yield f"{params.size}/untrained", "", rank_untrained(params.start, *asked)
         meter.advance()
         yield "bm25", "", rank_bm25(heldout.queries, heldout.passages, depth)
         meter.advance()
@@ -137,8 +128,7 @@ def _systems(
             yield model, "", _rank_stored(embeddings[model], queries[model], heldout, depth)
             meter.advance()
         for version in models:
-            ranked = rank_model(version, heldout.queries, heldout.intents, heldout.passages, depth, run.scratch)
-            yield system_name(version), str(version.manifest.ref), ranked
+            yield system_name(version), str(version.manifest.ref), rank_model(version, *asked)
             meter.advance()
 
 

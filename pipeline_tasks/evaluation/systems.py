@@ -12,8 +12,7 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.encoders.devices import devices
-from pipeline_tasks.models.sizes import backbone
-from pipeline_tasks.models.use import folder
+from pipeline_tasks.models.start import Start
 from pipeline_tasks.retrieval.encoders import load_encoder, open_encoder
 from pipeline_tasks.retrieval.fusion import fuse
 from pipeline_tasks.retrieval.search import top_k
@@ -31,15 +30,18 @@ def rank_bm25(queries: list[str], passages: list[str], depth: int) -> np.ndarray
     return bm25.top_k(queries, passages, depth)[0]
 
 
-def rank_untrained(size: str, queries: list[str], passages: list[str], depth: int) -> np.ndarray:
-    """Mean-pooled vectors of the backbone as it came.
+def rank_untrained(
+    start: Start, queries: list[str], intents: list[str], passages: list[str], depth: int, scratch: Path
+) -> np.ndarray:
+    """The model that training starts from as it came, asked as the registry says, or a folder's own files.
 
     Shapes: returns [q, depth] positions, best first.
     """
-    name = backbone(size).name
-    folder(name)
-    encoder = open_encoder(name)
-    return top_k(encoder.encode_queries(queries), encoder.encode_passages(passages), depth)[0]
+    if start.folder is None:
+        encoder = open_encoder(start.name)
+    else:
+        encoder = load_encoder(start.files(scratch / "start"), settings().cache, settings().threads, devices())
+    return top_k(encoder.encode_queries(queries, intents), encoder.encode_passages(passages), depth)[0]
 
 
 def rank_model(

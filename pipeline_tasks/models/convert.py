@@ -15,6 +15,7 @@ import numpy as np
 
 from pipeline_tasks.core.errors import InputError
 
+PICKLE = "pytorch_model.bin"
 _EMBEDDINGS = "bert.embeddings."
 _QUANTISED_NODE_ENDS = ("/MatMul_quant", "/Gemm_MatMul_quant", "/Gemm/MatMul_quant")
 _BERT_CONFIG: dict[str, Any] = {
@@ -93,24 +94,26 @@ def _parameter_of(node_name: str) -> str:
 
 
 def safetensors_from_pickle(folder: Path) -> None:
-    """Replace a ``pytorch_model.bin`` that has no safetensors beside it by them; the pickle runs no code of its own.
+    """Replace ``pytorch_model.bin`` by safetensors of the same weights; the pickle runs no code of its own.
 
     Raises:
-        InputError: the pickle holds anything but tensors.
+        InputError: it is damaged, or holds anything but tensors by name.
     """
-    source = folder / "pytorch_model.bin"
-    if not source.is_file() or list(folder.glob("*.safetensors")):
-        source.unlink(missing_ok=True)
-        return
     import torch
     from safetensors.torch import save_file
 
+    source = folder / PICKLE
+    remedy = "take a revision or a folder with safetensors"
     try:
         weights = torch.load(source, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        raise InputError(f"{source.name} holds more than tensors: take a revision with safetensors") from error
-    # Tied weights share memory, which safetensors refuses.
-    save_file({name: value.clone() for name, value in weights.items()}, folder / "model.safetensors", {"format": "pt"})
+    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
+        told = str(error).split("\n")[0]
+        raise InputError(f"{PICKLE} is damaged, or holds code, which is never run ({told}): {remedy}") from error
+    if not isinstance(weights, dict) or not all(isinstance(value, torch.Tensor) for value in weights.values()):
+        raise InputError(f"{PICKLE} holds something else than tensors by name: {remedy}")
+    # Safetensors takes neither tied weights, which share memory, nor transposed views.
+    whole = {name: value.detach().clone(memory_format=torch.contiguous_format) for name, value in weights.items()}
+    save_file(whole, folder / "model.safetensors", {"format": "pt"})
     source.unlink()
 
 

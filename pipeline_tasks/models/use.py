@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.runtime import versions_of
 from pipeline_tasks.core.settings import settings
-from pipeline_tasks.models.fetch import RECORD, path_of
+from pipeline_tasks.models.fetch import checked, commit_of, hub_source, path_of
 from pipeline_tasks.models.registry import ANY, ModelSpec, assigned, get
 
 if TYPE_CHECKING:
@@ -59,14 +58,14 @@ def identity(name: str) -> dict[str, Any]:
     and the runtime of int8 weights. Where an endpoint runs the model, what runs it there is not known.
 
     Raises:
-        InputError: unknown, or one of these libraries is not installed.
+        InputError: unknown, or one of these libraries is not installed, or a hub's branch has not been fetched.
     """
     spec = get(name)
     texts = spec.model_dump(include=TEXTS)
     if is_served(spec):
         return {"name": name, "served": spec.endpoint_name, "texts": texts}
-    hub = spec.hub if settings().profile == "hub" else None
-    weights = {"name": name, "hub": hub.pin} if hub else spec.identity()
+    hub = hub_source(spec) if settings().profile == "hub" else None
+    weights = {"name": name, "hub": f"{hub.id}@{commit_of(spec, hub, settings().cache)}"} if hub else spec.identity()
     libraries = ("tokenizers", "onnxruntime") if spec.backend == "onnx" and not hub else ("tokenizers",)
     return weights | {"texts": texts, "libraries": versions_of(*libraries)}
 
@@ -75,16 +74,10 @@ def folder(name: str) -> Path:
     """The folder with the weights of ``name``.
 
     Raises:
-        InputError: not fetched, or fetched from another source than the profile names.
+        InputError: not fetched, or fetched from another source or commit than the settings name.
     """
-    path = path_of(get(name), settings().cache)
-    source = json.loads((path / RECORD).read_text("utf-8"))["source"]
-    if source != settings().profile:
-        raise InputError(
-            f"model {name} in {path} came from source {source!r}, but the profile is {settings().profile!r}; "
-            f"set FOUNDRY_PROFILE={source} or delete that folder and run `foundry models fetch {name}`"
-        )
-    return path
+    spec = get(name)
+    return checked(spec, path_of(spec, settings().cache), settings().profile, hub_source(spec))
 
 
 def load_tokenizer(model: str | Path) -> Tokenizer:

@@ -12,7 +12,7 @@ from pipeline_tasks.core.settings import settings
 from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.domains.intents import load_intents
 from pipeline_tasks.encoders.devices import devices
-from pipeline_tasks.encoders.layout import layout_of_folder, layout_of_spec
+from pipeline_tasks.encoders.layout import layout_of, layout_of_spec
 from pipeline_tasks.models.fetch import path_of
 from pipeline_tasks.models.registry import ModelSpec, get
 from pipeline_tasks.models.use import folder as folder_of
@@ -37,7 +37,7 @@ def load_encoder(
     device: str = "cpu",
     precision: Precision = "float32",
 ) -> Encoder:
-    """The encoder of a registered model or of any sentence-transformers folder; its files say what runs it.
+    """The encoder of a registered model or of any model's folder; its files say what runs it.
 
     Args:
         model: what to encode with.
@@ -59,7 +59,7 @@ def load_encoder(
         folder = path_of(model, cache_dir)
         source = TorchSource(model.name, folder, layout_of_spec(model, folder, instructions_of(model)), threads)
     else:
-        source = TorchSource(model.name, model, layout_of_folder(model), threads)
+        source = TorchSource(model.name, model, layout_of(model), threads)
     encoder = _encoder(source, device, precision)
     if isinstance(model, ModelSpec) and encoder.dim != model.dim:
         raise InputError(f"{model.name} gives {encoder.dim} numbers, the registry states {model.dim}: mend its dim")

@@ -10,15 +10,14 @@ from __future__ import annotations
 import logging
 import shutil
 import tempfile
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.runtime import versions_of
+from pipeline_tasks.encoders.graph import quantise, write_graph
 from pipeline_tasks.retrieval.encoder import Encoder
 from pipeline_tasks.retrieval.torch_encoder import TorchSource, load_source
 
@@ -42,8 +41,8 @@ def quantised(source: TorchSource) -> Path:
     if not target.is_file():
         with tempfile.TemporaryDirectory(dir=source.folder, prefix=".int8-") as work:
             exact, small = Path(work) / "exact.onnx", Path(work) / target.name
-            _export(load_source(source, "cpu", attention="eager"), exact)
-            _quantise(exact, small)
+            write_graph(load_source(source, "cpu", attention="eager"), exact, source.layout.max_length)
+            quantise(exact, small)
             shutil.move(small, target)
         log.info("%s was quantised into %s", source.name, target)
     return target
@@ -66,46 +65,3 @@ def check(int8: Encoder, exact: Encoder, passages: Sequence[str]) -> float:
             f"less than {LEAST_COSINE}: use precision=float32"
         )
     return least
-
-
-def _export(model: Any, target: Path) -> None:
-    import torch
-
-    from pipeline_tasks.encoders.trunk import hidden_states
-
-    class Hidden(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.model = model
-
-        def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-            return hidden_states(self.model, {"input_ids": input_ids, "attention_mask": attention_mask})
-
-    ids = torch.full((2, 16), 5)
-    mask = torch.ones_like(ids)
-    mask[1, 9:] = 0
-    free = {0: torch.export.Dim("batch", min=1, max=4096), 1: torch.export.Dim("tokens", min=2, max=512)}
-    names = ["input_ids", "attention_mask"]
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            torch.onnx.export(
-                Hidden().eval(),
-                (ids, mask),
-                target,
-                input_names=names,
-                output_names=["last_hidden_state"],
-                dynamic_shapes=dict.fromkeys(names, free),
-                external_data=False,
-                verbose=False,
-            )
-    except (RuntimeError, torch.onnx.errors.OnnxExporterError) as error:
-        raise InputError(f"{type(model).__name__} cannot be exported to ONNX: use precision=float32") from error
-
-
-def _quantise(exact: Path, target: Path) -> None:
-    from onnxruntime.quantization import QuantType, quantize_dynamic
-
-    quantize_dynamic(
-        exact, target, op_types_to_quantize=["MatMul", "Gemm"], per_channel=True, weight_type=QuantType.QInt8
-    )

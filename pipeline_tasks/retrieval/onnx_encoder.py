@@ -33,9 +33,9 @@ class OnnxEncoder(TokenEncoder):
         self._session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
         self._inputs = {given.name for given in self._session.get_inputs()}
         shape = self._session.get_outputs()[0].shape
-        if layout.pooling not in ("mean", "cls") or len(shape) != 3:
+        if layout.pooling == "own" or len(shape) != 3:
             raise InputError(
-                f"{graph} gives {shape} for pooling {layout.pooling!r}: only hidden states with mean or cls work"
+                f"{graph} gives {shape} for pooling {layout.pooling!r}: only hidden states with mean, cls or last work"
             )
         super().__init__(name, int(shape[2]), layout, tokenizer, _ONE_TEXT)
 
@@ -45,5 +45,7 @@ class OnnxEncoder(TokenEncoder):
         hidden = self._session.run(None, {name: value for name, value in feeds.items() if name in self._inputs})[0]
         if self.layout.pooling == "cls":
             return hidden[:, 0]
+        if self.layout.pooling == "last":
+            return hidden[np.arange(len(hidden)), batch["attention_mask"].sum(axis=1) - 1]
         weights = batch["pooling_mask"][:, :, None].astype(np.float32)
         return (hidden * weights).sum(axis=1) / weights.sum(axis=1)

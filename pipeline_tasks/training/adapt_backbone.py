@@ -17,8 +17,8 @@ from pipeline_tasks.core.step import From, step
 from pipeline_tasks.datasets import PASSAGES
 from pipeline_tasks.encoders.devices import devices_of
 from pipeline_tasks.encoders.layout import Layout
-from pipeline_tasks.models.sizes import StageName, backbone
-from pipeline_tasks.models.use import folder, identity, licences
+from pipeline_tasks.models.sizes import StageName
+from pipeline_tasks.models.start import StartParams
 from pipeline_tasks.training.common import chosen, count, reported
 from pipeline_tasks.training.params import OptimiserParams
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pipeline_tasks.training.task import Report, TrainResult
 
 
-class AdaptParams(OptimiserParams):
+class AdaptParams(StartParams, OptimiserParams):
     """Hyperparameters of the adaptation."""
 
     stage: ClassVar[StageName] = "adapt"
@@ -39,14 +39,6 @@ class AdaptParams(OptimiserParams):
     mask_share: float = Field(0.2, gt=0, lt=1, description="share of a text's tokens that are masked")
     mask_text: str = Field("_", description="what stands for a masked token where the tokenizer has no mask token")
     dev_passages: int = Field(500, ge=0, description="passages of dev documents, at most, that choose the checkpoint")
-
-    def identity(self) -> dict[str, Any]:
-        """Hyperparameters and what the backbone's weights are."""
-        return super().identity() | {"backbone": identity(backbone(self.size).name)}
-
-    def licences(self) -> dict[str, str]:
-        """The licence of the backbone's weights."""
-        return licences(backbone(self.size).name)
 
 
 @step(
@@ -78,11 +70,12 @@ def adapt_backbone(inputs: Inputs, params: AdaptParams, run: Run) -> Path:
     card = {
         "name": f"{params.size} adapt",
         "summary": "A decoder whose tokens attend both ways, before it has learned to retrieve.",
-        "backbone": backbone(params.size).name,
+        "backbone": params.start.name,
         "data": ", ".join(str(version.manifest.ref) for version in (inputs["passages"], *inputs.each("general"))),
     }
+    start = params.start.files(run.scratch / "start")
     with reported(run) as report:
-        result = adapt(folder(backbone(params.size).name), train, dev, params, run.scratch / "checkpoints", report)
+        result = adapt(start, train, dev, params, run.scratch / "checkpoints", report)
     from pipeline_tasks.training import curve
     from pipeline_tasks.training.export import export
 

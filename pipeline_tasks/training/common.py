@@ -7,9 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.versions import Version
@@ -46,6 +48,32 @@ def asked(rows: pa.Table, layout: Layout) -> dict[str, Any]:
     before = [layout.query_prefix(intent) for intent in rows["intent"].to_pylist()]
     prefixed = [prefix + query for prefix, query in zip(before, rows["query"].to_pylist(), strict=True)]
     return {"queries": prefixed, "prompts": None if layout.pools_prefix else before}
+
+
+def given(passages: pa.ChunkedArray, layout: Layout) -> pa.ChunkedArray | pa.Array:
+    """Passages, or lists of them, with what ``layout`` puts before each.
+
+    Raises:
+        InputError: its means leave that out; training does so for queries alone.
+    """
+    prefix = layout.passage_prefix()
+    if not prefix:
+        return passages
+    if not layout.pools_prefix:
+        raise InputError(
+            f"a model that takes {prefix!r} before passages is to leave that out of its mean, which training does for "
+            "queries alone: set pool_instruction=true, or start from another model"
+        )
+    if not pa.types.is_list(passages.type):
+        return pc.binary_join_element_wise(prefix, passages.cast(pa.string()), "")
+    lists = passages.combine_chunks()
+    ends = np.concatenate([[0], np.cumsum(lists.value_lengths())]).astype(np.int32)
+    return pa.ListArray.from_arrays(ends, pc.binary_join_element_wise(prefix, lists.flatten().cast(pa.string()), ""))
+
+
+def general_prefixes(layout: Layout) -> dict[str, str]:
+    """What goes before every query and before every passage; instructions of intents are none of it."""
+    return {use: layout.prefixes[use] for use in ("query", "passage") if layout.prefixes.get(use)}
 
 
 def train_and_export(

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pipeline_tasks.core.markdown import table
 from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.encoders.lora import merged, save_adapters
 from pipeline_tasks.encoders.trunk import Encoder, quiet
@@ -92,7 +93,7 @@ def model_card(card: Mapping[str, Any], prompts: Mapping[str, str], vector: str)
         "",
         f"{card.get('summary', '')}".strip(),
         "",
-        *_table({"embedding": f"{vector}, L2-normalised, cosine", **plain}),
+        *table({"embedding": f"{vector}, L2-normalised, cosine", **plain}),
         "## Use",
         "",
         "```python",
@@ -112,21 +113,12 @@ def model_card(card: Mapping[str, Any], prompts: Mapping[str, str], vector: str)
     if prompts:
         passages = "its own" if "passage" in prompts else "no prompt"
         lines += [f"A passage takes {passages}; a query takes the one of its intent.", ""]
-        lines += _table(dict(prompts), ("intent", "prompt"))
+        lines += table(dict(prompts), ("intent", "prompt"))
     else:
         lines += ["Neither queries nor passages take a prompt.", ""]
     for title, values in sections.items():
-        lines += [f"## {str(title).replace('_', ' ').capitalize()}", "", *_table(values)]
+        lines += [f"## {str(title).replace('_', ' ').capitalize()}", "", *table(values)]
     return "\n".join(lines).rstrip() + "\n"
-
-
-def _table(values: Mapping[str, Any], head: tuple[str, str] = ("", "")) -> list[str]:
-    cells = [(_cell(key), _cell(value)) for key, value in values.items()]
-    return [f"| {head[0]} | {head[1]} |", "|---|---|", *(f"| {key} | {value} |" for key, value in cells), ""]
-
-
-def _cell(value: Any) -> str:
-    return " ".join(str(value).split()).replace("|", "\\|")
 
 
 def _save_tokenizer(tokenizer: Any, out_dir: Path, max_length: int) -> None:

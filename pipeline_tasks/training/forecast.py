@@ -22,6 +22,7 @@ from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.models.gpus import Cards, cards
 from pipeline_tasks.models.shapes import SHAPES
 from pipeline_tasks.models.sizes import backbone
+from pipeline_tasks.models.start import StartParams
 from pipeline_tasks.training import pretrain, triplets
 from pipeline_tasks.training.adapt_backbone import AdaptParams, texts_of
 from pipeline_tasks.training.cost import ROOM, Cost
@@ -101,6 +102,8 @@ def told(inputs: Inputs, params: StepParams, on: str = "") -> list[str]:
     if not isinstance(params, _Training):
         return []
     chosen = cards(on)
+    if (name := _started_from(params)) not in SHAPES:
+        return [f"{name} is not in models/data/shapes.toml, so what its training would take is not known"]
     half = params.device == "cpu" or params.precision == "bf16"
     train, dev = loads(inputs, params)
     found = forecast(params, train, dev, half=half)
@@ -159,9 +162,12 @@ def _held(params: TrainParams, train: Load) -> tuple[int, bool]:
     return min(of_batch, params.graph_tokens), False
 
 
+def _started_from(params: OptimiserParams) -> str:
+    return params.start.name if isinstance(params, StartParams) else backbone(params.size).name
+
+
 def _cost(params: OptimiserParams, *, half: bool) -> Cost:
-    shape = SHAPES[backbone(params.size).name]
-    return Cost(shape, params.lora_rank, params.lora_targets, half, params.recompute)
+    return Cost(SHAPES[_started_from(params)], params.lora_rank, params.lora_targets, half, params.recompute)
 
 
 def loads(inputs: Inputs, params: _Training) -> tuple[Load, Load]:
@@ -171,8 +177,9 @@ def loads(inputs: Inputs, params: _Training) -> tuple[Load, Load]:
         return _load_of_texts(train, params.max_passage_length), _load_of_texts(dev, params.max_passage_length)
     if isinstance(params, pretrain.PretrainParams):
         pairs = inputs["pairs"]
-        rows = partial(pretrain.training_rows, pairs, inputs.each("cloze"), params.cloze_sentences)
-        return _load(Examples(rows), params), _load(pretrain.dev_set(pairs, Layout("mean", 0)), params)
+        layout = Layout("mean", 0)
+        rows = partial(pretrain.training_rows, pairs, inputs.each("cloze"), params.cloze_sentences, layout)
+        return _load(Examples(rows), params), _load(pretrain.dev_set(pairs, layout), params)
     layout = Layout("mean", 0, prefixes=triplets.prompts() if params.instruct else {}, needs_intent=params.instruct)
     rows = partial(triplets.training_rows, inputs["triplets"], layout, params.n_negatives)
     return _load(Examples(rows), params), _load(triplets.dev_set(inputs["triplets"], layout), params)

@@ -72,8 +72,8 @@ class OptimiserParams(StepParams):
         return found
 
     def hyperparameters(self) -> dict[str, Any]:
-        """All fields that decide the weights, by name."""
-        return StepParams.identity(self)
+        """All fields that decide the weights, by name; where the start lies is none of them."""
+        return {name: value for name, value in StepParams.identity(self).items() if name != "backbone"}
 
 
 class TrainParams(OptimiserParams):

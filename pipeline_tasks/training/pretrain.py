@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import Field
 
 from pipeline_tasks.core.errors import InputError
@@ -17,10 +18,10 @@ from pipeline_tasks.core.step import From, step
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import PAIRS, PASSAGES
 from pipeline_tasks.encoders.layout import Layout, layout_of
-from pipeline_tasks.models.sizes import StageName, adapts, backbone
-from pipeline_tasks.models.use import folder, identity, licences
+from pipeline_tasks.models.sizes import StageName, adapts
+from pipeline_tasks.models.start import StartParams
 from pipeline_tasks.training.cloze import cloze_pairs
-from pipeline_tasks.training.common import asked, n_rows, of_split, train_and_export
+from pipeline_tasks.training.common import asked, general_prefixes, given, n_rows, of_split, train_and_export
 from pipeline_tasks.training.data.examples import Examples, block
 from pipeline_tasks.training.params import TrainParams
 
@@ -32,7 +33,7 @@ def _adapted(chosen: dict[str, Any]) -> tuple[str, ...]:
     return (f"model/{chosen['size']}/adapt",) if adapts(chosen["size"], chosen["causal"]) else ()
 
 
-class PretrainParams(TrainParams):
+class PretrainParams(StartParams, TrainParams):
     """Hyperparameters of pre-training."""
 
     stage: ClassVar[StageName] = "pretrain"
@@ -47,14 +48,6 @@ class PretrainParams(TrainParams):
         description="model to start from; empty: the adapted decoder, the backbone",
     )
     cloze_sentences: int = Field(2, ge=1, description="such queries per passage")
-
-    def identity(self) -> dict[str, Any]:
-        """Hyperparameters and what the backbone's weights are."""
-        return super().identity() | {"backbone": identity(backbone(self.size).name)}
-
-    def licences(self) -> dict[str, str]:
-        """The licence of the backbone's weights; fine-tuning has it from its first model."""
-        return licences(backbone(self.size).name)
 
 
 @step(
@@ -77,7 +70,8 @@ def pretrain(inputs: Inputs, params: PretrainParams, run: Run) -> Path:
 
     Each training query gives two rows, one per positive: the passage from the PDF and the one that the LLM wrote.
     Checkpoints are chosen on the queries of dev documents; a backbone that is a finished embedder competes as its own
-    files want it asked, and the trained model pools as it does.
+    files want it asked, and the trained model pools as it does and keeps what that one puts before all queries or all
+    passages.
 
     Source: DMRetriever 3.3, Equation 2, Algorithm 1 lines 5 to 7. Departures: the paper trains on one positive, the
     written one; rows of one query are kept in different batches; the pairs of :mod:`~pipeline_tasks.training.cloze`,
@@ -94,31 +88,45 @@ def pretrain(inputs: Inputs, params: PretrainParams, run: Run) -> Path:
     if not n_queries:
         raise InputError(f"{pairs.manifest.ref} has no training pairs; sample more passages in write_needs")
     run.count("cloze_rows", sum(map(len, _cloze_rows(cloze, params.cloze_sentences))))
-    name = backbone(params.size).name
     card = {
         "name": f"{params.size} pretrain",
         "summary": "Dense retriever after contrastive pre-training on domain pairs.",
-        "backbone": name,
+        "backbone": params.start.name,
         "data": str(pairs.manifest.ref),
     }
     if "init" in inputs:
         trunk = inputs["init"].lay_out(run.scratch / "init")
         card["initialised from"] = str(inputs["init"].manifest.ref)
     else:
-        trunk = folder(name)
+        trunk = params.start.files(run.scratch / "start")
     if params.reset_layers:
         from pipeline_tasks.training.reset import reset_top_layers
 
         trunk = reset_top_layers(trunk, run.scratch / "trunk", params.reset_layers)
     found = layout_of(trunk)
-    layout = Layout(found.pooling, params.max_passage_length, append=found.append)
+    prefixes = general_prefixes(found)
+    layout = Layout(
+        found.pooling,
+        params.max_passage_length,
+        prefixes=prefixes,
+        pools_prefix=found.pools_prefix or not prefixes,
+        append=found.append,
+    )
     start = found if (trunk / "modules.json").is_file() else layout
-    examples = Examples(partial(training_rows, pairs, cloze, params.cloze_sentences))
+    examples = Examples(partial(training_rows, pairs, cloze, params.cloze_sentences, layout))
     return train_and_export(examples, partial(dev_set, pairs), (trunk, start), params, run, card, layout)
 
 
-def training_rows(pairs: Version, cloze: list[Version], n_sentences: int) -> Iterator[pa.Table]:
-    """Two rows for each training query, and those of ``cloze``."""
+def training_rows(pairs: Version, cloze: list[Version], n_sentences: int, layout: Layout) -> Iterator[pa.Table]:
+    """Rows as a model without instructions is asked: each query behind the one prefix that there may be."""
+    prefix = layout.query_prefix(None)
+    for rows in _rows(pairs, cloze, n_sentences):
+        queries = pc.binary_join_element_wise(prefix, rows["query"], "")
+        prompts = None if layout.pools_prefix else [prefix] * len(rows)
+        yield block(queries, given(rows["positive"], layout), prompts=prompts, sources=rows["source"])
+
+
+def _rows(pairs: Version, cloze: list[Version], n_sentences: int) -> Iterator[pa.Table]:
     for rows in of_split(pairs, _COLUMNS, "train"):
         twice = np.repeat(np.arange(len(rows)), 2)
         positives = pa.chunked_array([*rows["passage"].chunks, *rows["positive"].chunks], pa.string())
@@ -138,10 +146,11 @@ def _cloze_rows(cloze: list[Version], n_sentences: int) -> Iterator[pa.Table]:
 
 def dev_set(pairs: Version, layout: Layout) -> Examples:
     """Development queries over their source passages, and over what was written for them."""
-    written = [text for rows in of_split(pairs, ["positive"], "dev") for text in rows["positive"].to_pylist()]
+    found = (given(rows["positive"], layout) for rows in of_split(pairs, ["positive"], "dev"))
+    written = [text for texts in found for text in texts.to_pylist()]
     return Examples(partial(_dev_rows, pairs, layout), written)
 
 
 def _dev_rows(pairs: Version, layout: Layout) -> Iterator[pa.Table]:
     for rows in of_split(pairs, _COLUMNS, "dev"):
-        yield block(positives=rows["passage"], **asked(rows, layout))
+        yield block(positives=given(rows["passage"], layout), **asked(rows, layout))

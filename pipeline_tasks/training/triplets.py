@@ -18,7 +18,7 @@ from pipeline_tasks.datasets import SCORED_TRIPLETS
 from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.domains.intents import load_intents
 from pipeline_tasks.encoders.layout import Layout, layout_of_folder
-from pipeline_tasks.training.common import asked, n_rows, of_split, train_and_export
+from pipeline_tasks.training.common import asked, general_prefixes, given, n_rows, of_split, train_and_export
 from pipeline_tasks.training.data.examples import Examples, block
 from pipeline_tasks.training.params import TrainParams
 
@@ -80,10 +80,13 @@ def train_on_triplets(inputs: Inputs, params: TripletParams, run: Run, name: str
     }
     folder = init.lay_out(run.scratch / "init")
     start = (folder, layout_of_folder(folder))
+    prefixes = general_prefixes(start[1])
+    if params.instruct:
+        prefixes = prompts() | {use: text for use, text in prefixes.items() if use == "passage"}
     layout = Layout(
         start[1].pooling,
         params.max_passage_length,
-        prefixes=prompts() if params.instruct else {},
+        prefixes=prefixes,
         pools_prefix=params.pool_instruction or not params.instruct,
         append=start[1].append,
         needs_intent=params.instruct,
@@ -98,7 +101,8 @@ def training_rows(triplets: Version, layout: Layout, n_negatives: int | None) ->
     for rows in of_split(triplets, _COLUMNS + (_SCORES if taught else []), "train"):
         negatives = rows["negatives"] if n_negatives is None else pc.list_slice(rows["negatives"], 0, n_negatives)
         targets = _scores(rows, n_negatives) if taught else None
-        yield block(positives=rows["positive"], negatives=negatives, targets=targets, **asked(rows, layout))
+        positives, negatives = given(rows["positive"], layout), given(negatives, layout)
+        yield block(positives=positives, negatives=negatives, targets=targets, **asked(rows, layout))
 
 
 def _n_negatives(triplets: Version, most: int | None) -> int:
@@ -120,4 +124,5 @@ def dev_set(triplets: Version, layout: Layout) -> Examples:
 
 def _dev_rows(triplets: Version, layout: Layout) -> Iterator[pa.Table]:
     for rows in of_split(triplets, _COLUMNS, "dev"):
-        yield block(positives=rows["positive"], negatives=rows["negatives"], **asked(rows, layout))
+        positives, negatives = given(rows["positive"], layout), given(rows["negatives"], layout)
+        yield block(positives=positives, negatives=negatives, **asked(rows, layout))

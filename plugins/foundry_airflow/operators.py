@@ -20,6 +20,7 @@ from foundry_airflow.engines import EngineBackend
 from foundry_airflow.tries import goes_on, so_far
 from pipeline_tasks.core import memo
 from pipeline_tasks.core.errors import FoundryError, TransientError
+from pipeline_tasks.core.local_files import for_a_form
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.plan import Job, plan
 from pipeline_tasks.core.registry import get_step
@@ -117,6 +118,10 @@ class PlannedOperator(BaseOperator):
         """
         if self.only_if in SKIPS:
             raise AirflowSkipException(self.otherwise)
+        with for_a_form():
+            return self._planned(store)
+
+    def _planned(self, store: Store) -> Job:
         step, given = get_step(self.step), {}
         for name, value in self.inputs.items():
             given[name] = list(_flat(value))

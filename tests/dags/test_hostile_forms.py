@@ -57,3 +57,13 @@ def test_a_container_takes_no_parameter_for_the_operators():
     settings.cache_clear()
     wanted = container_of(Call("count", "76a59d9ae48d0d8e", (), Resources()))
     assert wanted.environment["FOUNDRY_CALLER"] == "form"
+
+
+def test_a_form_starts_no_training_from_a_folder_of_the_operators(store_folder: Path, tmp_path: Path):
+    """The worker plans by itself, before any process has been told that a form asks."""
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret" / "config.json").write_text(KEY)
+    for named in (tmp_path / "secret", tmp_path / "nowhere"):
+        operator = StepOperator(task_id="pretrain", step="pretrain", values={"backbone": str(named)})
+        with pytest.raises(AirflowFailException, match="is no model's folder.*FOUNDRY_SOURCE_ROOTS, which names none"):
+            operator.execute({"outlet_events": {}})

@@ -1,5 +1,5 @@
 import hashlib
-from pathlib import Path
+import pickle
 
 import numpy as np
 import pytest
@@ -85,14 +85,23 @@ def test_a_pickle_without_safetensors_becomes_them_once_and_runs_nothing(tmp_pat
         "one": tied.tolist(),
         "two": tied.tolist(),
     }
-    safetensors_from_pickle(tmp_path)
 
-    class Trap:
-        def __reduce__(self):
-            return (Path.touch, (tmp_path / "sprung",))
 
-    (tmp_path / "model.safetensors").unlink()
-    torch.save({"one": Trap()}, tmp_path / "pytorch_model.bin")
-    with pytest.raises(InputError, match="holds more than tensors"):
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "is damaged"),
+        (b"PK\x03\x04 no archive", "is damaged"),
+        (pickle.dumps([1, 2]), "is damaged|something else"),
+        (["not", "named"], "something else than tensors by name"),
+        ({"model": {"w": 1}}, "something else than tensors by name"),
+    ],
+)
+def test_a_file_that_is_no_set_of_weights_is_named_with_what_to_do(tmp_path, content, why):
+    import torch
+
+    path = tmp_path / "pytorch_model.bin"
+    path.write_bytes(content) if isinstance(content, bytes) else torch.save(content, path)
+    with pytest.raises(InputError, match=f"pytorch_model.bin .*({why}).*take a revision"):
         safetensors_from_pickle(tmp_path)
-    assert not (tmp_path / "sprung").exists()
+    assert [file.name for file in tmp_path.iterdir()] == ["pytorch_model.bin"]

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
+from pipeline_tasks.core.local_files import may_read, path_of
 from pipeline_tasks.corpus.fetching.body import Sink, copy_file, receive
 from pipeline_tasks.corpus.fetching.client import Answer, Budget, Client
 from pipeline_tasks.corpus.fetching.journal import Journal
@@ -13,7 +14,6 @@ from pipeline_tasks.corpus.fetching.outcomes import Busy, Known, Limits, Outcome
 from pipeline_tasks.corpus.fetching.redirects import follow
 from pipeline_tasks.corpus.fetching.retry import retrying
 from pipeline_tasks.corpus.fetching.robots import Robots
-from pipeline_tasks.corpus.local_files import may_read, path_of
 
 
 class Fetcher:

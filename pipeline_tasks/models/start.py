@@ -1,0 +1,168 @@
+"""What a training starts from: a model of the registry, or a model's folder, known by what its files say.
+
+A folder is read once when a run is planned, and copied before it trains: what trains is what the version's id names,
+whatever becomes of the folder in the meantime, and wherever it lies.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field, PrivateAttr, TypeAdapter, ValidationError
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.export import LICENCES
+from pipeline_tasks.core.ids import digest, file_sha256
+from pipeline_tasks.core.local_files import is_readable_file, named_path, where_to_name
+from pipeline_tasks.core.runtime import versions_of
+from pipeline_tasks.core.settings import settings
+from pipeline_tasks.core.step import StepParams
+from pipeline_tasks.models import use
+from pipeline_tasks.models.registry import get
+from pipeline_tasks.models.sizes import get_size
+
+_READ = ("*.json", "*.txt", "*.model", "*.safetensors", "*/config.json")
+"""What loading a model reads of its folder; cards, pickles and other copies of the weights have no say."""
+_PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
+_LICENCE = re.compile(r"^licen[sc]e:[ \t]*[\"']?([^\s\"'#]+)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Start:
+    """One model to start from.
+
+    Attributes:
+        name: in the registry; of a folder ``folder`` and the first digits of its files' digest.
+        sha256: digest of a folder's files; empty for a model of the registry.
+        folder: where they lie; None for a model of the registry.
+        licences: model and licence of all weights behind it; a folder's are those that it names itself.
+    """
+
+    name: str
+    sha256: str = ""
+    folder: Path | None = None
+    licences: tuple[tuple[str, str], ...] = ()
+
+    def identity(self) -> dict[str, Any]:
+        """What its weights and its way with texts are, part of the version of what is trained from it."""
+        if self.folder is None:
+            return use.identity(self.name)
+        return {"name": self.name, "sha256": self.sha256, "libraries": versions_of("tokenizers")}
+
+    def files(self, target: Path) -> Path:
+        """The folder to load it from: the cache's, or a copy of the folder that was named, made in ``target``.
+
+        Raises:
+            InputError: it is not fetched, or the folder has changed since it was named.
+        """
+        if self.folder is None:
+            return use.folder(self.name)
+        if not target.is_dir() or _digest(target) != self.sha256:
+            shutil.rmtree(target, ignore_errors=True)
+            for path in _files(self.folder):
+                copy = target / path.relative_to(self.folder)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, copy)
+            if _digest(target) != self.sha256:
+                raise InputError(f"backbone={str(self.folder)!r} changed since this run began: start the run again")
+        return target
+
+
+class StartParams(StepParams):
+    """Of a step that reads what a size starts from."""
+
+    if TYPE_CHECKING:
+        size: str
+
+    backbone: str | None = Field(
+        None, description="model to start from: a name of `foundry models` or the path of a folder; empty: the size's"
+    )
+    _start: Start = PrivateAttr()
+
+    def model_post_init(self, context: Any) -> None:
+        """Look at what it starts from once, so that one run is of one state of a folder."""
+        self._start = start_of(self.backbone or get_size(self.size).backbone)
+
+    @property
+    def start(self) -> Start:
+        """What it starts from, as it was when these parameters were made."""
+        return self._start
+
+    def identity(self) -> dict[str, Any]:
+        """The parameters, and what the start's weights are in place of its name or path."""
+        return super().identity() | {"backbone": self._start.identity()}
+
+    def licences(self) -> dict[str, str]:
+        """Those of the start's weights; what is made of it has them from its first model."""
+        return dict(self._start.licences)
+
+
+def start_of(name: str) -> Start:
+    """The model that ``name`` stands for: a path, which has a slash in it, or a name of the registry.
+
+    Raises:
+        InputError: there is no such model, this run may not read it, or nothing here can train it.
+    """
+    return _folder(name) if "/" in name or name.startswith(("~", ".")) else _registered(name)
+
+
+def _registered(name: str) -> Start:
+    spec = get(name)
+    here = spec.backend if settings().profile == "offline" else "torch" if spec.hub else ""
+    if spec.only_served or spec.role == "llm" or here != "torch":
+        raise InputError(
+            f"backbone={name!r} cannot be trained here ({spec.note or 'no weights'}): name another model of `foundry "
+            "models`, or its folder, or take its weights from a hub (FOUNDRY_PROFILE=hub)"
+        )
+    if spec.causal is not None:
+        raise InputError(
+            f"backbone={name!r}: that it has causal={spec.causal} is known to the registry alone, and training reads a "
+            "model's files: save it with `is_causal` in its config.json, and name that folder"
+        )
+    return Start(name, licences=((name, spec.licence),))
+
+
+def _folder(name: str) -> Start:
+    folder = named_path(name)
+    if folder is None or not folder.is_dir() or not is_readable_file(folder / "config.json"):
+        raise InputError(f"backbone={name!r} is no model's folder: name one with a config.json{where_to_name()}")
+    found = {path.name for path in _files(folder)}
+    if "tokenizer.json" not in found:
+        raise InputError(
+            f"backbone={name!r} has no tokenizer.json: load its tokenizer with transformers and save it there"
+        )
+    if not any(file.endswith(".safetensors") for file in found):
+        pickles = sorted(path.name for pattern in _PICKLES for path in folder.glob(pattern))
+        has = f"its weights as a pickle alone ({pickles[0]}), which is never read here" if pickles else "no weights"
+        raise InputError(f"backbone={name!r} has {has}: save it again with transformers 5, as model.safetensors")
+    sha256 = _digest(folder)
+    called = f"folder-{sha256[:16]}"
+    return Start(called, sha256, folder, tuple(sorted(_licences(folder, called).items())))
+
+
+def _files(folder: Path) -> list[Path]:
+    """What loading reads, in one order; a link that leads to what this run may not read is not followed."""
+    found = {path for pattern in _READ for path in folder.glob(pattern) if path.name != LICENCES}
+    return sorted(path for path in found if is_readable_file(path))
+
+
+def _digest(folder: Path) -> str:
+    return digest({path.relative_to(folder).as_posix(): file_sha256(path) for path in _files(folder)})
+
+
+def _licences(folder: Path, called: str) -> dict[str, str]:
+    """Model -> licence: those that an export of ours lists, and what the card's front matter says of the whole."""
+    listed, card = folder / LICENCES, folder / "README.md"
+    try:
+        found = TypeAdapter(dict[str, str]).validate_json(listed.read_bytes()) if is_readable_file(listed) else {}
+    except ValidationError as error:
+        raise InputError(f"{listed} is no JSON object of models and their licences: mend it, or delete it") from error
+    front = card.read_text("utf-8", "replace").split("---")[1:2] if is_readable_file(card) else []
+    stated = _LICENCE.search(front[0]) if front else None
+    if stated or not found:
+        found[called] = stated[1] if stated else "unknown: its folder names none"
+    return found

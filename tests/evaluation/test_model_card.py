@@ -1,0 +1,76 @@
+"""The card of a model that leaves the store says where it came from, what it learned from, and how it scored."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipeline_tasks.core.lineage import fold
+from pipeline_tasks.core.markdown import sections
+from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.core.versions import Version
+from pipeline_tasks.datasets import EVALUATIONS, PAIRS, TRIPLETS
+from pipeline_tasks.evaluation.model_card import facts_of
+from pipeline_tasks.training.finetune import finetune
+from pipeline_tasks.training.pretrain import pretrain
+from tests import shapes
+from tests.stores import go, put
+
+SMALL = {"size": "22m", "batch_size": 4, "max_query_length": 32, "max_passage_length": 32, "device": "cpu"}
+
+
+def pair(name: str, split: str, origin: str) -> dict:
+    texts = {"query": f"t{name}", "passage": f"t{name} wa", "positive": f"wb t{name}"}
+    return {"query_id": name, "passage_id": name, "intent": "qa", "split": split, "origin": origin} | texts
+
+
+def score(model: object, metric: str, intent: str, value: float) -> dict:
+    row = {"evaluation_id": f"{model}{metric}{intent}", "system": "s", "model_version": str(model), "intent": intent}
+    return row | {"metric": metric, "score": value, "n_queries": 40}
+
+
+@pytest.fixture(scope="module")
+def chain(tmp_path_factory):
+    """A tuned model, that it came from, and what both read."""
+    root = tmp_path_factory.mktemp("card")
+    store = LocalStore(root / "store")
+    rows = [pair("a", "train", "dm"), pair("b", "train", "dm"), pair("c", "train", "gd"), pair("d", "dev", "dm")]
+    pairs = put(store, PAIRS, rows, dataset="mtp")
+    triplet = {"query_id": "a", "positive_id": "a", "positive": "ta wa", "negative_ids": ["b"], "negatives": ["tb"]}
+    triplets = put(store, TRIPLETS, [triplet | {"intent": "qa", "query": "ta", "split": "train"}], dataset="mtt/0.95")
+    folder = shapes.make("bert", root / "mine")
+    (folder / "README.md").write_text("---\nlicense: mit\n---\n")
+    begun = go(store, pretrain, backbone=str(folder), **SMALL).ref
+    tuned = go(store, finetune, {"init": [str(begun)]}, alpha=0.95, **SMALL).ref
+    put(
+        store,
+        EVALUATIONS,
+        [score(tuned, "ndcg@10", "average", 0.5), score(tuned, "ndcg@10", "qa", 0.7)],
+        dataset="eval/a",
+    )
+    fold(store)
+    return store, pairs, triplets, begun, tuned
+
+
+def test_lineage_data_licences_and_scores(chain):
+    store, pairs, triplets, begun, tuned = chain
+    found = facts_of(Version.open(store, tuned))
+    assert found["Lineage"] == {
+        str(tuned): f"finetune v2 from init={begun}, triplets={triplets}",
+        str(begun): f"pretrain v2 from pairs={pairs}",
+    }
+    assert found["Data"] == {str(triplets): "train 1 (qa 1)", str(pairs): "train 3 (dm 2, gd 1); dev 1 (dm 1)"}
+    ((name, licence),) = found["Licences"].items()
+    assert name.startswith("folder-") and licence == "mit"
+    assert found["Scores"] == {"eval/a, ndcg@10": "0.5000 (40 queries)"}
+    text = sections(found)
+    assert (
+        text.startswith("\n## Lineage\n\n|  |  |\n|---|---|\n") and "| eval/a, ndcg@10 | 0.5000 (40 queries) |" in text
+    )
+
+
+def test_what_has_no_scores_has_no_section_of_them_and_what_is_gone_is_said(chain):
+    store, pairs, _, begun, _ = chain
+    version = Version.open(store, begun)
+    assert "## Scores" not in sections(facts_of(version))
+    (store.root / "versions" / "mtp" / f"{pairs.version}.json").unlink()
+    assert facts_of(version)["Data"] == {str(pairs): "not in the store any more, or of no kind that is counted"}

@@ -1,0 +1,138 @@
+"""Training starts from any model that is named, asked as its own files say."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.plan import plan
+from pipeline_tasks.core.runner import run_job
+from pipeline_tasks.core.settings import settings
+from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.core.versions import Version
+from pipeline_tasks.datasets import PAIRS, TRIPLETS
+from pipeline_tasks.encoders.layout import Layout, layout_of
+from pipeline_tasks.encoders.trunk import load
+from pipeline_tasks.models.fetch import fetch
+from pipeline_tasks.models.registry import get
+from pipeline_tasks.training.adapt_backbone import adapt_backbone
+from pipeline_tasks.training.common import given
+from pipeline_tasks.training.export import export
+from pipeline_tasks.training.finetune import finetune
+from pipeline_tasks.training.pretrain import dev_set, pretrain
+from pipeline_tasks.training.triplets import prompts
+from tests.stores import go, put
+from tests.training.conftest import passage, query
+from tests.training.made import pairs_only
+
+SHORT = {"size": "22m", "batch_size": 4, "max_query_length": 32, "max_passage_length": 32, "device": "cpu"}
+ASKED = {"query": "wa ", "passage": "wb "}
+CARD = {"name": "Mine", "summary": ""}
+
+
+def pair(topic: int, split: str) -> dict:
+    texts = {"query": query(topic), "passage": passage(topic), "positive": passage(topic, 1)}
+    return {"query_id": f"q{topic}-{split}", "intent": "qa", "split": split, "passage_id": f"p{topic}"} | texts
+
+
+def triplet(topic: int) -> dict:
+    row = {"query_id": f"q{topic}", "intent": "qa", "query": query(topic), "split": "train", "positive_id": f"p{topic}"}
+    return row | {"positive": passage(topic), "negative_ids": ["n"], "negatives": [passage(topic + 1)]}
+
+
+@pytest.fixture
+def store(tmp_path) -> LocalStore:
+    store = LocalStore(tmp_path / "store")
+    put(store, PAIRS, [pair(topic, "train") for topic in range(6)] + [pair(9, "dev")], dataset="mtp")
+    put(store, TRIPLETS, [triplet(topic) for topic in range(4)], dataset="mtt/0.95")
+    return store
+
+
+@pytest.fixture(scope="session")
+def finished(tiny_bert, tmp_path_factory):
+    """A finished embedder: CLS, and a prefix before all queries and another before all passages."""
+    folder = tmp_path_factory.mktemp("finished")
+    export(load(tiny_bert), folder, card=CARD, layout=Layout("cls", 24, prefixes=ASKED))
+    return folder
+
+
+def test_a_folder_starts_a_chain_that_pools_and_asks_as_it_does(store, finished, tmp_path):
+    made = go(store, pretrain, backbone=str(finished), **SHORT)
+    version = Version.open(store, made.ref)
+    found = layout_of(version.lay_out(tmp_path / "out"))
+    assert (found.pooling, found.prefixes) == ("cls", ASKED)
+    name = version.manifest.params["backbone"]["name"]
+    assert version.manifest.licences == {name: "unknown: its folder names none"}
+    assert f"| backbone | {name} |" in (tmp_path / "out" / "README.md").read_text()
+    everything = version.manifest.model_dump_json() + (tmp_path / "out" / "README.md").read_text()
+    assert str(finished) not in everything
+    tuned = go(store, finetune, {"init": [str(made.ref)]}, alpha=0.95, **SHORT)
+    after = layout_of(Version.open(store, tuned.ref).lay_out(tmp_path / "tuned"))
+    assert (after.pooling, after.prefixes) == ("cls", prompts() | {"passage": ASKED["passage"]})
+
+
+def test_the_same_files_elsewhere_are_the_same_version_and_others_are_another(store, finished, tmp_path):
+    first = go(store, pretrain, backbone=str(finished), **SHORT)
+    copy = shutil.copytree(finished, tmp_path / "copy")
+    again = go(store, pretrain, backbone=str(copy), **SHORT)
+    assert again.reused and again.ref == first.ref
+    (copy / "1_Pooling" / "config.json").write_text('{"pooling_mode": "mean"}')
+    assert plan(store, pretrain, {"backbone": str(copy)} | SHORT).ref != first.ref
+
+
+def test_a_folder_that_changed_after_the_run_was_planned_does_not_train(store, finished, tmp_path):
+    copy = shutil.copytree(finished, tmp_path / "copy")
+    job = plan(store, pretrain, {"backbone": str(copy)} | SHORT)
+    (copy / "config_sentence_transformers.json").write_text("{}")
+    with pytest.raises(InputError, match="changed since this run began"):
+        run_job(store, job)
+
+
+def test_a_registered_name_starts_another_size_than_its_own(tmp_path):
+    spec = get("all-minilm-l6-v2")
+    fetch(spec, settings().cache)
+    store = pairs_only(tmp_path / "s")
+    of_size, named = (
+        plan(store, pretrain, {"size": "33m", "device": "cpu"} | more) for more in ({}, {"backbone": spec.name})
+    )
+    assert named.ref != of_size.ref
+    assert named.params.start.files(tmp_path / "x") == fetch(spec, settings().cache)
+    assert named.params.licences() == {spec.name: spec.licence}
+    same = plan(store, pretrain, {"size": "33m", "device": "cpu", "backbone": "minilm-l12-h384"})
+    assert same.ref == of_size.ref
+
+
+def test_a_decoder_in_a_folder_is_adapted(store, tmp_path):
+    job = plan(store, adapt_backbone, {"size": "596m", "backbone": "qwen3-0.6b"}, {"passages": []})
+    assert job.ref == plan(store, adapt_backbone, {"size": "596m"}, {"passages": []}).ref
+    with pytest.raises(InputError, match="no model's folder"):
+        plan(store, adapt_backbone, {"size": "596m", "backbone": str(tmp_path / "none")}, {"passages": []})
+
+
+class TestGiven:
+    layout = Layout("mean", 8, prefixes={"passage": "p: "})
+
+    def test_every_passage_of_texts_and_of_lists_of_texts(self):
+        lists = pa.chunked_array([[["z"], ["a", "b"]], [[], ["c"]]]).slice(1)
+        coded = pa.chunked_array([pa.ListArray.from_arrays([0, 1, 2], pa.array(["a", "b"]).dictionary_encode())])
+        assert given(pa.chunked_array([["a"], ["b"]]), self.layout).to_pylist() == ["p: a", "p: b"]
+        assert given(lists, self.layout).to_pylist() == [["p: a", "p: b"], [], ["p: c"]]
+        assert given(coded, self.layout).to_pylist() == [["p: a"], ["p: b"]]
+        assert given(lists, Layout("mean", 8)) is lists
+
+    def test_a_mean_that_is_to_leave_it_out_is_refused(self):
+        with pytest.raises(InputError, match="set pool_instruction=true"):
+            given(pa.chunked_array([["a"]]), replace(self.layout, pools_prefix=False))
+
+
+def test_the_start_is_scored_with_what_it_wants_before_passages(store, finished):
+    examples = dev_set(Version.open(store, Ref.parse("mtp")), layout_of(finished))
+    (rows,) = (block for block in examples.blocks() if len(block))
+    assert rows["positive"].to_pylist() == [ASKED["passage"] + passage(9)]
+    assert examples.others == [ASKED["passage"] + passage(9, 1)]
+    assert rows["query"].to_pylist() == [ASKED["query"] + query(9)]
