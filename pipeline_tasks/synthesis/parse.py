@@ -93,6 +93,11 @@ def parse_pair(answer: str, prompt: Prompt, *, cut_off: bool = False) -> Pair | 
     return Rejected(fault) if fault else Pair(query, positive)
 
 
+def content_of(text: str) -> set[str]:
+    """What ``text`` is about: its longer words, by their first five letters so that endings do not matter."""
+    return {w[:5] for w in _words(text) if (len(w) >= 4 or w.isdigit()) and w not in _FILLER}
+
+
 def _whole_answer(answer: str, prompt: Prompt) -> str:
     """The answer without control characters, after its lead, before anything that follows it."""
     text = answer[:MAX_ANSWER_CHARS].replace("\r\n", "\n").replace("\r", "\n")
@@ -131,7 +136,7 @@ def _fault(text: str, prompt: Prompt, *, max_chars: int) -> str:
         return "repetitive"
     if _copied(_words(_without_lead(text, prompt.lead)) or words, prompt):
         return "copied_example"
-    about, source = _content(words), _content(_words(prompt.passage))
+    about, source = content_of(text), content_of(prompt.passage)
     if len(about & source) < max(2, GROUNDED_SHARE * len(about)):
         return "off_passage"
     if set(_NUMBER.findall(text)) - set(_NUMBER.findall(prompt.passage)):
@@ -141,11 +146,6 @@ def _fault(text: str, prompt: Prompt, *, max_chars: int) -> str:
 
 def _words(text: str) -> list[str]:
     return [word.lower() for word in _WORD.findall(text)]
-
-
-def _content(words: list[str]) -> set[str]:
-    """What the text is about: its longer words, by their first five letters so that endings do not matter."""
-    return {word[:5] for word in words if (len(word) >= 4 or word.isdigit()) and word not in _FILLER}
 
 
 def _grams(words: list[str], n: int) -> Counter[tuple[str, ...]]:

@@ -10,23 +10,23 @@ from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
 
 MODELS = ("all-minilm-l6-v2", "bge-small-en-v1.5")
-CHUNKS = {"max_tokens": 128, "test_fraction": 0.22, "dev_fraction": 0.2}
-NEEDS = {"sample_rate": 0.3, "intents": ["qadoc", "nli"]}  # of what the small model writes, most of these two is kept
+CHUNKS = {"max_tokens": 128, "test_fraction": 0.45, "dev_fraction": 0.1}
+NEEDS = {"sample_rate": 0.25}
 SHORT = {
     "max_query_length": 48,
     "max_passage_length": 64,
-    "batch_size": 4,
+    "batch_size": 32,
     "evals_per_epoch": 1,
     "checkpoint_every_steps": 1,
 }
 
 
-def run_chain(store: LocalStore, source: str) -> None:
+def run_chain(store: LocalStore, source: str, llm: str) -> None:
     def run(name: str, inputs: dict[str, list[str]] | None = None, **params: object) -> str:
         return str(run_job(store, plan(store, get_step(name), params, inputs)).ref)
 
     run("list_urls", source=source, part_rows=3)
-    run("crawl", part_rows=3)
+    run("crawl", part_rows=3, delay_s=0)
     run("extract_text")
     run("sketch_documents")
     run("cluster_documents")
@@ -35,8 +35,8 @@ def run_chain(store: LocalStore, source: str) -> None:
     embeddings = run("embed_passages", {"passages": [chunks]}, model=MODELS[0])
     duplicates = run("cluster_passages", {"embeddings": [embeddings]}, model=MODELS[0])
     run("near_duplicate_passages", {"chunks": [chunks], "duplicates": [duplicates]})
-    run("write_needs", **NEEDS)
-    run("write_pairs")
+    run("write_needs", llm=llm, **NEEDS)
+    run("write_pairs", llm=llm)
     run("combine_pairs")
     for model in MODELS:
         run("embed_passages", model=model)
@@ -57,7 +57,7 @@ def by_model(dataset: str, name: str = "") -> dict[str, list[str]]:
     return {name or dataset: [f"{dataset}/{model}" for model in MODELS]}
 
 
-def in_child(store: Path, source: Path, environment: dict[str, str]) -> None:
+def in_child(store: Path, source: str, llm: str, environment: dict[str, str]) -> None:
     """The chain in a session of its own, with these variables; what it says is in ``store``.log."""
     os.setsid()
     os.environ.clear()
@@ -66,4 +66,4 @@ def in_child(store: Path, source: Path, environment: dict[str, str]) -> None:
     with store.with_suffix(".log").open("ab") as log:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
-    run_chain(LocalStore(store), str(source))
+    run_chain(LocalStore(store), source, llm)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -20,10 +21,12 @@ WEEK = timedelta(weeks=1)
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """One sample PDF of few passages."""
+    """One PDF of few passages: the first three sections of a sample document."""
     folder = tmp_path / "pdfs"
     folder.mkdir()
-    (folder / "a.pdf").write_bytes(render(parse_document(domain_folder() / "sample" / "b-lightning.md")))
+    document = parse_document(domain_folder() / "sample" / "b-lightning.md")
+    short = replace(document, body="\n## ".join(document.body.split("\n## ")[:3]))
+    (folder / "a.pdf").write_bytes(render(short))
     return folder
 
 
@@ -51,10 +54,10 @@ def latest(store: Path, dataset: str) -> str:
 
 
 def test_a_refresh_waits_for_a_source_and_starts_the_rest_and_a_week_starts_the_next(
-    tmp_path: Path, folder: Path, environment: dict[str, str]
+    tmp_path: Path, folder: Path, live: dict[str, str]
 ) -> None:
     store, home = tmp_path / "store", tmp_path / "airflow"
-    environment = environment | {"FOUNDRY_STORE": str(store), "FOUNDRY_SOURCE_ROOTS": str(tmp_path)}
+    environment = live | {"FOUNDRY_STORE": str(store), "FOUNDRY_SOURCE_ROOTS": str(tmp_path)}
 
     with airflow(home, environment) as there:
         there.resume("corpus_refresh")

@@ -5,6 +5,7 @@ from pathlib import Path
 from pipeline_tasks.core.lineage.query import query
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.demo.airflow import local_run
+from pipeline_tasks.demo.recorded_llm import Recording
 from pipeline_tasks.demo.render_pdf import render
 from pipeline_tasks.demo.sample import parse_document
 from pipeline_tasks.demo.site import URL_LIST, build_site, serve_site
@@ -16,8 +17,8 @@ WORK = ("llm_requests", "texts_encoded", "fetched", "optimiser_steps")
 LITTLE = {
     "max_query_length": 48,
     "max_passage_length": 64,
-    "pretrain_batch_size": 8,
-    "finetune_batch_size": 8,
+    "pretrain_batch_size": 32,
+    "finetune_batch_size": 32,
     "pretrain_evals_per_epoch": 1,
     "finetune_evals_per_epoch": 1,
 }
@@ -33,12 +34,14 @@ def work_since(store: LocalStore, run_ids: set[str]) -> tuple[dict[str, float], 
     return work, {row["run_id"] for row in rows}
 
 
-def test_chain_reuse_and_refresh(tmp_path: Path, small_site: Path, environment: dict[str, str]) -> None:
+def test_chain_reuse_and_refresh(
+    tmp_path: Path, small_site: Path, recording: Recording, environment: dict[str, str]
+) -> None:
     store = LocalStore(tmp_path / "store")
     environment = environment | {"FOUNDRY_STORE": str(store.root), "FOUNDRY_ALLOW_HOSTS": "127.0.0.1"}
     with serve_site(small_site, port=PORT) as site:
         settings = {"source": site + URL_LIST, "delay_s": 0}
-        refresh = {"corpus_refresh": settings | CHUNKS, "synthesize_pairs": NEEDS}
+        refresh = {"corpus_refresh": settings | CHUNKS, "synthesize_pairs": NEEDS | {"llm": recording.name}}
         runs = refresh | {
             "build_triplets": {},
             "train_retriever": {"size": "33m", "alphas": ["0.85"]} | LITTLE,

@@ -1,0 +1,106 @@
+"""A recording answers the real prompts, through the real client, and only about what was written."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import httpx
+import openai
+import pytest
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.demo.blocks import parse_blocks
+from pipeline_tasks.demo.recorded_llm import Recording, Written, load_recording, read_recorded, serve_recorded
+from pipeline_tasks.demo.sample import load_documents
+from pipeline_tasks.domains import domain_folder
+from pipeline_tasks.synthesis.endpoint import INTENTS
+from pipeline_tasks.synthesis.parse import Pair, parse_need, parse_pair
+from pipeline_tasks.synthesis.prompts import load_prompts
+
+DOMAIN = domain_folder()
+FILES = sorted((DOMAIN / "recordings").glob("*.jsonl"))
+BLOCKS = {
+    document.name: [block.text for block in parse_blocks(document.body)]
+    for document in load_documents(DOMAIN / "sample")
+}
+PASSAGE = "Sirens warn people outdoors. Volunteers fill sandbags at the fairground before the river rises in spring."
+WRITTEN = Written(
+    intent="qa",
+    evidence="Volunteers fill sandbags at the fairground before the river rises in spring.",
+    need="where volunteers fill sandbags",
+    query="Where are sandbags filled ahead of a spring flood?",
+    positive="Volunteers fill sandbags at the fairground before the river rises.",
+)
+
+
+@pytest.fixture(scope="module")
+def recording() -> Recording:
+    return Recording([WRITTEN], DOMAIN)
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_what_was_written_about_a_document_passes_the_checks_of_every_answer(file: Path) -> None:
+    rows = list(read_recorded(file))
+    here = Recording(rows, DOMAIN)
+    for row in rows:
+        homes = [text for text in BLOCKS[file.stem] if row.evidence in text]
+        assert homes, f"not in the document: {row.evidence}"
+        prompts = load_prompts(DOMAIN, row.intent)
+        need = prompts.ask_need(homes[0], key=row.query)
+        assert parse_need(here.answer(need.text), need) in {other.need for other in rows}, row
+        pair = prompts.ask_pair(homes[0], row.need, key=row.query)
+        assert parse_pair(here.answer(pair.text), pair) == Pair(row.query, row.positive), row
+
+
+def test_the_recording_has_enough_of_every_intent_and_says_nothing_twice() -> None:
+    rows = [row for file in FILES for row in read_recorded(file)]
+    assert len(rows) >= 550
+    counts = Counter(row.intent for row in rows)
+    assert counts.keys() == set(INTENTS) and min(counts.values()) >= 60, counts
+    assert len({(row.intent, row.query.lower()) for row in rows}) == len(rows)
+
+
+def test_both_apis_answer_as_a_model_would(recording: Recording) -> None:
+    prompts = load_prompts(DOMAIN, "qa")
+    prompt = prompts.ask_need(PASSAGE, key="p1")
+    with serve_recorded(recording) as url:
+        client = openai.OpenAI(base_url=url, api_key="none", max_retries=0)
+        assert [model.id for model in client.models.list()] == [recording.name]
+        said = client.completions.create(model=recording.name, prompt=prompt.text, max_tokens=48)
+        assert parse_need(said.choices[0].text, prompt) == WRITTEN.need
+        messages = [{"role": "user", "content": prompts.ask_pair(PASSAGE, WRITTEN.need, key="p1", led=False).text}]
+        chat = client.chat.completions.create(model=recording.name, messages=messages)
+        pair = prompts.ask_pair(PASSAGE, WRITTEN.need, key="p1", led=False)
+        assert parse_pair(chat.choices[0].message.content, pair) == Pair(WRITTEN.query, WRITTEN.positive)
+        with pytest.raises(openai.NotFoundError, match=recording.name):
+            client.completions.create(model="another", prompt=prompt.text)
+        assert httpx.post(f"{url}/completions", content=b"[").status_code == 400
+        assert httpx.post(f"{url}/embeddings", json={"prompt": "a"}).status_code == 404
+
+
+@pytest.mark.parametrize("asked", ["another passage", "another need", "another intent", "no prompt at all"])
+def test_nothing_is_made_up(recording: Recording, asked: str) -> None:
+    qa = load_prompts(DOMAIN, "qa")
+    prompt = {
+        "another passage": qa.ask_need("A passage about drought and cattle that nobody wrote about.", key="k").text,
+        "another need": qa.ask_pair(PASSAGE, "who pays for sandbags", key="k").text,
+        "another intent": load_prompts(DOMAIN, "nli").ask_need(PASSAGE, key="k").text,
+        "no prompt at all": "hello",
+    }[asked]
+    assert recording.answer(prompt) == ""
+
+
+def test_another_text_has_another_name(recording: Recording) -> None:
+    other = Recording([WRITTEN.model_copy(update={"query": "Sandbags, where?"})], DOMAIN)
+    assert other.name != recording.name
+
+
+def test_a_bad_line_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "x.jsonl"
+    file.write_text(json.dumps({"intent": "qa"}) + "\n")
+    with pytest.raises(InputError, match=r"x\.jsonl, line 1"):
+        list(read_recorded(file))
+    with pytest.raises(InputError, match="OPENAI_BASE_URL"):
+        load_recording(tmp_path)

@@ -1,0 +1,58 @@
+"""The judged questions of the sample documents measure what they say they measure."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.demo.blocks import parse_blocks
+from pipeline_tasks.demo.sample import load_documents
+from pipeline_tasks.domains import domain_folder
+from pipeline_tasks.domains.intents import load_intents
+from pipeline_tasks.domains.questions import Question, load_questions
+from pipeline_tasks.synthesis.parse import content_of
+
+DOMAIN = domain_folder()
+QUESTIONS = load_questions(DOMAIN)
+
+
+def overlap(question: Question) -> float:
+    """Share of a query's content words that its best evidence has, too."""
+    asked = content_of(question.query)
+    answers = [content_of(j.evidence) for j in question.judgements if j.grade == 2]
+    return max((len(asked & answer) / max(1, len(asked)) for answer in answers), default=0.0)
+
+
+def test_there_are_thirty_of_each_intent_and_no_query_comes_twice() -> None:
+    counts = Counter(question.intent for question in QUESTIONS)
+    assert counts.keys() == load_intents(DOMAIN).keys() and min(counts.values()) >= 30, counts
+    assert len({question.query.lower() for question in QUESTIONS}) == len(QUESTIONS)
+
+
+def test_evidence_is_quoted_from_its_document_and_every_question_is_answered() -> None:
+    texts = {d.name: [block.text for block in parse_blocks(d.body)] for d in load_documents(DOMAIN / "sample")}
+    for question in QUESTIONS:
+        assert any(judgement.grade == 2 for judgement in question.judgements), question
+        for judgement in question.judgements:
+            assert any(judgement.evidence in text for text in texts[question.document]), judgement.evidence
+
+
+def test_questions_are_asked_in_other_words_than_their_answers() -> None:
+    shares = [overlap(question) for question in QUESTIONS]
+    assert max(shares) <= 0.5 and statistics.mean(shares) <= 0.25
+
+
+def test_nothing_was_written_for_training_about_a_judged_document() -> None:
+    written = {file.stem for file in (DOMAIN / "recordings").glob("*.jsonl")}
+    assert not written & {question.document for question in QUESTIONS}
+
+
+def test_a_bad_line_is_named_and_a_domain_may_have_none(tmp_path: Path) -> None:
+    assert load_questions(tmp_path) == []
+    (tmp_path / "questions.jsonl").write_text('{"query": "why", "intent": "qa", "document": "a", "judgements": []}\n')
+    with pytest.raises(InputError, match=r"questions\.jsonl, line 1"):
+        load_questions(tmp_path)
