@@ -7,7 +7,6 @@ from collections import Counter
 from pathlib import Path
 
 import httpx
-import openai
 import pytest
 
 from pipeline_tasks.core.errors import InputError
@@ -64,20 +63,20 @@ def test_the_recording_has_enough_of_every_intent_and_says_nothing_twice() -> No
 
 def test_both_apis_answer_as_a_model_would(recording: Recording) -> None:
     prompts = load_prompts(DOMAIN, "qa")
-    prompt = prompts.ask_need(PASSAGE, key="p1")
-    with serve_recorded(recording) as url:
-        client = openai.OpenAI(base_url=url, api_key="none", max_retries=0)
-        assert [model.id for model in client.models.list()] == [recording.name]
-        said = client.completions.create(model=recording.name, prompt=prompt.text, max_tokens=48)
-        assert parse_need(said.choices[0].text, prompt) == WRITTEN.need
-        messages = [{"role": "user", "content": prompts.ask_pair(PASSAGE, WRITTEN.need, key="p1", led=False).text}]
-        chat = client.chat.completions.create(model=recording.name, messages=messages)
-        pair = prompts.ask_pair(PASSAGE, WRITTEN.need, key="p1", led=False)
-        assert parse_pair(chat.choices[0].message.content, pair) == Pair(WRITTEN.query, WRITTEN.positive)
-        with pytest.raises(openai.NotFoundError, match=recording.name):
-            client.completions.create(model="another", prompt=prompt.text)
-        assert httpx.post(f"{url}/completions", content=b"[").status_code == 400
-        assert httpx.post(f"{url}/embeddings", json={"prompt": "a"}).status_code == 404
+    need = prompts.ask_need(PASSAGE, key="p1")
+    pair = prompts.ask_pair(PASSAGE, WRITTEN.need, key="p1", led=False)
+    with serve_recorded(recording) as url, httpx.Client(base_url=url) as client:
+        assert [model["id"] for model in client.get("/models").json()["data"]] == [recording.name]
+        said = client.post("/completions", json={"model": recording.name, "prompt": need.text}).json()
+        assert parse_need(said["choices"][0]["text"], need) == WRITTEN.need
+        messages = [{"role": "user", "content": pair.text}]
+        chat = client.post("/chat/completions", json={"model": recording.name, "messages": messages}).json()
+        assert parse_pair(chat["choices"][0]["message"]["content"], pair) == Pair(WRITTEN.query, WRITTEN.positive)
+        assert chat["usage"]["total_tokens"] > 0
+        another = client.post("/completions", json={"model": "another", "prompt": need.text})
+        assert another.status_code == 404 and recording.name in another.json()["error"]["message"]
+        assert client.post("/completions", content=b"[").status_code == 400
+        assert client.post("/embeddings", json={"prompt": "a"}).status_code == 404
 
 
 @pytest.mark.parametrize("asked", ["another passage", "another need", "another intent", "no prompt at all"])

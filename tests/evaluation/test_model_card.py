@@ -55,8 +55,8 @@ def test_lineage_data_licences_and_scores(chain):
     store, pairs, triplets, begun, tuned = chain
     found = facts_of(Version.open(store, tuned))
     assert found["Lineage"] == {
-        str(tuned): f"finetune v2 from init={begun}, triplets={triplets}",
-        str(begun): f"pretrain v2 from pairs={pairs}",
+        str(tuned): f"finetune v{finetune.version} from init={begun}, triplets={triplets}",
+        str(begun): f"pretrain v{pretrain.version} from pairs={pairs}",
     }
     assert found["Data"] == {str(triplets): "train 1 (qa 1)", str(pairs): "train 3 (dm 2, gd 1); dev 1 (dm 1)"}
     ((name, licence),) = found["Licences"].items()
