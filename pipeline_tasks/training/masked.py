@@ -13,8 +13,10 @@ never masked.
     loss = mean over masked positions i of  -log softmax(W h_{i-1})[x_i]
 
 Source:
-    DMRetriever 3.2.1, which gives neither mask token nor position nor share; the three are those of LLM2Vec
-    (BehnamGhader et al. 2024, arXiv 2404.05961, section 2, "masked next token prediction"), which it names.
+    DMRetriever 3.2.1, which gives neither mask token nor position nor share and names LLM2Vec (BehnamGhader et al.
+    2024, arXiv 2404.05961, section 2, "masked next token prediction"): blank, position and adapters on all projections
+    are as there. Its published settings mask a fifth of the tokens of Llama, some of them by random or unchanged ones,
+    and four fifths of those of Mistral, all by blanks; ours a fifth, all by blanks.
 """
 
 from __future__ import annotations
