@@ -10,7 +10,6 @@ import pytest
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.local_files import for_a_form
-from pipeline_tasks.core.settings import settings
 from pipeline_tasks.models.registry import get
 from pipeline_tasks.models.start import start_of
 from pipeline_tasks.models.use import identity
@@ -25,19 +24,6 @@ def made(tmp_path_factory):
 @pytest.fixture
 def folder(made, tmp_path):
     return shutil.copytree(made, tmp_path / "mine")
-
-
-@pytest.fixture
-def given(monkeypatch):
-    """Sets settings for one test."""
-
-    def set_to(**variables: str) -> None:
-        for name, value in variables.items():
-            monkeypatch.setenv(f"FOUNDRY_{name.upper()}", value)
-        settings.cache_clear()
-
-    yield set_to
-    settings.cache_clear()
 
 
 def test_a_folder_elsewhere_is_the_same_start_and_another_weight_is_another(folder, tmp_path):

@@ -2,24 +2,10 @@ import pytest
 
 from pipeline_tasks.core import runtime
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.settings import settings
 from pipeline_tasks.models import registry
 from pipeline_tasks.models.use import REFERENCE_MODELS, identity, licences, models_needed, reference_models
 
 INTENTS = ("qa", "qadoc", "twitter", "factcheck", "nli", "sts")
-
-
-@pytest.fixture
-def given(monkeypatch):
-    """Sets settings for one test."""
-
-    def set_to(**variables: str) -> None:
-        for name, value in variables.items():
-            monkeypatch.setenv(f"FOUNDRY_{name.upper()}", value)
-        settings.cache_clear()
-
-    yield set_to
-    settings.cache_clear()
 
 
 @pytest.fixture
