@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline_tasks.evaluation.metrics import ndcg_at_k, ranked_relevance
+from pipeline_tasks.evaluation.metrics import score
 
 K = 10
 
@@ -47,7 +47,7 @@ class JudgedSet:
         ids = list(self.passages)
         rows = [i for i, query in enumerate(self.queries) if query.split == split]
         found = [[ids[p] for p in ranked[i, :K] if p >= 0] for i in rows]
-        return ndcg_at_k(*ranked_relevance(found, [self.queries[i].judged for i in rows]), K)
+        return score(found, [self.queries[i].judged for i in rows], [f"ndcg@{K}"])[f"ndcg@{K}"]
 
     def weights(self, split: str) -> np.ndarray:
         """What each query of ``split`` adds to the mean over intents; they add up to 1."""

@@ -3,7 +3,19 @@
 from __future__ import annotations
 
 from airflow.sdk import DAG, Param
-from foundry_airflow.steps import AT_ONCE, DEFAULT_ARGS, fold_lineage, form, given, judged_with, stages, step, within
+from foundry_airflow.steps import (
+    AT_ONCE,
+    DEFAULT_ARGS,
+    SET,
+    evaluated,
+    fold_lineage,
+    form,
+    given,
+    judged_with,
+    stages,
+    step,
+    within,
+)
 
 from pipeline_tasks.models.sizes import SIZES
 from pipeline_tasks.training.params import OF_A_STAGE, OF_ALL_STAGES
@@ -21,7 +33,6 @@ SIZE = Param("33m", type="string", enum=list(SIZES), description="size of the mo
 DISTILL = form(
     "distill", "alpha", *OF_A_STAGE, *OF_ALL_STAGES, "in_batch", "n_negatives", "instruct", "pool_instruction"
 )
-
 with DAG(
     "distill_retriever",
     description="triplets scored by a teacher -> a distilled, evaluated retriever",
@@ -31,14 +42,9 @@ with DAG(
     default_args=DEFAULT_ARGS,
     tags=["foundry", "training"],
     doc_md=DOC,
-    params={"size": SIZE} | DISTILL.params,
+    params={"size": SIZE, "set_name": SET} | DISTILL.params,
 ) as dag:
     read = given(pairs="labelled > pairs", passages="labelled > passages", **judged_with())
     distilled = step("distill", params=DISTILL.values(dag) | {"size": dag.param("size")})
-    evaluated = step(
-        "evaluate_retriever",
-        inputs=read | {"models": stages(distilled)},
-        params={"size": dag.param("size")},
-        emits=False,
-    )
-    fold_lineage(evaluated)
+    scores = evaluated(dag, read, stages(distilled), {"size": dag.param("size")})
+    fold_lineage(scores)

@@ -1,17 +1,17 @@
-"""Scores of trained retrievers on held-out queries."""
+"""Scores of trained retrievers on judged queries."""
 
 from __future__ import annotations
 
 from airflow.sdk import DAG, Asset, AssetAny, Param
-from foundry_airflow.steps import DEFAULT_ARGS, fold_lineage, form, given, judged_with, stages, step
+from foundry_airflow.steps import DEFAULT_ARGS, SET, evaluated, fold_lineage, given, judged_with, stages
 
 from pipeline_tasks.models.sizes import SIZES
 
 DOC = """
 ### From `model/<size>/finetune` to `eval/<set>`
 
-Scores every stage of a trained model, its untrained backbone, BM25 and the reference models on the queries of held-out
-documents.
+Scores every stage of a trained model, its untrained start, BM25 and the reference models on a judged set: the queries
+of held-out documents, or the questions that somebody wrote for the domain.
 
 Starts when a model changed, and by hand for a size that you choose.
 """
@@ -22,23 +22,19 @@ SIZE = Param(
     enum=[None, *SIZES],
     description="size whose latest model is scored (left empty: the model whose change started the run)",
 )
-EVALUATE = form("evaluate_retriever", "set_name")
 
 with DAG(
     "evaluate_retriever",
-    description="scores on held-out queries",
+    description="scores on judged queries",
     schedule=AssetAny(*(Asset(f"model/{size}/finetune") for size in SIZES)),
     max_active_runs=1,
     default_args=DEFAULT_ARGS,
     tags=["foundry", "evaluation"],
     doc_md=DOC,
-    params={"size": SIZE} | EVALUATE.params,
+    params={"size": SIZE, "set_name": SET},
 ) as dag:
     read = given(pairs="labelled > pairs", passages="labelled > passages", **judged_with())
     models = stages("{{ 'model/' ~ params.size ~ '/finetune' if params.size else '' }}")
-    scores = step(
-        "evaluate_retriever",
-        inputs=read | {"models": models},
-        params=EVALUATE.values(dag) | {"size": "{{ ti.xcom_pull('models')[-1].split('/')[1] }}"},
-    )
+    size = {"size": "{{ ti.xcom_pull('models')[-1].split('/')[1] }}"}
+    scores = evaluated(dag, read, models, size, emits=True)
     fold_lineage(scores)

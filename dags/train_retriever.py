@@ -6,6 +6,8 @@ from airflow.sdk import DAG, Param, TaskGroup
 from foundry_airflow.steps import (
     AT_ONCE,
     DEFAULT_ARGS,
+    SET,
+    evaluated,
     fold_lineage,
     form,
     given,
@@ -50,7 +52,7 @@ with DAG(
     default_args=DEFAULT_ARGS,
     tags=["foundry", "training"],
     doc_md=DOC,
-    params={"size": SIZE, "alphas": ALPHAS} | {k: v for f in FORMS for k, v in f.params.items()},
+    params={"size": SIZE, "alphas": ALPHAS, "set_name": SET} | {k: v for f in FORMS for k, v in f.params.items()},
     user_defined_macros={"alpha_of": alpha_of, "adapts": adapts},
 ) as dag:
     read = given(**mined_from(), **judged_with())
@@ -73,8 +75,6 @@ with DAG(
             )
             chosen = FINETUNE.values(dag) | common | {"alpha": level}
             models.append(step("finetune", inputs={"triplets": mined, "init": models[-1]}, params=chosen, emits=False))
-    asked = {name: read[name] for name in ("pairs", "passages", "embeddings", "queries")} | {"models": models}
-    evaluated = step("evaluate_retriever", inputs=asked, params=size | begun, emits=False)
     published = publish("finetune", models[1:])
-    evaluated >> published
+    evaluated(dag, read, models, size | begun) >> published
     fold_lineage(published)

@@ -1,13 +1,13 @@
 """Every dataset's rows in one place: stages never import one another, they meet only here.
 
-Ids are stable and content-made, so that lineage is a join:
-``query_id`` -> ``need_id`` -> ``passage_id`` -> ``doc_id`` -> ``url_id``.
+Columns that several share are in :mod:`pipeline_tasks.columns`.
 """
 
 from __future__ import annotations
 
 import pyarrow as pa
 
+from pipeline_tasks import columns as c
 from pipeline_tasks.core.schema import Column, RowSchema
 
 _text = pa.string()
@@ -15,26 +15,13 @@ _texts = pa.list_(pa.string())
 _shared_texts = pa.list_(pa.dictionary(pa.int32(), pa.string()))
 _int = pa.int32()
 _vector = pa.list_(pa.float32())
-
-SEARCH_ID = Column("search_id", _text, "16 hex digits of sha256(query)")
-URL_ID = Column("url_id", _text, "16 hex digits of sha256(canonical URL)")
-DOC_ID = Column("doc_id", _text, "16 hex digits of sha256(url_id, bytes of the PDF)")
-PASSAGE_ID = Column("passage_id", _text, "16 hex digits of sha256(doc_id, first and last character)")
-NEED_ID = Column("need_id", _text, "16 hex digits of sha256(passage_id, intent, prompt)")
-QUERY_ID = Column("query_id", _text, "16 hex digits of sha256(need_id, prompt)")
-URL = Column("url", _text, "address that the document was fetched from")
-TITLE = Column("title", _text, "title from the PDF's metadata, else the largest text of the first page")
-INTENT = Column("intent", _text, "search intent: qa, qadoc, twitter, factcheck, nli or sts")
-QUERY = Column("query", _text, "query as a user would write it, without instruction")
-POSITIVE = Column("positive", _text, "text of a passage that answers the query")
-SPLIT = Column("split", _text, "train, dev or test; decided per document, so that no page is on both sides")
-RESPONSE_ID = Column("response_id", _text, "key of the LLM's answer in the response store")
+_grades = pa.list_(pa.int32())
 
 SEARCHES = RowSchema(
     "searches",
     "search_id",
     (
-        SEARCH_ID,
+        c.SEARCH_ID,
         Column("query", _text, "what a provider is asked: words, or a pattern of URLs"),
         Column("plan", _text, "table of the domain's search.toml that it comes from"),
         Column("terms", pa.map_(_text, _text), "axis of the plan (hazard, place) -> term in this query"),
@@ -46,10 +33,10 @@ SEARCH_RESULTS = RowSchema(
     "result_id",
     (
         Column("result_id", _text, "16 hex digits of sha256(search_id, provider, url_id)"),
-        SEARCH_ID,
+        c.SEARCH_ID,
         Column("provider", _text, "who answered: searxng, brave or common_crawl"),
         Column("rank", _int, "place in the provider's answer, 1-based"),
-        URL_ID,
+        c.URL_ID,
         Column("url", _text, "canonical URL of the result"),
         Column("title", _text, "title as the provider gives it, cleaned and cut; empty where it knows none"),
         Column("response_id", _text, "key of the provider's answer in the response store"),
@@ -60,7 +47,7 @@ URLS = RowSchema(
     "urls",
     "url_id",
     (
-        URL_ID,
+        c.URL_ID,
         Column("url", _text, "canonical URL, or file:// path"),
         Column("source", _text, "list, folder or search provider that named it"),
     ),
@@ -70,9 +57,9 @@ DOWNLOADS = RowSchema(
     "downloads",
     "doc_id",
     (
-        DOC_ID,
-        URL_ID,
-        URL,
+        c.DOC_ID,
+        c.URL_ID,
+        c.URL,
         Column("content", pa.large_binary(), "the PDF's bytes"),
         Column("content_sha256", _text, "sha256 of the bytes", own=True),
         Column("size_bytes", pa.int64(), "number of bytes"),
@@ -89,11 +76,11 @@ DOCUMENTS = RowSchema(
     "documents",
     "doc_id",
     (
-        DOC_ID,
-        URL_ID,
-        URL,
+        c.DOC_ID,
+        c.URL_ID,
+        c.URL,
         Column("content_sha256", _text, "sha256 of the PDF's bytes", own=True),
-        TITLE,
+        c.TITLE,
         Column("text", _text, "running text; paragraphs a blank line apart, sentences not cut at page ends"),
         Column("page_starts", pa.list_(_int), "offset in text of each page's first character (empty: the next page's)"),
         Column("n_pages", _int, "pages of the PDF"),
@@ -111,7 +98,7 @@ SKETCHES = RowSchema(
     "sketches",
     "doc_id",
     (
-        DOC_ID,
+        c.DOC_ID,
         Column("signature", pa.list_(pa.uint32()), "MinHash of the shingles, datasketch's scheme affine32 with seed 1"),
         Column("shingles", pa.list_(pa.uint64()), "hashes of the text's distinct word shingles, ascending"),
     ),
@@ -121,7 +108,7 @@ DOCUMENT_CLUSTERS = RowSchema(
     "document_clusters",
     "doc_id",
     (
-        DOC_ID,
+        c.DOC_ID,
         Column("representative_id", _text, "doc_id of the earlier document that this one repeats, or its own"),
         Column("jaccard", pa.float64(), "exact Jaccard similarity of the two; 1 for a representative"),
     ),
@@ -131,30 +118,30 @@ PASSAGES = RowSchema(
     "passages",
     "passage_id",
     (
-        PASSAGE_ID,
-        DOC_ID,
-        URL,
-        TITLE,
+        c.PASSAGE_ID,
+        c.DOC_ID,
+        c.URL,
+        c.TITLE,
         Column("page", _int, "1-based page on which the passage begins"),
         Column("start_char", _int, "offset of its first character in the document's text"),
         Column("end_char", _int, "offset after its last character"),
         Column("text", _text, "the passage"),
         Column("n_tokens", _int, "tokens of the chunking tokenizer, special tokens not counted"),
-        SPLIT,
+        c.SPLIT,
     ),
 )
 
 PASSAGE_EMBEDDINGS = RowSchema(
     "passage_embeddings",
     "passage_id",
-    (PASSAGE_ID, DOC_ID, Column("embedding", _vector, "L2-normalised vector of the passage")),
+    (c.PASSAGE_ID, c.DOC_ID, Column("embedding", _vector, "L2-normalised vector of the passage")),
 )
 
 PASSAGE_DUPLICATES = RowSchema(
     "passage_duplicates",
     "passage_id",
     (
-        PASSAGE_ID,
+        c.PASSAGE_ID,
         Column("representative_id", _text, "earlier passage that it repeats and that stays; else itself"),
         Column("cosine", pa.float32(), "cosine of the two; 1 for a passage that stays"),
     ),
@@ -164,14 +151,14 @@ NEEDS = RowSchema(
     "needs",
     "need_id",
     (
-        NEED_ID,
-        PASSAGE_ID,
-        DOC_ID,
-        INTENT,
+        c.NEED_ID,
+        c.PASSAGE_ID,
+        c.DOC_ID,
+        c.INTENT,
         Column("need", _text, "information need that the LLM saw in the passage"),
         Column("passage", _text, "the passage's text"),
-        SPLIT,
-        RESPONSE_ID,
+        c.SPLIT,
+        c.RESPONSE_ID,
     ),
 )
 
@@ -179,16 +166,16 @@ PAIRS = RowSchema(
     "pairs",
     "query_id",
     (
-        QUERY_ID,
-        NEED_ID,
-        PASSAGE_ID,
-        DOC_ID,
-        INTENT,
-        QUERY,
+        c.QUERY_ID,
+        c.NEED_ID,
+        c.PASSAGE_ID,
+        c.DOC_ID,
+        c.INTENT,
+        c.QUERY,
         Column("positive_id", _text, "id of the positive as a passage of its own", own=True),
         Column("positive", _text, "passage that the LLM wrote for the query (DMRetriever 3.3.1)"),
         Column("passage", _text, "source passage from the PDF"),
-        SPLIT,
+        c.SPLIT,
         Column("origin", _text, "dm (domain), gd or gd/<set> (general domain)"),
         Column("need_response_id", _text, "response_id of the information need"),
         Column("response_id", _text, "response_id of the pair; empty for general-domain pairs"),
@@ -199,10 +186,10 @@ PAIR_EMBEDDINGS = RowSchema(
     "pair_embeddings",
     "query_id",
     (
-        QUERY_ID,
-        PASSAGE_ID,
-        DOC_ID,
-        INTENT,
+        c.QUERY_ID,
+        c.PASSAGE_ID,
+        c.DOC_ID,
+        c.INTENT,
         Column("query_embedding", _vector, "L2-normalised vector of the query with the model's own prefix"),
         Column("positive_id", _text, "id of the pair's positive"),
         Column("positive_embedding", _vector, "L2-normalised vector of the positive"),
@@ -213,10 +200,10 @@ RANKINGS = RowSchema(
     "rankings",
     "query_id",
     (
-        QUERY_ID,
-        PASSAGE_ID,
-        DOC_ID,
-        INTENT,
+        c.QUERY_ID,
+        c.PASSAGE_ID,
+        c.DOC_ID,
+        c.INTENT,
         Column("passage_ids", _texts, "best passages, rank 1 first; ties by passage id"),
         Column("scores", _vector, "cosine of query and passage, same order", along="passage_ids"),
         Column("positive_score", pa.float32(), "cosine of query and its own generated positive, wherever it ranks"),
@@ -231,13 +218,13 @@ LABELLED = RowSchema(
     "labelled",
     "query_id",
     (
-        QUERY_ID,
-        INTENT,
-        QUERY,
+        c.QUERY_ID,
+        c.INTENT,
+        c.QUERY,
         Column("positive_id", _text, "passage that the reference models agree on"),
-        POSITIVE,
+        c.POSITIVE,
         Column("source_passage_id", _text, "PDF passage that the query was written from"),
-        SPLIT,
+        c.SPLIT,
         Column("votes", pa.list_(_vote), "top N of each reference model; rank and cosine it gives the positive"),
         Column("best_model", _text, "reference model whose ranking negatives are mined from"),
     ),
@@ -247,16 +234,16 @@ TRIPLETS = RowSchema(
     "triplets",
     "query_id",
     (
-        QUERY_ID,
-        INTENT,
-        QUERY,
+        c.QUERY_ID,
+        c.INTENT,
+        c.QUERY,
         Column("positive_id", _text, "agreed positive passage"),
-        POSITIVE,
+        c.POSITIVE,
         Column("positive_score", pa.float32(), "cosine of query and positive, by the mining model"),
         Column("negative_ids", _texts, "hard negatives in rank order; fewer than asked stay fewer"),
         Column("negatives", _shared_texts, "their texts; a text is stored once a part", along="negative_ids"),
         Column("negative_scores", _vector, "their cosines, below alpha * positive_score", along="negative_ids"),
-        SPLIT,
+        c.SPLIT,
         Column("mining_model", _text, "reference model that ranked the negatives"),
     ),
 )
@@ -272,22 +259,38 @@ SCORED_TRIPLETS = RowSchema(
     ),
 )
 
+JUDGED_QUERIES = RowSchema(
+    "judged_queries",
+    "query_id",
+    (
+        Column("query_id", _text, "id of the query in its set"),
+        Column("doc_id", _text, "document that it asks about; empty where it was asked of none"),
+        c.INTENT,
+        c.QUERY,
+        Column("passage_ids", _texts, "passages that were judged, by rising id"),
+        Column("grades", _grades, "how well each serves: 0 not at all, more is better", along="passage_ids"),
+    ),
+)
+
 EVALUATIONS = RowSchema(
     "evaluations",
     "evaluation_id",
     (
-        Column("evaluation_id", _text, "system, intent and metric, joined by a slash"),
+        Column("evaluation_id", _text, "system and query_id, joined by a slash"),
         Column("system", _text, "what was evaluated: a model's name, bm25, <size>/<stage>, or rrf of some of these"),
         Column("model_version", _text, "dataset@version of a trained model, else empty"),
-        Column("intent", _text, "search intent, or average over the intents"),
-        Column("metric", _text, "ndcg@10, mrr@10 or recall@10"),
-        Column("score", pa.float64(), "0 to 1"),
-        Column("n_queries", _int, "queries averaged"),
+        Column("query_id", _text, "id of the query in its set"),
+        c.INTENT,
+        c.QUERY,
+        Column("n_relevant", _int, "passages with a grade above 0"),
+        Column("scores", pa.map_(_text, pa.float64()), "measure (ndcg@10, mrr@10, ...) -> 0 to 1"),
+        Column("passage_ids", _texts, "first passages of the ranking, best first"),
+        Column("grades", _grades, "their grades; null where nobody judged", along="passage_ids"),
     ),
 )
 
 ALL = (
     SEARCHES, SEARCH_RESULTS, URLS, DOWNLOADS, DOCUMENTS, SKETCHES, DOCUMENT_CLUSTERS, PASSAGES,
     PASSAGE_EMBEDDINGS, PASSAGE_DUPLICATES, NEEDS, PAIRS, PAIR_EMBEDDINGS, RANKINGS, LABELLED, TRIPLETS,
-    SCORED_TRIPLETS, EVALUATIONS,
+    SCORED_TRIPLETS, JUDGED_QUERIES, EVALUATIONS,
 )  # fmt: skip

@@ -54,9 +54,11 @@ CREATE TABLE llm_calls (
 -- Which answers stand behind the rows of a part, once each.
 CREATE TABLE part_responses (sha256 VARCHAR, response_id VARCHAR);
 
-CREATE TABLE evaluations (
-    dataset VARCHAR, version VARCHAR, evaluation_id VARCHAR, system VARCHAR, model_version VARCHAR, intent VARCHAR,
-    metric VARCHAR, score DOUBLE, n_queries INTEGER
+-- What each system scored on each query of a judged set; scores: measure -> value. grades are along passage_ids, the
+-- first passages of the ranking; NULL: nobody judged.
+CREATE TABLE evaluated_queries (
+    dataset VARCHAR, version VARCHAR, system VARCHAR, model_version VARCHAR, query_id VARCHAR, intent VARCHAR,
+    query VARCHAR, n_relevant INTEGER, scores MAP(VARCHAR, DOUBLE), passage_ids VARCHAR[], grades INTEGER[]
 );
 
 -- How every trained model was trained: the rows of its file training_curve.parquet; 0: the weights as they came.

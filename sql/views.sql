@@ -19,3 +19,20 @@ GROUP BY ALL;
 -- The same pairs, to be read from the other end: what was made of a version.
 CREATE VIEW descendants AS
 SELECT ancestor_dataset, ancestor_version, descendant_dataset, descendant_version, depth FROM ancestors;
+
+-- The scores of each query, one a row.
+CREATE VIEW query_scores AS
+SELECT dataset, version, system, model_version, query_id, intent, n_relevant, unnest(map_keys(scores)) AS metric,
+    unnest(map_values(scores)) AS score
+FROM evaluated_queries;
+
+-- Means over the queries of an intent, and the mean over intents as the intent 'average'.
+CREATE VIEW evaluations AS
+WITH means AS (
+    SELECT dataset, version, system, model_version, intent, metric, avg(score) AS score, count(*)::INTEGER AS n_queries
+    FROM query_scores GROUP BY ALL
+)
+FROM means
+UNION ALL
+SELECT dataset, version, system, model_version, 'average', metric, avg(score), sum(n_queries)::INTEGER
+FROM means GROUP BY ALL;

@@ -7,7 +7,21 @@ import sys
 
 import typer
 
-from pipeline_tasks.cli import check, code, curves, erase, export, inspect, models, point, run, sync, trace, upkeep
+from pipeline_tasks.cli import (
+    check,
+    code,
+    curves,
+    erase,
+    evaluate,
+    export,
+    inspect,
+    models,
+    point,
+    run,
+    sync,
+    trace,
+    upkeep,
+)
 from pipeline_tasks.core import lines
 from pipeline_tasks.core.errors import FoundryError
 
@@ -17,6 +31,7 @@ app.command("steps")(run.steps_command)
 app.command("ls")(inspect.ls_command)
 app.command("show")(inspect.show_command)
 app.command("export")(export.export_command)
+app.command("evaluate")(evaluate.evaluate_command)
 app.command("sql")(inspect.sql_command)
 app.command("trace")(trace.trace_command)
 app.command("tensorboard")(curves.tensorboard_command)

@@ -1,3 +1,3 @@
-"""Scores on held-out queries: metrics and the step that evaluates a family."""
+"""Judged sets, what systems score on them query by query, and whether differences are luck."""
 
-STEPS = ("evaluate_retriever",)
+STEPS = ("read_passages", "judge_queries", "evaluate_retriever")

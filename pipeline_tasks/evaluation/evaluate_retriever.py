@@ -1,135 +1,185 @@
-"""Scores on held-out queries: untrained backbone, BM25, the reference models and every stage of the trained model."""
+"""Scores on a judged set, query by query: BM25, models as they came, every stage of trained ones, fusions of these."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
+from pipeline_tasks.core.endpoint import PaidParams
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.run import Inputs, Run
+from pipeline_tasks.core.settings import Secret
 from pipeline_tasks.core.step import From, step
-from pipeline_tasks.core.vectors import matrix
 from pipeline_tasks.core.versions import Version
-from pipeline_tasks.datasets import EVALUATIONS, PAIR_EMBEDDINGS, PAIRS, PASSAGE_EMBEDDINGS, PASSAGES
-from pipeline_tasks.evaluation.report import score_rows
-from pipeline_tasks.evaluation.systems import rank_bm25, rank_fused, rank_model, rank_untrained
+from pipeline_tasks.datasets import EVALUATIONS, JUDGED_QUERIES, PASSAGE_EMBEDDINGS, PASSAGES
+from pipeline_tasks.evaluation import systems
+from pipeline_tasks.evaluation.metrics import Measure, score
+from pipeline_tasks.evaluation.systems import BM25, Asked, is_folder, is_fusion
+from pipeline_tasks.models.registry import get
 from pipeline_tasks.models.start import StartParams
+from pipeline_tasks.models.use import is_served
+from pipeline_tasks.retrieval.embed_passages import noted
+from pipeline_tasks.retrieval.encoder import Encoder
+from pipeline_tasks.retrieval.encoders import Precision
 from pipeline_tasks.retrieval.judges import judging_models
-from pipeline_tasks.retrieval.search import top_k
+from pipeline_tasks.retrieval.served_encoder import open_or_ask
 
+MEASURES = ("ndcg@10", "map@10", "mrr@10", "recall@10", "hit@10")
 _FUSED_DEPTH = 200
 
 
-class EvaluateRetrieverParams(StartParams):
+class EvaluateRetrieverParams(StartParams, PaidParams):
     """What is compared on which queries."""
 
-    set_name: str = Field("heldout", description="name of the evaluation set; also of the dataset eval/<set>")
-    size: str = Field("33m", description="size whose untrained backbone is the baseline")
+    set_name: str = Field("heldout", description="name of the judged set; also of the dataset eval/<set>")
+    size: str = Field("33m", description="size whose untrained start is compared, too; empty: none is")
     models: tuple[str, ...] = Field(
-        default_factory=judging_models, description="reference models, where no inputs are given"
+        default_factory=judging_models, description="models whose stored embeddings are read, where there are any"
     )
-    fusions: tuple[str, ...] = Field((), description="systems to fuse by rank and score too: rrf(bm25,33m/pretrain)")
-    k: int = Field(10, ge=1, description="cut-off rank of the metrics")
+    systems: tuple[str, ...] = Field(
+        (BM25,),
+        description="bm25, names of `foundry models`, folders of models, and fusions by rank: rrf(bm25,33m/pretrain)",
+    )
+    measures: tuple[str, ...] = Field(MEASURES, description="ndcg, map, mrr, recall, hit, precision at a cut-off")
+    kept: int = Field(10, ge=0, description="passages of each ranking that the rows keep")
+
+    def model_post_init(self, context: Any) -> None:
+        """Refuse what cannot be meant before anything is computed."""
+        super().model_post_init(context)
+        for measure in self.measures:
+            Measure.parse(measure)
+
+    def identity(self) -> dict[str, Any]:
+        """The parameters, and what each named system is, wherever its folder lies."""
+        return super().identity() | {"systems": [systems.identity(name) for name in self.systems]}
+
+    def secrets(self, declared: tuple[Secret, ...]) -> tuple[Secret, ...]:
+        """Only a served model wants a key."""
+        named = (*self.models, *(name for name in self.systems if _is_registered(name)))
+        return declared if any(is_served(get(name)) for name in named) else ()
+
+    @property
+    def depth(self) -> int:
+        """Ranks that the measures, the rows and the fusions look at."""
+        deepest = max([self.kept, *(Measure.parse(measure).k for measure in self.measures)])
+        judged = any(Measure.parse(measure).judged_only for measure in self.measures)
+        return max(deepest, _FUSED_DEPTH) if judged or any(map(is_fusion, self.systems)) else deepest
 
 
-@dataclass(frozen=True)
-class HeldOut:
-    """Held-out queries and the corpus they are asked of.
-
-    Attributes:
-        query_ids: [q].
-        queries: [q] texts without instruction.
-        intents: [q].
-        relevant: [q] id of the passage that the query was written from.
-        passage_ids: [n], ascending.
-        passages: [n] texts.
-    """
-
-    query_ids: list[str]
-    queries: list[str]
-    intents: list[str]
-    relevant: list[str]
-    passage_ids: list[str]
-    passages: list[str]
+def _is_registered(name: str) -> bool:
+    return name != BM25 and not is_fusion(name) and not is_folder(name)
 
 
 @step(
     reads={
-        "pairs": From(PAIRS, "mtp"),
+        "queries": From(JUDGED_QUERIES, "judged/{set_name}"),
         "passages": PASSAGES,
-        "embeddings": From(PASSAGE_EMBEDDINGS, "embeddings/{item}", each="models"),
-        "queries": From(PAIR_EMBEDDINGS, "query_embeddings/{item}", each="models"),
+        "embeddings": From(PASSAGE_EMBEDDINGS, "embeddings/{item}", each="models", optional=True),
         "models": From(None, "model/{size}/finetune"),
     },
     writes=EVALUATIONS,
     kind="reduce",
     dataset="eval/{set_name}",
-    version="2",
+    version="3",
     image="gpu",
     pool="gpu",
     memory_gib=8,
+    secrets=("embeddings",),
 )
-def evaluate_retriever(inputs: Inputs, params: EvaluateRetrieverParams, run: Run) -> pa.Table:
-    """NDCG@10, MRR@10 and recall@10 per intent of every system, and of fusions, on queries of held-out documents.
+def evaluate_retriever(inputs: Inputs, params: EvaluateRetrieverParams, run: Run) -> Iterator[pa.Table]:
+    """Every measure of every query of a judged set, for each system, with the first passages that it found.
 
-    A query's one relevant passage is the PDF passage it was written from; the corpus is all PDF passages. No passage of
-    a held-out document enters training, as positive or as negative. ``average`` is the mean over intents, as in
-    DMRetriever, Table 2.
+    The corpus is all passages. Models whose embeddings are given are asked with these; every other one encodes the
+    passages here, and is asked as the registry or its own files say. The mean over intents, as in DMRetriever, Table 2,
+    is the view ``evaluations``; differences, intervals and p-values are ``foundry evaluate``'s.
 
     Raises:
-        InputError: no query is held out, a reference model lacks vectors of queries or passages, or a fusion names a
-            system that is not here.
+        InputError: embeddings are not of these passages, a fusion names a system that is not here, two systems have one
+            name, or a name is of nothing.
     """
-    heldout = _heldout(inputs)
-    rows: list[dict] = []
-    systems = [*_systems(inputs, params, heldout, run)]
-    ranked_by = {system: ranked for system, _, ranked in systems}
-    systems += [(name, "", rank_fused(name, ranked_by, params.k)) for name in params.fusions]
-    for system, version, ranked in systems:
-        ids = [[heldout.passage_ids[i] for i in row[: params.k] if i >= 0] for row in ranked]
-        judged = [{relevant: 1} for relevant in heldout.relevant]
-        rows += score_rows(system, version, ids, judged, heldout.intents, params.k)
-    run.count("systems", len(systems))
-    run.count("queries", len(heldout.queries))
-    return EVALUATIONS.table(rows)
-
-
-def _heldout(inputs: Inputs) -> HeldOut:
-    pairs = inputs["pairs"].table(["query_id", "query", "intent", "passage_id", "split"]).to_pylist()
-    test = sorted((p for p in pairs if p["split"] == "test"), key=lambda p: p["query_id"])
-    if not test:
-        raise InputError(f"{inputs['pairs'].manifest.ref} has no held-out query; raise test_fraction or sample_rate")
-    passages = inputs["passages"].table(["passage_id", "text"]).sort_by("passage_id")
-    columns = ([p[name] for p in test] for name in ("query_id", "query", "intent", "passage_id"))
-    return HeldOut(*columns, *(passages[name].to_pylist() for name in ("passage_id", "text")))
-
-
-def _systems(
-    inputs: Inputs, params: EvaluateRetrieverParams, heldout: HeldOut, run: Run
-) -> Iterator[tuple[str, str, np.ndarray]]:
-    """Name, model version and the ranked passage positions [q, depth] of each system."""
-    deepest = max(params.k, _FUSED_DEPTH) if params.fusions else params.k
-    depth = min(deepest, len(heldout.passage_ids))
-    models = inputs.each("models")
-    embeddings, queries = inputs.by_last_name("embeddings"), inputs.by_last_name("queries")
-    if embeddings.keys() != queries.keys():
-        raise InputError(f"embeddings are of {list(embeddings)}, queries of {list(queries)}; give both of each model")
-    with run.progress(2 + len(embeddings) + len(models), "systems") as meter:
-        asked = heldout.queries, heldout.intents, heldout.passages, depth, run.scratch
-        yield f"{params.size}/untrained", "", rank_untrained(params.start, *asked)
-        meter.advance()
-        yield "bm25", "", rank_bm25(heldout.queries, heldout.passages, depth)
-        meter.advance()
-        for model in embeddings:
-            yield model, "", _rank_stored(embeddings[model], queries[model], heldout, depth)
+    judged = inputs["queries"].table().sort_by("query_id")
+    asked = _asked(judged, inputs["passages"])
+    systems_there = [*_systems(inputs, params, run)]
+    depth = min(params.depth, len(asked.passages))
+    ranked: dict[str, np.ndarray] = {}
+    with run.progress(len(systems_there), "systems") as meter:
+        for system in systems_there:
+            if system.name in ranked:
+                raise InputError(f"two systems are called {system.name!r}: leave one of them to another evaluation")
+            ranked[system.name] = system.rank(asked, ranked, depth)
+            yield _rows(system, ranked[system.name], asked, judged, params)
             meter.advance()
-        for version in models:
-            yield system_name(version), str(version.manifest.ref), rank_model(version, *asked)
-            meter.advance()
+    run.count("systems", len(ranked))
+    run.count("queries", judged.num_rows)
+
+
+def _asked(judged: pa.Table, corpus: Version) -> Asked:
+    passages = corpus.table(["passage_id", "text"]).sort_by("passage_id")
+    queries = (judged[name].to_pylist() for name in ("query", "intent"))
+    return Asked(*queries, *(passages[name].to_pylist() for name in ("passage_id", "text")))
+
+
+@dataclass(frozen=True)
+class System:
+    """One thing under evaluation.
+
+    Attributes:
+        name: as it is called in the rows.
+        version: ``dataset@version`` of a trained model, else empty.
+        rank: from what is asked, the rankings so far and a depth to positions [q, depth], best first, -1 after the end.
+    """
+
+    name: str
+    version: str
+    rank: Callable[[Asked, dict[str, np.ndarray], int], np.ndarray]
+
+
+def _systems(inputs: Inputs, params: EvaluateRetrieverParams, run: Run) -> Iterator[System]:
+    """Fusions last, because they need the others."""
+    stored = inputs.by_last_name("embeddings")
+    if params.has_start:
+        open_start = partial(systems.encoder_of_start, params.start, run.scratch)
+        yield System(f"{params.size}/untrained", "", _by(open_start))
+    named = [name for name in params.systems if not is_fusion(name)]
+    for name in dict.fromkeys((*named, *stored)):
+        if name == BM25:
+            yield System(name, "", lambda asked, _, depth: asked.rank_bm25(depth))
+        elif is_folder(name):
+            yield System(name, "", _by(partial(systems.encoder_of_folder, name)))
+        else:
+            yield System(name, "", partial(_rank_registered, name, stored.get(name), params, run))
+    trained = inputs.each("models")
+    names = Counter(system_name(version) for version in trained)
+    for version in trained:
+        opened, name = partial(systems.encoder_of_version, version, run.scratch), system_name(version)
+        called = name if names[name] == 1 else f"{name}@{version.manifest.id}"
+        yield System(called, str(version.manifest.ref), _by(opened))
+    for name in filter(is_fusion, params.systems):
+        yield System(name, "", partial(_rank_fused, name))
+
+
+def _by(opened: Callable[[], Encoder]) -> Callable[[Asked, dict[str, np.ndarray], int], np.ndarray]:
+    return lambda asked, _, depth: asked.rank(opened(), depth)
+
+
+def _rank_registered(
+    name: str, stored: Version | None, params: EvaluateRetrieverParams, run: Run, asked: Asked, _: Any, depth: int
+) -> np.ndarray:
+    precision: Precision = stored.manifest.params["precision"] if stored else "float32"
+    encoder = open_or_ask(name, precision, run.store, params.terms(run))
+    with noted(run, encoder, len(asked.queries) + (0 if stored else len(asked.passages))):
+        return asked.rank(encoder, depth, stored)
+
+
+def _rank_fused(name: str, _: Asked, ranked: dict[str, np.ndarray], depth: int) -> np.ndarray:
+    return systems.rank_fused(name, ranked, depth)
 
 
 def system_name(version: Version) -> str:
@@ -139,12 +189,27 @@ def system_name(version: Version) -> str:
     return f"{size}/{stage}-{alpha}" if alpha is not None else f"{size}/{stage}"
 
 
-def _rank_stored(passages: Version, queries: Version, heldout: HeldOut, depth: int) -> np.ndarray:
-    """Search with the embeddings that curation used: nothing is encoded again."""
-    corpus = passages.table(["passage_id", "embedding"]).sort_by("passage_id")
-    if corpus["passage_id"].to_pylist() != heldout.passage_ids:
-        raise InputError(f"{passages.manifest.ref} is not of the evaluated passages; run embed_passages on them")
-    asked = queries.table(["query_id", "query_embedding"])
-    row_of = {query_id: i for i, query_id in enumerate(asked["query_id"].to_pylist())}
-    wanted = asked.take(pa.array([row_of[q] for q in heldout.query_ids]))
-    return top_k(matrix(wanted["query_embedding"]), matrix(corpus["embedding"]), depth)[0]
+def _rows(
+    system: System, ranked: np.ndarray, asked: Asked, judged: pa.Table, params: EvaluateRetrieverParams
+) -> pa.Table:
+    """One row per query."""
+    found = [[asked.passage_ids[i] for i in row if i >= 0] for row in ranked.tolist()]
+    grades = [
+        dict(zip(*pair, strict=True))
+        for pair in zip(*(judged[n].to_pylist() for n in ("passage_ids", "grades")), strict=True)
+    ]
+    values = score(found, grades, params.measures)
+    first = [ids[: params.kept] for ids in found]
+    columns = {
+        "evaluation_id": [f"{system.name}/{query_id}" for query_id in judged["query_id"].to_pylist()],
+        "system": [system.name] * judged.num_rows,
+        "model_version": [system.version] * judged.num_rows,
+        **{name: judged[name] for name in ("query_id", "intent", "query")},
+        "n_relevant": [sum(grade > 0 for grade in known.values()) for known in grades],
+        "scores": [
+            list(zip(values, row, strict=True)) for row in zip(*(v.tolist() for v in values.values()), strict=True)
+        ],
+        "passage_ids": first,
+        "grades": [[known.get(i) for i in ids] for ids, known in zip(first, grades, strict=True)],
+    }
+    return pa.table(columns, schema=EVALUATIONS.arrow)

@@ -1,84 +1,84 @@
-"""Ranking metrics as arithmetic on arrays: one row per query, one column per rank.
+"""What rankings score by trec_eval, through pytrec_eval: a value for each query and measure.
 
-All functions take the relevance of what was ranked, best first, and return one value per query, so that
-callers can average by intent or test differences. ``ranked_relevance`` gets from ids to such arrays.
+A measure is written ``ndcg@10``: a kind and a cut-off. The kinds are
 
-Shapes:
-    q queries, k ranks, m judged passages. Relevance 0 (or below) means not relevant or not judged. Rankings
-    and judgements shorter than the longest are padded with 0.
+=============  =================================================================================================
+``ndcg``       DCG over the DCG of the best possible ranking; the gain is the grade itself, not 2^grade - 1
+``map``        mean of the precision at each relevant passage, over all relevant ones
+``recall``     share of the relevant passages that are found
+``precision``  share of what is found that is relevant
+``hit``        1 where any relevant passage is found
+``mrr``        1 / rank of the first relevant passage, 0 where there is none
+=============  =================================================================================================
+
+each among the first k. With ``-judged`` behind it (``ndcg@10-judged``) passages that nobody judged are left out of the
+ranking before it is cut. A grade of 0 or below is not relevant.
 """
 
+from __future__ import annotations
+
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from pipeline_tasks.core.errors import InputError
 
+_KINDS = {
+    "ndcg": "ndcg_cut",
+    "map": "map_cut",
+    "recall": "recall",
+    "precision": "P",
+    "hit": "success",
+    "mrr": "recip_rank",
+}
+_MEASURE = re.compile(rf"({'|'.join(_KINDS)})@([1-9]\d{{0,5}})(-judged)?")
 
-def ndcg_at_k(ranked: np.ndarray, judged: np.ndarray, k: int) -> np.ndarray:
-    """DCG@k over the DCG@k of the best possible ranking; 0 for a query without relevant passages.
 
-    DCG@k = sum over ranks i = 1..k of max(rel_i, 0) / log2(1 + i)
+@dataclass(frozen=True)
+class Measure:
+    """One measure.
 
-    Shapes:
-        ranked: [q, any]; judged: [q, m], all judgements of the query in any order; returns [q] in [0, 1].
-
-    Source:
-        Järvelin and Kekäläinen 2002, "Cumulated gain-based evaluation of IR techniques", with the linear gain
-        of trec_eval's ndcg_cut (not 2^rel - 1; the two agree on binary judgements).
+    Attributes:
+        kind: a key of the table above.
+        k: cut-off rank.
+        judged_only: passages without a judgement are passed over.
     """
-    _check(ranked, k)
-    ideal = _dcg(-np.sort(-judged, axis=1), k)
-    return np.divide(_dcg(ranked, k), ideal, out=np.zeros(len(ranked)), where=ideal > 0)
+
+    kind: str
+    k: int
+    judged_only: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> Measure:
+        """The measure that is written so.
+
+        Raises:
+            InputError: it is none.
+        """
+        found = _MEASURE.fullmatch(text)
+        if not found:
+            raise InputError(f"{text!r} is no measure: write one of {', '.join(_KINDS)} like ndcg@10 or ndcg@10-judged")
+        return cls(found[1], int(found[2]), bool(found[3]))
 
 
-def mrr_at_k(ranked: np.ndarray, k: int) -> np.ndarray:
-    """1 / rank of the first relevant passage among the first ``k``, 0 where there is none.
+def score(
+    rankings: Sequence[Sequence[str]], judgements: Sequence[Mapping[str, int]], measures: Sequence[str]
+) -> dict[str, np.ndarray]:
+    """The value of each measure for each query, as trec_eval has it; 0 where nothing is ranked, or is relevant.
 
-    Shapes:
-        ranked: [q, any]; returns [q] in [0, 1].
+    Args:
+        rankings: ids of passages per query, best first.
+        judgements: passage id -> grade, per query.
+        measures: as written.
 
-    Source:
-        Voorhees 1999, "The TREC-8 Question Answering Track Report"; trec_eval's recip_rank over the first k.
-    """
-    _check(ranked, k)
-    hits = ranked[:, :k] > 0
-    if not hits.shape[1]:
-        return np.zeros(len(ranked))
-    return np.where(hits.any(axis=1), 1.0 / (1 + hits.argmax(axis=1)), 0.0)
-
-
-def recall_at_k(ranked: np.ndarray, judged: np.ndarray, k: int) -> np.ndarray:
-    """Share of a query's relevant passages that are among the first ``k``; 0 where it has none.
-
-    Shapes:
-        ranked: [q, any]; judged: [q, m]; returns [q] in [0, 1].
-
-    Source:
-        trec_eval's recall.
-    """
-    _check(ranked, k)
-    relevant = (judged > 0).sum(axis=1)
-    found = (ranked[:, :k] > 0).sum(axis=1)
-    return np.divide(found, relevant, out=np.zeros(len(ranked)), where=relevant > 0)
-
-
-def order_by_score(ids: Sequence[str], scores: Sequence[float]) -> list[str]:
-    """Ids by falling score, equal scores by falling id, as trec_eval does: input order never counts."""
-    pairs = sorted(zip(scores, ids, strict=True), reverse=True)
-    return [passage_id for _, passage_id in pairs]
-
-
-def ranked_relevance(
-    rankings: Sequence[Sequence[str]], judgements: Sequence[Mapping[str, int]]
-) -> tuple[np.ndarray, np.ndarray]:
-    """The arrays ``ranked`` and ``judged`` for rankings of ids and {passage_id: relevance} per query.
-
-    Shapes:
-        returns [q, longest ranking] and [q, most judgements].
+    Shapes: returns measure -> [q] in [0, 1].
 
     Raises:
-        InputError: different numbers of rankings and judgements, or an id twice in a ranking.
+        InputError: no such measure, an id twice in a ranking, or different numbers of rankings and judgements.
+
+    Source: trec_eval 9.0; Van Gysel and de Rijke 2018, "Pytrec_eval: an extremely fast Python interface to trec_eval".
     """
     if len(rankings) != len(judgements):
         raise InputError(
@@ -87,24 +87,44 @@ def ranked_relevance(
     for row, ids in enumerate(rankings):
         if len(set(ids)) != len(ids):
             raise InputError(f"ranking {row} names a passage twice: drop duplicates before scoring")
-    ranked = [[judged.get(i, 0) for i in ids] for ids, judged in zip(rankings, judgements, strict=True)]
-    return _padded(ranked), _padded([list(judged.values()) for judged in judgements])
+    qrels = {str(row): dict(judged) for row, judged in enumerate(judgements)}
+    found: dict[str, np.ndarray] = {}
+    for group in _groups([Measure.parse(text) for text in measures]):
+        runs = _runs(rankings, judgements, group)
+        found |= _evaluated(qrels, runs, group, len(rankings))
+    return {text: found[text] for text in measures}
 
 
-def _dcg(relevance: np.ndarray, k: int) -> np.ndarray:
-    gains = np.maximum(relevance[:, :k], 0)
-    return gains @ (1.0 / np.log2(np.arange(2, gains.shape[1] + 2)))
+def _groups(measures: list[Measure]) -> list[list[Measure]]:
+    """Those that trec_eval can count of one run: a reciprocal rank has no cut-off of its own, so its run is cut."""
+    groups: dict[tuple[bool, int], list[Measure]] = {}
+    for measure in measures:
+        groups.setdefault((measure.judged_only, measure.k if measure.kind == "mrr" else 0), []).append(measure)
+    return list(groups.values())
 
 
-def _padded(rows: Sequence[Sequence[int]]) -> np.ndarray:
-    table = np.zeros((len(rows), max(map(len, rows), default=0)))
-    for row, values in zip(table, rows, strict=True):
-        row[: len(values)] = values
-    return table
+def _runs(
+    rankings: Sequence[Sequence[str]], judgements: Sequence[Mapping[str, int]], group: list[Measure]
+) -> dict[str, dict[str, float]]:
+    """Rankings as trec_eval reads them, with scores that fall from rank to rank."""
+    depth = max(measure.k for measure in group)
+    runs = {}
+    for row, (ids, judged) in enumerate(zip(rankings, judgements, strict=True)):
+        seen = [name for name in ids if name in judged] if group[0].judged_only else ids
+        runs[str(row)] = {name: float(depth - rank) for rank, name in enumerate(seen[:depth])}
+    return runs
 
 
-def _check(ranked: np.ndarray, k: int) -> None:
-    if k < 1:
-        raise InputError(f"k is {k}: a cut-off is at least 1")
-    if ranked.ndim != 2:
-        raise InputError(f"rankings of shape {ranked.shape}: give one row per query, one column per rank")
+def _evaluated(
+    qrels: dict[str, dict[str, int]], runs: dict[str, dict[str, float]], group: list[Measure], n: int
+) -> dict[str, np.ndarray]:
+    import pytrec_eval
+
+    asked = {_KINDS[m.kind] if m.kind == "mrr" else f"{_KINDS[m.kind]}.{m.k}" for m in group}
+    values = pytrec_eval.RelevanceEvaluator(qrels, asked).evaluate(runs)
+    found = {}
+    for measure in group:
+        name = _KINDS[measure.kind] if measure.kind == "mrr" else f"{_KINDS[measure.kind]}_{measure.k}"
+        text = f"{measure.kind}@{measure.k}{'-judged' * measure.judged_only}"
+        found[text] = np.array([values.get(str(row), {}).get(name, 0.0) for row in range(n)])
+    return found

@@ -1,75 +1,153 @@
-"""Rankings of the systems under evaluation: one function each, texts in, ranked passage positions out."""
+"""What can be evaluated, by name: BM25, a registered model, a model's folder, a trained version, a fusion of these."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.ids import digest, file_sha256
+from pipeline_tasks.core.local_files import is_readable_file, named_path, where_to_name
 from pipeline_tasks.core.settings import settings
+from pipeline_tasks.core.vectors import matrix
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.encoders.devices import devices
+from pipeline_tasks.models import use
 from pipeline_tasks.models.start import Start
+from pipeline_tasks.retrieval.encoder import Encoder
 from pipeline_tasks.retrieval.encoders import load_encoder, open_encoder
 from pipeline_tasks.retrieval.fusion import fuse
 from pipeline_tasks.retrieval.search import top_k
 
+BM25 = "bm25"
 _FUSION = re.compile(r"rrf\(([^()]+)\)")
+_READ = ("*.json", "*.txt", "*.model", "*.safetensors", "*.onnx", "*.onnx.data", "*/config.json")
 
 
-def rank_bm25(queries: list[str], passages: list[str], depth: int) -> np.ndarray:
-    """BM25 (Lucene's variant) over the passages.
+@dataclass(frozen=True)
+class Asked:
+    """Queries and the corpus that they are asked of.
 
-    Shapes: returns [q, depth] positions, best first.
+    Attributes:
+        queries: [q] texts without instruction.
+        intents: [q].
+        passage_ids: [n], ascending.
+        passages: [n] texts.
     """
-    from pipeline_tasks.retrieval import bm25
 
-    return bm25.top_k(queries, passages, depth)[0]
+    queries: list[str]
+    intents: list[str]
+    passage_ids: list[str]
+    passages: list[str]
+
+    def rank_bm25(self, depth: int) -> np.ndarray:
+        """By BM25 (Lucene's variant).
+
+        Shapes: returns [q, depth] positions of passages, best first.
+        """
+        from pipeline_tasks.retrieval import bm25
+
+        return bm25.top_k(self.queries, self.passages, depth)[0]
+
+    def rank(self, encoder: Encoder, depth: int, stored: Version | None = None) -> np.ndarray:
+        """By the cosines of an encoder's vectors; those of passages may be ``stored``.
+
+        Shapes: returns [q, depth] positions of passages, best first.
+
+        Raises:
+            InputError: what is stored is not of these passages, or not of this width.
+        """
+        vectors = self._vectors(stored) if stored else encoder.encode_passages(self.passages)
+        return top_k(encoder.encode_queries(self.queries, self.intents), vectors, depth)[0]
+
+    def _vectors(self, stored: Version) -> np.ndarray:
+        found = stored.table(["passage_id", "embedding"]).sort_by("passage_id")
+        if found["passage_id"].to_pylist() != self.passage_ids:
+            raise InputError(f"{stored.manifest.ref} is not of the evaluated passages; run embed_passages on them")
+        return matrix(found["embedding"])
 
 
-def rank_untrained(
-    start: Start, queries: list[str], intents: list[str], passages: list[str], depth: int, scratch: Path
-) -> np.ndarray:
-    """The model that training starts from as it came, asked as the registry says, or a folder's own files.
-
-    Shapes: returns [q, depth] positions, best first.
-    """
-    if start.folder is None:
-        encoder = open_encoder(start.name)
-    else:
-        encoder = load_encoder(start.files(scratch / "start"), settings().cache, settings().threads, devices())
-    return top_k(encoder.encode_queries(queries, intents), encoder.encode_passages(passages), depth)[0]
+def encoder_of_start(start: Start, scratch: Path) -> Encoder:
+    """The model that training starts from as it came, asked as the registry says, or a folder's own files."""
+    return open_encoder(start.name) if start.folder is None else _load(start.files(scratch / "start"))
 
 
-def rank_model(
-    version: Version, queries: list[str], intents: list[str], passages: list[str], depth: int, scratch: Path
-) -> np.ndarray:
-    """A trained version, asked as its own files say.
-
-    Shapes: returns [q, depth] positions, best first.
-    """
+def encoder_of_version(version: Version, scratch: Path) -> Encoder:
+    """A trained version, asked as its own files say."""
     manifest = version.manifest
-    target = version.lay_out(scratch / manifest.dataset / manifest.id)
-    encoder = load_encoder(target, settings().cache, settings().threads, devices())
-    return top_k(encoder.encode_queries(queries, intents), encoder.encode_passages(passages), depth)[0]
+    return _load(version.lay_out(scratch / manifest.dataset / manifest.id))
+
+
+def encoder_of_folder(name: str) -> Encoder:
+    """A model's folder, asked as its own files say."""
+    return _load(_folder(name))
+
+
+def _load(folder: Path) -> Encoder:
+    return load_encoder(folder, settings().cache, settings().threads, devices())
+
+
+def is_folder(name: str) -> bool:
+    """Whether a system is named by a path."""
+    return not is_fusion(name) and ("/" in name or name.startswith(("~", ".")))
+
+
+def is_fusion(name: str) -> bool:
+    """Whether a system is a fusion of others."""
+    return name.startswith("rrf(")
+
+
+def identity(name: str) -> dict[str, Any]:
+    """What decides the rankings of a named system.
+
+    Raises:
+        InputError: it is unknown, or no folder of a model that this run may read.
+    """
+    if name == BM25:
+        return {"name": name}
+    if is_fusion(name):
+        return {"name": name, "members": members(name)}
+    if not is_folder(name):
+        return use.identity(name)
+    folder = _folder(name)
+    files = sorted({path for pattern in _READ for path in folder.glob(pattern) if is_readable_file(path)})
+    return {"files": digest({path.relative_to(folder).as_posix(): file_sha256(path) for path in files})}
+
+
+def _folder(name: str) -> Path:
+    folder = named_path(name)
+    if folder is None or not is_readable_file(folder / "config.json"):
+        raise InputError(f"system {name!r} is no model's folder: name one with a config.json{where_to_name()}")
+    return folder
+
+
+def members(name: str) -> list[str]:
+    """The systems that a fusion is of: ``rrf(bm25,all-minilm-l6-v2)``.
+
+    Raises:
+        InputError: it is no fusion.
+    """
+    found = _FUSION.fullmatch(name)
+    if not found:
+        raise InputError(f"fusion {name!r} cannot be read: write it like rrf(bm25,all-minilm-l6-v2)")
+    return [member.strip() for member in found[1].split(",")]
 
 
 def rank_fused(name: str, ranked: Mapping[str, np.ndarray], depth: int) -> np.ndarray:
-    """Reciprocal rank fusion of systems that are ranked, by their names: ``rrf(bm25,all-minilm-l6-v2)``.
+    """Reciprocal rank fusion of systems that are ranked, by their names.
 
     Shapes: ranked [q, any] positions each; returns [q, depth] positions, best first, -1 after the end of a short one.
 
     Raises:
         InputError: ``name`` is no fusion, or of a system that is not among ``ranked``.
     """
-    found = _FUSION.fullmatch(name)
-    if not found:
-        raise InputError(f"fusion {name!r} cannot be read: write it like rrf(bm25,all-minilm-l6-v2)")
-    members = [member.strip() for member in found[1].split(",")]
-    unknown = [member for member in members if member not in ranked]
+    of = members(name)
+    unknown = [member for member in of if member not in ranked]
     if unknown:
         raise InputError(f"{name}: no system is called {unknown[0]!r} here; known are {', '.join(ranked)}")
-    return fuse([ranked[member] for member in members], depth)[0]
+    return fuse([ranked[member] for member in of], depth)[0]

@@ -81,24 +81,36 @@ class StartParams(StepParams):
     backbone: str | None = Field(
         None, description="model to start from: a name of `foundry models` or the path of a folder; empty: the size's"
     )
-    _start: Start = PrivateAttr()
+    _start: Start | None = PrivateAttr()
 
     def model_post_init(self, context: Any) -> None:
         """Look at what it starts from once, so that one run is of one state of a folder."""
-        self._start = start_of(self.backbone or get_size(self.size).backbone)
+        name = self.backbone or (get_size(self.size).backbone if self.size else "")
+        self._start = start_of(name) if name else None
 
     @property
     def start(self) -> Start:
-        """What it starts from, as it was when these parameters were made."""
+        """What it starts from, as it was when these parameters were made.
+
+        Raises:
+            InputError: no size is named, and no model.
+        """
+        if self._start is None:
+            raise InputError("neither size nor backbone is named: name what to start from")
         return self._start
+
+    @property
+    def has_start(self) -> bool:
+        """Whether a size or a model is named."""
+        return self._start is not None
 
     def identity(self) -> dict[str, Any]:
         """The parameters, and what the start's weights are in place of its name or path."""
-        return super().identity() | {"backbone": self._start.identity()}
+        return super().identity() | ({"backbone": self._start.identity()} if self._start else {})
 
     def licences(self) -> dict[str, str]:
         """Those of the start's weights; what is made of it has them from its first model."""
-        return dict(self._start.licences)
+        return dict(self._start.licences) if self._start else {}
 
 
 def start_of(name: str) -> Start:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
@@ -37,6 +38,7 @@ class Bm25:
     def __init__(self, passages: Sequence[str]) -> None:
         import bm25s
 
+        logging.getLogger("bm25s").setLevel(logging.WARNING)  # its own default is to tell everybody all that it does
         if not passages:
             raise InputError("BM25 over no passages: give at least one")
         tokens = bm25s.tokenize(list(passages), stopwords="en", return_ids=False, show_progress=False)

@@ -26,12 +26,15 @@ from foundry_airflow.tries import RETRY_DELAY_S
 from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.resources import resources_of
 from pipeline_tasks.core.step import Resources
+from pipeline_tasks.evaluation.judge_queries import OWN_SETS
 
 __all__ = [
     "DEFAULT_ARGS",
     "AT_ONCE",
     "LEVEL",
+    "SET",
     "default",
+    "evaluated",
     "fold_lineage",
     "form",
     "given",
@@ -58,6 +61,13 @@ datasets there is one at a time, so that what was built last is what ``latest`` 
 MAP_LABEL = "{{ task.map_label }}"
 LEVEL: dict[str, Any] = {"type": "string", "pattern": r"^(0?\.\d+|1(\.0+)?)$"}
 """Schema of a field for one level of difficulty, an alpha."""
+SET = Param(
+    None,
+    type=["null", "string"],
+    enum=[None, *OWN_SETS],
+    section="judge_queries",
+    description="queries that models are scored on: held-out ones, or the domain's questions (left empty: heldout)",
+)
 _USUAL_LEVELS = [str(percent / 100) for percent in range(50, 100, 5)]
 _LIMITS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 
@@ -147,8 +157,27 @@ def mined_from() -> dict[str, Where]:
 
 
 def judged_with() -> dict[str, Where]:
-    """The vectors of the latest ``labelled``'s judges, as far as they have any: BM25 has none."""
-    return {"queries": "labelled > rankings > queries*", "embeddings": "labelled > rankings > embeddings/*"}
+    """The passages' vectors by the latest ``labelled``'s judges, as far as they have any: BM25 has none."""
+    return {"embeddings": "labelled > rankings > embeddings/*"}
+
+
+def evaluated(
+    dag: DAG, read: dict[str, XComArg], models: Any, params: dict[str, Any], *, emits: bool = False
+) -> XComArg:
+    """The tasks ``judge_queries`` and ``evaluate_retriever`` on the judged set that a run of ``dag`` chooses.
+
+    Args:
+        dag: has the field ``set_name``, see :data:`SET`.
+        read: ``pairs``, ``passages`` and ``embeddings``.
+        models: versions to score.
+        params: of ``evaluate_retriever``.
+        emits: see :func:`step`.
+    """
+    chosen = {"set_name": dag.param("set_name")}
+    asked = {name: read[name] for name in ("pairs", "passages")}
+    queries = step("judge_queries", inputs=asked, params=chosen, emits=False)
+    given_to = {"queries": queries, "models": models} | {name: read[name] for name in ("passages", "embeddings")}
+    return step("evaluate_retriever", inputs=given_to, params=params | chosen, emits=emits)
 
 
 @dataclass(frozen=True)

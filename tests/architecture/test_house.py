@@ -32,7 +32,8 @@ HEAVY = ("torch", "transformers", "faiss", "pymupdf", "fitz", "onnxruntime", "se
 BASE = {"core", "datasets", "domains", "models"}
 MAY_IMPORT = {
     "core": set(),
-    "datasets": {"core"},
+    "columns": {"core"},
+    "datasets": {"core", "columns"},
     "domains": {"core"},
     "models": {"core"},
     "encoders": {"core", "models"},

@@ -207,7 +207,8 @@ def test_a_model_is_trained_by_its_form(visitor: Visitor, stack: Stack, runs: Ru
     visitor.page.get_by_text("Success", exact=True).first.wait_for()
     visitor.picture("stack-train-run")
     built = [dataset for _, dataset in visitor.statement(IN_CONTAINERS)]
-    assert sorted(built) == ["eval/heldout", "model/33m/finetune", "model/33m/pretrain", f"mtt/{NEW_ALPHA}"]
+    models = ["model/33m/finetune", "model/33m/pretrain"]
+    assert sorted(built) == ["eval/heldout", "judged/heldout", *models, f"mtt/{NEW_ALPHA}"]
     scores = visitor.statement(
         "SELECT system, score FROM evaluations WHERE metric = 'ndcg@10' AND intent = 'average' ORDER BY system"
     )

@@ -207,6 +207,10 @@ def test_what_starts_a_dag_is_produced_by_another(bag):
             assert produced[name.replace(f"/{size}/", "/<size>/") if size else name] == producer
 
 
+BY_HAND = {"read_passages"}
+"""What only ``foundry evaluate`` runs: others' judged sets."""
+
+
 def test_tasks_are_named_after_their_steps_and_use_their_pools(bag):
     from pipeline_tasks.core.registry import get_step, step_names
 
@@ -218,7 +222,7 @@ def test_tasks_are_named_after_their_steps_and_use_their_pools(bag):
                 used.add(name)
                 assert task.pool == (get_step(name).resources.pool or "default_pool")
                 assert task.trigger_rule == "none_failed"
-    assert used == set(step_names()), "every step is in a DAG"
+    assert used == set(step_names()) - BY_HAND, "every step is in a DAG"
 
 
 CHOSEN = {

@@ -9,7 +9,7 @@ from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.curation.mine_negatives import mine_negatives
 from pipeline_tasks.curation.mutual_agreement import mutual_agreement
-from pipeline_tasks.datasets import PAIR_EMBEDDINGS, PAIRS, PASSAGE_EMBEDDINGS, PASSAGES
+from pipeline_tasks.datasets import JUDGED_QUERIES, PAIR_EMBEDDINGS, PAIRS, PASSAGE_EMBEDDINGS, PASSAGES
 from pipeline_tasks.evaluation.evaluate_retriever import evaluate_retriever
 from pipeline_tasks.retrieval.rank_bm25 import rank_bm25
 from pipeline_tasks.retrieval.rank_passages import rank_passages
@@ -62,8 +62,8 @@ def test_a_dag_reads_what_is_behind_the_labels(store, root, dag_id, judges):
         assert len(rows(store, "mtt/0.95")) == len(WORDS)
     if "embeddings" in read:
         models = [judge for judge in judges if judge != "bm25"]
-        for name, kind in (("embeddings", "embeddings"), ("queries", "query_embeddings")):
-            assert [ref.partition("@")[0] for ref in read[name]] == [f"{kind}/{model}" for model in models]
-        given = {name: read[name] for name in ("pairs", "passages", "embeddings", "queries")}
-        job = plan(store, evaluate_retriever, {}, given | {"models": []})
+        assert [ref.partition("@")[0] for ref in read["embeddings"]] == [f"embeddings/{model}" for model in models]
+        given = {name: read[name] for name in ("passages", "embeddings")}
+        queries = put(store, JUDGED_QUERIES, [{"query_id": "q"}], dataset="judged/heldout")
+        job = plan(store, evaluate_retriever, {}, given | {"queries": [str(queries)], "models": []})
         assert len(job.input_names.get("embeddings", [])) == len(models)

@@ -49,12 +49,13 @@ def run_chain(store: LocalStore, source: str, llm: str) -> None:
         run("mine_negatives", alpha=alpha, n_negatives=2, models=MODELS[:1])
         stage = run("finetune", {"triplets": [f"mtt/{alpha}"], "init": [stage]}, alpha=alpha, **SHORT)
         stages.append(stage)
-    embedded = by_model("embeddings") | by_model("query_embeddings", "queries")
-    run("evaluate_retriever", {"models": stages} | embedded, models=MODELS, fusions=[f"rrf(bm25,{MODELS[0]})"])
+    run("judge_queries")
+    given = {"models": stages} | by_model("embeddings")
+    run("evaluate_retriever", given, models=MODELS, systems=["bm25", f"rrf(bm25,{MODELS[0]})"])
 
 
-def by_model(dataset: str, name: str = "") -> dict[str, list[str]]:
-    return {name or dataset: [f"{dataset}/{model}" for model in MODELS]}
+def by_model(dataset: str) -> dict[str, list[str]]:
+    return {dataset: [f"{dataset}/{model}" for model in MODELS]}
 
 
 def in_child(store: Path, source: str, llm: str, environment: dict[str, str]) -> None:

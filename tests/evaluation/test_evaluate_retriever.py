@@ -6,94 +6,128 @@ import numpy as np
 import pytest
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.lineage import query
 from pipeline_tasks.core.manifest import Manifest, Ref
-from pipeline_tasks.core.run import Inputs
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import Version
-from pipeline_tasks.datasets import PAIR_EMBEDDINGS, PAIRS, PASSAGE_EMBEDDINGS, PASSAGES
-from pipeline_tasks.evaluation.evaluate_retriever import (
-    EvaluateRetrieverParams,
-    HeldOut,
-    _heldout,
-    _rank_stored,
-    evaluate_retriever,
-    system_name,
-)
-from pipeline_tasks.evaluation.systems import rank_bm25, rank_fused
-from tests.stores import bare_run, put
+from pipeline_tasks.datasets import JUDGED_QUERIES, PASSAGE_EMBEDDINGS, PASSAGES
+from pipeline_tasks.encoders.layout import Layout
+from pipeline_tasks.evaluation.evaluate_retriever import EvaluateRetrieverParams, evaluate_retriever, system_name
+from pipeline_tasks.evaluation.standings import standings
+from pipeline_tasks.evaluation.systems import Asked, rank_fused
+from pipeline_tasks.retrieval.encoder import Encoder
+from tests import shapes
+from tests.stores import go, put, rows
 
 TEXTS = {"p3": "sandbags against the flood", "p1": "a tornado takes the roof", "p2": "smoke fills the valley"}
-QUERIES = {"q2": ("tornado roof", "p1", "test"), "q1": ("flood sandbags", "p3", "test"), "q0": ("smoke", "p2", "train")}
+JUDGED = {
+    "q2": ("tornado roof", "qa", {"p1": 2, "p2": 0}),
+    "q1": ("flood sandbags", "qa", {"p3": 1}),
+    "q3": ("tornado valley", "nli", {"p2": 1, "p3": 1}),
+}
+ALONE = {"size": "", "models": (), "systems": ("bm25",)}
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> LocalStore:
-    return LocalStore(tmp_path)
-
-
-@pytest.fixture
-def inputs(store: LocalStore) -> Inputs:
-    """Three passages and three pairs, of which two are held out, all out of order."""
-    passages = put(store, PASSAGES, [{"passage_id": i, "text": text} for i, text in TEXTS.items()])
-    pairs = [
-        {"query_id": i, "query": query, "intent": "qa", "passage_id": source, "split": split}
-        for i, (query, source, split) in QUERIES.items()
+    """Three passages and three judged queries, all out of order."""
+    store = LocalStore(tmp_path / "store")
+    put(store, PASSAGES, [{"passage_id": i, "text": text} for i, text in TEXTS.items()])
+    judged = [
+        {"query_id": i, "query": text, "intent": intent, "passage_ids": [*grades], "grades": [*grades.values()]}
+        for i, (text, intent, grades) in JUDGED.items()
     ]
-    asked = put(store, PAIRS, pairs, dataset="mtp")
-    return Inputs({"passages": [Version.open(store, passages)], "pairs": [Version.open(store, asked)]})
+    put(store, JUDGED_QUERIES, judged, dataset="judged/heldout")
+    return store
 
 
-def test_held_out_queries_are_asked_of_all_passages(inputs):
-    assert _heldout(inputs) == HeldOut(
-        query_ids=["q1", "q2"],
-        queries=["flood sandbags", "tornado roof"],
-        intents=["qa", "qa"],
-        relevant=["p3", "p1"],
-        passage_ids=["p1", "p2", "p3"],
-        passages=[TEXTS["p1"], TEXTS["p2"], TEXTS["p3"]],
+def evaluated(store: LocalStore, given: dict | None = None, **values: object) -> Version:
+    return Version.open(store, go(store, evaluate_retriever, {"models": []} | (given or {}), **(ALONE | values)).ref)
+
+
+def test_a_row_is_one_query_of_one_system(store):
+    evaluated(store, measures=("ndcg@10", "mrr@10"), kept=2)
+    found = {row["query_id"]: row for row in rows(store, "eval/heldout")}
+    assert [*found] == ["q1", "q2", "q3"]
+    row = found["q2"]
+    assert (row["evaluation_id"], row["system"], row["query"], row["n_relevant"]) == (
+        "bm25/q2",
+        "bm25",
+        "tornado roof",
+        1,
     )
+    assert dict(row["scores"]) == {"ndcg@10": 1.0, "mrr@10": 1.0}
+    assert row["passage_ids"][0] == "p1" and len(row["passage_ids"]) == 2
+    assert row["grades"] == [{"p1": 2, "p2": 0}.get(i) for i in row["passage_ids"]]
 
 
-def test_bm25_finds_what_it_should(inputs):
-    heldout = _heldout(inputs)
-    best = rank_bm25(heldout.queries, heldout.passages, 1)[:, 0]
-    assert [heldout.passage_ids[i] for i in best] == heldout.relevant
+def test_the_lineage_has_scores_by_query_and_means_over_intents(store):
+    evaluated(store)
+    by_query = query(
+        store, "SELECT query_id, score FROM query_scores WHERE metric = 'recall@10' ORDER BY 1"
+    ).to_pylist()
+    assert [(row["query_id"], row["score"]) for row in by_query] == [("q1", 1.0), ("q2", 1.0), ("q3", 1.0)]
+    means = query(
+        store, "SELECT intent, score, n_queries FROM evaluations WHERE metric = 'mrr@10' ORDER BY 1"
+    ).to_pylist()
+    assert [(row["intent"], row["n_queries"]) for row in means] == [("average", 3), ("nli", 1), ("qa", 2)]
+    assert means[0]["score"] == pytest.approx((means[1]["score"] + means[2]["score"]) / 2)
 
 
-def test_without_a_held_out_query_there_is_nothing_to_evaluate(store, inputs):
-    asked = put(store, PAIRS, [{"query_id": "q0", "split": "train"}], dataset="mtp")
-    given = Inputs({"passages": inputs.each("passages"), "pairs": [Version.open(store, asked)]})
-    with pytest.raises(InputError, match="no held-out query"):
-        evaluate_retriever.body(given, EvaluateRetrieverParams(), bare_run(store))
+class ByWord(Encoder):
+    """Counts words: vectors of a vocabulary."""
+
+    words = sorted({word for text in (*TEXTS.values(), *(q for q, _, _ in JUDGED.values())) for word in text.split()})
+
+    def __init__(self) -> None:
+        super().__init__("by-word", len(self.words), Layout("mean", 512))
+
+    def _vectors(self, texts, prefixes, done) -> np.ndarray:
+        return np.array([[float(word in text.split()) for word in self.words] for text in texts], np.float32)
 
 
-def test_a_reference_model_needs_vectors_of_queries_and_passages(store, inputs):
-    made = put(store, PASSAGE_EMBEDDINGS, [{"passage_id": "p1"}], dataset="embeddings/one")
-    given = Inputs(dict(inputs.items()) | {"embeddings": [Version.open(store, made)]})
-    with pytest.raises(InputError, match=r"embeddings are of \['one'\], queries of \[\]"):
-        evaluate_retriever.body(given, EvaluateRetrieverParams(), bare_run(store))
+def asked() -> Asked:
+    ids = sorted(TEXTS)
+    queries = [JUDGED[i] for i in sorted(JUDGED)]
+    return Asked([q for q, _, _ in queries], [i for _, i, _ in queries], ids, [TEXTS[i] for i in ids])
 
 
-def embeddings(store: LocalStore, of: dict[str, list[float]]) -> Version:
-    table = [{"passage_id": i, "embedding": vector} for i, vector in of.items()]
-    return Version.open(store, put(store, PASSAGE_EMBEDDINGS, table, dataset="embeddings/m"))
+def test_stored_embeddings_rank_the_passages_they_are_of(store):
+    texts, encoder = asked(), ByWord()
+    other = dict(zip(("p2", "p3", "p1"), encoder.encode_passages([TEXTS[i] for i in ("p1", "p2", "p3")]), strict=True))
+    stored = put(store, PASSAGE_EMBEDDINGS, [{"passage_id": i, "embedding": v.tolist()} for i, v in other.items()])
+    assert texts.rank(encoder, 1)[:, 0].tolist() == [2, 0, 1]
+    assert texts.rank(encoder, 1, Version.open(store, stored))[:, 0].tolist() == [0, 1, 2], "the stored ones are asked"
 
 
-def test_stored_embeddings_rank_the_passages_they_are_of(store, inputs):
-    corpus = embeddings(store, {"p2": [0.0, 1.0], "p3": [0.6, 0.8], "p1": [1.0, 0.0]})
-    asked = [
-        {"query_id": i, "query_embedding": v} for i, v in {"q2": [1.0, 0.1], "q0": [0.0, 1.0], "q1": [0.5, 0.9]}.items()
-    ]
-    queries = Version.open(store, put(store, PAIR_EMBEDDINGS, asked, dataset="query_embeddings/m"))
-    ranked = _rank_stored(corpus, queries, _heldout(inputs), 3)
-    np.testing.assert_array_equal(ranked, [[2, 1, 0], [0, 2, 1]])
-
-
-def test_embeddings_of_other_passages_are_refused(store, inputs):
-    corpus = embeddings(store, {"p1": [1.0, 0.0], "p2": [0.0, 1.0]})
-    queries = Version.open(store, put(store, PAIR_EMBEDDINGS, [], dataset="query_embeddings/m"))
+def test_embeddings_of_other_passages_are_refused(store):
+    stored = put(store, PASSAGE_EMBEDDINGS, [{"passage_id": "p1", "embedding": [1.0]}])
     with pytest.raises(InputError, match="not of the evaluated passages"):
-        _rank_stored(corpus, queries, _heldout(inputs), 2)
+        asked().rank(ByWord(), 2, Version.open(store, stored))
+
+
+def test_a_folder_is_evaluated_and_known_by_its_files(store, tmp_path):
+    first = str(shapes.make("bert", tmp_path / "one"))
+    version = evaluated(store, systems=(first, f"rrf({first})", "bm25"))
+    assert [s.system for s in standings(version).systems if "rrf" in s.system] == [f"rrf({first})"]
+    moved = str((tmp_path / "one").rename(tmp_path / "two"))
+    again = EvaluateRetrieverParams(**ALONE | {"systems": (moved,)}).identity()
+    assert again == EvaluateRetrieverParams(**ALONE | {"systems": (moved + "/",)}).identity()
+    (tmp_path / "two" / "config.json").write_text((tmp_path / "two" / "config.json").read_text() + "\n")
+    assert again != EvaluateRetrieverParams(**ALONE | {"systems": (moved,)}).identity(), "other files, another version"
+
+
+def test_standings_are_sorted_and_compared(store, tmp_path):
+    version = evaluated(store, systems=("bm25", str(shapes.make("bert", tmp_path / "mine"))))
+    found = standings(version, "mrr@10")
+    assert found.counts == {"nli": 1, "qa": 2}
+    assert found.systems == sorted(found.systems, key=lambda standing: standing.score)
+    ((name, difference),) = found.against("bm25").items()
+    assert difference.gain == pytest.approx(found.of(name).score - found.of("bm25").score)
+    with pytest.raises(InputError, match="'nobody' was not evaluated here; these were: "):
+        found.of("nobody")
+    with pytest.raises(InputError, match="has no 'map@3'; it has ndcg@10, map@10, mrr@10"):
+        standings(version, "map@3")
 
 
 @pytest.mark.parametrize(
@@ -102,16 +136,8 @@ def test_embeddings_of_other_passages_are_refused(store, inputs):
 )
 def test_a_trained_model_is_named_by_size_stage_and_alpha(store, stage, params, name):
     ref = Ref(dataset=f"model/33m/{stage}", version="v")
-    facts = {
-        "step": stage,
-        "code_version": "1",
-        "rows_schema": "files",
-        "key": "name",
-        "inputs": {},
-        "rows": 0,
-        "parts": [],
-    }
-    manifest = Manifest(dataset=ref.dataset, id=ref.version, params=params, **facts)
+    facts = {"step": stage, "code_version": "1", "rows_schema": "files", "key": "name", "inputs": {}, "rows": 0}
+    manifest = Manifest(dataset=ref.dataset, id=ref.version, params=params, parts=[], **facts)
     assert system_name(Version(store, manifest)) == name
 
 
@@ -122,9 +148,15 @@ def test_a_fusion_is_a_system_of_the_systems_it_names():
 
 
 @pytest.mark.parametrize(
-    ("name", "message"),
-    [("bm25+m", "cannot be read"), ("rrf()", "cannot be read"), ("rrf(bm25,n)", "called 'n' here; known are bm25, m")],
+    ("values", "message"),
+    [
+        ({"systems": ("rrf()",)}, "cannot be read"),
+        ({"systems": ("bm25", "rrf(bm25,n)")}, "called 'n' here; known are bm25"),
+        ({"systems": ("nobody",)}, "nobody"),
+        ({"systems": ("./nowhere",)}, "is no model's folder"),
+        ({"measures": ("f1@10",)}, "'f1@10' is no measure"),
+    ],
 )
-def test_a_fusion_of_nothing_known_is_refused(name, message):
+def test_what_cannot_be_evaluated_is_refused(store, values, message):
     with pytest.raises(InputError, match=message):
-        rank_fused(name, {"bm25": np.array([[0]]), "m": np.array([[0]])}, 1)
+        evaluated(store, **values)

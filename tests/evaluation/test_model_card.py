@@ -23,9 +23,15 @@ def pair(name: str, split: str, origin: str) -> dict:
     return {"query_id": name, "passage_id": name, "intent": "qa", "split": split, "origin": origin} | texts
 
 
-def score(model: object, metric: str, intent: str, value: float) -> dict:
-    row = {"evaluation_id": f"{model}{metric}{intent}", "system": "s", "model_version": str(model), "intent": intent}
-    return row | {"metric": metric, "score": value, "n_queries": 40}
+def scored(model: object, query_id: str, intent: str, value: float) -> dict:
+    row = {
+        "evaluation_id": query_id,
+        "query_id": query_id,
+        "system": "s",
+        "model_version": str(model),
+        "intent": intent,
+    }
+    return row | {"scores": [("ndcg@10", value)]}
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +50,7 @@ def chain(tmp_path_factory):
     put(
         store,
         EVALUATIONS,
-        [score(tuned, "ndcg@10", "average", 0.5), score(tuned, "ndcg@10", "qa", 0.7)],
+        [scored(tuned, "q1", "qa", 0.6), scored(tuned, "q2", "qa", 0.8), scored(tuned, "q3", "nli", 0.3)],
         dataset="eval/a",
     )
     fold(store)
@@ -61,10 +67,10 @@ def test_lineage_data_licences_and_scores(chain):
     assert found["Data"] == {str(triplets): "train 1 (qa 1)", str(pairs): "train 3 (dm 2, gd 1); dev 1 (dm 1)"}
     ((name, licence),) = found["Licences"].items()
     assert name.startswith("folder-") and licence == "mit"
-    assert found["Scores"] == {"eval/a, ndcg@10": "0.5000 (40 queries)"}
+    assert found["Scores"] == {"eval/a, ndcg@10": "0.5000 (3 queries)"}
     text = sections(found)
     assert (
-        text.startswith("\n## Lineage\n\n|  |  |\n|---|---|\n") and "| eval/a, ndcg@10 | 0.5000 (40 queries) |" in text
+        text.startswith("\n## Lineage\n\n|  |  |\n|---|---|\n") and "| eval/a, ndcg@10 | 0.5000 (3 queries) |" in text
     )
 
 

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 _RESPONSE_COLUMNS = ("response_id", "need_response_id")
 _CURVE = "training_curve.parquet"
+_EVALUATED_COLUMNS = (
+    "system", "model_version", "query_id", "intent", "query", "n_relevant", "scores", "passage_ids", "grades",
+)  # fmt: skip
 _CURVE_COLUMNS = ("optimiser_step", "epoch", "n_rows", "loss", "learning_rate", "dev_score")
 
 
@@ -99,12 +102,13 @@ def add_copied_rows(con: duckdb.DuckDBPyConnection, store: Store, found: list[Ma
             FROM {parquet(list(rejects.values()), ", filename = true")} r
             JOIN parts ON kind = 'reject' AND sha256 = parse_filename(r.filename, true)
             JOIN versions USING (dataset, version)""")
-    scores = _readable(store, [p for m in found if m.rows_schema == "evaluations" for p in m.parts], problems)
-    if scores:
-        columns = "evaluation_id, system, model_version, intent, metric, score, n_queries"
+    scored = [p for m in found if m.rows_schema == "evaluations" for p in m.parts]
+    evaluated = _readable(store, scored, problems, _EVALUATED_COLUMNS)
+    if evaluated:
         con.execute(f"""
-            INSERT INTO evaluations BY NAME
-            SELECT dataset, version, {columns} FROM {parquet(list(scores.values()), ", filename = true")} r
+            INSERT INTO evaluated_queries BY NAME
+            SELECT dataset, version, {", ".join(_EVALUATED_COLUMNS)}
+            FROM {parquet(list(evaluated.values()), ", filename = true")} r
             JOIN parts ON kind = 'part' AND sha256 = parse_filename(r.filename, true)""")
     curves = _readable(store, [p for m in found for p in m.parts if p.name == _CURVE], problems, _CURVE_COLUMNS)
     if curves:

@@ -94,7 +94,12 @@ def test_rejects_evaluations_and_params(built):
         ("documents", "bad", "encrypted"),
         ("labelled", "q-n-p-d-c", "no_agreement"),
     ]
-    assert ask(built, "SELECT dataset, metric, score FROM evaluations") == [("eval/dev", "ndcg@10", 0.5)]
+    scores = ask(built, "SELECT dataset, metric, intent, score, n_queries FROM evaluations ORDER BY intent")
+    assert scores == [
+        ("eval/dev", "ndcg@10", "average", 0.7, 3),
+        ("eval/dev", "ndcg@10", "nli", 0.9, 1),
+        ("eval/dev", "ndcg@10", "qa", 0.5, 2),
+    ]
     assert ask(built, "SELECT value FROM params WHERE dataset = 'mtt/0.65' AND name = 'alpha'") == [("0.65",)]
 
 

@@ -176,9 +176,10 @@ def toy_model(inputs: Inputs, params: NoParams, run: Run) -> Any:
     reads={"model": From(None, dataset="model/33m/finetune")}, writes=d.EVALUATIONS, kind="reduce", dataset="eval/dev"
 )
 def toy_evaluate(inputs: Inputs, params: NoParams, run: Run) -> Iterator[pa.Table]:
-    """One score."""
-    row = filled(d.EVALUATIONS, evaluation_id="33m/qa/ndcg@10", system="33m/finetune", intent="qa", metric="ndcg@10")
-    yield d.EVALUATIONS.table([row | {"score": 0.5, "n_queries": 2}])
+    """Two queries of one intent, one of another."""
+    for query_id, intent, score in (("q1", "qa", 0.25), ("q2", "qa", 0.75), ("q3", "nli", 0.9)):
+        row = filled(d.EVALUATIONS, evaluation_id=query_id, system="33m/finetune", query_id=query_id, intent=intent)
+        yield d.EVALUATIONS.table([row | {"scores": [("ndcg@10", score)]}])
 
 
 @step(reads={"urls": d.URLS}, writes=d.URLS, kind="reduce", dataset="broken")

@@ -1,0 +1,156 @@
+"""``foundry evaluate``: any retriever on any judged set, and whether one is better than another or only luckier."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from pipeline_tasks.cli.terminal import console
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.lineage import query
+from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.plan import plan
+from pipeline_tasks.core.registry import get_step
+from pipeline_tasks.core.runner import run_job
+from pipeline_tasks.core.settings import settings
+from pipeline_tasks.core.store import Store, open_store
+from pipeline_tasks.core.versions import Version, load_manifest, resolve
+from pipeline_tasks.evaluation.evaluate_retriever import MEASURES
+from pipeline_tasks.evaluation.judge_queries import OWN_SETS
+from pipeline_tasks.evaluation.standings import Standings, standings
+from pipeline_tasks.evaluation.statistics import Difference
+
+_NO_NAME = re.compile(r"[^a-z0-9._-]+")
+LAST = "last"
+
+
+def evaluate_command(
+    models: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MODEL…",
+            help="model/<size>/<stage>[@ID], a name of `foundry models`, a model's folder, bm25, or rrf(bm25,…)",
+        ),
+    ],
+    on: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SET", help="heldout, questions, a set under judged/, or a folder in BEIR's layout"),
+    ] = None,
+    against: Annotated[
+        str, typer.Option(metavar="MODEL", help="what the others are compared with; last: the version before the first")
+    ] = "",
+    measure: Annotated[list[str] | None, typer.Option(help="ndcg@10 and the like; the first one is compared")] = None,
+    by_intent: Annotated[bool, typer.Option("--by-intent", help="a column for each intent")] = False,
+    split: Annotated[str, typer.Option(help="of a folder: which qrels/<split>.tsv")] = "test",
+    with_title: Annotated[bool, typer.Option("--with-title", help="of a folder: titles are part of passages")] = False,
+) -> None:
+    """Score models on judged queries, and say what of their differences is luck."""
+    store = open_store()
+    against = _before(store, models[0]) if against == LAST else against
+    named = list(dict.fromkeys([*models, *([against] if against else [])]))
+    baseline = against or named[0]
+    measures = tuple(measure or MEASURES)
+    for name in on or ["questions"]:
+        given, set_name = _judged(store, name, split, with_title)
+        systems, trained = _sorted(named)
+        values = {"set_name": set_name, "size": "", "models": [], "systems": systems, "measures": measures}
+        stored = _stored(store, given["passages"][0], systems)
+        made = _run(store, "evaluate_retriever", given | {"models": trained, "embeddings": stored}, **values)
+        found = standings(Version.open(store, made), measures[0])
+        _show(found, made, _called(store, baseline), by_intent)
+
+
+def _run(store: Store, name: str, given: dict[str, list[str]], **values: Any) -> Ref:
+    ref = run_job(store, plan(store, get_step(name), values, given), workers=settings().workers).ref
+    if ref is None:
+        raise RuntimeError(f"{name} made no version")
+    return ref
+
+
+def _judged(store: Store, name: str, split: str, with_title: bool) -> tuple[dict[str, list[str]], str]:
+    """The queries and passages of a set, and its name here."""
+    if name in OWN_SETS:
+        passages = str(resolve(store, Ref.parse("passages")))
+        queries = _run(store, "judge_queries", {"passages": [passages]}, set_name=name)
+        return {"queries": [str(queries)], "passages": [passages]}, name
+    if "/" not in name and not Path(name).is_dir():
+        queries = resolve(store, Ref.parse(f"judged/{name}"))
+        return {"queries": [str(queries)], "passages": load_manifest(store, queries).inputs["passages"]}, name
+    set_name = _NO_NAME.sub("-", Path(name).expanduser().resolve().name.lower()).strip("-.")
+    folder = {"set_name": set_name, "folder": name, "split": split}
+    passages = str(_run(store, "read_passages", {}, with_title=with_title, **folder))
+    queries = _run(store, "judge_queries", {"passages": [passages]}, **folder)
+    return {"queries": [str(queries)], "passages": [passages]}, set_name
+
+
+def _sorted(named: list[str]) -> tuple[list[str], list[str]]:
+    """Systems that stand for themselves, and versions of ours."""
+    trained = [name for name in named if _is_version(name)]
+    return [name for name in named if name not in trained], trained
+
+
+def _is_version(name: str) -> bool:
+    return name.startswith("model/")
+
+
+def _stored(store: Store, passages: str, systems: list[str]) -> list[str]:
+    """Embeddings of exactly these passages by models of these names, where there are any."""
+    found = []
+    for name in systems:
+        try:
+            ref = resolve(store, Ref.parse(f"embeddings/{name}"))
+        except InputError:
+            continue
+        if load_manifest(store, ref).inputs.get("passages") == [passages]:
+            found.append(str(ref))
+    return found
+
+
+def _before(store: Store, name: str) -> str:
+    """The version of a model before ``name``."""
+    if not _is_version(name):
+        raise InputError(f"--against {LAST} is the version before the first model, and {name!r} is no version of ours")
+    ref = resolve(store, Ref.parse(name))
+    sql = """SELECT version FROM versions WHERE dataset = ? AND version <> ? AND created_at <= (
+                 SELECT created_at FROM versions WHERE dataset = ? AND version = ?)
+             ORDER BY created_at DESC, version LIMIT 1"""
+    rows = query(store, sql, [ref.dataset, ref.version, ref.dataset, ref.version]).to_pylist()
+    if not rows:
+        raise InputError(f"{ref} is the first version of {ref.dataset}: name another model for --against")
+    return f"{ref.dataset}@{rows[0]['version']}"
+
+
+def _called(store: Store, name: str) -> str:
+    """How the rows call it: systems by their name, versions of ours by theirs."""
+    return str(resolve(store, Ref.parse(name))) if _is_version(name) else name
+
+
+def _show(found: Standings, made: Ref, baseline: str, by_intent: bool) -> None:
+    base = found.of(baseline).system
+    differences = found.against(base)
+    counts = found.counts
+    of = f"{len(counts)} intents, macro average" if len(counts) > 1 else "1 intent"
+    title = f"{found.measure} on {made}: {len(found.intents):,} queries of {of}"
+    intents = [f"{intent} ({n})" for intent, n in counts.items()] if by_intent else []
+    apart = [f"against {base}", "95%", "p"] if differences else []
+    table = Table("system", found.measure, "95%", *intents, *apart, title=title, title_justify="left")
+    for standing in found.systems:
+        means = [f"{standing.of_intent[intent]:.3f}" for intent in counts] if by_intent else []
+        between = f"{standing.low:.3f} … {standing.high:.3f}"
+        table.add_row(
+            standing.system, f"{standing.score:.3f}", between, *means, *_apart(differences.get(standing.system))
+        )
+    console().print(table)
+    for name, difference in differences.items():
+        typer.echo(f"{name} against {base}: {difference.in_words()}")
+    typer.echo(str(made))
+
+
+def _apart(difference: Difference | None) -> list[str]:
+    if difference is None:
+        return []
+    return [f"{difference.gain:+.3f}", f"{difference.low:+.3f} … {difference.high:+.3f}", f"{difference.p:.2g}"]

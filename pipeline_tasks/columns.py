@@ -1,0 +1,27 @@
+"""Columns that several datasets share: one meaning, one name, one type.
+
+Ids are stable and content-made, so that lineage is a join:
+``query_id`` -> ``need_id`` -> ``passage_id`` -> ``doc_id`` -> ``url_id``.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from pipeline_tasks.core.schema import Column
+
+_text = pa.string()
+
+SEARCH_ID = Column("search_id", _text, "16 hex digits of sha256(query)")
+URL_ID = Column("url_id", _text, "16 hex digits of sha256(canonical URL)")
+DOC_ID = Column("doc_id", _text, "16 hex digits of sha256(url_id, bytes of the PDF)")
+PASSAGE_ID = Column("passage_id", _text, "16 hex digits of sha256(doc_id, first and last character)")
+NEED_ID = Column("need_id", _text, "16 hex digits of sha256(passage_id, intent, prompt)")
+QUERY_ID = Column("query_id", _text, "16 hex digits of sha256(need_id, prompt)")
+URL = Column("url", _text, "address that the document was fetched from")
+TITLE = Column("title", _text, "title from the PDF's metadata, else the largest text of the first page")
+INTENT = Column("intent", _text, "search intent: qa, qadoc, twitter, factcheck, nli or sts")
+QUERY = Column("query", _text, "query as a user would write it, without instruction")
+POSITIVE = Column("positive", _text, "text of a passage that answers the query")
+SPLIT = Column("split", _text, "train, dev or test; decided per document, so that no page is on both sides")
+RESPONSE_ID = Column("response_id", _text, "key of the LLM's answer in the response store")

@@ -1,0 +1,127 @@
+"""Judged sets: held-out queries of our own, the domain's questions, and what others have judged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pydantic import Field, PrivateAttr
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.ids import digest, short_id
+from pipeline_tasks.core.run import Inputs, Run
+from pipeline_tasks.core.step import From, step
+from pipeline_tasks.datasets import JUDGED_QUERIES, PAIRS, PASSAGES
+from pipeline_tasks.domains import domain_folder
+from pipeline_tasks.domains.questions import Question, load_questions
+from pipeline_tasks.evaluation.judged_folder import QUERIES, FolderParams, JudgedFolder
+from pipeline_tasks.evaluation.judged_rows import AT_ONCE, judged
+from pipeline_tasks.evaluation.quotes import Quotes
+
+HELD_OUT, QUESTIONS = OWN_SETS = ("heldout", "questions")
+ANY_INTENT = "any"
+_OWN = ", ".join(OWN_SETS)
+
+
+class JudgeQueriesParams(FolderParams):
+    """Whose queries."""
+
+    set_name: str = Field(
+        HELD_OUT,
+        description="heldout: queries that an LLM wrote for documents of the split test; questions: the domain's own; "
+        "else the name of what is in the folder",
+    )
+    folder: str = Field("", description="folder with corpus.jsonl, queries.jsonl and qrels; none for our own sets")
+    _questions: list[Question] = PrivateAttr(default_factory=list)
+
+    def model_post_init(self, context: Any) -> None:
+        """Read the questions once, so that one run is of one state of them."""
+        if bool(self.folder) == (self.set_name in OWN_SETS):
+            raise InputError(
+                f"set_name={self.set_name!r}, folder={self.folder!r}: own sets ({_OWN}) have no folder, others one"
+            )
+        super().model_post_init(context)
+        if self.set_name == QUESTIONS:
+            self._questions = load_questions(domain_folder())
+
+    def identity(self) -> dict[str, Any]:
+        """The parameters, what the questions say, what the folder's files hold."""
+        return super().identity() | {"questions": digest([q.model_dump(mode="json") for q in self._questions])}
+
+    @property
+    def questions(self) -> list[Question]:
+        """The domain's judged questions."""
+        return self._questions
+
+
+@step(
+    reads={"passages": PASSAGES, "pairs": From(PAIRS, "mtp", optional=True)},
+    writes=JUDGED_QUERIES,
+    kind="reduce",
+    dataset="judged/{set_name}",
+)
+def judge_queries(inputs: Inputs, params: JudgeQueriesParams, run: Run) -> pa.Table:
+    """Held-out queries with the passage that each was written from, the domain's questions, or a folder's queries.
+
+    A question's judgement holds for every passage with at least half of the words that it quotes, in a row. Queries of
+    a folder that this split does not judge belong to others, and are counted; without an intent they have the intent
+    ``any``. Reasons of rejects: ``duplicate_id``, ``blank_query``, ``no_passage`` (nothing that answers it is in the
+    corpus); ``unknown_passage`` and ``unknown_query`` are judgements of what is not there.
+
+    Raises:
+        InputError: no query is left, or a file does not hold what it should.
+    """
+    if params.set_name == HELD_OUT:
+        return judged(_heldout(inputs), inputs, run)
+    if params.set_name == QUESTIONS:
+        return judged(_questions(inputs, params.questions), inputs, run)
+    return judged(_in_folder(params.open(), run), inputs, run)
+
+
+def _in_folder(folder: JudgedFolder, run: Run) -> Iterator[dict[str, Any]]:
+    judgements = folder.judgements()
+    seen = set()
+    for row in folder.rows(QUERIES):
+        if row["_id"] not in judgements:
+            run.count("queries_unjudged")
+            continue
+        seen.add(row["_id"])
+        named = {"query_id": row["_id"], "doc_id": "", "intent": str(row.get("intent") or ANY_INTENT)}
+        yield named | {"query": row["text"], "judged": judgements[row["_id"]]}
+    for name in sorted(judgements.keys() - seen):
+        run.reject(name, "unknown_query")
+
+
+def _heldout(inputs: Inputs) -> Iterator[dict[str, Any]]:
+    if "pairs" not in inputs:
+        raise InputError("held-out queries are those of pairs, and there are none: run combine_pairs, or name pairs=")
+    pairs = inputs["pairs"].table(["query_id", "query", "intent", "passage_id", "doc_id", "split"]).to_pylist()
+    test = [pair for pair in pairs if pair["split"] == "test"]
+    if not test:
+        raise InputError(f"{inputs['pairs'].manifest.ref} has no held-out query; raise test_fraction or sample_rate")
+    for pair in test:
+        yield {**{n: pair[n] for n in ("query_id", "doc_id", "intent", "query")}, "judged": {pair["passage_id"]: 1}}
+
+
+def _questions(inputs: Inputs, questions: list[Question]) -> Iterator[dict[str, Any]]:
+    if not questions:
+        raise InputError(f"{domain_folder().name} has no questions.jsonl: write one, or evaluate set_name=heldout")
+    asked = [(question, judgement) for question in questions for judgement in question.judgements]
+    quotes = Quotes(judgement.evidence for _, judgement in asked)
+    grades_of: dict[str, dict[str, int]] = {}
+    documents: dict[str, str] = {}
+    for passage in _passages(inputs):
+        for number in quotes.found_in(passage["text"]):
+            question, judgement = asked[number]
+            grades = grades_of.setdefault(question.query, {})
+            grades[passage["passage_id"]] = max(judgement.grade, grades.get(passage["passage_id"], 0))
+            documents.setdefault(question.query, passage["doc_id"])
+    for q in questions:
+        name = {"query_id": short_id(q.intent, q.query), "doc_id": documents.get(q.query, "")}
+        yield name | {"intent": q.intent, "query": q.query, "judged": grades_of.get(q.query, {})}
+
+
+def _passages(inputs: Inputs) -> Iterator[dict[str, Any]]:
+    for batch in inputs["passages"].batches(["passage_id", "doc_id", "text"], AT_ONCE):
+        yield from batch.to_pylist()

@@ -1,0 +1,45 @@
+"""The corpus of a judged set that lies in a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pydantic import Field
+
+from pipeline_tasks.core.run import Inputs, Run
+from pipeline_tasks.core.step import step
+from pipeline_tasks.datasets import PASSAGES
+from pipeline_tasks.evaluation.judged_folder import CORPUS, FolderParams
+
+_PART_ROWS = 50_000
+
+
+class ReadPassagesParams(FolderParams):
+    """A judged set on disk, and what of it is a passage."""
+
+    with_title: bool = Field(False, description="put a title in front of its text, as BEIR does")
+
+
+@step(reads={}, writes=PASSAGES, kind="reduce", dataset="corpus/{set_name}")
+def read_passages(inputs: Inputs, params: ReadPassagesParams, run: Run) -> Iterator[pa.Table]:
+    """Passages of a judged set, under the ids that they have there.
+
+    Reasons of rejects: ``duplicate_id`` (the first one stays), ``blank_text``.
+    """
+    seen: set[str] = set()
+    rows: list[dict[str, Any]] = []
+    for row in params.open().rows(CORPUS):
+        run.count("rows_in")
+        title = str(row.get("title") or "")
+        text = f"{title} {row['text']}".strip() if params.with_title else row["text"]
+        if row["_id"] in seen or not text.strip():
+            run.reject(row["_id"], "duplicate_id" if row["_id"] in seen else "blank_text")
+            continue
+        seen.add(row["_id"])
+        rows.append({"passage_id": row["_id"], "doc_id": row["_id"], "title": title, "text": text, "split": "test"})
+        if len(rows) == _PART_ROWS:
+            yield PASSAGES.table(rows)
+            rows = []
+    yield PASSAGES.table(rows)

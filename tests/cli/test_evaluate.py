@@ -1,0 +1,90 @@
+"""``foundry evaluate``: any retriever on any set by one command, and whether the last training was worth it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from typer.testing import CliRunner
+
+from pipeline_tasks.cli.main import app
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.settings import settings
+from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.encoders.layout import Layout
+from pipeline_tasks.encoders.trunk import load
+from pipeline_tasks.training.export import export
+from tests import shapes
+from tests.evaluation.test_judged_sets import folder
+from tests.training.made import put_model
+
+TEXTS = {"1": "ta tb wa", "2": "tc wb", "3": "td te wc", "4": "tf wa wb"}
+MODEL = "model/22m/finetune"
+
+
+@dataclass
+class Workplace:
+    """A store with two versions of a model, and a judged set beside it."""
+
+    store: LocalStore
+    judged: str
+    versions: list[str]
+
+    def foundry(self, *arguments: str) -> str:
+        """What ``foundry evaluate`` prints."""
+        done = CliRunner().invoke(app, ["evaluate", *arguments])
+        if done.exception and not isinstance(done.exception, SystemExit):
+            raise done.exception
+        assert done.exit_code == 0, done.output
+        return done.output
+
+
+@pytest.fixture
+def workplace(tmp_path, monkeypatch):
+    monkeypatch.setenv("FOUNDRY_STORE", str(tmp_path / "store"))
+    monkeypatch.setenv("COLUMNS", "200")
+    settings.cache_clear()
+    store = LocalStore(tmp_path / "store")
+    corpus = [{"_id": i, "text": text} for i, text in TEXTS.items()]
+    queries = [{"_id": f"q{i}", "text": text.split()[0]} for i, text in TEXTS.items()]
+    judged = folder(tmp_path / "My Set", corpus, queries, "".join(f"q{i}\t{i}\t1\n" for i in TEXTS))
+    versions = []
+    for pooling in ("cls", "mean"):
+        made = tmp_path / pooling
+        export(load(shapes.make("bert", tmp_path / "plain")), made, card={"name": pooling}, layout=Layout(pooling, 32))
+        versions.append(str(put_model(store, made, MODEL, str(len(versions)) * 16)))
+    yield Workplace(store, judged, versions)
+    settings.cache_clear()
+
+
+def test_the_new_model_against_the_last_one(workplace):
+    told = workplace.foundry(MODEL, "--against", "last", "--on", workplace.judged, "--by-intent").splitlines()
+    ids = [version.partition("@")[2] for version in workplace.versions]
+    assert "4 queries of 1 intent" in told[0] and "any (4)" in "".join(told[:3])
+    assert any(
+        f"22m/finetune@{ids[1]} against 22m/finetune@{ids[0]}: no difference that could not be luck" in line
+        for line in told
+    )
+    assert told[-1].startswith("eval/my-set@")
+
+
+def test_what_is_known_is_not_computed_again(workplace):
+    one = workplace.foundry("rrf(bm25,22m/finetune)", "bm25", MODEL, "--on", workplace.judged, "--measure", "mrr@3")
+    before = {path: path.stat().st_mtime_ns for path in (workplace.store.root / "versions").rglob("*.json")}
+    again = workplace.foundry("rrf(bm25,22m/finetune)", "bm25", MODEL, "--on", "my-set", "--measure", "mrr@3")
+    assert again == one and "mrr@3" in again
+    assert {path: path.stat().st_mtime_ns for path in (workplace.store.root / "versions").rglob("*.json")} == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("bm25", "--on", "no-such-set"), "judged/no-such-set"),
+        (("bm25", "--on", "./no-such-folder"), "'./no-such-folder' is no folder"),
+        (("bm25", "--against", "last"), "'bm25' is no version of ours"),
+        ((f"{MODEL}@ffffffffffffffff", "--on", "SET"), "ffffffffffffffff"),
+    ],
+)
+def test_what_is_not_there_is_named(workplace, arguments, message):
+    with pytest.raises(InputError, match=message):
+        workplace.foundry(*(workplace.judged if word == "SET" else word for word in arguments))

@@ -1,0 +1,174 @@
+"""Judged sets: what is in one, what is refused, and that quotes are found however a corpus is cut."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.datasets import PAIRS, PASSAGES
+from pipeline_tasks.evaluation.judge_queries import judge_queries
+from pipeline_tasks.evaluation.quotes import Quotes
+from pipeline_tasks.evaluation.read_passages import read_passages
+from tests.stores import go, put, reasons, rejects, rows
+
+SAID = "A car commonly floats for between thirty seconds and two minutes, and then it sinks nose first."
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    return LocalStore(tmp_path / "store")
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (f"Before. {SAID} After.", [0]),
+        (SAID.replace(" ", "\n").upper(), [0]),
+        ("then it sinks nose first. A car commonly floats for between thirty seconds and two", [0]),
+        ("A car commonly floats for a while, and then it sinks nose first.", []),
+        ("it sinks nose first.", []),
+        ("", []),
+    ],
+)
+def test_a_quote_is_found_where_half_of_its_words_stand_in_a_row(text, found):
+    assert Quotes([SAID, "quite another sentence of this kind"]).found_in(text) == found
+
+
+def test_a_quote_of_two_words_must_be_whole():
+    quotes = Quotes(["Turn around!", ""])
+    assert quotes.found_in("turn around, do not drown") == [0]
+    assert quotes.found_in("around the turn") == []
+
+
+def test_held_out_queries_have_the_passage_that_they_were_written_from(store):
+    put(store, PASSAGES, [{"passage_id": "p1", "text": "a"}, {"passage_id": "p2", "text": "b"}])
+    pairs = [
+        {"query_id": i, "query": query, "intent": "qa", "passage_id": source, "doc_id": "d", "split": split}
+        for i, query, source, split in (
+            ("q2", "two", "p2", "test"), ("q1", "one", "p1", "test"), ("q0", "zero", "p1", "train"),
+            ("q3", "gone", "p9", "test"), ("q4", " ", "p1", "test"),
+        )
+    ]  # fmt: skip
+    put(store, PAIRS, pairs, dataset="mtp")
+    go(store, judge_queries)
+    found = rows(store, "judged/heldout")
+    assert [(row["query_id"], row["passage_ids"], row["grades"]) for row in found] == [
+        ("q1", ["p1"], [1]),
+        ("q2", ["p2"], [1]),
+    ]
+    assert reasons(store, "judged/heldout") == {"unknown_passage": 1, "no_passage": 1, "blank_query": 1}
+
+
+def test_without_a_held_out_query_there_is_nothing_to_judge(store):
+    put(store, PASSAGES, [{"passage_id": "p", "text": "a"}])
+    with pytest.raises(InputError, match="there are none: run combine_pairs"):
+        go(store, judge_queries)
+    put(store, PAIRS, [{"query_id": "q0", "split": "train"}], dataset="mtp")
+    with pytest.raises(InputError, match="no held-out query"):
+        go(store, judge_queries)
+
+
+def test_the_domains_questions_find_their_passages_by_what_they_quote(store, tmp_path, monkeypatch):
+    domain = tmp_path / "mine"
+    domain.mkdir()
+    asked = [
+        {"query": "how long?", "intent": "qa", "document": "d", "judgements": [
+            {"grade": 1, "evidence": "cars sink nose first after a while"}, {"grade": 2, "evidence": SAID}]},
+        {"query": "what else?", "intent": "nli", "document": "d", "judgements": [
+            {"grade": 2, "evidence": "nobody has ever said anything of this kind"}]},
+    ]  # fmt: skip
+    (domain / "questions.jsonl").write_text("\n".join(json.dumps(q) for q in asked))
+    monkeypatch.setattr("pipeline_tasks.evaluation.judge_queries.domain_folder", lambda: domain)
+    texts = {"p1": SAID, "p2": f"Indeed cars sink nose first after a while. {SAID}", "p3": "Something else."}
+    put(store, PASSAGES, [{"passage_id": i, "doc_id": "d7", "text": text} for i, text in texts.items()])
+    first = go(store, judge_queries, set_name="questions").ref
+    (row,) = rows(store, "judged/questions")
+    assert (row["doc_id"], row["query"], row["passage_ids"], row["grades"]) == ("d7", "how long?", ["p1", "p2"], [2, 2])
+    assert [(r["reason"], r["detail"]) for r in rejects(store, "judged/questions").values()] == [
+        ("no_passage", "what else?")
+    ]
+    (domain / "questions.jsonl").write_text(json.dumps(asked[0] | {"query": "how many minutes?"}))
+    assert go(store, judge_queries, set_name="questions").ref != first, "other questions are another set"
+
+
+def folder(path: Path, corpus: list[dict], queries: list[dict], qrels: str) -> str:
+    (path / "qrels").mkdir(parents=True)
+    for name, lines in (("corpus", corpus), ("queries", queries)):
+        (path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
+    (path / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + qrels)
+    return str(path)
+
+
+@pytest.mark.parametrize("values", [{"set_name": "mine"}, {"set_name": "heldout", "folder": "/tmp"}])
+def test_only_a_set_of_others_has_a_folder(store, values):
+    put(store, PASSAGES, [{"passage_id": "p", "text": "a"}])
+    with pytest.raises(InputError, match=r"own sets \(heldout, questions\) have no folder, others one"):
+        go(store, judge_queries, **values)
+
+
+def test_a_folder_is_read_and_what_cannot_be_scored_is_a_reject(store, tmp_path):
+    corpus = [
+        {"_id": 7, "title": "Floods", "text": "water rises"}, {"_id": "8", "text": "fire"},
+        {"_id": "8", "text": "fire again"}, {"_id": "9", "text": " "},
+    ]  # fmt: skip
+    queries = [
+        {"_id": "a", "text": "water?", "intent": "qa"}, {"_id": "b", "text": "fire?"}, {"_id": "c", "text": "of dev"},
+        {"_id": "d", "text": ""}, {"_id": "e", "text": "nothing relevant"}, {"_id": "f", "text": "dangling"},
+    ]  # fmt: skip
+    qrels = "a\t7\t2\na\t8\t0\nb\t8\t1\nb\t99\t1\nd\t7\t1\ne\t7\t0\nf\t98\t1\nz\t7\t1\n"
+    given = {"set_name": "mine", "folder": folder(tmp_path / "set", corpus, queries, qrels)}
+    go(store, read_passages, with_title=True, **given)
+    assert {row["passage_id"]: row["text"] for row in rows(store, "corpus/mine")} == {
+        "7": "Floods water rises",
+        "8": "fire",
+    }
+    assert reasons(store, "corpus/mine") == {"duplicate_id": 1, "blank_text": 1}
+    outcome = go(store, judge_queries, {"passages": ["corpus/mine"]}, **given)
+    found = {row["query_id"]: row for row in rows(store, "judged/mine")}
+    assert {i: (row["intent"], row["passage_ids"], row["grades"]) for i, row in found.items()} == {
+        "a": ("qa", ["7", "8"], [2, 0]),
+        "b": ("any", ["8"], [1]),
+    }
+    assert reasons(store, "judged/mine") == {
+        "unknown_passage": 2,
+        "unknown_query": 1,
+        "blank_query": 1,
+        "no_passage": 2,
+    }
+    assert outcome.counters["queries_unjudged"] == 1
+
+
+def test_the_same_files_elsewhere_are_the_same_version(store, tmp_path):
+    made = [
+        go(
+            store, read_passages, set_name="mine", folder=folder(tmp_path / name, [{"_id": "1", "text": "a"}], [], "")
+        ).ref
+        for name in ("one", "other")
+    ]
+    assert made[0] == made[1]
+
+
+@pytest.mark.parametrize(
+    ("break_it", "message"),
+    [
+        (lambda path: (path / "qrels" / "test.tsv").unlink(), "neither qrels/test.tsv nor qrels.tsv"),
+        (lambda path: (path / "corpus.jsonl").unlink(), "has no corpus.jsonl"),
+        (lambda path: (path / "queries.jsonl").write_text('{"_id": 1}'), "queries.jsonl, line 1: no object with _id"),
+        (lambda path: (path / "qrels" / "test.tsv").write_text("a b c\n"), "test.tsv, line 1: not query-id"),
+        (lambda path: (path / "qrels" / "test.tsv").write_text("a\t1\t0\n"), "no query has a passage that answers it"),
+    ],
+)
+def test_a_broken_folder_is_an_error_that_names_the_place(store, tmp_path, break_it, message):
+    path = tmp_path / "set"
+    given = {
+        "set_name": "mine",
+        "folder": folder(path, [{"_id": "1", "text": "x"}], [{"_id": "a", "text": "y"}], "a\t1\t1\n"),
+    }
+    go(store, read_passages, **given)
+    break_it(path)
+    with pytest.raises(InputError, match=message):
+        go(store, judge_queries, {"passages": ["corpus/mine"]}, **given)

@@ -1,0 +1,62 @@
+"""Intervals hold what they promise, tests find what is there and nothing that is not."""
+
+import numpy as np
+import pytest
+
+from pipeline_tasks.evaluation.statistics import against, compare, holm, interval, p_greater, weights
+
+INTENTS = ["qa"] * 60 + ["nli"] * 20
+
+
+def test_every_intent_counts_alike():
+    found = weights(["qa", "nli", "qa", "qa"])
+    np.testing.assert_allclose(found, [1 / 6, 1 / 2, 1 / 6, 1 / 6])
+
+
+def test_an_interval_holds_the_true_mean_about_as_often_as_it_says():
+    rng = np.random.default_rng(1)
+    truth, trials = 0.5 * (0.3 + 0.6), 200
+    held = 0
+    for trial in range(trials):
+        values = np.concatenate([rng.binomial(1, 0.3, 60), rng.binomial(1, 0.6, 20)]).astype(float)
+        low, high = interval(values, INTENTS, seed=trial)
+        held += low <= truth <= high
+    assert 0.88 <= held / trials <= 0.99
+
+
+def test_one_intent_of_one_query_has_no_width():
+    assert interval(np.array([0.25]), ["qa"]) == (0.25, 0.25)
+
+
+def test_the_signed_rank_test_equals_a_table_by_hand():
+    """Five differences of one sign: 1 of 32 ways to hand out the signs."""
+    assert p_greater(np.arange(1, 6) / 10, np.zeros(5)) == pytest.approx(1 / 32)
+    assert p_greater(np.zeros(5), np.zeros(5)) == 1.0
+
+
+def test_holm_by_hand():
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.5, 0.9]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+def test_a_gain_is_told_from_luck():
+    rng = np.random.default_rng(0)
+    base = rng.random(80)
+    better = compare(np.minimum(1, base + rng.normal(0.1, 0.1, 80)), base, INTENTS)
+    assert better.low > 0 and better.p < 0.001 and better.in_words().startswith("better, and hardly by luck")
+    same = compare(base + rng.normal(0, 0.1, 80), base, INTENTS)
+    assert same.low < 0 < same.high and same.in_words().startswith("no difference that could not be luck")
+    worse = compare(base - 0.1, base, INTENTS)
+    assert (worse.wins, worse.losses) == (0, 80) and worse.in_words().startswith("worse, and hardly by luck")
+
+
+def test_several_questions_raise_every_p():
+    rng = np.random.default_rng(3)
+    base = rng.random(80)
+    values = {"base": base} | {f"s{i}": base + rng.normal(0.02, 0.1, 80) for i in range(4)}
+    together = against(values, "base", INTENTS)
+    alone = {name: compare(own, base, INTENTS) for name, own in values.items() if name != "base"}
+    assert list(together) == ["s0", "s1", "s2", "s3"]
+    assert all(together[name].p >= alone[name].p for name in together)
+    assert min(d.p for d in together.values()) == pytest.approx(min(1, 4 * min(d.p for d in alone.values())))
