@@ -11,6 +11,7 @@ from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import From, step
 from pipeline_tasks.datasets import SCORED_TRIPLETS
 from pipeline_tasks.models.sizes import StageName
+from pipeline_tasks.training import judged_dev
 from pipeline_tasks.training.objectives import AnyObjective
 from pipeline_tasks.training.triplets import TripletParams, train_on_triplets
 
@@ -29,7 +30,11 @@ class DistillParams(TripletParams):
 
 
 @step(
-    reads={"triplets": From(SCORED_TRIPLETS, "mtt/{alpha}-kd"), "init": From(None, "model/{size}/finetune")},
+    reads={
+        "triplets": From(SCORED_TRIPLETS, "mtt/{alpha}-kd"),
+        "init": From(None, "model/{size}/finetune"),
+        **judged_dev.READS,
+    },
     writes=None,
     kind="reduce",
     dataset="model/{size}/distill",

@@ -11,6 +11,7 @@ from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import From, step
 from pipeline_tasks.datasets import TRIPLETS
 from pipeline_tasks.models.sizes import StageName
+from pipeline_tasks.training import judged_dev
 from pipeline_tasks.training.triplets import TripletParams, train_on_triplets
 
 
@@ -23,7 +24,11 @@ class FinetuneParams(TripletParams):
 
 
 @step(
-    reads={"triplets": From(TRIPLETS, "mtt/{alpha}"), "init": From(None, "model/{size}/pretrain")},
+    reads={
+        "triplets": From(TRIPLETS, "mtt/{alpha}"),
+        "init": From(None, "model/{size}/pretrain"),
+        **judged_dev.READS,
+    },
     writes=None,
     kind="reduce",
     dataset="model/{size}/finetune",

@@ -23,7 +23,7 @@ from pipeline_tasks.models.gpus import Cards, cards
 from pipeline_tasks.models.shapes import SHAPES
 from pipeline_tasks.models.sizes import backbone
 from pipeline_tasks.models.start import StartParams
-from pipeline_tasks.training import pretrain, triplets
+from pipeline_tasks.training import judged_dev, pretrain, triplets
 from pipeline_tasks.training.adapt_backbone import AdaptParams, texts_of
 from pipeline_tasks.training.cost import ROOM, Cost
 from pipeline_tasks.training.data.examples import Examples
@@ -179,10 +179,13 @@ def loads(inputs: Inputs, params: _Training) -> tuple[Load, Load]:
         pairs = inputs["pairs"]
         layout = Layout("mean", 0)
         rows = partial(pretrain.training_rows, pairs, inputs.each("cloze"), params.cloze_sentences, layout)
-        return _load(Examples(rows), params), _load(pretrain.dev_set(pairs, layout), params)
+        return _load(Examples(rows), params), _load(
+            judged_dev.dev_set(inputs, partial(pretrain.dev_set, pairs))(layout), params
+        )
     layout = Layout("mean", 0, prefixes=triplets.prompts() if params.instruct else {}, needs_intent=params.instruct)
     rows = partial(triplets.training_rows, inputs["triplets"], layout, params.n_negatives)
-    return _load(Examples(rows), params), _load(triplets.dev_set(inputs["triplets"], layout), params)
+    chosen_by = judged_dev.dev_set(inputs, partial(triplets.dev_set, inputs["triplets"]))
+    return _load(Examples(rows), params), _load(chosen_by(layout), params)
 
 
 def _load(examples: Examples, params: TrainParams) -> Load:

@@ -93,6 +93,9 @@ class TrainParams(OptimiserParams):
     max_query_length: int = resolved(ge=8, description="tokens, instruction included; empty: the size's")
     graph_tokens: int = Field(4096, ge=1, description="tokens whose activations may be in memory at once")
     in_batch: bool = Field(False, description="the other passages of the batch are negatives too")
+    choose_on: tuple[str, ...] = Field(
+        (), max_length=1, description="judged set whose queries choose the checkpoint; empty: queries of dev documents"
+    )
 
     @property
     def objectives(self) -> list[Objective]:

@@ -20,6 +20,7 @@ from pipeline_tasks.datasets import PAIRS, PASSAGES
 from pipeline_tasks.encoders.layout import Layout, layout_of
 from pipeline_tasks.models.sizes import StageName, adapts
 from pipeline_tasks.models.start import StartParams
+from pipeline_tasks.training import judged_dev
 from pipeline_tasks.training.cloze import cloze_pairs
 from pipeline_tasks.training.common import asked, general_prefixes, given, n_rows, of_split, train_and_export
 from pipeline_tasks.training.data.examples import Examples, block
@@ -55,6 +56,7 @@ class PretrainParams(StartParams, TrainParams):
         "pairs": From(PAIRS, "mtp"),
         "cloze": From(PASSAGES, "{item}", each="cloze_from"),
         "init": From(None, "{item}", each="start_from", optional=True),
+        **judged_dev.READS,
     },
     writes=None,
     kind="reduce",
@@ -84,7 +86,7 @@ def pretrain(inputs: Inputs, params: PretrainParams, run: Run) -> Path:
         raise InputError(f"size={params.size!r} has a decoder: run adapt_backbone first, or set causal=true")
     pairs, cloze = inputs["pairs"], inputs.each("cloze")
     run.count("training_queries", n_queries := n_rows(pairs, "train"))
-    run.count("dev_queries", n_rows(pairs, "dev"))
+    run.count("dev_queries", judged_dev.n_queries(inputs, pairs))
     if not n_queries:
         raise InputError(f"{pairs.manifest.ref} has no training pairs; sample more passages in write_needs")
     run.count("cloze_rows", sum(map(len, _cloze_rows(cloze, params.cloze_sentences))))
@@ -114,7 +116,9 @@ def pretrain(inputs: Inputs, params: PretrainParams, run: Run) -> Path:
     )
     start = found if (trunk / "modules.json").is_file() else layout
     examples = Examples(partial(training_rows, pairs, cloze, params.cloze_sentences, layout))
-    return train_and_export(examples, partial(dev_set, pairs), (trunk, start), params, run, card, layout)
+    return train_and_export(
+        examples, judged_dev.dev_set(inputs, partial(dev_set, pairs)), (trunk, start), params, run, card, layout
+    )
 
 
 def training_rows(pairs: Version, cloze: list[Version], n_sentences: int, layout: Layout) -> Iterator[pa.Table]:

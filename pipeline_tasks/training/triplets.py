@@ -18,6 +18,7 @@ from pipeline_tasks.datasets import SCORED_TRIPLETS
 from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.domains.intents import load_intents
 from pipeline_tasks.encoders.layout import Layout, layout_of_folder
+from pipeline_tasks.training import judged_dev
 from pipeline_tasks.training.common import asked, general_prefixes, given, n_rows, of_split, train_and_export
 from pipeline_tasks.training.data.examples import Examples, block
 from pipeline_tasks.training.params import TrainParams
@@ -67,7 +68,7 @@ def train_on_triplets(inputs: Inputs, params: TripletParams, run: Run, name: str
     """
     triplets = inputs["triplets"]
     run.count("training_queries", n_queries := n_rows(triplets, "train"))
-    run.count("dev_queries", n_rows(triplets, "dev"))
+    run.count("dev_queries", judged_dev.n_queries(inputs, triplets))
     if not n_queries:
         raise InputError(f"{triplets.manifest.ref} has no training rows; label more queries or raise alpha")
     run.count("negatives", _n_negatives(triplets, params.n_negatives))
@@ -92,7 +93,9 @@ def train_on_triplets(inputs: Inputs, params: TripletParams, run: Run, name: str
         needs_intent=params.instruct,
     )
     examples = Examples(partial(training_rows, triplets, layout, params.n_negatives))
-    return train_and_export(examples, partial(dev_set, triplets), start, params, run, card, layout)
+    return train_and_export(
+        examples, judged_dev.dev_set(inputs, partial(dev_set, triplets)), start, params, run, card, layout
+    )
 
 
 def training_rows(triplets: Version, layout: Layout, n_negatives: int | None) -> Iterator[pa.Table]:

@@ -1,4 +1,4 @@
-"""The score that picks a checkpoint: NDCG@10 of exact search over the development passages."""
+"""The score that picks a checkpoint: NDCG@10 of exact search over the development passages, by grade where judged."""
 
 import numpy as np
 import torch
@@ -30,9 +30,19 @@ def ranks_of_positives(
     return ranks
 
 
-def ndcg_of_single_positive(ranks: np.ndarray) -> float:
-    """Mean NDCG@10 where each query has one relevant passage: 1 / log2(1 + rank), or 0 beyond rank 10."""
-    return float(np.where(ranks <= CUTOFF, 1.0 / np.log2(1.0 + ranks), 0.0).mean())
+def mean_ndcg(ranks: np.ndarray, grades: np.ndarray, query_of: np.ndarray) -> float:
+    """Mean NDCG@10 over queries, from the ranks of what is relevant to them; the gain is the grade.
+
+    Shapes:
+        ranks, grades, query_of: [n], one of each for a relevant passage of a query; every query number up to the
+        highest has one.
+    """
+    gains = np.where(ranks <= CUTOFF, grades / np.log2(1.0 + ranks), 0.0)
+    order = np.lexsort((-grades, query_of))
+    starts = np.searchsorted(query_of[order], query_of[order])
+    best = np.arange(len(order)) - starts + 1
+    ideal = np.where(best <= CUTOFF, grades[order] / np.log2(1.0 + best), 0.0)
+    return float((np.bincount(query_of, gains) / np.bincount(query_of[order], ideal)).mean())
 
 
 def embed(
@@ -58,7 +68,11 @@ def embed(
 
 
 def validate(encoder: Encoder, dev: Rows, micro_batch_tokens: int, autocast: bool) -> float:
-    """NDCG@10 of ``encoder`` on ``dev``."""
+    """NDCG@10 of ``encoder`` on ``dev``; a row's target, where it has one, is the grade of its positive."""
     queries = embed(encoder, dev.queries, micro_batch_tokens, autocast, dev.unpooled)
     passages = embed(encoder, dev.passages, micro_batch_tokens, autocast)
-    return ndcg_of_single_positive(ranks_of_positives(queries[dev.query_of], passages, dev.positive_of))
+    ranks = ranks_of_positives(queries[dev.query_of], passages, dev.positive_of)
+    graded = dev.targets_of.lengths > 0
+    if not graded.any():
+        return mean_ndcg(ranks, np.ones(len(ranks)), np.arange(len(ranks)))
+    return mean_ndcg(ranks, dev.targets_of.values[dev.targets_of.offsets[:-1]].astype(np.float64), dev.query_of)

@@ -227,8 +227,10 @@ NARROWER = {
     ("rank_passages", "rank_bm25"),
     ("rank_passages", "fuse_rankings"),
     ("mine_negatives", "score_triplets"),
+    ("read_passages", "pool_passages"),
+    ("judge_queries", "sample_queries"),
 }
-"""A step's pattern, and a step with one of its names: ``rankings/bm25``, ``rankings/rrf``, ``mtt/<alpha>-kd``."""
+"""A step's pattern, and a step with one of its names: ``rankings/bm25``, ``mtt/<alpha>-kd``, ``judged/<set>-dev``."""
 
 
 def test_every_dataset_is_written_by_one_step():

@@ -1,0 +1,68 @@
+"""The corpus of a DevLite: what reference models find for its queries, a few percent of all passages.
+
+Source: DMRetriever, Algorithm 4, appendix E.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import Field
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.run import Inputs, Run
+from pipeline_tasks.core.step import From, step
+from pipeline_tasks.datasets import EVALUATIONS, JUDGED_QUERIES, PASSAGES
+from pipeline_tasks.evaluation.sample_queries import SampleParams, ids_of, sampled
+from pipeline_tasks.retrieval.judges import judging_models
+
+_AT_ONCE = 10_000
+
+
+class PoolPassagesParams(SampleParams):
+    """Whose findings make the pool."""
+
+    models: tuple[str, ...] = Field(
+        default_factory=judging_models, min_length=1, description="evaluated systems whose findings are pooled"
+    )
+    depth: int = Field(10, ge=1, description="passages of each system and query")
+
+
+@step(
+    reads={
+        "queries": From(JUDGED_QUERIES, "judged/{set_name}"),
+        "evaluation": From(EVALUATIONS, "eval/{set_name}"),
+        "passages": From(PASSAGES, "corpus/{set_name}"),
+    },
+    writes=PASSAGES,
+    kind="reduce",
+    dataset="corpus/{set_name}-dev",
+)
+def pool_passages(inputs: Inputs, params: PoolPassagesParams, run: Run) -> Iterator[pa.Table]:
+    """The passages that any of the models has among its first ``depth`` for any query of the sample.
+
+    Nobody's judgement decides what is in the pool, so that a query stays as hard as it is in the whole corpus.
+
+    Raises:
+        InputError: a model was not evaluated, or its rows keep fewer passages than ``depth``.
+    """
+    queries = inputs["queries"].table(["query_id", "intent"]).sort_by("query_id")
+    chosen = set(ids_of(queries, sampled(queries, params)))
+    rows = inputs["evaluation"].table(["system", "query_id", "passage_ids"])
+    ref = inputs["evaluation"].manifest.ref
+    if missing := sorted(set(params.models) - set(rows["system"].to_pylist())):
+        raise InputError(f"{ref} has no system {missing[0]!r}: evaluate it on this set first, or name others in models")
+    rows = rows.filter(pc.is_in(rows["system"], pa.array(params.models, pa.string())))
+    if params.depth > (kept := pc.max(pc.list_value_length(rows["passage_ids"])).as_py()):
+        raise InputError(f"{ref} keeps {kept} passages a query, depth={params.depth} are asked for: raise kept there")
+    pool: set[str] = set()
+    for row in rows.to_pylist():
+        if row["query_id"] in chosen:
+            pool.update(row["passage_ids"][: params.depth])
+    run.count("queries_sampled", len(chosen))
+    wanted = pa.array(sorted(pool), pa.string())
+    for batch in inputs["passages"].batches(PASSAGES.arrow.names, _AT_ONCE):
+        run.count("rows_in", len(batch))
+        yield PASSAGES.conform(batch.filter(pc.is_in(batch["passage_id"], wanted)))

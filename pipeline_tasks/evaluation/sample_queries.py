@@ -1,0 +1,77 @@
+"""DevLite: a few queries of a judged set to develop on, and the others to report on.
+
+Source: DMRetriever, Algorithm 4, appendix E.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+from pydantic import Field
+
+from pipeline_tasks.core.ids import unit_hash
+from pipeline_tasks.core.run import Inputs, Run
+from pipeline_tasks.core.step import From, StepParams, step
+from pipeline_tasks.datasets import JUDGED_QUERIES, PASSAGES
+from pipeline_tasks.evaluation.judged_rows import judged
+
+
+class SampleParams(StepParams):
+    """How much of which set."""
+
+    set_name: str = Field("questions", description="name of the judged set")
+    per_intent: int = Field(80, ge=1, description="queries of each intent to develop on, at most half of them")
+    salt: str = Field("devlite", description="another value draws other queries")
+
+
+class SampleQueriesParams(SampleParams):
+    """Which of the two."""
+
+    part: Literal["dev", "test"] = Field("dev", description="dev: the sample; test: all others")
+
+
+@step(
+    reads={"queries": From(JUDGED_QUERIES, "judged/{set_name}"), "passages": From(PASSAGES, "corpus/{set_name}-dev")},
+    writes=JUDGED_QUERIES,
+    kind="reduce",
+    dataset="judged/{set_name}-{part}",
+)
+def sample_queries(inputs: Inputs, params: SampleQueriesParams, run: Run) -> pa.Table:
+    """One side of a judged set, with what is judged among the passages given: of dev the pool, of test the corpus.
+
+    Judgements of passages that the pool does not have are left out, and are counted as rejects ``unknown_passage``; a
+    query whose relevant passages no model found is ``no_passage``.
+
+    Source: DMRetriever, Algorithm 4. Departure: at most half of an intent's queries are for development.
+    """
+    queries = inputs["queries"].table().sort_by("query_id")
+    chosen = sampled(queries, params)
+    side = queries.filter(pa.array(chosen if params.part == "dev" else ~chosen)).to_pylist()
+    return judged((row | {"judged": _grades(row)} for row in side), inputs, run)
+
+
+def _grades(row: dict[str, list]) -> dict[str, int]:
+    return dict(zip(row.pop("passage_ids"), row.pop("grades"), strict=True))
+
+
+def sampled(queries: pa.Table, params: SampleParams) -> np.ndarray:
+    """Which rows are to develop on: of each intent those with the lowest hashes, so that more queries move few.
+
+    Shapes: returns [q], bool.
+    """
+    ids, intents = queries["query_id"].to_pylist(), np.array(queries["intent"].to_pylist())
+    hashes = np.array([unit_hash(params.salt, name) for name in ids])
+    found = np.zeros(len(ids), bool)
+    for intent in np.unique(intents):
+        own = np.flatnonzero(intents == intent)
+        most = min(params.per_intent, len(own) // 2)
+        found[own[np.argsort(hashes[own], kind="stable")[:most]]] = True
+    return found
+
+
+def ids_of(queries: pa.Table, rows: np.ndarray) -> Sequence[str]:
+    """Ids of these rows."""
+    return queries["query_id"].filter(pa.array(rows)).to_pylist()

@@ -1,0 +1,59 @@
+"""Development queries that somebody judged, in place of those that an LLM wrote: see docs/evaluation.md."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import pyarrow as pa
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.run import Inputs
+from pipeline_tasks.core.step import From
+from pipeline_tasks.core.versions import Version
+from pipeline_tasks.datasets import JUDGED_QUERIES, PASSAGES
+from pipeline_tasks.encoders.layout import Layout
+from pipeline_tasks.training.common import asked, given, n_rows
+from pipeline_tasks.training.data.examples import Examples, block
+
+_ROWS_AT_ONCE = 4096
+READS = {
+    "judged": From(JUDGED_QUERIES, "judged/{item}", each="choose_on"),
+    "judged_passages": From(PASSAGES, "corpus/{item}", each="choose_on"),
+}
+"""What a stage reads to choose its checkpoint by; nothing unless ``choose_on`` names a set."""
+
+
+def dev_set(inputs: Inputs, own: Callable[[Layout], Examples]) -> Callable[[Layout], Examples]:
+    """The development queries as a layout says: of the judged set where one is given, else ``own``."""
+    if "judged" not in inputs:
+        return own
+    return partial(_judged, inputs["judged"], inputs["judged_passages"])
+
+
+def n_queries(inputs: Inputs, own: Version) -> int:
+    """How many development queries there are: of the judged set, else of ``own``."""
+    return inputs["judged"].manifest.rows if "judged" in inputs else n_rows(own, "dev")
+
+
+def _judged(queries: Version, passages: Version, layout: Layout) -> Examples:
+    """A row for each relevant passage of a query, with its grade as the target, over all passages of the corpus."""
+    texts = passages.table(["passage_id", "text"])
+    text_of = dict(zip(texts["passage_id"].to_pylist(), given(texts["text"], layout).to_pylist(), strict=True))
+    return Examples(partial(_rows, queries, text_of, layout), list(text_of.values()))
+
+
+def _rows(queries: Version, text_of: dict[str, str], layout: Layout) -> Iterator[pa.Table]:
+    for rows in queries.batches(["query", "intent", "passage_ids", "grades"], _ROWS_AT_ONCE):
+        columns = (rows[name].to_pylist() for name in ("passage_ids", "grades"))
+        relevant = [
+            (row, passage, grade)
+            for row, found in enumerate(zip(*columns, strict=True))
+            for passage, grade in zip(*found, strict=True)
+            if grade > 0
+        ]
+        if unknown := sorted({passage for _, passage, _ in relevant} - text_of.keys()):
+            raise InputError(f"{queries.manifest.ref} judges {unknown[0]!r}, which is not in the corpus given with it")
+        of = asked(rows.take(pa.array([row for row, _, _ in relevant], pa.int64())), layout)
+        positives = [text_of[passage] for _, passage, _ in relevant]
+        yield block(positives=positives, targets=[[float(grade)] for _, _, grade in relevant], **of)

@@ -1,0 +1,90 @@
+"""DevLite: a few queries over a small pool, and a training that chooses its checkpoint on it."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.datasets import EVALUATIONS, JUDGED_QUERIES, PAIRS, PASSAGES
+from pipeline_tasks.evaluation.pool_passages import pool_passages
+from pipeline_tasks.evaluation.sample_queries import sample_queries
+from pipeline_tasks.training.pretrain import pretrain
+from tests import shapes
+from tests.stores import go, put, reasons, rows
+
+INTENTS = ("qa", "nli")
+POOL = {"set_name": "mine", "per_intent": 2, "models": ("one", "two"), "depth": 2}
+SMALL = {"size": "22m", "batch_size": 4, "max_query_length": 32, "max_passage_length": 32, "device": "cpu"}
+
+
+@pytest.fixture
+def store(tmp_path):
+    """Ten queries over forty passages; query i has the passage p<i> of grade 2 and p<i+10> of grade 1."""
+    store = LocalStore(tmp_path / "store")
+    words = [*shapes.TOPICS, *shapes.FILLERS]
+    texts = [f"{words[i % len(words)]} {words[(7 * i + 3) % len(words)]}" for i in range(40)]
+    passages = [
+        {"passage_id": f"p{i:02}", "doc_id": f"d{i}", "text": text, "split": "test"} for i, text in enumerate(texts)
+    ]
+    put(store, PASSAGES, passages[:25], passages[25:], dataset="corpus/mine")
+    judged, evaluated = [], []
+    for i in range(10):
+        query = {"query_id": f"q{i}", "intent": INTENTS[i % 2], "query": texts[i].split()[0]}
+        judged.append(query | {"doc_id": "", "passage_ids": [f"p{i:02}", f"p{i + 10}"], "grades": [2, 1]})
+        for system, first in (("one", i), ("two", i + 20), ("three", 39)):
+            found = [f"p{first:02}", f"p{(first + 1) % 40:02}", "p38"]
+            evaluated.append(
+                {"evaluation_id": f"{system}/q{i}", "system": system, "query_id": f"q{i}", "passage_ids": found}
+            )
+    put(store, JUDGED_QUERIES, judged, dataset="judged/mine")
+    put(store, EVALUATIONS, evaluated, dataset="eval/mine")
+    return store
+
+
+def lite(store):
+    go(store, pool_passages, **POOL)
+    go(store, sample_queries, set_name="mine", per_intent=2)
+    go(store, sample_queries, {"passages": ["corpus/mine"]}, set_name="mine", per_intent=2, part="test")
+    return rows(store, "judged/mine-dev"), rows(store, "judged/mine-test"), rows(store, "corpus/mine-dev")
+
+
+def test_the_two_sides_have_every_query_once_and_the_pool_is_what_the_models_found(store):
+    dev, test, pool = lite(store)
+    assert sorted(row["query_id"] for row in dev + test) == [f"q{i}" for i in range(10)]
+    assert sorted(row["intent"] for row in dev) == ["nli", "nli", "qa", "qa"]
+    asked = [int(row["query_id"][1]) for row in dev]
+    assert {row["passage_id"] for row in pool} == {f"p{at:02}" for i in asked for at in (i, i + 1, i + 20, i + 21)}
+    assert all(row["passage_ids"][0] == f"p{i:02}" for row, i in zip(dev, asked, strict=True))
+    assert set(reasons(store, "judged/mine-dev")) <= {"unknown_passage"}, "what no model found is nobody's answer"
+    assert all(len(row["passage_ids"]) == 2 for row in test), "the other side has the whole corpus"
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"models": ("four",)}, "has no system 'four'"),
+        ({"depth": 4}, "keeps 3 passages a query, depth=4 are asked for"),
+    ],
+)
+def test_a_pool_of_what_was_not_evaluated_is_refused(store, values, message):
+    with pytest.raises(InputError, match=message):
+        go(store, pool_passages, **POOL | values)
+
+
+def test_a_training_chooses_its_checkpoint_on_the_judged_queries(store, tmp_path):
+    lite(store)
+    pair = {"passage_id": "p00", "intent": "qa", "origin": "dm"}
+    pairs = [
+        pair | {"query_id": f"t{i}", "query": f"t{c} wa", "passage": f"t{c} wb", "positive": f"t{c} wc", "split": split}
+        for i, (c, split) in enumerate([(c, "train") for c in "abcdefgh"] + [("i", "dev")])
+    ]
+    put(store, PAIRS, pairs, dataset="mtp")
+    start = str(shapes.make("bert", tmp_path / "start"))
+    own = go(store, pretrain, backbone=start, **SMALL)
+    judged = go(store, pretrain, backbone=start, choose_on=("mine-dev",), **SMALL)
+    assert own.ref != judged.ref
+    assert (own.counters["dev_queries"], judged.counters["dev_queries"]) == (1, 4)
+    assert 0 < judged.counters["dev_ndcg_at_10"] <= 1
+    with pytest.raises(InputError, match="judged/nowhere"):
+        go(store, pretrain, backbone=start, choose_on=("nowhere",), **SMALL)
