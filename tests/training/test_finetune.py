@@ -15,7 +15,7 @@ from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import TRIPLETS
 from pipeline_tasks.encoders.layout import Layout, layout_of_folder
 from pipeline_tasks.encoders.trunk import load
-from pipeline_tasks.evaluation.systems import rank_model
+from pipeline_tasks.evaluation.systems import Asked, encoder_of_version
 from pipeline_tasks.retrieval.encoders import load_encoder
 from pipeline_tasks.retrieval.search import top_k
 from pipeline_tasks.training.export import export
@@ -122,6 +122,8 @@ def test_evaluation_asks_by_the_files_of_a_model_and_not_by_its_name(tmp_path, t
     encoder = load_encoder(tmp_path / "model", tmp_path, threads=1)
     asked = encoder.encode([layout.query_prefix("qa") + text for text in queries])
     expected = top_k(asked, encoder.encode(passages), 5)[0]
-    np.testing.assert_array_equal(rank_model(version, queries, intents, passages, 5, tmp_path / "scratch"), expected)
+    texts = Asked(queries, intents, [str(number) for number in range(len(passages))], passages)
+    ranked = texts.rank(encoder_of_version(version, tmp_path / "scratch"), 5)
+    np.testing.assert_array_equal(ranked, expected)
     plain = top_k(encoder.encode(queries), encoder.encode(passages), 5)[0]
     assert np.array_equal(expected, plain) is not bool(instructed)

@@ -1,0 +1,119 @@
+"""Judged sets as tasks of mteb, and models as it calls them: others' code scores ours, and ours stands beside theirs.
+
+mteb is installed by the extra ``mteb`` and imported here alone.
+
+Source: Muennighoff et al. 2023, "MTEB: Massive Text Embedding Benchmark".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.settings import settings
+from pipeline_tasks.core.store import Store
+from pipeline_tasks.core.versions import Version
+from pipeline_tasks.evaluation.systems import encoder_of_folder, is_folder
+from pipeline_tasks.retrieval.encoder import Encoder
+from pipeline_tasks.retrieval.encoders import open_encoder
+
+if TYPE_CHECKING:
+    from mteb.abstasks.retrieval import AbsTaskRetrieval
+    from mteb.models import ModelMeta
+
+_SPLIT, _SUBSET = "test", "default"
+
+
+def task_of(store: Store, name: str) -> AbsTaskRetrieval:
+    """The judged set ``judged/<name>`` over the passages that it was judged on, as a retrieval task.
+
+    Raises:
+        InputError: there is no such set.
+    """
+    from datasets import Dataset
+    from mteb.abstasks.retrieval import AbsTaskRetrieval
+    from mteb.abstasks.task_metadata import TaskMetadata
+
+    version = Version.open(store, Ref.parse(f"judged/{name}"))
+    corpus = Version.open(store, Ref.parse(version.manifest.inputs["passages"][0]))
+    queries = version.table(["query_id", "query", "passage_ids", "grades"]).to_pylist()
+    passages = corpus.table(["passage_id", "text"]).rename_columns(["id", "text"])
+    data: Any = {
+        "corpus": Dataset(passages),
+        "queries": Dataset.from_list([{"id": row["query_id"], "text": row["query"]} for row in queries]),
+        "relevant_docs": {r["query_id"]: dict(zip(r["passage_ids"], r["grades"], strict=True)) for r in queries},
+        "top_ranked": None,
+    }
+    metadata = TaskMetadata(
+        name=name,
+        description=f"{version.manifest.ref} over {corpus.manifest.ref}",
+        dataset={"path": version.manifest.dataset, "revision": version.manifest.id},
+        type="Retrieval",
+        eval_splits=[_SPLIT],
+        eval_langs=["eng-Latn"],
+        main_score="ndcg_at_10",
+    )
+
+    class JudgedSet(AbsTaskRetrieval):
+        """The set, in memory."""
+
+        def load_data(self, num_proc: int | None = None, **_: Any) -> None:
+            self.dataset = {_SUBSET: {_SPLIT: data}}
+            self.data_loaded = True
+
+    JudgedSet.metadata = metadata
+    return JudgedSet()
+
+
+class MtebModel:
+    """A model of ours as mteb calls one; queries are asked without an intent's instruction."""
+
+    def __init__(self, encoder: Encoder, revision: str) -> None:
+        self._encoder, self._revision = encoder, revision
+
+    @property
+    def mteb_model_meta(self) -> ModelMeta:
+        """What mteb files results under."""
+        from mteb.models import ModelMeta
+
+        known = {"name": f"retriever-foundry/{self._encoder.name}", "revision": self._revision}
+        facts: dict[str, Any] = dict.fromkeys(ModelMeta.model_fields) | known
+        return ModelMeta.model_construct(None, **facts | {"modalities": ["text"], "framework": []})
+
+    def encode(self, inputs: Iterable[Mapping[str, list[str]]], *, prompt_type: Any = None, **_: Any) -> np.ndarray:
+        """Vectors of all batches; of queries where ``prompt_type`` says so, else of passages.
+
+        Shapes: returns [n, d].
+        """
+        texts = [text for batch in inputs for text in batch["text"]]
+        is_query = getattr(prompt_type, "value", prompt_type) == "query"
+        return self._encoder.encode_queries(texts) if is_query else self._encoder.encode_passages(texts)
+
+    def similarity(self, one: np.ndarray, other: np.ndarray) -> Any:
+        """Cosines [a, b]."""
+        import torch
+
+        return torch.as_tensor(one) @ torch.as_tensor(other).T
+
+    def similarity_pairwise(self, one: np.ndarray, other: np.ndarray) -> Any:
+        """Cosines [n]."""
+        import torch
+
+        return (torch.as_tensor(one) * torch.as_tensor(other)).sum(dim=1)
+
+
+def model_of(store: Store, name: str) -> MtebModel:
+    """A version of ours, a registered model, or a model's folder, for ``mteb.evaluate``.
+
+    Raises:
+        InputError: it is not there.
+    """
+    if not name.startswith("model/"):
+        return MtebModel(encoder_of_folder(name) if is_folder(name) else open_encoder(name), "")
+    version = Version.open(store, Ref.parse(name))
+    target = settings().cache / "mteb" / version.manifest.id
+    return MtebModel(encoder_of_folder(str(Path(version.lay_out(target)))), version.manifest.id)
