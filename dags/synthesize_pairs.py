@@ -10,13 +10,14 @@ DOC = """
 
 An LLM states, for every sampled passage, the information need that it meets under a search intent, then writes a query
 and a positive passage for each need. Every answer is kept: passages that were asked about before cost nothing.
-General-domain pairs join where the store has `mtp/gd`.
+General-domain pairs join where the store has `mtp/gd`, pairs of your own where `own` names them.
 
 Starts when `passages` changed, and by hand. The endpoint is the worker's `OPENAI_BASE_URL`; the pool `llm` limits how
 many steps ask it at once, `max_run_usd` and `max_run_tokens` what each of the two steps may spend.
 """
 
 NEEDS = form("write_needs", "sample_rate", "intents", "intents_per_passage")
+OWN = form("combine_pairs", "own")
 LLM = form("write_needs", "llm", "api", "temperature", "concurrency", "max_run_usd", "max_run_tokens")
 
 with DAG(
@@ -28,9 +29,9 @@ with DAG(
     default_args=DEFAULT_ARGS,
     tags=["foundry", "synthesis"],
     doc_md=DOC,
-    params=NEEDS.params | LLM.params,
+    params=NEEDS.params | LLM.params | OWN.params,
 ) as dag:
     needs = step("write_needs", inputs=given(passages="passages"), params=NEEDS.values(dag) | LLM.values(dag))
     pairs = step("write_pairs", inputs={"needs": needs}, params=LLM.values(dag))
-    mtp = step("combine_pairs", inputs={"dm": pairs})
+    mtp = step("combine_pairs", inputs={"dm": pairs}, params=OWN.values(dag))
     fold_lineage(mtp)

@@ -1,3 +1,3 @@
-"""An LLM writes queries for passages: information needs, then query and positive passage, per search intent."""
+"""Pairs: an LLM writes needs, then query and positive, per search intent; others come from files."""
 
-STEPS = ("write_needs", "write_pairs", "combine_pairs")
+STEPS = ("write_needs", "write_pairs", "read_pairs", "combine_pairs")

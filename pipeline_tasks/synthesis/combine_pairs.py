@@ -1,4 +1,4 @@
-"""MTP: domain pairs and, where there are any, general-domain pairs, as one dataset."""
+"""MTP: what an LLM wrote, general-domain pairs and pairs of your own, as one dataset."""
 
 from __future__ import annotations
 
@@ -12,23 +12,30 @@ from pipeline_tasks.core.sql import script
 from pipeline_tasks.core.step import From, StepParams, step
 from pipeline_tasks.datasets import PAIRS
 
+_SOURCES = ("dm", "gd", "own")
+
 
 class CombinePairsParams(StepParams):
     """How much of each origin."""
 
     caps: dict[str, int] = Field({}, description="origin -> pairs kept of it at most; others are kept whole")
+    own: tuple[str, ...] = Field((), description="names of datasets mtp/own/<name> that join")
 
 
 @step(
-    reads={"dm": From(PAIRS, "mtp/dm"), "gd": From(PAIRS, "mtp/gd", optional=True)},
+    reads={
+        "dm": From(PAIRS, "mtp/dm"),
+        "gd": From(PAIRS, "mtp/gd", optional=True),
+        "own": From(PAIRS, "mtp/own/{item}", each="own"),
+    },
     writes=PAIRS,
     kind="reduce",
     dataset="mtp",
     version="2",
-    keeps=("dm", "gd"),
+    keeps=_SOURCES,
 )
 def combine_pairs(inputs: Inputs, params: CombinePairsParams, run: Run) -> None:
-    """Put both sources together; how many pairs of each origin and intent came and stayed are counters.
+    """Put all sources together; how many pairs of each origin and intent came and stayed are counters.
 
     Rejects: ``duplicate_query`` (words of an earlier query of its intent), ``over_cap`` (not in its origin's sample).
 
@@ -37,7 +44,7 @@ def combine_pairs(inputs: Inputs, params: CombinePairsParams, run: Run) -> None:
     import duckdb
 
     columns = ["query_id", "query", "intent", "origin"]
-    pairs = pa.concat_tables([version.table(columns) for name in ("dm", "gd") for version in inputs.each(name)])
+    pairs = pa.concat_tables([version.table(columns) for name in _SOURCES for version in inputs.each(name)])
     pairs = pairs.append_column("place", pa.array(np.arange(pairs.num_rows)))
     caps = pa.table({"origin": pa.array(params.caps, pa.string()), "most": pa.array(params.caps.values(), pa.int64())})
     with duckdb.connect() as connection:

@@ -70,7 +70,8 @@ class PretrainParams(StartParams, TrainParams):
 def pretrain(inputs: Inputs, params: PretrainParams, run: Run) -> Path:
     """Train the backbone to find a query's source passage and its generated positive, without instructions.
 
-    Each training query gives two rows, one per positive: the passage from the PDF and the one that the LLM wrote.
+    Each training query gives two rows, one per positive: the passage from the PDF and the one that the LLM wrote; one
+    of a general-domain set or of your own, which has no passage of ours as its source, gives one.
     Checkpoints are chosen on the queries of dev documents; a backbone that is a finished embedder competes as its own
     files want it asked, and the trained model pools as it does and keeps what that one puts before all queries or all
     passages.
@@ -132,9 +133,11 @@ def training_rows(pairs: Version, cloze: list[Version], n_sentences: int, layout
 
 def _rows(pairs: Version, cloze: list[Version], n_sentences: int) -> Iterator[pa.Table]:
     for rows in of_split(pairs, _COLUMNS, "train"):
-        twice = np.repeat(np.arange(len(rows)), 2)
+        has_source = pc.and_(pc.not_equal(rows["passage"], ""), pc.not_equal(rows["passage"], rows["positive"]))
+        both = np.stack([has_source.fill_null(False).to_numpy(), np.ones(len(rows), bool)], axis=1).ravel()
+        twice = np.repeat(np.arange(len(rows)), 2)[both]
         positives = pa.chunked_array([*rows["passage"].chunks, *rows["positive"].chunks], pa.string())
-        which = twice + len(rows) * (np.arange(2 * len(rows)) % 2)
+        which = twice + len(rows) * (np.arange(2 * len(rows)) % 2)[both]
         yield block(rows["query"].take(twice), positives.take(which), sources=rows["origin"].fill_null("").take(twice))
     yield from _cloze_rows(cloze, n_sentences)
 
@@ -149,7 +152,7 @@ def _cloze_rows(cloze: list[Version], n_sentences: int) -> Iterator[pa.Table]:
 
 
 def dev_set(pairs: Version, layout: Layout) -> Examples:
-    """Development queries over their source passages, and over what was written for them."""
+    """Development queries over their source passages, or over their positives, and over everything that was written."""
     found = (given(rows["positive"], layout) for rows in of_split(pairs, ["positive"], "dev"))
     written = [text for texts in found for text in texts.to_pylist()]
     return Examples(partial(_dev_rows, pairs, layout), written)
@@ -157,4 +160,5 @@ def dev_set(pairs: Version, layout: Layout) -> Examples:
 
 def _dev_rows(pairs: Version, layout: Layout) -> Iterator[pa.Table]:
     for rows in of_split(pairs, _COLUMNS, "dev"):
-        yield block(positives=given(rows["passage"], layout), **asked(rows, layout))
+        sources = pc.if_else(pc.equal(rows["passage"], ""), rows["positive"], rows["passage"])
+        yield block(positives=given(sources, layout), **asked(rows, layout))

@@ -207,8 +207,8 @@ def test_what_starts_a_dag_is_produced_by_another(bag):
             assert produced[name.replace(f"/{size}/", "/<size>/") if size else name] == producer
 
 
-BY_HAND = {"read_passages", "pool_passages", "sample_queries"}
-"""What is run from the command line alone: others' judged sets, and what is made of them."""
+BY_HAND = {"read_pairs", "read_passages", "pool_passages", "sample_queries"}
+"""What is run from the command line alone: files of others, and what is made of them."""
 
 
 def test_tasks_are_named_after_their_steps_and_use_their_pools(bag):
@@ -227,6 +227,7 @@ def test_tasks_are_named_after_their_steps_and_use_their_pools(bag):
 
 CHOSEN = {
     ("combine_pairs", "gd"),
+    ("combine_pairs", "own"),
     ("pretrain", "cloze"),
     *((stage, name) for stage in ("pretrain", "finetune", "distill") for name in ("judged", "judged_passages")),
     ("adapt_backbone", "general"),

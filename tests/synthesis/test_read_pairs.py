@@ -1,0 +1,152 @@
+"""Pairs of one's own: every row of a file is a pair or a reject that says where it stands."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.core.versions import Version
+from pipeline_tasks.datasets import PAIRS, PASSAGES
+from pipeline_tasks.encoders.layout import Layout
+from pipeline_tasks.synthesis.combine_pairs import combine_pairs
+from pipeline_tasks.synthesis.read_pairs import read_pairs
+from pipeline_tasks.training.pretrain import dev_set, training_rows
+from tests.stores import go, put, rejects, rows
+
+GUIDES = Path(__file__).parents[3] / "shared" / "data" / "ir" / "disaster_guides"
+ROWS = [
+    {"query": "where is the shelter?", "positive": "at the school", "intent": "qa"},
+    {"query": "Flood warning!", "positive": "leave the valley", "intent": "twitter", "origin": "logs"},
+]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    store = LocalStore(tmp_path / "store")
+    passages = [("p1", "sandbags help", "train"), ("p2", "smoke rises", "test")]
+    put(store, PASSAGES, [{"passage_id": i, "doc_id": f"d{i}", "text": t, "split": s} for i, t, s in passages])
+    return store
+
+
+def jsonl(path: Path, found: list) -> str:
+    path.write_text("\n".join(row if isinstance(row, str) else json.dumps(row) for row in found) + "\n")
+    return str(path)
+
+
+def test_jsonl_csv_and_parquet_give_the_same_pairs(store, tmp_path):
+    full = [{"origin": "", **row} for row in ROWS]
+    jsonl(tmp_path / "a.jsonl", ROWS)
+    with (tmp_path / "a.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, full[0].keys())
+        writer.writeheader()
+        writer.writerows(full)
+    pq.write_table(pa.Table.from_pylist(full), tmp_path / "a.parquet")
+    found = []
+    for kind in ("jsonl", "csv", "parquet"):
+        go(store, read_pairs, name="faq", source=str(tmp_path / f"a.{kind}"), dev_fraction=0)
+        found.append(rows(store, "mtp/own/faq"))
+    assert found[0] == found[1] == found[2]
+    assert [(r["query"], r["positive"], r["intent"], r["origin"], r["split"]) for r in found[0]] == [
+        ("where is the shelter?", "at the school", "qa", "faq", "train"),
+        ("Flood warning!", "leave the valley", "twitter", "logs", "train"),
+    ]
+
+
+def test_what_is_no_pair_is_a_reject_that_names_its_line(store, tmp_path):
+    bad = [
+        "no json", '["a list"]', {"query": " ", "positive": "x"}, {"query": "x"}, {"query": "x" * 99, "positive": "x"},
+        {"query": "x", "positive": "y", "intent": "gossip"}, {"query": "x", "passage_id": "p9"}, ROWS[0],
+    ]  # fmt: skip
+    source = jsonl(tmp_path / "logs.jsonl", [ROWS[0], *bad])
+    outcome = go(store, read_pairs, source=source, most_characters=50)
+    found = Counter(row["reason"] for row in rejects(store, "mtp/own/faq").values())
+    assert found == {
+        "bad_line": 2, "no_query": 1, "no_positive": 1, "too_long": 1, "unknown_intent": 1, "unknown_passage": 1,
+        "duplicate_pair": 1,
+    }  # fmt: skip
+    assert {row["detail"].partition(":")[0] for row in rejects(store, "mtp/own/faq").values()} == {
+        f"logs.jsonl, line {line}" for line in range(2, 10)
+    }
+    assert outcome.counters["rows_in"] == 9 and len(rows(store, "mtp/own/faq")) == 1
+
+
+def test_a_pair_about_a_passage_is_on_the_side_that_its_document_is_on(store, tmp_path):
+    given = [{"question": "what helps?", "pid": "p1"}, {"question": "what rises?", "answer": "smoke", "pid": "p2"}]
+    columns = {"query": "question", "positive": "answer", "passage_id": "pid"}
+    go(store, read_pairs, source=jsonl(tmp_path / "a.jsonl", given), columns=columns)
+    found = {row["query"]: row for row in rows(store, "mtp/own/faq")}
+    first, second = found["what helps?"], found["what rises?"]
+    assert (first["positive"], first["passage"], first["doc_id"], first["split"]) == (
+        "sandbags help",
+        "sandbags help",
+        "dp1",
+        "train",
+    )
+    assert (second["positive"], second["passage"], second["split"]) == ("smoke", "smoke rises", "test")
+
+
+def test_own_pairs_join_the_others_and_give_a_row_for_each_positive_that_there_is(store, tmp_path):
+    dm = {"query_id": "q", "query": "mine?", "positive": "written", "passage": "source", "intent": "qa", "origin": "dm"}
+    put(store, PAIRS, [dm | {"split": "train"}], dataset="mtp/dm")
+    given = [{"query": "logged?", "positive": "answer"}, {"query": "of p1?", "passage_id": "p1"}]
+    go(store, read_pairs, name="faq", source=jsonl(tmp_path / "a.jsonl", given), dev_fraction=0)
+    go(store, combine_pairs, own=("faq",))
+    pairs = Version.open(store, Ref.parse("mtp"))
+    made = [row for part in training_rows(pairs, [], 0, Layout("mean", 32)) for row in part.to_pylist()]
+    assert [(row["query"], row["positive"], row["source"]) for row in made] == [
+        ("mine?", "source", "dm"), ("mine?", "written", "dm"), ("logged?", "answer", "faq"),
+        ("of p1?", "sandbags help", "faq"),
+    ]  # fmt: skip
+
+
+def test_a_development_pair_without_a_passage_is_searched_for_by_its_positive(store, tmp_path):
+    go(store, read_pairs, source=jsonl(tmp_path / "a.jsonl", ROWS), dev_fraction=0.999)
+    (block,) = dev_set(Version.open(store, Ref.parse("mtp/own/faq")), Layout("mean", 32)).blocks()
+    assert block["positive"].to_pylist() == ["at the school", "leave the valley"]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"source": "nowhere"}, "source='nowhere' has no .jsonl, .csv, .parquet file"),
+        ({"columns": {"text": "q"}}, "'text' is none of query, positive"),
+        ({"columns": {"query": "wrong"}}, "its columns are read as query=wrong, positive=positive"),
+        ({"name": "A B"}, "no dataset name"),
+    ],
+)
+def test_files_that_hold_no_pairs_are_named_with_the_remedy(store, tmp_path, values, message):
+    with pytest.raises(InputError, match=message):
+        go(store, read_pairs, **{"source": jsonl(tmp_path / "a.jsonl", ROWS)} | values)
+
+
+def test_a_file_that_is_not_what_its_name_says_is_an_error(store, tmp_path):
+    (tmp_path / "a.parquet").write_text("no parquet")
+    with pytest.raises(InputError, match="a.parquet cannot be read as parquet"):
+        go(store, read_pairs, source=str(tmp_path / "a.parquet"))
+
+
+@pytest.mark.skipif(not GUIDES.is_dir(), reason="the judged guides are not beside the checkout")
+def test_pairs_on_real_guides_keep_their_passages(tmp_path):
+    store = LocalStore(tmp_path / "store")
+    corpus = [json.loads(line) for line in (GUIDES / "corpus.jsonl").read_text("utf-8").splitlines()]
+    put(
+        store,
+        PASSAGES,
+        [
+            {"passage_id": row["_id"], "doc_id": row["document"], "text": row["text"], "split": "train"}
+            for row in corpus
+        ],
+    )
+    outcome = go(store, read_pairs, name="guides", source=str(GUIDES / "train.jsonl"))
+    found = rows(store, "mtp/own/guides")
+    assert len(found) + len(rejects(store, "mtp/own/guides")) == outcome.counters["rows_in"] == 1244
+    assert len(found) >= 1240 and all(row["passage"] and row["positive"] for row in found)
