@@ -95,6 +95,7 @@ class Settings(BaseModel):
     allow_hosts: str = Field("", description="hosts on private networks, joined by commas, that may be crawled")
     source_roots: str = Field("", description="folders, joined by colons, that sources named in a form lie below")
     caller: Literal["operator", "form"] = Field("operator", description="who gives the parameters; Airflow sets form")
+    ask_url: str = Field("", description="address of a `foundry ask --serve` that the lineage page leads to")
     built_image: str = Field("", description="BUILT_IMAGE: the image that this runs in, with the revision of its code")
     openai_base_url: str = Field("", description="OPENAI_BASE_URL: the OpenAI-compatible endpoint")
     openai_api_key: SecretStr = Field(SecretStr(""), description="OPENAI_API_KEY")

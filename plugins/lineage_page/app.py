@@ -15,23 +15,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from lineage_page.access import Door
 from lineage_page.routes import router
 from pipeline_tasks.core.errors import FoundryError, InputError
+from pipeline_tasks.web import HEADERS
 
 STATIC = Path(__file__).parent / "static"
-HEADERS = {
-    "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-        "frame-ancestors 'self'; base-uri 'none'; form-action 'none'"
-    ),
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "SAMEORIGIN",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Cache-Control": "private, no-cache",
-}
 
 
 class Headers:
-    """Adds :data:`HEADERS` to every answer, refusals included."""
+    """Adds :data:`~pipeline_tasks.web.HEADERS` to every answer, refusals included."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -63,7 +53,7 @@ def make_app() -> FastAPI:
     app.include_router(router, prefix="/api")
     app.add_api_route("/", _page, include_in_schema=False)
     app.add_api_route("/docs", _docs, include_in_schema=False)
-    app.mount("/static", StaticFiles(directory=STATIC))
+    app.mount("/static", StaticFiles(directory=STATIC, packages=[("pipeline_tasks.web", "static")]))
     return app
 
 

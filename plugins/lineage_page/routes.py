@@ -18,6 +18,7 @@ from pipeline_tasks.core.lineage.reader import Reader
 from pipeline_tasks.core.lineage.sandbox import Answer, Sandbox
 from pipeline_tasks.core.lineage.story import find_queries, story
 from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import open_store
 
 router = APIRouter(tags=["lineage"])
@@ -47,8 +48,8 @@ class Statement(BaseModel):
 
 @router.get("/me")
 def me(user: CurrentUser) -> dict[str, Any]:
-    """Who is logged in, and whether the SQL box is open to them."""
-    return {"name": user.get_name(), "may_sql": may_trigger_runs(user)}
+    """Who is logged in, whether the SQL box is open to them, and where the corpus can be asked."""
+    return {"name": user.get_name(), "may_sql": may_trigger_runs(user), "ask_url": settings().ask_url}
 
 
 @router.get("/versions")

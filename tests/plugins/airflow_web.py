@@ -21,6 +21,7 @@ import toy  # noqa: E402
 
 USERS = {"ada": "user", "vera": "viewer", "nobody": ""}
 PASSWORD = "correct horse"
+ASK = "http://127.0.0.1:8090/"
 SECRET = "sk-not-for-the-page"
 TITLE = "<script>document.title = 'stolen'</script><img src=x onerror=\"document.title='stolen'\">"
 
@@ -65,6 +66,7 @@ def start(home: Path, store: Path, port: int) -> subprocess.Popen[bytes]:
         "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "plugins"))),
         "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])),
         "FOUNDRY_STORE": str(store),
+        "FOUNDRY_ASK_URL": ASK,
         "OPENAI_API_KEY": SECRET,
     }
     airflow = [sys.executable, "-m", "airflow"]

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
-from airflow_web import PASSWORD, SECRET, TITLE, Server
+from airflow_web import ASK, PASSWORD, SECRET, TITLE, Server
 
 PATHS = [
     "/",
@@ -61,10 +61,10 @@ def test_cookie_and_bearer_both_open_the_door(server: Server):
 
 def test_sql_is_for_those_who_may_trigger_runs(server: Server):
     with server.client("vera") as viewer, server.client("ada") as user:
-        assert viewer.get("/api/me").json() == {"name": "vera", "may_sql": False}
+        assert viewer.get("/api/me").json() == {"name": "vera", "may_sql": False, "ask_url": ASK}
         assert viewer.post("/api/sql", json={"sql": "SELECT 1"}).status_code == 403
         assert viewer.post("/api/sql?dag_id=x", json={"sql": "SELECT 1"}).status_code == 403
-        assert user.get("/api/me").json() == {"name": "ada", "may_sql": True}
+        assert user.get("/api/me").json() == {"name": "ada", "may_sql": True, "ask_url": ASK}
         assert user.post("/api/sql", json={"sql": "SELECT 1 AS x"}).json()["rows"] == [[1]]
 
 

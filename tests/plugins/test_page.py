@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from airflow_web import PASSWORD, TITLE, Server
+from airflow_web import ASK, PASSWORD, TITLE, Server
 
 from tests.chromium import chromium
 
@@ -43,6 +43,10 @@ def page(browser, server: Server, troubles: list[str]) -> Iterator:
     yield found
     found.context.close()
     assert troubles == []
+
+
+def test_it_leads_to_where_the_corpus_is_asked(page):
+    assert page.locator("nav a:text-is('Ask')").get_attribute("href") == ASK
 
 
 def test_the_graph_opens_versions_and_follows_the_keyboard(page):

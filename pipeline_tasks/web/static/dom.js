@@ -19,9 +19,9 @@ export const h = (tag, properties, ...children) => fill(document.createElement(t
 export const s = (tag, properties, ...children) => fill(document.createElementNS(SVG, tag), properties, children);
 
 /** A link to an outside address where it is one of the web, its text otherwise: `javascript:` leads nowhere. */
-export function outside(url) {
-  if (!/^https?:\/\//i.test(url ?? "")) return h("span", { class: "mono" }, url || "unknown");
-  return h("a", { href: url, target: "_blank", rel: "noopener noreferrer" }, url);
+export function outside(url, text = url) {
+  if (!/^https?:\/\//i.test(url ?? "")) return h("span", { class: text === url && "mono" }, text || "unknown");
+  return h("a", { href: url, target: "_blank", rel: "noopener noreferrer" }, text);
 }
 
 /** Numbers as a person reads them. */

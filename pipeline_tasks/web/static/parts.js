@@ -2,23 +2,25 @@
 
 import { h, plain } from "./dom.js";
 
+const WAIT = "Reading the lineage …";
+
 /** Shows that something is on its way, then what `load` resolves to, or what went wrong with a way to try again. */
-export async function into(root, load) {
+export async function into(root, load, what = WAIT) {
   const turn = Symbol("turn");
   root.turn = turn;
-  const wait = setTimeout(() => root.turn === turn && root.replaceChildren(loading()), 120);
+  const wait = setTimeout(() => root.turn === turn && root.replaceChildren(loading(what)), 120);
   try {
     const content = await load();
     if (root.turn === turn) root.replaceChildren(...[content].flat());
   } catch (error) {
-    if (root.turn === turn) root.replaceChildren(failure(error, () => into(root, load)));
+    if (root.turn === turn) root.replaceChildren(failure(error, () => into(root, load, what)));
   } finally {
     clearTimeout(wait);
   }
 }
 
-export const loading = () =>
-  h("div", { class: "state", role: "status" }, h("div", { class: "spinner" }), "Reading the lineage …");
+export const loading = (what = WAIT) =>
+  h("div", { class: "state", role: "status" }, h("div", { class: "spinner" }), what);
 
 export const failure = (error, again) =>
   h("div", { class: "state error", role: "alert" }, h("strong", {}, "That did not work"), h("pre", {}, error.message),

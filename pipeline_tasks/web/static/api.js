@@ -1,8 +1,9 @@
 // The page's own API, below the same login.
 
-/** JSON of `api/<path>`; an error carries the server's own words. */
+/** JSON of `api/<path>`; a parameter that is a list is sent once for each. An error carries the server's own words. */
 export async function get(path, parameters = {}, signal = undefined) {
-  const query = new URLSearchParams(Object.entries(parameters).filter(([, value]) => value !== ""));
+  const pairs = Object.entries(parameters).flatMap(([name, value]) => [value].flat().map((one) => [name, one]));
+  const query = new URLSearchParams(pairs.filter(([, value]) => value !== ""));
   return read(await fetch(`api/${path}?${query}`, { signal }));
 }
 
