@@ -6,10 +6,16 @@ grade. Their documents are for scoring only.
 
 from __future__ import annotations
 
+import fcntl
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from pipeline_tasks.core import durable
 from pipeline_tasks.core.errors import InputError
 
 
@@ -18,7 +24,7 @@ class Judgement(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    grade: int = Field(ge=1, le=2, description="2 answers, 1 helps")
+    grade: int = Field(ge=0, le=2, description="2 answers, 1 helps, 0 was read and does neither")
     evidence: str = Field(min_length=1, description="quoted from the document")
 
 
@@ -39,12 +45,68 @@ def load_questions(domain: Path) -> list[Question]:
     Raises:
         InputError: a line is not a question.
     """
-    file = domain / "questions.jsonl"
-    lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
+    return read_questions(domain / "questions.jsonl")
+
+
+def read_questions(file: Path) -> list[Question]:
+    """The questions of a file, one a line; none where there is no file.
+
+    Raises:
+        InputError: a line is not a question.
+    """
+    lines = file.read_text(encoding="utf-8").split("\n") if file.is_file() else []
     found = []
     for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
         try:
             found.append(Question.model_validate_json(line))
         except ValidationError as error:
             raise InputError(f"{file}, line {number}: {error.errors()[0]['msg']}") from error
     return found
+
+
+def add_judgements(file: Path, questions: Iterable[Question]) -> int:
+    """Add to a file what is judged anew; returns how many questions it has then.
+
+    A question is known by its query and intent, a judgement by its evidence: the last grade holds. The file is replaced
+    in one move, and of two that write it at once the second waits.
+
+    Raises:
+        InputError: the file cannot be written, or a line of it is not a question.
+    """
+    fresh = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with _alone(file.parent):
+            known = {(one.query, one.intent): one for one in read_questions(file)}
+            for question in questions:
+                key = question.query, question.intent
+                known[key] = _merged(known[key], question) if key in known else question
+            fresh.write_text("".join(map(_line, known.values())), encoding="utf-8")
+            durable.replace(fresh, file)
+    except OSError as error:
+        fresh.unlink(missing_ok=True)
+        raise InputError(f"{file} cannot be written ({error}): name another file to save to") from error
+    return len(known)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _merged(old: Question, new: Question) -> Question:
+    """Both's judgements; the document is that of the better one."""
+    judgements = {judgement.evidence: judgement for judgement in (*old.judgements, *new.judgements)}
+    better = max(old, new, key=lambda question: max(judgement.grade for judgement in question.judgements))
+    return old.model_copy(update={"document": better.document, "judgements": tuple(judgements.values())})
+
+
+def _line(question: Question) -> str:
+    return json.dumps(question.model_dump(), ensure_ascii=False) + "\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from pipeline_tasks.demo.blocks import parse_blocks
 from pipeline_tasks.demo.sample import load_documents
 from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.domains.intents import load_intents
-from pipeline_tasks.domains.questions import Question, load_questions
+from pipeline_tasks.domains.questions import Judgement, Question, add_judgements, load_questions, read_questions
 from pipeline_tasks.synthesis.parse import content_of
 
 DOMAIN = domain_folder()
@@ -56,3 +57,31 @@ def test_a_bad_line_is_named_and_a_domain_may_have_none(tmp_path: Path) -> None:
     (tmp_path / "questions.jsonl").write_text('{"query": "why", "intent": "qa", "document": "a", "judgements": []}\n')
     with pytest.raises(InputError, match=r"questions\.jsonl, line 1"):
         load_questions(tmp_path)
+
+
+BRIDGE = Question(
+    query="which bridge do I take?", intent="qa", document="d",
+    judgements=(Judgement(grade=2, evidence="Turn around, and take the bridge to the shelter."),),
+)  # fmt: skip
+
+
+def test_the_last_grade_of_a_quote_holds_and_the_file_stays_as_it_was_otherwise(tmp_path):
+    file, ours = tmp_path / "questions.jsonl", DOMAIN / "questions.jsonl"
+    file.write_bytes(ours.read_bytes())
+    assert add_judgements(file, []) == len(read_questions(ours)) and file.read_bytes() == ours.read_bytes()
+    wrong = BRIDGE.model_copy(update={"judgements": (Judgement(grade=0, evidence=BRIDGE.judgements[0].evidence),)})
+    more = BRIDGE.model_copy(
+        update={"judgements": (Judgement(grade=1, evidence="Close the windows."),), "document": "e"}
+    )
+    add_judgements(file, [wrong, BRIDGE, more])
+    assert file.read_bytes().startswith(ours.read_bytes())
+    assert read_questions(file)[-1] == BRIDGE.model_copy(update={"judgements": BRIDGE.judgements + more.judgements})
+
+
+def test_of_two_that_judge_at_once_both_are_kept(tmp_path):
+    questions = [BRIDGE.model_copy(update={"query": f"question {n}"}) for n in range(24)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda question: add_judgements(tmp_path / "new" / "q.jsonl", [question]), questions))
+    assert {q.query for q in read_questions(tmp_path / "new" / "q.jsonl")} == {q.query for q in questions}
+    with pytest.raises(InputError, match="cannot be written"):
+        add_judgements(tmp_path, questions)
