@@ -3,7 +3,7 @@
 CREATE SCHEMA shape;
 
 CREATE TABLE shape.documents (
-    dataset VARCHAR, doc_id VARCHAR, url VARCHAR, title VARCHAR, n_pages INTEGER, n_words INTEGER
+    dataset VARCHAR, doc_id VARCHAR, url VARCHAR, title VARCHAR, n_pages INTEGER, n_words INTEGER, page_starts INTEGER[]
 );
 
 CREATE TABLE shape.passages (
@@ -31,6 +31,6 @@ CREATE TABLE shape.labelled (
 );
 
 CREATE TABLE shape.triplets (
-    dataset VARCHAR, query_id VARCHAR, positive_id VARCHAR, positive_score FLOAT, negative_ids VARCHAR[], negatives VARCHAR[],
-    negative_scores FLOAT[], mining_model VARCHAR
+    dataset VARCHAR, query_id VARCHAR, query VARCHAR, positive_id VARCHAR, positive_score FLOAT, negative_ids VARCHAR[],
+    negatives VARCHAR[], negative_scores FLOAT[], mining_model VARCHAR
 );

@@ -35,8 +35,9 @@ def store() -> Store:
 
 
 def clipped(value: Any, width: int = _SHORT) -> str:
-    """``value`` on one line of at most ``width`` characters, safe to print with markup."""
+    """``value`` on one line of at most ``width`` characters, safe to print: no markup, no codes of a terminal."""
     text = " ".join((f"<{len(value):,} bytes>" if isinstance(value, bytes) else str(value)).split())
+    text = "".join(filter(str.isprintable, text))
     return escape(text if len(text) <= width else text[: width - 1] + "…")
 
 

@@ -8,6 +8,7 @@ import sys
 import typer
 
 from pipeline_tasks.cli import (
+    ask,
     check,
     code,
     curves,
@@ -34,6 +35,7 @@ app.command("export")(export.export_command)
 app.command("evaluate")(evaluate.evaluate_command)
 app.command("sql")(inspect.sql_command)
 app.command("trace")(trace.trace_command)
+app.command("ask")(ask.ask_command)
 app.command("tensorboard")(curves.tensorboard_command)
 app.command("point")(point.point_command)
 app.add_typer(models.app, name="models")

@@ -12,7 +12,7 @@ from pipeline_tasks.core.settings import settings
 
 log = logging.getLogger("foundry")
 TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-NOISY = ("httpx", "httpx2", "botocore", "boto3", "faiss", "datasketch", "sentence_transformers")
+NOISY = ("bm25s", "httpx", "httpx2", "botocore", "boto3", "faiss", "datasketch", "sentence_transformers")
 
 
 class JsonLines(logging.Formatter):

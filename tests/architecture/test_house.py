@@ -43,6 +43,7 @@ MAY_IMPORT = {
     "curation": BASE | {"retrieval"},
     "training": BASE | {"encoders"},
     "evaluation": BASE | {"encoders", "retrieval"},
+    "ask": BASE | {"retrieval", "evaluation", "web"},
     "web": set(),
 }
 OUTSIDE = {"cli", "demo"}

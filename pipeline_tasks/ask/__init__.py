@@ -1,0 +1,1 @@
+"""Questions to the corpus: what systems find, why each passage is there, and judgements of it."""

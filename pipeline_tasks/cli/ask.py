@@ -1,0 +1,156 @@
+"""``foundry ask``: a question to the corpus, answered by systems side by side, in the terminal or as a page."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from pipeline_tasks.ask.answers import MOST_HITS, Answer, Hit, answer
+from pipeline_tasks.ask.catalog import best_first
+from pipeline_tasks.ask.corpus import Corpus, open_corpus
+from pipeline_tasks.ask.judging import GRADES, caution, grades, judged
+from pipeline_tasks.ask.systems import open_system
+from pipeline_tasks.cli.inspect import clipped, store
+from pipeline_tasks.cli.terminal import console
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.lineage.reader import Reader
+from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.domains import domain_folder
+from pipeline_tasks.domains.intents import load_intents
+from pipeline_tasks.domains.questions import Question, add_judgements, read_questions
+
+_LINE = 160
+SYSTEMS = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--model", help="as for `foundry evaluate`: model/<size>/<stage>[@ID], a name, a folder, bm25, rrf(…)"
+    ),
+]
+PASSAGES = Annotated[str, typer.Option("--passages", metavar="DATASET[@VERSION]", help="what is searched")]
+TOP = Annotated[int, typer.Option(min=1, max=MOST_HITS, help="passages of each system")]
+
+
+def ask_command(
+    question: Annotated[str, typer.Argument(help="what you want to know; may be left out with --serve")] = "",
+    model: SYSTEMS = None,
+    intent: Annotated[str, typer.Option(help="whose instruction stands before the question; else the first")] = "",
+    top: TOP = 5,
+    passages: PASSAGES = "passages",
+    fmt: Annotated[Literal["table", "json"], typer.Option("--format", help="how the answer is printed")] = "table",
+    grade: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PASSAGE=GRADE[:QUOTE]", help="judge a passage, by its rank with the first model or its id"
+        ),
+    ] = None,
+    save: Annotated[Path | None, typer.Option(help="file of judged questions that grades are added to")] = None,
+    serve: Annotated[bool, typer.Option("--serve", help="a page on this machine's loopback, until Ctrl-C")] = False,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="of the page; 0: any that is free")] = 8090,
+) -> None:
+    """Ask the corpus: passages with document, page, address and score, and why each is there.
+
+    Grades: 2 answers, 1 helps, 0 does neither. A judgement quotes the sentence shown, or what follows the colon.
+    """
+    corpus = open_corpus(store(), Ref.parse(passages))
+    reader = Reader(corpus.store)
+    if serve:
+        _serve(corpus, reader, model or [], save, port)
+        return
+    if grade and not save:
+        raise InputError("--grade judges, and nothing is written unless you say where: add --save questions.jsonl")
+    systems = [open_system(name, corpus) for name in model or best_first(corpus, reader)[:1]]
+    intent = intent or next(iter(load_intents(domain_folder())))
+    found = answer(corpus, reader, systems, question, intent, top)
+    if fmt == "json":
+        typer.echo(json.dumps(asdict(found), ensure_ascii=False, indent=1))
+    else:
+        console().print(_table(found, _known(found, save)))
+    if grade and save:
+        given = [_judgement(corpus, found, one) for one in grade]
+        n = add_judgements(save, [question for question, _ in given])
+        typer.echo(f"{len(given)} judged; {save} has {n:,} questions", err=True)
+        for warning in dict.fromkeys(told for _, told in given if told):
+            typer.echo(f"of some of them: {warning}", err=True)
+
+
+def _serve(corpus: Corpus, reader: Reader, names: list[str], save: Path | None, port: int) -> None:
+    from pipeline_tasks.ask.server import serving
+
+    with serving(corpus, reader, names, save, port) as (url, wait), suppress(KeyboardInterrupt):
+        typer.echo(f"{url}  (Ctrl-C ends it)")
+        wait()
+
+
+def _known(found: Answer, save: Path | None) -> dict[str, int]:
+    if not save:
+        return {}
+    texts = {i: row["text"] for i, row in found.passages.items()}
+    known = grades(read_questions(save), found.question, found.intent, texts)
+    return {i: judgement.grade for i, judgement in known.items()}
+
+
+def _table(found: Answer, known: dict[str, int]) -> Table:
+    """A column a system, a row a rank."""
+    table = Table("", box=SIMPLE_HEAD, show_lines=True)
+    for column in found.columns:
+        of = f"\n{column.version}" if column.version else ""
+        table.add_column(
+            f"{clipped(column.system)}{of}\n{column.unit}, {column.seconds:.2f} s", ratio=1, overflow="fold"
+        )
+    for rank in range(max((len(column.hits) for column in found.columns), default=0)):
+        hits = (column.hits[rank] if rank < len(column.hits) else None for column in found.columns)
+        table.add_row(str(rank + 1), *(_cell(hit, found.passages, known) if hit else "" for hit in hits))
+    return table
+
+
+def _cell(hit: Hit, passages: dict[str, dict[str, Any]], known: dict[str, int]) -> str:
+    row = passages[hit.passage_id]
+    pages = f"p. {row['page']}" + (f"–{row['last_page']}" if row["last_page"] != row["page"] else "")
+    lines = [
+        f"[bold]{hit.score:.3f}[/bold]  {clipped(row['title'] or 'without title')}, {pages}",
+        clipped(hit.quote, _LINE),
+        f"[dim]{clipped(row['url'] or 'no address', _LINE)}#page={row['page'] or 1}[/dim]",
+        f"[dim]passage {hit.passage_id}[/dim]; {why(row, hit.seen)}",
+    ]
+    if hit.passage_id in known:
+        lines.append(f"[green]judged: {GRADES[known[hit.passage_id]]}[/green]")
+    return "\n".join(lines)
+
+
+def why(row: dict[str, Any], seen: tuple[str, ...] = ()) -> str:
+    """What was made of a passage, on one line."""
+    used = row["uses"]
+    told = [f"held out ({row['split']})"] if row["split"] in ("dev", "test") else []
+    told += [f"this model trained on it as {' and '.join(seen)}"] if seen else []
+    told += [f"source of {used['written']['n']} queries"] if used["written"]["n"] else []
+    for agreed in used["agreed"]["rows"][:1]:
+        votes = ", ".join(f"{clipped(vote['model'])} {vote['rank'] or '-'}" for vote in agreed["votes"] or [])
+        told.append(f"agreed positive of {used['agreed']['n']}, ranks: {votes}")
+    told += [
+        f"{kind} of {used[kind]['n']} ({', '.join(used[kind]['of'])})"
+        for kind in ("positive", "negative")
+        if used[kind]["n"]
+    ]
+    return "; ".join(told) or "in no pair and no build"
+
+
+def _judgement(corpus: Corpus, found: Answer, given: str) -> tuple[Question, str]:
+    """The judged question that ``PASSAGE=GRADE[:QUOTE]`` stands for, and what to know of it."""
+    which, _, rest = given.partition("=")
+    grade, _, quote = rest.partition(":")
+    hits = {str(hit.rank): hit for hit in found.columns[0].hits}
+    hits |= {hit.passage_id: hit for column in reversed(found.columns) for hit in column.hits}
+    if which not in hits or not grade.isdecimal():
+        raise InputError(
+            f"--grade {given!r} is not RANK=GRADE or PASSAGE_ID=GRADE of a passage that was found: write 1=2"
+        )
+    hit = hits[which]
+    question = judged(corpus, found.question, found.intent, hit.passage_id, int(grade), quote or hit.quote)
+    return question, caution(corpus, hit.passage_id)

@@ -1,0 +1,74 @@
+"""What was made of passages: queries written from them, votes for them, training rows that they are in."""
+
+# ruff: noqa: S608 (constants only)
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from pipeline_tasks.core.lineage.reader import Reader
+from pipeline_tasks.core.manifest import Ref
+
+MOST = 20
+_OURS = "IN (SELECT unnest(?))"
+_PAGES = f"""
+    SELECT DISTINCT ON (doc_id) doc_id, page_starts FROM all_documents
+    WHERE doc_id {_OURS} AND page_starts IS NOT NULL ORDER BY dataset"""
+_WRITTEN = f"""
+    SELECT DISTINCT ON (query_id) passage_id, query_id, intent, query, split FROM all_pairs
+    WHERE passage_id {_OURS} ORDER BY query_id"""
+_AGREED = f"""
+    SELECT DISTINCT ON (query_id) positive_id AS passage_id, query_id, intent, query, split,
+        list_transform(votes, lambda v: {{'model': v.model, 'rank': v.positive_rank, 'score': v.positive_score}})
+            AS votes
+    FROM all_labelled WHERE positive_id {_OURS} ORDER BY query_id"""
+_POSITIVE = f"""
+    SELECT DISTINCT positive_id AS passage_id, dataset, query_id, query FROM all_triplets
+    WHERE positive_id {_OURS} ORDER BY dataset, query_id"""
+_NEGATIVE = f"""
+    SELECT DISTINCT * FROM (
+        SELECT unnest(negative_ids) AS passage_id, dataset, query_id, query, unnest(negative_scores) AS score
+        FROM all_triplets WHERE list_has_any(negative_ids, ?))
+    WHERE passage_id {_OURS} ORDER BY dataset, query_id"""
+_TRAINED_ON = """
+    SELECT a.ancestor_dataset AS dataset, a.ancestor_version AS version, v.is_latest, v.rows_schema
+    FROM ancestors a JOIN versions v ON v.dataset = a.ancestor_dataset AND v.version = a.ancestor_version
+    WHERE a.descendant_dataset = ? AND a.descendant_version = ?
+        AND v.rows_schema IN ('pairs', 'triplets', 'scored_triplets') ORDER BY a.depth, dataset"""
+
+
+def uses(reader: Reader, passage_ids: Collection[str]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Passage id -> what it was used for -> ``{"n": how many, "of": datasets or splits, "rows": the first of them}``.
+
+    ``written``: queries of which it is the source. ``agreed``: queries whose positive it is, as the reference models
+    agree, with their votes. ``positive`` and ``negative``: training rows of the latest builds that have it so.
+    """
+    ids = sorted(passage_ids)
+    with reader.asking() as ask:
+        found = {
+            "written": ask(_WRITTEN, ids),
+            "agreed": ask(_AGREED, ids),
+            "positive": ask(_POSITIVE, ids),
+            "negative": ask(_NEGATIVE, ids, ids),
+        }
+    made: dict[str, dict[str, dict[str, Any]]] = {}
+    for i in ids:
+        made[i] = {name: {"n": 0, "of": [], "rows": []} for name in found}
+    for name, rows in found.items():
+        for row in rows:
+            use, of = made[row.pop("passage_id")][name], row.get("dataset") or row["split"]
+            use["n"] += 1
+            use["of"] += [of] if of not in use["of"] else []
+            use["rows"] += [row] if use["n"] <= MOST else []
+    return made
+
+
+def page_starts(reader: Reader, doc_ids: Collection[str]) -> dict[str, list[int]]:
+    """Document -> offset of each page's first character in its text, as far as it is known."""
+    return {row["doc_id"]: row["page_starts"] for row in reader.ask(_PAGES, sorted(doc_ids))}
+
+
+def trained_on(reader: Reader, model: Ref) -> list[dict[str, Any]]:
+    """Pairs and triplets among what a model was made from, directly or not: dataset, version, whether it is latest."""
+    return reader.ask(_TRAINED_ON, model.dataset, model.version)

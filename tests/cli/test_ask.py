@@ -1,0 +1,71 @@
+"""``foundry ask`` and ``foundry judge`` as a person uses them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from pipeline_tasks.cli.main import app
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.settings import settings
+from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.datasets import PASSAGES
+from pipeline_tasks.domains.questions import read_questions
+from tests.stores import put
+
+BOIL = "Boil the water for ten minutes [bold]before[/bold] you drink it."
+ROAD = "A road below the dam is closed when the gates open."
+
+
+@pytest.fixture
+def foundry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Runs the command over a store of two passages; gives what it printed."""
+    place = {
+        "title": "Wells \x1b]0;stolen\x07",
+        "url": "https://example.org/a.pdf",
+        "page": 1,
+        "start_char": 0,
+        "split": "train",
+    }
+    texts = {"p-boil": BOIL, "p-road": ROAD}
+    rows = [place | {"passage_id": i, "doc_id": "d", "text": text, "end_char": len(text)} for i, text in texts.items()]
+    put(LocalStore(tmp_path / "store"), PASSAGES, rows)
+    monkeypatch.setenv("FOUNDRY_STORE", str(tmp_path / "store"))
+    monkeypatch.chdir(tmp_path)
+    settings.cache_clear()
+
+    def run(*arguments: str) -> str:
+        done = CliRunner().invoke(app, arguments)
+        if done.exception:
+            raise done.exception
+        return done.output
+
+    yield run
+    settings.cache_clear()
+
+
+def test_an_answer_is_told_with_its_page_and_address_and_nothing_in_it_is_markup(foundry):
+    told = foundry("ask", "how long must water boil?", "--model", "bm25")
+    assert BOIL in told and "https://example.org/a.pdf#page=1" in told and "in no pair and no build" in told
+    assert "\x1b]0;" not in told and ROAD not in told
+
+
+def test_an_answer_as_json_is_whole(foundry):
+    found = json.loads(foundry("ask", "how long must water boil?", "--model", "bm25", "--format", "json"))
+    assert found["columns"][0]["hits"][0]["passage_id"] == "p-boil" and found["passages"]["p-boil"]["text"] == BOIL
+
+
+def test_a_passage_is_judged_by_its_rank_with_the_sentence_or_other_words(foundry):
+    asked = ("ask", "how long must water boil?", "--model", "bm25")
+    with pytest.raises(InputError, match="--save"):
+        foundry(*asked, "--grade", "1=2")
+    with pytest.raises(InputError, match="write 1=2"):
+        foundry(*asked, "--grade", "2=2", "--save", "q.jsonl")
+    assert not Path("q.jsonl").exists()
+    foundry(*asked, "--grade", "1=1", "--grade", "p-boil=2:ten minutes", "--save", "q.jsonl")
+    (question,) = read_questions(Path("q.jsonl"))
+    assert [(j.grade, j.evidence) for j in question.judgements] == [(1, BOIL), (2, "ten minutes")]
+    assert "judged: answers" in foundry(*asked, "--save", "q.jsonl")
