@@ -16,6 +16,7 @@ from pipeline_tasks.cli import (
     evaluate,
     export,
     inspect,
+    judge,
     models,
     point,
     run,
@@ -38,6 +39,7 @@ app.command("trace")(trace.trace_command)
 app.command("ask")(ask.ask_command)
 app.command("tensorboard")(curves.tensorboard_command)
 app.command("point")(point.point_command)
+app.add_typer(judge.app, name="judge")
 app.add_typer(models.app, name="models")
 app.command("fold")(upkeep.fold_command)
 app.command("metrics")(upkeep.metrics_command)

@@ -69,3 +69,13 @@ def test_a_passage_is_judged_by_its_rank_with_the_sentence_or_other_words(foundr
     (question,) = read_questions(Path("q.jsonl"))
     assert [(j.grade, j.evidence) for j in question.judgements] == [(1, BOIL), (2, "ten minutes")]
     assert "judged: answers" in foundry(*asked, "--save", "q.jsonl")
+
+
+def test_a_pool_is_written_graded_and_read_back(foundry):
+    foundry("ask", "is the road open?", "--model", "bm25", "--grade", "1=0", "--save", "q.jsonl")
+    told = foundry("judge", "pool", "pool.md", "--model", "bm25", "--questions", "q.jsonl", "--top", "2")
+    assert "1 passages of 1 questions, 1 of them graded already" in told
+    pool = Path("pool.md")
+    pool.write_text(pool.read_text().replace("- grade: 0 passage p-road", "- grade: 2 passage p-road"))
+    assert "1 judged; q.jsonl has 1 questions" in foundry("judge", "read", "pool.md", "--save", "q.jsonl")
+    assert [j.grade for j in read_questions(Path("q.jsonl"))[0].judgements] == [2]

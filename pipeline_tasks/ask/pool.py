@@ -1,0 +1,159 @@
+"""The pool of a domain's questions: what several systems rank highest, to be graded by a person or an LLM.
+
+A row tells neither who found the passage nor at which rank, and the rows of a question come in the order of their ids:
+whoever grades sees the question and the passage alone.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from pipeline_tasks.ask.corpus import Corpus
+from pipeline_tasks.ask.judging import GRADES, grades, judged
+from pipeline_tasks.ask.quotes import nearest, plain
+from pipeline_tasks.ask.systems import System
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.domains.questions import Question
+
+_HEADING = re.compile(r"## (?P<intent>\S+): (?P<query>.+)")
+_GRADE = re.compile(r"- grade:(?P<grade>.*?)passage (?P<passage_id>\S+)")
+_QUOTE = re.compile(r"- quote: (?P<quote>.*)")
+_HELP = (
+    f"Write a grade after each `grade:`: {', '.join(f'{n} {word}' for n, word in GRADES.items())}. "
+    "What has none is left out. The quote has to stand in the passage, word by word: "
+    "mend it where another sentence is the evidence."
+)
+
+
+class Row(BaseModel):
+    """One passage to grade for one question."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    query: str
+    intent: str
+    passage_id: str
+    quote: str
+    grade: int | None = None
+    text: str = ""
+    title: str = ""
+    url: str = ""
+    page: int | None = None
+
+
+def pooled(corpus: Corpus, systems: Sequence[System], questions: Sequence[Question], most: int) -> list[Row]:
+    """The ``most`` best passages of each system for each question, once each, with what is judged of them already.
+
+    Raises:
+        InputError: there are no questions, or no system.
+    """
+    if not questions or not systems:
+        raise InputError("there is nothing to pool: the domain has no questions.jsonl, or no system is named")
+    queries, intents = [q.query for q in questions], [q.intent for q in questions]
+    found: list[set[int]] = [set() for _ in questions]
+    for system in systems:
+        for seen, places, scores in zip(found, *system.search(queries, intents, most), strict=True):
+            seen.update(int(place) for place, score in zip(places, scores, strict=True) if system.ranks(float(score)))
+    kept = [[corpus.rows.slice(place, 1).to_pylist()[0] for place in sorted(places)] for places in found]
+    marked = nearest(systems[-1], queries, intents, [[row["text"] for row in rows] for rows in kept])
+    made = []
+    for question, rows, quotes in zip(questions, kept, marked, strict=True):
+        texts = {row["passage_id"]: row["text"] for row in rows}
+        known = grades([question], question.query, question.intent, texts)
+        for row, quote in zip(rows, quotes, strict=True):
+            judgement = known.get(row["passage_id"])
+            given = {"grade": judgement.grade, "quote": judgement.evidence} if judgement else {"quote": plain(quote)}
+            shown = {name: row[name] for name in ("passage_id", "text", "title", "url", "page")}
+            made.append(Row.model_validate({"query": question.query, "intent": question.intent} | shown | given))
+    return made
+
+
+def write_pool(rows: Sequence[Row], file: Path) -> None:
+    """Write rows as JSONL, or as Markdown where the name ends in ``.md``.
+
+    Raises:
+        InputError: there is such a file, so that no grade is lost, or it cannot be written.
+    """
+    text = _markdown(rows) if _is_markdown(file) else "".join(f"{_json(row)}\n" for row in rows)
+    try:
+        with file.open("x", encoding="utf-8") as handle:
+            handle.write(text)
+    except OSError as error:
+        raise InputError(f"{file} cannot be written ({error}): name a file that is not there yet") from error
+
+
+def read_pool(corpus: Corpus, file: Path) -> list[Question]:
+    """The judgements of a graded pool, each checked against the passage; what has no grade is left out.
+
+    Raises:
+        InputError: a row is none, its grade is none, or its passage does not hold the quote; names the line.
+    """
+    try:
+        lines = file.read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{file} cannot be read ({error})") from error
+    found = []
+    for number, given in _from_markdown(lines) if _is_markdown(file) else _from_json(lines):
+        try:
+            row = Row.model_validate(given)
+            if row.grade is not None:
+                found.append(judged(corpus, row.query, row.intent, row.passage_id, row.grade, row.quote))
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise InputError(f"{file}, line {number}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        except InputError as error:
+            raise InputError(f"{file}, line {number}: {error}") from error
+    return found
+
+
+def _is_markdown(file: Path) -> bool:
+    return file.suffix.lower() == ".md"
+
+
+def _json(row: Row) -> str:
+    return json.dumps(row.model_dump(), ensure_ascii=False)
+
+
+def _markdown(rows: Sequence[Row]) -> str:
+    """A heading a question; each line of a passage is quoted, so that nothing in it can pass for a grade."""
+    said, asked = [f"# Passages to grade\n\n{_HELP}"], ("", "")
+    for row in rows:
+        if asked != (row.query, row.intent):
+            asked = (row.query, row.intent)
+            said.append(f"## {row.intent}: {plain(row.query)}")
+        grade = "" if row.grade is None else row.grade
+        quoted = "\n".join(f"> {line}" for line in row.text.split("\n"))
+        where = plain(f"{row.title}, page {row.page or '?'}, {row.url}")
+        said.append(
+            f"- grade: {grade} passage {row.passage_id}\n- quote: {plain(row.quote)}\n\n> *{where}*\n>\n{quoted}"
+        )
+    return "\n\n".join(said) + "\n"
+
+
+def _from_markdown(lines: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    question: dict[str, Any] = {}
+    graded: dict[str, Any] = {}
+    for number, line in enumerate(lines, 1):
+        if found := _HEADING.fullmatch(line.rstrip()):
+            question = found.groupdict()
+        elif found := _GRADE.fullmatch(line.rstrip()):
+            graded = question | found.groupdict()
+            graded["grade"] = graded["grade"].strip() or None
+        elif (found := _QUOTE.fullmatch(line.rstrip())) and graded:
+            yield number, graded | found.groupdict()
+            graded = {}
+
+
+def _from_json(lines: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            try:
+                yield number, json.loads(line)
+            except ValueError:
+                yield number, {}

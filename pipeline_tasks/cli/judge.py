@@ -1,0 +1,51 @@
+"""``foundry judge``: the pool of a domain's questions, out to whoever grades it and back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipeline_tasks.ask.corpus import open_corpus
+from pipeline_tasks.ask.pool import pooled, read_pool, write_pool
+from pipeline_tasks.ask.systems import open_system
+from pipeline_tasks.cli.ask import PASSAGES, SYSTEMS, TOP
+from pipeline_tasks.cli.inspect import store
+from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.domains import domain_folder
+from pipeline_tasks.domains.questions import add_judgements, load_questions, read_questions
+from pipeline_tasks.evaluation.systems import BM25
+from pipeline_tasks.models.use import REFERENCE_MODELS
+
+app = typer.Typer(no_args_is_help=True, help="Passages of a domain's questions, to be graded by a person or an LLM.")
+FILE = Annotated[Path, typer.Argument(metavar="FILE", help="JSONL, or Markdown where its name ends in .md")]
+
+
+@app.command("pool")
+def pool_command(
+    file: FILE,
+    model: SYSTEMS = None,
+    questions: Annotated[Path | None, typer.Option(help="judged questions; else those of the domain")] = None,
+    top: TOP = 5,
+    passages: PASSAGES = "passages",
+) -> None:
+    """Write what BM25 and the models rank highest for each question, without saying who found it."""
+    corpus = open_corpus(store(), Ref.parse(passages))
+    asked = read_questions(questions) if questions else load_questions(domain_folder())
+    names = dict.fromkeys([BM25, *(model or REFERENCE_MODELS[:2])])
+    rows = pooled(corpus, [open_system(name, corpus) for name in names], asked, top)
+    write_pool(rows, file)
+    graded = sum(row.grade is not None for row in rows)
+    typer.echo(f"{len(rows):,} passages of {len(asked):,} questions, {graded:,} of them graded already: {file}")
+
+
+@app.command("read")
+def read_command(
+    file: FILE,
+    save: Annotated[Path, typer.Option(help="file of judged questions that grades are added to")],
+    passages: PASSAGES = "passages",
+) -> None:
+    """Add the grades of a pool to a file of judged questions; what has no grade is left out."""
+    found = read_pool(open_corpus(store(), Ref.parse(passages)), file)
+    typer.echo(f"{len(found):,} judged; {save} has {add_judgements(save, found):,} questions")
