@@ -19,6 +19,7 @@ from pipeline_tasks.cli import (
     judge,
     models,
     point,
+    report,
     run,
     sync,
     trace,
@@ -34,6 +35,7 @@ app.command("ls")(inspect.ls_command)
 app.command("show")(inspect.show_command)
 app.command("export")(export.export_command)
 app.command("evaluate")(evaluate.evaluate_command)
+app.command("report")(report.report_command)
 app.command("sql")(inspect.sql_command)
 app.command("trace")(trace.trace_command)
 app.command("ask")(ask.ask_command)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 
@@ -10,6 +10,12 @@ def table(values: Mapping[str, Any], head: tuple[str, str] = ("", "")) -> list[s
     """Lines of a table of two columns, and an empty one; whatever a value holds, it stays in its cell."""
     cells = [(_cell(key), _cell(value)) for key, value in values.items()]
     return [f"| {head[0]} | {head[1]} |", "|---|---|", *(f"| {key} | {value} |" for key, value in cells), ""]
+
+
+def grid(head: Sequence[str], rows: Iterable[Sequence[Any]], numbers: Container[int] = ()) -> list[str]:
+    """Lines of a table of any columns, and an empty one; those in ``numbers`` are aligned to the right."""
+    rule = ["---:" if i in numbers else "---" for i in range(len(head))]
+    return [*(f"| {' | '.join(map(_cell, cells))} |" for cells in (head, rule, *rows)), ""]
 
 
 def sections(found: Mapping[str, Mapping[str, Any]]) -> str:

@@ -43,6 +43,7 @@ MAY_IMPORT = {
     "curation": BASE | {"retrieval"},
     "training": BASE | {"encoders"},
     "evaluation": BASE | {"encoders", "retrieval"},
+    "report": BASE | {"evaluation"},
     "ask": BASE | {"retrieval", "evaluation", "web"},
     "web": set(),
 }

@@ -7,7 +7,7 @@ from pipeline_tasks.core.lock import LOCK, current, read, unsettled
 PACKAGE = Path(__file__).parents[2] / "pipeline_tasks"
 BY_VALUE = ("domains", "models/data")
 """Folders of package data whose content steps put into their ids."""
-PAGES = ("ask/static", "web/static")
+PAGES = ("ask/static", "report/page", "web/static")
 """Folders of what browsers are given, which no step reads."""
 
 

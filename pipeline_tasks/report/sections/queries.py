@@ -1,0 +1,69 @@
+"""The best and the worst queries, and what was retrieved for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.report.content import Passage, Query, Section
+from pipeline_tasks.report.scores import Scores
+from pipeline_tasks.report.subject import Ask
+
+_MOST, _DEPTH, _LETTERS = 10, 5, 240
+_RETRIEVED = """
+WITH asked AS (
+    SELECT query_id, any_value(query) AS query, any_value(passage_ids) AS passage_ids, any_value(grades) AS grades
+    FROM evaluated_queries WHERE dataset = ? AND version = ? AND system = ? AND query_id IN (SELECT unnest(?))
+    GROUP BY query_id
+),
+placed AS (
+    SELECT query_id, unnest(passage_ids) AS passage_id, unnest(grades) AS grade,
+        generate_subscripts(passage_ids, 1) AS place
+    FROM asked
+),
+texts AS (SELECT DISTINCT ON (passage_id) passage_id, "text" FROM all_passages)
+SELECT query_id, query, passage_id, grade, left(t."text", ?) AS "text"
+FROM asked LEFT JOIN placed USING (query_id) LEFT JOIN texts t USING (passage_id)
+WHERE coalesce(place, 1) <= ? ORDER BY query_id, place
+"""
+
+
+def query_section(ask: Ask, scores: Scores, system: str) -> Section:
+    """Ten of either end by ``system``'s score; among equals, what changed most since the start comes first."""
+    values = scores.by_system[system]
+    start = scores.by_system.get(scores.start_of(system), {})
+    half = max(1, min(_MOST, len(values) // 2))
+
+    def gain(query_id: str) -> float:
+        return values[query_id] - start.get(query_id, values[query_id])
+
+    best = sorted(values, key=lambda q: (-values[q], -gain(q), q))[:half]
+    worst = sorted(values, key=lambda q: (values[q], gain(q), q))[:half]
+    shown = _read(ask, scores, system, best + worst, start)
+    title = f"Best and worst queries on {scores.set_name}"
+    about = (
+        f"By {scores.metric.upper()} of {system}; among equals, those that changed most since the start come first. "
+        f"Each opens to the first {_DEPTH} passages that were retrieved."
+    )
+    groups = ((f"Worst {half}", [shown[q] for q in worst]), (f"Best {half}", [shown[q] for q in best]))
+    return Section(title, (about,), queries=groups, in_short=False)
+
+
+def _read(ask: Ask, scores: Scores, system: str, wanted: list[str], start: Mapping[str, float]) -> dict[str, Query]:
+    at = Ref.parse(scores.ref)
+    texts: dict[str, str] = {}
+    passages: dict[str, list[Passage]] = {}
+    for row in ask(_RETRIEVED, at.dataset, at.version, system, wanted, _LETTERS + 1, _DEPTH):
+        texts[row["query_id"]] = row["query"]
+        if row["passage_id"]:
+            found = Passage(row["passage_id"], _beginning(row["text"] or ""), row["grade"])
+            passages.setdefault(row["query_id"], []).append(found)
+    return {
+        q: Query(q, texts.get(q, ""), scores.intents[q], scores.by_system[system][q], start.get(q), passages.get(q, []))
+        for q in wanted
+    }
+
+
+def _beginning(text: str) -> str:
+    """A text's first words, and an ellipsis where there are more."""
+    return text if len(text) <= _LETTERS else f"{text[:_LETTERS].rpartition(' ')[0] or text[:_LETTERS]}…"

@@ -1,0 +1,111 @@
+"""Size against score: what a system costs to run, and what it gives."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.models.registry import get
+from pipeline_tasks.models.sizes import SIZES
+from pipeline_tasks.report.content import Chart, Section, Table
+from pipeline_tasks.report.scores import AVERAGE, Scores
+from pipeline_tasks.report.sections.by_intent import colour_of, interval_text
+from pipeline_tasks.report.theme import COLOUR, axes, figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.transforms import Bbox
+
+_SIDES = (
+    ("left", 9, 0), ("right", -9, 0), ("center", 0, 14), ("center", 0, -14), ("left", 7, 12), ("left", 7, -12),
+    ("right", -7, 12), ("right", -7, -12), ("center", 0, 28), ("center", 0, -28),
+)  # fmt: skip
+"""Where a name may stand beside its point: alignment, and CSS pixels to the right and up."""
+
+
+def size_section(scores: Scores, system: str) -> Section | None:
+    """Parameters against average score; None where fewer than two systems have a known size."""
+    sizes = {name: n for name in scores.table if (n := n_params(name))}
+    shown = {name: n for name, n in sizes.items() if not scores.models[name] or name == system}
+    if len(shown) < 2:
+        return None
+    title = f"Size against score on {scores.set_name}"
+    about = f"Average {scores.metric.upper()} over intents against parameters, on a logarithmic scale."
+    if "bm25" in scores.table:
+        about += f" BM25, which has none, is at {scores.table['bm25'][AVERAGE].mean:.3f}."
+    rows = [
+        (name, f"{sizes[name] / 1e6:,.1f}" if name in sizes else "", interval_text(row[AVERAGE]))
+        for name, row in scores.table.items()
+    ]
+    table = Table(("system", "parameters, millions", f"average {scores.metric.upper()}"), rows)
+    chart = Chart(title, about, lambda width: _draw(scores, system, shown, width))
+    return Section(title, (about,), chart, table, in_short=False)
+
+
+def n_params(system: str) -> int:
+    """Parameters of the system's model, that of the backbone where it was trained here; 0 where that is not known."""
+    size = system.partition("/")[0]
+    try:
+        return get(SIZES[size].backbone if size in SIZES else system).n_params
+    except InputError:
+        return 0
+
+
+def _draw(scores: Scores, system: str, sizes: dict[str, int], width: float) -> Figure:
+    drawing = figure(width, 330)
+    panel = axes(drawing, 44, 14, width - 58, 266)
+    points = {name: (n / 1e6, scores.table[name][AVERAGE].mean) for name, n in sizes.items()}
+    panel.set_xscale("log")
+    low, high = min(x for x, _ in points.values()), max(x for x, _ in points.values())
+    panel.set_xlim(low / 2, high * 2)
+    heights = [y for _, y in points.values()]
+    low_end, high_end = max(0, min(heights) - 0.08), min(1, max(heights) + 0.08)
+    levels = [scores.table["bm25"][AVERAGE].mean] if "bm25" in scores.table else []
+    levels = [level for level in levels if low_end < level < high_end]
+    for level in levels:
+        panel.axhline(level, color=COLOUR["muted"], linestyle=(0, (4, 4)), linewidth=1.5)
+    panel.set_ylim(low_end, high_end)
+    start = scores.start_of(system) if system else ""
+    if start in points and system in points:
+        (x, y), (to_x, to_y) = points[start], points[system]
+        panel.annotate("", (to_x, to_y), (x, y), arrowprops={"arrowstyle": "->", "color": COLOUR["accent"], "lw": 1.5})
+    for name, (x, y) in points.items():
+        panel.plot([x], [y], "o", markersize=9, color=colour_of(scores, name, system))
+    ticks = [t for t in (10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000) if low / 2 <= t <= high * 2]
+    panel.set_xticks(ticks, [f"{t / 1000:g}B" if t >= 1000 else f"{t}M" for t in ticks])
+    panel.minorticks_off()
+    panel.set_xlabel("parameters", loc="right")
+    _name(panel, points, system, levels)
+    return drawing
+
+
+def _name(panel: Axes, points: dict[str, tuple[float, float]], system: str, levels: list[float]) -> None:
+    """Write each name where it covers no point, no level and no other name; the subject's chooses first."""
+    at = {name: tuple(map(float, panel.transData.transform(point))) for name, point in points.items()}
+    edges = panel.get_window_extent()
+    crossing = [float(panel.transData.transform((1, level))[1]) for level in levels]
+    taken = [(x - 6, y - 6, x + 6, y + 6) for x, y in at.values()]
+    taken += [(edges.x0, y - 2, edges.x1, y + 2) for y in crossing]
+    for name in sorted(at, key=lambda n: (n != system, -at[n][1])):
+        long, (x, y) = 7.2 * len(name), at[name]
+        boxes = []
+        for align, right, up in _SIDES:
+            left = x + right - {"left": 0, "right": long, "center": long / 2}[align]
+            boxes.append((left, y + up - 7, left + long, y + up + 7))
+        fits = [not any(_meet(box, other) for other in taken) and _inside(box, edges) for box in boxes]
+        best = fits.index(True) if True in fits else 0
+        taken.append(boxes[best])
+        align, right, up = _SIDES[best]
+        panel.annotate(
+            name, points[name], (right, up), textcoords="offset points", ha=align, va="center", color=COLOUR["ink"],
+            fontweight="bold" if name == system else "normal",
+        )  # fmt: skip
+
+
+def _meet(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+def _inside(box: tuple[float, ...], edges: Bbox) -> bool:
+    return box[0] >= edges.x0 and box[2] <= edges.x1 + 12

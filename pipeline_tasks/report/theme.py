@@ -1,0 +1,106 @@
+"""How every chart looks: matplotlib draws it, the page's style sheet gives it colours, so that it is light and dark."""
+
+from __future__ import annotations
+
+import io
+import re
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.report.content import DESK, PHONE, Chart
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+ROLES = ("ink", "soft", "line", "panel", "accent", "tint", "start", "refused", "muted", "second")
+COLOUR = {role: f"#0d0e{16 + i:02x}" for i, role in enumerate(ROLES)}
+"""Role -> the colour that stands for it while matplotlib draws; in the page it is the style sheet's ``--<role>``."""
+SIZE = 12.5
+_SETTINGS: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "text.parse_math": False,
+    "font.size": SIZE,
+    "axes.titlesize": SIZE,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.unicode_minus": False,
+    "text.color": COLOUR["ink"],
+    "axes.titlecolor": COLOUR["ink"],
+    "axes.labelcolor": COLOUR["soft"],
+    "axes.edgecolor": COLOUR["line"],
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.spines.left": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": COLOUR["line"],
+    "grid.linewidth": 1,
+    "xtick.color": COLOUR["line"],
+    "ytick.color": COLOUR["line"],
+    "xtick.labelcolor": COLOUR["soft"],
+    "ytick.labelcolor": COLOUR["soft"],
+    "xtick.major.size": 0,
+    "ytick.major.size": 0,
+    "lines.solid_capstyle": "round",
+}
+
+
+def figure(width: float, height: float) -> Figure:
+    """An empty drawing of so many CSS pixels."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width / 72, height / 72), dpi=72, facecolor="none")
+
+
+def axes(into: Figure, left: float, top: float, width: float, height: float) -> Axes:
+    """Axes at this place in CSS pixels, from the left and the top."""
+    whole_width, whole_height = into.get_size_inches() * 72
+    box = (left / whole_width, 1 - (top + height) / whole_height, width / whole_width, height / whole_height)
+    return into.add_axes(box, facecolor="none")
+
+
+def svg_of(chart: Chart, key: str) -> str:
+    """The chart as SVG elements, one for a phone and one for a desk, each with its name and description.
+
+    Args:
+        chart: what is drawn.
+        key: unlike that of any other chart of the page: ids begin with it.
+
+    Raises:
+        InputError: matplotlib is not installed.
+    """
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise InputError("charts need matplotlib: install retriever-foundry[steps], or ask for --markdown") from error
+    drawn = []
+    for name, width in (("phone", PHONE), ("desk", DESK)):
+        own = f"{key}-{name}"
+        with matplotlib.rc_context({**_SETTINGS, "svg.hashsalt": own}):
+            drawing = chart.draw(width)
+            text = io.StringIO()
+            drawing.savefig(text, format="svg", metadata={"Date": None}, facecolor="none")
+        drawn.append(_inline(text.getvalue(), chart, own, name))
+    return "".join(drawn)
+
+
+def _inline(svg: str, chart: Chart, own: str, name: str) -> str:
+    """One drawing as part of a page: no style of its own, ids of its own, colours of the page."""
+    body = svg[svg.index("<g id=") :]
+    used = set(re.findall(r"#([\w-]+)", body))
+    body = re.sub(r' id="([^"]*)"', lambda found: found[0] if found[1] in used else "", body)
+    body = re.sub(r"font-family: [^;\"]*(; )?", "", body)
+    body = re.sub(r' transform="rotate\(-0 [^"]*"', "", body)
+    for role, stand_in in COLOUR.items():
+        body = body.replace(stand_in, f"var(--{role})")
+    found = re.search(r'viewBox="0 0 ([0-9.]+) ([0-9.]+)"', svg)
+    width, height = found.groups() if found else ("1", "1")
+    return (
+        f'<svg class="{name}" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" '
+        f'aria-labelledby="{own}-title {own}-about">'
+        f'<title id="{own}-title">{escape(chart.title)}</title>'
+        f'<desc id="{own}-about">{escape(chart.description)}</desc>'
+        f"{body}"
+    )
