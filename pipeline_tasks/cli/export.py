@@ -17,6 +17,7 @@ from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import PASSAGES
 from pipeline_tasks.evaluation.model_card import facts_of
+from pipeline_tasks.report.answer import comparisons
 
 _SAMPLE = 256
 
@@ -51,7 +52,8 @@ def _finished(version: Version, folder: Path, texts: list[str] | None, int8: boo
     for graph, words in graphs.items():
         typer.echo(f"{graph}: {words}")
     with (folder / "README.md").open("a", encoding="utf-8") as card:
-        card.write(sections(facts_of(version) | {"ONNX": graphs}))
+        found = {"Comparisons": comparisons(version.store, version.manifest.ref), "ONNX": graphs}
+        card.write(sections(facts_of(version) | found))
     return [folder / graph for graph in graphs]
 
 
