@@ -14,7 +14,7 @@ import numpy as np
 DRAWS = 10_000
 _NUMBERS_AT_ONCE = 1 << 22
 SURE = 0.05
-"""A difference with a smaller p is called none of luck."""
+"""A difference with a smaller p, whose interval does not hold 0, is called none of luck."""
 
 
 def weights(intents: Sequence[str]) -> np.ndarray:
@@ -103,11 +103,11 @@ class Difference:
     losses: int
 
     def in_words(self) -> str:
-        """Whether it is luck."""
+        """Whether it is luck; for no, the test and the interval must agree."""
         on = f"on {self.n} queries: {self.wins} better, {self.losses} worse"
-        if self.p < SURE:
+        if self.p < SURE and self.low > 0:
             return f"better, and hardly by luck (p = {self.p:.2g}, {on})"
-        if self.p_worse < SURE:
+        if self.p_worse < SURE and self.high < 0:
             return f"worse, and hardly by luck (p = {self.p_worse:.2g}, {on})"
         return f"no difference that could not be luck (p = {self.p:.2g}, {on})"
 
