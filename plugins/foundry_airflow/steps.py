@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import DAG, Asset, AssetAlias, Param, ParamsDict, TaskGroup, TriggerRule, XComArg
+from airflow.sdk import DAG, Asset, AssetAlias, Param, TaskGroup, TriggerRule, XComArg
 from airflow.sdk.configuration import conf
-from airflow.sdk.definitions.param import DagParam
+from airflow.sdk.definitions.param import DagParam, ParamsDict
 
 from foundry_airflow.alerts import task_failed, within
 from foundry_airflow.inputs import (
