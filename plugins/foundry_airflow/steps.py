@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow.sdk import DAG, Asset, AssetAlias, Param, TaskGroup, TriggerRule, XComArg
 from airflow.sdk.configuration import conf
-from airflow.sdk.definitions.param import DagParam
+from airflow.sdk.definitions.param import DagParam, ParamsDict
 
 from foundry_airflow.alerts import task_failed, within
 from foundry_airflow.inputs import (
@@ -248,8 +248,12 @@ def publish(name: str, versions: list[XComArg]) -> XComArg:
 def fold_lineage(*after: XComArg) -> None:
     """The last task: folds the lineage, also where something before it failed.
 
-    It is a teardown: the steps decide how the run ended, and the next fold catches up with one that failed.
+    It is a teardown: the steps decide how the run ended, and the next fold catches up with one that failed. What every
+    DAG ends with, it also takes the copy of the DAG's parameters from each task.
     """
     fold = FoldOperator(task_id="fold_lineage").as_teardown()
     for output in after:
         output >> fold
+    # A run reads the DAG's own; Airflow validates every copy whenever it stores the DAG, which is most of that work.
+    for task in fold.dag.tasks:
+        task.params = ParamsDict()

@@ -2,6 +2,7 @@
 
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ ROOT = HERE.parents[1]
 _home = tempfile.TemporaryDirectory(prefix="foundry-airflow-")
 configure(Path(_home.name), ROOT / "dags")
 sys.path.insert(0, str(HERE))
+from local_runs import LocalRuns, local_runs  # noqa: E402
 
 
 @pytest.fixture(scope="session")
@@ -25,6 +27,13 @@ def bag(root):
     from airflow.dag_processing.dagbag import DagBag
 
     return DagBag(root / "dags")
+
+
+@pytest.fixture(scope="session")
+def toy_runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalRuns]:
+    """Runs of the toy DAGs."""
+    with local_runs(tmp_path_factory.mktemp("airflow")) as runs:
+        yield runs
 
 
 @pytest.fixture

@@ -2,21 +2,15 @@
 
 import asyncio
 import json
-import os
 import socket
-import subprocess
-import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 import pytest
 from airflow.triggers.callback import CallbackTrigger
 from foundry_airflow import alerts
-from foundry_airflow.local_run import PLUGINS
 
-HERE = Path(__file__).parent
 SECRET = "T000-very-secret-path"
 
 
@@ -60,21 +54,23 @@ def fields(body):
     return {field["title"]: field["value"] for field in body["attachments"][0]["fields"]}
 
 
-def stumble(tmp_path, root, webhook):
-    """A DAG run whose task fails for good after a failed try; its log."""
-    path = os.pathsep.join(map(str, (root, PLUGINS, HERE)))
-    words = ["--home", tmp_path / "home", "--dags", HERE / "toy_dags"]
-    conf = json.dumps({"how": "input", "mark": str(tmp_path / "mark")})
-    command = [sys.executable, "-m", "toys.local_run", *words, "toy_stumble", conf]
-    environment = os.environ | {"PYTHONPATH": path, "FOUNDRY_STORE": str(tmp_path / "store")}
-    environment |= {"AIRFLOW__FOUNDRY__ALERT_WEBHOOK": webhook, "AIRFLOW__API__BASE_URL": "https://airflow.example"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=tmp_path)
-    return done, (tmp_path / "home" / "logs" / "local_run.log").read_text()
+@pytest.fixture
+def stumble(toy_runs, tmp_path):
+    """A DAG run whose task fails for good, with this webhook; its log."""
+
+    def run(webhook):
+        conf = json.dumps({"how": "input", "mark": str(tmp_path / "mark")})
+        environment = {"FOUNDRY__ALERT_WEBHOOK": webhook, "API__BASE_URL": "https://airflow.example"}
+        environment = {f"AIRFLOW__{name}": value for name, value in environment.items()}
+        done = toy_runs(tmp_path, "toy_stumble", conf, **environment)
+        return done, (tmp_path / "airflow" / "logs" / "local_run.log").read_text()
+
+    return run
 
 
-def test_a_task_that_fails_is_told_with_its_error_and_where_its_log_is(tmp_path, root):
+def test_a_task_that_fails_is_told_with_its_error_and_where_its_log_is(stumble):
     with Webhook() as hook:
-        done, log = stumble(tmp_path, root, hook.url)
+        done, log = stumble(hook.url)
     assert done.returncode == 1
     ((path, body),) = hook.seen
     assert path == f"/{SECRET}"
@@ -87,10 +83,10 @@ def test_a_task_that_fails_is_told_with_its_error_and_where_its_log_is(tmp_path,
     assert SECRET not in log + done.stdout + done.stderr
 
 
-def test_a_dead_webhook_changes_nothing_but_the_log(tmp_path, root):
+def test_a_dead_webhook_changes_nothing_but_the_log(stumble):
     with socket.create_server(("127.0.0.1", 0)) as free:
         url = f"http://127.0.0.1:{free.getsockname()[1]}/{SECRET}"
-    done, log = stumble(tmp_path, root, url)
+    done, log = stumble(url)
     assert done.returncode == 1 and "this can never work" in done.stdout
     assert "the alert webhook cannot be reached" in log
     assert SECRET not in log + done.stdout + done.stderr

@@ -72,6 +72,11 @@ def test_dags_are_documented_and_tagged(bag):
         assert dag.description
 
 
+def test_no_task_repeats_the_form_of_its_dag(bag):
+    assert all(dag.params for dag in bag.dags.values())
+    assert not [task for dag in bag.dags.values() for task in dag.tasks if task.params]
+
+
 def test_runs_that_write_the_same_datasets_wait_for_each_other(bag):
     side_by_side = {dag.dag_id for dag in bag.dags.values() if dag.max_active_runs > 1}
     assert side_by_side == {"build_level", "train_retriever", "distill_retriever"}

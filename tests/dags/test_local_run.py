@@ -1,34 +1,18 @@
 """Whole DAG runs of toy steps in a process of their own."""
 
 import json
-import os
-import subprocess
-import sys
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
-from foundry_airflow.local_run import PLUGINS, parse_runs
-
-HERE = Path(__file__).parent
-
-
-@pytest.fixture(scope="session")
-def home(tmp_path_factory) -> Path:
-    return tmp_path_factory.mktemp("airflow")
+from foundry_airflow.local_run import parse_runs
 
 
 @pytest.fixture
-def runs(home: Path, root: Path, tmp_path: Path):
+def runs(toy_runs, tmp_path: Path):
     """Runs DAGs in one process, over one store."""
-
-    def run(*words: str) -> subprocess.CompletedProcess[str]:
-        path = os.pathsep.join(map(str, (root, PLUGINS, HERE)))
-        command = [sys.executable, "-m", "toys.local_run", "--home", home, "--dags", HERE / "toy_dags", *words]
-        environment = os.environ | {"PYTHONPATH": path, "FOUNDRY_STORE": str(tmp_path / "store")}
-        return subprocess.run(command, env=environment, capture_output=True, text=True, cwd=tmp_path)
-
-    return run
+    return partial(toy_runs, tmp_path)
 
 
 def lines(output: str) -> list[tuple[str, str, str]]:

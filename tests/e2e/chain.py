@@ -11,7 +11,7 @@ from pipeline_tasks.core.store import LocalStore
 
 MODELS = ("all-minilm-l6-v2", "bge-small-en-v1.5")
 CHUNKS = {"max_tokens": 128, "test_fraction": 0.45, "dev_fraction": 0.1}
-NEEDS = {"sample_rate": 0.25}
+NEEDS = {"sample_rate": 0.4, "intents_per_passage": 2}
 SHORT = {
     "max_query_length": 48,
     "max_passage_length": 64,

@@ -8,6 +8,9 @@ import time_machine
 from sqlalchemy import event
 from sqlalchemy.pool import Pool
 
+FORKING = ("scheduler", "dag-processor")
+"""Parts whose children run tasks and DAG files; what these import is imported once."""
+
 
 def now() -> str:
     """The moment as SQLite's CURRENT_TIMESTAMP, which would ask the machine, not Python."""
@@ -25,5 +28,8 @@ if __name__ == "__main__":
     sys.argv = ["airflow", *sys.argv[2:]]
     time_machine.travel(datetime.now(UTC) + ahead, tick=True).start()
     from airflow.__main__ import main
+
+    if sys.argv[1] in FORKING:
+        import foundry_airflow.steps  # noqa: F401
 
     main()

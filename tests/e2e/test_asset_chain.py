@@ -21,10 +21,10 @@ WEEK = timedelta(weeks=1)
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """One PDF of few passages: the first three sections of a sample document."""
+    """One PDF of two passages that the recording knows: the first three sections of a sample document."""
     folder = tmp_path / "pdfs"
     folder.mkdir()
-    document = parse_document(domain_folder() / "sample" / "b-lightning.md")
+    document = parse_document(domain_folder() / "sample" / "b-sinkhole.md")
     short = replace(document, body="\n## ".join(document.body.split("\n## ")[:3]))
     (folder / "a.pdf").write_bytes(render(short))
     return folder
@@ -54,10 +54,10 @@ def latest(store: Path, dataset: str) -> str:
 
 
 def test_a_refresh_waits_for_a_source_and_starts_the_rest_and_a_week_starts_the_next(
-    tmp_path: Path, folder: Path, live: dict[str, str]
+    tmp_path: Path, folder: Path, by_default: dict[str, str]
 ) -> None:
     store, home = tmp_path / "store", tmp_path / "airflow"
-    environment = live | {"FOUNDRY_STORE": str(store), "FOUNDRY_SOURCE_ROOTS": str(tmp_path)}
+    environment = by_default | {"FOUNDRY_STORE": str(store), "FOUNDRY_SOURCE_ROOTS": str(tmp_path)}
 
     with airflow(home, environment) as there:
         there.resume("corpus_refresh")
