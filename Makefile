@@ -30,8 +30,8 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 bench-install: install ## what the scripts in benchmarks/ compare with, too
 	VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv pip install -c constraints.txt -e '.[bench]'
 
-demo: install ## raw PDFs become a trained and evaluated retriever, through Airflow
-	$(BIN)/python -m pipeline_tasks.demo
+demo: install ## raw PDFs become a better retriever, through Airflow: make demo [LLM=smollm2] [SIZE=33m]
+	$(BIN)/python -m pipeline_tasks.demo $(if $(LLM),--llm $(LLM)) $(if $(SIZE),--size $(SIZE))
 
 # Bytecode is kept even where the environment forbids it: tests start hundreds of processes of this checkout.
 test: lint ## lint, types and all tests

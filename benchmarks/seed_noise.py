@@ -1,6 +1,7 @@
-"""Does training beat the untrained backbone by more than seed noise? Trains with several seeds on one store.
+"""Does training beat the model that it starts from by more than seed noise? Trains with several seeds on one store.
 
-``FOUNDRY_STORE=.foundry/store python benchmarks/seed_noise.py 0 1 2``: the last line is one JSON object.
+``FOUNDRY_STORE=.foundry/store python benchmarks/seed_noise.py 0 1 2``, after ``make demo``: the last line is one JSON
+object.
 """
 
 import json
@@ -13,14 +14,15 @@ from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.runner import run_job
 from pipeline_tasks.core.store import Store, open_store
 from pipeline_tasks.core.versions import Version
-from pipeline_tasks.demo.airflow import RUNS
+from pipeline_tasks.demo.runs import SIZE, training_runs
+from pipeline_tasks.evaluation.standings import standings
 from pipeline_tasks.models.sizes import get_size
 
 
 def scores(store: Store, seed: int) -> dict[str, float]:
-    """Average NDCG@10 of every system after training with ``seed``; what was trained before is reused."""
-    conf = RUNS["train_retriever"]
-    common = {"size": conf["size"], "seed": seed} | {k: v for k, v in conf.items() if k.startswith("max_")}
+    """NDCG@10 of every system on the judged questions after training with ``seed``; what was trained is reused."""
+    conf = training_runs(SIZE)["train_retriever"]
+    common = {"size": SIZE, "seed": seed} | {k: v for k, v in conf.items() if k.startswith("max_")}
 
     def run(name: str, inputs: dict[str, list[str]], **params: object) -> str:
         return str(run_job(store, plan(store, get_step(name), params, inputs)).ref)
@@ -29,12 +31,11 @@ def scores(store: Store, seed: int) -> dict[str, float]:
         return {k.removeprefix(f"{stage}_"): v for k, v in conf.items() if k.startswith(f"{stage}_")}
 
     models = [run("pretrain", {}, **common, **of_stage("pretrain"))]
-    for alpha in get_size(conf["size"]).alphas:
+    for alpha in get_size(SIZE).alphas:
         inputs = {"triplets": [f"mtt/{alpha}"], "init": models[-1:]}
         models.append(run("finetune", inputs, alpha=alpha, **common, **of_stage("finetune")))
-    evaluated = run("evaluate_retriever", {"models": models}, size=conf["size"])
-    rows = Version.open(store, Ref.parse(evaluated)).table().to_pylist()
-    return {r["system"]: r["score"] for r in rows if r["metric"] == "ndcg@10" and r["intent"] == "average"}
+    evaluated = run("evaluate_retriever", {"models": models}, size=SIZE, set_name="questions")
+    return {found.system: found.score for found in standings(Version.open(store, Ref.parse(evaluated))).systems}
 
 
 def main() -> None:

@@ -11,10 +11,11 @@ DOC = """
 ### From searches and addresses to `passages`
 
 Asks a search provider where one is chosen, lists the PDFs that it found and those of a source, fetches them, takes
-their text, removes near-duplicate documents, cuts passages and removes near-duplicate passages. The weekly run asks for
-every known address whether it changed; a run by hand does so where `refresh` is new, and fetches only new addresses
-otherwise. Every later step works only on parts that it has not seen; documents that vanished from the source or from
-their site are withdrawn. Where that would be many the run fails and names them: `max_withdrawn` lets them go.
+their text, removes near-duplicate documents, holds some of the rest out, cuts passages and removes near-duplicate ones.
+The weekly run asks for every known address whether it changed; a run by hand does so where `refresh` is new, and
+fetches only new addresses otherwise. Every later step works only on parts that it has not seen; documents that vanished
+from the source or from their site are withdrawn. Where that would be many the run fails and names them:
+`max_withdrawn` lets them go.
 
 Runs weekly on the source in the Airflow variable `foundry_source` and the provider in `foundry_search_provider`, and by
 hand on any others. While neither variable is set the weekly run does nothing: its tasks are skipped.
@@ -24,7 +25,8 @@ SEARCH = form("search_web", "provider", "max_results", "crawl", "refresh", "agai
 CRAWL = form("crawl", "refresh", "max_bytes", "attempts", "user_agent", "delay_s", "max_withdrawn")
 TEXTS = form("extract_text", "engine", "languages", "ocr")
 DOCUMENTS = form("cluster_documents", "threshold", prefix="document_")
-CHUNKS = form("chunk_passages", "mode", "max_tokens", "min_tokens", "test_fraction", "dev_fraction")
+HOLD_OUT = form("hold_out_documents", "test_fraction", "test_documents", "dev_fraction", "dev_documents", "judged")
+CHUNKS = form("chunk_passages", "mode", "max_tokens", "min_tokens")
 PASSAGES = form("cluster_passages", "threshold", prefix="passage_")
 SOURCE = Param(
     None,
@@ -33,7 +35,7 @@ SOURCE = Param(
     description="http(s) URL or file of a list, one address a line, or a folder of PDFs; files and folders lie below "
     "the operator's FOUNDRY_SOURCE_ROOTS (left empty: the Airflow variable foundry_source)",
 )
-FORMS = (SEARCH, CRAWL, TEXTS, DOCUMENTS, CHUNKS, PASSAGES)
+FORMS = (SEARCH, CRAWL, TEXTS, DOCUMENTS, HOLD_OUT, CHUNKS, PASSAGES)
 SOURCE_OF_RUN = "params.source or var.value.get('foundry_source', '')"
 PROVIDER_OF_RUN = "params.search_provider or var.value.get('foundry_search_provider', '')"
 ASKED_FOR = f"{{{{ {SOURCE_OF_RUN} or {PROVIDER_OF_RUN} or dag_run.run_type != 'scheduled' }}}}"
@@ -68,7 +70,8 @@ with DAG(
     sketches = step("sketch_documents", inputs={"texts": texts})
     same_documents = step("cluster_documents", inputs={"sketches": sketches}, params=DOCUMENTS.values(dag))
     documents = step("near_duplicate_documents", inputs={"texts": texts, "duplicates": same_documents})
-    chunks = step("chunk_passages", inputs={"documents": documents}, params=CHUNKS.values(dag))
+    held_out = step("hold_out_documents", inputs={"documents": documents}, params=HOLD_OUT.values(dag))
+    chunks = step("chunk_passages", inputs={"documents": documents, "held_out": held_out}, params=CHUNKS.values(dag))
     # Embeddings of chunks serve this DAG alone; the asset `embeddings/<model>` is that of passages.
     model = {"model": default("cluster_passages", "model")}
     embeddings = step("embed_passages", inputs={"passages": chunks}, params=model, emits=False)

@@ -16,7 +16,7 @@ Starts when `passages` changed, and by hand. The endpoint is the worker's `OPENA
 many steps ask it at once, `max_run_usd` and `max_run_tokens` what each of the two steps may spend.
 """
 
-NEEDS = form("write_needs", "sample_rate", "intents", "intents_per_passage")
+NEEDS = form("write_needs", "sample_rate", "intents", "intents_per_passage", "splits")
 OWN = form("combine_pairs", "own")
 LLM = form("write_needs", "llm", "api", "temperature", "concurrency", "max_run_usd", "max_run_tokens")
 

@@ -6,7 +6,7 @@ from airflow.sdk import DAG, Param, TaskGroup
 from foundry_airflow.steps import (
     AT_ONCE,
     DEFAULT_ARGS,
-    SET,
+    EVALUATED,
     evaluated,
     fold_lineage,
     form,
@@ -52,7 +52,7 @@ with DAG(
     default_args=DEFAULT_ARGS,
     tags=["foundry", "training"],
     doc_md=DOC,
-    params={"size": SIZE, "alphas": ALPHAS, "set_name": SET} | {k: v for f in FORMS for k, v in f.params.items()},
+    params={"size": SIZE, "alphas": ALPHAS} | EVALUATED | {k: v for f in FORMS for k, v in f.params.items()},
     user_defined_macros={"alpha_of": alpha_of, "adapts": adapts},
 ) as dag:
     read = given(**mined_from(), **judged_with())

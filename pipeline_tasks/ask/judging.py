@@ -9,7 +9,7 @@ from pipeline_tasks.ask.corpus import Corpus
 from pipeline_tasks.ask.quotes import plain
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.domains.questions import Judgement, Question
-from pipeline_tasks.evaluation.quotes import Quotes
+from pipeline_tasks.domains.quotes import Quotes
 
 GRADES = {2: "answers", 1: "helps", 0: "does neither"}
 

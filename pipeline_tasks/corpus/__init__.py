@@ -1,4 +1,4 @@
-"""From searches to passages: search -> list -> crawl -> extract -> de-duplicate -> chunk -> de-duplicate passages."""
+"""From searches to passages: search, list, crawl, extract, de-duplicate, hold out, chunk, de-duplicate passages."""
 
 STEPS = (
     "plan_searches",
@@ -9,6 +9,7 @@ STEPS = (
     "sketch_documents",
     "cluster_documents",
     "near_duplicate_documents",
+    "hold_out_documents",
     "chunk_passages",
     "cluster_passages",
     "near_duplicate_passages",

@@ -11,17 +11,17 @@ from typing import Any, Literal
 import pyarrow as pa
 from pydantic import Field
 
-from pipeline_tasks.core.ids import short_id, unit_hash
+from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.step import StepParams, step
 from pipeline_tasks.corpus.chunking.drift import token_table
 from pipeline_tasks.corpus.chunking.passages import Chunker, Passage
-from pipeline_tasks.datasets import DOCUMENTS, PASSAGES
+from pipeline_tasks.datasets import DOCUMENTS, HELD_OUT, PASSAGES
 from pipeline_tasks.models.use import folder, identity, load_tokenizer
 
 
 class ChunkPassagesParams(StepParams):
-    """Where to cut, size of passages, and which documents are held out."""
+    """Where to cut, and size of passages."""
 
     mode: Literal["semantic", "structure"] = Field(
         "semantic",
@@ -30,40 +30,31 @@ class ChunkPassagesParams(StepParams):
     max_tokens: int = Field(255, ge=16, description="most tokens in a passage; the paper says fewer than 256")
     min_tokens: int = Field(24, ge=0, description="shorter passages are joined to a neighbour, else rejects")
     tokenizer: str = Field("all-minilm-l6-v2", description="model whose tokenizer counts and whose embeddings drift")
-    test_fraction: float = Field(0.25, ge=0, lt=1, description="share of documents held out for evaluation")
-    dev_fraction: float = Field(0.15, ge=0, lt=1, description="share of documents that choose checkpoints")
-    split_salt: str = Field("split", description="another value draws another split")
 
     def identity(self) -> dict[str, Any]:
         """The parameters, and what the weights of the tokenizer's model are."""
         return super().identity() | {"weights": identity(self.tokenizer)}
 
 
-@step(reads={"documents": DOCUMENTS}, writes=PASSAGES, kind="map", dataset="chunks", version="2")
+@step(reads={"documents": DOCUMENTS, "held_out": HELD_OUT}, writes=PASSAGES, kind="map", dataset="chunks", version="3")
 def chunk_passages(rows: pa.Table, params: ChunkPassagesParams, run: Run) -> Iterator[pa.Table]:
     """Cut documents into passages that know their page, their characters and their split.
 
-    A document is on one side of the split as a whole; which one depends on its bytes alone, so that neither a refresh
-    nor a second address moves it. Reasons of rejects: ``too_few_tokens`` (fewer than ``min_tokens``, and joined to a
-    neighbour it would be too long), ``too_many_tokens`` (one character that alone is over the limit).
+    A document is on one side of the split as a whole, the one that ``hold_out_documents`` names. Reasons of rejects:
+    ``too_few_tokens`` (fewer than ``min_tokens``, and joined to a neighbour it would be too long), ``too_many_tokens``
+    (one character that alone is over the limit).
     """
     chunker = _chunker(folder(params.tokenizer), params)
+    held_out = run.inputs["held_out"].table(["doc_id", "split"]).to_pylist()
+    split_of = {row["doc_id"]: row["split"] for row in held_out}
     with run.progress(rows.num_rows, "documents") as meter:
         for document in rows.to_pylist():
-            split = split_of(document["content_sha256"], params)
+            split = split_of.get(document["doc_id"], "train")
             found = [_row(document, passage, split) for passage in chunker(document["text"])]
             kept = [row for row in found if _has_size(row, params, run)]
             run.count("tokens", sum(row["n_tokens"] for row in kept))
             meter.advance()
             yield PASSAGES.table(kept)
-
-
-def split_of(content_sha256: str, params: ChunkPassagesParams) -> str:
-    """``train``, ``dev`` or ``test`` for a document."""
-    at = unit_hash(params.split_salt, content_sha256)
-    if at < params.test_fraction:
-        return "test"
-    return "dev" if at < params.test_fraction + params.dev_fraction else "train"
 
 
 @lru_cache(maxsize=1)

@@ -17,28 +17,8 @@ _ROOT = Path(__file__).resolve().parents[2]
 _GRACE_S = 15.0
 DAGS, PLUGINS = _ROOT / "dags", _ROOT / "plugins"
 
-RUNS: dict[str, dict[str, Any]] = {
-    "corpus_refresh": {"max_tokens": 128, "delay_s": 0, "test_fraction": 0.35, "dev_fraction": 0.1},
-    "synthesize_pairs": {"sample_rate": 0.45},
-    "build_triplets": {},
-    "train_retriever": {
-        "size": "33m",
-        "max_query_length": 64,
-        "max_passage_length": 128,
-        "pretrain_epochs": 7,
-        "pretrain_batch_size": 16,
-        "pretrain_learning_rate": 1e-4,
-        "pretrain_evals_per_epoch": 1,
-        "pretrain_reset_layers": 9,
-        "finetune_batch_size": 8,
-        "finetune_in_batch": True,
-        "finetune_pool_instruction": False,
-    },
-}
-"""What the demo asks of each DAG: a sample of the passages, short texts and small batches, for two cores."""
 
-
-def local_run(home: Path, environment: dict[str, str], runs: dict[str, dict[str, Any]] = RUNS) -> int:
+def local_run(home: Path, environment: dict[str, str], runs: dict[str, dict[str, Any]]) -> int:
     """Run DAGs (id -> parameters) in order, in one process without a scheduler; its exit code."""
     _check_checkout()
     words = [word for dag, conf in runs.items() for word in (dag, json.dumps(conf))]

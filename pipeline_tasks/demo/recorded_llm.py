@@ -131,6 +131,7 @@ def serve_recorded(recording: Recording, port: int = 0) -> Iterator[str]:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # an answer is two writes: the second would wait 40 ms for the first one's receipt
 
     def __init__(self, recording: Recording, *args: Any) -> None:
         self._recording = recording

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+import json
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from pipeline_tasks.core.lineage.query import query
-from pipeline_tasks.core.store import open_store
+from pipeline_tasks.core.store import Store
+from pipeline_tasks.demo.result import SET, Shown, result_of
+from pipeline_tasks.report.write import write_report
 
 _STAGES = """
 WITH mine AS (SELECT * FROM steps WHERE started_at >= ?::TIMESTAMP AND status = 'complete'),
@@ -31,64 +35,82 @@ LEFT JOIN mine m ON m.step = f.step AND m.dataset = f.dataset AND (m.run_id = f.
 GROUP BY f.run_id, f.step, f.dataset, f.version, f.started_at, k.rows_in, k.rows_out, k.rejected, r.reason
 ORDER BY f.started_at
 """
+HEAD = ["step", "version", "rows in", "rows out", "rejected", "top reason", "seconds", ""]
 _WORK = """
 SELECT c.name, sum(c.value)::BIGINT AS value FROM counters c JOIN steps s USING (run_id)
 WHERE s.started_at >= ?::TIMESTAMP AND c.name IN ('fetched', 'llm_requests', 'prompt_tokens', 'completion_tokens',
     'texts_encoded', 'optimiser_steps') GROUP BY ALL ORDER BY ALL
 """
-_SCORES = """
-SELECT e.system, e.intent, e.score, e.n_queries FROM evaluations e JOIN versions v USING (dataset, version)
-WHERE v.is_latest AND e.metric = 'ndcg@10' AND e.dataset = 'eval/heldout'
-"""
-AVERAGE = "average"
 
 
-def write_report(store: Path, target: Path, started: datetime, seconds: float, console: Console) -> None:
-    """Print the stages since ``started`` and the scores, and write the same to ``target`` as Markdown."""
-    found = open_store(store)
-    since = started.replace(tzinfo=None).isoformat()
-    stages = [
-        [row["step"], row["version"], *(_number(row[n]) for n in ("rows_in", "rows_out", "rejected"))]
-        + [row["reason"] or "", f"{row['seconds']:.1f}", "reused" if row["reused"] else "built"]
-        for row in query(found, _STAGES, [since]).to_pylist()
-    ]
-    head = ["step", "version", "rows in", "rows out", "rejected", "top reason", "seconds", ""]
-    scores = query(found, _SCORES).to_pylist()
-    work = ", ".join(f"{row['name']} {row['value']:,}" for row in query(found, _WORK, [since]).to_pylist())
-    rows_of_work = f"This run took {seconds:.0f} s. Work done in it: {work or 'none, everything was reused'}."
-    tables = [("Stages", head, stages), ("NDCG@10 on held-out queries", *_scores(scores))]
-    target.write_text(_markdown(tables, rows_of_work), encoding="utf-8")
-    for title, columns, rows in tables:
-        table = Table(*columns, title=title, title_justify="left")
-        for row in rows:
+class Report:
+    """What a run did, told as it goes and written down at its end.
+
+    Args:
+        store: where its datasets are.
+        home: folder for ``report.md`` and ``demo.json``.
+        started: when it began; what was made before is not its work.
+        console: where it is told.
+    """
+
+    def __init__(self, store: Store, home: Path, started: datetime, console: Console) -> None:
+        self._store, self._home, self._started, self._console = store, home, started, console
+        self._told = 0
+
+    def show_stages(self) -> None:
+        """The stages that ended since they were last shown."""
+        rows = self._stages()
+        self._print(Shown("Stages", HEAD, rows[self._told :]))
+        self._told = len(rows)
+
+    def finish(self, size: str) -> None:
+        """The scores on the judged questions, where everything is, and what was gained."""
+        result = result_of(self._store, size)
+        seconds = (datetime.now(UTC) - self._started).total_seconds()
+        work = ", ".join(f"{row['name']} {row['value']:,}" for row in self._rows(_WORK))
+        said = f"This run took {seconds:.0f} s. Work done in it: {work or 'none, everything was reused'}."
+        tables = [Shown("Stages", HEAD, self._stages()), result.table]
+        file = self._home / "report.md"
+        file.write_text(_markdown(tables, said, result.in_words), encoding="utf-8")
+        (self._home / "demo.json").write_text(json.dumps({"seconds": round(seconds)} | result.facts) + "\n", "utf-8")
+        page = self._home / "report.html"
+        write_report(self._store, page, SET)
+        self._print(result.table)
+        self._say(said)
+        self._say(f"report    {page.as_uri()}\nstages    {file}\nlineage   {self._home / 'store' / 'lineage.duckdb'}")
+        self._say(f"try       FOUNDRY_STORE={self._home / 'store'} .venv/bin/foundry ls")
+        self._say(result.in_words)
+
+    def _stages(self) -> list[list[str]]:
+        return [
+            [row["step"], row["version"], *(_number(row[n]) for n in ("rows_in", "rows_out", "rejected"))]
+            + [row["reason"] or "", f"{row['seconds']:.1f}", "reused" if row["reused"] else "built"]
+            for row in self._rows(_STAGES)
+        ]
+
+    def _rows(self, sql: str) -> list[dict[str, Any]]:
+        return query(self._store, sql, [self._started.replace(tzinfo=None).isoformat()]).to_pylist()
+
+    def _print(self, shown: Shown) -> None:
+        shown = shown.within(self._console.width)
+        table = Table(*shown.head, title=shown.title, title_justify="left")
+        for row in shown.rows:
             table.add_row(*row)
-        console.print(table)
-    console.print(rows_of_work)
-    console.print(f"report    {target}\nlineage   {store / 'lineage.duckdb'}", soft_wrap=True)
-    console.print(f"try       FOUNDRY_STORE={store} .venv/bin/foundry ls", soft_wrap=True)
+        self._console.print(table)
+
+    def _say(self, text: str) -> None:
+        self._console.print(text, soft_wrap=True, highlight=False)
 
 
 def _number(value: int | None) -> str:
     return "" if value is None else f"{value:,}"
 
 
-def _scores(scores: list[dict]) -> tuple[list[str], list[list[str]]]:
-    """Systems down, intents across, best average last."""
-    counts = {row["intent"]: row["n_queries"] for row in scores}
-    intents = [*sorted(set(counts) - {AVERAGE}), *({AVERAGE} & set(counts))]
-    by_system: dict[str, dict[str, float]] = {}
-    for row in scores:
-        by_system.setdefault(row["system"], {})[row["intent"]] = row["score"]
-    ordered = sorted(by_system.items(), key=lambda item: item[1].get(AVERAGE, 0.0))
-    head = ["system", *(f"{intent} ({counts[intent]})" for intent in intents)]
-    return head, [[name, *(f"{found[intent]:.3f}" for intent in intents)] for name, found in ordered]
-
-
-def _markdown(tables: list[tuple[str, list[str], list[list[str]]]], work: str) -> str:
+def _markdown(tables: list[Shown], work: str, last: str) -> str:
     lines = ["# What this run did", "", work, ""]
-    for title, head, rows in tables:
-        lines += [f"## {title}", ""]
-        for cells in (head, ["---"] * len(head), *rows):
+    for shown in tables:
+        lines += [f"## {shown.title}", ""]
+        for cells in (shown.head, ["---"] * len(shown.head), *shown.rows):
             lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
         lines.append("")
-    return "\n".join(lines)
+    return "\n".join([*lines, last, ""])

@@ -66,6 +66,12 @@ def read_questions(file: Path) -> list[Question]:
     return found
 
 
+def quotes(domain: Path) -> tuple[str, ...]:
+    """All that the domain's questions quote as an answer or a help, once each, in one order."""
+    judged = (judgement for question in load_questions(domain) for judgement in question.judgements)
+    return tuple(sorted({judgement.evidence for judgement in judged if judgement.grade > 0}))
+
+
 def add_judgements(file: Path, questions: Iterable[Question]) -> int:
     """Add to a file what is judged anew; returns how many questions it has then.
 

@@ -15,9 +15,9 @@ from pipeline_tasks.core.step import From, step
 from pipeline_tasks.datasets import JUDGED_QUERIES, PAIRS, PASSAGES
 from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.domains.questions import Question, load_questions
+from pipeline_tasks.domains.quotes import Quotes
 from pipeline_tasks.evaluation.judged_folder import QUERIES, FolderParams, JudgedFolder
 from pipeline_tasks.evaluation.judged_rows import AT_ONCE, judged
-from pipeline_tasks.evaluation.quotes import Quotes
 
 HELD_OUT, QUESTIONS = OWN_SETS = ("heldout", "questions")
 ANY_INTENT = "any"

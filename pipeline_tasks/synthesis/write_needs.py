@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pyarrow as pa
 from pydantic import Field
 
@@ -23,6 +25,9 @@ class WriteNeedsParams(LlmParams):
     sample_rate: float = Field(1.0, gt=0, le=1, description="share of passages asked about, chosen by their id")
     intents: tuple[str, ...] = Field(INTENTS, min_length=1, description="search intents")
     intents_per_passage: int = Field(1, ge=1, le=6, description="intents asked for each passage, chosen by its id")
+    splits: tuple[Literal["train", "dev", "test"], ...] = Field(
+        ("train", "dev", "test"), min_length=1, description="whose passages: without test where others judge"
+    )
 
 
 @step(reads={"passages": PASSAGES}, writes=NEEDS, kind="map", version="2", pool="llm", secrets=("llm",))
@@ -30,7 +35,7 @@ def write_needs(rows: pa.Table, params: WriteNeedsParams, run: Run) -> pa.Table:
     """Ask the LLM what information need each sampled passage meets under its intents.
 
     Which passages and intents are asked depends on passage ids alone, so that new passages never change what was asked
-    before. Rejects carry the parser's reason; passages outside the sample are counted as ``not_sampled``.
+    before. Rejects carry the parser's reason; passages outside the sample or the splits are counted as ``not_sampled``.
 
     Source: DMRetriever 3.3.1, appendix A, Algorithm 2 line 5. Departures: as in
     :func:`~pipeline_tasks.synthesis.write_pairs.write_pairs`; one intent a passage, unless told otherwise.
@@ -39,7 +44,8 @@ def write_needs(rows: pa.Table, params: WriteNeedsParams, run: Run) -> pa.Table:
     if unknown:
         raise InputError(f"intents={sorted(unknown)[0]!r} is unknown; known are {', '.join(INTENTS)}")
     passages = rows.to_pylist()
-    sampled = [p for p in passages if unit_hash("sample", p["passage_id"]) < params.sample_rate]
+    asked = [p for p in passages if p["split"] in params.splits]
+    sampled = [p for p in asked if unit_hash("sample", p["passage_id"]) < params.sample_rate]
     run.count("not_sampled", len(passages) - len(sampled))
     tasks = sorted(
         ((intent, p) for p in sampled for intent in intents_of(p["passage_id"], params)),

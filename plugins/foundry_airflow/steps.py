@@ -30,9 +30,9 @@ from pipeline_tasks.evaluation.judge_queries import OWN_SETS
 
 __all__ = [
     "DEFAULT_ARGS",
+    "EVALUATED",
     "AT_ONCE",
     "LEVEL",
-    "SET",
     "default",
     "evaluated",
     "fold_lineage",
@@ -61,13 +61,6 @@ datasets there is one at a time, so that what was built last is what ``latest`` 
 MAP_LABEL = "{{ task.map_label }}"
 LEVEL: dict[str, Any] = {"type": "string", "pattern": r"^(0?\.\d+|1(\.0+)?)$"}
 """Schema of a field for one level of difficulty, an alpha."""
-SET = Param(
-    None,
-    type=["null", "string"],
-    enum=[None, *OWN_SETS],
-    section="judge_queries",
-    description="queries that models are scored on: held-out ones, or the domain's questions (left empty: heldout)",
-)
 _USUAL_LEVELS = [str(percent / 100) for percent in range(50, 100, 5)]
 _LIMITS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 
@@ -167,15 +160,15 @@ def evaluated(
     """The tasks ``judge_queries`` and ``evaluate_retriever`` on the judged set that a run of ``dag`` chooses.
 
     Args:
-        dag: has the field ``set_name``, see :data:`SET`.
+        dag: has the fields :data:`EVALUATED`.
         read: ``pairs``, ``passages`` and ``embeddings``.
         models: versions to score.
         params: of ``evaluate_retriever``.
         emits: see :func:`step`.
     """
-    chosen = {"set_name": dag.param("set_name")}
+    chosen = {name: dag.param(name) for name in EVALUATED}
     asked = {name: read[name] for name in ("pairs", "passages")}
-    queries = step("judge_queries", inputs=asked, params=chosen, emits=False)
+    queries = step("judge_queries", inputs=asked, params={"set_name": chosen["set_name"]}, emits=False)
     given_to = {"queries": queries, "models": models} | {name: read[name] for name in ("passages", "embeddings")}
     return step("evaluate_retriever", inputs=given_to, params=params | chosen, emits=emits)
 
@@ -257,3 +250,15 @@ def fold_lineage(*after: XComArg) -> None:
     # A run reads the DAG's own; Airflow validates every copy whenever it stores the DAG, which is most of that work.
     for task in fold.dag.tasks:
         task.params = ParamsDict()
+
+
+EVALUATED = {
+    "set_name": Param(
+        None,
+        type=["null", "string"],
+        enum=[None, *OWN_SETS],
+        section="judge_queries",
+        description="queries that models are scored on: held-out ones, or the domain's questions (left empty: heldout)",
+    )
+} | form("evaluate_retriever", "systems").params
+"""Fields of a DAG with :func:`evaluated`."""

@@ -3,23 +3,21 @@ from __future__ import annotations
 import pytest
 
 from pipeline_tasks.core.store import LocalStore
-from pipeline_tasks.corpus.chunk_passages import ChunkPassagesParams, chunk_passages, split_of
-from pipeline_tasks.datasets import DOCUMENTS
+from pipeline_tasks.corpus.chunk_passages import ChunkPassagesParams, chunk_passages
+from pipeline_tasks.datasets import DOCUMENTS, HELD_OUT
 from tests.stores import go, put, reasons, rejects, rows
 
 MODEL = "all-minilm-l6-v2"
 
 
-def test_splits_follow_the_bytes_of_a_document_alone():
-    params = ChunkPassagesParams(test_fraction=0.25, dev_fraction=0.15)
-    names = [f"{i:064x}" for i in range(4000)]
-    splits = [split_of(name, params) for name in names]
-    for split, share in (("test", 0.25), ("dev", 0.15), ("train", 0.6)):
-        assert splits.count(split) / len(splits) == pytest.approx(share, abs=0.03)
-    assert splits == [split_of(name, params) for name in names]
-    assert splits != [split_of(name, params.model_copy(update={"split_salt": "another"})) for name in names]
-    larger = params.model_copy(update={"dev_fraction": 0.3})
-    assert all(split_of(name, larger) == "test" for name, split in zip(names, splits, strict=True) if split == "test")
+@pytest.fixture(autouse=True)
+def nothing_held_out(store: LocalStore) -> None:
+    held_out(store)
+
+
+def held_out(store: LocalStore, **splits: str) -> None:
+    """Hold documents out, by id."""
+    put(store, HELD_OUT, [{"doc_id": name, "split": split, "reason": "drawn"} for name, split in splits.items()])
 
 
 def document(doc_id: str, pages: list[str], sha256: str = "") -> dict:
@@ -71,18 +69,13 @@ def test_what_is_too_short_is_a_reject(chunked):
     assert "second" not in {passage["doc_id"] for passage in rows(chunked, "chunks")}
 
 
-def test_a_document_is_on_one_side_as_a_whole_wherever_it_was_found(store, fetched):
+def test_a_document_is_on_one_side_as_a_whole(store, fetched):
     fetched(MODEL)
-    copies = [document(f"doc{i}", [sentences("river", 30)], sha256=f"{i // 2:064x}") for i in range(40)]
-    put(store, DOCUMENTS, copies[:25], copies[25:])
+    held_out(store, one="test", two="dev")
+    put(store, DOCUMENTS, [document(name, [sentences("river", 30)]) for name in ("one", "two", "three")])
     go(store, chunk_passages, max_tokens=64, min_tokens=0)
-    splits: dict[str, set[str]] = {}
-    for passage in rows(store, "chunks"):
-        splits.setdefault(passage["doc_id"], set()).add(passage["split"])
-    assert all(len(found) == 1 for found in splits.values())
-    assert {*map(tuple, splits.values())} == {("train",), ("dev",), ("test",)}
-    for i in range(0, 40, 2):
-        assert splits[f"doc{i}"] == splits[f"doc{i + 1}"]
+    found = {(passage["doc_id"], passage["split"]) for passage in rows(store, "chunks")}
+    assert found == {("one", "test"), ("two", "dev"), ("three", "train")}
 
 
 def test_scraps_join_a_neighbour_and_are_refused_only_where_there_is_no_room(store, fetched):

@@ -11,6 +11,8 @@ import pytest
 from airflow.sdk import Asset, AssetAlias
 from foundry_airflow.operators import SKIPS
 
+from pipeline_tasks.demo.runs import corpus_runs, training_runs
+from pipeline_tasks.demo.writer import Writer
 from pipeline_tasks.models.sizes import SIZES
 
 DAG_IDS = {
@@ -284,3 +286,9 @@ def test_dags_survive_serialisation(bag):
     for dag in bag.dags.values():
         again = DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
         assert set(again.task_dict) == set(dag.task_dict)
+
+
+@pytest.mark.parametrize("size", ["22m", "33m"])
+def test_the_demo_asks_for_fields_that_the_forms_have(bag, size):
+    for dag_id, conf in (corpus_runs(Writer("a model", {"concurrency": 8})) | training_runs(size)).items():
+        assert conf.keys() <= bag.dags[dag_id].params.keys(), dag_id

@@ -10,7 +10,8 @@ from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
 
 MODELS = ("all-minilm-l6-v2", "bge-small-en-v1.5")
-CHUNKS = {"max_tokens": 128, "test_fraction": 0.45, "dev_fraction": 0.1}
+HOLD_OUT = {"test_fraction": 0.45, "dev_fraction": 0.1}
+CHUNKS = {"max_tokens": 128}
 NEEDS = {"sample_rate": 0.4, "intents_per_passage": 2}
 SHORT = {
     "max_query_length": 48,
@@ -31,6 +32,7 @@ def run_chain(store: LocalStore, source: str, llm: str) -> None:
     run("sketch_documents")
     run("cluster_documents")
     run("near_duplicate_documents")
+    run("hold_out_documents", **HOLD_OUT)
     chunks = run("chunk_passages", **CHUNKS)
     embeddings = run("embed_passages", {"passages": [chunks]}, model=MODELS[0])
     duplicates = run("cluster_passages", {"embeddings": [embeddings]}, model=MODELS[0])

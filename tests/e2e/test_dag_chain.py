@@ -10,7 +10,7 @@ from pipeline_tasks.demo.render_pdf import render
 from pipeline_tasks.demo.sample import parse_document
 from pipeline_tasks.demo.site import URL_LIST, build_site, serve_site
 from pipeline_tasks.domains import domain_folder
-from tests.e2e.chain import CHUNKS, NEEDS
+from tests.e2e.chain import CHUNKS, HOLD_OUT, NEEDS
 
 PORT = 18741
 WORK = ("llm_requests", "texts_encoded", "fetched", "optimiser_steps")
@@ -41,7 +41,7 @@ def test_chain_reuse_and_refresh(
     environment = environment | {"FOUNDRY_STORE": str(store.root), "FOUNDRY_ALLOW_HOSTS": "127.0.0.1"}
     with serve_site(small_site, port=PORT) as site:
         settings = {"source": site + URL_LIST, "delay_s": 0}
-        refresh = {"corpus_refresh": settings | CHUNKS, "synthesize_pairs": NEEDS | {"llm": recording.name}}
+        refresh = {"corpus_refresh": settings | CHUNKS | HOLD_OUT, "synthesize_pairs": NEEDS | {"llm": recording.name}}
         runs = refresh | {
             "build_triplets": {},
             "train_retriever": {"size": "33m", "alphas": ["0.85"]} | LITTLE,

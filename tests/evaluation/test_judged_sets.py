@@ -10,8 +10,8 @@ import pytest
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.datasets import PAIRS, PASSAGES
+from pipeline_tasks.domains.quotes import Quotes
 from pipeline_tasks.evaluation.judge_queries import judge_queries
-from pipeline_tasks.evaluation.quotes import Quotes
 from pipeline_tasks.evaluation.read_passages import read_passages
 from tests.stores import go, put, reasons, rejects, rows
 

@@ -1,0 +1,102 @@
+"""Which documents no model is trained on: those that judged questions quote, and as many more as a test needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pydantic import Field
+
+from pipeline_tasks.core.growth import difference
+from pipeline_tasks.core.ids import digest, unit_hash
+from pipeline_tasks.core.run import Inputs, Run
+from pipeline_tasks.core.step import GrowthParams, step, tuning
+from pipeline_tasks.datasets import DOCUMENTS, HELD_OUT
+from pipeline_tasks.domains import domain_folder
+from pipeline_tasks.domains.questions import quotes
+from pipeline_tasks.domains.quotes import Quotes
+
+
+class HoldOutDocumentsParams(GrowthParams):
+    """How much is held out, and for what."""
+
+    test_fraction: float = Field(0.25, ge=0, lt=1, description="largest share of documents, and of text, for tests")
+    test_documents: int = Field(20, ge=0, description="documents held out for tests at most, besides judged ones")
+    dev_fraction: float = Field(0.15, ge=0, lt=1, description="largest share that chooses checkpoints")
+    dev_documents: int = Field(10, ge=0, description="documents that choose checkpoints at most")
+    judged: bool = Field(True, description="hold out every document that the domain's judged questions quote, too")
+    split_salt: str = Field("split", description="another value draws other documents")
+    max_withdrawn: float = tuning(1.0, ge=0, le=1, description="largest share that may be held out no more; 1: all")
+
+    def identity(self) -> dict[str, Any]:
+        """The parameters, and what judged questions quote."""
+        return super().identity() | {"quotes": digest(*self.quotes)}
+
+    @property
+    def quotes(self) -> tuple[str, ...]:
+        """A document that has any of these is held out."""
+        return quotes(domain_folder()) if self.judged else ()
+
+
+@dataclass(frozen=True)
+class Drawable:
+    """A document that may be held out.
+
+    Attributes:
+        doc_id: its id.
+        at: where the hash of its bytes puts it, 0 to 1.
+        length: characters of its text.
+    """
+
+    doc_id: str
+    at: float
+    length: int
+
+
+@step(reads={"documents": DOCUMENTS}, writes=HELD_OUT, kind="reduce", grows=True)
+def hold_out_documents(inputs: Inputs, params: HoldOutDocumentsParams, run: Run) -> Iterator[pa.Table]:
+    """Name the documents that are for tests or for choosing checkpoints; all others are trained on.
+
+    A document with half of what a judged question quotes is for tests, so that no passage of another can answer that
+    question. Of the rest the bytes draw: neither a refresh nor a second address moves a document, and one that was held
+    out stays so. None is drawn with which more than the fraction of all text, or more documents than the limit, would
+    be held out. Near-duplicates of a held-out document are gone before (:func:`near_duplicate_documents`).
+    """
+    quoted, documents, judged, length = Quotes(params.quotes), [], set(), 0
+    for part in inputs["documents"].parts(["doc_id", "content_sha256", "text"]):
+        for row in part.to_pylist():
+            length += len(row["text"])
+            if quoted.found_in(row["text"]):
+                judged.add(row["doc_id"])
+            else:
+                at = unit_hash(params.split_salt, row["content_sha256"])
+                documents.append(Drawable(row["doc_id"], at, len(row["text"])))
+    before = {row["doc_id"] for part in run.previous.parts() for row in part.to_pylist()} if run.previous else set()
+    end = params.test_fraction + params.dev_fraction
+    for_test = [document for document in documents if document.at < params.test_fraction]
+    for_dev = [document for document in documents if params.test_fraction <= document.at < end]
+    drawn = {
+        "test": draw(for_test, params.test_fraction * length, params.test_documents, before),
+        "dev": draw(for_dev, params.dev_fraction * length, params.dev_documents, before),
+    }
+    found = [(doc_id, "test", "judged") for doc_id in judged]
+    found += [(document.doc_id, split, "drawn") for split, chosen in drawn.items() for document in chosen]
+    for split in ("test", "dev"):
+        run.count(f"documents_{split}", sum(row[1] == split for row in found))
+    run.count("documents_judged", len(judged))
+    rows = [dict(zip(("doc_id", "split", "reason"), row, strict=True)) for row in sorted(found)]
+    yield from difference(run, HELD_OUT, rows, part_rows=max(1, len(rows)))
+
+
+def draw(documents: Iterable[Drawable], most_text: float, most: int, before: set[str]) -> list[Drawable]:
+    """Those of ``documents`` that fit, the ones in ``before`` first, then by their hash.
+
+    Units: ``most_text`` is characters of all that are drawn.
+    """
+    found: list[Drawable] = []
+    for document in sorted(documents, key=lambda document: (document.doc_id not in before, document.at)):
+        if len(found) < most and sum(other.length for other in found) + document.length <= most_text:
+            found.append(document)
+    return found

@@ -1,0 +1,37 @@
+"""Which passages an LLM is asked about."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipeline_tasks.core.settings import settings
+from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.datasets import PASSAGES
+from pipeline_tasks.demo.recorded_llm import Recording, Written, serve_recorded
+from pipeline_tasks.domains import domain_folder
+from pipeline_tasks.synthesis.write_needs import write_needs
+from tests.stores import go, put, rows
+
+TEXT = "Volunteers fill sandbags at the fairground before the river rises in spring."
+
+
+@pytest.fixture
+def recorded(monkeypatch):
+    """The name of a recording that the settings point at."""
+    need = "where volunteers fill sandbags"
+    written = Written(intent="qa", evidence=TEXT, need=need, query="Where are sandbags filled?", positive=TEXT)
+    with serve_recorded(recording := Recording([written], domain_folder())) as url:
+        monkeypatch.setenv("OPENAI_BASE_URL", url)
+        settings.cache_clear()
+        yield recording.name
+    settings.cache_clear()
+
+
+@pytest.mark.parametrize("splits", [("train",), ("train", "dev"), ("train", "dev", "test")])
+def test_no_answer_is_bought_for_a_split_that_is_not_wanted(tmp_path, recorded, splits):
+    store = LocalStore(tmp_path / "store")
+    there = ("train", "dev", "test")
+    put(store, PASSAGES, [{"passage_id": f"in {s}", "doc_id": s, "text": TEXT, "split": s} for s in there])
+    counters = go(store, write_needs, llm=recorded, intents=["qa"], splits=splits).counters
+    assert {row["split"] for row in rows(store, "needs")} == set(splits)
+    assert (counters["llm_requests"], counters["not_sampled"]) == (len(splits), 3 - len(splits))
