@@ -6,8 +6,8 @@ from airflow.sdk import DAG, Param
 from foundry_airflow.steps import (
     AT_ONCE,
     DEFAULT_ARGS,
-    EVALUATED,
     evaluated,
+    evaluation_fields,
     fold_lineage,
     form,
     given,
@@ -42,7 +42,7 @@ with DAG(
     default_args=DEFAULT_ARGS,
     tags=["foundry", "training"],
     doc_md=DOC,
-    params={"size": SIZE} | EVALUATED | DISTILL.params,
+    params={"size": SIZE} | evaluation_fields() | DISTILL.params,
 ) as dag:
     read = given(pairs="labelled > pairs", passages="labelled > passages", **judged_with())
     distilled = step("distill", params=DISTILL.values(dag) | {"size": dag.param("size")})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow.sdk import DAG, Asset, AssetAny, Param
-from foundry_airflow.steps import DEFAULT_ARGS, EVALUATED, evaluated, fold_lineage, given, judged_with, stages
+from foundry_airflow.steps import DEFAULT_ARGS, evaluated, evaluation_fields, fold_lineage, given, judged_with, stages
 
 from pipeline_tasks.models.sizes import SIZES
 
@@ -31,7 +31,7 @@ with DAG(
     default_args=DEFAULT_ARGS,
     tags=["foundry", "evaluation"],
     doc_md=DOC,
-    params={"size": SIZE} | EVALUATED,
+    params={"size": SIZE} | evaluation_fields(),
 ) as dag:
     read = given(pairs="labelled > pairs", passages="labelled > passages", **judged_with())
     models = stages("{{ 'model/' ~ params.size ~ '/finetune' if params.size else '' }}")

@@ -6,8 +6,8 @@ from airflow.sdk import DAG, Param, TaskGroup
 from foundry_airflow.steps import (
     AT_ONCE,
     DEFAULT_ARGS,
-    EVALUATED,
     evaluated,
+    evaluation_fields,
     fold_lineage,
     form,
     given,
@@ -52,7 +52,7 @@ with DAG(
     default_args=DEFAULT_ARGS,
     tags=["foundry", "training"],
     doc_md=DOC,
-    params={"size": SIZE, "alphas": ALPHAS} | EVALUATED | {k: v for f in FORMS for k, v in f.params.items()},
+    params={"size": SIZE, "alphas": ALPHAS} | evaluation_fields() | {k: v for f in FORMS for k, v in f.params.items()},
     user_defined_macros={"alpha_of": alpha_of, "adapts": adapts},
 ) as dag:
     read = given(**mined_from(), **judged_with())

@@ -30,11 +30,11 @@ from pipeline_tasks.evaluation.judge_queries import OWN_SETS
 
 __all__ = [
     "DEFAULT_ARGS",
-    "EVALUATED",
     "AT_ONCE",
     "LEVEL",
     "default",
     "evaluated",
+    "evaluation_fields",
     "fold_lineage",
     "form",
     "given",
@@ -154,19 +154,31 @@ def judged_with() -> dict[str, Where]:
     return {"embeddings": "labelled > rankings > embeddings/*"}
 
 
+def evaluation_fields() -> dict[str, Param]:
+    """Fields of a DAG with :func:`evaluated`."""
+    set_name = Param(
+        None,
+        type=["null", "string"],
+        enum=[None, *OWN_SETS],
+        section="judge_queries",
+        description="queries that models are scored on: held-out ones, or the domain's questions (left empty: heldout)",
+    )
+    return {"set_name": set_name} | form("evaluate_retriever", "systems").params
+
+
 def evaluated(
     dag: DAG, read: dict[str, XComArg], models: Any, params: dict[str, Any], *, emits: bool = False
 ) -> XComArg:
     """The tasks ``judge_queries`` and ``evaluate_retriever`` on the judged set that a run of ``dag`` chooses.
 
     Args:
-        dag: has the fields :data:`EVALUATED`.
+        dag: has the fields :func:`evaluation_fields`.
         read: ``pairs``, ``passages`` and ``embeddings``.
         models: versions to score.
         params: of ``evaluate_retriever``.
         emits: see :func:`step`.
     """
-    chosen = {name: dag.param(name) for name in EVALUATED}
+    chosen = {name: dag.param(name) for name in ("set_name", "systems")}
     asked = {name: read[name] for name in ("pairs", "passages")}
     queries = step("judge_queries", inputs=asked, params={"set_name": chosen["set_name"]}, emits=False)
     given_to = {"queries": queries, "models": models} | {name: read[name] for name in ("passages", "embeddings")}
@@ -250,15 +262,3 @@ def fold_lineage(*after: XComArg) -> None:
     # A run reads the DAG's own; Airflow validates every copy whenever it stores the DAG, which is most of that work.
     for task in fold.dag.tasks:
         task.params = ParamsDict()
-
-
-EVALUATED = {
-    "set_name": Param(
-        None,
-        type=["null", "string"],
-        enum=[None, *OWN_SETS],
-        section="judge_queries",
-        description="queries that models are scored on: held-out ones, or the domain's questions (left empty: heldout)",
-    )
-} | form("evaluate_retriever", "systems").params
-"""Fields of a DAG with :func:`evaluated`."""
