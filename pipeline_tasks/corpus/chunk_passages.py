@@ -45,8 +45,8 @@ def chunk_passages(rows: pa.Table, params: ChunkPassagesParams, run: Run) -> Ite
     (one character that alone is over the limit).
     """
     chunker = _chunker(folder(params.tokenizer), params)
-    held_out = run.inputs["held_out"].table(["doc_id", "split"]).to_pylist()
-    split_of = {row["doc_id"]: row["split"] for row in held_out}
+    held_out = run.inputs["held_out"].parts(["doc_id", "split"])  # none at all where nothing is held out
+    split_of = {row["doc_id"]: row["split"] for part in held_out for row in part.to_pylist()}
     with run.progress(rows.num_rows, "documents") as meter:
         for document in rows.to_pylist():
             split = split_of.get(document["doc_id"], "train")
