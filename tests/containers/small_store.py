@@ -44,7 +44,7 @@ def small_store(folder: Path) -> None:
         run("crawl", delay_s=0)
     for name in ("extract_text", "sketch_documents", "cluster_documents", "near_duplicate_documents"):
         run(name)
-    run("hold_out_documents")
+    run("hold_out_documents", judged=False, test_fraction=0.3)  # one of four, by its bytes: TEST
     chunks = run("chunk_passages")
     duplicates = run("cluster_passages", {"embeddings": [run("embed_passages", {"passages": [chunks]})]})
     passages = run("near_duplicate_passages", {"chunks": [chunks], "duplicates": [duplicates]})
