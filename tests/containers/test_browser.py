@@ -17,6 +17,7 @@ from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import resolve
 from pipeline_tasks.models.sizes import backbone
+from pipeline_tasks.models.use import REFERENCE_MODELS
 from tests.chromium import chromium
 from tests.containers.conftest import ROOT, weights_for
 from tests.containers.small_store import ALPHAS, TITLE
@@ -45,7 +46,7 @@ def store(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lo
         ["pipeline_tasks.cli.main", "sync", str(folder / "store"), "s3://foundry/store"],
     ):
         subprocess.run([sys.executable, "-m", *command], env=environment, cwd=ROOT, check=True)
-    weights_for(stack, backbone("33m").name)
+    weights_for(stack, backbone("33m").name, *REFERENCE_MODELS)
     found = LocalStore(folder / "store")
     yield found
     for dag in ("build_triplets", "train_retriever"):
