@@ -20,11 +20,13 @@ from pipeline_tasks.core.schema import FILES
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.evaluation.systems import (
     BM25,
+    FUSED_DEPTH,
     encoder_of_folder,
     encoder_of_version,
     identity,
     is_folder,
     is_fusion,
+    is_version,
     members,
 )
 from pipeline_tasks.retrieval.bm25 import Bm25
@@ -32,8 +34,6 @@ from pipeline_tasks.retrieval.encoder import Encoder
 from pipeline_tasks.retrieval.encoders import open_encoder
 from pipeline_tasks.retrieval.fusion import fuse
 from pipeline_tasks.retrieval.search import Shard, search
-
-_FUSED_DEPTH = 200
 
 
 class System(ABC):
@@ -121,7 +121,7 @@ class Fused(System):
         self._members = {member: open_system(member, corpus) for member in members(name)}
 
     def _search(self, queries: Sequence[str], intents: Sequence[str], k: int) -> tuple[np.ndarray, np.ndarray]:
-        depth = max(k, _FUSED_DEPTH)
+        depth = max(k, FUSED_DEPTH)
         found = [member.search(queries, intents, depth)[0] for member in self._members.values()]
         return fuse(found, k)
 
@@ -145,7 +145,7 @@ def open_system(name: str, corpus: Corpus) -> System:
         return Words(corpus)
     if is_fusion(name):
         return Fused(name, corpus)
-    if name.startswith("model/"):
+    if is_version(name):
         return _of_version(Ref.parse(name), corpus)
     made = None if is_folder(name) else vectors.stored(corpus, name)
     if made is not None:

@@ -23,6 +23,7 @@ from pipeline_tasks.evaluation.evaluate_retriever import MEASURES
 from pipeline_tasks.evaluation.judge_queries import OWN_SETS
 from pipeline_tasks.evaluation.standings import Standings, standings
 from pipeline_tasks.evaluation.statistics import Difference
+from pipeline_tasks.evaluation.systems import is_version
 
 _NO_NAME = re.compile(r"[^a-z0-9._-]+")
 LAST = "last"
@@ -89,12 +90,8 @@ def _judged(store: Store, name: str, split: str, with_title: bool) -> tuple[dict
 
 def _sorted(named: list[str]) -> tuple[list[str], list[str]]:
     """Systems that stand for themselves, and versions of ours."""
-    trained = [name for name in named if _is_version(name)]
+    trained = [name for name in named if is_version(name)]
     return [name for name in named if name not in trained], trained
-
-
-def _is_version(name: str) -> bool:
-    return name.startswith("model/")
 
 
 def _stored(store: Store, passages: str, systems: list[str]) -> list[str]:
@@ -112,7 +109,7 @@ def _stored(store: Store, passages: str, systems: list[str]) -> list[str]:
 
 def _before(store: Store, name: str) -> str:
     """The version of a model before ``name``."""
-    if not _is_version(name):
+    if not is_version(name):
         raise InputError(f"--against {LAST} is the version before the first model, and {name!r} is no version of ours")
     ref = resolve(store, Ref.parse(name))
     sql = """SELECT version FROM versions WHERE dataset = ? AND version <> ? AND created_at <= (
@@ -126,7 +123,7 @@ def _before(store: Store, name: str) -> str:
 
 def _called(store: Store, name: str) -> str:
     """How the rows call it: systems by their name, versions of ours by theirs."""
-    return str(resolve(store, Ref.parse(name))) if _is_version(name) else name
+    return str(resolve(store, Ref.parse(name))) if is_version(name) else name
 
 
 def _show(found: Standings, made: Ref, baseline: str, by_intent: bool) -> None:

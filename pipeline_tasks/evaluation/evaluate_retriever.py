@@ -21,7 +21,7 @@ from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import EVALUATIONS, JUDGED_QUERIES, PASSAGE_EMBEDDINGS, PASSAGES
 from pipeline_tasks.evaluation import systems
 from pipeline_tasks.evaluation.metrics import Measure, score
-from pipeline_tasks.evaluation.systems import BM25, Asked, is_folder, is_fusion
+from pipeline_tasks.evaluation.systems import BM25, FUSED_DEPTH, Asked, is_folder, is_fusion
 from pipeline_tasks.models.registry import get
 from pipeline_tasks.models.start import StartParams
 from pipeline_tasks.models.use import is_served
@@ -32,7 +32,6 @@ from pipeline_tasks.retrieval.judges import judging_models
 from pipeline_tasks.retrieval.served_encoder import open_or_ask
 
 MEASURES = ("ndcg@10", "map@10", "mrr@10", "recall@10", "hit@10")
-_FUSED_DEPTH = 200
 
 
 class EvaluateRetrieverParams(StartParams, PaidParams):
@@ -70,7 +69,7 @@ class EvaluateRetrieverParams(StartParams, PaidParams):
         """Ranks that the measures, the rows and the fusions look at."""
         deepest = max([self.kept, *(Measure.parse(measure).k for measure in self.measures)])
         judged = any(Measure.parse(measure).judged_only for measure in self.measures)
-        return max(deepest, _FUSED_DEPTH) if judged or any(map(is_fusion, self.systems)) else deepest
+        return max(deepest, FUSED_DEPTH) if judged or any(map(is_fusion, self.systems)) else deepest
 
 
 def _is_registered(name: str) -> bool:

@@ -17,7 +17,7 @@ from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.versions import Version
-from pipeline_tasks.evaluation.systems import encoder_of_folder, is_folder
+from pipeline_tasks.evaluation.systems import encoder_of_folder, is_folder, is_version
 from pipeline_tasks.retrieval.encoder import Encoder
 from pipeline_tasks.retrieval.encoders import open_encoder
 
@@ -112,7 +112,7 @@ def model_of(store: Store, name: str) -> MtebModel:
     Raises:
         InputError: it is not there.
     """
-    if not name.startswith("model/"):
+    if not is_version(name):
         return MtebModel(encoder_of_folder(name) if is_folder(name) else open_encoder(name), "")
     version = Version.open(store, Ref.parse(name))
     target = settings().cache / "mteb" / version.manifest.id

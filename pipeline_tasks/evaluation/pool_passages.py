@@ -15,7 +15,7 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import From, step
 from pipeline_tasks.datasets import EVALUATIONS, JUDGED_QUERIES, PASSAGES
-from pipeline_tasks.evaluation.sample_queries import SampleParams, ids_of, sampled
+from pipeline_tasks.evaluation.sample_queries import SampleParams, sampled
 from pipeline_tasks.retrieval.judges import judging_models
 
 _AT_ONCE = 10_000
@@ -49,7 +49,7 @@ def pool_passages(inputs: Inputs, params: PoolPassagesParams, run: Run) -> Itera
         InputError: a model was not evaluated, or its rows keep fewer passages than ``depth``.
     """
     queries = inputs["queries"].table(["query_id", "intent"]).sort_by("query_id")
-    chosen = set(ids_of(queries, sampled(queries, params)))
+    chosen = set(queries["query_id"].filter(pa.array(sampled(queries, params))).to_pylist())
     rows = inputs["evaluation"].table(["system", "query_id", "passage_ids"])
     ref = inputs["evaluation"].manifest.ref
     if missing := sorted(set(params.models) - set(rows["system"].to_pylist())):

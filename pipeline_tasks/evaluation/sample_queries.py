@@ -5,7 +5,6 @@ Source: DMRetriever, Algorithm 4, appendix E.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -70,8 +69,3 @@ def sampled(queries: pa.Table, params: SampleParams) -> np.ndarray:
         most = min(params.per_intent, len(own) // 2)
         found[own[np.argsort(hashes[own], kind="stable")[:most]]] = True
     return found
-
-
-def ids_of(queries: pa.Table, rows: np.ndarray) -> Sequence[str]:
-    """Ids of these rows."""
-    return queries["query_id"].filter(pa.array(rows)).to_pylist()

@@ -25,6 +25,8 @@ from pipeline_tasks.retrieval.fusion import fuse
 from pipeline_tasks.retrieval.search import top_k
 
 BM25 = "bm25"
+FUSED_DEPTH = 200
+"""Ranks of each member that a fusion reads."""
 _FUSION = re.compile(r"rrf\(([^()]+)\)")
 _READ = ("*.json", "*.txt", "*.model", "*.safetensors", "*.onnx", "*.onnx.data", "*/config.json")
 
@@ -90,6 +92,11 @@ def encoder_of_folder(name: str) -> Encoder:
 
 def _load(folder: Path) -> Encoder:
     return load_encoder(folder, settings().cache, settings().threads, devices())
+
+
+def is_version(name: str) -> bool:
+    """Whether a system is a version that was trained here: ``model/<size>/<stage>``, with or without ``@ID``."""
+    return name.startswith("model/")
 
 
 def is_folder(name: str) -> bool:

@@ -48,8 +48,8 @@ def toy_train(inputs: Inputs, params: Trained, run: Run) -> Any:
     return run.scratch
 
 
-def train(store: LocalStore, *addresses: str) -> Ref:
-    """The whole chain over these addresses, to a model."""
+def mine(store: LocalStore, *addresses: str) -> None:
+    """The chain over these addresses, to triplets."""
     toy.corpus(store, *addresses)
     for one in (toy.toy_needs, toy.toy_pairs):
         toy.make(store, one)
@@ -57,6 +57,11 @@ def train(store: LocalStore, *addresses: str) -> Ref:
         toy.make(store, toy.toy_rank, model=model)
     toy.make(store, toy.toy_label)
     toy.make(store, toy.toy_triplets, alpha="0.75")
+
+
+def train(store: LocalStore, *addresses: str) -> Ref:
+    """The whole chain over these addresses, to a model."""
+    mine(store, *addresses)
     return toy.make(store, toy_train).ref
 
 

@@ -10,7 +10,7 @@ from pipeline_tasks.report.answer import comparisons
 from pipeline_tasks.report.markdown import markdown
 from pipeline_tasks.report.run_report import run_report
 from tests.core.lineage import toy
-from tests.report.made import IMAGE
+from tests.report.made import IMAGE, mine
 
 
 def table_of(report, title: str) -> list[dict[str, str]]:
@@ -92,13 +92,7 @@ def test_what_cannot_be_reported_on_is_said(built, tmp_path):
 
 def test_a_model_that_was_not_evaluated_is_still_told_of(tmp_path):
     store = LocalStore(tmp_path)
-    toy.corpus(store, "a")
-    for one in (toy.toy_needs, toy.toy_pairs):
-        toy.make(store, one)
-    for model in toy.MODELS:
-        toy.make(store, toy.toy_rank, model=model)
-    toy.make(store, toy.toy_label)
-    toy.make(store, toy.toy_triplets, alpha="0.75")
+    mine(store, "a")
     toy.make(store, toy.toy_model)
     report = run_report(store)
     assert "was not evaluated yet" in report.answer[0]
