@@ -1,6 +1,7 @@
 """A trained encoder as a sentence-transformers folder, the same bytes for the same weights and card."""
 
 import json
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -35,16 +36,19 @@ def export(
     the length, the prefixes and the pooling of ``layout`` again. A model that takes no prompts has none.
 
     Adapters are folded into the weights, in ``encoder`` as well, so that the folder needs nothing else to be loaded.
-    Nothing in it depends on when or where it was written.
+    Nothing in it depends on when or where it was written: what is already there, half a file of a killed process among
+    it, is removed first.
 
     Args:
+        out_dir: a folder of its own.
         card: the model card: ``name``, ``summary``, and further facts; a mapping becomes a section with a table.
         layout: where texts are cut, what is put before them (``model.encode(texts, prompt_name=intent)``), and whether
             the mean is over that as well.
         keep_adapters: also write them alone, to ``adapter/``; they fit the model that training started from.
     """
     prompts = {name: prefix for name, prefix in layout.prefixes.items() if prefix}
-    out_dir.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(out_dir, ignore_errors=True)
+    out_dir.mkdir(parents=True)
     if keep_adapters:
         save_adapters(encoder.model, out_dir / "adapter")
     encoder.model = merged(encoder.model)

@@ -8,6 +8,7 @@ Source: re-initialised top layers, Zhang et al. 2021, "Revisiting Few-sample BER
 output projections rather than to random ones.
 """
 
+import shutil
 from pathlib import Path
 
 import torch
@@ -38,7 +39,8 @@ def reset_top_layers(folder: Path, target: Path, n_layers: int) -> Path:
                 sublayer.dense.bias.zero_()
                 sublayer.LayerNorm.weight.fill_(1.0)
                 sublayer.LayerNorm.bias.zero_()
-    target.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(target, ignore_errors=True)  # a killed process may have left half a file
+    target.mkdir(parents=True)
     encoder.model.save_pretrained(target)
     encoder.tokenizer.save_pretrained(target)
     return target

@@ -43,6 +43,14 @@ def digests(folder: Path) -> dict[str, str]:
     return {str(f.relative_to(folder)): hashlib.sha256(f.read_bytes()).hexdigest() for f in files}
 
 
+def test_what_a_killed_export_left_is_no_part_of_the_model(exported, tiny_bert, tmp_path) -> None:
+    (tmp_path / "m" / "1_Pooling").mkdir(parents=True)
+    (tmp_path / "m" / ".tmpKILLED").write_bytes(b"half of the weights")
+    (tmp_path / "m" / "1_Pooling" / "config.json.part").write_bytes(b"{")
+    export(load(tiny_bert), tmp_path / "m", card=CARD, layout=LAYOUT)
+    assert digests(tmp_path / "m") == digests(exported)
+
+
 def test_sentence_transformers_gives_our_embeddings(exported, tiny_bert) -> None:
     from sentence_transformers import SentenceTransformer
 
