@@ -23,7 +23,8 @@ def local_run(home: Path, environment: dict[str, str], runs: dict[str, dict[str,
     _check_checkout()
     words = [word for dag, conf in runs.items() for word in (dag, json.dumps(conf))]
     command = [sys.executable, "-m", "foundry_airflow.local_run", "--home", str(home), "--dags", str(DAGS), *words]
-    found = _with_paths(environment) | {"AIRFLOW__FOUNDRY__MAX_GROUPS": "2"}
+    one_after_the_other = {"AIRFLOW__FOUNDRY__MAX_GROUPS": "1"}
+    found = _with_paths(environment) | one_after_the_other
     return subprocess.run(command, env=found, check=False).returncode  # noqa: S603
 
 

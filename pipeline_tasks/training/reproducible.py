@@ -12,18 +12,22 @@ import torch
 def reproducible(threads: int) -> Iterator[None]:
     """Deterministic kernels and a fixed number of CPU threads in the block; the caller's settings after it.
 
-    Results are then equal bit for bit on one machine; another CPU or GPU model may round otherwise.
+    Results are then equal bit for bit on one machine; another CPU or GPU model may round otherwise. Memory that a
+    kernel is about to write is not filled first, as torch would in this mode: none here reads what it has not written.
     """
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     previous_threads = torch.get_num_threads()
     previous_mode = torch.are_deterministic_algorithms_enabled()
+    previous_fill = torch.utils.deterministic.fill_uninitialized_memory
     with torch.random.fork_rng():
         torch.set_num_threads(threads)
         torch.use_deterministic_algorithms(True)
+        torch.utils.deterministic.fill_uninitialized_memory = False
         try:
             yield
         finally:
             torch.use_deterministic_algorithms(previous_mode)
+            torch.utils.deterministic.fill_uninitialized_memory = previous_fill
             torch.set_num_threads(previous_threads)
 
 
