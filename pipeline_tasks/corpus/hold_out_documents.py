@@ -55,14 +55,14 @@ class Drawable:
     length: int
 
 
-@step(reads={"documents": DOCUMENTS}, writes=HELD_OUT, kind="reduce", grows=True)
+@step(reads={"documents": DOCUMENTS}, writes=HELD_OUT, kind="reduce", version="2", grows=True)
 def hold_out_documents(inputs: Inputs, params: HoldOutDocumentsParams, run: Run) -> Iterator[pa.Table]:
     """Name the documents that are for tests or for choosing checkpoints; all others are trained on.
 
-    A document with half of what a judged question quotes is for tests, so that no passage of another can answer that
-    question. Of the rest the bytes draw: neither a refresh nor a second address moves a document, and one that was held
-    out stays so. None is drawn with which more than the fraction of all text, or more documents than the limit, would
-    be held out. Near-duplicates of a held-out document are gone before (:func:`near_duplicate_documents`).
+    A document that a judged question quotes (:class:`Quotes`) is for tests, so that no passage of another can answer
+    that question. Of the rest the bytes draw: neither a refresh nor a second address moves a document, and one that was
+    held out stays so. None is drawn with which more than the fraction of all text, or more documents than the limit,
+    would be held out. Near-duplicates of a held-out document are gone before (:func:`near_duplicate_documents`).
     """
     quoted, documents, judged, length = Quotes(params.quotes), [], set(), 0
     for part in inputs["documents"].parts(["doc_id", "content_sha256", "text"]):

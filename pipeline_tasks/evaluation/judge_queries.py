@@ -60,14 +60,15 @@ class JudgeQueriesParams(FolderParams):
     writes=JUDGED_QUERIES,
     kind="reduce",
     dataset="judged/{set_name}",
+    version="2",
 )
 def judge_queries(inputs: Inputs, params: JudgeQueriesParams, run: Run) -> pa.Table:
     """Held-out queries with the passage that each was written from, the domain's questions, or a folder's queries.
 
-    A question's judgement holds for every passage with at least half of the words that it quotes, in a row. Queries of
-    a folder that this split does not judge belong to others, and are counted; without an intent they have the intent
-    ``any``. Reasons of rejects: ``duplicate_id``, ``blank_query``, ``no_passage`` (nothing that answers it is in the
-    corpus); ``unknown_passage`` and ``unknown_query`` are judgements of what is not there.
+    A question's judgement holds for every passage that has its quote (:class:`Quotes`). Queries of a folder that this
+    split does not judge belong to others, and are counted; without an intent they have the intent ``any``. Reasons of
+    rejects: ``duplicate_id``, ``blank_query``, ``no_passage`` (nothing that answers it is in the corpus);
+    ``unknown_passage`` and ``unknown_query`` are judgements of what is not there.
 
     Raises:
         InputError: no query is left, or a file does not hold what it should.

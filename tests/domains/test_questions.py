@@ -15,6 +15,7 @@ from pipeline_tasks.demo.sample import load_documents
 from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.domains.intents import load_intents
 from pipeline_tasks.domains.questions import Judgement, Question, add_judgements, load_questions, read_questions
+from pipeline_tasks.domains.quotes import Quotes
 from pipeline_tasks.synthesis.parse import content_of
 
 DOMAIN = domain_folder()
@@ -40,6 +41,14 @@ def test_evidence_is_quoted_from_its_document_and_every_question_is_answered() -
         assert any(judgement.grade == 2 for judgement in question.judgements), question
         for judgement in question.judgements:
             assert any(judgement.evidence in text for text in texts[question.document]), judgement.evidence
+
+
+def test_a_quote_stands_in_its_own_document_and_holds_no_other_one_out() -> None:
+    evidence = [(j.evidence, question.document) for question in QUESTIONS for j in question.judgements]
+    quotes = Quotes(text for text, _ in evidence)
+    for document in load_documents(DOMAIN / "sample"):
+        found = {evidence[number][1] for number in quotes.found_in(document.body)}
+        assert found == {document.name} & {name for _, name in evidence}, document.name
 
 
 def test_questions_are_asked_in_other_words_than_their_answers() -> None:

@@ -44,6 +44,19 @@ def test_a_quote_of_two_words_must_be_whole():
     assert quotes.found_in("around the turn") == []
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("A surge of only three feet can destroy a house.", []),
+        ("Of only three feet can destroy docks.", []),
+        ("Whoever waits: a tsunami of only three feet can destroy boats.", [0]),
+        ("A tsunami of only three feet can", []),
+    ],
+)
+def test_half_of_a_short_quote_is_not_the_quote(text, found):
+    assert Quotes(["A tsunami of only three feet can destroy docks."]).found_in(text) == found
+
+
 def test_held_out_queries_have_the_passage_that_they_were_written_from(store):
     put(store, PASSAGES, [{"passage_id": "p1", "text": "a"}, {"passage_id": "p2", "text": "b"}])
     pairs = [
