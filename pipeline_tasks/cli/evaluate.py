@@ -24,6 +24,7 @@ from pipeline_tasks.evaluation.judge_queries import OWN_SETS
 from pipeline_tasks.evaluation.standings import Standings, standings
 from pipeline_tasks.evaluation.statistics import Difference
 from pipeline_tasks.evaluation.systems import is_version
+from pipeline_tasks.models.use import identity
 
 _NO_NAME = re.compile(r"[^a-z0-9._-]+")
 LAST = "last"
@@ -95,14 +96,15 @@ def _sorted(named: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _stored(store: Store, passages: str, systems: list[str]) -> list[str]:
-    """Embeddings of exactly these passages by models of these names, where there are any."""
+    """Embeddings of exactly these passages by models of these names as they are today, where there are any."""
     found = []
     for name in systems:
         try:
             ref = resolve(store, Ref.parse(f"embeddings/{name}"))
         except InputError:
             continue
-        if load_manifest(store, ref).inputs.get("passages") == [passages]:
+        made = load_manifest(store, ref)
+        if made.inputs.get("passages") == [passages] and made.params.get("weights") == identity(name):
             found.append(str(ref))
     return found
 

@@ -21,6 +21,7 @@ from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import EVALUATIONS, JUDGED_QUERIES, PASSAGE_EMBEDDINGS, PASSAGES
 from pipeline_tasks.evaluation import systems
 from pipeline_tasks.evaluation.metrics import Measure, score
+from pipeline_tasks.evaluation.stored_vectors import passage_vectors, query_vectors
 from pipeline_tasks.evaluation.systems import BM25, FUSED_DEPTH, Asked, is_folder, is_fusion
 from pipeline_tasks.models.registry import get
 from pipeline_tasks.models.start import StartParams
@@ -29,6 +30,7 @@ from pipeline_tasks.retrieval.embed_passages import noted
 from pipeline_tasks.retrieval.encoder import Encoder
 from pipeline_tasks.retrieval.encoders import Precision
 from pipeline_tasks.retrieval.judges import judging_models
+from pipeline_tasks.retrieval.search import top_k
 from pipeline_tasks.retrieval.served_encoder import open_or_ask
 
 MEASURES = ("ndcg@10", "map@10", "mrr@10", "recall@10", "hit@10")
@@ -95,9 +97,10 @@ def _is_registered(name: str) -> bool:
 def evaluate_retriever(inputs: Inputs, params: EvaluateRetrieverParams, run: Run) -> Iterator[pa.Table]:
     """Every measure of every query of a judged set, for each system, with the first passages that it found.
 
-    The corpus is all passages. Models whose embeddings are given are asked with these; every other one encodes the
-    passages here, and is asked as the registry or its own files say. The mean over intents, as in DMRetriever, Table 2,
-    is the view ``evaluations``; differences, intervals and p-values are ``foundry evaluate``'s.
+    The corpus is all passages. Models whose embeddings are given are asked with these; vectors of queries that
+    ``embed_pairs`` has made are read; every other text is encoded here, as the registry or the model's own files say.
+    The mean over intents, as in DMRetriever, Table 2, is the view ``evaluations``; differences, intervals and p-values
+    are ``foundry evaluate``'s.
 
     Raises:
         InputError: embeddings are not of these passages, a fusion names a system that is not here, two systems have one
@@ -142,18 +145,17 @@ class System:
 
 def _systems(inputs: Inputs, params: EvaluateRetrieverParams, run: Run) -> Iterator[System]:
     """Fusions last, because they need the others."""
-    stored = inputs.by_last_name("embeddings")
     if params.has_start:
         open_start = partial(systems.encoder_of_start, params.start, run.scratch)
         yield System(f"{params.size}/untrained", "", _by(open_start))
     named = [name for name in params.systems if not is_fusion(name)]
-    for name in dict.fromkeys((*named, *stored)):
+    for name in dict.fromkeys((*named, *inputs.by_last_name("embeddings"))):
         if name == BM25:
             yield System(name, "", lambda asked, _, depth: asked.rank_bm25(depth))
         elif is_folder(name):
             yield System(name, "", _by(partial(systems.encoder_of_folder, name)))
         else:
-            yield System(name, "", partial(_rank_registered, name, stored.get(name), params, run))
+            yield System(name, "", partial(_rank_registered, name, inputs, params, run))
     trained = inputs.each("models")
     names = Counter(system_name(version) for version in trained)
     for version in trained:
@@ -169,12 +171,21 @@ def _by(opened: Callable[[], Encoder]) -> Callable[[Asked, dict[str, np.ndarray]
 
 
 def _rank_registered(
-    name: str, stored: Version | None, params: EvaluateRetrieverParams, run: Run, asked: Asked, _: Any, depth: int
+    name: str, inputs: Inputs, params: EvaluateRetrieverParams, run: Run, asked: Asked, _: Any, depth: int
 ) -> np.ndarray:
+    """By vectors that are there already; the model is opened only for texts that have none."""
+    stored = inputs.by_last_name("embeddings").get(name)
     precision: Precision = stored.manifest.params["precision"] if stored else "float32"
-    encoder = open_or_ask(name, precision, run.store, params.terms(run))
-    with noted(run, encoder, len(asked.queries) + (0 if stored else len(asked.passages))):
-        return asked.rank(encoder, depth, stored)
+    passages = passage_vectors(stored, asked.passage_ids) if stored else None
+    queries = query_vectors(inputs["queries"], name, precision)
+    run.count("vectors_read", sum(len(read) for read in (passages, queries) if read is not None))
+    if passages is None or queries is None:
+        encoder = open_or_ask(name, precision, run.store, params.terms(run))
+        n_missing = len(asked.passages) * (passages is None) + len(asked.queries) * (queries is None)
+        with noted(run, encoder, n_missing):
+            passages = encoder.encode_passages(asked.passages) if passages is None else passages
+            queries = encoder.encode_queries(asked.queries, asked.intents) if queries is None else queries
+    return top_k(queries, passages, depth)[0]
 
 
 def _rank_fused(name: str, _: Asked, ranked: dict[str, np.ndarray], depth: int) -> np.ndarray:

@@ -14,7 +14,6 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import digest, file_sha256
 from pipeline_tasks.core.local_files import is_readable_file, named_path, where_to_name
 from pipeline_tasks.core.settings import settings
-from pipeline_tasks.core.vectors import matrix
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.encoders.devices import devices
 from pipeline_tasks.models import use
@@ -56,22 +55,13 @@ class Asked:
 
         return bm25.top_k(self.queries, self.passages, depth)[0]
 
-    def rank(self, encoder: Encoder, depth: int, stored: Version | None = None) -> np.ndarray:
-        """By the cosines of an encoder's vectors; those of passages may be ``stored``.
+    def rank(self, encoder: Encoder, depth: int) -> np.ndarray:
+        """By the cosines of an encoder's vectors.
 
         Shapes: returns [q, depth] positions of passages, best first.
-
-        Raises:
-            InputError: what is stored is not of these passages, or not of this width.
         """
-        vectors = self._vectors(stored) if stored else encoder.encode_passages(self.passages)
-        return top_k(encoder.encode_queries(self.queries, self.intents), vectors, depth)[0]
-
-    def _vectors(self, stored: Version) -> np.ndarray:
-        found = stored.table(["passage_id", "embedding"]).sort_by("passage_id")
-        if found["passage_id"].to_pylist() != self.passage_ids:
-            raise InputError(f"{stored.manifest.ref} is not of the evaluated passages; run embed_passages on them")
-        return matrix(found["embedding"])
+        passages = encoder.encode_passages(self.passages)
+        return top_k(encoder.encode_queries(self.queries, self.intents), passages, depth)[0]
 
 
 def encoder_of_start(start: Start, scratch: Path) -> Encoder:

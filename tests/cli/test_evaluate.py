@@ -9,13 +9,19 @@ from typer.testing import CliRunner
 
 from pipeline_tasks.cli.main import app
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.core.versions import load_manifest, resolve
+from pipeline_tasks.datasets import PASSAGE_EMBEDDINGS
 from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.encoders.trunk import load
+from pipeline_tasks.models.fetch import fetch
+from pipeline_tasks.models.registry import get
 from pipeline_tasks.training.export import export
 from tests import shapes
 from tests.evaluation.test_judged_sets import folder
+from tests.stores import put
 from tests.training.made import put_model
 
 TEXTS = {"1": "ta tb wa", "2": "tc wb", "3": "td te wc", "4": "tf wa wb"}
@@ -74,6 +80,17 @@ def test_what_is_known_is_not_computed_again(workplace):
     again = workplace.foundry("rrf(bm25,22m/finetune)", "bm25", MODEL, "--on", "my-set", "--measure", "mrr@3")
     assert again == one and "mrr@3" in again
     assert {path: path.stat().st_mtime_ns for path in (workplace.store.root / "versions").rglob("*.json")} == before
+
+
+def test_vectors_of_what_a_model_was_before_are_not_asked_for_what_it_is_now(workplace):
+    model = "all-minilm-l6-v2"
+    fetch(get(model), settings().cache)
+    workplace.foundry("bm25", "--on", workplace.judged)
+    old = [{"passage_id": i, "embedding": [1.0] * 384} for i in TEXTS]
+    passages = resolve(workplace.store, Ref.parse("corpus/my-set"))
+    put(workplace.store, PASSAGE_EMBEDDINGS, old, dataset=f"embeddings/{model}", passages=passages)
+    workplace.foundry(model, "--on", "my-set")
+    assert "embeddings" not in load_manifest(workplace.store, Ref.parse("eval/my-set")).inputs
 
 
 @pytest.mark.parametrize(

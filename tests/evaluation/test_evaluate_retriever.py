@@ -8,17 +8,23 @@ import pytest
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.lineage import query
 from pipeline_tasks.core.manifest import Manifest, Ref
+from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import Version
-from pipeline_tasks.datasets import JUDGED_QUERIES, PASSAGE_EMBEDDINGS, PASSAGES
-from pipeline_tasks.encoders.layout import Layout
+from pipeline_tasks.datasets import JUDGED_QUERIES, PAIRS, PASSAGE_EMBEDDINGS, PASSAGES
 from pipeline_tasks.evaluation.evaluate_retriever import EvaluateRetrieverParams, evaluate_retriever, system_name
+from pipeline_tasks.evaluation.judge_queries import judge_queries
 from pipeline_tasks.evaluation.standings import standings
-from pipeline_tasks.evaluation.systems import Asked, rank_fused
-from pipeline_tasks.retrieval.encoder import Encoder
+from pipeline_tasks.evaluation.stored_vectors import passage_vectors, query_vectors
+from pipeline_tasks.evaluation.systems import rank_fused
+from pipeline_tasks.models.fetch import fetch
+from pipeline_tasks.models.registry import get
+from pipeline_tasks.retrieval.embed_pairs import embed_pairs
+from pipeline_tasks.retrieval.embed_passages import embed_passages
 from tests import shapes
 from tests.stores import go, put, rows
 
+MODEL = "all-minilm-l6-v2"
 TEXTS = {"p3": "sandbags against the flood", "p1": "a tornado takes the roof", "p2": "smoke fills the valley"}
 JUDGED = {
     "q2": ("tornado roof", "qa", {"p1": 2, "p2": 0}),
@@ -74,36 +80,54 @@ def test_the_lineage_has_scores_by_query_and_means_over_intents(store):
     assert means[0]["score"] == pytest.approx((means[1]["score"] + means[2]["score"]) / 2)
 
 
-class ByWord(Encoder):
-    """Counts words: vectors of a vocabulary."""
-
-    words = sorted({word for text in (*TEXTS.values(), *(q for q, _, _ in JUDGED.values())) for word in text.split()})
-
-    def __init__(self) -> None:
-        super().__init__("by-word", len(self.words), Layout("mean", 512))
-
-    def _vectors(self, texts, prefixes, done) -> np.ndarray:
-        return np.array([[float(word in text.split()) for word in self.words] for text in texts], np.float32)
+@pytest.fixture(scope="module")
+def model() -> str:
+    """A reference model that is on this machine."""
+    fetch(get(MODEL), settings().cache)
+    return MODEL
 
 
-def asked() -> Asked:
-    ids = sorted(TEXTS)
-    queries = [JUDGED[i] for i in sorted(JUDGED)]
-    return Asked([q for q, _, _ in queries], [i for _, i, _ in queries], ids, [TEXTS[i] for i in ids])
+def asked_of_pairs(store: LocalStore, changed: str = "") -> Ref:
+    """The judged queries as what ``judge_queries`` makes of held-out pairs; one of them ``changed``."""
+    pairs = [
+        {"query_id": i, "query": changed or text, "intent": intent, "split": "test", "positive": text}
+        | {"passage_id": next(iter(grades)), "doc_id": "d", "positive_id": f"positive-{i}"}
+        for i, (text, intent, grades) in JUDGED.items()
+    ]
+    put(store, PAIRS, pairs, dataset="mtp")
+    return go(store, judge_queries).ref
 
 
-def test_stored_embeddings_rank_the_passages_they_are_of(store):
-    texts, encoder = asked(), ByWord()
-    other = dict(zip(("p2", "p3", "p1"), encoder.encode_passages([TEXTS[i] for i in ("p1", "p2", "p3")]), strict=True))
-    stored = put(store, PASSAGE_EMBEDDINGS, [{"passage_id": i, "embedding": v.tolist()} for i, v in other.items()])
-    assert texts.rank(encoder, 1)[:, 0].tolist() == [2, 0, 1]
-    assert texts.rank(encoder, 1, Version.open(store, stored))[:, 0].tolist() == [0, 1, 2], "the stored ones are asked"
+def test_what_the_pipeline_has_encoded_is_not_encoded_again(store, model):
+    alone = {"size": "", "models": (), "systems": (model,), "measures": ("ndcg@10",)}
+    asked_of_pairs(store)
+    fresh = go(store, evaluate_retriever, {"models": []}, **alone)
+    assert (fresh.counters["texts_encoded"], fresh.counters["vectors_read"]) == (6, 0)
+    found = rows(store, "eval/heldout")
+    go(store, embed_passages, model=model)
+    go(store, embed_pairs, model=model)
+    all_read = go(store, evaluate_retriever, {"models": []}, **alone | {"models": (model,)})
+    assert (all_read.counters["texts_encoded"], all_read.counters["vectors_read"]) == (0, 6)
+    assert [row["passage_ids"] for row in rows(store, "eval/heldout")] == [row["passage_ids"] for row in found]
+    asked_of_pairs(store, changed="smoke")
+    other = go(store, evaluate_retriever, {"models": []}, **alone | {"models": (model,)})
+    assert (other.counters["texts_encoded"], other.counters["vectors_read"]) == (3, 3), "queries of other pairs"
+
+
+def test_a_model_that_is_told_something_else_is_asked_anew(store, model, monkeypatch):
+    asked_of_pairs(store)
+    go(store, embed_pairs, model=model)
+    judged = Version.open(store, Ref.parse("judged/heldout"))
+    assert len(query_vectors(judged, model, "float32")) == len(JUDGED)
+    assert query_vectors(judged, model, "int8") is None
+    monkeypatch.setattr("pipeline_tasks.retrieval.embed_pairs.instructions_of", lambda spec: {"qa": "Answer: "})
+    assert query_vectors(judged, model, "float32") is None
 
 
 def test_embeddings_of_other_passages_are_refused(store):
     stored = put(store, PASSAGE_EMBEDDINGS, [{"passage_id": "p1", "embedding": [1.0]}])
     with pytest.raises(InputError, match="not of the evaluated passages"):
-        asked().rank(ByWord(), 2, Version.open(store, stored))
+        passage_vectors(Version.open(store, stored), sorted(TEXTS))
 
 
 def test_a_folder_is_evaluated_and_known_by_its_files(store, tmp_path):
