@@ -15,7 +15,7 @@ from pipeline_tasks.core.runner import run_job
 from pipeline_tasks.core.store import Store, open_store
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.demo.runs import SIZE, training_runs
-from pipeline_tasks.evaluation.standings import standings
+from pipeline_tasks.evaluation.scores import AVERAGE, scores_of
 from pipeline_tasks.models.sizes import get_size
 
 
@@ -35,7 +35,8 @@ def scores(store: Store, seed: int) -> dict[str, float]:
         inputs = {"triplets": [f"mtt/{alpha}"], "init": models[-1:]}
         models.append(run("finetune", inputs, alpha=alpha, **common, **of_stage("finetune")))
     evaluated = run("evaluate_retriever", {"models": models}, size=SIZE, set_name="questions")
-    return {found.system: found.score for found in standings(Version.open(store, Ref.parse(evaluated))).systems}
+    found = scores_of(Version.open(store, Ref.parse(evaluated)))
+    return {system: row[AVERAGE].mean for system, row in found.table.items()}
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ from pipeline_tasks.core.store import Store, open_store
 from pipeline_tasks.core.versions import Version, load_manifest, resolve
 from pipeline_tasks.evaluation.evaluate_retriever import MEASURES
 from pipeline_tasks.evaluation.judge_queries import OWN_SETS
-from pipeline_tasks.evaluation.standings import Standings, standings
+from pipeline_tasks.evaluation.scores import AVERAGE, Scores, scores_of
 from pipeline_tasks.evaluation.statistics import Difference
 from pipeline_tasks.evaluation.systems import is_version
 from pipeline_tasks.models.use import identity
@@ -62,8 +62,7 @@ def evaluate_command(
         values = {"set_name": set_name, "size": "", "models": [], "systems": systems, "measures": measures}
         stored = _stored(store, given["passages"][0], systems)
         made = _run(store, "evaluate_retriever", given | {"models": trained, "embeddings": stored}, **values)
-        found = standings(Version.open(store, made), measures[0])
-        _show(found, made, _called(store, baseline), by_intent)
+        _show(scores_of(Version.open(store, made), measures[0]), _called(store, baseline), by_intent)
 
 
 def _run(store: Store, name: str, given: dict[str, list[str]], **values: Any) -> Ref:
@@ -128,25 +127,24 @@ def _called(store: Store, name: str) -> str:
     return str(resolve(store, Ref.parse(name))) if is_version(name) else name
 
 
-def _show(found: Standings, made: Ref, baseline: str, by_intent: bool) -> None:
-    base = found.of(baseline).system
-    differences = found.against(base)
-    counts = found.counts
-    of = f"{len(counts)} intents, macro average" if len(counts) > 1 else "1 intent"
-    title = f"{found.measure} on {made}: {len(found.intents):,} queries of {of}"
-    intents = [f"{intent} ({n})" for intent, n in counts.items()] if by_intent else []
+def _show(found: Scores, baseline: str, by_intent: bool) -> None:
+    """Worst first, so that the best is what one sees last."""
+    base = found.named(baseline)
+    differences = found.gains(base)
+    of = f"{len(found.kinds)} intents, macro average" if len(found.kinds) > 1 else "1 intent"
+    title = f"{found.metric} on {found.ref}: {len(found.intents):,} queries of {of}"
+    intents = found.kinds if by_intent else []
+    heads = [f"{intent} ({found.counts[intent]})" for intent in intents]
     apart = [f"against {base}", "95%", "p"] if differences else []
-    table = Table("system", found.measure, "95%", *intents, *apart, title=title, title_justify="left")
-    for standing in found.systems:
-        means = [f"{standing.of_intent[intent]:.3f}" for intent in counts] if by_intent else []
-        between = f"{standing.low:.3f} … {standing.high:.3f}"
-        table.add_row(
-            standing.system, f"{standing.score:.3f}", between, *means, *_apart(differences.get(standing.system))
-        )
+    table = Table("system", found.metric, "95%", *heads, *apart, title=title, title_justify="left")
+    for system, row in reversed(found.table.items()):
+        score, means = row[AVERAGE], [f"{row[intent].mean:.3f}" for intent in intents]
+        between = f"{score.low:.3f} … {score.high:.3f}"
+        table.add_row(system, f"{score.mean:.3f}", between, *means, *_apart(differences.get(system)))
     console().print(table)
     for name, difference in differences.items():
         typer.echo(f"{name} against {base}: {difference.in_words()}")
-    typer.echo(str(made))
+    typer.echo(found.ref)
 
 
 def _apart(difference: Difference | None) -> list[str]:

@@ -7,8 +7,8 @@ from typing import Any
 
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.store import Store
-from pipeline_tasks.core.versions import Version
-from pipeline_tasks.evaluation.standings import Standings, standings
+from pipeline_tasks.core.versions import Version, resolve
+from pipeline_tasks.evaluation.scores import AVERAGE, Scores, scores_of
 from pipeline_tasks.evaluation.statistics import Difference
 from pipeline_tasks.models.use import REFERENCE_MODELS
 
@@ -53,37 +53,35 @@ class Result:
 
 def result_of(store: Store, size: str) -> Result:
     """What the latest evaluation says of the latest stage of the trained model and of what it started from."""
-    found = standings(Version.open(store, Ref.parse(SET)))
-    start = found.of(f"{size}/untrained")
-    stages = [standing for standing in found.systems if standing.model_version]
-    trained = found.of(str(Version.open(store, Ref.parse(f"model/{size}/finetune")).manifest.ref))
-    gained = found.against(start.system, [stage.system for stage in stages])
-    gain = gained[trained.system]
+    found = scores_of(Version.open(store, Ref.parse(SET)))
+    mean = {system: row[AVERAGE].mean for system, row in found.table.items()}
+    start = found.named(f"{size}/untrained")
+    trained = found.named(str(resolve(store, Ref.parse(f"model/{size}/finetune"))))
+    gained = found.gains(start, [name for name, version in found.models.items() if version])
+    gain = gained[trained]
     facts = {
         "questions": len(found.intents),
-        "start_ndcg": round(start.score, 4),
-        "trained_ndcg": round(trained.score, 4),
+        "start_ndcg": round(mean[start], 4),
+        "trained_ndcg": round(mean[trained], 4),
         "p_value": gain.p,
-        "bm25_ndcg": round(found.of("bm25").score, 4),
-        "best_reference_ndcg": round(max(found.of(name).score for name in REFERENCE_MODELS), 4),
+        "bm25_ndcg": round(mean[found.named("bm25")], 4),
+        "best_reference_ndcg": round(max(mean[found.named(name)] for name in REFERENCE_MODELS), 4),
     }
     words = (
-        f"{trained.system} scores {100 * trained.score:.1f} on {len(found.intents)} judged questions, "
-        f"{100 * gain.gain:+.1f} points against {start.system}, which it started from "
+        f"{trained} scores {100 * mean[trained]:.1f} on {len(found.intents)} judged questions, "
+        f"{100 * gain.gain:+.1f} points against {start}, which it started from "
         f"({100 * gain.low:+.1f} to {100 * gain.high:+.1f}): {gain.in_words()}"
     )
     return Result(_table(found, gained), facts, words)
 
 
-def _table(found: Standings, gained: dict[str, Difference]) -> Shown:
+def _table(found: Scores, gained: dict[str, Difference]) -> Shown:
     """Systems down, best last; what a stage of the trained model gained over its start beside its score."""
-    counts = found.counts
-    head = ["system", "NDCG@10", "95%", "gain", "p", *(f"{intent} ({n})" for intent, n in counts.items())]
+    head = ["system", "NDCG@10", "95%", "gain", "p", *(f"{intent} ({found.counts[intent]})" for intent in found.kinds)]
     rows = []
-    for standing in found.systems:
-        gain = gained.get(standing.system)
+    for system, row in reversed(found.table.items()):
+        gain, score = gained.get(system), row[AVERAGE]
         apart = [f"{gain.gain:+.3f}", f"{gain.p:.2g}"] if gain else ["", ""]
-        means = [f"{standing.of_intent[intent]:.3f}" for intent in counts]
-        between = f"{standing.low:.3f} … {standing.high:.3f}"
-        rows.append([standing.system, f"{standing.score:.3f}", between, *apart, *means])
-    return Shown(f"NDCG@10 on {len(found.intents)} judged questions, mean over intents", head, rows, len(counts))
+        means = [f"{row[intent].mean:.3f}" for intent in found.kinds]
+        rows.append([system, f"{score.mean:.3f}", f"{score.low:.3f} … {score.high:.3f}", *apart, *means])
+    return Shown(f"NDCG@10 on {len(found.intents)} judged questions, mean over intents", head, rows, len(found.kinds))

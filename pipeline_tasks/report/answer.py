@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.store import Store
+from pipeline_tasks.evaluation.scores import Scores
 from pipeline_tasks.evaluation.statistics import Difference
+from pipeline_tasks.report.evaluations import before, read
 from pipeline_tasks.report.luck import in_words
-from pipeline_tasks.report.scores import Scores, before, read
 from pipeline_tasks.report.subject import Ask, lineage, subject
 
 

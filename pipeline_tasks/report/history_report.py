@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.store import Store
+from pipeline_tasks.evaluation.scores import Score, Scores
 from pipeline_tasks.evaluation.statistics import Difference
 from pipeline_tasks.report.content import DESK, Chart, Report, Section, Table, Version
+from pipeline_tasks.report.evaluations import read
 from pipeline_tasks.report.luck import in_short, in_words, p_of
-from pipeline_tasks.report.scores import Score, Scores, read
 from pipeline_tasks.report.sections.by_intent import interval_text
 from pipeline_tasks.report.subject import lineage
 from pipeline_tasks.report.theme import COLOUR, axes, figure

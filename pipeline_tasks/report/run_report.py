@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.store import Store
+from pipeline_tasks.evaluation.scores import AVERAGE, Scores
 from pipeline_tasks.report.answer import rivals
 from pipeline_tasks.report.content import Report, Section, Version
+from pipeline_tasks.report.evaluations import read
 from pipeline_tasks.report.luck import in_short, p_of
-from pipeline_tasks.report.scores import AVERAGE, Scores, read
 from pipeline_tasks.report.sections.by_intent import score_section
 from pipeline_tasks.report.sections.costs import cost_section
 from pipeline_tasks.report.sections.curves import curve_section

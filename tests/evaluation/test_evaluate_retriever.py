@@ -14,7 +14,7 @@ from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import JUDGED_QUERIES, PAIRS, PASSAGE_EMBEDDINGS, PASSAGES
 from pipeline_tasks.evaluation.evaluate_retriever import EvaluateRetrieverParams, evaluate_retriever, system_name
 from pipeline_tasks.evaluation.judge_queries import judge_queries
-from pipeline_tasks.evaluation.standings import standings
+from pipeline_tasks.evaluation.scores import AVERAGE, scores_of
 from pipeline_tasks.evaluation.stored_vectors import passage_vectors, query_vectors
 from pipeline_tasks.evaluation.systems import rank_fused
 from pipeline_tasks.models.fetch import fetch
@@ -133,7 +133,7 @@ def test_embeddings_of_other_passages_are_refused(store):
 def test_a_folder_is_evaluated_and_known_by_its_files(store, tmp_path):
     first = str(shapes.make("bert", tmp_path / "one"))
     version = evaluated(store, systems=(first, f"rrf({first})", "bm25"))
-    assert [s.system for s in standings(version).systems if "rrf" in s.system] == [f"rrf({first})"]
+    assert [name for name in scores_of(version).table if "rrf" in name] == [f"rrf({first})"]
     moved = str((tmp_path / "one").rename(tmp_path / "two"))
     again = EvaluateRetrieverParams(**ALONE | {"systems": (moved,)}).identity()
     assert again == EvaluateRetrieverParams(**ALONE | {"systems": (moved + "/",)}).identity()
@@ -141,17 +141,18 @@ def test_a_folder_is_evaluated_and_known_by_its_files(store, tmp_path):
     assert again != EvaluateRetrieverParams(**ALONE | {"systems": (moved,)}).identity(), "other files, another version"
 
 
-def test_standings_are_sorted_and_compared(store, tmp_path):
+def test_scores_are_sorted_and_compared(store, tmp_path):
     version = evaluated(store, systems=("bm25", str(shapes.make("bert", tmp_path / "mine"))))
-    found = standings(version, "mrr@10")
-    assert found.counts == {"nli": 1, "qa": 2}
-    assert found.systems == sorted(found.systems, key=lambda standing: standing.score)
-    ((name, difference),) = found.against("bm25").items()
-    assert difference.gain == pytest.approx(found.of(name).score - found.of("bm25").score)
+    found = scores_of(version, "mrr@10")
+    assert found.counts == {AVERAGE: 3, "nli": 1, "qa": 2}
+    means = [row[AVERAGE].mean for row in found.table.values()]
+    assert means == sorted(means, reverse=True)
+    ((name, difference),) = found.gains("bm25").items()
+    assert difference.gain == pytest.approx(found.score(name).mean - found.score("bm25").mean)
     with pytest.raises(InputError, match="'nobody' was not evaluated here; these were: "):
-        found.of("nobody")
+        found.named("nobody")
     with pytest.raises(InputError, match="has no 'map@3'; it has ndcg@10, map@10, mrr@10"):
-        standings(version, "map@3")
+        scores_of(version, "map@3")
 
 
 @pytest.mark.parametrize(

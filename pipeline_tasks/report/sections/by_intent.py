@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from math import ceil
 from typing import TYPE_CHECKING
 
+from pipeline_tasks.evaluation.scores import AVERAGE, Score, Scores
 from pipeline_tasks.report.content import DESK, Chart, Section, Table, Version
-from pipeline_tasks.report.scores import AVERAGE, Score, Scores
 from pipeline_tasks.report.theme import COLOUR, axes, figure
 
 if TYPE_CHECKING:

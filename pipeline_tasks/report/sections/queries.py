@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.evaluation.scores import Scores
 from pipeline_tasks.report.content import Passage, Query, Section
-from pipeline_tasks.report.scores import Scores
 from pipeline_tasks.report.subject import Ask
 
 _MOST, _DEPTH, _LETTERS = 10, 5, 240

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.evaluation.scores import AVERAGE, Scores
 from pipeline_tasks.models.registry import get
 from pipeline_tasks.models.sizes import SIZES
 from pipeline_tasks.report.content import Chart, Section, Table
-from pipeline_tasks.report.scores import AVERAGE, Scores
 from pipeline_tasks.report.sections.by_intent import colour_of, interval_text
 from pipeline_tasks.report.theme import COLOUR, axes, figure
 

@@ -1,0 +1,53 @@
+"""Evaluations as the lineage has them: what their models began as, and what was evaluated before."""
+
+from __future__ import annotations
+
+import json
+
+from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.evaluation.scores import Scores, from_rows
+from pipeline_tasks.report.subject import Ask
+
+_ROWS = """
+SELECT system, model_version, query_id, intent, scores FROM evaluated_queries WHERE dataset = ? AND version = ?
+"""
+_STARTS = """
+WITH RECURSIVE chain AS (
+    SELECT DISTINCT model_version AS model, model_version AS ref FROM evaluated_queries
+    WHERE dataset = ? AND version = ? AND model_version <> ''
+    UNION
+    SELECT model, i.input_dataset || '@' || i.input_version
+    FROM chain JOIN version_inputs i ON i.dataset || '@' || i.version = ref AND i.input_name = 'init'
+)
+SELECT model, value AS backbone FROM chain JOIN params p ON p.dataset || '@' || p.version = ref
+WHERE p.name = 'backbone' AND p.value LIKE '{%'
+"""
+_BEFORE = """
+SELECT e.dataset || '@' || e.version AS ref, e.system
+FROM evaluated_queries e
+JOIN versions v USING (dataset, version)
+JOIN versions m ON m.dataset || '@' || m.version = e.model_version
+JOIN versions mine ON mine.dataset || '@' || mine.version = ?
+WHERE e.dataset = ? AND split_part(e.system, '@', 1) = ? AND m.created_at < mine.created_at
+GROUP BY e.dataset, e.version, e.system
+ORDER BY max(m.created_at) DESC, ref = ? DESC, max(v.created_at) DESC LIMIT 1
+"""
+
+
+def read(ask: Ask, ref: str) -> Scores:
+    """The evaluation ``ref`` by its NDCG@10, or else by what comes nearest.
+
+    Raises:
+        InputError: it has no scores.
+    """
+    at = Ref.parse(ref)
+    starts = {row["model"]: json.loads(row["backbone"]).get("name", "") for row in ask(_STARTS, at.dataset, at.version)}
+    return from_rows(ref, ask(_ROWS, at.dataset, at.version), starts=starts)
+
+
+def before(ask: Ask, scores: Scores, system: str) -> tuple[Scores, str] | None:
+    """The version before, as an evaluation on the same set and what it calls it; None where none shares a query."""
+    set_of_both = Ref.parse(scores.ref).dataset
+    found = ask(_BEFORE, scores.models[system], set_of_both, system.partition("@")[0], scores.ref)
+    older = [(read(ask, row["ref"]), row["system"]) for row in found]
+    return next((pair for pair in older if scores.intents.keys() & pair[0].intents.keys()), None)
