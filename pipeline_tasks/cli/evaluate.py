@@ -22,6 +22,7 @@ from pipeline_tasks.core.versions import Version, load_manifest, resolve
 from pipeline_tasks.evaluation.evaluate_retriever import MEASURES
 from pipeline_tasks.evaluation.judge_queries import OWN_SETS
 from pipeline_tasks.evaluation.scores import AVERAGE, Scores, scores_of
+from pipeline_tasks.evaluation.seeds import noise_in_words
 from pipeline_tasks.evaluation.statistics import Difference
 from pipeline_tasks.evaluation.systems import is_version
 from pipeline_tasks.models.use import identity
@@ -62,7 +63,7 @@ def evaluate_command(
         values = {"set_name": set_name, "size": "", "models": [], "systems": systems, "measures": measures}
         stored = _stored(store, given["passages"][0], systems)
         made = _run(store, "evaluate_retriever", given | {"models": trained, "embeddings": stored}, **values)
-        _show(scores_of(Version.open(store, made), measures[0]), _called(store, baseline), by_intent)
+        _show(store, scores_of(Version.open(store, made), measures[0]), _called(store, baseline), by_intent)
 
 
 def _run(store: Store, name: str, given: dict[str, list[str]], **values: Any) -> Ref:
@@ -127,7 +128,7 @@ def _called(store: Store, name: str) -> str:
     return str(resolve(store, Ref.parse(name))) if is_version(name) else name
 
 
-def _show(found: Scores, baseline: str, by_intent: bool) -> None:
+def _show(store: Store, found: Scores, baseline: str, by_intent: bool) -> None:
     """Worst first, so that the best is what one sees last."""
     base = found.named(baseline)
     differences = found.gains(base)
@@ -144,6 +145,8 @@ def _show(found: Scores, baseline: str, by_intent: bool) -> None:
     console().print(table)
     for name, difference in differences.items():
         typer.echo(f"{name} against {base}: {difference.in_words()}")
+    for line in noise_in_words(store, found, base):
+        typer.echo(line)
     typer.echo(found.ref)
 
 

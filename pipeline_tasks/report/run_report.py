@@ -16,6 +16,7 @@ from pipeline_tasks.report.sections.differences import difference_section
 from pipeline_tasks.report.sections.difficulty import difficulty_section
 from pipeline_tasks.report.sections.flow import flow_section
 from pipeline_tasks.report.sections.queries import query_section
+from pipeline_tasks.report.sections.seeds import seed_section
 from pipeline_tasks.report.sections.sizes import size_section
 from pipeline_tasks.report.sections.stages import chain, stage_section
 from pipeline_tasks.report.subject import Ask, Subject, lineage, subject
@@ -32,7 +33,7 @@ def run_report(store: Store, name: str | None = None) -> Report:
     with lineage(store) as ask:
         about = subject(store, ask, name)
         evaluations = [read(ask, ref) for ref in about.evaluations]
-        groups = [(f"On {one.set_name}", _of_set(ask, one, about, i > 0)) for i, one in enumerate(evaluations)]
+        groups = [(f"On {one.set_name}", _of_set(store, ask, one, about, i > 0)) for i, one in enumerate(evaluations)]
         groups.append(("How it was made", _made(ask, about)))
         answer, numbers = _answer(ask, evaluations, about)
         return Report(_title(about), answer, numbers, _facts(ask, about), [g for g in groups if g[1]])
@@ -42,7 +43,7 @@ def _title(about: Subject) -> str:
     return about.system or Ref.parse(about.newest_work).dataset
 
 
-def _of_set(ask: Ask, scores: Scores, about: Subject, answered: bool) -> list[Section]:
+def _of_set(store: Store, ask: Ask, scores: Scores, about: Subject, answered: bool) -> list[Section]:
     """The sections of one set; ``answered``: with the answer that the first set has above all sections."""
     system = scores.called(about.model)
     shown = system or next(iter(scores.table))
@@ -50,6 +51,7 @@ def _of_set(ask: Ask, scores: Scores, about: Subject, answered: bool) -> list[Se
     sections = [
         score_section(scores, system, answer),
         difference_section(scores, shown),
+        seed_section(store, scores, shown),
         stage_section(ask, scores, system) if system else None,
         size_section(scores, system),
         query_section(ask, scores, shown),
