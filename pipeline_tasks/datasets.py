@@ -1,6 +1,7 @@
 """Every dataset's rows in one place: stages never import one another, they meet only here.
 
-Columns that several share are in :mod:`pipeline_tasks.columns`.
+Columns that several share are in :mod:`pipeline_tasks.columns`, and the rows that training adds to pairs in
+:mod:`pipeline_tasks.training_rows`.
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ import pyarrow as pa
 
 from pipeline_tasks import columns as c
 from pipeline_tasks.core.schema import Column, RowSchema
+from pipeline_tasks.training_rows import RANK_LISTS, SCORED_TRIPLETS, TRIPLETS
 
 _text = pa.string()
 _texts = pa.list_(pa.string())
-_shared_texts = pa.list_(pa.dictionary(pa.int32(), pa.string()))
 _int = pa.int32()
 _vector = pa.list_(pa.float32())
 _grades = pa.list_(pa.int32())
@@ -178,7 +179,7 @@ PAIRS = RowSchema(
         Column("positive", _text, "passage that the LLM wrote for the query (DMRetriever 3.3.1)"),
         Column("passage", _text, "source passage from the PDF"),
         c.SPLIT,
-        Column("origin", _text, "dm (domain), gd or gd/<set> (general domain)"),
+        Column("origin", _text, "dm (domain), gd or gd/<set> (general domain), extracted/<source>"),
         Column("need_response_id", _text, "response_id of the information need"),
         Column("response_id", _text, "response_id of the pair; empty for general-domain pairs"),
     ),
@@ -232,35 +233,6 @@ LABELLED = RowSchema(
     ),
 )
 
-TRIPLETS = RowSchema(
-    "triplets",
-    "query_id",
-    (
-        c.QUERY_ID,
-        c.INTENT,
-        c.QUERY,
-        Column("positive_id", _text, "agreed positive passage"),
-        c.POSITIVE,
-        Column("positive_score", pa.float32(), "cosine of query and positive, by the mining model"),
-        Column("negative_ids", _texts, "hard negatives in rank order; fewer than asked stay fewer"),
-        Column("negatives", _shared_texts, "their texts; a text is stored once a part", along="negative_ids"),
-        Column("negative_scores", _vector, "their cosines, below alpha * positive_score", along="negative_ids"),
-        c.SPLIT,
-        Column("mining_model", _text, "reference model that ranked the negatives"),
-    ),
-)
-
-SCORED_TRIPLETS = RowSchema(
-    "scored_triplets",
-    "query_id",
-    (
-        *TRIPLETS.columns,
-        Column("teacher", _text, "model that the scores below are of"),
-        Column("teacher_positive_score", pa.float32(), "its cosine of query and positive"),
-        Column("teacher_negative_scores", _vector, "its cosines of the negatives", along="negative_ids"),
-    ),
-)
-
 JUDGED_QUERIES = RowSchema(
     "judged_queries",
     "query_id",
@@ -294,5 +266,5 @@ EVALUATIONS = RowSchema(
 ALL = (
     SEARCHES, SEARCH_RESULTS, URLS, DOWNLOADS, DOCUMENTS, SKETCHES, DOCUMENT_CLUSTERS, HELD_OUT, PASSAGES,
     PASSAGE_EMBEDDINGS, PASSAGE_DUPLICATES, NEEDS, PAIRS, PAIR_EMBEDDINGS, RANKINGS, LABELLED, TRIPLETS,
-    SCORED_TRIPLETS, JUDGED_QUERIES, EVALUATIONS,
+    SCORED_TRIPLETS, RANK_LISTS, JUDGED_QUERIES, EVALUATIONS,
 )  # fmt: skip

@@ -14,7 +14,7 @@ from pydantic import Field, TypeAdapter
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.models.registry import DATA, Entry, ModelSpec, get
 
-StageName = Literal["adapt", "pretrain", "finetune", "distill"]
+StageName = Literal["adapt", "pretrain", "finetune", "distill", "corpus"]
 
 
 class Stage(Entry):
@@ -28,6 +28,14 @@ class Stage(Entry):
     temperature: float = Field(0.01, gt=0)
     max_query_length: int = Field(512, ge=8)
     max_passage_length: int = Field(512, ge=16)
+
+
+_OF_LISTS = {"learning_rate": 2e-5, "batch_size": 16, "temperature": 0.05}
+"""What adaptation to a corpus has of its own, where a size says nothing else.
+
+Source: BMEmbed, appendix C, for the learning rate. Departures: its steps learn from one list, and its cosines are not
+scaled.
+"""
 
 
 class LoraOf(Entry):
@@ -53,6 +61,7 @@ class Size(Entry):
     pretrain: Stage
     finetune: Stage
     distill: Stage | None = Field(None, description="as fine-tuning, unless there is one")
+    corpus: Stage | None = Field(None, description="adaptation to a corpus, from lists of a ranking")
 
     def stage(self, name: StageName) -> Stage:
         """How the stage of that name trains it.
@@ -61,7 +70,8 @@ class Size(Entry):
             InputError: there is nothing to adapt.
         """
         stages = {"pretrain": self.pretrain, "finetune": self.finetune, "distill": self.distill or self.finetune}
-        found = (stages | {"adapt": self.adapt})[name]
+        lists = self.corpus or self.finetune.model_copy(update=_OF_LISTS)
+        found = (stages | {"adapt": self.adapt, "corpus": lists})[name]
         if found is None:
             raise InputError(f"{self.backbone} attends both ways already: adapt_backbone is for sizes with a decoder")
         return found

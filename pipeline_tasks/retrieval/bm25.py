@@ -28,14 +28,19 @@ class Found(NamedTuple):
 
 
 class Bm25:
-    """An index over passages: Lucene's BM25, k1 = 1.5, b = 0.75, English stop words out, no stemming.
+    """An index over passages: Lucene's BM25, English stop words out, no stemming.
 
     The library makes the index and its scores; the search over it is ours, so that equal scores go by place.
+
+    Args:
+        passages: their texts.
+        k1: how slowly a word's score levels off as it comes again in a passage.
+        b: how much a long passage's words count less: 0 not at all, 1 by its full length.
 
     Source: Lù 2024, BM25S.
     """
 
-    def __init__(self, passages: Sequence[str]) -> None:
+    def __init__(self, passages: Sequence[str], k1: float = 1.5, b: float = 0.75) -> None:
         import bm25s
 
         logging.getLogger("bm25s").setLevel(logging.WARNING)  # its own default is to tell everybody all that it does
@@ -47,7 +52,7 @@ class Bm25:
         self._weights, self._places = np.zeros(0, np.float32), np.zeros(0, np.int32)
         self._begins = np.zeros(1, np.int64)
         if any(tokens):
-            index = bm25s.BM25(method="lucene", k1=1.5, b=0.75)
+            index = bm25s.BM25(method="lucene", k1=k1, b=b)
             index.index(tokens, create_empty_token=False, show_progress=False)
             self._words = index.vocab_dict
             self._weights, self._places = index.scores["data"], index.scores["indices"]

@@ -22,9 +22,11 @@ _SEARCHED_AT_ONCE = 8192
 
 
 class RankBm25Params(StepParams):
-    """Depth of the rankings."""
+    """Depth of the rankings, and how words count."""
 
     depth: int = Field(200, ge=1, description="passages kept per query")
+    k1: float = Field(1.5, ge=0, description="how slowly a word's score levels off as it comes again in a passage")
+    b: float = Field(0.75, ge=0, le=1, description="how much words of a long passage count less: 0 not at all")
 
 
 @step(
@@ -42,7 +44,8 @@ def rank_bm25(rows: pa.Table, params: RankBm25Params, run: Run) -> pa.Table:
     """
     if rows.num_rows == 0:
         return RANKINGS.table()
-    ids, index = _opened(run.store, *(str(run.inputs[name].manifest.ref) for name in ("passages", "positives")))
+    refs = (str(run.inputs[name].manifest.ref) for name in ("passages", "positives"))
+    ids, index = _opened(run.store, *refs, k1=params.k1, b=params.b)
     own = pc.index_in(rows["positive_id"], value_set=ids).fill_null(-1).to_numpy()
     queries = rows["query"].to_pylist()
     depth = min(params.depth, len(ids))
@@ -64,7 +67,7 @@ def rank_bm25(rows: pa.Table, params: RankBm25Params, run: Run) -> pa.Table:
 
 
 @lru_cache(maxsize=1)
-def _opened(store: Store, passages: str, positives: str) -> tuple[pa.Array, Bm25]:
+def _opened(store: Store, passages: str, positives: str, *, k1: float, b: float) -> tuple[pa.Array, Bm25]:
     """Distinct passage ids in rising order and the index over their texts; the last one opened stays in memory."""
     tables = [
         Version.open(store, Ref.parse(ref)).table(columns).rename_columns(["passage_id", "text"])
@@ -73,4 +76,4 @@ def _opened(store: Store, passages: str, positives: str) -> tuple[pa.Array, Bm25
     corpus = pa.concat_tables(tables)
     ids = corpus["passage_id"].combine_chunks()
     _, first = np.unique(np.array(ids.to_pylist(), dtype=object), return_index=True)
-    return ids.take(pa.array(first)), Bm25(corpus["text"].take(pa.array(first)).to_pylist())
+    return ids.take(pa.array(first)), Bm25(corpus["text"].take(pa.array(first)).to_pylist(), k1, b)

@@ -12,11 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.run import Run
+from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.encoders.devices import devices_of
 from pipeline_tasks.encoders.layout import Layout
+from pipeline_tasks.models.start import Start
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.params import TrainParams
 
@@ -74,6 +75,14 @@ def given(passages: pa.ChunkedArray, layout: Layout) -> pa.ChunkedArray | pa.Arr
 def general_prefixes(layout: Layout) -> dict[str, str]:
     """What goes before every query and before every passage; instructions of intents are none of it."""
     return {use: layout.prefixes[use] for use in ("query", "passage") if layout.prefixes.get(use)}
+
+
+def folder_of_start(inputs: Inputs, start: Start, run: Run) -> tuple[Path, dict[str, str]]:
+    """The folder of the version ``init`` where one is given, else of ``start``; and what a card says of the version."""
+    if "init" not in inputs:
+        return start.files(run.scratch / "start"), {}
+    init = inputs["init"]
+    return init.lay_out(run.scratch / "init"), {"initialised from": str(init.manifest.ref)}
 
 
 def train_and_export(

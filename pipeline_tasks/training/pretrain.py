@@ -22,7 +22,15 @@ from pipeline_tasks.models.sizes import StageName, adapts
 from pipeline_tasks.models.start import StartParams
 from pipeline_tasks.training import judged_dev
 from pipeline_tasks.training.cloze import cloze_pairs
-from pipeline_tasks.training.common import asked, general_prefixes, given, n_rows, of_split, train_and_export
+from pipeline_tasks.training.common import (
+    asked,
+    folder_of_start,
+    general_prefixes,
+    given,
+    n_rows,
+    of_split,
+    train_and_export,
+)
 from pipeline_tasks.training.data.examples import Examples, block
 from pipeline_tasks.training.params import TrainParams
 
@@ -97,11 +105,8 @@ def pretrain(inputs: Inputs, params: PretrainParams, run: Run) -> Path:
         "backbone": params.start.name,
         "data": str(pairs.manifest.ref),
     }
-    if "init" in inputs:
-        trunk = inputs["init"].lay_out(run.scratch / "init")
-        card["initialised from"] = str(inputs["init"].manifest.ref)
-    else:
-        trunk = params.start.files(run.scratch / "start")
+    trunk, begun = folder_of_start(inputs, params.start, run)
+    card |= begun
     if params.reset_layers:
         from pipeline_tasks.training.reset import reset_top_layers
 

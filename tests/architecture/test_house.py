@@ -33,7 +33,8 @@ BASE = {"core", "datasets", "domains", "models"}
 MAY_IMPORT = {
     "core": set(),
     "columns": {"core"},
-    "datasets": {"core", "columns"},
+    "training_rows": {"core", "columns"},
+    "datasets": {"core", "columns", "training_rows"},
     "domains": {"core"},
     "models": {"core"},
     "encoders": {"core", "models"},

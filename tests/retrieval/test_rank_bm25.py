@@ -68,3 +68,16 @@ def test_rankings_of_other_pairs_are_refused(store):
         go(store, fuse_rankings, models=("bm25", "one"))
     with pytest.raises(InputError, match="two"):
         go(store, fuse_rankings, {"rankings": ["rankings/bm25"]}, models=("bm25", "two"))
+
+
+def test_how_words_count_is_chosen_and_is_part_of_the_version(store):
+    first = go(store, rank_bm25, depth=3)
+    other = go(store, rank_bm25, depth=3, k1=1.2, b=0)
+    assert first.ref != other.ref
+    ids = sorted([*TEXTS, "g1", "g2"])
+    texts = [TEXTS.get(name) or QUERIES[f"q{name[1]}"][1] for name in ids]
+    wanted = sorted(Bm25(texts, 1.2, 0).scores("hurricane floods").tolist(), reverse=True)[:3]
+    assert rows(store, "rankings/bm25")[0]["scores"] == pytest.approx(wanted)
+    assert Bm25(["a flood", "a flood and many other words"], b=0).scores("flood").tolist()[0] == pytest.approx(
+        Bm25(["a flood", "a flood and many other words"], b=0).scores("flood").tolist()[1]
+    ), "without b a long passage is no worse"

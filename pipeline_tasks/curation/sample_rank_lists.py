@@ -1,0 +1,153 @@
+"""Lists to learn a ranking from: a few passages of each query's ranking, near ones and far ones, with their scores."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import Field
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.ids import short_id
+from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.run import Run
+from pipeline_tasks.core.step import From, StepParams, step
+from pipeline_tasks.core.store import Store
+from pipeline_tasks.core.versions import Version
+from pipeline_tasks.curation.passage_index import split_numbers
+from pipeline_tasks.curation.rank_lists import By, Strategy, interval_ends, sample
+from pipeline_tasks.datasets import PAIRS, PASSAGES, RANK_LISTS, RANKINGS
+
+_SHORTEST = 2
+
+
+class SampleRankListsParams(StepParams):
+    """How deep a ranking is read, and how it is cut."""
+
+    k: int = Field(200, ge=2, description="ranks that are read; the paper's: 1,000 to 4,000")
+    m: int = Field(9, ge=2, description="intervals, each of which gives one passage of a list; the paper's: 6 to 10")
+    strategy: Strategy = Field("fine_to_coarse", description="how intervals grow from the first to the last")
+    by: By = Field("rank", description="what is cut: the ranks, or the range of the scores")
+    first: int = Field(0, ge=0, description="ranks of the first interval; 0: as the strategy has it")
+    n_lists: int = Field(1, ge=1, description="lists of a query")
+
+
+@step(
+    reads={
+        "rankings": From(RANKINGS, "rankings/bm25"),
+        "pairs": From(PAIRS, "mtp/extracted"),
+        "passages": PASSAGES,
+    },
+    writes=RANK_LISTS,
+    kind="map",
+    memory_gib=4,
+)
+def sample_rank_lists(rows: pa.Table, params: SampleRankListsParams, run: Run) -> pa.Table:
+    """Cut each query's first ``k`` ranks into ``m`` intervals and draw a passage of each, by the query's id.
+
+    Left out before the cut: passages of another split than the query's, so that held-out pages never enter training,
+    and those whose score is 0, which BM25 gives where no word is shared. A query that is left with fewer than two is
+    the reject ``short_list``.
+
+    Source: BMEmbed 3.2. Departure: several lists of a query, as in its appendix D.1, where wanted.
+
+    Raises:
+        InputError: the rankings are not as deep as ``k``, of other pairs, or of other passages.
+    """
+    source = run.inputs["rankings"].manifest
+    if source.params.get("depth", params.k) < params.k:
+        depth = source.params["depth"]
+        raise InputError(f"k={params.k} of {source.ref}, which has {depth} ranks: rank with depth={params.k}")
+    texts, pairs = _opened(run.store, *(str(run.inputs[name].manifest.ref) for name in ("passages", "pairs")))
+    asked = _places(rows["query_id"].combine_chunks(), pairs.ids, f"{source.ref} ranks for a query that is no pair")
+    ranked, scores = (rows[name].combine_chunks() for name in ("passage_ids", "scores"))
+    places = _places(ranked.flatten(), texts.ids, f"{source.ref} ranks what is no passage here")
+    ends, values = np.cumsum(pc.list_value_length(ranked).to_numpy()), scores.flatten().to_numpy()
+    queries = pairs.rows.take(pa.array(asked))
+    drawn = _Drawn()
+    for row, query_id in enumerate(queries["query_id"].to_pylist()):
+        start = ends[row - 1] if row else 0
+        read = slice(start, min(ends[row], start + params.k))
+        kept = (values[read] > 0) & (texts.splits[places[read]] == pairs.splits[asked[row]])
+        own, own_scores = places[read][kept], values[read][kept]
+        if len(own) < _SHORTEST:
+            run.reject(query_id, "short_list", f"{len(own)} passages of its split share a word with it")
+            continue
+        cut = interval_ends(own_scores, params.m, params.strategy, params.by, params.first)
+        for number, ranks in enumerate(sample(query_id, cut, params.n_lists)):
+            drawn.add(short_id(query_id, number), row, own[ranks], own_scores[ranks])
+    return drawn.table(queries, texts)
+
+
+class _Corpus(NamedTuple):
+    """What rows are looked up in: ids, the place of each one's split among the splits, and the rows themselves."""
+
+    ids: pa.Array
+    splits: np.ndarray
+    rows: pa.Table
+
+
+@lru_cache(maxsize=1)
+def _opened(store: Store, passages: str, pairs: str) -> tuple[_Corpus, _Corpus]:
+    """Passages and written positives by id with their texts, and pairs; those opened last stay in memory."""
+    of_passages, of_pairs = (Version.open(store, Ref.parse(ref)) for ref in (passages, pairs))
+    own = of_passages.table(["passage_id", "text", "split"])
+    written = of_pairs.table(["positive_id", "positive", "split"]).rename_columns(own.column_names)
+    asked = of_pairs.table(["query_id", "intent", "query", "split"])
+    return _corpus(pa.concat_tables([own, written]), of_passages), _corpus(asked, of_pairs)
+
+
+def _corpus(rows: pa.Table, version: Version) -> _Corpus:
+    return _Corpus(rows.column(0).combine_chunks(), split_numbers(rows["split"], version), rows)
+
+
+def _places(ids: pa.Array, known: pa.Array, unless: str) -> np.ndarray:
+    """The place of each id among those ``known``; of one that is there twice the first.
+
+    Raises:
+        InputError: one is not there.
+    """
+    found = pc.index_in(ids, value_set=known)
+    if found.null_count:
+        unknown = ids.filter(pc.is_null(found))[0].as_py()
+        raise InputError(f"{unless}: {unknown}; give the versions that were ranked, or rank again")
+    return found.to_numpy()
+
+
+class _Drawn:
+    """Lists as they are drawn, in columns."""
+
+    def __init__(self) -> None:
+        self._ids: list[str] = []
+        self._rows: list[int] = []
+        self._places: list[np.ndarray] = []
+        self._scores: list[np.ndarray] = []
+
+    def add(self, list_id: str, row: int, places: np.ndarray, scores: np.ndarray) -> None:
+        self._ids.append(list_id)
+        self._rows.append(row)
+        self._places.append(places)
+        self._scores.append(scores)
+
+    def table(self, queries: pa.Table, texts: _Corpus) -> pa.Table:
+        """The lists with their texts, each of which is stored once."""
+        if not self._ids:
+            return RANK_LISTS.table()
+        places, scores = np.concatenate(self._places), np.concatenate(self._scores)
+        ends = pa.array(np.cumsum([0, *map(len, self._places)]), pa.int32())
+        distinct, codes = np.unique(places, return_inverse=True)
+        shared = texts.rows["text"].take(pa.array(distinct)).combine_chunks()
+        shown = pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), shared)
+        of_queries = queries.take(pa.array(self._rows))
+        return pa.table(
+            {
+                "list_id": self._ids,
+                **{name: of_queries[name] for name in ("query_id", "intent", "query", "split")},
+                "passage_ids": pa.ListArray.from_arrays(ends, texts.ids.take(pa.array(places))),
+                "passages": pa.ListArray.from_arrays(ends, shown),
+                "scores": pa.ListArray.from_arrays(ends, pa.array(scores, pa.float32())),
+            }
+        )

@@ -1,0 +1,100 @@
+"""An embedder learns how a keyword ranking orders a corpus: listwise, from short lists of the ranking."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import Field
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.run import Inputs, Run
+from pipeline_tasks.core.step import From, step
+from pipeline_tasks.core.versions import Version
+from pipeline_tasks.datasets import PAIRS, RANK_LISTS
+from pipeline_tasks.encoders.layout import Layout, layout_of
+from pipeline_tasks.models.sizes import StageName
+from pipeline_tasks.models.start import StartParams
+from pipeline_tasks.training import judged_dev
+from pipeline_tasks.training.common import asked, folder_of_start, given, n_rows, of_split, train_and_export
+from pipeline_tasks.training.data.examples import Examples, block
+from pipeline_tasks.training.objectives import AnyObjective
+from pipeline_tasks.training.params import TrainParams
+from pipeline_tasks.training.pretrain import dev_set
+
+_COLUMNS = ["query", "intent", "passages", "scores"]
+
+
+class AdaptToCorpusParams(StartParams, TrainParams):
+    """Hyperparameters of an adaptation; a batch is of lists."""
+
+    stage: ClassVar[StageName] = "corpus"
+
+    objective: AnyObjective = Field(
+        "list_net",
+        validate_default=True,
+        description="what training makes small: list_net, list_mle, or JSON of name and parameters",
+    )
+    start_from: tuple[str, ...] = Field(
+        (), max_length=1, description="trained model to start from, such as model/33m/finetune; empty: the backbone"
+    )
+
+
+@step(
+    reads={
+        "lists": RANK_LISTS,
+        "queries": From(PAIRS, "mtp/extracted"),
+        "init": From(None, "{item}", each="start_from", optional=True),
+        **judged_dev.READS,
+    },
+    writes=None,
+    kind="reduce",
+    dataset="model/{size}/corpus",
+    image="gpu",
+    pool="gpu",
+    memory_gib=8,
+    resumes=True,
+)
+def adapt_to_corpus(inputs: Inputs, params: AdaptToCorpusParams, run: Run) -> Path:
+    """Train an embedder to score each list as its ranker does; it is asked as it was before.
+
+    Checkpoints are chosen on the development queries, which are to find the passage that they are from; where none is
+    as good as the embedder that it starts from, that one is the result. Without development queries the last one is.
+
+    Source: BMEmbed 3.3, ListNet with the target softmax(score / alpha); its appendix C for ListMLE. Departures: cosines
+    are divided by a temperature, and a step learns from several lists.
+
+    Raises:
+        InputError: there are no lists to train on.
+    """
+    lists, queries = inputs["lists"], inputs["queries"]
+    run.count("lists", n_lists := n_rows(lists, "train"))
+    run.count("dev_queries", judged_dev.n_queries(inputs, queries))
+    if not n_lists:
+        raise InputError(f"{lists.manifest.ref} has no list to train on: its queries are all of held-out documents")
+    folder, begun = folder_of_start(inputs, params.start, run)
+    found = layout_of(folder)
+    layout = replace(found, max_length=params.max_passage_length)
+    card = {
+        "name": f"{params.size} corpus",
+        "summary": "Embedder adapted to a corpus by keyword rankings of its passages.",
+        "backbone": params.start.name,
+        "data": str(lists.manifest.ref),
+        **begun,
+    }
+    chosen_on = judged_dev.dev_set(inputs, partial(dev_set, queries))
+    examples = Examples(partial(training_rows, lists, layout))
+    return train_and_export(examples, chosen_on, (folder, found), params, run, card, layout)
+
+
+def training_rows(lists: Version, layout: Layout) -> Iterator[pa.Table]:
+    """A row for each list, asked as ``layout`` says: its first passage, the others, and the scores of all."""
+    for rows in of_split(lists, _COLUMNS, "train"):
+        first = pc.list_element(pc.cast(rows["passages"], pa.list_(pa.string())), 0)
+        positives, others = given(first, layout), given(pc.list_slice(rows["passages"], 1), layout)
+        yield block(positives=positives, negatives=others, targets=rows["scores"].to_pylist(), **asked(rows, layout))

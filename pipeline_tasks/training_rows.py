@@ -1,0 +1,57 @@
+"""Rows that models are trained on beside pairs: a query with passages, and how good each of them is."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from pipeline_tasks import columns as c
+from pipeline_tasks.core.schema import Column, RowSchema
+
+_text = pa.string()
+_texts = pa.list_(pa.string())
+_shared_texts = pa.list_(pa.dictionary(pa.int32(), pa.string()))
+_vector = pa.list_(pa.float32())
+
+TRIPLETS = RowSchema(
+    "triplets",
+    "query_id",
+    (
+        c.QUERY_ID,
+        c.INTENT,
+        c.QUERY,
+        Column("positive_id", _text, "agreed positive passage"),
+        c.POSITIVE,
+        Column("positive_score", pa.float32(), "cosine of query and positive, by the mining model"),
+        Column("negative_ids", _texts, "hard negatives in rank order; fewer than asked stay fewer"),
+        Column("negatives", _shared_texts, "their texts; a text is stored once a part", along="negative_ids"),
+        Column("negative_scores", _vector, "their cosines, below alpha * positive_score", along="negative_ids"),
+        c.SPLIT,
+        Column("mining_model", _text, "reference model that ranked the negatives"),
+    ),
+)
+
+SCORED_TRIPLETS = RowSchema(
+    "scored_triplets",
+    "query_id",
+    (
+        *TRIPLETS.columns,
+        Column("teacher", _text, "model that the scores below are of"),
+        Column("teacher_positive_score", pa.float32(), "its cosine of query and positive"),
+        Column("teacher_negative_scores", _vector, "its cosines of the negatives", along="negative_ids"),
+    ),
+)
+
+RANK_LISTS = RowSchema(
+    "rank_lists",
+    "list_id",
+    (
+        Column("list_id", _text, "16 hex digits of sha256(query_id, number of the list)"),
+        c.QUERY_ID,
+        c.INTENT,
+        c.QUERY,
+        Column("passage_ids", _texts, "one passage of each interval of the query's ranking, best first"),
+        Column("passages", _shared_texts, "their texts; a text is stored once a part", along="passage_ids"),
+        Column("scores", _vector, "what the ranker gives them, in its own unit", along="passage_ids"),
+        c.SPLIT,
+    ),
+)

@@ -1,0 +1,115 @@
+"""Intervals of a ranking and what is drawn from them, against cases worked out by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.curation.rank_lists import interval_ends, sample
+from pipeline_tasks.curation.sample_rank_lists import sample_rank_lists
+from pipeline_tasks.datasets import PAIRS, PASSAGES, RANKINGS
+from tests.stores import go, put, rejects, rows
+
+FALLING = np.arange(20, 0, -1, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("n", "m", "strategy", "first", "ends"),
+    [
+        (20, 4, "fine_to_coarse", 0, [2, 6, 12, 20]),
+        (20, 4, "uniform", 0, [5, 10, 15, 20]),
+        (30, 4, "doubling", 0, [2, 6, 14, 30]),
+        (17, 4, "doubling", 3, [3, 5, 9, 17]),
+        (13, 3, "uniform", 3, [3, 8, 13]),
+        (1000, 9, "fine_to_coarse", 0, [22, 67, 133, 222, 333, 467, 622, 800, 1000]),
+        (10, 9, "fine_to_coarse", 0, [1, 2, 3, 4, 5, 6, 7, 8, 10]),
+        (3, 9, "doubling", 0, [1, 2, 3]),
+        (2, 4, "uniform", 3, [2]),
+        (5, 1, "fine_to_coarse", 3, [5]),
+    ],
+)
+def test_ranks_are_cut_as_the_paper_does(n, m, strategy, first, ends):
+    assert interval_ends(np.arange(n, 0, -1, np.float32), m, strategy, "rank", first) == ends
+
+
+def test_every_interval_by_rank_has_a_rank_of_its_own():
+    for n in range(1, 60):
+        for m in range(1, 15):
+            for strategy in ("uniform", "fine_to_coarse", "doubling"):
+                ends = interval_ends(np.ones(n), m, strategy)
+                assert len(ends) == min(m, n) and ends[-1] == n, (n, m, strategy)
+                assert all(one < other for one, other in zip([0, *ends], ends, strict=False)), (n, m, strategy)
+
+
+def test_scores_are_cut_by_their_range():
+    scores = np.array([10.0, 9.5, 7.5, 7.0, 2.0, 1.0, 0.0], np.float32)
+    assert interval_ends(scores, 4, "uniform", "score") == [3, 4, 4, 7], "down to 7.5, 5, 2.5 and 0"
+    assert interval_ends(scores, 4, "fine_to_coarse", "score") == [2, 4, 4, 7], "down to 9, 7, 4 and 0"
+    assert interval_ends(scores, 2, "uniform", "score", first=2) == [2, 7]
+    assert interval_ends(np.full(3, 5.0), 4, "uniform", "score")[-1] == 3, "all scores equal"
+
+
+def test_a_list_has_one_rank_of_each_interval_that_has_any():
+    ends = interval_ends(FALLING, 4, "fine_to_coarse")
+    lists = sample("q1", ends, 300)
+    for begin, end, drawn in zip([0, *ends], ends, zip(*lists, strict=True), strict=False):
+        assert set(drawn) == set(range(begin, end)), "every rank of an interval is drawn, and no other"
+    assert [len(drawn) for drawn in sample("q1", [3, 4, 4, 7], 2)] == [3, 3], "an empty interval gives none"
+
+
+def test_what_is_drawn_hangs_on_the_query_alone():
+    ends = interval_ends(FALLING, 4, "uniform")
+    assert sample("q1", ends, 3) == sample("q1", ends, 5)[:3]
+    assert sample("q1", ends, 3) != sample("q2", ends, 3)
+
+
+@pytest.fixture
+def store(tmp_path) -> LocalStore:
+    """Eight passages, of which one is held out; q1 shares a word with six, q2 with one of its split."""
+    store = LocalStore(tmp_path)
+    passages = [
+        {"passage_id": f"p{n}", "doc_id": "d", "text": f"text {n}", "split": "test" if n == 2 else "train"}
+        for n in range(8)
+    ]
+    put(store, PASSAGES, passages)
+    pairs = [
+        {"query_id": f"q{n}", "query": f"query {n}", "intent": "qa", "split": "train", "positive_id": "p0",
+         "positive": "text 0", "passage_id": "p0"}
+        for n in (1, 2)
+    ]  # fmt: skip
+    put(store, PAIRS, pairs, dataset="mtp/extracted")
+    scores = {"q1": [9.0, 8.0, 7.0, 6.0, 5.0, 4.0, 0.0, 0.0], "q2": [3.0, 0.0, 2.0, 0.0, 0.0, 0.0, 0.0, 0.0]}
+    ranked = [
+        {"query_id": name, "passage_ids": [f"p{n}" for n in np.argsort(-np.array(found), kind="stable")],
+         "scores": sorted(found, reverse=True)}
+        for name, found in scores.items()
+    ]  # fmt: skip
+    put(store, RANKINGS, *([row] for row in ranked), dataset="rankings/bm25")
+    return store
+
+
+def test_lists_hold_texts_and_scores_and_neither_held_out_passages_nor_strangers(store):
+    go(store, sample_rank_lists, k=8, m=5, n_lists=2)
+    one, other = rows(store, "rank_lists")
+    assert one["passage_ids"] == ["p0", "p1", "p3", "p4", "p5"], "p2 is held out, p6 and p7 share no word"
+    assert one["passages"] == ["text 0", "text 1", "text 3", "text 4", "text 5"]
+    assert one["scores"] == [9.0, 8.0, 6.0, 5.0, 4.0]
+    assert (one["query"], one["split"], one["query_id"]) == ("query 1", "train", "q1")
+    assert one["list_id"] != other["list_id"] and other["passage_ids"] == one["passage_ids"]
+    assert rejects(store, "rank_lists")["q2"]["reason"] == "short_list"
+
+
+def test_k_is_how_far_a_ranking_is_read(store):
+    go(store, sample_rank_lists, k=2, m=5)
+    assert [row["passage_ids"] for row in rows(store, "rank_lists")] == [["p0", "p1"]]
+
+
+def test_rankings_of_other_passages_or_pairs_are_refused(store):
+    few = put(store, PASSAGES, [{"passage_id": "p0", "text": "text 0", "split": "train"}])
+    with pytest.raises(InputError, match="what is no passage here: p1"):
+        go(store, sample_rank_lists, {"passages": [str(few)]})
+    none = put(store, PAIRS, [], dataset="mtp/other")
+    with pytest.raises(InputError, match="no pair: q1"):
+        go(store, sample_rank_lists, {"pairs": [str(none)]})
