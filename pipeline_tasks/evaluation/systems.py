@@ -26,7 +26,8 @@ from pipeline_tasks.retrieval.search import top_k
 BM25 = "bm25"
 FUSED_DEPTH = 200
 """Ranks of each member that a fusion reads."""
-_FUSION = re.compile(r"rrf\(([^()]+)\)")
+_FUSION = re.compile(r"rrf\(([^()=]+?)(?:,\s*k=(\d+)\s*)?\)")
+_USUAL_K = 60
 _READ = ("*.json", "*.txt", "*.model", "*.safetensors", "*.onnx", "*.onnx.data", "*/config.json")
 
 
@@ -108,7 +109,7 @@ def identity(name: str) -> dict[str, Any]:
     if name == BM25:
         return {"name": name}
     if is_fusion(name):
-        return {"name": name, "members": members(name)}
+        return {"name": name, "members": members(name)[0]}
     if not is_folder(name):
         return use.identity(name)
     folder = _folder(name)
@@ -123,16 +124,16 @@ def _folder(name: str) -> Path:
     return folder
 
 
-def members(name: str) -> list[str]:
-    """The systems that a fusion is of: ``rrf(bm25,all-minilm-l6-v2)``.
+def members(name: str) -> tuple[list[str], int]:
+    """The systems that a fusion is of, and its k: ``rrf(bm25,all-minilm-l6-v2)``, ``rrf(bm25,22m/corpus,k=40)``.
 
     Raises:
         InputError: it is no fusion.
     """
     found = _FUSION.fullmatch(name)
     if not found:
-        raise InputError(f"fusion {name!r} cannot be read: write it like rrf(bm25,all-minilm-l6-v2)")
-    return [member.strip() for member in found[1].split(",")]
+        raise InputError(f"fusion {name!r} cannot be read: write it like rrf(bm25,all-minilm-l6-v2), or with ,k=40")
+    return [member.strip() for member in found[1].split(",")], int(found[2] or _USUAL_K)
 
 
 def rank_fused(name: str, ranked: Mapping[str, np.ndarray], depth: int) -> np.ndarray:
@@ -143,8 +144,8 @@ def rank_fused(name: str, ranked: Mapping[str, np.ndarray], depth: int) -> np.nd
     Raises:
         InputError: ``name`` is no fusion, or of a system that is not among ``ranked``.
     """
-    of = members(name)
+    of, k = members(name)
     unknown = [member for member in of if member not in ranked]
     if unknown:
         raise InputError(f"{name}: no system is called {unknown[0]!r} here; known are {', '.join(ranked)}")
-    return fuse([ranked[member] for member in of], depth)[0]
+    return fuse([ranked[member] for member in of], depth, k)[0]

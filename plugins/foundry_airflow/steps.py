@@ -172,13 +172,13 @@ def evaluated(
     """The tasks ``judge_queries`` and ``evaluate_retriever`` on the judged set that a run of ``dag`` chooses.
 
     Args:
-        dag: has the fields :func:`evaluation_fields`.
+        dag: has the fields :func:`evaluation_fields`, or those of them that ``params`` do not give.
         read: ``pairs``, ``passages`` and ``embeddings``.
         models: versions to score.
         params: of ``evaluate_retriever``.
         emits: see :func:`step`.
     """
-    chosen = {name: dag.param(name) for name in ("set_name", "systems")}
+    chosen = {name: dag.param(name) for name in ("set_name", "systems") if name in dag.params}
     asked = {name: read[name] for name in ("pairs", "passages")}
     queries = step("judge_queries", inputs=asked, params={"set_name": chosen["set_name"]}, emits=False)
     given_to = {"queries": queries, "models": models} | {name: read[name] for name in ("passages", "embeddings")}

@@ -1,7 +1,12 @@
-"""The first stage of a decoder, in the DAG that trains it."""
+"""The first stage of a decoder, in the DAG that trains it; the adaptation of an embedder to a corpus."""
 
 import pytest
 from foundry_airflow.operators import SKIPS
+
+from pipeline_tasks.curation.sample_rank_lists import SampleRankListsParams
+from pipeline_tasks.evaluation.systems import members
+from pipeline_tasks.retrieval.rank_bm25 import RankBm25Params
+from pipeline_tasks.training.adapt_to_corpus import AdaptToCorpusParams
 
 
 @pytest.mark.parametrize(
@@ -14,3 +19,34 @@ def test_a_decoder_is_adapted_first_unless_it_is_to_stay_causal(bag, size, causa
     rendered = needed.render(params={"size": size, "pretrain_causal": causal})
     assert (rendered not in SKIPS) is adapts
     assert "adapt_backbone" in dag.get_task("pretrain").upstream_task_ids
+
+
+@pytest.mark.parametrize(
+    ("params", "objective"),
+    [
+        ({"objective": None, "alpha": 2.5}, {"name": "list_net", "alpha": 2.5}),
+        ({"objective": "list_mle", "alpha": 1.0}, {"name": "list_mle"}),
+    ],
+)
+def test_the_alpha_of_a_form_is_that_of_list_net_unless_another_objective_is_chosen(bag, params, objective):
+    dag = bag.dags["adapt_to_corpus"]
+    template = dag.get_template_env().from_string(dag.get_task("adapt_to_corpus").values["objective"])
+    named = AdaptToCorpusParams(size="22m", device="cpu", objective=template.render(params=params))
+    assert named.objective.model_dump() == objective
+
+
+def test_an_adapted_embedder_is_compared_with_what_it_came_as_and_with_bm25_alone_and_fused(bag):
+    dag = bag.dags["adapt_to_corpus"]
+    systems = dag.get_task("evaluate_retriever").values["systems"]
+    rendered = [dag.get_template_env().from_string(name).render(params={"size": "22m"}) for name in systems]
+    assert rendered == ["bm25", "rrf(bm25,22m/untrained,k=40)", "rrf(bm25,22m/corpus,k=40)"]
+    assert [members(name) for name in rendered[1:]] == [
+        (["bm25", f"22m/{name}"], 40) for name in ("untrained", "corpus")
+    ]
+
+
+def test_rankings_are_as_deep_as_lists_read_them(bag):
+    dag = bag.dags["adapt_to_corpus"]
+    read = {name: dag.get_task(name).values for name in ("rank_bm25", "sample_rank_lists")}
+    assert read["rank_bm25"]["depth"]._name == read["sample_rank_lists"]["k"]._name == "k"
+    assert RankBm25Params().depth == SampleRankListsParams().k

@@ -16,6 +16,7 @@ from pipeline_tasks.demo.writer import Writer
 from pipeline_tasks.models.sizes import SIZES
 
 DAG_IDS = {
+    "adapt_to_corpus",
     "corpus_refresh",
     "synthesize_pairs",
     "build_triplets",
@@ -236,8 +237,13 @@ CHOSEN = {
     ("combine_pairs", "gd"),
     ("combine_pairs", "own"),
     ("pretrain", "cloze"),
-    *((stage, name) for stage in ("pretrain", "finetune", "distill") for name in ("judged", "judged_passages")),
+    *(
+        (stage, name)
+        for stage in ("pretrain", "finetune", "distill", "adapt_to_corpus")
+        for name in ("judged", "judged_passages")
+    ),
     ("adapt_backbone", "general"),
+    ("adapt_to_corpus", "init"),
     ("distill", "init"),
     ("distill", "triplets"),
 }

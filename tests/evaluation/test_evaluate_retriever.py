@@ -170,12 +170,16 @@ def test_a_fusion_is_a_system_of_the_systems_it_names():
     ranked = {"bm25": np.array([[0, 1, 2]]), "m": np.array([[2, 1, 0]]), "33m/pretrain": np.array([[1, 2, 0]])}
     assert rank_fused("rrf(bm25, m)", ranked, 3).tolist() == [[0, 2, 1]], "1/61 + 1/63 exceeds 2/62; ties by position"
     assert rank_fused("rrf(bm25,33m/pretrain)", ranked, 2).tolist() == [[1, 0]]
+    thirds = {"bm25": np.array([[0, 2, 1]]), "m": np.array([[3, 4, 1]])}
+    assert rank_fused("rrf(bm25,m)", thirds, 1).tolist() == [[1]], "twice third exceeds once first"
+    assert rank_fused("rrf(bm25, m, k=0)", thirds, 1).tolist() == [[0]], "1 exceeds 2/3"
 
 
 @pytest.mark.parametrize(
     ("values", "message"),
     [
         ({"systems": ("rrf()",)}, "cannot be read"),
+        ({"systems": ("rrf(bm25,k=)",)}, "cannot be read"),
         ({"systems": ("bm25", "rrf(bm25,n)")}, "called 'n' here; known are bm25"),
         ({"systems": ("nobody",)}, "nobody"),
         ({"systems": ("./nowhere",)}, "is no model's folder"),

@@ -1,4 +1,4 @@
-"""Adaptation as a step: the embedder learns a ranker's order, is asked as before, and comes back where that only hurts."""
+"""Adaptation as a step: the embedder learns a ranker's order, and is asked as it was before."""
 
 from __future__ import annotations
 

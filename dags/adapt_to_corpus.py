@@ -1,0 +1,57 @@
+"""From passages to an embedder that knows their terms, without labels and without an LLM."""
+
+from __future__ import annotations
+
+from airflow.sdk import DAG, Param
+from foundry_airflow.steps import DEFAULT_ARGS, evaluated, evaluation_fields, fold_lineage, form, given, step, within
+
+from pipeline_tasks.models.sizes import SIZES
+from pipeline_tasks.training.params import OF_A_STAGE, OF_ALL_STAGES
+
+DOC = """
+### From `passages` to `model/<size>/corpus`
+
+Takes queries from the passages' own words, ranks the passages for each by BM25, draws short lists from the rankings and
+trains an embedder to score a list as BM25 does. Nothing leaves this installation, and nobody labels anything.
+
+Beside the adapted embedder, BM25, the embedder as it came and the fusion of either with BM25 are scored: on queries of
+held-out documents, which are in the passages' own words too, or on the domain's questions.
+
+Started by hand. Another alpha pays for training alone, other intervals for lists and training.
+"""
+
+SIZE = Param("22m", type="string", enum=list(SIZES), description="size of the embedder: its usual values")
+ALPHA = Param(1.0, type="number", exclusiveMinimum=0, section="adapt_to_corpus", description="BM25 scores are divided "
+              "by it in ListNet's target: the smaller, the more the first passages count")  # fmt: skip
+SET = {"set_name": evaluation_fields()["set_name"]}
+QUERIES = form("extract_queries", "query_source", "per_passage")
+LISTS = form("sample_rank_lists", "k", "m", "strategy", "by", "first", "n_lists")
+ADAPT = form("adapt_to_corpus", "backbone", "start_from", *OF_A_STAGE, *OF_ALL_STAGES)
+FORMS = (QUERIES, LISTS, ADAPT)
+LIST_NET = """{{ params.objective or '{"name": "list_net", "alpha": %s}' % params.alpha }}"""
+MEASURES = ["ndcg@10", "map@10", "hit@1", "hit@4", "hit@10"]
+SYSTEMS = ["bm25", *(f"rrf(bm25,{{{{ params.size }}}}/{system},k=40)" for system in ("untrained", "corpus"))]
+
+with DAG(
+    "adapt_to_corpus",
+    description="passages -> an embedder adapted to them by keyword rankings",
+    schedule=None,
+    max_active_runs=1,
+    deadline=within(hours=48),
+    default_args=DEFAULT_ARGS,
+    tags=["foundry", "training"],
+    doc_md=DOC,
+    params={"size": SIZE, "alpha": ALPHA} | SET | {name: field for f in FORMS for name, field in f.params.items()},
+) as dag:
+    passages = given(passages="passages")
+    size = {"size": dag.param("size")}
+    queries = step("extract_queries", inputs=passages, params=QUERIES.values(dag))
+    asked = passages | {"pairs": queries}
+    depth = {"depth": dag.param("k"), "k1": 1.2}
+    ranked = step("rank_bm25", inputs=asked | {"positives": queries}, params=depth, emits=False)
+    lists = step("sample_rank_lists", inputs=asked | {"rankings": ranked}, params=LISTS.values(dag))
+    chosen = ADAPT.values(dag) | size | {"objective": LIST_NET}
+    adapted = step("adapt_to_corpus", inputs={"lists": lists, "queries": queries}, params=chosen)
+    compared = size | {"backbone": dag.param("backbone"), "systems": SYSTEMS, "measures": MEASURES}
+    scores = evaluated(dag, asked | {"embeddings": []}, adapted, compared)
+    fold_lineage(scores)
