@@ -1,0 +1,279 @@
+"""What an embedder gains from keyword rankings of its corpus, on judged queries that no training has seen.
+
+Beside the embedder as it came: BM25, reciprocal rank fusions with BM25, and contrastive learning (CL) on the same
+queries with their evidence and in-batch negatives. Of the queries to train on some are for development: where several
+values are given for alpha, temperature, learning rate or m, the first seed's development queries choose among them, and
+CL's learning rate too. The judged queries are asked once, at the end.
+
+Source: BMEmbed, Tables 2 and 3. Its CL has batches of 16; here CL and lists have the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+from judged_sets import SETS, JudgedSet, Pair
+from measure import finish, show
+
+from pipeline_tasks.core.ids import unit_hash
+from pipeline_tasks.core.settings import settings
+from pipeline_tasks.curation.rank_lists import interval_ends, sample
+from pipeline_tasks.encoders.layout import layout_of_folder
+from pipeline_tasks.evaluation.geometry import Geometry, geometry
+from pipeline_tasks.evaluation.metrics import score
+from pipeline_tasks.evaluation.statistics import against, interval
+from pipeline_tasks.models.sizes import backbone
+from pipeline_tasks.models.use import folder
+from pipeline_tasks.retrieval.bm25 import Bm25
+from pipeline_tasks.retrieval.encoders import load_encoder
+from pipeline_tasks.retrieval.fusion import fuse
+from pipeline_tasks.retrieval.search import top_k
+from pipeline_tasks.synthesis.extracted import SOURCES, extract
+from pipeline_tasks.training.adapt_to_corpus import AdaptToCorpusParams
+from pipeline_tasks.training.data.examples import Examples
+from pipeline_tasks.training.export import export
+from pipeline_tasks.training.params import TrainParams
+from pipeline_tasks.training.trainer import train
+
+DATA = Path("../shared/data/ir")
+MEASURES = ("hit@1", "hit@4", "hit@10", "map@10", "ndcg@10")
+RANKS, FUSED, U = 10, 200, 40
+LENGTHS = {"max_query_length": 64, "max_passage_length": 192}
+
+
+@dataclass(frozen=True)
+class Task:
+    """One corpus.
+
+    Attributes:
+        data: passages and judged queries.
+        train: queries to train on, with the passage that each is from.
+        dev: queries that choose a setting.
+        places: passage id -> place.
+    """
+
+    data: JudgedSet
+    train: list[Pair]
+    dev: list[Pair]
+
+    @property
+    def texts(self) -> list[str]:
+        """Of all passages."""
+        return list(self.data.passages.values())
+
+    @property
+    def places(self) -> dict[str, int]:
+        """Passage id -> place."""
+        return {name: place for place, name in enumerate(self.data.passages)}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is chosen on development queries."""
+
+    alpha: float
+    temperature: float
+    learning_rate: float
+    m: int
+
+
+def extracted_pairs(path: Path) -> list[Pair]:
+    """Queries in the passages' own words: no LLM has seen this corpus."""
+    begun: set[str] = set()
+    found = []
+    for row in map(json.loads, path.read_text("utf-8").splitlines()):
+        begins = row["document"] not in begun
+        begun.add(row["document"])
+        own = extract(row["_id"], row["title"], row["text"], begins=begins, sources=SOURCES, most=2)
+        found += [Pair(one.query, row["_id"]) for one in own]
+    return found
+
+
+def task_of(name: str, path: Path, options: argparse.Namespace) -> Task:
+    """A set, its synthetic queries in the order of their hashes: first development, then training."""
+    data = SETS[name](path)
+    pairs = extracted_pairs(path / "corpus.jsonl") if name == "disaster_guides" else data.pairs
+    pairs = sorted(pairs, key=lambda pair: unit_hash("adapt_to_corpus", pair.query, pair.passage_id))
+    test = [query for query in data.queries if query.split == "test"][: options.test]
+    dev, train = pairs[: options.dev], pairs[options.dev :][: options.train]
+    named = [name for query in test for name in query.judged] + [pair.passage_id for pair in (*dev, *train)]
+    kept = set(list(dict.fromkeys([*named, *data.passages]))[: options.passages])
+    if not kept.issuperset(named):
+        raise SystemExit(f"--passages {options.passages} are fewer than the {len(set(named))} that queries are about")
+    return Task(replace(data, passages={i: t for i, t in data.passages.items() if i in kept}, queries=test), train, dev)
+
+
+def lists_of(task: Task, index: Bm25, k: int, m: int, n_lists: int) -> Examples:
+    """Training rows: lists of each query's BM25 ranking, as ``sample_rank_lists`` draws them."""
+    found = index.search([pair.query for pair in task.train], min(k, len(task.texts)))
+    texts, rows = task.texts, []
+    for pair, places, scores in zip(task.train, found.indices, found.scores, strict=True):
+        n = int((scores > 0).sum())
+        for ranks in sample(pair.query, interval_ends(scores[:n], m, "fine_to_coarse"), n_lists) if n > 1 else []:
+            rows.append((pair.query, [texts[p] for p in places[ranks]], scores[ranks].tolist()))
+    queries, passages, targets = zip(*rows, strict=True)
+    return Examples.of(queries, [own[0] for own in passages], [own[1:] for own in passages], targets=targets)
+
+
+def cl_rows(task: Task) -> Examples:
+    """Training rows of contrastive learning: each query with its evidence."""
+    return Examples.of([p.query for p in task.train], [task.data.passages[p.passage_id] for p in task.train])
+
+
+def trained(rows: Examples, params: TrainParams, out: Path) -> Path:
+    """Train from the embedder as it came, and export to ``out``; the last step's weights, for none is chosen here."""
+    start = folder(backbone("22m").name)
+    with tempfile.TemporaryDirectory() as work:
+        result = train(rows, Examples.of(), start, params, Path(work), threads=settings().threads)
+    layout = replace(layout_of_folder(start), max_length=LENGTHS["max_passage_length"])
+    export(result.encoder, out, card={"name": out.name}, layout=layout)
+    return out
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """Of one embedder: judged queries, development queries, passages."""
+
+    queries: np.ndarray
+    dev: np.ndarray
+    passages: np.ndarray
+
+
+def vectors(task: Task, model: Path) -> Vectors:
+    """Encode everything once."""
+    encoder = load_encoder(model, settings().cache, settings().threads)
+    asked = encoder.encode_queries([query.text for query in task.data.queries])
+    return Vectors(asked, encoder.encode_queries([p.query for p in task.dev]), encoder.encode_passages(task.texts))
+
+
+def dev_score(task: Task, found: Vectors) -> float:
+    """NDCG@10 of the development queries, each of which is to find its evidence."""
+    ids = list(task.data.passages)
+    ranked = top_k(found.dev, found.passages, RANKS)[0]
+    scores = score([[ids[p] for p in row] for row in ranked], [{p.passage_id: 1} for p in task.dev], ["ndcg@10"])
+    return float(scores["ndcg@10"].mean())
+
+
+def test_scores(task: Task, ranked: np.ndarray) -> dict[str, np.ndarray]:
+    """Every measure of every judged query."""
+    ids = list(task.data.passages)
+    found = [[ids[p] for p in row[:RANKS] if p >= 0] for row in ranked]
+    return score(found, [query.judged for query in task.data.queries], MEASURES)
+
+
+def ranked_by(found: Vectors) -> np.ndarray:
+    """Places of passages for every judged query, as deep as fusions read them."""
+    return top_k(found.queries, found.passages, min(FUSED, len(found.passages)))[0]
+
+
+def adapting(setting: Setting, seed: int, options: argparse.Namespace) -> TrainParams:
+    """The listwise training of a setting."""
+    objective = {"name": options.objective} | ({"alpha": setting.alpha} if options.objective == "list_net" else {})
+    own = {"temperature": setting.temperature, "learning_rate": setting.learning_rate, "objective": objective}
+    return AdaptToCorpusParams(size="22m", device="cpu", seed=seed, batch_size=options.batch, **LENGTHS, **own)
+
+
+def contrastive(learning_rate: float, seed: int, options: argparse.Namespace) -> TrainParams:
+    """CL with the temperature of the scouting run in the set's README."""
+    own = {"temperature": 0.05, "learning_rate": learning_rate, "in_batch": True}
+    return TrainParams(size="22m", device="cpu", seed=seed, batch_size=options.batch, **LENGTHS, **own)
+
+
+def measure(name: str, task: Task, options: argparse.Namespace, place: Path) -> dict:
+    """Choose on development queries, then report on the judged ones."""
+    index = Bm25(task.texts, 1.2, 0.75)
+    lists = {m: lists_of(task, index, options.k, m, options.n_lists) for m in options.m}
+
+    def listwise(setting: Setting, seed: int) -> Vectors:
+        return vectors(task, trained(lists[setting.m], adapting(setting, seed, options), place / "lists"))
+
+    def pairwise(rate: float, seed: int) -> Vectors:
+        return vectors(task, trained(cl_rows(task), contrastive(rate, seed, options), place / "cl"))
+
+    base = vectors(task, folder(backbone("22m").name))
+    grid = product(options.alpha, options.temperature, options.rate, options.m)
+    tried = {setting: listwise(setting, options.seeds[0]) for setting in (Setting(*values) for values in grid)}
+    tried_cl = {rate: pairwise(rate, options.seeds[0]) for rate in options.rate}
+    on_dev = {str(s): dev_score(task, v) for s, v in [("as it came", base), *tried.items(), *tried_cl.items()]}
+    show(f"{name}: NDCG@10 on {len(task.dev)} development queries", ("setting", "NDCG@10"), on_dev.items())
+    best = max(tried, key=lambda setting: dev_score(task, tried[setting]))
+    rate = max(tried_cl, key=lambda rate: dev_score(task, tried_cl[rate]))
+    adapted = [tried[best], *(listwise(best, seed) for seed in options.seeds[1:])]
+    cl = [tried_cl[rate], *(pairwise(rate, seed) for seed in options.seeds[1:])]
+    keywords = index.search([query.text for query in task.data.queries], min(FUSED, len(task.texts))).indices
+    plain = {"base": [base], "cl": cl, "adapted": adapted}
+    ranked = {"bm25": [keywords]} | {system: [ranked_by(v) for v in each] for system, each in plain.items()}
+    for system in ("base", "adapted"):
+        ranked[f"rrf({system})"] = [fuse([keywords, found], FUSED, U)[0] for found in ranked[system]]
+    scores = {s: [test_scores(task, found) for found in each] for s, each in ranked.items()}
+    means = {s: {m: np.mean([one[m] for one in each], axis=0) for m in MEASURES} for s, each in scores.items()}
+    sample_of = np.random.default_rng(0).permutation(len(task.texts))[:2000]
+    shapes = {system: geometry_of(task, each[0], sample_of) for system, each in plain.items()}
+    report(name, task, means, scores, shapes)
+    intents = [query.intent for query in task.data.queries]
+    apart = against({s: m["ndcg@10"] for s, m in means.items()}, "base", intents)
+    return {
+        "chosen": vars(best) | {"cl_learning_rate": rate},
+        "dev": on_dev,
+        "test": {s: {m: round(float(v.mean()), 4) for m, v in of.items()} for s, of in means.items()},
+        "against_base": {s: [round(d.gain, 4), round(d.low, 4), round(d.high, 4), d.p] for s, d in apart.items()},
+        "geometry": {s: [round(value, 4) for value in found] for s, found in shapes.items()},
+    }
+
+
+def geometry_of(task: Task, found: Vectors, sampled: np.ndarray) -> Geometry:
+    """Over a sample of the corpus and the evidence of the development queries."""
+    evidence = np.array([task.places[pair.passage_id] for pair in task.dev])
+    there = np.unique(np.concatenate([evidence, sampled]))
+    return geometry(found.dev, np.searchsorted(there, evidence), found.passages[there])
+
+
+def report(name: str, task: Task, means: dict, scores: dict, shapes: dict[str, Geometry]) -> None:
+    """The tables."""
+    intents = [query.intent for query in task.data.queries]
+    rows = []
+    for system, of in means.items():
+        low, high = interval(of["ndcg@10"], intents)
+        spread = float(np.std([one["ndcg@10"].mean() for one in scores[system]]))
+        rows.append([system, *(f"{100 * of[m].mean():.1f}" for m in MEASURES), f"{low:.3f} to {high:.3f}", spread])
+    title = f"{name}: {len(intents)} judged queries, {len(task.texts)} passages, {len(task.train)} queries to train on"
+    show(title, ("system", *MEASURES, "95% of NDCG", "sd over seeds"), rows)
+    columns = ("embedder", "alignment", "over nearest", "uniformity")
+    show(f"{name}: geometry", columns, ([system, *(f"{v:.3f}" for v in found)] for system, found in shapes.items()))
+
+
+def main() -> None:
+    """Run the sets that are asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
+    parser.add_argument("--data", type=Path, default=DATA, help="folder of the judged sets")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--train", type=int, default=10_000, help="queries to train on at most")
+    parser.add_argument("--dev", type=int, default=300, help="of the synthetic queries, those that choose")
+    parser.add_argument("--test", type=int, default=10_000, help="judged queries at most")
+    parser.add_argument("--passages", type=int, default=1_000_000, help="of the corpus at most, all that are judged")
+    parser.add_argument("--k", type=int, default=1000)
+    parser.add_argument("--m", type=int, nargs="+", default=[9])
+    parser.add_argument("--n-lists", type=int, default=1)
+    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--objective", choices=("list_net", "list_mle"), default="list_net")
+    parser.add_argument("--alpha", type=float, nargs="+", default=[1.0, 2.0, 5.0])
+    parser.add_argument("--temperature", type=float, nargs="+", default=[0.02, 0.05, 0.1])
+    parser.add_argument("--rate", type=float, nargs="+", default=[2e-5, 5e-5], help="learning rates")
+    options = parser.parse_args()
+    found = {}
+    for name in options.sets:
+        task = task_of(name, options.data / name, options)
+        with tempfile.TemporaryDirectory() as place:
+            found[name] = measure(name, task, options, Path(place))
+    finish(found)
+
+
+if __name__ == "__main__":
+    main()
