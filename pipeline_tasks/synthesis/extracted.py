@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Literal, NamedTuple, get_args
 
@@ -48,20 +48,14 @@ def extract(
         sources: where queries may be from.
         most: queries.
     """
-    asked = {source: _FINDERS[source](title if source == "titles" else text) for source in sources}
-    if not begins:
-        asked.pop("titles", None)
+    offered = {"titles": [title] if begins else [], **{source: find(text) for source, find in _IN_TEXT.items()}}
     found: dict[str, Extracted] = {}
-    for source, queries in asked.items():
-        for query in filter(None, (_clean(query) for query in queries)):
+    for source in (source for source in SOURCES if source in sources):
+        for query in map(_clean, offered[source]):
             if len(_words(query)) <= _MOST_WORDS[source] and len(_telling(query)) >= _FEWEST_WORDS:
                 found.setdefault(query.lower(), Extracted(source, query))
     drawn = sorted(found.values(), key=lambda one: unit_hash("extract_queries", passage_id, *one))
     return drawn[:most]
-
-
-def _titles(title: str) -> Iterator[str]:
-    yield title
 
 
 def _headings(text: str) -> Iterator[str]:
@@ -114,9 +108,8 @@ def _runs(text: str) -> Iterator[tuple[str, ...]]:
                 run = []
 
 
-_FINDERS: dict[str, Callable[[str], Iterator[str]]] = {
+_IN_TEXT: dict[str, Callable[[str], Iterable[str]]] = {
     "headings": _headings,
-    "titles": _titles,
     "first_sentences": _first_sentences,
     "phrases": _phrases,
 }

@@ -78,6 +78,5 @@ def test_how_words_count_is_chosen_and_is_part_of_the_version(store):
     texts = [TEXTS.get(name) or QUERIES[f"q{name[1]}"][1] for name in ids]
     wanted = sorted(Bm25(texts, 1.2, 0).scores("hurricane floods").tolist(), reverse=True)[:3]
     assert rows(store, "rankings/bm25")[0]["scores"] == pytest.approx(wanted)
-    assert Bm25(["a flood", "a flood and many other words"], b=0).scores("flood").tolist()[0] == pytest.approx(
-        Bm25(["a flood", "a flood and many other words"], b=0).scores("flood").tolist()[1]
-    ), "without b a long passage is no worse"
+    short, long = Bm25(["a flood", "a flood and many other words"], b=0).scores("flood")
+    assert short == long, "without b the long passage is no worse"
