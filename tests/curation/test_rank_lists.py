@@ -101,6 +101,12 @@ def test_lists_hold_texts_and_scores_and_neither_held_out_passages_nor_strangers
     assert rejects(store, "rank_lists")["q2"]["reason"] == "short_list"
 
 
+def test_no_rankings_give_no_lists(store):
+    none = put(store, RANKINGS, [], dataset="rankings/none")
+    go(store, sample_rank_lists, {"rankings": [str(none)]})
+    assert rows(store, "rank_lists") == []
+
+
 def test_k_is_how_far_a_ranking_is_read(store):
     go(store, sample_rank_lists, k=2, m=5)
     assert [row["passage_ids"] for row in rows(store, "rank_lists")] == [["p0", "p1"]]

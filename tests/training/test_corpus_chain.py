@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.runner import Outcome
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.curation.sample_rank_lists import sample_rank_lists
@@ -48,6 +51,8 @@ def test_a_second_run_makes_nothing_and_a_new_document_is_asked_about_alone(tmp_
     again = chain(store, embedder)
     assert [made.ref for made in again] == [made.ref for made in first]
     assert not any(made.counters.get("parts_built") or made.counters.get("optimiser_steps") for made in again)
+    with pytest.raises(InputError, match=r"k=13 of rankings/bm25@\w+, which has 12 ranks: rank with depth=13"):
+        go(store, sample_rank_lists, k=13)
     lists = rows(store, "rank_lists")
     assert {row["split"] for row in lists} == {"train", "dev"}
     for row in lists:
