@@ -55,5 +55,5 @@ class Acceptance:
         client = self._client
         return InputError(
             f"{client.endpoint.host} refuses {what} for {client.model!r} and answered none: {refused.detail}; correct "
-            "llm, api or the endpoint (no row was refused for it)"
+            "llm, api, json_schema or the endpoint (no row was refused for it)"
         )

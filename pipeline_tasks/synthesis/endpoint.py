@@ -14,13 +14,15 @@ from pipeline_tasks.core.response_store import ResponseStore
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.settings import Settings, settings
 from pipeline_tasks.core.spending import Limit, limits
-from pipeline_tasks.domains import prompts_sha256
+from pipeline_tasks.domains import domain_folder, prompts_sha256
 from pipeline_tasks.models.registry import models
 from pipeline_tasks.models.use import LLM
 from pipeline_tasks.synthesis.acceptance import Acceptance
+from pipeline_tasks.synthesis.checks import Kind
 from pipeline_tasks.synthesis.llm_api import CONTENT_FILTER
 from pipeline_tasks.synthesis.llm_client import LLMClient, Request, Response
 from pipeline_tasks.synthesis.prompts import Prompt
+from pipeline_tasks.synthesis.traits import traits_sha256
 
 INTENTS = ("qa", "qadoc", "twitter", "factcheck", "nli", "sts")
 ACCOUNT = "llm"
@@ -32,14 +34,27 @@ class LlmParams(PaidParams):
     """Which model writes, and how."""
 
     llm: str = Field(LLM, description="the endpoint's name of the model")
-    api: Literal["completions", "chat"] = Field("completions", description="chat for instruction-following models")
+    api: Literal["completions", "chat"] = Field(
+        "completions", description="what the endpoint is asked by; chat for models that follow instructions"
+    )
     temperature: float = Field(0.0, ge=0, le=2, description="0 makes answers repeatable")
+    writer: Literal["", Kind] = Field("", description="kind of model: chat follows instructions, completion does not")
+    context_tokens: int = Field(8_192, ge=1, description="what the model reads and writes at once (chat)")
+    json_schema: bool = Field(True, description="whether the endpoint takes the form of its answer (chat)")
+    checks: dict[str, float] = Field({}, description="other bounds of what is kept: measure or measure/intent -> bound")
     again: str = Field("", description="any new value asks again what has no answer yet, and nothing else")
 
     def identity(self) -> dict[str, Any]:
         """Model and sampling, and what the prompts say; ``again`` where it is given."""
-        fields = super().identity() | {"prompts_sha256": prompts_sha256(*INTENTS)}
+        fields = super().identity() | {"writer": self.kind, "prompts_sha256": prompts_sha256(*INTENTS)}
+        if self.kind == "chat":
+            fields["traits_sha256"] = traits_sha256(domain_folder())
         return {name: value for name, value in fields.items() if name != "again" or value}
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of writer: as told, else the one that the endpoint's api is for."""
+        return self.writer or ("chat" if self.api == "chat" else "completion")
 
     def licences(self) -> dict[str, str]:
         """What the LLM writes is under: the settings say, else the registry, where it knows the model's weights."""
@@ -97,7 +112,7 @@ def ask_all(prompts: list[Prompt], params: LlmParams, run: Run) -> list[Response
     """
     if not prompts:
         return []
-    requests = [Request(p.text, p.max_tokens, params.temperature, p.stop, p.seed) for p in prompts]
+    requests = [_request(prompt, params.temperature) for prompt in prompts]
     outcomes: list[Response | Unanswered] = []
     with opened(params, run) as client, run.progress(len(prompts), "answers") as meter:
         client.endpoint.pace.say = meter.say
@@ -108,6 +123,11 @@ def ask_all(prompts: list[Prompt], params: LlmParams, run: Run) -> list[Response
             meter.advance()
         acceptance.conclude()
     return outcomes
+
+
+def _request(prompt: Prompt, temperature: float) -> Request:
+    chat = (prompt.system, prompt.turns, prompt.fields if prompt.structured else ())
+    return Request(prompt.text, prompt.max_tokens, temperature, prompt.stop, prompt.seed, *chat)
 
 
 def _without_filtered(outcome: Response | Unanswered) -> Response | Unanswered:

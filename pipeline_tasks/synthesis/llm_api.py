@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import cycle
 from typing import Any, Literal
 
 from pipeline_tasks.core.endpoint import Tokens
@@ -16,13 +18,27 @@ TEMPLATE_TOKENS = 64
 
 @dataclass(frozen=True)
 class Request:
-    """One prompt with its sampling parameters."""
+    """One prompt with its sampling parameters.
+
+    Attributes:
+        prompt: the text to continue, or the last message of a chat.
+        max_tokens: of the answer, at most.
+        temperature: 0 for the likeliest answer.
+        stop: where the answer ends.
+        seed: of the sampling.
+        system: the first message of a chat, if any.
+        turns: messages of a chat before the last, by turns user and assistant.
+        fields: of the JSON object that a chat has to answer with; none where any text will do.
+    """
 
     prompt: str
     max_tokens: int
     temperature: float = 0.0
     stop: tuple[str, ...] = ()
     seed: int = 0
+    system: str = ""
+    turns: tuple[str, ...] = ()
+    fields: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -52,11 +68,30 @@ class Response:
 
 def body_of(request: Request, model: str, api: Api) -> dict[str, Any]:
     """The JSON body of ``request``: all that decides its answer, and so its identity."""
-    fields = {name: value for name, value in asdict(request).items() if name != "prompt"}
-    fields["stop"] = list(request.stop)
-    if api == "chat":
-        return {"model": model, "messages": [{"role": "user", "content": request.prompt}], **fields}
-    return {"model": model, "prompt": request.prompt, **fields}
+    sampling = {name: getattr(request, name) for name in ("max_tokens", "temperature", "seed")}
+    fields: dict[str, Any] = {"model": model, "stop": list(request.stop), **sampling}
+    if api == "completions":
+        return fields | {"prompt": request.prompt}
+    form = {"response_format": _object_of(request.fields)} if request.fields else {}
+    return fields | {"messages": _messages(request)} | form
+
+
+def _messages(request: Request) -> list[dict[str, str]]:
+    """The request as a chat."""
+    said = [{"role": role, "content": text} for role, text in zip(cycle(("user", "assistant")), request.turns)]
+    system = [{"role": "system", "content": request.system}] if request.system else []
+    return [*system, *said, {"role": "user", "content": request.prompt}]
+
+
+def _object_of(fields: Sequence[str]) -> dict[str, Any]:
+    """``response_format`` for a JSON object with these texts and nothing else."""
+    schema = {
+        "type": "object",
+        "properties": {name: {"type": "string"} for name in fields},
+        "required": list(fields),
+        "additionalProperties": False,
+    }
+    return {"type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": schema}}
 
 
 def sent(body: dict[str, Any]) -> dict[str, Any]:
@@ -66,7 +101,8 @@ def sent(body: dict[str, Any]) -> dict[str, Any]:
 
 def at_most(request: Request) -> Tokens:
     """Tokens that an answer can take. No tokenizer makes more than one of a byte."""
-    return Tokens(len(request.prompt.encode()) + TEMPLATE_TOKENS, request.max_tokens)
+    texts = (request.prompt, request.system, *request.turns)
+    return Tokens(sum(len(text.encode()) + TEMPLATE_TOKENS for text in texts if text), request.max_tokens)
 
 
 def answer_of(payload: dict[str, Any], api: Api) -> tuple[dict[str, Any], Tokens | None]:

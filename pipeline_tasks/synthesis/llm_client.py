@@ -120,7 +120,7 @@ class LLMClient:
         Raises:
             Refused: it does not.
         """
-        short = replace(request, prompt="Hello")
+        short = replace(request, prompt="Hello", system="", turns=())
         self._post(short, body_of(short, self.model, self.api), f"{CHECK}-{uuid4().hex}")
         self.endpoint.count("llm_requests")
 

@@ -1,8 +1,9 @@
 """Few-shot prompts from a domain's files: a passage's information need, then its query and positive passage.
 
-A prompt is written as a text to be continued, because small models continue far better than they obey; a strong chat
-model understands the same text as one message. All prompts of one kind and intent share their beginning to the byte
-and the passage comes last, so a server that caches prompts reads the examples once.
+A prompt is written as a text to be continued, because small models continue far better than they obey; models that
+follow instructions have prompts of their own, in :mod:`~pipeline_tasks.synthesis.chat_prompts`. All prompts of one kind
+and intent share their beginning to the byte and the passage comes last, so a server that caches prompts reads the
+examples once.
 
 An answer can be made to begin with a given word (its *lead*), chosen by a hash of the passage's id. Left alone, a
 small model opens every question alike. Chat endpoints cannot continue a word, so their prompts have no lead.
@@ -13,11 +14,12 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from pipeline_tasks.core.ids import seed_of
+from pipeline_tasks.core.ids import digest, seed_of
 from pipeline_tasks.domains.intents import read_toml
 from pipeline_tasks.synthesis.focus import focus_of, subject_of
 
@@ -33,6 +35,17 @@ class Example(BaseModel):
 
     passage: str = Field(min_length=1)
     focus: str = Field(min_length=1, description="the sentence of the passage that need, query and positive are about")
+    need: str = Field(min_length=1)
+    query: str = Field(min_length=1)
+    positive: str = Field(min_length=1)
+
+
+class ChatExample(BaseModel):
+    """One passage worked through by hand, in other words than the passage's."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    passage: str = Field(min_length=1)
     need: str = Field(min_length=1)
     query: str = Field(min_length=1)
     positive: str = Field(min_length=1)
@@ -86,6 +99,10 @@ class Prompt:
         passage: the passage as the model saw it.
         seen: the examples' own answers, which no answer may repeat.
         seed: sampling seed, from the key alone.
+        system: the instructions of a chat; empty where the text is all there is.
+        turns: what was said in a chat before the text, by turns user and assistant.
+        fields: of a chat, the fields of the JSON object that answers.
+        structured: whether the endpoint is given the form of that object.
     """
 
     text: str
@@ -98,6 +115,15 @@ class Prompt:
     passage: str
     seen: tuple[str, ...]
     seed: int
+    system: str = ""
+    turns: tuple[str, ...] = ()
+    fields: tuple[str, ...] = ()
+    structured: bool = False
+
+    @cached_property
+    def sha256(self) -> str:
+        """What the model is sent, in short."""
+        return digest(self.text, self.system, *self.turns) if self.system else digest(self.text)
 
 
 class PromptSet(BaseModel):
@@ -108,6 +134,11 @@ class PromptSet(BaseModel):
     need: NeedForm
     pair: PairForm
     examples: tuple[Example, ...] = Field(min_length=2)
+    chat: tuple[ChatExample, ...] = Field((), description="examples for models that follow instructions")
+
+    def for_chat(self) -> tuple[ChatExample, ...]:
+        """Examples for models that follow instructions: their own, where there are any."""
+        return self.chat or tuple(ChatExample(**example.model_dump()) for example in self.examples)
 
     def ask_need(self, passage: str, *, key: str, led: bool = True) -> Prompt:
         """The prompt for the information need that ``passage`` meets.
@@ -179,17 +210,17 @@ def load_prompts(domain: Path, intent: str) -> PromptSet:
     return read_toml(domain / "prompts" / f"{intent}.toml", PromptSet)
 
 
-def clip(text: str) -> str:
-    """``text`` on one line without control characters, cut to :data:`PASSAGE_CHARS` at a sentence or a word.
+def clip(text: str, most: int = PASSAGE_CHARS) -> str:
+    """``text`` on one line without control characters, cut to ``most`` characters at a sentence or a word.
 
     One line, because a passage must not be able to forge the labels of the prompt around it.
     """
     line = " ".join("".join(c if unicodedata.category(c)[0] != "C" else " " for c in text).split())
-    if len(line) <= PASSAGE_CHARS:
+    if len(line) <= most:
         return line
-    head = line[:PASSAGE_CHARS]
+    head = line[:most]
     sentence = head.rfind(". ") + 1
-    return head[:sentence] if sentence > PASSAGE_CHARS // 2 else head.rpartition(" ")[0] or head
+    return head[:sentence] if sentence > most // 2 else head.rpartition(" ")[0] or head
 
 
 def _source(passage: str, focus: str, *between: str) -> str:

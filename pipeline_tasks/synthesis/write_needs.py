@@ -7,16 +7,15 @@ from typing import Literal
 import pyarrow as pa
 from pydantic import Field
 
-from pipeline_tasks.core.endpoint import Unanswered
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.ids import digest, short_id, unit_hash
+from pipeline_tasks.core.ids import short_id, unit_hash
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.step import step
 from pipeline_tasks.datasets import NEEDS, PASSAGES
 from pipeline_tasks.domains import domain_folder
-from pipeline_tasks.synthesis.endpoint import INTENTS, SHOWN, LlmParams, ask_all
-from pipeline_tasks.synthesis.parse import Rejected, parse_need
-from pipeline_tasks.synthesis.prompts import load_prompts
+from pipeline_tasks.synthesis.asking import Asked, Refusal, write_all
+from pipeline_tasks.synthesis.endpoint import INTENTS, LlmParams
+from pipeline_tasks.synthesis.writers import writer_of
 
 
 class WriteNeedsParams(LlmParams):
@@ -30,12 +29,13 @@ class WriteNeedsParams(LlmParams):
     )
 
 
-@step(reads={"passages": PASSAGES}, writes=NEEDS, kind="map", version="2", pool="llm", secrets=("llm",))
+@step(reads={"passages": PASSAGES}, writes=NEEDS, kind="map", version="3", pool="llm", secrets=("llm",))
 def write_needs(rows: pa.Table, params: WriteNeedsParams, run: Run) -> pa.Table:
     """Ask the LLM what information need each sampled passage meets under its intents.
 
     Which passages and intents are asked depends on passage ids alone, so that new passages never change what was asked
-    before. Rejects carry the parser's reason; passages outside the sample or the splits are counted as ``not_sampled``.
+    before. Rejects carry the reason of the first of the :mod:`~pipeline_tasks.synthesis.checks` that refuses; passages
+    outside the sample or the splits are counted as ``not_sampled``.
 
     Source: DMRetriever 3.3.1, appendix A, Algorithm 2 line 5. Departures: as in
     :func:`~pipeline_tasks.synthesis.write_pairs.write_pairs`; one intent a passage, unless told otherwise.
@@ -51,28 +51,27 @@ def write_needs(rows: pa.Table, params: WriteNeedsParams, run: Run) -> pa.Table:
         ((intent, p) for p in sampled for intent in intents_of(p["passage_id"], params)),
         key=lambda task: (task[0], task[1]["passage_id"]),
     )
-    forms = {intent: load_prompts(domain_folder(), intent) for intent in params.intents}
-    led = params.api == "completions"
-    prompts = [forms[intent].ask_need(p["text"], key=p["passage_id"], led=led) for intent, p in tasks]
+    writers = {intent: writer_of(domain_folder(), intent, params) for intent in params.intents}
+    asked = []
+    for intent, passage in tasks:
+        writer = writers[intent]
+        prompt = writer.ask_need(passage["text"], key=passage["passage_id"])
+        asked.append(Asked(prompt, writer.read_need, writer.repair))
     needs = []
-    for (intent, passage), prompt, response in zip(tasks, prompts, ask_all(prompts, params, run), strict=True):
-        if isinstance(response, Unanswered):
-            run.reject(passage["passage_id"], f"llm_{response.reason}", f"{intent}: {response.detail}")
-            continue
-        need = parse_need(response.text, prompt, cut_off=response.finish_reason == "length")
-        if isinstance(need, Rejected):
-            run.reject(passage["passage_id"], f"need_{need.reason}", f"{intent}: {response.text[:SHOWN]}")
+    for (intent, passage), one, need in zip(tasks, asked, write_all(asked, "need", params, run), strict=True):
+        if isinstance(need, Refusal):
+            run.reject(passage["passage_id"], need.reason, f"{intent}: {need.detail}")
             continue
         needs.append(
             {
-                "need_id": short_id(passage["passage_id"], intent, digest(prompt.text)),
+                "need_id": short_id(passage["passage_id"], intent, one.prompt.sha256),
                 "passage_id": passage["passage_id"],
                 "doc_id": passage["doc_id"],
                 "intent": intent,
-                "need": need,
+                "need": need.value,
                 "passage": passage["text"],
                 "split": passage["split"],
-                "response_id": response.response_id,
+                "response_id": need.response_id,
             }
         )
     return NEEDS.table(needs)

@@ -16,7 +16,7 @@ from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.domains.intents import load_intents
 from pipeline_tasks.domains.questions import Judgement, Question, add_judgements, load_questions, read_questions
 from pipeline_tasks.domains.quotes import Quotes
-from pipeline_tasks.synthesis.parse import content_of
+from pipeline_tasks.synthesis.wording import content_of
 
 DOMAIN = domain_folder()
 QUESTIONS = load_questions(DOMAIN)

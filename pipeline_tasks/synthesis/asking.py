@@ -1,0 +1,70 @@
+"""From prompts to what was written for them: asked, read, asked once more where nothing could be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from pipeline_tasks.core.endpoint import Unanswered
+from pipeline_tasks.core.run import Run
+from pipeline_tasks.synthesis.endpoint import SHOWN, LlmParams, ask_all
+from pipeline_tasks.synthesis.llm_client import Response
+from pipeline_tasks.synthesis.parse import Rejected
+from pipeline_tasks.synthesis.prompts import Prompt
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Asked(Generic[T]):
+    """A prompt, and how its writer reads the answer and asks again."""
+
+    prompt: Prompt
+    read: Callable[[Response, Prompt], T | Rejected]
+    repair: Callable[[Response, Prompt], Prompt | None]
+
+
+@dataclass(frozen=True)
+class Written(Generic[T]):
+    """What was written, and the answer that it stands in."""
+
+    value: T
+    response_id: str
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why nothing was written: the reason of a reject, and what shows it."""
+
+    reason: str
+    detail: str
+
+
+def write_all(asked: Sequence[Asked[T]], what: str, params: LlmParams, run: Run) -> list[Written[T] | Refusal]:
+    """What was written for each prompt, in their order; ``what`` begins the reasons of answers that are refused.
+
+    Answers that could not be read and were asked for again are counted as ``repairs``.
+
+    Raises:
+        InputError, TransientError: as :func:`~pipeline_tasks.synthesis.endpoint.ask_all`.
+    """
+    outcomes = ask_all([one.prompt for one in asked], params, run)
+    again: dict[int, Prompt] = {}
+    for place, (one, outcome) in enumerate(zip(asked, outcomes, strict=True)):
+        if isinstance(outcome, Response) and (prompt := one.repair(outcome, one.prompt)):
+            again[place] = prompt
+    for place, outcome in zip(again, ask_all(list(again.values()), params, run), strict=True):
+        outcomes[place] = outcome
+    if again:
+        run.count("repairs", len(again))
+    return [_written(one, outcome, what) for one, outcome in zip(asked, outcomes, strict=True)]
+
+
+def _written(one: Asked[T], outcome: Response | Unanswered, what: str) -> Written[T] | Refusal:
+    if isinstance(outcome, Unanswered):
+        return Refusal(f"llm_{outcome.reason}", outcome.detail)
+    found = one.read(outcome, one.prompt)
+    if isinstance(found, Rejected):
+        return Refusal(f"{what}_{found.reason}", outcome.text[:SHOWN])
+    return Written(found, outcome.response_id)

@@ -1,0 +1,132 @@
+"""Every reason for which a written pair is refused, and the pairs of a strong writer, which are not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks.pair_checks import read_given, tables
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.domains import domain_folder
+from pipeline_tasks.domains.intents import load_intents
+from pipeline_tasks.synthesis.checks import TABLE, bounds_of, check_names, fault_of
+from pipeline_tasks.synthesis.measures import Draft
+from pipeline_tasks.synthesis.prompts import load_prompts
+
+GUIDES = Path(__file__).parents[3] / "shared" / "data" / "ir" / "disaster_guides"
+INTENTS = tuple(load_intents(domain_folder()))
+GOOD = Draft(
+    query="How often does somebody have to bring diesel to the pumps once the power is out?",
+    positive="Roughly every nine hours, because the tank of a trailer generator takes no more than 140 gallons.",
+    passage="After an ice storm water districts run their pumps on trailer generators. Each trailer tank holds only "
+    "140 gallons of diesel, so fuel has to be brought every nine hours. Crews sleep in shifts.",
+)
+CLAIM = replace(
+    GOOD,
+    query="A trailer generator of a water district runs for a whole day on one tank.",
+    positive="Refuted. With 140 gallons in its tank, such a generator needs new fuel after nine hours.",
+)
+PREMISE = replace(
+    GOOD,
+    query="All night in the ice storm Pete drove 140 gallons of diesel from generator to generator of the district.",
+    positive="Generators were being supplied with fuel.",
+)
+DRAFTS = {"qa": GOOD, "factcheck": CLAIM, "nli": PREMISE}
+
+
+@pytest.mark.parametrize("intent", DRAFTS)
+def test_a_good_pair_is_kept(intent):
+    assert fault_of(DRAFTS[intent], bounds_of("chat", intent)) == ""
+
+
+@pytest.mark.parametrize("intent", INTENTS)
+def test_the_examples_that_a_model_is_shown_would_be_kept(intent):
+    for example in load_prompts(domain_folder(), intent).chat:
+        need = Draft(example.need, example.passage, is_pair=False)
+        pair = Draft(example.query, example.passage, example.positive)
+        assert [fault_of(draft, bounds_of("chat", intent)) for draft in (need, pair)] == ["", ""], example.query
+
+
+@pytest.mark.parametrize(
+    ("intent", "change", "reason"),
+    [
+        ("qa", {"positive": "…"}, "empty_answer"),
+        ("qa", {"positive": "I'm sorry, but I can't help with generators."}, "refusal"),
+        ("qa", {"positive": "As an AI model, I have no diesel for generators."}, "refusal"),
+        ("qa", {"query": f"Sure! Here is the query: {GOOD.query}"}, "boilerplate"),
+        ("qa", {"positive": f"Answer: {GOOD.positive}"}, "boilerplate"),
+        ("qa", {"query": "¿Cada cuánto tiempo hay que llevar diesel a los generadores del distrito?"}, "language"),
+        ("qa", {"positive": "Каждые девять часов, потому что бак вмещает мало топлива."}, "language"),
+        ("qa", {"query": "diesel when?"}, "too_short"),
+        ("qadoc", {"positive": "Every nine hours."}, "too_short"),
+        ("qa", {"query": GOOD.query + " Who pays for the diesel of the pumps?" * 8}, "too_long"),
+        ("twitter", {"positive": f"{GOOD.positive} {GOOD.passage} #diesel"}, "too_long"),
+        ("qa", {"positive": "Every nine hours, see https://evil.example for the diesel."}, "garbled"),
+        ("qa", {"query": "According to the passage, how often is diesel brought to the pumps?"}, "context_bound"),
+        ("qa", {"query": "What does this document say about diesel for pumps?"}, "context_bound"),
+        ("qa", {"query": GOOD.positive.upper()}, "query_is_passage"),
+        (
+            "qa",
+            {"positive": "Each trailer tank holds only 140 gallons of diesel, so fuel has to be brought."},
+            "copied",
+        ),
+        ("qa", {"seen": (GOOD.positive,)}, "copied_example"),
+        ("qa", {"positive": "Fuel for diesel pumps is for diesel pumps of fuel for diesel pumps."}, "repetitive"),
+        ("qa", {"query": f"Is it true? {GOOD.positive}"}, "answer_in_query"),
+        ("sts", {"positive": f"And so {GOOD.query}"}, "answer_in_query"),
+        ("nli", {"positive": "Generators were supplied with 900 gallons of fuel."}, "not_entailed"),
+        (
+            "factcheck",
+            {
+                "query": "A trailer generator lasts for 30 hours on one tank of diesel.",
+                "positive": "Supported. Trailers have their tank, and crews of the water district bring diesel.",
+            },
+            "unrefuted",
+        ),
+        (
+            "qa",
+            {"passage": "Cholera spreads through water. Wells of the camp were chlorinated in June."},
+            "off_passage",
+        ),
+        ("qa", {"positive": GOOD.positive.replace("140", "350")}, "new_number"),
+    ],
+)
+def test_a_bad_pair_has_its_reason(intent, change, reason):
+    draft = replace(DRAFTS.get(intent, GOOD), **change)
+    assert fault_of(draft, bounds_of("chat", intent)) == reason
+
+
+def test_a_passage_in_another_language_may_be_written_about_in_it():
+    passage = "Nach dem Eissturm laufen die Pumpen mit Generatoren. Der Tank fasst nur 140 Gallonen und wird gefüllt."
+    query = "Wie viele Gallonen gehen in den Tank von einem der Generatoren?"
+    draft = Draft(query, passage, "Der Tank der Generatoren für die Pumpen nimmt 140 Gallonen auf.")
+    assert fault_of(draft, bounds_of("chat", "qa")) == ""
+
+
+def test_a_step_sets_bounds_for_all_intents_or_for_one():
+    usual = bounds_of("chat", "nli")
+    told = {"supported": 0.5, "supported/nli": 0.1, "copied_run": 3.0}
+    assert bounds_of("chat", "nli", told) == usual | {"supported": 0.1, "copied_run": 3.0}
+    assert bounds_of("chat", "qa", told)["supported"] == 0.5
+    assert fault_of(GOOD, bounds_of("chat", "qa", {"copied_run": 2})) == "copied"
+    with pytest.raises(InputError, match="checks='suported/nli' is no measure; known are some_words, refusals"):
+        check_names({"suported/nli": 0.1})
+
+
+def test_measures_are_named_once():
+    assert max(Counter(check.name for check in TABLE).values()) == 1
+
+
+@pytest.mark.skipif(not GUIDES.is_dir(), reason="the judged guides are not beside the checkout")
+def test_a_strong_writers_pairs_are_kept_and_planted_faults_are_named():
+    pairs = read_given(GUIDES)
+    good, bad = tables(pairs[::4], pairs)
+    kept = {intent: found[""] / sum(found.values()) for intent, found in good.items()}
+    assert kept.keys() == set(INTENTS) and min(kept.values()) >= 0.93, kept
+    kinds = Counter(one.kind for one, _ in bad)
+    right = Counter(one.kind for one, reason in bad if reason in one.reasons)
+    assert set(kinds.values()) == {30} and len(kinds) == 10
+    assert min(right.values()) >= 27, right
