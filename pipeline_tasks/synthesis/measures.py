@@ -21,6 +21,8 @@ RUN = 4
 """Words in a row that tell where a text comes from."""
 USUAL_STEMS = 60
 """Stems of a passage of 250 tokens, as the chunker cuts them."""
+FEWEST_STEMS = 20
+"""A passage that says less is held to say so much: one stem in common is no support."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,7 @@ def supported(draft: Draft) -> float:
     A short passage says less: fewer words of a good pair stand in it, and fewer of any other text by chance.
     """
     share = _share(set().union(*map(content_of, draft.texts)), draft.source)
-    return share * max(1.0, USUAL_STEMS / max(1, len(draft.source)))
+    return share * max(1.0, USUAL_STEMS / max(FEWEST_STEMS, len(draft.source)))
 
 
 def new_numbers(draft: Draft) -> float:

@@ -62,6 +62,8 @@ ORDER = _one_of(
     rf"\b(?:dear|attention|note to|message (?:to|for)|instructions? (?:to|for))\b.{{0,20}}\b{_MODEL}\b",
     r"<\|?/?(?:im_|system|user|assistant|end)\w*\|?>|\[/?INST\]|^\s*(?:system|assistant|user)\s*:",
     r"\b(?:output|answer|reply|respond|write|print|say)\b.{0,20}\b(?:only|exactly|nothing but|the words?|verbatim)\b",
+    r"^\W*(?:please |now |then )?(?:write|claim|print|output|praise|repeat|pretend|translate)\b",
+    r'"(?:wanted|query|positive|passage|need|role|content)"\s*:',
     r"\b(?:your|the) (?:query|positive|answer|output|response|json) (?:must|should|shall|is to)\b",
 )
 """A sentence that is addressed to a model."""

@@ -17,8 +17,9 @@ SMALL_LLM = "smollm2-135m-instruct"
 class StandInEndpoint:
     """An HTTP endpoint on loopback that plays a script: one (status, body) per request, the last one for ever.
 
-    It stands in for failures that a real endpoint cannot be made to show. ``seen`` holds every request's path, headers
-    and body. While ``hold`` is set aside (cleared), it accepts requests and does not answer.
+    A body may be a function of the request's. It stands in for failures that a real endpoint cannot be made to show.
+    ``seen`` holds every request's path, headers and body. While ``hold`` is set aside (cleared), it accepts requests
+    and does not answer.
     """
 
     def __init__(self, *script):
@@ -34,6 +35,7 @@ class StandInEndpoint:
                 )
                 status, answer = endpoint.script[min(len(endpoint.seen), len(endpoint.script)) - 1]
                 endpoint.hold.wait()
+                answer = answer(body) if callable(answer) else answer
                 data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
                 try:
                     self.send_response(status)
