@@ -5,22 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pipeline_tasks.core.compiled import compiled
-
-
-@compiled
-def jaccard(a: np.ndarray, b: np.ndarray, threshold: float) -> float:
-    """Exact Jaccard similarity of two sorted sets without repeats; 0 as soon as ``threshold`` is out of reach."""
-    needed = threshold / (1 + threshold) * (a.size + b.size) - 1e-6
-    i, j, shared = 0, 0, 0
-    while i < a.size and j < b.size:
-        if shared + min(a.size - i, b.size - j) < needed:
-            return 0.0
-        x, y = a[i], b[j]
-        shared += x == y
-        i += x <= y
-        j += y <= x
-    found = shared / (a.size + b.size - shared)
-    return found if found >= threshold else 0.0
+from pipeline_tasks.texts.sketch_kernels import jaccard
 
 
 @compiled

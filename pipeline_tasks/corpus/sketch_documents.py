@@ -10,7 +10,7 @@ from pydantic import Field
 
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.step import From, StepParams, step
-from pipeline_tasks.corpus.minhash import sketch_texts
+from pipeline_tasks.texts.minhash import sketch_texts
 from pipeline_tasks.datasets import DOCUMENTS, SKETCHES
 
 BATCH = 256

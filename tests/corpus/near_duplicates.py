@@ -31,7 +31,7 @@ def planted(seed: int = 1, n: int = 40, edits: tuple[int, ...] = (0, 5, 33)) -> 
 
 
 def words_of(text: str) -> list[str]:
-    """Words by the definition in ``corpus/minhash.py``, letter by letter."""
+    """Words by the definition in ``texts/letters.py``, letter by letter."""
     found, word = [], ""
     for char in [*text, " "]:
         name = unicodedata.name(char, "")

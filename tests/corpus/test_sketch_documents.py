@@ -5,7 +5,7 @@ import pytest
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.corpus import sketch_documents as module
-from pipeline_tasks.corpus.minhash import sketch_texts
+from pipeline_tasks.texts.minhash import sketch_texts
 from pipeline_tasks.corpus.sketch_documents import sketch_documents
 from pipeline_tasks.datasets import DOCUMENTS
 from tests.corpus.near_duplicates import planted

@@ -7,7 +7,7 @@ from datasketch import LeanMinHash, MinHash, MinHashLSH
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline_tasks.corpus.minhash import MISS, Sketches, as_datasketch, band_keys, band_rows, sketch_texts
+from pipeline_tasks.texts.minhash import MISS, Sketches, as_datasketch, band_keys, band_rows, sketch_texts
 from tests.corpus.near_duplicates import planted, shingles_of, words_of
 
 LETTERS = "aAbB_ 01\n-.éÉßΣςσжЖ中文字ひカ한국हिन्दीไทย\u00a0\u2019\u2014\u0301\u00ad😀𝒜"

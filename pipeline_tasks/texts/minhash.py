@@ -1,6 +1,6 @@
 """Texts to shingles and MinHash signatures, signatures to band keys: arrays in, arrays out.
 
-A *shingle* is a run of words (see :mod:`pipeline_tasks.corpus.letters`) and known by a 64-bit hash, so that two of them
+A *shingle* is a run of words (see :mod:`pipeline_tasks.texts.letters`) and known by a 64-bit hash, so that two of them
 never share one by chance; its low 32 bits are what MinHash permutes, in datasketch's scheme: our signatures are its
 signatures.
 """
@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from pipeline_tasks.corpus.letters import alphabet
+from pipeline_tasks.texts.letters import alphabet
 
 if TYPE_CHECKING:
     from datasketch import LeanMinHash
 
 SEED = 1
 MISS = 0.001
+NO_WORDS = 0
+"""The one shingle of a text without words."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ def sketch_texts(texts: pa.StringArray, shingle_words: int = 3, n_permutations: 
 
     Every text has a shingle, an empty one that of no words: two empty texts are alike, and no Jaccard is 0/0.
     """
-    from pipeline_tasks.corpus.sketch_kernels import sketch
+    from pipeline_tasks.texts.sketch_kernels import sketch
 
     n, texts = len(texts), texts.cast(pa.string()).fill_null("")
     _, starts, data = texts.buffers()

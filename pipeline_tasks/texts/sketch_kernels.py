@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from pipeline_tasks.core.compiled import compiled
-from pipeline_tasks.corpus.letters import ALONE
+from pipeline_tasks.texts.letters import ALONE
 
 _PRIME = np.uint64(0x100000001B3)
 _OFFSET = np.uint64(0xCBF29CE484222325)
@@ -115,6 +115,43 @@ def min_hash(shingles: np.ndarray, a: np.ndarray, b: np.ndarray, signature: np.n
         h = h ^ (h >> np.uint32(16))
         for p in range(a.size):
             signature[p] = min(signature[p], np.uint32(np.uint32(a[p] * h) + b[p]))
+
+
+@compiled
+def jaccard(a: np.ndarray, b: np.ndarray, threshold: float) -> float:
+    """Exact Jaccard similarity of two sorted sets without repeats; 0 as soon as ``threshold`` is out of reach."""
+    needed = threshold / (1 + threshold) * (a.size + b.size) - 1e-6
+    i, j, shared = 0, 0, 0
+    while i < a.size and j < b.size:
+        if shared + min(a.size - i, b.size - j) < needed:
+            return 0.0
+        x, y = a[i], b[j]
+        shared += x == y
+        i += x <= y
+        j += y <= x
+    found = shared / (a.size + b.size - shared)
+    return found if found >= threshold else 0.0
+
+
+@compiled
+def jaccards(
+    left: np.ndarray,
+    left_offsets: np.ndarray,
+    right: np.ndarray,
+    right_offsets: np.ndarray,
+    pairs: np.ndarray,
+    threshold: float,
+) -> np.ndarray:
+    """:func:`jaccard` of every pair of a left and a right text.
+
+    Shapes: left, right, and their offsets as in ``Sketches``; pairs [n, 2] int64; result [n] float64.
+    """
+    found = np.empty(len(pairs))
+    for i in range(len(pairs)):
+        a, b = pairs[i]
+        one, other = left[left_offsets[a] : left_offsets[a + 1]], right[right_offsets[b] : right_offsets[b + 1]]
+        found[i] = jaccard(one, other, threshold)
+    return found
 
 
 @compiled
