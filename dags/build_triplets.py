@@ -42,7 +42,7 @@ with DAG(
     doc_md=DOC,
     params={"alphas": ALPHAS, "kd_alphas": KD_ALPHAS, "fusion": FUSION} | RANK.params | AGREE.params | MINE.params,
 ) as dag:
-    read = given(pairs="mtp", passages="mtp > dm > needs > passages")
+    read = given(pairs="mtp", passages="mtp > pairs > dm > needs > passages")
     rankings, vectors = {}, {}
     for model in default("mutual_agreement", "models"):
         with TaskGroup(group_name(model)):

@@ -10,7 +10,8 @@ DOC = """
 
 An LLM states, for every sampled passage, the information need that it meets under a search intent, then writes a query
 and a positive passage for each need. Every answer is kept: passages that were asked about before cost nothing.
-General-domain pairs join where the store has `mtp/gd`, pairs of your own where `own` names them.
+General-domain pairs join where the store has `mtp/gd`, pairs of your own where `own` names them. Copies of held-out
+queries, of judged questions and of the judged sets in `sets` are refused; where they are too many, the run stops.
 
 Starts when `passages` changed, and by hand. The endpoint is the worker's `OPENAI_BASE_URL`; the pool `llm` limits how
 many steps ask it at once, `max_run_usd` and `max_run_tokens` what each of the two steps may spend.
@@ -18,6 +19,7 @@ many steps ask it at once, `max_run_usd` and `max_run_tokens` what each of the t
 
 NEEDS = form("write_needs", "sample_rate", "intents", "intents_per_passage", "splits")
 OWN = form("combine_pairs", "own")
+GATE = form("decontaminate_pairs", "sets", "max_contaminated")
 LLM = form("write_needs", "llm", "api", "temperature", "concurrency", "max_run_usd", "max_run_tokens")
 
 with DAG(
@@ -29,9 +31,10 @@ with DAG(
     default_args=DEFAULT_ARGS,
     tags=["foundry", "synthesis"],
     doc_md=DOC,
-    params=NEEDS.params | LLM.params | OWN.params,
+    params=NEEDS.params | LLM.params | OWN.params | GATE.params,
 ) as dag:
     needs = step("write_needs", inputs=given(passages="passages"), params=NEEDS.values(dag) | LLM.values(dag))
     pairs = step("write_pairs", inputs={"needs": needs}, params=LLM.values(dag))
-    mtp = step("combine_pairs", inputs={"dm": pairs}, params=OWN.values(dag))
+    combined = step("combine_pairs", inputs={"dm": pairs}, params=OWN.values(dag))
+    mtp = step("decontaminate_pairs", inputs={"pairs": combined}, params=GATE.values(dag))
     fold_lineage(mtp)

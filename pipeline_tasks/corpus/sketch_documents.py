@@ -10,8 +10,8 @@ from pydantic import Field
 
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.step import From, StepParams, step
-from pipeline_tasks.texts.minhash import sketch_texts
 from pipeline_tasks.datasets import DOCUMENTS, SKETCHES
+from pipeline_tasks.texts.minhash import sketch_texts
 
 BATCH = 256
 

@@ -1,3 +1,3 @@
 """Pairs: an LLM writes needs, then query and positive, per search intent; others come from files or passages."""
 
-STEPS = ("write_needs", "write_pairs", "read_pairs", "extract_queries", "combine_pairs")
+STEPS = ("write_needs", "write_pairs", "read_pairs", "extract_queries", "combine_pairs", "decontaminate_pairs")

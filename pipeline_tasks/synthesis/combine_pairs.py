@@ -30,7 +30,7 @@ class CombinePairsParams(StepParams):
     },
     writes=PAIRS,
     kind="reduce",
-    dataset="mtp",
+    dataset="mtp/combined",
     version="2",
     keeps=_SOURCES,
 )

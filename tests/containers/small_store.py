@@ -50,7 +50,9 @@ def small_store(folder: Path) -> None:
     passages = run("near_duplicate_passages", {"chunks": [chunks], "duplicates": [duplicates]})
     needs = put(store, NEEDS, passages=Ref.parse(passages))
     pairs = list(_pairs(rows(store, "passages")))
-    put(store, PAIRS, pairs, dataset="mtp", dm=put(store, PAIRS, pairs, dataset="mtp/dm", needs=needs))
+    written = put(store, PAIRS, pairs, dataset="mtp/dm", needs=needs)
+    combined = put(store, PAIRS, pairs, dataset="mtp/combined", dm=written)
+    put(store, PAIRS, pairs, dataset="mtp", pairs=combined)
     for model in REFERENCE_MODELS:
         for name in ("embed_passages", "embed_pairs", "rank_passages"):
             run(name, model=model)

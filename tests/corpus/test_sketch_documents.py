@@ -5,9 +5,9 @@ import pytest
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.corpus import sketch_documents as module
-from pipeline_tasks.texts.minhash import sketch_texts
 from pipeline_tasks.corpus.sketch_documents import sketch_documents
 from pipeline_tasks.datasets import DOCUMENTS
+from pipeline_tasks.texts.minhash import sketch_texts
 from tests.corpus.near_duplicates import planted
 from tests.stores import go, put, rows
 

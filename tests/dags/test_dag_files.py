@@ -177,7 +177,7 @@ def test_every_asset_has_exactly_one_producer(bag):
     names = Counter(outlet.name for outlet in outlets)
     assert set(names.values()) == {1}
     assert all(isinstance(o, Asset | AssetAlias) for o in outlets)
-    assert {"urls", "documents", "passages", "needs", "mtp/dm", "mtp", "labelled"} <= set(names)
+    assert {"urls", "documents", "passages", "needs", "mtp/dm", "mtp/combined", "mtp", "labelled"} <= set(names)
     assert {"mtt/<alpha>", "model/<size>/pretrain", "model/<size>/finetune", "model/<size>/distill"} <= set(names)
     assert "eval/<set_name>" in names
 
@@ -236,6 +236,7 @@ def test_tasks_are_named_after_their_steps_and_use_their_pools(bag):
 CHOSEN = {
     ("combine_pairs", "gd"),
     ("combine_pairs", "own"),
+    *(("decontaminate_pairs", name) for name in ("queries", "passages")),
     ("pretrain", "cloze"),
     *(
         (stage, name)

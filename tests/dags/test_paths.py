@@ -19,7 +19,7 @@ def _behind(dataset, name):
 def test_a_path_names_what_the_steps_on_its_way_read(bag):
     paths = {path for dag in bag.dags.values() for task in dag.tasks for path in getattr(task, "paths", {}).values()}
     followed = {path for path in paths if isinstance(path, str) and " > " in path}
-    assert "mtp > dm > needs > passages" in followed, "the passages that the pairs were written from"
+    assert "mtp > pairs > dm > needs > passages" in followed, "the passages that the pairs were written from"
     for path in followed:
         start, *names = path.split(" > ")
         found = {start}

@@ -40,6 +40,7 @@ def run_chain(store: LocalStore, source: str, llm: str) -> None:
     run("write_needs", llm=llm, **NEEDS)
     run("write_pairs", llm=llm)
     run("combine_pairs")
+    run("decontaminate_pairs")
     for model in MODELS:
         run("embed_passages", model=model)
         run("embed_pairs", model=model)

@@ -51,7 +51,9 @@ def ranked(tmp_path: Path) -> LocalStore:
          "positive_id": f"g{i:02}", "positive": f"written {i}", "passage": f"text {i}", "origin": "dm"}
         for i in range(N)
     ]  # fmt: skip
-    put(store, PAIRS, pairs, dataset="mtp", dm=put(store, PAIRS, pairs, dataset="mtp/dm", needs=needs))
+    written = put(store, PAIRS, pairs, dataset="mtp/dm", needs=needs)
+    combined = put(store, PAIRS, pairs, dataset="mtp/combined", dm=written)
+    put(store, PAIRS, pairs, dataset="mtp", pairs=combined)
     for model in REFERENCE_MODELS:
         passages = chance.normal(size=(N, 8)) + 1.5
         passages /= np.linalg.norm(passages, axis=1, keepdims=True)

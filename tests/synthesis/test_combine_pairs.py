@@ -23,14 +23,14 @@ def store(tmp_path: Path) -> LocalStore:
 
 
 def kept(store: LocalStore) -> list[str]:
-    return [row["query_id"] for row in rows(store, "mtp")]
+    return [row["query_id"] for row in rows(store, "mtp/combined")]
 
 
 def test_the_first_of_queries_with_the_same_words_stays(store):
     put(store, PAIRS, [pair("d", "WHERE is the shelter?", "gd"), pair("e", "X", "gd", "nli")], dataset="mtp/gd")
     outcome = go(store, combine_pairs)
     assert kept(store) == ["b", "c", "e"]
-    refused = rejects(store, "mtp")
+    refused = rejects(store, "mtp/combined")
     assert {name: row["reason"] for name, row in refused.items()} == dict.fromkeys("ad", "duplicate_query")
     assert refused["d"]["detail"] == "of b: WHERE is the shelter?"
     assert outcome.counters["pairs_read/dm/qa"] == 2 and outcome.counters["pairs_kept/dm/qa"] == 1
@@ -49,7 +49,7 @@ def test_a_cap_takes_a_sample_that_a_refresh_hardly_changes(store):
     go(store, combine_pairs, caps={"gd/one": 40, "gd/two": 40})
     before = set(kept(store))
     assert (len(before), sum(name.startswith("g") for name in before)) == (2 + 40 + 5, 40)
-    assert sum(row["reason"] == "over_cap" for row in rejects(store, "mtp").values()) == 60
+    assert sum(row["reason"] == "over_cap" for row in rejects(store, "mtp/combined").values()) == 60
     put(store, PAIRS, many[:95], few, [pair("i", "new", "gd/one")], dataset="mtp/gd")
     go(store, combine_pairs, caps={"gd/one": 40, "gd/two": 40})
     assert len(before ^ set(kept(store))) <= 2 * 6

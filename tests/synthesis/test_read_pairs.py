@@ -100,7 +100,7 @@ def test_own_pairs_join_the_others_and_give_a_row_for_each_positive_that_there_i
     given = [{"query": "logged?", "positive": "answer"}, {"query": "of p1?", "passage_id": "p1"}]
     go(store, read_pairs, name="faq", source=jsonl(tmp_path / "a.jsonl", given), dev_fraction=0)
     go(store, combine_pairs, own=("faq",))
-    pairs = Version.open(store, Ref.parse("mtp"))
+    pairs = Version.open(store, Ref.parse("mtp/combined"))
     made = [row for part in training_rows(pairs, [], 0, Layout("mean", 32)) for row in part.to_pylist()]
     assert [(row["query"], row["positive"], row["source"]) for row in made] == [
         ("mine?", "source", "dm"), ("mine?", "written", "dm"), ("logged?", "answer", "faq"),

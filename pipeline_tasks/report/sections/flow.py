@@ -27,7 +27,7 @@ _UNITS = {
 _VERSIONS = """
 WITH behind AS (
     SELECT ancestor_dataset AS dataset, ancestor_version AS version, depth FROM ancestors
-    WHERE descendant_dataset || '@' || descendant_version = ?
+    WHERE descendant_dataset || '@' || descendant_version = ? AND ancestor_dataset NOT LIKE 'corpus/%'
 ),
 reasons AS (SELECT dataset, version, reason, count(*) AS n FROM rejects GROUP BY ALL),
 refused AS (

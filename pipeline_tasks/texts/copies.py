@@ -1,0 +1,165 @@
+"""Which texts are copies of known ones: looked up as hashes of runs of words, a block of texts at a time.
+
+Known texts belong to owners, each a bit of a mask. A text is a copy of one kind, the surest: the same text (``exact``),
+the same words (``normalised``), or runs of 13 words (``13gram``; a text with fewer words is one run). An exact copy has
+the same words, and the same words have the same runs: so the runs of all texts are looked up, and nothing else but of
+those that were found. A text without words is nobody's copy.
+
+Units: about 35 bytes of memory for each distinct run of words of the known texts, twice that while they are read.
+
+Source: Brown et al. 2020, "Language Models are Few-Shot Learners", appendix C, for the 13 words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline_tasks.core.ids import short_id
+from pipeline_tasks.texts.minhash import NO_WORDS, Sketches, sketch_texts
+
+GRAM_WORDS = 13
+KINDS = ("exact", "normalised", f"{GRAM_WORDS}gram")
+MOST_OWNERS = 64
+_EXACT, _NORMALISED, _GRAM = range(len(KINDS))
+_ALL_WORDS = 1 << 30
+_ROUNDING = 1e-4
+"""What a sum of shares may lack of the share that it is."""
+_MARKS_PER_KEY = 8
+"""An unknown hash finds a mark by chance, and is searched for in vain, one time in so many."""
+
+
+class Added(NamedTuple):
+    """Distinct hashes of one owner's texts.
+
+    Shapes: hashes [n] uint64; shares [n] float32, how much of its text each is.
+    """
+
+    owner: int
+    hashes: np.ndarray
+    shares: np.ndarray
+
+
+@dataclass(frozen=True)
+class Hashes:
+    """A set of 64-bit hashes, whose each of them is, and how much of a text of theirs.
+
+    Shapes: keys [n] uint64, ascending; owners [n] uint64, masks; shares [n] float32, of the shortest text that has it;
+    marks [a power of two] bool, set at the low bits of every key.
+    """
+
+    keys: np.ndarray
+    owners: np.ndarray
+    shares: np.ndarray
+    marks: np.ndarray
+
+    @classmethod
+    def of(cls, added: list[Added]) -> Hashes:
+        """All hashes of all owners."""
+        none = Added(0, np.zeros(0, np.uint64), np.zeros(0, np.float32))
+        keys = np.concatenate([one.hashes for one in (none, *added)])
+        shares = np.concatenate([one.shares for one in (none, *added)])
+        masks = np.concatenate([np.full(len(one.hashes), 1 << one.owner, np.uint64) for one in (none, *added)])
+        order = np.argsort(keys, kind="stable")
+        keys = keys[order]
+        begins = np.ones(len(keys), bool)
+        begins[1:] = keys[1:] != keys[:-1]
+        first = np.flatnonzero(begins)
+        if len(first):
+            masks, shares = np.bitwise_or.reduceat(masks[order], first), np.maximum.reduceat(shares[order], first)
+        marks = np.zeros(1 << (_MARKS_PER_KEY * len(first)).bit_length(), bool)
+        marks[keys[first] & np.uint64(len(marks) - 1)] = True
+        return cls(keys[first], masks, shares, marks)
+
+    def find(self, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Which of ``hashes`` are in the set, ascending, and the place of each there.
+
+        Shapes: hashes [m] uint64; results [found] int64, [found] int64.
+        """
+        marked = np.flatnonzero(self.marks[hashes & np.uint64(len(self.marks) - 1)])
+        at = np.searchsorted(self.keys, hashes[marked])
+        inside = at < len(self.keys)
+        marked, at = marked[inside], at[inside]
+        same = self.keys[at] == hashes[marked]
+        return marked[same], at[same]
+
+    def whose(self, hashes: np.ndarray) -> np.ndarray:
+        """The mask of owners of each hash, 0 where nobody has it.
+
+        Shapes: hashes [m] uint64; result [m] uint64.
+        """
+        found = np.zeros(len(hashes), np.uint64)
+        mine, places = self.find(hashes)
+        found[mine] = self.owners[places]
+        return found
+
+
+class Copies(NamedTuple):
+    """Texts that are copies.
+
+    Shapes: rows [n] int64, ascending; kinds [n] int64, places in :data:`KINDS`; owners [n] uint64, masks.
+    """
+
+    rows: np.ndarray
+    kinds: np.ndarray
+    owners: np.ndarray
+
+
+class KnownTexts:
+    """Texts whose copies are looked for; all are added before the first search."""
+
+    def __init__(self) -> None:
+        self._added: tuple[list[Added], ...] = ([], [], [])
+
+    def add(self, owner: int, texts: pa.Array) -> None:
+        """Texts of one owner, in as many blocks as they come in; ``owner`` is a number below ``MOST_OWNERS``."""
+        words, runs = _sketched(texts, _ALL_WORDS), _sketched(texts, GRAM_WORDS)
+        has_words = words.shingles != NO_WORDS
+        n_runs = np.diff(runs.offsets)
+        shares = np.repeat((1 / n_runs).astype(np.float32), n_runs)
+        of_words = np.repeat(has_words, n_runs)
+        whole = np.ones(int(has_words.sum()), np.float32)
+        self._added[_EXACT].append(Added(owner, _of_bytes(texts)[has_words], whole))
+        self._added[_NORMALISED].append(Added(owner, words.shingles[has_words], whole))
+        self._added[_GRAM].append(Added(owner, runs.shingles[of_words], shares[of_words]))
+
+    @cached_property
+    def _known(self) -> tuple[Hashes, ...]:
+        return tuple(Hashes.of(added) for added in self._added)
+
+    def copies_among(self, texts: pa.Array, least_share: float = 0.0) -> Copies:
+        """Which of ``texts`` are copies, each of the surest kind.
+
+        Args:
+            texts: a block of them.
+            least_share: what a copy by runs of 13 words must have: so much of its own runs, or of those of the known
+                texts that it takes from; one run in any case.
+        """
+        runs, known = _sketched(texts, GRAM_WORDS), self._known[_GRAM]
+        mine, places = known.find(runs.shingles)
+        rows, first = np.unique(np.searchsorted(runs.offsets, mine, side="right") - 1, return_index=True)
+        if not len(rows):
+            return Copies(rows, rows, np.zeros(0, np.uint64))
+        of_own = np.diff(np.append(first, len(mine))) / np.diff(runs.offsets)[rows]
+        of_known = np.add.reduceat(known.shares[places], first, dtype=np.float64)
+        found = texts.take(pa.array(rows))
+        masks = np.zeros((len(KINDS), len(rows)), np.uint64)
+        masks[_NORMALISED] = self._known[_NORMALISED].whose(_sketched(found, _ALL_WORDS).shingles)
+        masks[_EXACT] = np.where(masks[_NORMALISED], self._known[_EXACT].whose(_of_bytes(found)), 0)
+        enough = np.maximum(of_own, of_known) >= least_share - _ROUNDING
+        masks[_GRAM] = np.where(enough, np.bitwise_or.reduceat(known.owners[places], first), 0)
+        is_copy = masks.any(axis=0)
+        kinds = (masks != 0).argmax(axis=0)
+        return Copies(rows[is_copy], kinds[is_copy], masks[kinds, np.arange(len(rows))][is_copy])
+
+
+def _sketched(texts: pa.Array, words: int) -> Sketches:
+    return sketch_texts(texts, words, n_permutations=0)
+
+
+def _of_bytes(texts: pa.Array) -> np.ndarray:
+    return np.fromiter((int(short_id(text), 16) for text in texts.to_pylist()), np.uint64, len(texts))
