@@ -244,8 +244,7 @@ CHOSEN = {
         for name in ("judged", "judged_passages")
     ),
     ("adapt_backbone", "general"),
-    ("adapt_to_corpus", "init"),
-    ("distill", "init"),
+    *((stage, "init") for stage in ("adapt_to_corpus", "distill")),
     ("distill", "triplets"),
 }
 """What a run takes as it is now: pairs that no DAG makes, and datasets that a form names, by size and level too."""
