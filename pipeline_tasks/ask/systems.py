@@ -118,12 +118,13 @@ class Fused(System):
 
     def __init__(self, name: str, corpus: Corpus) -> None:
         super().__init__(name, corpus)
-        self._members = {member: open_system(member, corpus) for member in members(name)}
+        of, self._k = members(name)
+        self._members = {member: open_system(member, corpus) for member in of}
 
     def _search(self, queries: Sequence[str], intents: Sequence[str], k: int) -> tuple[np.ndarray, np.ndarray]:
         depth = max(k, FUSED_DEPTH)
         found = [member.search(queries, intents, depth)[0] for member in self._members.values()]
-        return fuse(found, k)
+        return fuse(found, k, self._k)
 
     def likeness(self, queries: Sequence[str], intents: Sequence[str], texts: Sequence[str]) -> np.ndarray:
         """See :meth:`System.likeness`."""

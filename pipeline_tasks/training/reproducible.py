@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,16 +19,17 @@ def reproducible(threads: int) -> Iterator[None]:
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     previous_threads = torch.get_num_threads()
     previous_mode = torch.are_deterministic_algorithms_enabled()
-    previous_fill = torch.utils.deterministic.fill_uninitialized_memory
+    filling: Any = torch.utils.deterministic
+    previous_fill = filling.fill_uninitialized_memory
     with torch.random.fork_rng():
         torch.set_num_threads(threads)
         torch.use_deterministic_algorithms(True)
-        torch.utils.deterministic.fill_uninitialized_memory = False
+        filling.fill_uninitialized_memory = False
         try:
             yield
         finally:
             torch.use_deterministic_algorithms(previous_mode)
-            torch.utils.deterministic.fill_uninitialized_memory = previous_fill
+            filling.fill_uninitialized_memory = previous_fill
             torch.set_num_threads(previous_threads)
 
 

@@ -167,7 +167,7 @@ def evaluation_fields() -> dict[str, Param]:
 
 
 def evaluated(
-    dag: DAG, read: dict[str, XComArg], models: Any, params: dict[str, Any], *, emits: bool = False
+    dag: DAG, read: dict[str, Any], models: Any, params: dict[str, Any], *, emits: bool = False
 ) -> XComArg:
     """The tasks ``judge_queries`` and ``evaluate_retriever`` on the judged set that a run of ``dag`` chooses.
 
