@@ -41,7 +41,10 @@ def evaluate_command(
     ],
     on: Annotated[
         list[str] | None,
-        typer.Option(metavar="SET", help="heldout, questions, a set under judged/, or a folder in BEIR's layout"),
+        typer.Option(
+            metavar="SET",
+            help="heldout, questions, a set under judged/, or a folder in BEIR's or DisastIR's layout, here or s3://…",
+        ),
     ] = None,
     against: Annotated[
         str, typer.Option(metavar="MODEL", help="what the others are compared with; last: the version before the first")
@@ -133,7 +136,8 @@ def _show(store: Store, found: Scores, baseline: str, by_intent: bool) -> None:
     base = found.named(baseline)
     differences = found.gains(base)
     of = f"{len(found.kinds)} intents, macro average" if len(found.kinds) > 1 else "1 intent"
-    title = f"{found.metric} on {found.ref}: {len(found.intents):,} queries of {of}"
+    gain = " (linear gain)" * found.metric.startswith("ndcg")
+    title = f"{found.metric}{gain} on {found.ref}: {len(found.intents):,} queries of {of}"
     intents = found.kinds if by_intent else []
     heads = [f"{intent} ({found.counts[intent]})" for intent in intents]
     apart = [f"against {base}", "95%", "p"] if differences else []

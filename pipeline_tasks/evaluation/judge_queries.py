@@ -16,7 +16,8 @@ from pipeline_tasks.datasets import JUDGED_QUERIES, PAIRS, PASSAGES
 from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.domains.questions import Question, load_questions
 from pipeline_tasks.domains.quotes import Quotes
-from pipeline_tasks.evaluation.judged_folder import QUERIES, FolderParams, JudgedFolder
+from pipeline_tasks.evaluation.folder_params import FolderParams
+from pipeline_tasks.evaluation.judged_folder import QUERIES, JudgedFolder
 from pipeline_tasks.evaluation.judged_rows import AT_ONCE, judged
 
 HELD_OUT, QUESTIONS = OWN_SETS = ("heldout", "questions")

@@ -1,4 +1,4 @@
-"""A judged set on disk, in BEIR's layout: ``corpus.jsonl``, ``queries.jsonl`` and ``qrels``.
+"""A judged set in a folder in BEIR's layout: ``corpus.jsonl``, ``queries.jsonl`` and ``qrels``.
 
 ``corpus.jsonl`` has ``_id``, ``text`` and perhaps ``title``; ``queries.jsonl`` has ``_id``, ``text`` and perhaps
 ``intent``; ``qrels.tsv``, or ``qrels/<split>.tsv``, has a header and query-id, corpus-id, score.
@@ -11,14 +11,12 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
-
-from pydantic import Field, PrivateAttr
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import digest, file_sha256
-from pipeline_tasks.core.local_files import is_readable_file, named_path, where_to_name
-from pipeline_tasks.core.step import StepParams
+from pipeline_tasks.core.local_files import is_readable_file
 
 CORPUS, QUERIES = "corpus.jsonl", "queries.jsonl"
 
@@ -31,15 +29,12 @@ class JudgedFolder:
         qrels: the file of judgements.
     """
 
-    def __init__(self, name: str, split: str = "test") -> None:
-        """Of a folder's path, and the name of its judgements where there are several.
+    def __init__(self, path: Path, split: str = "test") -> None:
+        """Of a folder, and the name of its judgements where there are several.
 
         Raises:
-            InputError: there is no such folder, or a file of it is missing.
+            InputError: a file of it is missing.
         """
-        path = named_path(name)
-        if path is None or not path.is_dir():
-            raise InputError(f"folder={name!r} is no folder: name one with {CORPUS}, {QUERIES}, qrels{where_to_name()}")
         judged = (path / "qrels" / f"{split}.tsv", path / "qrels.tsv")
         found = next((file for file in judged if is_readable_file(file)), None)
         if found is None:
@@ -88,30 +83,3 @@ class JudgedFolder:
                 except ValueError as error:
                     raise InputError(f"{self.qrels}, line {number}: not query-id, corpus-id and score") from error
         return found
-
-
-class FolderParams(StepParams):
-    """A judged set on disk."""
-
-    set_name: str = Field(description="name of the set here")
-    folder: str = Field(description="folder with corpus.jsonl, queries.jsonl and qrels")
-    split: str = Field("test", description="which qrels/<split>.tsv, where there are several")
-    _folder: JudgedFolder | None = PrivateAttr(None)
-
-    def model_post_init(self, context: Any) -> None:
-        """Find the files."""
-        self._folder = JudgedFolder(self.folder, self.split) if self.folder else None
-
-    def identity(self) -> dict[str, Any]:
-        """The parameters, and what the files hold, wherever they lie."""
-        return super().identity() | {"folder": self._folder.identity() if self._folder else ""}
-
-    def open(self) -> JudgedFolder:
-        """The folder.
-
-        Raises:
-            InputError: none is named.
-        """
-        if self._folder is None:
-            raise InputError(f"folder is empty: name one with {CORPUS}, {QUERIES} and qrels")
-        return self._folder

@@ -11,7 +11,8 @@ from pydantic import Field
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import step
 from pipeline_tasks.datasets import PASSAGES
-from pipeline_tasks.evaluation.judged_folder import CORPUS, FolderParams
+from pipeline_tasks.evaluation.folder_params import FolderParams
+from pipeline_tasks.evaluation.judged_folder import CORPUS
 
 _PART_ROWS = 50_000
 

@@ -1,0 +1,122 @@
+"""A judged set is the same wherever its folder lies, and DisastIR is read as it is published."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.local_files import for_a_form
+from pipeline_tasks.core.settings import settings
+from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.evaluation.judge_queries import judge_queries
+from pipeline_tasks.evaluation.read_passages import read_passages
+from tests.evaluation.test_judged_sets import folder
+from tests.seaweed import BUCKET, Seaweed, running
+from tests.stores import go, reasons, rows
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    return LocalStore(tmp_path / "store")
+
+
+def read(store: LocalStore, name: str) -> tuple[str, str]:
+    """The versions of corpus and queries of the set in a folder."""
+    given = {"set_name": "mine", "folder": name}
+    corpus = str(go(store, read_passages, **given).ref)
+    return corpus, str(go(store, judge_queries, {"passages": [corpus]}, **given).ref)
+
+
+@pytest.fixture(scope="module")
+def seaweed(tmp_path_factory):
+    with running(tmp_path_factory.mktemp("seaweed")) as server:
+        yield server
+
+
+def test_a_set_in_a_bucket_is_the_set_that_was_put_there(store, seaweed: Seaweed, tmp_path, monkeypatch):
+    for name, value in (seaweed.environment | {"FOUNDRY_STORE_CACHE": str(tmp_path / "cache")}).items():
+        monkeypatch.setenv(name, value)
+    settings.cache_clear()
+    corpus, queries = [{"_id": "1", "text": "water"}, {"_id": "2", "text": "fire"}], [{"_id": "a", "text": "wet?"}]
+    here = Path(folder(tmp_path / "set", corpus, queries, "a\t1\t2\n"))
+    client, there = seaweed.client(), f"s3://{BUCKET}/sets/mine"
+
+    def put_there(file: Path) -> None:
+        client.upload_file(str(file), BUCKET, f"sets/mine/{file.relative_to(here)}")
+
+    for file in here.rglob("*.*"):
+        put_there(file)
+    client.put_object(Bucket=BUCKET, Key="sets/mine/notes.pdf", Body=b"x")
+    assert read(store, there) == read(store, str(here))
+    assert not list((tmp_path / "cache").rglob("notes.pdf")), "what is no file of a set stays there"
+    (here / "qrels" / "test.tsv").write_text("a\t2\t1\n")
+    put_there(here / "qrels" / "test.tsv")
+    assert read(store, there) == read(store, str(here)) and rows(store, "judged/mine")[0]["passage_ids"] == ["2"]
+    for name, message in ((f"s3://{BUCKET}/nowhere", "holds none of the files"), (f"s3://{BUCKET}", "bucket/prefix")):
+        with pytest.raises(InputError, match=message):
+            read(store, name)
+    with for_a_form(), pytest.raises(InputError, match="is no folder"):
+        read(store, there)
+    settings.cache_clear()
+
+
+CORPUS = {"c1": "Leave before the river rises.", "c2": "Ash falls like grey snow.", "c3": "Nobody asks for this."}
+QUERIES = {
+    "QA_Geo": {"1": "when do I leave?"},
+    "QA_doc_Geo": {"1": "when do I leave?"},
+    "fact-check_Bio": {"1": "Ash is white."},
+}
+QRELS = {
+    "QA_Geo": [("when do I leave?", "c1", 3), ("when do I leave?", "c2", 0)],
+    "QADoc_Geo": [("when do I leave?", "c2", 1)],
+    "FactCheck_Bio": [("Ash is white.", "c2", 2), ("Ash is white.", "gone", 1), ("nobody asked", "c1", 1)],
+}
+
+
+@pytest.fixture
+def disastir(tmp_path) -> Path:
+    """Three tasks, one file a JSON array and the others an object a line."""
+    path = tmp_path / "DisastIR"
+    for name in ("query", "qrels"):
+        (path / name).mkdir(parents=True)
+    corpus = [{"corpus_id": name, "text": text} for name, text in CORPUS.items()]
+    (path / "corpus.jsonl").write_text("\n".join(map(json.dumps, corpus)))
+    for name, queries in QUERIES.items():
+        objects = [{"query_id": i, "user_query": text} for i, text in queries.items()]
+        (path / "query" / f"{name}.json").write_text(json.dumps(objects))
+    for name, judged in QRELS.items():
+        objects = [{"user_query": q, "passage": CORPUS.get(p, p), "score": score} for q, p, score in judged]
+        (path / "qrels" / f"{name}.json").write_text("\n".join(map(json.dumps, objects)))
+    return path
+
+
+def test_disastir_is_read_by_intent_with_its_grades(store, disastir):
+    read(store, str(disastir))
+    assert {row["passage_id"]: row["text"] for row in rows(store, "corpus/mine")} == CORPUS
+    found = {row["query_id"]: (row["intent"], row["passage_ids"], row["grades"]) for row in rows(store, "judged/mine")}
+    assert found == {
+        "QA_Geo/1": ("qa", ["c1", "c2"], [3, 0]),
+        "QA_doc_Geo/1": ("qadoc", ["c2"], [1]),
+        "fact-check_Bio/1": ("factcheck", ["c2"], [2]),
+    }
+    assert reasons(store, "judged/mine") == {"unknown_passage": 1, "unknown_query": 1}
+
+
+@pytest.mark.parametrize(
+    ("break_it", "message"),
+    [
+        (lambda path: (path / "corpus.jsonl").unlink(), "has no corpus.jsonl: fetch the whole of DisastIR"),
+        (lambda path: [file.unlink() for file in (path / "qrels").iterdir()], "qrels has no .json file"),
+        (lambda path: (path / "qrels" / "QA_Geo.json").unlink(), "QA_Geo.json has queries of qa, and no file"),
+        (lambda path: (path / "query" / "Geo.json").write_text("[]"), "Geo.json: its name says no intent"),
+        (lambda path: (path / "qrels" / "QA_Geo.json").write_text('[{"user_query": "q"}]'), "has no passage"),
+        (lambda path: (path / "qrels" / "QA_Geo.json").write_text("[1, 2"), "neither a JSON array of objects nor"),
+    ],
+)
+def test_what_disastir_lacks_is_named(store, disastir, break_it, message):
+    break_it(disastir)
+    with pytest.raises(InputError, match=message):
+        read(store, str(disastir))
