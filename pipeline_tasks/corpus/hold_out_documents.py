@@ -18,14 +18,19 @@ from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.domains.questions import quotes
 from pipeline_tasks.domains.quotes import Quotes
 
+_CHARACTERS_A_QUERY = 1_000
+"""A passage of 255 tokens is about as long, and gives one query."""
+
 
 class HoldOutDocumentsParams(GrowthParams):
     """How much is held out, and for what."""
 
     test_fraction: float = Field(0.25, ge=0, lt=1, description="largest share of documents, and of text, for tests")
     test_documents: int = Field(20, ge=0, description="documents held out for tests at most, besides judged ones")
+    test_queries: int = Field(2000, ge=0, description="queries that these give at most, at about one a passage")
     dev_fraction: float = Field(0.15, ge=0, lt=1, description="largest share that chooses checkpoints")
     dev_documents: int = Field(10, ge=0, description="documents that choose checkpoints at most")
+    dev_queries: int = Field(1000, ge=0, description="queries that these give at most, at about one a passage")
     judged: bool = Field(True, description="hold out every document that the domain's judged questions quote, too")
     split_salt: str = Field("split", description="another value draws other documents")
     max_withdrawn: float = tuning(1.0, ge=0, le=1, description="largest share that may be held out no more; 1: all")
@@ -61,8 +66,9 @@ def hold_out_documents(inputs: Inputs, params: HoldOutDocumentsParams, run: Run)
 
     A document that a judged question quotes (:class:`Quotes`) is for tests, so that no passage of another can answer
     that question. Of the rest the bytes draw: neither a refresh nor a second address moves a document, and one that was
-    held out stays so. None is drawn with which more than the fraction of all text, or more documents than the limit,
-    would be held out. Near-duplicates of a held-out document are gone before (:func:`near_duplicate_documents`).
+    held out stays so. None is drawn with which more than the fraction of all text, more documents than the limit, or
+    text for more queries than theirs would be held out. Near-duplicates of a held-out document are gone before
+    (:func:`near_duplicate_documents`).
     """
     quoted, documents, judged, length = Quotes(params.quotes), [], set(), 0
     for part in inputs["documents"].parts(["doc_id", "content_sha256", "text"]):
@@ -78,8 +84,8 @@ def hold_out_documents(inputs: Inputs, params: HoldOutDocumentsParams, run: Run)
     for_test = [document for document in documents if document.at < params.test_fraction]
     for_dev = [document for document in documents if params.test_fraction <= document.at < end]
     drawn = {
-        "test": draw(for_test, params.test_fraction * length, params.test_documents, before),
-        "dev": draw(for_dev, params.dev_fraction * length, params.dev_documents, before),
+        "test": draw(for_test, _text(length, params.test_fraction, params.test_queries), params.test_documents, before),
+        "dev": draw(for_dev, _text(length, params.dev_fraction, params.dev_queries), params.dev_documents, before),
     }
     found = [(doc_id, "test", "judged") for doc_id in judged]
     found += [(document.doc_id, split, "drawn") for split, chosen in drawn.items() for document in chosen]
@@ -88,6 +94,11 @@ def hold_out_documents(inputs: Inputs, params: HoldOutDocumentsParams, run: Run)
     run.count("documents_judged", len(judged))
     rows = [dict(zip(("doc_id", "split", "reason"), row, strict=True)) for row in sorted(found)]
     yield from difference(run, HELD_OUT, rows, part_rows=max(1, len(rows)))
+
+
+def _text(length: int, fraction: float, queries: int) -> float:
+    """Characters that may be drawn: of ``length`` in all, and for so many queries."""
+    return min(fraction * length, queries * _CHARACTERS_A_QUERY)
 
 
 def draw(documents: Iterable[Drawable], most_text: float, most: int, before: set[str]) -> list[Drawable]:

@@ -44,6 +44,13 @@ def test_a_large_corpus_gives_a_test_what_it_needs_and_trains_on_the_rest(store)
     assert counts == {"test": 5, "dev": 3}
 
 
+def test_no_more_is_held_out_than_gives_the_queries_that_a_test_needs(store):
+    documents = [document(i, "A river rises. " * 200) for i in range(400)]  # 3,000 characters each: three queries
+    counts = Counter(held_out(store, documents, test_queries=12, dev_queries=6, **ALL).values())
+    assert counts == {"test": 4, "dev": 2}
+    assert Counter(held_out(store, documents, test_queries=0, dev_queries=6, **ALL).values()) == {"dev": 2}
+
+
 def test_a_few_long_documents_do_not_take_most_of_the_text_from_training(store):
     documents = [
         document(i, "A river rises. " * (200 if unit_hash("split", f"{i:064x}") < 0.4 else 10)) for i in range(40)
