@@ -27,7 +27,8 @@ def folder_of(name: str) -> Path:
         TransientError: the bucket's server does not answer.
     """
     if name.startswith(SCHEME) and not is_from_a_form():
-        return bring_folder(name, settings().store_cache, lambda file: bool(_FILES.fullmatch(file)))
+        what = f"{CORPUS}, {QUERIES} and qrels"
+        return bring_folder(name, settings().store_cache, lambda file: bool(_FILES.fullmatch(file)), what)
     path = named_path(name)
     if path is None or not path.is_dir():
         raise InputError(f"folder={name!r} is no folder: name one with {CORPUS}, {QUERIES}, qrels{where_to_name()}")

@@ -55,7 +55,8 @@ def test_a_set_in_a_bucket_is_the_set_that_was_put_there(store, seaweed: Seaweed
     (here / "qrels" / "test.tsv").write_text("a\t2\t1\n")
     put_there(here / "qrels" / "test.tsv")
     assert read(store, there) == read(store, str(here)) and rows(store, "judged/mine")[0]["passage_ids"] == ["2"]
-    for name, message in ((f"s3://{BUCKET}/nowhere", "holds none of the files"), (f"s3://{BUCKET}", "bucket/prefix")):
+    refused = ((f"s3://{BUCKET}/nowhere", "nowhere has none of corpus.jsonl"), (f"s3://{BUCKET}", "bucket/prefix"))
+    for name, message in refused:
         with pytest.raises(InputError, match=message):
             read(store, name)
     with for_a_form(), pytest.raises(InputError, match="is no folder"):

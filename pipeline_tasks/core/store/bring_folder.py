@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.store.bucket import Bucket
 from pipeline_tasks.core.store.protocol import checked_key
@@ -15,15 +15,21 @@ from pipeline_tasks.core.store.protocol import checked_key
 SCHEME = "s3://"
 
 
-def bring_folder(address: str, cache: Path, wanted: Callable[[str], bool]) -> Path:
+def bring_folder(address: str, cache: Path, wanted: Callable[[str], bool], what: str) -> Path:
     """A copy below ``cache`` of the ``wanted`` files of ``s3://bucket/prefix``, whole, as they are there now.
 
     It is made once for what lies there: other keys, sizes or times give another one. Endpoint, region and keys are
     found by boto3 as for a store.
 
+    Args:
+        address: the folder.
+        cache: where copies are kept; they may be deleted.
+        wanted: whether a file is, by its path below the folder.
+        what: what these are called, where there are none.
+
     Raises:
         InputError: nothing that is wanted is there, or the address has no prefix.
-        TransientError: the server does not answer.
+        TransientError: the server does not answer, or a file went while it was brought.
     """
     above, _, name = address.rstrip("/").rpartition("/")
     if not above.removeprefix(SCHEME).strip("/"):
@@ -32,7 +38,7 @@ def bring_folder(address: str, cache: Path, wanted: Callable[[str], bool]) -> Pa
     found = [(checked_key(entry.key).removeprefix(f"{name}/"), entry) for entry in bucket.below(name)]
     here = sorted(((file, entry) for file, entry in found if wanted(file)), key=lambda pair: pair[0])
     if not here:
-        raise InputError(f"{address} holds none of the files that are looked for; {len(found):,} others lie there")
+        raise InputError(f"{address} has none of {what}; {len(found):,} other files lie there")
     state = [[file, entry.size_bytes, entry.modified] for file, entry in here]
     copy = cache / "folders" / short_id(address, state) / name
     if not copy.is_dir():
@@ -40,7 +46,8 @@ def bring_folder(address: str, cache: Path, wanted: Callable[[str], bool]) -> Pa
         shutil.rmtree(fresh, ignore_errors=True)
         for file, entry in here:
             (fresh / file).parent.mkdir(parents=True, exist_ok=True)
-            bucket.download(entry.key, fresh / file)
+            if bucket.download(entry.key, fresh / file) is None:
+                raise TransientError(f"{address}: {file} was deleted while it was brought; try again")
         _moved(fresh, copy)
     return copy
 
