@@ -2,7 +2,7 @@
 
 ``corpus.jsonl`` has ``corpus_id`` and ``text``; files in ``query/`` have ``query_id`` and ``user_query``; files in
 ``qrels/`` have ``user_query``, ``passage`` (a text of the corpus) and ``score`` (0 to 3). A file is a JSON array, or an
-object a line. Its name begins with the intent: ``QA_Bio.json``, ``fact-check_Geo.json``.
+object a line. Its name has to begin with the intent: ``QA_Bio.json``, ``fact-check_Geo.json``.
 
 Source: Yin et al. 2025, "DisastIR: A Comprehensive Information Retrieval Benchmark for Disaster Management".
 """
