@@ -60,7 +60,7 @@ FOREIGN = (
 REFUSALS = (
     "I'm sorry, but I can't help with that request about emergency plans.",
     "As an AI language model, I do not write posts of this kind for people.",
-    "I cannot provide a passage on this subject because it may be dangerous to some readers.",
+    "I apologize, but I must decline to write about this subject for anybody.",
     "There is not enough information provided to write an answer for this reader.",
     "We are unable to comply, since my guidelines do not allow such content.",
 )
@@ -68,7 +68,7 @@ BOILERPLATE = (
     "Sure! {}",
     "Here is a query that meets the need: {}",
     "Query: {}",
-    "Certainly, {} Let me know if you want another one.",
+    "**Generated query**: {}",
     "The following is what a user might type: {}",
     "{} I hope this helps the reader in [your city] to prepare.",
 )
@@ -76,7 +76,7 @@ BOUND = (
     "According to the passage, {}",
     "{} Answer from the text above.",
     "In this document, {}",
-    "{} Use what the section says.",
+    "{} Summarize the second paragraph.",
     "{} (as mentioned above)",
     "Based on the given text, {}",
 )

@@ -20,7 +20,8 @@ many steps ask it at once, `max_run_usd` and `max_run_tokens` what each of the t
 NEEDS = form("write_needs", "sample_rate", "intents", "intents_per_passage", "splits")
 OWN = form("combine_pairs", "own")
 GATE = form("decontaminate_pairs", "sets", "max_contaminated")
-LLM = form("write_needs", "llm", "api", "temperature", "concurrency", "max_run_usd", "max_run_tokens")
+ASKED = ("llm", "api", "writer", "json_schema", "checks", "temperature", "concurrency", "max_run_usd", "max_run_tokens")
+LLM = form("write_needs", *ASKED)
 
 with DAG(
     "synthesize_pairs",
