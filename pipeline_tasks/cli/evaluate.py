@@ -49,7 +49,9 @@ def evaluate_command(
     against: Annotated[
         str, typer.Option(metavar="MODEL", help="what the others are compared with; last: the version before the first")
     ] = "",
-    measure: Annotated[list[str] | None, typer.Option(help="ndcg@10 and the like; the first one is compared")] = None,
+    measure: Annotated[
+        list[str] | None, typer.Option(help="ndcg@10 and the like; all are shown, the first one is compared")
+    ] = None,
     by_intent: Annotated[bool, typer.Option("--by-intent", help="a column for each intent")] = False,
     split: Annotated[str, typer.Option(help="of a folder: which qrels/<split>.tsv")] = "test",
     with_title: Annotated[bool, typer.Option("--with-title", help="of a folder: titles are part of passages")] = False,
@@ -66,7 +68,9 @@ def evaluate_command(
         values = {"set_name": set_name, "size": "", "models": [], "systems": systems, "measures": measures}
         stored = _stored(store, given["passages"][0], systems)
         made = _run(store, "evaluate_retriever", given | {"models": trained, "embeddings": stored}, **values)
-        _show(store, scores_of(Version.open(store, made), measures[0]), _called(store, baseline), by_intent)
+        version = Version.open(store, made)
+        found, *others = (scores_of(version, name) for name in measure or measures[:1])
+        _show(store, found, others, _called(store, baseline), by_intent)
 
 
 def _run(store: Store, name: str, given: dict[str, list[str]], **values: Any) -> Ref:
@@ -131,7 +135,7 @@ def _called(store: Store, name: str) -> str:
     return str(resolve(store, Ref.parse(name))) if is_version(name) else name
 
 
-def _show(store: Store, found: Scores, baseline: str, by_intent: bool) -> None:
+def _show(store: Store, found: Scores, others: list[Scores], baseline: str, by_intent: bool) -> None:
     """Worst first, so that the best is what one sees last."""
     base = found.named(baseline)
     differences = found.gains(base)
@@ -141,11 +145,13 @@ def _show(store: Store, found: Scores, baseline: str, by_intent: bool) -> None:
     intents = found.kinds if by_intent else []
     heads = [f"{intent} ({found.counts[intent]})" for intent in intents]
     apart = [f"against {base}", "95%", "p"] if differences else []
-    table = Table("system", found.metric, "95%", *heads, *apart, title=title, title_justify="left")
+    more = [other.metric for other in others]
+    table = Table("system", found.metric, "95%", *more, *heads, *apart, title=title, title_justify="left")
     for system, row in reversed(found.table.items()):
         score, means = row[AVERAGE], [f"{row[intent].mean:.3f}" for intent in intents]
         between = f"{score.low:.3f} … {score.high:.3f}"
-        table.add_row(system, f"{score.mean:.3f}", between, *means, *_apart(differences.get(system)))
+        beside = [f"{other.table[system][AVERAGE].mean:.3f}" for other in others]
+        table.add_row(system, f"{score.mean:.3f}", between, *beside, *means, *_apart(differences.get(system)))
     console().print(table)
     for name, difference in differences.items():
         typer.echo(f"{name} against {base}: {difference.in_words()}")

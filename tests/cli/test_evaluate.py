@@ -93,6 +93,14 @@ def test_vectors_of_what_a_model_was_before_are_not_asked_for_what_it_is_now(wor
     assert "embeddings" not in load_manifest(workplace.store, Ref.parse("eval/my-set")).inputs
 
 
+def test_every_measure_that_is_asked_for_is_shown(workplace):
+    measures = [word for name in ("ndcg@10", "hit@1", "hit@4") for word in ("--measure", name)]
+    table = workplace.foundry("bm25", "--on", workplace.judged, *measures).splitlines()
+    shown = next(line for line in table if "system" in line).replace("┃", " ").split()
+    assert shown == ["system", "ndcg@10", "95%", "hit@1", "hit@4"]
+    assert next(line for line in table if "bm25" in line).replace("│", " ").split()[-2:] == ["1.000", "1.000"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
