@@ -8,6 +8,7 @@ import pytest
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.plan import plan
+from pipeline_tasks.core.run import Inputs
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import PAIRS, RANK_LISTS
@@ -15,6 +16,7 @@ from pipeline_tasks.encoders.layout import Layout, layout_of
 from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.training.adapt_to_corpus import adapt_to_corpus, training_rows
 from pipeline_tasks.training.export import export
+from pipeline_tasks.training.forecast import loads, told
 from tests.shapes import TOPICS
 from tests.stores import go, put
 from tests.training.conftest import passage, query
@@ -96,6 +98,15 @@ def test_lists_of_held_out_documents_alone_are_refused(store, embedder):
     held_out = put(store, RANK_LISTS, [ranked(0, "test")], dataset="rank_lists")
     with pytest.raises(InputError, match="no list to train on"):
         go(store, adapt_to_corpus, {"lists": [str(held_out)]}, backbone=embedder, **SMALL)
+
+
+def test_a_dry_run_counts_the_lists_and_what_is_in_them(store):
+    job = plan(store, adapt_to_corpus, SMALL)
+    inputs = Inputs(job.open(store))
+    train, dev = loads(inputs, job.params)
+    assert (sum(train.rows.values()), train.n_texts) == (len(TOPICS), 5 * len(TOPICS)), "a query and four passages"
+    assert sum(dev.rows.values()) == len(TOPICS)
+    assert f"{len(TOPICS)} rows: 3 steps of 8" in told(inputs, job.params, "H200")[1]
 
 
 def test_by_default_it_is_list_net_and_the_id_says_so(store):
