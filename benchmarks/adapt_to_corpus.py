@@ -16,6 +16,7 @@ import tempfile
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 from judged_sets import SETS, JudgedSet, Pair
@@ -23,7 +24,7 @@ from measure import finish, show
 
 from pipeline_tasks.core.ids import unit_hash
 from pipeline_tasks.core.settings import settings
-from pipeline_tasks.curation.rank_lists import interval_ends, sample
+from pipeline_tasks.curation.rank_lists import Strategy, interval_ends, sample
 from pipeline_tasks.encoders.layout import layout_of_folder
 from pipeline_tasks.evaluation.geometry import Geometry, geometry
 from pipeline_tasks.evaluation.metrics import score
@@ -109,13 +110,14 @@ def task_of(name: str, path: Path, options: argparse.Namespace) -> Task:
     return Task(replace(data, passages={i: t for i, t in data.passages.items() if i in kept}, queries=test), train, dev)
 
 
-def lists_of(task: Task, index: Bm25, k: int, m: int, n_lists: int) -> Examples:
+def lists_of(task: Task, index: Bm25, m: int, options: argparse.Namespace) -> Examples:
     """Training rows: lists of each query's BM25 ranking, as ``sample_rank_lists`` draws them."""
-    found = index.search([pair.query for pair in task.train], min(k, len(task.texts)))
+    found = index.search([pair.query for pair in task.train], min(options.k, len(task.texts)))
     texts, rows = task.texts, []
     for pair, places, scores in zip(task.train, found.indices, found.scores, strict=True):
-        n = int((scores > 0).sum())
-        for ranks in sample(pair.query, interval_ends(scores[:n], m, "fine_to_coarse"), n_lists) if n > 1 else []:
+        shared = scores[scores > 0]
+        ends = interval_ends(shared, m, options.strategy, "rank", options.first)
+        for ranks in sample(pair.query, ends, options.n_lists) if len(shared) > 1 else []:
             rows.append((pair.query, [texts[p] for p in places[ranks]], scores[ranks].tolist()))
     queries, passages, targets = zip(*rows, strict=True)
     return Examples.of(queries, [own[0] for own in passages], [own[1:] for own in passages], targets=targets)
@@ -188,7 +190,7 @@ def contrastive(learning_rate: float, seed: int, options: argparse.Namespace) ->
 def measure(name: str, task: Task, options: argparse.Namespace, place: Path) -> dict:
     """Choose on development queries, then report on the judged ones."""
     index = Bm25(task.texts, 1.2, 0.75)
-    lists = {m: lists_of(task, index, options.k, m, options.n_lists) for m in options.m}
+    lists = {m: lists_of(task, index, m, options) for m in options.m}
 
     def listwise(setting: Setting, seed: int) -> Vectors:
         return vectors(task, trained(lists[setting.m], adapting(setting, seed, options), place / "lists"))
@@ -260,6 +262,8 @@ def main() -> None:
     parser.add_argument("--passages", type=int, default=1_000_000, help="of the corpus at most, all that are judged")
     parser.add_argument("--k", type=int, default=1000)
     parser.add_argument("--m", type=int, nargs="+", default=[9])
+    parser.add_argument("--strategy", choices=get_args(Strategy), default="doubling")
+    parser.add_argument("--first", type=int, default=3, help="ranks of the first interval; 0: as the strategy has it")
     parser.add_argument("--n-lists", type=int, default=1)
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--objective", choices=("list_net", "list_mle"), default="list_net")

@@ -8,8 +8,8 @@ How long an interval is, before rounding, of m over n ranks (or over the range o
 | ``fine_to_coarse`` | i times as long as the first | [0, 2) [2, 6) [6, 12) [12, 20) |
 | ``doubling`` | twice as long as the one before | [0, 1) [1, 4) [4, 9) [9, 20) |
 
-Source: BMEmbed 3.2. The example there is ``fine_to_coarse``; its appendix D.2 describes ``doubling``, after a first
-interval of three ranks.
+Source: BMEmbed 3.2. The example there is ``fine_to_coarse``; appendix D.2 has ``doubling``, after a first interval of
+three ranks.
 """
 
 from __future__ import annotations

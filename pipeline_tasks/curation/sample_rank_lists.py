@@ -29,9 +29,9 @@ class SampleRankListsParams(StepParams):
 
     k: int = Field(200, ge=2, description="ranks that are read; the paper's: 1,000 to 4,000")
     m: int = Field(9, ge=2, description="intervals, each of which gives one passage of a list; the paper's: 6 to 10")
-    strategy: Strategy = Field("fine_to_coarse", description="how intervals grow from the first to the last")
+    strategy: Strategy = Field("doubling", description="how intervals grow from the first to the last")
     by: By = Field("rank", description="what is cut: the ranks, or the range of the scores")
-    first: int = Field(0, ge=0, description="ranks of the first interval; 0: as the strategy has it")
+    first: int = Field(3, ge=0, description="ranks of the first interval; 0: as the strategy has it")
     n_lists: int = Field(1, ge=1, description="lists of a query")
 
 
@@ -52,7 +52,7 @@ def sample_rank_lists(rows: pa.Table, params: SampleRankListsParams, run: Run) -
     and those whose score is 0, which BM25 gives where no word is shared. A query that is left with fewer than two is
     the reject ``short_list``.
 
-    Source: BMEmbed 3.2. Departure: several lists of a query, as in its appendix D.1, where wanted.
+    Source: BMEmbed 3.2; its appendix D.2 for the defaults of ``strategy`` and ``first``, D.1 for several lists.
 
     Raises:
         InputError: the rankings are not as deep as ``k``, of other pairs, or of other passages.

@@ -8,7 +8,7 @@ import pytest
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.curation.rank_lists import interval_ends, sample
-from pipeline_tasks.curation.sample_rank_lists import sample_rank_lists
+from pipeline_tasks.curation.sample_rank_lists import SampleRankListsParams, sample_rank_lists
 from pipeline_tasks.datasets import PAIRS, PASSAGES, RANKINGS
 from tests.stores import go, put, rejects, rows
 
@@ -32,6 +32,14 @@ FALLING = np.arange(20, 0, -1, np.float32)
 )
 def test_ranks_are_cut_as_the_paper_does(n, m, strategy, first, ends):
     assert interval_ends(np.arange(n, 0, -1, np.float32), m, strategy, "rank", first) == ends
+
+
+def test_by_default_the_first_interval_is_three_ranks_however_deep_a_ranking_is_read():
+    chosen = SampleRankListsParams()
+    for k in (200, 1000):
+        ends = interval_ends(np.ones(k), chosen.m, chosen.strategy, chosen.by, chosen.first)
+        assert (ends[0], ends[-1], len(ends)) == (3, k, 9)
+    assert interval_ends(np.ones(1000), 9, "fine_to_coarse")[0] == 22, "what the rule of the paper's example gives"
 
 
 def test_every_interval_by_rank_has_a_rank_of_its_own():
@@ -91,7 +99,7 @@ def store(tmp_path) -> LocalStore:
 
 
 def test_lists_hold_texts_and_scores_and_neither_held_out_passages_nor_strangers(store):
-    go(store, sample_rank_lists, k=8, m=5, n_lists=2)
+    go(store, sample_rank_lists, k=8, m=5, first=0, n_lists=2)
     one, other = rows(store, "rank_lists")
     assert one["passage_ids"] == ["p0", "p1", "p3", "p4", "p5"], "p2 is held out, p6 and p7 share no word"
     assert one["passages"] == ["text 0", "text 1", "text 3", "text 4", "text 5"]
@@ -108,7 +116,7 @@ def test_no_rankings_give_no_lists(store):
 
 
 def test_k_is_how_far_a_ranking_is_read(store):
-    go(store, sample_rank_lists, k=2, m=5)
+    go(store, sample_rank_lists, k=2, m=5, first=0)
     assert [row["passage_ids"] for row in rows(store, "rank_lists")] == [["p0", "p1"]]
 
 
