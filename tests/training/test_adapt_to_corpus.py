@@ -95,7 +95,7 @@ def test_an_adapted_embedder_is_a_start_too(store, embedder):
 
 
 def test_lists_of_held_out_documents_alone_are_refused(store, embedder):
-    held_out = put(store, RANK_LISTS, [ranked(0, "test")], dataset="rank_lists")
+    held_out = put(store, RANK_LISTS, [ranked(0, "test")], dataset="rank_lists/held_out")
     with pytest.raises(InputError, match="no list to train on"):
         go(store, adapt_to_corpus, {"lists": [str(held_out)]}, backbone=embedder, **SMALL)
 
