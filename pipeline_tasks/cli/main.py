@@ -13,6 +13,7 @@ from pipeline_tasks.cli import (
     code,
     curves,
     erase,
+    estimate,
     evaluate,
     export,
     inspect,
@@ -34,6 +35,7 @@ app.command("steps")(run.steps_command)
 app.command("ls")(inspect.ls_command)
 app.command("show")(inspect.show_command)
 app.command("export")(export.export_command)
+app.command("estimate")(estimate.estimate_command)
 app.command("evaluate")(evaluate.evaluate_command)
 app.command("report")(report.report_command)
 app.command("sql")(inspect.sql_command)

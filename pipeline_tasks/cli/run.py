@@ -42,7 +42,7 @@ def run_command(
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     store = open_store()
     step = get_step(name)
-    job = plan(store, step, _parameters(sets or []), _inputs(given or []))
+    job = plan(store, step, parameters_of(sets or []), inputs_of(given or []))
     if on and not dry_run:
         raise InputError(f"--on {on} says what --dry-run is to count with; a run takes the GPUs that it finds")
     if dry_run:
@@ -68,10 +68,17 @@ def _todo(store: Store, job: Job) -> str:
 
 
 def _forecast(store: Store, job: Job, on: str) -> list[str]:
-    """What it would take of a GPU, where that is known before; only a training's is."""
+    """What it would take of a GPU or of an LLM, where that is known before: a training's, and what writes pairs."""
+    from pipeline_tasks.synthesis.endpoint import LlmParams
     from pipeline_tasks.training.forecast import told
 
-    return [] if job.made(store) else told(Inputs(job.open(store)), job.params, on)
+    if job.made(store):
+        return []
+    if isinstance(job.params, LlmParams):
+        from pipeline_tasks.synthesis.estimate import of_step
+
+        return of_step(store, job).told()
+    return told(Inputs(job.open(store)), job.params, on)
 
 
 def steps_command() -> None:
@@ -107,7 +114,8 @@ def _split(text: str, option: str) -> tuple[str, str]:
     return name, value
 
 
-def _inputs(given: list[str]) -> dict[str, list[str]]:
+def inputs_of(given: list[str]) -> dict[str, list[str]]:
+    """Input name -> datasets, as ``--input`` names them."""
     found: dict[str, list[str]] = {}
     for text in given:
         name, value = _split(text, "--input")
@@ -115,7 +123,7 @@ def _inputs(given: list[str]) -> dict[str, list[str]]:
     return found
 
 
-def _parameters(sets: list[str]) -> dict[str, Any]:
+def parameters_of(sets: list[str]) -> dict[str, Any]:
     """Values as the parameter's own type reads them; what begins as a list, an object or a quoted text is JSON."""
     found: dict[str, Any] = {}
     for text in sets:

@@ -189,17 +189,28 @@ def _readers() -> Check:
 
 
 def _budget(found: Settings) -> Check:
-    from pipeline_tasks.synthesis.endpoint import ACCOUNT, llm_limits, llm_price
+    from pipeline_tasks.synthesis.endpoint import ACCOUNT, llm_limits
 
     try:
-        price = llm_price(found)
+        costs = _costs(found)
         state = read_state(store(), key_of(ACCOUNT))
     except FoundryError as error:
         return Check("LLM budget", False, str(error), needed=True)
     usd, tokens = (spent(state, unit, "month") for unit in ("usd", "tokens"))
-    costs = "free" if price == FREE else f"{price.prompt:g} and {price.completion:g} dollars per million tokens"
     of = ", ".join(f"{limit.name}={limit.most:g}" for limit in llm_limits(found)) or "no limit"
     return Check("LLM budget", True, f"{costs}; {usd:,.2f} dollars and {tokens:,.0f} tokens this month (UTC): {of}")
+
+
+def _costs(found: Settings) -> str:
+    """What an answer costs, in words: by model, where prices are listed and none is set."""
+    from pipeline_tasks.models.prices import models_listed
+    from pipeline_tasks.synthesis.endpoint import llm_price
+
+    models = models_listed(urlsplit(found.openai_base_url).hostname or "")
+    if models and found.llm_price_in is found.llm_price_out is None:
+        return f"listed prices of {', '.join(models)}"
+    price = llm_price(found, "")
+    return "free" if price == FREE else f"{price.prompt:g} and {price.completion:g} dollars per million tokens"
 
 
 def _gpu() -> Check:

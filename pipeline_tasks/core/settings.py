@@ -84,6 +84,7 @@ class Settings(BaseModel):
     served_models: str = Field("", description="names of models, joined by commas, that the endpoint is asked for")
     llm_price_in: Dollars = Field(None, ge=0, description="dollars per million prompt tokens, or free")
     llm_price_out: Dollars = Field(None, ge=0, description="dollars per million completion tokens, or free")
+    llm_prices: Path | None = Field(None, description="TOML file: prices of models, before those that are known")
     llm_usd_per_month: float | None = Field(None, ge=0, description="dollars a month (UTC) for the LLM, of this store")
     llm_tokens_per_month: float | None = Field(None, ge=0, description="tokens a month (UTC) of the LLM, of this store")
     llm_licence: str = Field("", description="licence of what the LLM writes; empty: that of its weights, if known")
@@ -202,6 +203,6 @@ def settings() -> Settings:
         raise InputError(
             f"setting {name!r} is {first['input']!r}: {first['msg']}; mend the environment variable"
         ) from error
-    named = {name: getattr(found, name) for name in ("cache", "store_cache", "scratch", "resources")}
+    named = {name: getattr(found, name) for name in ("cache", "store_cache", "scratch", "resources", "llm_prices")}
     folders = {name: path.expanduser().absolute() for name, path in named.items() if path}
     return found.model_copy(update=folders | {"store": Settings.store_place(found.store)})

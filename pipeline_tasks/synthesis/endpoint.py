@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field
 
@@ -15,6 +16,7 @@ from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.settings import Settings, settings
 from pipeline_tasks.core.spending import Limit, limits
 from pipeline_tasks.domains import domain_folder, prompts_sha256
+from pipeline_tasks.models.prices import listed
 from pipeline_tasks.models.registry import models
 from pipeline_tasks.models.use import LLM
 from pipeline_tasks.synthesis.acceptance import Acceptance
@@ -22,6 +24,7 @@ from pipeline_tasks.synthesis.checks import Kind
 from pipeline_tasks.synthesis.llm_api import CONTENT_FILTER
 from pipeline_tasks.synthesis.llm_client import LLMClient, Request, Response
 from pipeline_tasks.synthesis.prompts import Prompt
+from pipeline_tasks.synthesis.quote import QuoteRun
 from pipeline_tasks.synthesis.traits import traits_sha256
 
 INTENTS = ("qa", "qadoc", "twitter", "factcheck", "nli", "sts")
@@ -63,14 +66,17 @@ class LlmParams(PaidParams):
         return {self.llm: licence} if licence else {}
 
 
-def llm_price(found: Settings) -> Price:
-    """What the configured endpoint takes.
+def llm_price(found: Settings, model: str) -> Price:
+    """What the configured endpoint takes for ``model``: as told, nothing on this machine, or what is listed.
+
+    Without an endpoint it is what is listed for that model anywhere.
 
     Raises:
         InputError: nobody knows.
     """
     told = {"FOUNDRY_LLM_PRICE_IN": found.llm_price_in, "FOUNDRY_LLM_PRICE_OUT": found.llm_price_out}
-    return price_at(found.openai_base_url, told)
+    entry = listed(model, urlsplit(found.openai_base_url).hostname or "")
+    return price_at(found.openai_base_url, told, entry.price if entry else None)
 
 
 def llm_limits(found: Settings) -> tuple[Limit, ...]:
@@ -86,13 +92,18 @@ def llm_limits(found: Settings) -> tuple[Limit, ...]:
 def opened(params: LlmParams, run: Run) -> Iterator[LLMClient]:
     """A client of the configured endpoint; what it counts goes to the counters of ``run``, however the block ends.
 
+    A run that asks nobody brings its own.
+
     Raises:
         InputError: no endpoint is configured, or its price is not known.
     """
+    if isinstance(run, QuoteRun):
+        yield run.client(params.llm, params.api)
+        return
     found = settings()
     if not found.openai_base_url:
         raise InputError("no LLM endpoint is configured; set OPENAI_BASE_URL (and OPENAI_API_KEY if it wants one)")
-    terms, price = params.terms(run), llm_price(found)
+    terms, price = params.terms(run), llm_price(found, params.llm)
     ledger = terms.ledger(run.store, ACCOUNT, *llm_limits(found), paid=price != FREE)
     key = found.openai_api_key.get_secret_value()
     with Endpoint(found.openai_base_url, key, params.llm, terms=terms, price=price, ledger=ledger) as endpoint:

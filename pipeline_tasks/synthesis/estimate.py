@@ -1,0 +1,211 @@
+"""What writing pairs would cost, told before anything is bought: requests, tokens, dollars, hours.
+
+Requests are those of the steps themselves, run without asking anybody (:mod:`pipeline_tasks.synthesis.quote`): what has
+an answer is free. What the others take is measured on these answers, where the model has given enough to the same
+prompts (passages that ``sample_rate`` draws are drawn at every larger one); else it is a rule of thumb.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from pipeline_tasks.core import memo
+from pipeline_tasks.core.endpoint import Tokens
+from pipeline_tasks.core.plan import Job, plan
+from pipeline_tasks.core.run import Inputs
+from pipeline_tasks.core.settings import settings
+from pipeline_tasks.core.store import Store
+from pipeline_tasks.core.versions import read_part
+from pipeline_tasks.datasets import NEEDS
+from pipeline_tasks.synthesis.endpoint import LlmParams, llm_price
+from pipeline_tasks.synthesis.quote import NOT_BOUGHT, QuoteRun, Wanted
+from pipeline_tasks.synthesis.write_needs import write_needs
+from pipeline_tasks.synthesis.write_pairs import WritePairsParams, write_pairs
+
+BYTES_PER_TOKEN = 4
+"""Of English, the usual rule of thumb."""
+SHARE_OF_LONGEST = 0.5
+"""What an answer is taken to have of the tokens that it may have, where the model has given none."""
+ENOUGH = 20
+"""So many answers say what others will take."""
+_NEED = "what somebody who is looking for this passage would want to know about it, in some ten or fifteen words"
+"""Stands for a need that is not written yet."""
+
+
+@dataclass(frozen=True)
+class Bill:
+    """What one step would take.
+
+    Attributes:
+        step: its name.
+        rows: passages, or needs, that it has not worked on yet.
+        n_requests: requests that would be bought.
+        n_stored: requests whose answer is there.
+        tokens: of the requests that would be bought.
+        usd: what these cost.
+        n_measured: answers that the tokens are measured on; 0: they are a rule of thumb.
+        concurrency: requests at once.
+        most_usd: what the run may spend, or None.
+    """
+
+    step: str
+    rows: int
+    n_requests: int
+    n_stored: int
+    tokens: Tokens
+    usd: float
+    n_measured: int
+    concurrency: int
+    most_usd: float | None
+
+    def hours(self, answer_s: float) -> float:
+        """How long it takes where an answer takes ``answer_s`` seconds."""
+        return self.n_requests * answer_s / self.concurrency / 3600
+
+    def told(self) -> list[str]:
+        """The bill in words."""
+        return [
+            f"{self.n_requests:,} requests, {self.n_stored:,} more are answered; {self.tokens.prompt:,} tokens of "
+            f"prompts and {self.tokens.completion:,} of answers, {self.usd:,.2f} dollars",
+            *self.notes(),
+        ]
+
+    def notes(self) -> list[str]:
+        """What a reader of the figures has to know."""
+        found = []
+        if self.n_requests and not self.n_measured:
+            found.append(
+                f"tokens are a rule of thumb ({BYTES_PER_TOKEN} bytes each, answers half as long as they may be), for "
+                f"fewer than {ENOUGH} answers of this model are stored; a run with a small sample_rate measures them, "
+                "and its answers cost nothing in a larger one"
+            )
+        if self.most_usd is not None and self.usd > self.most_usd:
+            found.append(f"{self.step} would stop at max_run_usd={self.most_usd:g}: raise it, or ask about fewer")
+        return found
+
+
+def estimate(store: Store, values: dict[str, Any], given: dict[str, list[str]]) -> list[Bill]:
+    """The bills of ``write_needs`` and of ``write_pairs`` after it.
+
+    Args:
+        store: where passages and answers are.
+        values: parameters of ``write_needs``; ``write_pairs`` gets those that it has.
+        given: inputs of ``write_needs``.
+
+    Raises:
+        InputError: a parameter or an input is wrong, or the model's price is not known.
+    """
+    job = plan(store, write_needs, values, given)
+    passages = Inputs(job.open(store))["passages"]
+    records = memo.lookup_all(store, job, passages, range(len(passages.manifest.parts)))
+    needs = [read_part(store, record.output) for record in records.values() if record]
+    asking, found, unwritten = _quote(store, job), [], []
+    rows = 0
+    for part in (passages.part(index) for index, record in records.items() if record is None):
+        rows += len(part)
+        found.append(job.step.body(part, job.params, asking))
+        unwritten.append(_needs_of(part, asking))
+    n_answered, n_needs = sum(one.took is not None for one in asking.wanted), sum(map(len, found))
+    share = min(1.0, n_needs / n_answered) if n_answered >= ENOUGH else 1.0
+    chosen = {n: v for n, v in values.items() if n in WritePairsParams.model_fields}
+    then = Job(write_pairs, write_pairs.parse(chosen), {})
+    written, expected = _quote(store, then), _quote(store, then)
+    for quote, tables in ((written, [*needs, *found]), (expected, unwritten)):
+        for table in tables:
+            then.step.body(table, then.params, quote)
+    n_pairs = sum(map(len, (*needs, *found))) + round(share * sum(map(len, unwritten)))
+    return [_bill(job, rows, asking.wanted), _bill(then, n_pairs, written.wanted, expected.wanted, share)]
+
+
+def of_step(store: Store, job: Job) -> Bill:
+    """The bill of one step that asks an LLM, over the inputs of ``job``."""
+    source = job.open(store)[next(iter(job.step.reads))][0]
+    quote, rows = _quote(store, job), 0
+    for part in (source.part(index) for index in memo.missing(store, job)):
+        rows += len(part)
+        job.step.body(part, job.params, quote)
+    return _bill(job, rows, quote.wanted)
+
+
+def _quote(store: Store, job: Job) -> QuoteRun:
+    return QuoteRun(store, Inputs({}), 0, f"{job.step.name}, unasked", job.step.name)
+
+
+def _needs_of(passages: pa.Table, asking: QuoteRun) -> pa.Table:
+    """Rows for the needs that ``asking`` would buy; takes its rejects."""
+    known = {row["passage_id"]: row for row in passages.to_pylist()}
+    refused = [row for row in asking.rejects_table().to_pylist() if row["reason"] == f"llm_{NOT_BOUGHT}"]
+    return NEEDS.table(
+        [
+            {
+                "need_id": f"{row['row_id']}-{row['detail'].partition(':')[0]}",
+                "passage_id": row["row_id"],
+                "doc_id": "",
+                "intent": row["detail"].partition(":")[0],
+                "need": _NEED,
+                "passage": known[row["row_id"]]["text"],
+                "split": known[row["row_id"]]["split"],
+                "response_id": "",
+            }
+            for row in refused
+            if row["row_id"] in known
+        ]
+    )
+
+
+def _bill(job: Job, rows: int, wanted: list[Wanted], expected: Iterable[Wanted] = (), share: float = 1.0) -> Bill:
+    """The bill of requests that are known, and of a share of others that are expected."""
+    params = job.params
+    if not isinstance(params, LlmParams):
+        raise TypeError(f"{job.step.name} asks no LLM")
+    stored = [(one, one.took) for one in wanted if one.took is not None]
+    measure = _Measure.of(stored)
+    sure, likely = [one for one in wanted if one.took is None], list(expected)
+    tokens = [sum(map(measure.prompt, ones)) for ones in (sure, likely)]
+    answers = [sum(map(measure.completion, ones)) for ones in (sure, likely)]
+    total = Tokens(round(tokens[0] + share * tokens[1]), round(answers[0] + share * answers[1]))
+    return Bill(
+        step=job.step.name,
+        rows=rows,
+        n_requests=len(sure) + round(share * len(likely)),
+        n_stored=len(stored),
+        tokens=total,
+        usd=llm_price(settings(), params.llm).of(total),
+        n_measured=measure.n,
+        concurrency=params.concurrency,
+        most_usd=params.max_run_usd,
+    )
+
+
+@dataclass(frozen=True)
+class _Measure:
+    """What requests take: by their bytes, and by the longest answer that they allow, which tells intents apart."""
+
+    n: int
+    tokens_per_byte: float
+    mean: float
+    means: dict[int, float]
+
+    @classmethod
+    def of(cls, stored: list[tuple[Wanted, Tokens]]) -> _Measure:
+        """What is measured on enough stored answers, else rules of thumb."""
+        if len(stored) < ENOUGH:
+            return cls(0, 1 / BYTES_PER_TOKEN, 0.0, {})
+        by_longest: dict[int, list[int]] = {}
+        for one, took in stored:
+            by_longest.setdefault(one.longest, []).append(took.completion)
+        per_byte = sum(took.prompt for _, took in stored) / sum(one.size_bytes for one, _ in stored)
+        means = {longest: sum(taken) / len(taken) for longest, taken in by_longest.items() if len(taken) >= ENOUGH}
+        return cls(len(stored), per_byte, sum(took.completion for _, took in stored) / len(stored), means)
+
+    def prompt(self, one: Wanted) -> float:
+        """Tokens of its prompt."""
+        return one.size_bytes * self.tokens_per_byte
+
+    def completion(self, one: Wanted) -> float:
+        """Tokens of its answer."""
+        return self.means.get(one.longest, self.mean if self.n else SHARE_OF_LONGEST * one.longest)

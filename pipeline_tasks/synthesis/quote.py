@@ -1,0 +1,65 @@
+"""A run of a step that asks nobody: what it would ask, and what of that has an answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from pipeline_tasks.core.endpoint import Endpoint, NoAnswer, Terms, Tokens
+from pipeline_tasks.core.response_store import ResponseStore
+from pipeline_tasks.core.run import Run
+from pipeline_tasks.synthesis.llm_api import Api, Request, Response, at_most
+from pipeline_tasks.synthesis.llm_client import LLMClient
+
+NOT_BOUGHT = "not_bought"
+_NOBODY = "http://127.0.0.1/v1"
+"""An address for what is never sent."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """One request of a run.
+
+    Attributes:
+        size_bytes: of its prompt.
+        longest: tokens that its answer may have.
+        took: tokens that its answer has, where it is stored; None where it would be bought.
+    """
+
+    size_bytes: int
+    longest: int
+    took: Tokens | None
+
+
+@dataclass
+class QuoteRun(Run):
+    """A run whose requests are noted: stored answers are given, and for any other the row is refused.
+
+    Attributes:
+        wanted: the requests so far.
+    """
+
+    wanted: list[Wanted] = field(default_factory=list)
+
+    def client(self, model: str, api: Api) -> LLMClient:
+        """A client that buys nothing."""
+        return _Client(Endpoint(_NOBODY, "", model, terms=Terms()), model, api, self)
+
+
+class _Client(LLMClient):
+    def __init__(self, endpoint: Endpoint, model: str, api: Api, run: QuoteRun) -> None:
+        super().__init__(endpoint, model, api, ResponseStore(run.store))
+        self._wanted = run.wanted
+
+    def ask(self, request: Request) -> Response:
+        response = super().ask(request)
+        self._note(request, Tokens(response.prompt_tokens, response.completion_tokens))
+        return response
+
+    def _buy(self, request: Request, body: dict[str, Any], response_id: str) -> NoReturn:
+        self._note(request, None)
+        raise NoAnswer(NOT_BOUGHT, "it would be bought")
+
+    def _note(self, request: Request, took: Tokens | None) -> None:
+        most = at_most(request)
+        self._wanted.append(Wanted(most.prompt, most.completion, took))

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.settings import settings
+from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.datasets import PASSAGES
+from pipeline_tasks.demo.recorded_llm import load_recording, serve_recorded
+from pipeline_tasks.domains import domain_folder
+from pipeline_tasks.models.prices import listed
+from pipeline_tasks.synthesis.estimate import estimate
+from pipeline_tasks.synthesis.write_needs import write_needs
+from pipeline_tasks.synthesis.write_pairs import write_pairs
+from tests.stores import go, put
+
+DOCUMENTS, PART, PILOT = 6, 25, 0.35
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+    """Parameters with which the recorded writer answers at a price."""
+    recording = load_recording(domain_folder())
+    with serve_recorded(recording) as url:
+        for name, value in {"OPENAI_BASE_URL": url, "FOUNDRY_LLM_PRICE_IN": "1", "FOUNDRY_LLM_PRICE_OUT": "8"}.items():
+            monkeypatch.setenv(name, value)
+        settings.cache_clear()
+        yield {"llm": recording.name, "concurrency": 4}
+    settings.cache_clear()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    """Paragraphs of documents that the writer has written about, as passages in several parts."""
+    store, rows = LocalStore(tmp_path / "store"), []
+    for file in sorted((domain_folder() / "recordings").glob("*.jsonl"))[:DOCUMENTS]:
+        text = (domain_folder() / "sample" / f"{file.stem}.md").read_text("utf-8").split("+++", 2)[2]
+        paragraphs = [paragraph for paragraph in text.split("\n\n") if len(paragraph.split()) >= 30]
+        rows += [{"passage_id": f"{file.stem}-{i}", "text": p, "split": "train"} for i, p in enumerate(paragraphs)]
+    put(store, PASSAGES, *(rows[at : at + PART] for at in range(0, len(rows), PART)))
+    return store
+
+
+def bought(store: LocalStore, asked: dict[str, Any], **more: Any) -> tuple[float, float]:
+    """Requests and dollars of both steps."""
+    runs = go(store, write_needs, **asked, intents_per_passage=2, **more), go(store, write_pairs, **asked)
+    requests, dollars = (sum(run.counters[name] for run in runs) for name in ("llm_requests", "cost_usd"))
+    return requests, dollars
+
+
+def test_after_a_small_run_the_bill_of_a_large_one_is_known_within_15_percent(store, asked):
+    chosen = asked | {"intents_per_passage": 2}
+    thumb = estimate(store, chosen, {})
+    assert [bill.n_measured for bill in thumb] == [0, 0] and list(store.keys("responses")) == []
+    assert "rule of thumb" in thumb[0].notes()[0]
+
+    _, spent = bought(store, asked, sample_rate=PILOT)
+    stored = len(list(store.keys("responses")))
+    needs, pairs = estimate(store, chosen, {})
+    assert len(list(store.keys("responses"))) == stored, "nothing is bought to know what it costs"
+    assert needs.n_measured >= 20 and needs.n_stored + pairs.n_stored == stored
+    assert needs.rows * 2 == needs.n_requests + needs.n_stored
+
+    requests, dollars = bought(store, asked)
+    assert dollars > spent > 0
+    assert needs.usd + pairs.usd == pytest.approx(dollars, rel=0.15)
+    assert needs.n_requests + pairs.n_requests == pytest.approx(requests, rel=0.15)
+    assert [(bill.n_requests, bill.usd) for bill in estimate(store, chosen, {})] == [(0, 0.0), (0, 0.0)]
+
+
+def test_it_says_where_the_budget_would_stop_a_run(store, asked):
+    needs, _ = estimate(store, asked | {"max_run_usd": 0.001}, {})
+    assert needs.usd > 0.001
+    assert needs.notes()[-1].startswith("write_needs would stop at max_run_usd=0.001")
+    assert needs.hours(3600) == needs.n_requests / 4
+
+
+def test_a_price_is_listed_by_host_and_model_and_a_list_of_ones_own_counts_first(tmp_path, monkeypatch):
+    known = listed("gpt-4o-mini-2024-07-18", "api.openai.com")
+    assert known and (known.prompt, known.completion, known.as_of.year) == (0.15, 0.6, 2026)
+    assert listed("gpt-4o-mini", "llm.example.org") is None and listed("gpt-4o-mini") == known
+    own = tmp_path / "prices.toml"
+    entry = '[[price]]\nhost = "{}"\nmodel = "gpt-4o-mini"\nprompt = 0.1\ncompletion = 0.3\nas_of = 2026-11-01\n'
+    own.write_text(entry.format("api.openai.com") + entry.format("llm.example.org"))
+    monkeypatch.setenv("FOUNDRY_LLM_PRICES", str(own))
+    settings.cache_clear()
+    assert {listed("gpt-4o-mini", host).prompt for host in ("api.openai.com", "llm.example.org")} == {0.1}
+    wrong = tmp_path / "wrong.toml"
+    wrong.write_text('[[price]]\nmodel = "gpt-4o-mini"\n')
+    monkeypatch.setenv("FOUNDRY_LLM_PRICES", str(wrong))
+    settings.cache_clear()
+    with pytest.raises(InputError, match=r"wrong.toml: price.0.host: Field required"):
+        listed("gpt-4o-mini")
+    settings.cache_clear()
