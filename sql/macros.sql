@@ -20,6 +20,32 @@ SELECT count(*) AS n_responses, count(*) - count(c.response_id) AS n_unknown,
     coalesce(sum(c.completion_tokens), 0)::BIGINT AS completion_tokens, coalesce(sum(c.cost_usd), 0) AS cost_usd
 FROM answers LEFT JOIN llm_calls c USING (response_id);
 
+-- What a pair that is trained on cost, by intent, over the latest needs, mtp/dm and mtp: answers behind all needs and pairs
+-- of an intent, also those that a step refused, over the pairs that stayed. What a refused answer cost is in no table: it
+-- is taken to be the mean of its intent's.
+CREATE MACRO cost_by_intent() AS TABLE
+WITH written AS (
+    SELECT dataset, intent, response_id FROM all_needs WHERE dataset = 'needs'
+    UNION ALL
+    SELECT dataset, intent, response_id FROM all_pairs WHERE dataset = 'mtp/dm'
+),
+refused AS (
+    SELECT r.dataset, split_part(r.detail, ':', 1) AS intent, count(*) AS n
+    FROM rejects r JOIN versions v USING (dataset, version)
+    WHERE v.is_latest AND r.dataset IN ('needs', 'mtp/dm') AND NOT starts_with(r.reason, 'llm_')
+    GROUP BY ALL
+),
+answered AS (
+    SELECT w.dataset, w.intent, count(*) + coalesce(any_value(r.n), 0) AS n_answers, avg(c.cost_usd) AS mean_usd
+    FROM written w LEFT JOIN llm_calls c USING (response_id) LEFT JOIN refused r USING (dataset, intent)
+    GROUP BY ALL
+),
+stayed AS (SELECT intent, count(*) AS n FROM all_pairs WHERE dataset = 'mtp' AND response_id <> '' GROUP BY intent)
+SELECT intent, sum(n_answers)::BIGINT AS n_answers, coalesce(any_value(stayed.n), 0) AS n_pairs,
+    sum(n_answers * mean_usd) AS cost_usd, sum(n_answers * mean_usd) / nullif(any_value(stayed.n), 0) AS usd_per_pair
+FROM answered LEFT JOIN stayed USING (intent)
+GROUP BY intent ORDER BY intent;
+
 -- One row: a query's whole story. Lists of structs: rankings, votes, rejections, builds.
 CREATE MACRO trace_query(id) AS TABLE
 WITH pair AS (SELECT DISTINCT ON (query_id) * FROM all_pairs WHERE query_id = id ORDER BY dataset),

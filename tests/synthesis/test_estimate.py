@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -7,16 +8,19 @@ from typing import Any
 import pytest
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.lineage import query
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.datasets import PASSAGES
 from pipeline_tasks.demo.recorded_llm import load_recording, serve_recorded
 from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.models.prices import listed
+from pipeline_tasks.synthesis.combine_pairs import combine_pairs
+from pipeline_tasks.synthesis.decontaminate_pairs import decontaminate_pairs
 from pipeline_tasks.synthesis.estimate import estimate
 from pipeline_tasks.synthesis.write_needs import write_needs
 from pipeline_tasks.synthesis.write_pairs import write_pairs
-from tests.stores import go, put
+from tests.stores import go, put, rows
 
 DOCUMENTS, PART, PILOT = 6, 25, 0.35
 
@@ -36,12 +40,12 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
 @pytest.fixture
 def store(tmp_path: Path) -> LocalStore:
     """Paragraphs of documents that the writer has written about, as passages in several parts."""
-    store, rows = LocalStore(tmp_path / "store"), []
+    store, passages = LocalStore(tmp_path / "store"), []
     for file in sorted((domain_folder() / "recordings").glob("*.jsonl"))[:DOCUMENTS]:
         text = (domain_folder() / "sample" / f"{file.stem}.md").read_text("utf-8").split("+++", 2)[2]
         paragraphs = [paragraph for paragraph in text.split("\n\n") if len(paragraph.split()) >= 30]
-        rows += [{"passage_id": f"{file.stem}-{i}", "text": p, "split": "train"} for i, p in enumerate(paragraphs)]
-    put(store, PASSAGES, *(rows[at : at + PART] for at in range(0, len(rows), PART)))
+        passages += [{"passage_id": f"{file.stem}-{i}", "text": p, "split": "train"} for i, p in enumerate(paragraphs)]
+    put(store, PASSAGES, *(passages[at : at + PART] for at in range(0, len(passages), PART)))
     return store
 
 
@@ -70,6 +74,15 @@ def test_after_a_small_run_the_bill_of_a_large_one_is_known_within_15_percent(st
     assert needs.usd + pairs.usd == pytest.approx(dollars, rel=0.15)
     assert needs.n_requests + pairs.n_requests == pytest.approx(requests, rel=0.15)
     assert [(bill.n_requests, bill.usd) for bill in estimate(store, chosen, {})] == [(0, 0.0), (0, 0.0)]
+
+    go(store, combine_pairs)
+    kept = Counter(row["intent"] for row in rows(store, str(go(store, decontaminate_pairs).ref)))
+    by_intent = {row["intent"]: row for row in query(store, "FROM cost_by_intent()").to_pylist()}
+    assert {intent: row["n_pairs"] for intent, row in by_intent.items() if row["n_pairs"]} == kept
+    assert sum(row["cost_usd"] for row in by_intent.values()) == pytest.approx(spent + dollars, rel=0.15)
+    assert all(
+        row["usd_per_pair"] == row["cost_usd"] / kept[intent] for intent, row in by_intent.items() if kept[intent]
+    )
 
 
 def test_it_says_where_the_budget_would_stop_a_run(store, asked):
