@@ -10,7 +10,7 @@ from pipeline_tasks.report.content import Report, Section, Version
 from pipeline_tasks.report.evaluations import read
 from pipeline_tasks.report.luck import in_short, p_of
 from pipeline_tasks.report.sections.by_intent import score_section
-from pipeline_tasks.report.sections.costs import cost_section
+from pipeline_tasks.report.sections.costs import cost_section, pair_cost_section
 from pipeline_tasks.report.sections.curves import curve_section
 from pipeline_tasks.report.sections.differences import difference_section
 from pipeline_tasks.report.sections.difficulty import difficulty_section
@@ -63,6 +63,7 @@ def _made(ask: Ask, about: Subject) -> list[Section]:
     ref = about.newest_work
     trained = chain(ask, about.model) if about.model else []
     found = [flow_section(ask, ref), difficulty_section(ask, ref), curve_section(ask, trained), cost_section(ask, ref)]
+    found.append(pair_cost_section(ask, ref))
     return [section for section in found if section]
 
 

@@ -14,12 +14,15 @@ from pipeline_tasks.core.step import From, StepParams, step
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.training.curve import FILE, TRAINING_CURVE
 from tests.core.lineage import toy
+from tests.core.lineage.conftest import answer
 from tests.stores import put
 
 SCRIPT = "<script>alert('query')</script> & \"quotes\""
 IMAGE = "<img src=x onerror=alert(1)>"
 INTENTS = ("nli", "qa")
 N_QUERIES = 24
+NEEDED = "1" * 64
+"""The answer that every need of the toy chain stands in."""
 GAINS = {"33m/untrained": 0.0, "bm25": 0.1, "all-minilm-l6-v2": 0.2, IMAGE: 0.15}
 
 
@@ -51,6 +54,7 @@ def toy_train(inputs: Inputs, params: Trained, run: Run) -> Any:
 def mine(store: LocalStore, *addresses: str) -> None:
     """The chain over these addresses, to triplets."""
     toy.corpus(store, *addresses)
+    answer(store, NEEDED, 1000, 0.5)
     for one in (toy.toy_needs, toy.toy_pairs):
         toy.make(store, one)
     for model in toy.MODELS:

@@ -74,6 +74,8 @@ def test_curves_and_costs_are_those_of_the_version(built):
     (curve,) = table_of(report, "Training curves")
     assert (curve["steps"], curve["first loss"], curve["best"], curve["at step"]) == ("8", "1.000", "0.580", "8")
     assert {"toy_urls", "toy_train"} <= {row["step"] for row in table_of(report, "Cost and time")}
+    (qa,) = table_of(report, "What a pair cost")
+    assert (qa["intent"], qa["answers"], qa["dollars"], qa["dollars a pair"]) == ("qa", "3", "1.50", "0.50000")
 
 
 def test_markdown_has_the_answer_and_the_tables_and_no_html(built):

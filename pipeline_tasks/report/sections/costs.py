@@ -34,6 +34,14 @@ WHERE s.status = 'complete' AND NOT coalesce(s.reused, false)
 GROUP BY step ORDER BY min(s.started_at), step
 """
 
+_PAIRS = """
+SELECT c.* FROM cost_by_intent() c
+WHERE c.cost_usd > 0 AND EXISTS (
+    FROM ancestors a JOIN versions v ON v.dataset = a.ancestor_dataset AND v.version = a.ancestor_version
+    WHERE a.descendant_dataset || '@' || a.descendant_version = ? AND v.dataset = 'mtp' AND v.is_latest
+)
+"""
+
 
 def cost_section(ask: Ask, ref: str) -> Section | None:
     """Every step behind ``ref`` and its own; None where no run is known."""
@@ -55,6 +63,24 @@ def cost_section(ask: Ask, ref: str) -> Section | None:
         for row in rows
     ]
     return Section(title, (about,), Chart(title, about, lambda w: _draw(rows, w)), Table(head, table))
+
+
+def pair_cost_section(ask: Ask, ref: str) -> Section | None:
+    """What an LLM's pair cost, by intent; None where nothing was paid, or ``ref`` is not of the latest pairs."""
+    rows = ask(_PAIRS, ref)
+    if not rows:
+        return None
+    about = (
+        "Dollars for the answers behind the pairs of an intent, over the pairs that stayed. Answers that were refused "
+        "count, each as the mean of its intent's."
+    )
+    table = [
+        (row["intent"], f"{row['n_answers']:,}", f"{row['n_pairs']:,}", f"{row['cost_usd']:,.2f}")
+        + ("" if row["usd_per_pair"] is None else f"{row['usd_per_pair']:.5f}",)
+        for row in rows
+    ]
+    head = ("intent", "answers", "pairs that stayed", "dollars", "dollars a pair")
+    return Section("What a pair cost", (about,), table=Table(head, table))
 
 
 def duration(seconds: float) -> str:
