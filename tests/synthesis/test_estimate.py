@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pipeline_tasks.cli.estimate import DAG, estimate_command
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.lineage import query
 from pipeline_tasks.core.settings import settings
@@ -85,11 +86,19 @@ def test_after_a_small_run_the_bill_of_a_large_one_is_known_within_15_percent(st
     )
 
 
-def test_it_says_where_the_budget_would_stop_a_run(store, asked):
+def test_it_says_where_the_budget_would_stop_a_run(store, asked, monkeypatch, capsys):
     needs, _ = estimate(store, asked | {"max_run_usd": 0.001}, {})
     assert needs.usd > 0.001
     assert needs.notes()[-1].startswith("write_needs would stop at max_run_usd=0.001")
     assert needs.hours(3600) == needs.n_requests / 4
+
+    monkeypatch.setenv("FOUNDRY_STORE", str(store.root))
+    settings.cache_clear()
+    estimate_command(DAG, sets=[f"llm={asked['llm']}", "max_run_usd=0.001"], answer_s=3600)
+    told = capsys.readouterr().out
+    assert f"{needs.n_requests * 2:.2f} hours at 3600 s an answer" in told and "would stop at max_run_usd" in told
+    with pytest.raises(InputError, match="'build_triplets' pays for nothing; ask about synthesize_pairs"):
+        estimate_command("build_triplets")
 
 
 def test_a_price_is_listed_by_host_and_model_and_a_list_of_ones_own_counts_first(tmp_path, monkeypatch):
