@@ -166,9 +166,7 @@ def evaluation_fields() -> dict[str, Param]:
     return {"set_name": set_name} | form("evaluate_retriever", "systems").params
 
 
-def evaluated(
-    dag: DAG, read: dict[str, Any], models: Any, params: dict[str, Any], *, emits: bool = False
-) -> XComArg:
+def evaluated(dag: DAG, read: dict[str, Any], models: Any, params: dict[str, Any], *, emits: bool = False) -> XComArg:
     """The tasks ``judge_queries`` and ``evaluate_retriever`` on the judged set that a run of ``dag`` chooses.
 
     Args:
