@@ -15,7 +15,7 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.lineage.reader import Reader
 from pipeline_tasks.core.lineage.uses import page_starts, trained_on, uses
 from pipeline_tasks.domains import domain_folder
-from pipeline_tasks.domains.intents import load_intents
+from pipeline_tasks.domains.intents import check_known
 
 LONGEST_QUESTION = 2000
 MOST_HITS = 50
@@ -91,9 +91,7 @@ def checked_question(question: str, intent: str) -> str:
         raise InputError("the question is blank: ask something")
     if len(text) > LONGEST_QUESTION:
         raise InputError(f"the question has {len(text):,} characters: at most {LONGEST_QUESTION:,} are asked")
-    known = load_intents(domain_folder())
-    if intent not in known:
-        raise InputError(f"no intent is called {intent!r}; the domain has {', '.join(known)}")
+    check_known(domain_folder(), intent)
     return text
 
 

@@ -23,7 +23,7 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.lineage.reader import Reader
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.domains import domain_folder
-from pipeline_tasks.domains.intents import load_intents
+from pipeline_tasks.domains.intents import first_intent
 from pipeline_tasks.domains.questions import Question, add_judgements, read_questions
 
 _LINE = 160
@@ -66,7 +66,7 @@ def ask_command(
     if grade and not save:
         raise InputError("--grade judges, and nothing is written unless you say where: add --save questions.jsonl")
     systems = [open_system(name, corpus) for name in model or best_first(corpus, reader)[:1]]
-    intent = intent or next(iter(load_intents(domain_folder())))
+    intent = intent or first_intent(domain_folder())
     found = answer(corpus, reader, systems, question, intent, top)
     if fmt == "json":
         typer.echo(json.dumps(asdict(found), ensure_ascii=False, indent=1))

@@ -70,7 +70,7 @@ class Settings(BaseModel):
     log_format: Literal["text", "json"] = Field("text", description="lines of the log: text, or a JSON object each")
     profile: Literal["offline", "hub"] = Field("offline", description="where weights come from: packages or a hub")
     hub_revisions: str = Field("", description="commits of hub models that the registry has by a branch: NAME=COMMIT,…")
-    domain: str = Field("disaster", description="folder below pipeline_tasks/domains")
+    domain: str = Field("disaster", description="a domain of the package by its name, any other by its folder")
     workers: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1, description="processes per step")
     threads: int = Field(2, ge=1, description="threads of one numeric kernel; results depend on it in the last bit")
     assignment: str = Field("", description="reference models per intent: offline or table-5; empty: by the profile")
@@ -106,6 +106,11 @@ class Settings(BaseModel):
         """The address of a bucket as it is, anything else as an absolute folder."""
         is_bucket = isinstance(address, str) and address.startswith("s3://")
         return address if is_bucket else Path(address).expanduser().absolute()
+
+    @staticmethod
+    def domain_place(domain: str) -> str:
+        """The name of a domain of the package as it is, a folder (with a slash in it) as an absolute path."""
+        return str(Path(domain).expanduser().absolute()) if "/" in domain else domain
 
     @property
     def served(self) -> frozenset[str]:
@@ -205,4 +210,5 @@ def settings() -> Settings:
         ) from error
     named = {name: getattr(found, name) for name in ("cache", "store_cache", "scratch", "resources", "llm_prices")}
     folders = {name: path.expanduser().absolute() for name, path in named.items() if path}
-    return found.model_copy(update=folders | {"store": Settings.store_place(found.store)})
+    places = {"store": Settings.store_place(found.store), "domain": Settings.domain_place(found.domain)}
+    return found.model_copy(update=folders | places)

@@ -85,6 +85,7 @@ def servers(home: Path, chosen: Writer) -> Iterator[dict[str, str]]:
     environment = os.environ | {
         "FOUNDRY_STORE": str(home / "store"),
         "FOUNDRY_CACHE": str(settings().cache),
+        "FOUNDRY_DOMAIN": settings().domain,
         "AIRFLOW_VAR_FOUNDRY_SOURCE": f"http://127.0.0.1:{SITE_PORT}/{URL_LIST}",
         "FOUNDRY_ALLOW_HOSTS": f"127.0.0.1:{SITE_PORT}",
     }

@@ -29,7 +29,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.domains import domain_folder
-from pipeline_tasks.synthesis.endpoint import INTENTS
+from pipeline_tasks.domains.intents import load_intents
 from pipeline_tasks.synthesis.prompts import FOCUS_LABEL, PASSAGE_LABEL, PromptSet, load_prompts
 
 LICENCE = "Apache-2.0"
@@ -64,7 +64,7 @@ class Recording:
             self._of_intent[row.intent].append(row)
             digest.update(row.model_dump_json().encode())
         self.name = f"recorded-{domain.name}-{digest.hexdigest()[:8]}"
-        prompts = {intent: load_prompts(domain, intent) for intent in INTENTS}
+        prompts = {intent: load_prompts(domain, intent) for intent in load_intents(domain)}
         self._need_of = {form.need.task: (intent, form) for intent, form in prompts.items()}
         self._pair_of = {form.pair.task: (intent, form) for intent, form in prompts.items()}
 

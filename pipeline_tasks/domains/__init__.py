@@ -1,4 +1,4 @@
-"""Domains are data: one folder each with hazards, intents, prompts and a sample corpus."""
+"""Domains are data: one folder each with intents, prompts, searches, judged questions and a sample corpus."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import hashlib
 from pathlib import Path
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.settings import settings
+from pipeline_tasks.core.settings import Settings, settings
+from pipeline_tasks.domains.intents import FILE
 
 _ROOT = Path(__file__).parent
 
@@ -17,16 +18,36 @@ def domain_folder() -> Path:
     Raises:
         InputError: there is no such domain.
     """
-    folder = _ROOT / settings().domain
-    if not (folder / "intents.toml").is_file():
-        known = sorted(p.parent.name for p in _ROOT.glob("*/intents.toml"))
-        raise InputError(f"no domain is called {settings().domain!r}; FOUNDRY_DOMAIN may be: {', '.join(known)}")
-    return folder
+    return folder_of(settings().domain)
+
+
+def folder_of(domain: str) -> Path:
+    """The folder of a domain of the package by its name, or of any other by its path, which has a slash in it.
+
+    Raises:
+        InputError: there is no such domain.
+    """
+    folder = _ROOT / Settings.domain_place(domain)
+    if (folder / FILE).is_file():
+        return folder
+    if "/" in domain:
+        raise InputError(f"{folder} is no domain: it has no {FILE}; `foundry domain new {domain}` writes one")
+    known = sorted(path.parent.name for path in _ROOT.glob(f"*/{FILE}"))
+    raise InputError(
+        f"no domain is called {domain!r}; FOUNDRY_DOMAIN may be {', '.join(known)}, or a folder: ./{domain}"
+    )
 
 
 def prompts_sha256(*intents: str) -> str:
-    """sha256 over the domain's prompt files of ``intents``: what they say decides what the LLM writes."""
+    """sha256 over the domain's prompt files of ``intents``: what they say decides what the LLM writes.
+
+    Raises:
+        InputError: one of them has no prompt file.
+    """
     digest = hashlib.sha256()
     for intent in sorted(intents):
-        digest.update((domain_folder() / "prompts" / f"{intent}.toml").read_bytes())
+        file = domain_folder() / "prompts" / f"{intent}.toml"
+        if not file.is_file():
+            raise InputError(f"{file} does not exist; every intent of {FILE} has such a file: write it")
+        digest.update(file.read_bytes())
     return digest.hexdigest()

@@ -28,7 +28,7 @@ from pipeline_tasks.models.start import StartParams
 from pipeline_tasks.models.use import is_served
 from pipeline_tasks.retrieval.embed_passages import noted
 from pipeline_tasks.retrieval.encoder import Encoder
-from pipeline_tasks.retrieval.encoders import Precision
+from pipeline_tasks.retrieval.encoders import Precision, instructions_of
 from pipeline_tasks.retrieval.judges import judging_models
 from pipeline_tasks.retrieval.search import top_k
 from pipeline_tasks.retrieval.served_encoder import open_or_ask
@@ -58,13 +58,19 @@ class EvaluateRetrieverParams(StartParams, PaidParams):
             Measure.parse(measure)
 
     def identity(self) -> dict[str, Any]:
-        """The parameters, and what each named system is, wherever its folder lies."""
-        return super().identity() | {"systems": [systems.identity(name) for name in self.systems]}
+        """The parameters, what each named system is, wherever its folder lies, and what instructed ones are told."""
+        found = super().identity() | {"systems": [systems.identity(name) for name in self.systems]}
+        told = next(filter(None, (instructions_of(get(name)) for name in self._registered)), {})
+        return found | ({"instructions": told} if told else {})
 
     def secrets(self, declared: tuple[Secret, ...]) -> tuple[Secret, ...]:
         """Only a served model wants a key."""
-        named = (*self.models, *(name for name in self.systems if _is_registered(name)))
-        return declared if any(is_served(get(name)) for name in named) else ()
+        return declared if any(is_served(get(name)) for name in self._registered) else ()
+
+    @property
+    def _registered(self) -> tuple[str, ...]:
+        """All that the registry knows."""
+        return (*self.models, *(name for name in self.systems if _is_registered(name)))
 
     @property
     def depth(self) -> int:

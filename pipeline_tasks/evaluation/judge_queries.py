@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import From, step
 from pipeline_tasks.datasets import JUDGED_QUERIES, PAIRS, PASSAGES
 from pipeline_tasks.domains import domain_folder
+from pipeline_tasks.domains.intents import load_intents
 from pipeline_tasks.domains.questions import Question, load_questions
 from pipeline_tasks.domains.quotes import Quotes
 from pipeline_tasks.evaluation.folder_params import FolderParams
@@ -47,8 +48,9 @@ class JudgeQueriesParams(FolderParams):
             self._questions = load_questions(domain_folder())
 
     def identity(self) -> dict[str, Any]:
-        """The parameters, what the questions say, what the folder's files hold."""
-        return super().identity() | {"questions": digest([q.model_dump(mode="json") for q in self._questions])}
+        """The parameters, what the questions say, what the folder's files hold, and the intents that there are."""
+        found = super().identity() | {"questions": digest([q.model_dump(mode="json") for q in self._questions])}
+        return found if self.set_name == HELD_OUT else found | {"intents": sorted(load_intents(domain_folder()))}
 
     @property
     def questions(self) -> list[Question]:
@@ -68,17 +70,28 @@ def judge_queries(inputs: Inputs, params: JudgeQueriesParams, run: Run) -> pa.Ta
 
     A question's judgement holds for every passage that has its quote (:class:`Quotes`). Queries of a folder that this
     split does not judge belong to others, and are counted; without an intent they have the intent ``any``. Reasons of
-    rejects: ``duplicate_id``, ``blank_query``, ``no_passage`` (nothing that answers it is in the corpus);
-    ``unknown_passage`` and ``unknown_query`` are judgements of what is not there.
+    rejects: ``duplicate_id``, ``blank_query``, ``unknown_intent`` (the domain has none of that name), ``no_passage``
+    (nothing that answers it is in the corpus); ``unknown_passage`` and ``unknown_query`` are judgements of what is not
+    there.
 
     Raises:
         InputError: no query is left, or a file does not hold what it should.
     """
     if params.set_name == HELD_OUT:
         return judged(_heldout(inputs), inputs, run)
-    if params.set_name == QUESTIONS:
-        return judged(_questions(inputs, params.questions), inputs, run)
-    return judged(_in_folder(params.open(), run), inputs, run)
+    found = _questions(inputs, params.questions) if params.set_name == QUESTIONS else _in_folder(params.open(), run)
+    return judged(_of_the_domain(found, run), inputs, run)
+
+
+def _of_the_domain(rows: Iterable[dict[str, Any]], run: Run) -> Iterator[dict[str, Any]]:
+    """Those of an intent that the domain has, or of none; nobody judges another, and no instruction asks it."""
+    known = load_intents(domain_folder())
+    for row in rows:
+        if row["intent"] in known or row["intent"] == ANY_INTENT:
+            yield row
+            continue
+        run.count("rows_in")
+        run.reject(row["query_id"], "unknown_intent", f"{row['intent']}: the domain has {', '.join(known)}")
 
 
 def _in_folder(folder: JudgedFolder, run: Run) -> Iterator[dict[str, Any]]:

@@ -16,6 +16,7 @@ from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.settings import Settings, settings
 from pipeline_tasks.core.spending import Limit, limits
 from pipeline_tasks.domains import domain_folder, prompts_sha256
+from pipeline_tasks.domains.intents import load_intents
 from pipeline_tasks.models.prices import listed
 from pipeline_tasks.models.registry import models
 from pipeline_tasks.models.use import LLM
@@ -27,7 +28,6 @@ from pipeline_tasks.synthesis.prompts import Prompt
 from pipeline_tasks.synthesis.quote import QuoteRun
 from pipeline_tasks.synthesis.traits import traits_sha256
 
-INTENTS = ("qa", "qadoc", "twitter", "factcheck", "nli", "sts")
 ACCOUNT = "llm"
 SHOWN = 300
 """Characters of a refused answer that its reject shows."""
@@ -49,7 +49,8 @@ class LlmParams(PaidParams):
 
     def identity(self) -> dict[str, Any]:
         """Model and sampling, and what the prompts say; ``again`` where it is given."""
-        fields = super().identity() | {"writer": self.kind, "prompts_sha256": prompts_sha256(*INTENTS)}
+        prompts = prompts_sha256(*load_intents(domain_folder()))
+        fields = super().identity() | {"writer": self.kind, "prompts_sha256": prompts}
         if self.kind == "chat":
             fields["traits_sha256"] = traits_sha256(domain_folder())
         return {name: value for name, value in fields.items() if name != "again" or value}

@@ -14,7 +14,7 @@ from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import From, StepParams, step
 from pipeline_tasks.datasets import PAIRS, PASSAGES
 from pipeline_tasks.domains import domain_folder
-from pipeline_tasks.domains.intents import load_intents
+from pipeline_tasks.domains.intents import check_known, first_intent, load_intents
 from pipeline_tasks.synthesis.pair_files import PairFiles
 
 _PART_ROWS = 10_000
@@ -29,7 +29,7 @@ class ReadPairsParams(StepParams):
     columns: dict[str, str] = Field(
         {}, description="query, positive, passage_id, intent, origin -> what their column is called in the files"
     )
-    intent: str = Field("qa", description="of rows that name none")
+    intent: str = Field(default_factory=lambda: first_intent(domain_folder()), description="of rows that name none")
     most_characters: int = Field(8_000, ge=1, description="longer queries and positives are rejects")
     dev_fraction: float = Field(
         0.05, ge=0, lt=1, description="share of pairs without a passage that choose checkpoints"
@@ -40,6 +40,7 @@ class ReadPairsParams(StepParams):
         """Find the files, and refuse what can name no column."""
         if unknown := sorted(self.columns.keys() - set(_FIELDS)):
             raise InputError(f"columns={self.columns!r}: {unknown[0]!r} is none of {', '.join(_FIELDS)}")
+        check_known(domain_folder(), self.intent)
         self._files = PairFiles(self.source)
 
     def identity(self) -> dict[str, Any]:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 from pydantic import Field
 
-from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import short_id, unit_hash
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.step import step
 from pipeline_tasks.datasets import NEEDS, PASSAGES
 from pipeline_tasks.domains import domain_folder
+from pipeline_tasks.domains.intents import check_known, load_intents
 from pipeline_tasks.synthesis.asking import Asked, Refusal, write_all
-from pipeline_tasks.synthesis.endpoint import INTENTS, LlmParams
+from pipeline_tasks.synthesis.endpoint import LlmParams
 from pipeline_tasks.synthesis.writers import writer_of
 
 
@@ -22,11 +22,18 @@ class WriteNeedsParams(LlmParams):
     """How many passages, and which intents."""
 
     sample_rate: float = Field(1.0, gt=0, le=1, description="share of passages asked about, chosen by their id")
-    intents: tuple[str, ...] = Field(INTENTS, min_length=1, description="search intents")
-    intents_per_passage: int = Field(1, ge=1, le=6, description="intents asked for each passage, chosen by its id")
+    intents: tuple[str, ...] = Field(
+        default_factory=lambda: tuple(load_intents(domain_folder())), min_length=1, description="search intents"
+    )
+    intents_per_passage: int = Field(1, ge=1, description="intents asked for each passage at most, chosen by its id")
     splits: tuple[Literal["train", "dev", "test"], ...] = Field(
         ("train", "dev", "test"), min_length=1, description="whose passages: without test where others judge"
     )
+
+    def model_post_init(self, context: Any) -> None:
+        """Refuse an intent that the domain has not, before anything is asked."""
+        super().model_post_init(context)
+        check_known(domain_folder(), *self.intents)
 
 
 @step(reads={"passages": PASSAGES}, writes=NEEDS, kind="map", version="4", pool="llm", secrets=("llm",))
@@ -40,9 +47,6 @@ def write_needs(rows: pa.Table, params: WriteNeedsParams, run: Run) -> pa.Table:
     Source: DMRetriever 3.3.1, appendix A, Algorithm 2 line 5. Departures: as in
     :func:`~pipeline_tasks.synthesis.write_pairs.write_pairs`; one intent a passage, unless told otherwise.
     """
-    unknown = set(params.intents) - set(INTENTS)
-    if unknown:
-        raise InputError(f"intents={sorted(unknown)[0]!r} is unknown; known are {', '.join(INTENTS)}")
     passages = rows.to_pylist()
     asked = [p for p in passages if p["split"] in params.splits]
     sampled = [p for p in asked if unit_hash("sample", p["passage_id"]) < params.sample_rate]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import pyarrow as pa
 
 from pipeline_tasks.core.ids import short_id
@@ -9,6 +12,7 @@ from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.step import step
 from pipeline_tasks.datasets import NEEDS, PAIRS
 from pipeline_tasks.domains import domain_folder
+from pipeline_tasks.domains.intents import load_intents
 from pipeline_tasks.synthesis.asking import Asked, Refusal, write_all
 from pipeline_tasks.synthesis.endpoint import LlmParams
 from pipeline_tasks.synthesis.writers import writer_of
@@ -22,11 +26,13 @@ class WritePairsParams(LlmParams):
 def write_pairs(rows: pa.Table, params: WritePairsParams, run: Run) -> pa.Table:
     """Ask the LLM for a query that expresses each need, and a passage that satisfies it.
 
+    A need of an intent that the domain has no longer is a reject ``unknown_intent``.
+
     Source: DMRetriever 3.3.1, appendix A, Algorithm 2 line 6. Departures: a pair that fails one of the
     :mod:`~pipeline_tasks.synthesis.checks` is refused; a small model that continues texts is shown worked examples of
     the intent and not its definition.
     """
-    needs = sorted(rows.to_pylist(), key=lambda need: (need["intent"], need["passage_id"]))
+    needs = sorted(_of_the_domain(rows, run), key=lambda need: (need["intent"], need["passage_id"]))
     writers = {intent: writer_of(domain_folder(), intent, params) for intent in {n["intent"] for n in needs}}
     asked = []
     for need in needs:
@@ -57,3 +63,13 @@ def write_pairs(rows: pa.Table, params: WritePairsParams, run: Run) -> pa.Table:
             }
         )
     return PAIRS.table(pairs)
+
+
+def _of_the_domain(rows: pa.Table, run: Run) -> Iterator[dict[str, Any]]:
+    """Needs of an intent that the domain has."""
+    known = load_intents(domain_folder())
+    for need in rows.to_pylist():
+        if need["intent"] in known:
+            yield need
+        else:
+            run.reject(need["need_id"], "unknown_intent", f"{need['intent']}: the domain has {', '.join(known)}")

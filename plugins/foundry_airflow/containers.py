@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from airflow.sdk.configuration import conf
@@ -77,7 +78,7 @@ def container_of(call: Call) -> Container:
     gpus = gpus_of(needs)
     image = "gpu" if gpus else "cpu"
     cache = settings().cache
-    places = {"STORE": settings().store, "CACHE": cache, "STORE_CACHE": cache / "stores"}
+    places = {"STORE": settings().store, "CACHE": cache, "STORE_CACHE": cache / "stores", "DOMAIN": settings().domain}
     known = passed_on(needs.secrets) | {f"FOUNDRY_{name}": str(place) for name, place in places.items()}
     secrets = {name: known.pop(name, "") for name in secret_variables(needs.secrets)}
     base = QUIET_THREADS | {"HOME": TMP} | ({"FOUNDRY_WORKERS": str(math.ceil(cpus))} if cpus else {})
@@ -96,6 +97,9 @@ def container_of(call: Call) -> Container:
 
 
 def folders() -> dict[str, str]:
-    """What must be mounted: ``store`` and ``cache`` -> their paths here; a store behind an address needs nothing."""
-    paths: dict[str, Any] = {"store": settings().store, "cache": settings().cache}
-    return {name: str(path) for name, path in paths.items() if "://" not in str(path)}
+    """What must be mounted: ``store``, ``cache`` and ``domain`` -> their paths here.
+
+    A store behind an address and a domain of the package need nothing.
+    """
+    paths: dict[str, Any] = {"store": settings().store, "cache": settings().cache, "domain": settings().domain}
+    return {name: path for name, place in paths.items() if Path(path := str(place)).is_absolute()}

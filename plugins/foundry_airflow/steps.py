@@ -204,7 +204,14 @@ def form(name: str, *parameters: str, prefix: str = "") -> Form:
     """Form fields for some parameters of step ``name``: types, limits and descriptions are the step's own."""
     schema = get_step(name).params.model_json_schema()["properties"]
     fields = {parameter: prefix + parameter for parameter in parameters}
-    return Form({fields[p]: _field(name, schema[p]) for p in parameters}, fields)
+    usual = {p: {"default": made} for p in parameters if (made := _made(name, p)) is not None}
+    return Form({fields[p]: _field(name, schema[p] | usual.get(p, {})) for p in parameters}, fields)
+
+
+def _made(name: str, parameter: str) -> Any:
+    """A default that is found when it is wanted, such as the intents of the domain; None for any other."""
+    factory = get_step(name).params.model_fields[parameter].default_factory
+    return default(name, parameter) if factory else None
 
 
 def _field(step_name: str, schema: dict[str, Any]) -> Param:

@@ -91,9 +91,11 @@ def test_the_domains_questions_find_their_passages_by_what_they_quote(store, tmp
     asked = [
         {"query": "how long?", "intent": "qa", "document": "d", "judgements": [
             {"grade": 1, "evidence": "cars sink nose first after a while"}, {"grade": 2, "evidence": SAID}]},
-        {"query": "what else?", "intent": "nli", "document": "d", "judgements": [
+        {"query": "what else?", "intent": "qa", "document": "d", "judgements": [
             {"grade": 2, "evidence": "nobody has ever said anything of this kind"}]},
+        {"query": "is it true?", "intent": "rumour", "document": "d", "judgements": [{"grade": 2, "evidence": SAID}]},
     ]  # fmt: skip
+    (domain / "intents.toml").write_text('[qa]\ndefinition = "d"\ninstruction = "i"\nquery = "q"\npositive = "p"\n')
     (domain / "questions.jsonl").write_text("\n".join(json.dumps(q) for q in asked))
     monkeypatch.setattr("pipeline_tasks.evaluation.judge_queries.domain_folder", lambda: domain)
     texts = {"p1": SAID, "p2": f"Indeed cars sink nose first after a while. {SAID}", "p3": "Something else."}
@@ -101,9 +103,10 @@ def test_the_domains_questions_find_their_passages_by_what_they_quote(store, tmp
     first = go(store, judge_queries, set_name="questions").ref
     (row,) = rows(store, "judged/questions")
     assert (row["doc_id"], row["query"], row["passage_ids"], row["grades"]) == ("d7", "how long?", ["p1", "p2"], [2, 2])
-    assert [(r["reason"], r["detail"]) for r in rejects(store, "judged/questions").values()] == [
-        ("no_passage", "what else?")
-    ]
+    assert {(r["reason"], r["detail"]) for r in rejects(store, "judged/questions").values()} == {
+        ("no_passage", "what else?"),
+        ("unknown_intent", "rumour: the domain has qa"),
+    }
     (domain / "questions.jsonl").write_text(json.dumps(asked[0] | {"query": "how many minutes?"}))
     assert go(store, judge_queries, set_name="questions").ref != first, "other questions are another set"
 
@@ -131,8 +134,9 @@ def test_a_folder_is_read_and_what_cannot_be_scored_is_a_reject(store, tmp_path)
     queries = [
         {"_id": "a", "text": "water?", "intent": "qa"}, {"_id": "b", "text": "fire?"}, {"_id": "c", "text": "of dev"},
         {"_id": "d", "text": ""}, {"_id": "e", "text": "nothing relevant"}, {"_id": "f", "text": "dangling"},
+        {"_id": "g", "text": "true?", "intent": "rumour"},
     ]  # fmt: skip
-    qrels = "a\t7\t2\na\t8\t0\nb\t8\t1\nb\t99\t1\nd\t7\t1\ne\t7\t0\nf\t98\t1\nz\t7\t1\n"
+    qrels = "g\t7\t1\na\t7\t2\na\t8\t0\nb\t8\t1\nb\t99\t1\nd\t7\t1\ne\t7\t0\nf\t98\t1\nz\t7\t1\n"
     given = {"set_name": "mine", "folder": folder(tmp_path / "set", corpus, queries, qrels)}
     go(store, read_passages, with_title=True, **given)
     assert {row["passage_id"]: row["text"] for row in rows(store, "corpus/mine")} == {
@@ -149,6 +153,7 @@ def test_a_folder_is_read_and_what_cannot_be_scored_is_a_reject(store, tmp_path)
     assert reasons(store, "judged/mine") == {
         "unknown_passage": 2,
         "unknown_query": 1,
+        "unknown_intent": 1,
         "blank_query": 1,
         "no_passage": 2,
     }

@@ -1,0 +1,123 @@
+"""A domain is any folder; what is made depends on what its files say, never on where they lie."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.settings import settings
+from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.datasets import NEEDS
+from pipeline_tasks.domains import domain_folder
+from pipeline_tasks.domains.intents import load_intents
+from pipeline_tasks.evaluation.judge_queries import JudgeQueriesParams
+from pipeline_tasks.models.registry import assigned
+from pipeline_tasks.retrieval.judges import judges
+from pipeline_tasks.synthesis.read_pairs import ReadPairsParams
+from pipeline_tasks.synthesis.write_needs import WriteNeedsParams
+from pipeline_tasks.synthesis.write_pairs import write_pairs
+from tests.stores import go, put, rejects
+
+SEVENTH = """
+[rumour]
+definition = "The searcher has heard something and wants what is known of it."
+instruction = "Given the rumour, retrieve the passage that says what is known of it"
+query = "What people say."
+positive = "What is known."
+"""
+
+
+@pytest.fixture
+def configured(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[object], Path]]:
+    """Makes a domain the configured one."""
+
+    def choose(domain: object) -> Path:
+        monkeypatch.setenv("FOUNDRY_DOMAIN", str(domain))
+        settings.cache_clear()
+        return domain_folder()
+
+    yield choose
+    settings.cache_clear()
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    """The disaster domain in another folder, with an intent more."""
+    folder = shutil.copytree(domain_folder(), tmp_path / "mine", ignore=shutil.ignore_patterns("sample", "recordings"))
+    with (folder / "intents.toml").open("a") as file:
+        file.write(SEVENTH)
+    shutil.copy(folder / "prompts" / "qa.toml", folder / "prompts" / "rumour.toml")
+    return folder
+
+
+def test_a_version_does_not_know_where_its_domain_lies(tmp_path, configured):
+    here = WriteNeedsParams().identity(), JudgeQueriesParams(set_name="questions").identity()
+    elsewhere = configured(shutil.copytree(domain_folder(), tmp_path / "elsewhere"))
+    assert elsewhere == tmp_path / "elsewhere"
+    assert (WriteNeedsParams().identity(), JudgeQueriesParams(set_name="questions").identity()) == here
+
+
+def test_a_relative_folder_is_found_from_where_the_command_was_given(mine, configured, monkeypatch):
+    monkeypatch.chdir(mine.parent)
+    assert configured("./mine") == mine
+    assert settings().domain == str(mine)
+
+
+def test_a_domain_may_have_seven_intents(mine, configured, tmp_path):
+    before = WriteNeedsParams().identity()
+    configured(mine)
+    asked = WriteNeedsParams(intents_per_passage=7)
+    assert asked.intents == tuple(load_intents(mine)) and len(asked.intents) == 7
+    assert WriteNeedsParams().identity()["prompts_sha256"] != before["prompts_sha256"]
+    assert judges()["rumour"] == assigned("offline", "any")
+
+
+def test_an_assignment_falls_back_to_any_for_an_intent_that_it_does_not_name():
+    assert assigned("table-5", "rumour") == assigned("table-5", "any") != assigned("table-5", "twitter")
+
+
+def test_an_intent_that_the_domain_has_not_is_refused_before_anything_is_asked(tmp_path):
+    with pytest.raises(InputError, match="no intent is called 'rumour'; the domain has qa, qadoc"):
+        WriteNeedsParams(intents=("qa", "rumour"))
+    with pytest.raises(InputError, match="no intent is called 'rumour'"):
+        ReadPairsParams(source=str(tmp_path), intent="rumour")
+
+
+def test_a_need_of_an_intent_that_is_gone_is_a_reject_that_says_so(tmp_path):
+    store = LocalStore(tmp_path / "store")
+    put(store, NEEDS, [{"need_id": "n", "passage_id": "p", "intent": "rumour", "need": "x", "passage": "y"}])
+    go(store, write_pairs)
+    (found,) = rejects(store, "mtp/dm").values()
+    assert found["reason"] == "unknown_intent" and found["detail"].startswith("rumour: the domain has qa, qadoc")
+
+
+def test_who_names_no_domain_is_told_how_to_name_one(tmp_path, configured):
+    with pytest.raises(InputError, match=r"no domain is called 'cooking'; FOUNDRY_DOMAIN may be .*disaster.*\./cooking"):
+        configured("cooking")
+    with pytest.raises(InputError, match=r"is no domain: it has no intents\.toml; `foundry domain new"):
+        configured(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("passage", "no intent is called 'passage', which is what a model puts before passages"),
+        ("average", "no intent is called 'average'"),
+        ('"../qa"', "is no name"),
+    ],
+)
+def test_an_intent_that_would_be_taken_for_something_else_is_refused(mine, name, said):
+    (mine / "intents.toml").write_text(SEVENTH.replace("[rumour]", f"[{name}]"))
+    with pytest.raises(InputError, match=said):
+        load_intents(mine)
+
+
+def test_an_intent_without_a_prompt_file_is_named(mine, configured):
+    configured(mine)
+    (mine / "prompts" / "rumour.toml").unlink()
+    with pytest.raises(InputError, match=r"prompts/rumour\.toml does not exist"):
+        WriteNeedsParams().identity()
