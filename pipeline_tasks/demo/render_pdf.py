@@ -71,7 +71,7 @@ def _save_encrypted(pdf: "pymupdf.Document", identifier: str) -> bytes:
 def _fix_metadata(pdf: "pymupdf.Document", document: SampleDocument) -> None:
     """Set title, dates and file identifier from the document, so that nothing comes from the clock."""
     day = f"D:{document.date:%Y%m%d}000000Z"
-    facts = {"title": document.title, "subject": document.hazard, "creationDate": day, "modDate": day}
+    facts = {"title": document.title, "subject": document.subject, "creationDate": day, "modDate": day}
     pdf.set_metadata(facts)
     pdf.xref_set_key(-1, "ID", _id_array(_identifier(document)))
 

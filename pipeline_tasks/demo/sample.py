@@ -10,7 +10,7 @@ from pathlib import Path
 from pipeline_tasks.core.errors import InputError
 
 LAYOUTS = ("plain", "two_column", "tables", "encrypted", "image_only", "truncated", "html")
-_KEYS = {"title", "path", "hazard", "layout", "also_at", "date"}
+_KEYS = {"title", "path", "subject", "layout", "also_at", "date"}
 _URL_PATH = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*\.pdf")
 _FRONT_MATTER = re.compile(r"\+\+\+\n(.*?)\n\+\+\+\n(.*)", re.DOTALL)
 _UNDATED = date(2024, 1, 1)
@@ -24,7 +24,7 @@ class SampleDocument:
         name: Stem of the Markdown file.
         title: Shown at the head of the first page and kept in the PDF's metadata.
         path: URL path on the site, relative, ending in ``.pdf``.
-        hazard: Kind of hazard, one lower-case word or two (``flood``, ``winter storm``).
+        subject: What it is about, one lower-case word or two (``flood``, ``winter storm``).
         layout: How the text becomes a file, one of ``LAYOUTS``.
         body: Markdown text: paragraphs, ``##`` headings, lists, pipe tables.
         also_at: Second URL path for the very same bytes, or None.
@@ -34,7 +34,7 @@ class SampleDocument:
     name: str
     title: str
     path: str
-    hazard: str
+    subject: str
     layout: str
     body: str
     also_at: str | None = None
@@ -86,7 +86,7 @@ def parse_document(file: Path) -> SampleDocument:
         name=file.stem,
         title=fields["title"],
         path=fields["path"],
-        hazard=fields["hazard"],
+        subject=fields["subject"],
         layout=fields["layout"],
         body=matched[2].strip(),
         also_at=fields.get("also_at"),
@@ -103,7 +103,7 @@ def _read(file: Path) -> str:
 
 def _complaints(fields: dict[str, object], body: str) -> Iterator[str]:
     """What is wrong with a document, worst first."""
-    for key in ("title", "path", "hazard", "layout"):
+    for key in ("title", "path", "subject", "layout"):
         if not isinstance(fields.get(key), str) or not str(fields[key]).strip():
             yield f"{key} = {fields.get(key)!r}; give it a text"
     if unknown := sorted(fields.keys() - _KEYS):

@@ -13,16 +13,17 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.demo.blocks import parse_blocks
 from pipeline_tasks.demo.recorded_llm import Recording, Written, load_recording, read_recorded, serve_recorded
 from pipeline_tasks.demo.sample import load_documents
-from pipeline_tasks.domains import domain_folder
+from pipeline_tasks.domains import folder_of
 from pipeline_tasks.domains.intents import load_intents
 from pipeline_tasks.synthesis.parse import Pair, parse_need, parse_pair
 from pipeline_tasks.synthesis.prompts import load_prompts
 
-DOMAIN = domain_folder()
-FILES = sorted((DOMAIN / "recordings").glob("*.jsonl"))
+DOMAIN, OTHER = folder_of("disaster"), folder_of("food_safety")
+FILES = sorted(file for domain in (DOMAIN, OTHER) for file in (domain / "recordings").glob("*.jsonl"))
 BLOCKS = {
     document.name: [block.text for block in parse_blocks(document.body)]
-    for document in load_documents(DOMAIN / "sample")
+    for domain in (DOMAIN, OTHER)
+    for document in load_documents(domain / "sample")
 }
 PASSAGE = "Sirens warn people outdoors. Volunteers fill sandbags at the fairground before the river rises in spring."
 WRITTEN = Written(
@@ -41,23 +42,23 @@ def recording() -> Recording:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_what_was_written_about_a_document_passes_the_checks_of_every_answer(file: Path) -> None:
-    rows = list(read_recorded(file))
-    here = Recording(rows, DOMAIN)
+    rows, domain = list(read_recorded(file)), file.parents[1]
+    here = Recording(rows, domain)
     for row in rows:
         homes = [text for text in BLOCKS[file.stem] if row.evidence in text]
         assert homes, f"not in the document: {row.evidence}"
-        prompts = load_prompts(DOMAIN, row.intent)
+        prompts = load_prompts(domain, row.intent)
         need = prompts.ask_need(homes[0], key=row.query)
         assert parse_need(here.answer(need.text), need) in {other.need for other in rows}, row
         pair = prompts.ask_pair(homes[0], row.need, key=row.query)
         assert parse_pair(here.answer(pair.text), pair) == Pair(row.query, row.positive), row
 
 
-def test_the_recording_has_enough_of_every_intent_and_says_nothing_twice() -> None:
-    rows = [row for file in FILES for row in read_recorded(file)]
-    assert len(rows) >= 550
+@pytest.mark.parametrize(("domain", "enough"), [(DOMAIN, 60), (OTHER, 14)], ids=["disaster", "food_safety"])
+def test_a_recording_has_enough_of_every_intent_and_says_nothing_twice(domain: Path, enough: int) -> None:
+    rows = [row for file in (domain / "recordings").glob("*.jsonl") for row in read_recorded(file)]
     counts = Counter(row.intent for row in rows)
-    assert counts.keys() == load_intents(DOMAIN).keys() and min(counts.values()) >= 60, counts
+    assert counts.keys() == load_intents(domain).keys() and min(counts.values()) >= enough, counts
     assert len({(row.intent, row.query.lower()) for row in rows}) == len(rows)
 
 

@@ -22,7 +22,7 @@ HARD = ("encrypted", "image_only", "truncated", "html")
 SMALL = """+++
 title = "A small flood"
 path = "floods/small.pdf"
-hazard = "flood"
+subject = "flood"
 layout = "plain"
 also_at = "mirror/small.pdf"
 date = 2024-05-01
@@ -62,9 +62,9 @@ def shingles(text: str) -> set[tuple[str, ...]]:
 
 
 def test_the_sample_is_as_large_and_varied_as_promised() -> None:
-    """Thirty documents of 300 to 1,500 words over twelve hazards, every hard layout among them."""
+    """Thirty documents of 300 to 1,500 words about twelve subjects, every hard layout among them."""
     assert len(DOCUMENTS) >= 30
-    assert len({document.hazard for document in DOCUMENTS}) >= 12
+    assert len({document.subject for document in DOCUMENTS}) >= 12
     assert {"two_column", "tables", *HARD} <= {document.layout for document in DOCUMENTS}
     assert any(document.also_at for document in DOCUMENTS)
     odd = {document.name: len(document.body.split()) for document in DOCUMENTS}
@@ -189,7 +189,7 @@ def test_a_second_build_writes_nothing(tmp_path: Path) -> None:
     [
         ("+++\ntitle", "title", "no front matter"),
         ('title = "A small flood"', "title = A", "not TOML"),
-        ('hazard = "flood"\n', "", "hazard = None"),
+        ('subject = "flood"\n', "", "subject = None"),
         ('"plain"', '"fancy"', "layout = 'fancy'"),
         ("floods/small.pdf", "../small.pdf", r"path = '\.\./small\.pdf'"),
         ("mirror/small.pdf", "floods/small.pdf", "is taken by"),

@@ -96,7 +96,9 @@ def test_a_need_of_an_intent_that_is_gone_is_a_reject_that_says_so(tmp_path):
 
 
 def test_who_names_no_domain_is_told_how_to_name_one(tmp_path, configured):
-    with pytest.raises(InputError, match=r"no domain is called 'cooking'; FOUNDRY_DOMAIN may be .*disaster.*\./cooking"):
+    with pytest.raises(
+        InputError, match=r"no domain is called 'cooking'; FOUNDRY_DOMAIN may be .*disaster.*\./cooking"
+    ):
         configured("cooking")
     with pytest.raises(InputError, match=r"is no domain: it has no intents\.toml; `foundry domain new"):
         configured(tmp_path)

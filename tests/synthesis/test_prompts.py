@@ -2,22 +2,26 @@ import pytest
 
 from pipeline_tasks.core.endpoint import Endpoint
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.domains import domain_folder
+from pipeline_tasks.domains import domain_folder, folder_of
 from pipeline_tasks.domains.intents import load_intents
 from pipeline_tasks.synthesis.llm_client import LLMClient
 from pipeline_tasks.synthesis.parse import Rejected, parse_need, parse_pair
 from pipeline_tasks.synthesis.prompts import PASSAGE_CHARS, clip, load_prompts
 
-INTENTS = ["qa", "qadoc", "twitter", "factcheck", "nli", "sts"]
+INTENTS = {
+    "disaster": ["qa", "qadoc", "twitter", "factcheck", "nli", "sts"],
+    "food_safety": ["question", "procedure", "limit", "belief"],
+}
 PASSAGE = (
     "A refrigerator will keep food cold for about four hours if the door stays closed. "
     "A full freezer will hold a safe temperature for about 48 hours."
 )
 
 
-@pytest.fixture(params=INTENTS)
+@pytest.fixture(params=[(domain, intent) for domain, intents in INTENTS.items() for intent in intents], ids="-".join)
 def prompts(request):
-    return load_prompts(domain_folder(), request.param)
+    domain, intent = request.param
+    return load_prompts(folder_of(domain), intent)
 
 
 def both(prompts, passage, key, led=True):
@@ -26,9 +30,10 @@ def both(prompts, passage, key, led=True):
     )
 
 
-def test_every_intent_has_prompts():
-    assert list(load_intents(domain_folder())) == INTENTS
-    assert all(load_prompts(domain_folder(), intent).examples for intent in INTENTS)
+@pytest.mark.parametrize("domain", INTENTS)
+def test_every_intent_has_prompts(domain):
+    assert list(load_intents(folder_of(domain))) == INTENTS[domain]
+    assert all(load_prompts(folder_of(domain), intent).examples for intent in INTENTS[domain])
 
 
 def test_prompts_of_one_kind_share_all_but_the_passage(prompts):
