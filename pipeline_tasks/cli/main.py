@@ -12,6 +12,7 @@ from pipeline_tasks.cli import (
     check,
     code,
     curves,
+    domain,
     erase,
     estimate,
     evaluate,
@@ -45,6 +46,7 @@ app.command("tensorboard")(curves.tensorboard_command)
 app.command("point")(point.point_command)
 app.add_typer(judge.app, name="judge")
 app.add_typer(models.app, name="models")
+app.add_typer(domain.app, name="domain")
 app.command("fold")(upkeep.fold_command)
 app.command("metrics")(upkeep.metrics_command)
 app.command("gc")(upkeep.gc_command)

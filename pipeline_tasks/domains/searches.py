@@ -56,7 +56,7 @@ def searches(domain: Path, plan: SearchPlan) -> Iterator[tuple[str, dict[str, st
     Raises:
         InputError: a list is missing, is no UTF-8 text, or has no terms.
     """
-    terms = {axis: _terms(domain / file, axis) for axis, file in plan.lists.items()}
+    terms = {axis: terms_of(domain / file, axis) for axis, file in plan.lists.items()}
     for row in product(*terms.values()):
         chosen = dict(zip(terms, row, strict=True))
         yield " ".join(plan.template.format(**chosen).split()), chosen
@@ -66,11 +66,16 @@ def files_sha256(domain: Path, plan: SearchPlan) -> str:
     """sha256 over the template and the lists of ``plan``: what they say decides what is searched."""
     digest = hashlib.sha256(plan.model_dump_json().encode())
     for axis, file in sorted(plan.lists.items()):
-        digest.update("\n".join(["", axis, *_terms(domain / file, axis)]).encode())
+        digest.update("\n".join(["", axis, *terms_of(domain / file, axis)]).encode())
     return digest.hexdigest()
 
 
-def _terms(path: Path, axis: str) -> list[str]:
+def terms_of(path: Path, axis: str) -> list[str]:
+    """The terms of a list, in its order.
+
+    Raises:
+        InputError: it is missing, is no UTF-8 text, or has no terms.
+    """
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
