@@ -41,7 +41,8 @@ class Findings:
         try:
             return reading(*what)
         except InputError as error:
-            self.errors.append(str(error))
+            if str(error) not in self.errors:
+                self.errors.append(str(error))
             return None
 
 

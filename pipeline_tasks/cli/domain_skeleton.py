@@ -6,7 +6,7 @@ import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -51,6 +51,8 @@ def write_skeleton(folder: Path, intents: Sequence[str]) -> None:
 def blank_toml(model: type[BaseModel], table: str = "") -> str:
     """What ``model`` reads as TOML: a line for every key, its description before it, its default or nothing in it.
 
+    A table that may be left out stands in comments.
+
     Args:
         model: its fields are plain values, other models, or tuples of either.
         table: name of the table that it is in.
@@ -62,21 +64,23 @@ def blank_toml(model: type[BaseModel], table: str = "") -> str:
         one, several = _model_in(field)
         if one is None:
             lines += [f"# {field.description}"] if field.description else []
-            lines.append(f"{name} = {json.dumps(_value(field))}")
+            value = _value(field)
+            lines.append(f"# {name} =" if value is None else f"{name} = {json.dumps(value)}")
             continue
         head = f"[[{place}]]" if several else f"[{place}]"
-        about = f"# {(one.__doc__ or '').splitlines()[0]}\n" if one.__doc__ else ""
-        tables += [f"{about}{head}\n{blank_toml(one, place)}"] * (_least(field) if several else 1)
+        about = field.description or (one.__doc__ or "").partition("\n")[0]
+        text = f"# {about}\n{head}\n{blank_toml(one, place)}"
+        if not field.is_required():
+            text = "".join(f"# {line}".rstrip() + "\n" for line in text.removeprefix("# ").splitlines())
+        tables += [text] * (_least(field) if several else 1)
     return "\n".join(["".join(f"{line}\n" for line in lines), *tables] if lines else tables)
 
 
 def _model_in(field: FieldInfo) -> tuple[type[BaseModel] | None, bool]:
     """The model that a field holds, if any, and whether it holds several."""
     kind: Any = field.annotation
-    items = [item for item in get_args(kind) if isinstance(item, type) and issubclass(item, BaseModel)]
-    if items:
-        return items[0], True
-    return (kind, False) if isinstance(kind, type) and issubclass(kind, BaseModel) else (None, False)
+    models = [one for one in (kind, *get_args(kind)) if isinstance(one, type) and issubclass(one, BaseModel)]
+    return (models[0], get_origin(kind) is tuple) if models else (None, False)
 
 
 def _least(field: FieldInfo) -> int:

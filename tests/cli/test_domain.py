@@ -8,9 +8,10 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel, Field
 
 from pipeline_tasks.cli.domain_check import check_domain
-from pipeline_tasks.cli.domain_skeleton import write_skeleton
+from pipeline_tasks.cli.domain_skeleton import blank_toml, write_skeleton
 from pipeline_tasks.cli.main import main
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.domains import folder_of
@@ -63,6 +64,26 @@ def test_a_new_domain_has_every_key_and_the_check_names_every_file_to_fill_in(tm
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 2, "what is there is never written over"
+
+
+class Shot(BaseModel):
+    """One example."""
+
+    text: str
+
+
+class Form(BaseModel):
+    """What may be written, too."""
+
+    most: int | None = Field(None, description="no more than that")
+    shots: tuple[Shot, ...] = Field((), description="for large models")
+
+
+def test_what_may_be_left_out_of_a_file_stands_in_comments():
+    text = blank_toml(Form)
+    assert tomllib.loads(text) == {}
+    for line in ("# no more than that", "# most =", "# for large models", "# [[shots]]", '# text = ""'):
+        assert line in text.splitlines()
 
 
 @pytest.mark.parametrize("intent", ["passage", "Question", "../question"])
