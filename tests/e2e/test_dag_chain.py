@@ -1,18 +1,30 @@
-"""The DAGs run the chain; a second training pays for nothing; one new PDF costs its own passages and no more."""
+"""The DAGs run the chain; a second training pays for nothing; one new PDF costs its own passages and no more.
 
+The domain is none that the demo shows: a folder of its own, with other intents, prompts, questions and documents.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from pipeline_tasks.core.lineage.query import query
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.demo.airflow import local_run
-from pipeline_tasks.demo.recorded_llm import Recording
+from pipeline_tasks.demo.gate import check_trained
+from pipeline_tasks.demo.recorded_llm import load_recording, serve_recorded
 from pipeline_tasks.demo.render_pdf import render
 from pipeline_tasks.demo.sample import parse_document
 from pipeline_tasks.demo.site import URL_LIST, build_site, serve_site
-from pipeline_tasks.domains import domain_folder
-from tests.e2e.chain import CHUNKS, HOLD_OUT, NEEDS
+from pipeline_tasks.domains import folder_of
+from pipeline_tasks.domains.intents import load_intents
+from tests.e2e.chain import CHUNKS, HOLD_OUT
 
 PORT = 18741
+NEW = "08-produce-sprouts.md"
+NEEDS = {"intents_per_passage": 4}
 WORK = ("llm_requests", "texts_encoded", "fetched", "optimiser_steps")
 LITTLE = {
     "max_query_length": 48,
@@ -22,6 +34,20 @@ LITTLE = {
     "pretrain_evals_per_epoch": 1,
     "finetune_evals_per_epoch": 1,
 }
+
+
+@pytest.fixture
+def domain(tmp_path: Path) -> Path:
+    """Food safety as somebody's own folder."""
+    return Path(shutil.copytree(folder_of("food_safety"), tmp_path / "kitchens"))
+
+
+@pytest.fixture
+def in_domain(domain: Path, weights: Path) -> Iterator[dict[str, str]]:
+    """What a step's process finds the parts by, the domain and its writer among them."""
+    with serve_recorded(load_recording(domain)) as url:
+        found = {"OPENAI_BASE_URL": url, "FOUNDRY_CACHE": str(weights), "FOUNDRY_DOMAIN": str(domain)}
+        yield os.environ | found
 
 
 def work_since(store: LocalStore, run_ids: set[str]) -> tuple[dict[str, float], set[str]]:
@@ -34,29 +60,29 @@ def work_since(store: LocalStore, run_ids: set[str]) -> tuple[dict[str, float], 
     return work, {row["run_id"] for row in rows}
 
 
-def test_chain_reuse_and_refresh(
-    tmp_path: Path, small_site: Path, recording: Recording, environment: dict[str, str]
-) -> None:
-    store = LocalStore(tmp_path / "store")
-    environment = environment | {"FOUNDRY_STORE": str(store.root), "FOUNDRY_ALLOW_HOSTS": "127.0.0.1"}
+def test_chain_reuse_and_refresh(tmp_path: Path, domain: Path, in_domain: dict[str, str]) -> None:
+    store, small_site, llm = LocalStore(tmp_path / "store"), tmp_path / "site", load_recording(domain).name
+    environment = in_domain | {"FOUNDRY_STORE": str(store.root), "FOUNDRY_ALLOW_HOSTS": "127.0.0.1"}
+    new = parse_document(domain / "sample" / NEW)
+    (domain / "sample" / NEW).unlink()
+    build_site(domain / "sample", small_site)
     with serve_site(small_site, port=PORT) as site:
         settings = {"source": site + URL_LIST, "delay_s": 0}
-        refresh = {"corpus_refresh": settings | CHUNKS | HOLD_OUT, "synthesize_pairs": NEEDS | {"llm": recording.name}}
+        refresh = {"corpus_refresh": settings | CHUNKS | HOLD_OUT, "synthesize_pairs": NEEDS | {"llm": llm}}
         runs = refresh | {
             "build_triplets": {},
             "train_retriever": {"size": "33m", "alphas": ["0.85"]} | LITTLE,
-            "evaluate_retriever": {"size": "33m"},
+            "evaluate_retriever": {"size": "33m", "set_name": "questions"},
         }
         assert local_run(tmp_path / "airflow", environment, runs) == 0
         first, seen = work_since(store, set())
         assert all(first.values()), first
 
         before = set(passages(store))
-        new = parse_document(domain_folder() / "sample" / "b-sinkhole.md")
         target = small_site / new.path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(render(new))
-        build_site(tmp_path / "sample", small_site)
+        build_site(domain / "sample", small_site)
         again = {dag: conf for dag, conf in runs.items() if dag not in refresh}
         assert local_run(tmp_path / "airflow", environment, again | refresh) == 0
         second, _ = work_since(store, seen)
@@ -70,6 +96,10 @@ def test_chain_reuse_and_refresh(
     scores = query(store, "SELECT system FROM evaluations WHERE metric = 'ndcg@10' AND intent = 'average'").to_pylist()
     systems = {row["system"] for row in scores}
     assert {"33m/untrained", "bm25", "33m/pretrain", "33m/finetune-0.85", "all-mpnet-base-v2"} <= systems
+    for dataset in ("all_needs", "all_pairs", "all_triplets", "evaluated_queries"):
+        found = {row["intent"] for row in query(store, f"SELECT DISTINCT intent FROM {dataset}").to_pylist()}
+        assert found == load_intents(domain).keys(), dataset
+    assert check_trained(store)
     assert not query(store, "FROM problems").num_rows
 
 
