@@ -16,6 +16,7 @@ from pipeline_tasks.domains import searches
 from pipeline_tasks.domains.intents import load_intents, read_toml
 from pipeline_tasks.domains.questions import load_questions
 from pipeline_tasks.synthesis.prompts import load_prompts
+from pipeline_tasks.synthesis.traits import load_traits
 
 T = TypeVar("T")
 Texts = dict[str, list[str]]
@@ -63,6 +64,7 @@ def _check_prompts(folder: Path, intents: Collection[str], found: Findings) -> N
     written = sorted(file.stem for file in (folder / "prompts").glob("*.toml"))
     for intent in intents or written:
         found.read(load_prompts, folder, intent)
+        found.read(load_traits, folder, intent)
     for name in written:
         if intents and name not in intents:
             found.notes.append(f"{folder / 'prompts' / name}.toml is of no intent; add [{name}] to intents.toml")

@@ -105,6 +105,7 @@ def edited(file: Path, old: str, new: str) -> None:
         ("intents.toml", 'instruction = "Given the task', 'instructions = "Given the task',
          ["procedure.instruction is missing", "procedure.instructions is no key"]),
         ("prompts/limit.toml", "max_tokens = 40", "max_tokens = 0", ["limit.toml: need.max_tokens is wrong"]),
+        ("traits.toml", " = 5", " = 0", ["traits.toml: any.difficulty", "greater than 0"]),
         ("search.toml", "{food}", "{dish}", ["'dish', 'hazard'", "name the same in both"]),
         ("search.toml", "foods.txt", "food.txt", ["food.txt of 'food' cannot be read"]),
         ("sample/06-allergens.md", 'layout = "plain"', 'layout = "round"', ["06-allergens.md: layout = 'round'"]),
