@@ -16,15 +16,16 @@ from pipeline_tasks.demo.airflow import local_run
 from pipeline_tasks.demo.gate import check_trained
 from pipeline_tasks.demo.recorded_llm import load_recording, serve_recorded
 from pipeline_tasks.demo.render_pdf import render
+from pipeline_tasks.demo.runs import corpus_runs
 from pipeline_tasks.demo.sample import parse_document
 from pipeline_tasks.demo.site import URL_LIST, build_site, serve_site
+from pipeline_tasks.demo.writer import Writer
 from pipeline_tasks.domains import folder_of
 from pipeline_tasks.domains.intents import load_intents
-from tests.e2e.chain import CHUNKS, HOLD_OUT
 
 PORT = 18741
-NEW = "08-produce-sprouts.md"
-NEEDS = {"intents_per_passage": 4}
+FIRST, NEW = ("02", "04", "05", "06", "10"), "08-produce-sprouts.md"
+EVERY_INTENT = {"intents_per_passage": 4}
 WORK = ("llm_requests", "texts_encoded", "fetched", "optimiser_steps")
 LITTLE = {
     "max_query_length": 48,
@@ -38,8 +39,12 @@ LITTLE = {
 
 @pytest.fixture
 def domain(tmp_path: Path) -> Path:
-    """Food safety as somebody's own folder."""
-    return Path(shutil.copytree(folder_of("food_safety"), tmp_path / "kitchens"))
+    """Food safety as somebody's own folder, with documents of which one is judged."""
+    folder = Path(shutil.copytree(folder_of("food_safety"), tmp_path / "kitchens"))
+    for file in (folder / "sample").glob("*.md"):
+        if not file.name.startswith(FIRST):
+            file.unlink()
+    return folder
 
 
 @pytest.fixture
@@ -63,15 +68,14 @@ def work_since(store: LocalStore, run_ids: set[str]) -> tuple[dict[str, float], 
 def test_chain_reuse_and_refresh(tmp_path: Path, domain: Path, in_domain: dict[str, str]) -> None:
     store, small_site, llm = LocalStore(tmp_path / "store"), tmp_path / "site", load_recording(domain).name
     environment = in_domain | {"FOUNDRY_STORE": str(store.root), "FOUNDRY_ALLOW_HOSTS": "127.0.0.1"}
-    new = parse_document(domain / "sample" / NEW)
-    (domain / "sample" / NEW).unlink()
+    new = parse_document(folder_of("food_safety") / "sample" / NEW)
     build_site(domain / "sample", small_site)
     with serve_site(small_site, port=PORT) as site:
-        settings = {"source": site + URL_LIST, "delay_s": 0}
-        refresh = {"corpus_refresh": settings | CHUNKS | HOLD_OUT, "synthesize_pairs": NEEDS | {"llm": llm}}
+        refresh = corpus_runs(Writer(llm, EVERY_INTENT))
+        refresh["corpus_refresh"] |= {"source": site + URL_LIST}
         runs = refresh | {
             "build_triplets": {},
-            "train_retriever": {"size": "33m", "alphas": ["0.85"]} | LITTLE,
+            "train_retriever": {"size": "33m", "alphas": ["0.85"], "set_name": "questions"} | LITTLE,
             "evaluate_retriever": {"size": "33m", "set_name": "questions"},
         }
         assert local_run(tmp_path / "airflow", environment, runs) == 0
@@ -91,14 +95,15 @@ def test_chain_reuse_and_refresh(tmp_path: Path, domain: Path, in_domain: dict[s
         assert second["optimiser_steps"] == 0, "a training again"
         assert second["fetched"] == 1
         assert second["texts_encoded"] == len(added), "by the refresh; the DAGs before it encoded nothing"
-        assert 0 < second["llm_requests"] <= 2 * NEEDS["intents_per_passage"] * len(added)
+        assert 0 < second["llm_requests"] <= 2 * EVERY_INTENT["intents_per_passage"] * len(added)
 
     scores = query(store, "SELECT system FROM evaluations WHERE metric = 'ndcg@10' AND intent = 'average'").to_pylist()
     systems = {row["system"] for row in scores}
     assert {"33m/untrained", "bm25", "33m/pretrain", "33m/finetune-0.85", "all-mpnet-base-v2"} <= systems
-    for dataset in ("all_needs", "all_pairs", "all_triplets", "evaluated_queries"):
+    for dataset in ("all_needs", "all_pairs", "evaluated_queries"):
         found = {row["intent"] for row in query(store, f"SELECT DISTINCT intent FROM {dataset}").to_pylist()}
         assert found == load_intents(domain).keys(), dataset
+    assert query(store, "FROM all_triplets").num_rows
     assert check_trained(store)
     assert not query(store, "FROM problems").num_rows
 
