@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,8 +24,9 @@ GIVEN |= {"evidence": "A road under flood water may be gone."}
 
 
 @pytest.fixture(scope="module")
-def served(made: Path) -> Iterator[tuple[httpx.Client, Path]]:
-    store, saved = LocalStore(made / "store"), made / "questions.jsonl"
+def served(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[httpx.Client, Path]]:
+    own = Path(shutil.copytree(made, tmp_path_factory.mktemp("served"), dirs_exist_ok=True))
+    store, saved = LocalStore(own / "store"), own / "questions.jsonl"
     with (
         serving(open_corpus(store, Ref.parse("passages")), Reader(store), ["bm25"], saved) as (url, _),
         httpx.Client(base_url=url, timeout=60) as client,
