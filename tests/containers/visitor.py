@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from tests.containers.stack import Stack
 
 SIZE = {"width": 1440, "height": 860}
-PATIENCE_MS = 30_000
+PATIENCE_MS = 180_000
 
 
 class Visitor:
