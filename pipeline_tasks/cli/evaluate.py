@@ -19,8 +19,8 @@ from pipeline_tasks.core.runner import run_job
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import Store, open_store
 from pipeline_tasks.core.versions import Version, load_manifest, resolve
+from pipeline_tasks.domains.questions import OWN_SETS
 from pipeline_tasks.evaluation.evaluate_retriever import MEASURES
-from pipeline_tasks.evaluation.judge_queries import OWN_SETS
 from pipeline_tasks.evaluation.scores import AVERAGE, Scores, scores_of
 from pipeline_tasks.evaluation.seeds import noise_in_words
 from pipeline_tasks.evaluation.statistics import Difference

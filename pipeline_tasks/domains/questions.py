@@ -18,6 +18,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pipeline_tasks.core import durable
 from pipeline_tasks.core.errors import InputError
 
+OWN_SETS = ("heldout", "questions")
+"""Judged sets that a domain has without a folder: queries written for its held-out documents, and these questions."""
+
 
 class Judgement(BaseModel):
     """A quote and how well it serves."""

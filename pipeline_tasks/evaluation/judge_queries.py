@@ -15,13 +15,13 @@ from pipeline_tasks.core.step import From, step
 from pipeline_tasks.datasets import JUDGED_QUERIES, PAIRS, PASSAGES
 from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.domains.intents import load_intents
-from pipeline_tasks.domains.questions import Question, load_questions
+from pipeline_tasks.domains.questions import OWN_SETS, Question, load_questions
 from pipeline_tasks.domains.quotes import Quotes
 from pipeline_tasks.evaluation.folder_params import FolderParams
 from pipeline_tasks.evaluation.judged_folder import QUERIES, JudgedFolder
 from pipeline_tasks.evaluation.judged_rows import AT_ONCE, judged
 
-HELD_OUT, QUESTIONS = OWN_SETS = ("heldout", "questions")
+HELD_OUT, QUESTIONS = OWN_SETS
 ANY_INTENT = "any"
 _OWN = ", ".join(OWN_SETS)
 

@@ -16,8 +16,8 @@ from pipeline_tasks.core.step import From, StepParams, step, tuning
 from pipeline_tasks.core.withdrawals import FEW_ROWS
 from pipeline_tasks.datasets import JUDGED_QUERIES, PAIRS, PASSAGES
 from pipeline_tasks.domains import domain_folder
-from pipeline_tasks.domains.questions import Question, load_questions
-from pipeline_tasks.synthesis.evaluation_texts import OWN_SETS, EvaluationTexts
+from pipeline_tasks.domains.questions import OWN_SETS, Question, load_questions
+from pipeline_tasks.synthesis.evaluation_texts import EvaluationTexts
 
 _BLOCK = 10_000
 _SHOWN = 200

@@ -13,11 +13,10 @@ import pyarrow.compute as pc
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.run import Inputs
 from pipeline_tasks.core.versions import Version
-from pipeline_tasks.domains.questions import Question
+from pipeline_tasks.domains.questions import OWN_SETS, Question
 from pipeline_tasks.texts.copies import KINDS, MOST_OWNERS, Copies, KnownTexts
 from pipeline_tasks.texts.near import NearTexts
 
-OWN_SETS = ("heldout", "questions")
 _HELD_OUT, _QUESTIONS = range(len(OWN_SETS))
 _BLOCK = 10_000
 
