@@ -83,13 +83,13 @@ def longest_run(one: Sequence[str], other: Sequence[str]) -> int:
 
 @lru_cache(_REMEMBERED)
 def english_share(text: str) -> float:
-    """Of the small words by which languages are told apart, the share that is English; 1 where there are none.
+    """Of the small words by which languages are told apart, the share that is English; 1 where one at most is not.
 
-    A text that is mostly not in Latin letters has none of it.
+    One alone tells nothing: ``per`` is Italian and English. A text that is mostly not in Latin letters has no English.
     """
     letters = [c for c in text if c.isalpha()]
     if sum(c <= _LAST_LATIN for c in letters) < 0.5 * len(letters):
         return 0.0
     words = words_of(text)
     english, other = sum(word in _ENGLISH for word in words), sum(word in _OTHERS for word in words)
-    return english / (english + other) if english + other else 1.0
+    return english / (english + other) if other > 1 else 1.0

@@ -47,7 +47,9 @@ def test_a_new_domain_has_every_key_and_the_check_names_every_file_to_fill_in(tm
     assert not ended.value.code
     for file in ("intents.toml", "prompts/question.toml"):
         mine, filled = (tomllib.loads((folder / file).read_text()) for folder in (tmp_path / "bread", KITCHEN))
+        filled.pop("chat", None)
         assert keys(filled["question"] if "question" in filled else filled) == keys(mine.get("question", mine))
+    assert "# [[chat]]" in (tmp_path / "bread" / "prompts" / "question.toml").read_text(), "it may be left out"
     assert (tmp_path / "bread" / "README.md").is_file()
 
     monkeypatch.setattr(sys, "argv", ["foundry", "domain", "check", "bread"])

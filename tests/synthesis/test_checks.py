@@ -10,14 +10,19 @@ import pytest
 
 from benchmarks.pair_checks import read_given, tables
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.domains import domain_folder
+from pipeline_tasks.domains import folder_of
 from pipeline_tasks.domains.intents import load_intents
 from pipeline_tasks.synthesis.checks import TABLE, bounds_of, check_names, fault_of
 from pipeline_tasks.synthesis.measures import Draft
 from pipeline_tasks.synthesis.prompts import load_prompts
 
 GUIDES = Path(__file__).parents[3] / "shared" / "data" / "ir" / "disaster_guides"
-INTENTS = tuple(load_intents(domain_folder()))
+
+
+def intents_of(domain: str) -> tuple[str, ...]:
+    return tuple(load_intents(folder_of(domain)))
+
+
 GOOD = Draft(
     query="How often does somebody have to bring diesel to the pumps once the power is out?",
     positive="Roughly every nine hours, because the tank of a trailer generator takes no more than 140 gallons.",
@@ -42,9 +47,11 @@ def test_a_good_pair_is_kept(intent):
     assert fault_of(DRAFTS[intent], bounds_of("chat", intent)) == ""
 
 
-@pytest.mark.parametrize("intent", INTENTS)
-def test_the_examples_that_a_model_is_shown_would_be_kept(intent):
-    for example in load_prompts(domain_folder(), intent).chat:
+@pytest.mark.parametrize(("domain", "intent"), [(d, i) for d in ("disaster", "food_safety") for i in intents_of(d)])
+def test_the_examples_that_a_model_is_shown_would_be_kept(domain, intent):
+    shown = load_prompts(folder_of(domain), intent).chat
+    assert len(shown) >= 2
+    for example in shown:
         need = Draft(example.need, example.passage, is_pair=False)
         pair = Draft(example.query, example.passage, example.positive)
         assert [fault_of(draft, bounds_of("chat", intent)) for draft in (need, pair)] == ["", ""], example.query
@@ -125,7 +132,7 @@ def test_a_strong_writers_pairs_are_kept_and_planted_faults_are_named():
     pairs = read_given(GUIDES)
     good, bad = tables(pairs[::4], pairs)
     kept = {intent: found[""] / sum(found.values()) for intent, found in good.items()}
-    assert kept.keys() == set(INTENTS) and min(kept.values()) >= 0.93, kept
+    assert kept.keys() == set(intents_of("disaster")) and min(kept.values()) >= 0.93, kept
     kinds = Counter(one.kind for one, _ in bad)
     right = Counter(one.kind for one, reason in bad if reason in one.reasons)
     assert set(kinds.values()) == {30} and len(kinds) == 10
