@@ -4,7 +4,7 @@ import pytest
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.licences import is_non_commercial
-from pipeline_tasks.models.registry import assigned, get, models
+from pipeline_tasks.models.registry import ANY, _registry, assigned, get, models
 from pipeline_tasks.models.sizes import backbone
 
 SIZES = ("33m", "109m", "335m", "596m", "4b", "7.6b")
@@ -91,13 +91,15 @@ def test_non_commercial_weights_are_those_of_table_13():
     assert marked == {"nv-embed-v1", "nv-embed-v2", "linq-embed-mistral", "sfr-embedding-mistral"}
 
 
-def test_every_intent_has_three_models_of_table_5():
+def test_every_intent_has_three_models_of_table_5(monkeypatch):
     intents = ("qa", "qadoc", "twitter", "factcheck", "nli", "sts")
     for intent in intents:
         three = assigned("table-5", intent)
         assert len(set(three)) == 3 and all(get(name).role == "encoder" for name in three)
     assert assigned("table-5", "qa")[0] == "nv-embed-v2"
     assert assigned("offline", "qa") == assigned("offline", "anything")
+    assert assigned("table-5", "gossip") == assigned("table-5", ANY)
+    monkeypatch.delitem(_registry().assignments["table-5"], ANY)
     with pytest.raises(InputError, match="'table-5' has no models for intent 'gossip'"):
         assigned("table-5", "gossip")
     with pytest.raises(InputError, match="'table-6'.*offline, table-5"):
