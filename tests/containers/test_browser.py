@@ -166,7 +166,7 @@ def test_a_query_is_traced_to_a_pdf_whose_title_runs_nothing(visitor: Visitor, s
     visitor.open("/lineage/#/trace")
     visitor.page.get_by_role("searchbox").fill(pair["query"])
     visitor.page.get_by_role("button", name="Trace").click()
-    visitor.page.locator(".results a").first.click()
+    visitor.page.locator(".results a", has_text=pair["query"]).first.click()
     visitor.page.locator(".steps").wait_for()
     story = visitor.page.inner_text(".story")
     told = (TITLE, passage["url"], f"On page {passage['page']}", passage["passage_id"], "They agreed", "mtt/0.85")
