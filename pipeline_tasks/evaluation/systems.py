@@ -20,14 +20,13 @@ from pipeline_tasks.models import use
 from pipeline_tasks.models.start import Start
 from pipeline_tasks.retrieval.encoder import Encoder
 from pipeline_tasks.retrieval.encoders import load_encoder, open_encoder
-from pipeline_tasks.retrieval.fusion import fuse
+from pipeline_tasks.retrieval.fusion import USUAL_K, fuse
 from pipeline_tasks.retrieval.search import top_k
 
 BM25 = "bm25"
 FUSED_DEPTH = 200
 """Ranks of each member that a fusion reads."""
 _FUSION = re.compile(r"rrf\(([^()=]+?)(?:,\s*k=(\d+)\s*)?\)")
-_USUAL_K = 60
 _READ = ("*.json", "*.txt", "*.model", "*.safetensors", "*.onnx", "*.onnx.data", "*/config.json")
 
 
@@ -133,7 +132,7 @@ def members(name: str) -> tuple[list[str], int]:
     found = _FUSION.fullmatch(name)
     if not found:
         raise InputError(f"fusion {name!r} cannot be read: write it like rrf(bm25,all-minilm-l6-v2), or with ,k=40")
-    return [member.strip() for member in found[1].split(",")], int(found[2] or _USUAL_K)
+    return [member.strip() for member in found[1].split(",")], int(found[2] or USUAL_K)
 
 
 def rank_fused(name: str, ranked: Mapping[str, np.ndarray], depth: int) -> np.ndarray:

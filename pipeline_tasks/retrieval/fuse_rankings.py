@@ -14,7 +14,7 @@ from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import From, StepParams, step
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import PAIRS, RANKINGS
-from pipeline_tasks.retrieval.fusion import fuse, fused_score
+from pipeline_tasks.retrieval.fusion import USUAL_K, fuse, fused_score
 from pipeline_tasks.retrieval.judges import judging_models
 
 _BLOCK = 2048
@@ -27,7 +27,7 @@ class FuseRankingsParams(StepParams):
     models: tuple[str, ...] = Field(
         default_factory=lambda: (*judging_models(), "bm25"), min_length=1, description="rankers to fuse"
     )
-    k: int = Field(60, ge=0, description="a passage at rank r counts 1 / (k + r); higher values level the ranks")
+    k: int = Field(USUAL_K, ge=0, description="a passage at rank r counts 1 / (k + r); higher values level the ranks")
     depth: int = Field(200, ge=1, description="passages kept per query")
 
 

@@ -6,8 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+USUAL_K = 60
+"""The k of the paper, by which the first ranks of a ranking count little more than the next."""
 
-def fuse(rankings: Sequence[np.ndarray], depth: int, k: int = 60) -> tuple[np.ndarray, np.ndarray]:
+
+def fuse(rankings: Sequence[np.ndarray], depth: int, k: int = USUAL_K) -> tuple[np.ndarray, np.ndarray]:
     """The ``depth`` passages of highest sum of ``1 / (k + rank)`` per query; of equal sums the lowest number.
 
     A ranking that lacks a passage adds nothing to it. Sums that are equal as float32 count as equal, so that a tie
@@ -38,7 +41,7 @@ def fuse(rankings: Sequence[np.ndarray], depth: int, k: int = 60) -> tuple[np.nd
     return found, np.pad(scores, short)
 
 
-def fused_score(rankings: Sequence[np.ndarray], own: np.ndarray, k: int = 60) -> np.ndarray:
+def fused_score(rankings: Sequence[np.ndarray], own: np.ndarray, k: int = USUAL_K) -> np.ndarray:
     """The sum that one passage per query gets, wherever it ranks; 0 where no ranking has it.
 
     Shapes:

@@ -14,7 +14,7 @@ def reproducible(threads: int) -> Iterator[None]:
     """Deterministic kernels and a fixed number of CPU threads in the block; the caller's settings after it.
 
     Results are then equal bit for bit on one machine; another CPU or GPU model may round otherwise. Memory that a
-    kernel is about to write is not filled first, as torch would in this mode: none here reads what it has not written.
+    kernel is about to write is not filled first, as torch would in this mode: that finds kernels which read too early.
     """
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     previous_threads = torch.get_num_threads()
