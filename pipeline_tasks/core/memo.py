@@ -18,10 +18,11 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.failure import counted
 from pipeline_tasks.core.ids import canonical_json, digest, seed_of
 from pipeline_tasks.core.manifest import Part
+from pipeline_tasks.core.parts import read_part
 from pipeline_tasks.core.plan import Job
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.store import Store
-from pipeline_tasks.core.versions import Version, read_part, without, write_rows
+from pipeline_tasks.core.versions import Version, without, write_rows
 
 RECEIPTS = "receipts"
 ROW_COUNTERS = ("rows_in", "rows_out", "rows_rejected")
@@ -126,7 +127,7 @@ def compute(store: Store, job: Job, opened: dict[str, list[Version]], index: int
 
 def _compute(store: Store, job: Job, opened: dict[str, list[Version]], version: Version, index: int) -> Record:
     part = version.manifest.parts[index]
-    raw = read_part(store, part)
+    raw = version.all_rows(index)
     removed = version.removed(index)
     rows = without(raw, removed)
     name = part_digest(job, part)

@@ -9,6 +9,10 @@ import pyarrow as pa
 from pipeline_tasks.core.errors import InputError
 
 
+class ChangedColumnsError(InputError):
+    """Rows were written in a schema whose columns have another type or another name now."""
+
+
 @dataclass(frozen=True)
 class Column:
     """One column.
@@ -58,6 +62,28 @@ class RowSchema:
     def table(self, rows: list[dict] | None = None) -> pa.Table:
         """An Arrow table of ``rows`` (dicts) in this schema; no rows give an empty table."""
         return pa.Table.from_pylist(rows or [], schema=self.arrow)
+
+    def later_than(self, held: pa.Schema) -> list[pa.Field]:
+        """The columns that rows written as ``held`` lack because they were added since; such rows read null.
+
+        A column that was taken out since is no harm: it is not read.
+
+        Raises:
+            ChangedColumnsError: a column has another type or name now: one is lacking where another is unknown.
+        """
+        lacking = [field for field in self.arrow if field.name not in held.names]
+        unknown = [name for name in held.names if not self.has(name)]
+        if lacking and (unknown or self.key not in held.names):
+            names = ", ".join(field.name for field in lacking)
+            instead = ", ".join(unknown) or "no key"
+            raise ChangedColumnsError(f"schema {self.name!r} has {names}, and they have {instead} instead")
+        for field in self.arrow:
+            was = field.type if field in lacking else held.field(field.name).type
+            if was != field.type:
+                raise ChangedColumnsError(
+                    f"schema {self.name!r} has {field.name} as {field.type}, and they have it as {was}"
+                )
+        return lacking
 
     def conform(self, table: pa.Table) -> pa.Table:
         """``table`` with exactly these columns, in this order and of these types.

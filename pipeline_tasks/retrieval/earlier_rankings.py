@@ -17,8 +17,9 @@ import pyarrow.compute as pc
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Part, Ref
+from pipeline_tasks.core.parts import read_part
 from pipeline_tasks.core.store import Store
-from pipeline_tasks.core.versions import Version, read_part, without
+from pipeline_tasks.core.versions import Version, without
 from pipeline_tasks.retrieval.corpus import Corpus, distinct_keys
 from pipeline_tasks.retrieval.search import NO_KEY, Shard, merge
 

@@ -54,7 +54,7 @@ def live_rows_sql(store: Store, manifest: Manifest, only: list[int] | None = Non
     Raises:
         InputError: a part is not in the store.
     """
-    columns = set(pq.read_schema(_path(store, manifest.parts[0])).names)
+    columns = set(pq.read_schema(_path(store, manifest.parts[0])).names)  # key columns are in all parts
     removals = [r for r in manifest.removals if r.column in columns]
 
     def active(index: int) -> tuple[int, ...]:
@@ -62,13 +62,14 @@ def live_rows_sql(store: Store, manifest: Manifest, only: list[int] | None = Non
 
     selects = []
     for which, indexes in groupby(range(len(manifest.parts)) if only is None else only, key=active):
-        select = f"SELECT * FROM {parquet([_path(store, manifest.parts[i]) for i in indexes])} p"
+        paths = [_path(store, manifest.parts[i]) for i in indexes]
+        select = f"SELECT * FROM {parquet(paths, ', union_by_name = true')} p"  # a column may have come later
         tests = []
         for column in sorted({removals[i].column for i in which}):
             gone = parquet([_path(store, removals[i].part) for i in which if removals[i].column == column])
             tests.append(f"NOT EXISTS (SELECT 1 FROM {gone} gone WHERE gone.key = p.{quoted(column)})")
         selects.append(select + (f" WHERE {' AND '.join(tests)}" if tests else ""))
-    return " UNION ALL ".join(selects)
+    return " UNION ALL BY NAME ".join(selects)
 
 
 def add_dataset_views(con: duckdb.DuckDBPyConnection, store: Store, found: list[Manifest], problems: Rows) -> None:
