@@ -11,14 +11,14 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import file_sha256
-from pipeline_tasks.core.manifest import LATEST, REJECTS_SUFFIX, Manifest, Part, Ref, Removal
+from pipeline_tasks.core.manifest import LATEST, REJECTS_SUFFIX, Manifest, Part, Ref
 from pipeline_tasks.core.parts import part_batches, read_part
 from pipeline_tasks.core.pins import kept
+from pipeline_tasks.core.removals import RemovedRows, without
 from pipeline_tasks.core.schema import REJECTS, ChangedColumnsError, RowSchema
 from pipeline_tasks.core.store import Store
 
@@ -204,27 +204,17 @@ class Version:
         ref = self.manifest.ref
         return Version.open(self.store, Ref(dataset=ref.dataset + REJECTS_SUFFIX, version=ref.version))
 
-    def removed(self, index: int) -> dict[str, set[str]]:
-        """Column -> keys that are removed from part ``index``."""
-        found: dict[str, set[str]] = {}
-        for removal, keys in self._removals:
-            if removal.first <= index < removal.last:
-                found.setdefault(removal.column, set()).update(keys)
-        return found
-
     @cached_property
-    def _removals(self) -> list[tuple[Removal, list[str]]]:
-        return [(r, read_part(self.store, r.part)["key"].to_pylist()) for r in self.manifest.removals]
+    def removed(self) -> RemovedRows:
+        """Which rows of its parts are not its own any more."""
+        return RemovedRows(self.store, self.manifest)
 
     def __reduce__(self) -> tuple[type[Version], tuple[Store, Manifest, RowSchema | None]]:
         return Version, (self.store, self.manifest, self.schema)
 
     def part(self, index: int, columns: list[str] | None = None) -> pa.Table:
         """Live rows of part ``index``."""
-        removed = self.removed(index)
-        wanted = None if columns is None else [*columns, *(c for c in removed if c not in columns)]
-        table = without(self.all_rows(index, wanted), removed)
-        return table if columns is None else table.select(columns)
+        return without(self.all_rows(index, columns), self.removed.rows(index))
 
     def all_rows(self, index: int, columns: list[str] | None = None) -> pa.Table:
         """Rows of part ``index``, those removed, too."""
@@ -251,12 +241,11 @@ class Version:
     def batches(self, columns: list[str], n_rows: int, parts: Iterable[int] | None = None) -> Iterator[pa.Table]:
         """Live rows, of these parts or of all, in blocks of at most ``n_rows``; no more than a block is in memory."""
         for index in range(len(self.manifest.parts)) if parts is None else parts:
-            removed = self.removed(index)
-            wanted = [*columns, *(c for c in removed if c not in columns)]
-            part = self.manifest.parts[index]
+            removed, at = self.removed.rows(index), 0
             with self._of_this_release():
-                for rows in part_batches(self.store, part, wanted, n_rows, self.schema):
-                    yield without(rows, removed).select(columns)
+                for rows in part_batches(self.store, self.manifest.parts[index], columns, n_rows, self.schema):
+                    yield without(rows, removed, at)
+                    at += rows.num_rows
 
     def table(self, columns: list[str] | None = None) -> pa.Table:
         """All live rows."""
@@ -285,11 +274,3 @@ class Version:
             link.unlink(missing_ok=True)
             link.symlink_to(path)
         return target
-
-
-def without(table: pa.Table, removed: dict[str, set[str]]) -> pa.Table:
-    """``table`` minus the rows whose ``column`` is among the removed keys."""
-    for column, keys in removed.items():
-        if keys and column in table.column_names:
-            table = table.filter(pc.invert(pc.is_in(table[column], pa.array(sorted(keys), pa.string()))))
-    return table

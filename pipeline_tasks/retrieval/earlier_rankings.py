@@ -19,7 +19,7 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Part, Ref
 from pipeline_tasks.core.parts import read_part
 from pipeline_tasks.core.store import Store
-from pipeline_tasks.core.versions import Version, without
+from pipeline_tasks.core.versions import Version
 from pipeline_tasks.retrieval.corpus import Corpus, distinct_keys
 from pipeline_tasks.retrieval.search import NO_KEY, Shard, merge
 
@@ -118,13 +118,11 @@ def _places(store: Store, refs: tuple[str, str]) -> tuple[pa.Array, np.ndarray]:
     for ref, key in zip(refs, ("passage_id", "positive_id"), strict=True):
         version = Version.open(store, Ref.parse(ref))
         for index, part in enumerate(version.manifest.parts):
-            removed = version.removed(index)
-            rows = read_part(store, part, [key, *(column for column in removed if column != key)])
-            live = without(rows.append_column("row", pa.array(np.arange(rows.num_rows))), removed)
+            live = version.part(index, [key])
             if live.num_rows:
                 ids.append(live[key].combine_chunks())
                 sha = np.full(live.num_rows, part.sha256, "S64")
-                places.append(np.rec.fromarrays([sha, live["row"].to_numpy()]))
+                places.append(np.rec.fromarrays([sha, np.delete(np.arange(part.rows), version.removed.rows(index))]))
     distinct, keys = distinct_keys(ids)
     found = np.concatenate(places)
     ordered = np.empty(len(distinct), found.dtype)
