@@ -23,5 +23,6 @@ TITLE = Column("title", _text, "title from the PDF's metadata, else the largest 
 INTENT = Column("intent", _text, "search intent: one that the domain has")
 QUERY = Column("query", _text, "query as a user would write it, without instruction")
 POSITIVE = Column("positive", _text, "text of a passage that answers the query")
+ORIGIN = Column("origin", _text, "whose pair: dm (domain), gd/<set> (general domain), extracted/<source>, a name")
 SPLIT = Column("split", _text, "train, dev or test; decided per document, so that no page is on both sides")
 RESPONSE_ID = Column("response_id", _text, "key of the LLM's answer in the response store")

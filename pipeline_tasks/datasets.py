@@ -179,7 +179,7 @@ PAIRS = RowSchema(
         Column("positive", _text, "passage that the LLM wrote for the query (DMRetriever 3.3.1)"),
         Column("passage", _text, "source passage from the PDF"),
         c.SPLIT,
-        Column("origin", _text, "dm (domain), gd or gd/<set> (general domain), extracted/<source>"),
+        c.ORIGIN,
         Column("need_response_id", _text, "response_id of the information need"),
         Column("response_id", _text, "response_id of the pair; empty for general-domain pairs"),
     ),
@@ -196,6 +196,7 @@ PAIR_EMBEDDINGS = RowSchema(
         Column("query_embedding", _vector, "L2-normalised vector of the query with the model's own prefix"),
         Column("positive_id", _text, "id of the pair's positive"),
         Column("positive_embedding", _vector, "L2-normalised vector of the positive"),
+        c.ORIGIN,
     ),
 )
 

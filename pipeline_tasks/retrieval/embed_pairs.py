@@ -28,6 +28,7 @@ class EmbedPairsParams(EncodeParams):
     writes=PAIR_EMBEDDINGS,
     kind="map",
     dataset="query_embeddings/{model}",
+    version="2",
     image="gpu",
     pool="gpu",
     memory_gib=4,
@@ -47,7 +48,7 @@ def embed_pairs(rows: pa.Table, params: EmbedPairsParams, run: Run) -> pa.Table:
     with run.progress(2 * rows.num_rows, "texts") as meter, noted(run, encoder, 2 * rows.num_rows):
         of_queries = encoder.encode_queries(queries, rows["intent"].to_pylist(), progress=meter.advance)
         of_positives = encoder.encode_passages(positives, progress=meter.advance)
-    ids = rows.select(["query_id", "passage_id", "doc_id", "intent", "positive_id"])
+    ids = rows.select(["query_id", "passage_id", "doc_id", "intent", "positive_id", "origin"])
     vectors = {"query_embedding": of_queries, "positive_embedding": of_positives}
     for name, values in vectors.items():
         ids = ids.append_column(name, params.kept(values))
