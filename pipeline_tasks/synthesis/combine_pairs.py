@@ -16,9 +16,13 @@ _SOURCES = ("dm", "gd", "own")
 
 
 class CombinePairsParams(StepParams):
-    """How much of each origin."""
+    """How much of each origin, and of each intent."""
 
     caps: dict[str, int] = Field({}, description="origin -> pairs kept of it at most; others are kept whole")
+    per_intent: int = Field(0, ge=0, description="training pairs of an LLM kept per intent at most; 0: no limit")
+    balance: float = Field(
+        0, ge=0, description="an intent has at most so many times the pairs of the rarest one, 1 or more; 0: any number"
+    )
     own: tuple[str, ...] = Field((), description="names of datasets mtp/own/<name> that join")
 
 
@@ -31,23 +35,32 @@ class CombinePairsParams(StepParams):
     writes=PAIRS,
     kind="reduce",
     dataset="mtp/combined",
-    version="2",
+    version="3",
     keeps=_SOURCES,
 )
 def combine_pairs(inputs: Inputs, params: CombinePairsParams, run: Run) -> None:
     """Put all sources together; how many pairs of each origin and intent came and stayed are counters.
 
-    Rejects: ``duplicate_query`` (words of an earlier query of its intent), ``over_cap`` (not in its origin's sample).
+    Rejects: ``duplicate_query`` (words of an earlier query of its intent, unless both are of one set that answers it
+    with several passages), ``over_cap`` (not in its origin's sample), ``over_intent`` (not in its intent's). Limits by
+    intent are for what an LLM wrote and trains on, once all else is refused.
 
     Source: DMRetriever, Algorithm 2 line 14; Table 10 for the caps.
     """
     import duckdb
 
-    columns = ["query_id", "query", "intent", "origin"]
+    columns = ["query_id", "query", "intent", "origin", "split", "passage_id"]
     pairs = pa.concat_tables([version.table(columns) for name in _SOURCES for version in inputs.each(name)])
     pairs = pairs.append_column("place", pa.array(np.arange(pairs.num_rows)))
     caps = pa.table({"origin": pa.array(params.caps, pa.string()), "most": pa.array(params.caps.values(), pa.int64())})
+    limits = pa.table(
+        {
+            "most": pa.array([params.per_intent or None], pa.int64()),
+            "times": pa.array([params.balance or None], pa.float64()),
+        }
+    )
     with duckdb.connect() as connection:
+        connection.register("intent_limits", limits)
         connection.register("pairs", pairs)
         connection.register("caps", caps)
         refused = connection.sql(script("combine_pairs.sql")).to_arrow_table()
