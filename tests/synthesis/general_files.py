@@ -27,7 +27,7 @@ def lines(path: Path, rows: list) -> None:
 
 
 def texts(name: str, number: int) -> tuple[str, str]:
-    return f"what is {name} {number}?", f"{name} is the number {number}"
+    return f"what is {name} no{number}?", f"{name} is the number no{number}"
 
 
 def columns(path: Path, name: str, first: str, second: str, **more: list) -> None:

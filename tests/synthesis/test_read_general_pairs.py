@@ -51,12 +51,12 @@ def test_every_layout_gives_its_pairs_their_intent_and_origin(store, files):
     assert outcome.counters["not_of_the_set/gd/xnli"] == N and outcome.counters["not_answered/gd/msmarco"] == 1
     assert not reasons(store, "mtp/gd")
     texts_of = {(row["origin"], row["query"]): row["positive"] for row in found}
-    assert texts_of["gd/squad", "what is squad 3?"] == "squad is the number 3"
-    assert texts_of["gd/nfcorpus", "what is nfcorpus 1?"] == "A title nfcorpus is the number 1"
-    assert texts_of["gd/hotpotqa", "what is hotpotqa 2?"] == "hotpotqa is the number 2"
+    assert texts_of["gd/squad", "what is squad no3?"] == "squad is the number no3"
+    assert texts_of["gd/nfcorpus", "what is nfcorpus no1?"] == "A title nfcorpus is the number no1"
+    assert texts_of["gd/hotpotqa", "what is hotpotqa no2?"] == "hotpotqa is the number no2"
     assert texts_of["gd/xnli", "p of 4"] == "h of 4", "label 0 is entailment"
-    long = texts_of["gd/msmarco_documents", "what is doc 4?"]
-    assert long.startswith('A "title doc is the number 4 xxx') and len(long) == general_sets()["msmarco_documents"].cut
+    long = texts_of["gd/msmarco_documents", "what is doc no4?"]
+    assert long.startswith('A "title doc is the number no4 xxx') and len(long) == general_sets()["msmarco_documents"].cut
     sts = [row for row in found if row["origin"] == "gd/altlex"]
     assert 0 < sum(row["query"].startswith("what") for row in sts) < N, "either text is the query, by their hash"
 
