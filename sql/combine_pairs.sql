@@ -1,7 +1,7 @@
 -- Which pairs do not enter mtp, and why. Reads pairs(query_id, query, intent, origin, split, passage_id, place),
--- caps(origin, most) and intent_limits(most, times).
--- Of queries with the same words under one intent the first place stays; a set that is not of our passages may answer one
--- query with several passages. Where there are too many, the lowest hashes stay, so that a refresh hardly changes the
+-- near_queries(query_id, first_id), caps(origin, most) and intent_limits(most, times).
+-- Of queries with the same words under one intent, or nearly the same, the first place stays; a set that is not of our
+-- passages may answer one query with several passages. Where there are too many, the lowest hashes stay, so that a refresh hardly changes the
 -- sample: first by origin, then, of what an LLM wrote for training, by intent.
 WITH same AS (
     SELECT
@@ -13,8 +13,11 @@ WITH same AS (
         PARTITION BY intent, regexp_replace(trim(lower(query), E' \t\n\r\f\v'), '\s+', ' ', 'g') ORDER BY place
     )
 ),
-distinct_pairs AS (
+said AS (
     SELECT * FROM same WHERE query_id = first_id OR is_another_answer
+),
+distinct_pairs AS (
+    SELECT said.* FROM said ANTI JOIN near_queries USING (query_id)
 ),
 of_origin AS (
     SELECT
@@ -39,6 +42,9 @@ limits AS (
 SELECT query_id, 'duplicate_query' AS reason, 'of ' || first_id || ': ' || query AS detail
 FROM same
 WHERE query_id <> first_id AND NOT is_another_answer
+UNION ALL
+SELECT query_id, 'near_query', 'of ' || near_queries.first_id || ': ' || query
+FROM said JOIN near_queries USING (query_id)
 UNION ALL
 SELECT query_id, 'over_cap', 'beyond ' || most || ' pairs of its origin, by the hash of its id'
 FROM of_origin

@@ -66,7 +66,12 @@ def by_intent(store: LocalStore) -> dict[str, int]:
 
 @pytest.mark.parametrize(
     ("values", "qa", "sts"),
-    [({}, 90, 20), ({"per_intent": 30}, 30, 20), ({"balance": 1.5}, 30, 20), ({"per_intent": 10, "balance": 2}, 10, 10)],
+    [
+        ({}, 90, 20),
+        ({"per_intent": 30}, 30, 20),
+        ({"balance": 1.5}, 30, 20),
+        ({"per_intent": 10, "balance": 2}, 10, 10),
+    ],
 )
 def test_intents_are_levelled_once_all_else_is_refused(store, values, qa, sts):
     again = [row | {"query_id": f"again-{row['query_id']}"} for row in written("sts", 20)]
@@ -86,3 +91,20 @@ def test_a_refresh_hardly_changes_which_pairs_of_an_intent_stay(store):
     put(store, PAIRS, written("qa", 94)[2:], written("sts", 41), dataset="mtp/dm")
     go(store, combine_pairs, balance=1)
     assert len(before ^ set(kept(store))) <= 2 * 2 + 2 * 4 + 2
+
+
+def test_queries_in_nearly_the_same_words_are_one_and_those_of_sets_are_left_alone(store):
+    words = "which of the three roads to the old mill is closed while the river is high"
+    alike = f"{words} today".replace("which of", "of which")
+    mine = [pair("b", words), pair("a", alike), pair("c", alike, intent="sts"), pair("d", "which road is closed?")]
+    put(store, PAIRS, mine, [pair("e", f"{words} now") | {"split": "test"}], dataset="mtp/dm")
+    put(store, PAIRS, [pair("g", words, "gd/x"), pair("h", alike, "gd/x")], dataset="mtp/gd")
+    go(store, combine_pairs)
+    assert kept(store) == ["b", "c", "d", "e"]
+    refused = rejects(store, "mtp/combined")
+    assert {name: row["reason"] for name, row in refused.items()} == {
+        "a": "near_query", "g": "duplicate_query", "h": "duplicate_query",
+    }  # fmt: skip
+    assert refused["a"]["detail"] == f"of b: {alike}"
+    go(store, combine_pairs, near=1)
+    assert kept(store) == ["b", "a", "c", "d", "e"]

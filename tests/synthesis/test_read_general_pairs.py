@@ -56,7 +56,9 @@ def test_every_layout_gives_its_pairs_their_intent_and_origin(store, files):
     assert texts_of["gd/hotpotqa", "what is hotpotqa no2?"] == "hotpotqa is the number no2"
     assert texts_of["gd/xnli", "p of 4"] == "h of 4", "label 0 is entailment"
     long = texts_of["gd/msmarco_documents", "what is doc no4?"]
-    assert long.startswith('A "title doc is the number no4 xxx') and len(long) == general_sets()["msmarco_documents"].cut
+    assert (
+        long.startswith('A "title doc is the number no4 xxx') and len(long) == general_sets()["msmarco_documents"].cut
+    )
     sts = [row for row in found if row["origin"] == "gd/altlex"]
     assert 0 < sum(row["query"].startswith("what") for row in sts) < N, "either text is the query, by their hash"
 
