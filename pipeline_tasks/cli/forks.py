@@ -16,6 +16,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib import import_module
 
+from pipeline_tasks.core.settings import take_on
+
 _LIMIT = 1 << 20
 
 
@@ -74,8 +76,7 @@ def _run(asked: Asked, output: int, log: int, told: int) -> Asked:
     os.dup2(log, sys.stderr.fileno())
     for fd in (output, log, told):
         os.close(fd)
-    os.environ.clear()
-    os.environ.update(asked.environment)
+    take_on(asked.environment)
     return asked
 
 
