@@ -1,6 +1,6 @@
 """Sets of the general domain as data: where each one's files come from, and how its rows become pairs.
 
-``general_sets.toml`` has those of the paper. A set is read from files in the layout that they have on the hub.
+``models/data/general_sets.toml`` has those of the paper. A set is read from files in the layout that they have on the hub.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from pydantic import Field, model_validator
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import unit_hash
 from pipeline_tasks.domains.intents import read_toml
-from pipeline_tasks.models.registry import Entry
+from pipeline_tasks.models.registry import DATA, Entry
 from pipeline_tasks.synthesis.found_pairs import FIELDS, Fields, Found
 from pipeline_tasks.synthesis.general_layouts import Chosen, Judged, Rows
 
-_FILE = Path(__file__).with_name("general_sets.toml")
+_FILE = DATA / "general_sets.toml"
 
 
 class GeneralSet(Entry):
