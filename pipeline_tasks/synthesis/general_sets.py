@@ -1,6 +1,6 @@
 """Sets of the general domain as data: where each one's files come from, and how its rows become pairs.
 
-``models/data/general_sets.toml`` has those of the paper. A set is read from files in the layout that they have on the hub.
+``models/data/general_sets.toml`` has those of the paper. Files are read in the layout that they have on the hub.
 """
 
 from __future__ import annotations
