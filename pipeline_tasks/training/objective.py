@@ -7,14 +7,10 @@ what is made of the scores. One that needs more than scores, as a wrapper around
 
 from __future__ import annotations
 
-import inspect
-import sys
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from pydantic import BaseModel, ConfigDict, computed_field
-
-from pipeline_tasks.core.closure import meaning
+from pipeline_tasks.training.named import Named
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -62,7 +58,7 @@ class Table:
         return replace(self, candidates=wider[0], answers=wider[1], targets=wider[2])
 
 
-class Objective(BaseModel):
+class Objective(Named):
     """Base of all objectives: its fields are its parameters.
 
     A subclass defines :meth:`of_scores`, or, where scores are not enough, :meth:`loss`. Unless ``mixes_rows``, a row's
@@ -70,18 +66,10 @@ class Objective(BaseModel):
     memory allows.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     mixes_rows: ClassVar[bool] = False
     """A row's loss depends on the other rows of the batch, even where its negatives are its own."""
     reads_targets: ClassVar[bool] = False
     """It learns from a teacher's scores; a row without any costs nothing."""
-
-    @computed_field  # type: ignore[prop-decorator]
-    @property
-    def name(self) -> str:
-        """That of its file."""
-        return type(self).__module__.rpartition(".")[2]
 
     def of_scores(self, scores: Tensor, table: Table) -> Tensor:
         """The loss of every row.
@@ -108,12 +96,6 @@ class Objective(BaseModel):
     def needs_targets(self) -> bool:
         """Whether rows must come with a teacher's scores."""
         return self.reads_targets or any(inner.needs_targets for inner in self._inner())
-
-    def identity(self) -> dict[str, Any]:
-        """Parameters, and a hash of what its file says: its part of the id of a model that it trained."""
-        inner = {field: value.identity() for field, value in self if isinstance(value, Objective)}
-        code = meaning(inspect.getsource(sys.modules[type(self).__module__]))
-        return self.model_dump(mode="json") | {"code": code} | inner
 
     def _inner(self) -> list[Objective]:
         return [value for _, value in self if isinstance(value, Objective)]

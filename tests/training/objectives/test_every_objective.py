@@ -13,7 +13,7 @@ import torch
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.encoders.trunk import load
-from pipeline_tasks.training import objective as base
+from pipeline_tasks.training import named
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import tokenized
 from pipeline_tasks.training.finetune import finetune
@@ -97,7 +97,7 @@ def test_it_is_chosen_by_name_and_counts_in_the_id_of_a_model(name, monkeypatch)
     )
     before = chosen.identity()["objective"]
     assert before["name"] == name
-    monkeypatch.setattr(base, "meaning", lambda source: "of other code")
+    monkeypatch.setattr(named, "meaning", lambda source: "of other code")
     assert chosen.identity()["objective"] != before
 
 
