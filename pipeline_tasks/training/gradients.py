@@ -10,7 +10,7 @@ import torch
 
 from pipeline_tasks.encoders.trunk import Encoder
 from pipeline_tasks.training.batches import micro_batches, row_groups
-from pipeline_tasks.training.candidates import make_group
+from pipeline_tasks.training.candidates import Group, make_group
 from pipeline_tasks.training.data.rows import Rows
 from pipeline_tasks.training.gradient_cache import backward
 from pipeline_tasks.training.objective import Table
@@ -63,9 +63,7 @@ class Gradients:
         lengths = np.concatenate([data.queries.lengths[group.queries], data.passages.lengths[group.passages]])
         pieces = micro_batches(lengths, params.micro_batch_tokens)
         back = torch.from_numpy(np.argsort(np.concatenate(pieces))).to(encoder.device)
-        arrays = (group.positives, group.candidates, group.answers, group.targets)
-        positives, candidates, answers, targets = (torch.from_numpy(array).to(encoder.device) for array in arrays)
-        table = Table(positives, candidates, answers, targets, params.temperature)
+        table = table_of(group, params.temperature, encoder.device)
 
         def encode(piece: int) -> torch.Tensor:
             seed_dropout(params.seed, step, cut.number, piece)
@@ -80,6 +78,13 @@ class Gradients:
         cached = int(lengths.sum()) > params.graph_tokens
         like = torch.empty((0, encoder.model.config.hidden_size), device=encoder.device)
         return backward(encode, list(map(len, pieces)), loss_of, like, cached=cached, peers=peers)
+
+
+def table_of(group: Group, temperature: float, device: torch.device | str) -> Table:
+    """What the queries of a group are scored against, on a device."""
+    arrays = (group.positives, group.candidates, group.answers, group.targets)
+    positives, candidates, answers, targets = (torch.from_numpy(array).to(device) for array in arrays)
+    return Table(positives, candidates, answers, targets, temperature)
 
 
 class _Cut(NamedTuple):

@@ -20,8 +20,10 @@ _ROWS_AT_ONCE = 4096
 READS = {
     "judged": From(JUDGED_QUERIES, "judged/{item}", each="choose_on"),
     "judged_passages": From(PASSAGES, "corpus/{item}", each="choose_on"),
+    "targets": From(JUDGED_QUERIES, "judged/{item}", each="targets"),
+    "target_passages": From(PASSAGES, "corpus/{item}", each="targets"),
 }
-"""What a stage reads to choose its checkpoint by; nothing unless ``choose_on`` names a set."""
+"""What a stage reads to choose its checkpoint by, and to guide its sampler; nothing unless parameters name sets."""
 
 
 def dev_set(inputs: Inputs, own: Callable[[Layout], Examples]) -> Callable[[Layout], Examples]:
@@ -29,6 +31,15 @@ def dev_set(inputs: Inputs, own: Callable[[Layout], Examples]) -> Callable[[Layo
     if "judged" not in inputs:
         return own
     return partial(_judged, inputs["judged"], inputs["judged_passages"])
+
+
+def target_sets(inputs: Inputs) -> Callable[[Layout], dict[str, Examples]]:
+    """The judged sets that a sampler is guided by, by name, as a layout says."""
+    queries, passages = inputs.each("targets"), inputs.each("target_passages")
+    return lambda layout: {
+        given.manifest.dataset.removeprefix("judged/"): _judged(given, corpus, layout)
+        for given, corpus in zip(queries, passages, strict=True)
+    }
 
 
 def n_queries(inputs: Inputs, own: Version) -> int:

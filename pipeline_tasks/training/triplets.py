@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,9 @@ from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.domains.intents import load_intents
 from pipeline_tasks.encoders.layout import Layout, layout_of_folder
 from pipeline_tasks.training import judged_dev
-from pipeline_tasks.training.common import asked, general_prefixes, given, n_rows, of_split, train_and_export
+from pipeline_tasks.training.common import asked, general_prefixes, given, n_rows, of_split, sources, train_and_export
 from pipeline_tasks.training.data.examples import Examples, block
-from pipeline_tasks.training.params import TrainParams
+from pipeline_tasks.training.params import TrainParams, Unit
 
 SEPARATOR = ": "
 _COLUMNS = ["query", "intent", "positive", "negatives"]
@@ -57,7 +57,7 @@ def train_on_triplets(inputs: Inputs, params: TripletParams, run: Run, name: str
     be asked, that model is the result.
 
     Args:
-        inputs: ``triplets``, with a teacher's scores or without, and ``init``.
+        inputs: ``triplets``, with a teacher's scores or without, ``init``, and perhaps ``further`` builds to train on.
         params: hyperparameters.
         run: its counters tell how it went.
         name: of the model, for its card.
@@ -67,17 +67,18 @@ def train_on_triplets(inputs: Inputs, params: TripletParams, run: Run, name: str
         InputError: there are no training triplets.
     """
     triplets = inputs["triplets"]
-    run.count("training_queries", n_queries := n_rows(triplets, "train"))
+    builds = [triplets, *inputs.each("further")]
+    run.count("training_queries", n_queries := sum(n_rows(build, "train") for build in builds))
     run.count("dev_queries", judged_dev.n_queries(inputs, triplets))
     if not n_queries:
         raise InputError(f"{triplets.manifest.ref} has no training rows; label more queries or raise alpha")
-    run.count("negatives", _n_negatives(triplets, params.n_negatives))
+    run.count("negatives", sum(_n_negatives(build, params.n_negatives) for build in builds))
     init = inputs["init"]
     card = {
         "name": name,
         "summary": summary,
         "initialised from": str(init.manifest.ref),
-        "data": str(triplets.manifest.ref),
+        "data": ", ".join(str(build.manifest.ref) for build in builds),
     }
     folder = init.lay_out(run.scratch / "init")
     start = (folder, layout_of_folder(folder))
@@ -92,20 +93,29 @@ def train_on_triplets(inputs: Inputs, params: TripletParams, run: Run, name: str
         append=start[1].append,
         needs_intent=params.instruct,
     )
-    examples = Examples(partial(training_rows, triplets, layout, params.n_negatives))
+    examples = Examples(partial(training_rows, builds, layout, params.n_negatives, params.unit))
     return train_and_export(
-        examples, judged_dev.dev_set(inputs, partial(dev_set, triplets)), start, params, run, card, layout
-    )
+        examples, judged_dev.dev_set(inputs, partial(dev_set, triplets)), start, params, run, card, layout,
+        judged_dev.target_sets(inputs),
+    )  # fmt: skip
 
 
-def training_rows(triplets: Version, layout: Layout, n_negatives: int | None) -> Iterator[pa.Table]:
-    """A row for each training query, asked as ``layout`` says, with its first ``n_negatives``."""
+def training_rows(
+    builds: Sequence[Version], layout: Layout, n_negatives: int | None, unit: Unit = "source"
+) -> Iterator[pa.Table]:
+    """A row for each training query of each build, asked as ``layout`` says, with its first ``n_negatives``."""
+    for build in builds:
+        yield from _training_rows(build, layout, n_negatives, unit)
+
+
+def _training_rows(triplets: Version, layout: Layout, n_negatives: int | None, unit: Unit) -> Iterator[pa.Table]:
     taught = triplets.manifest.rows_schema == SCORED_TRIPLETS.name
     for rows in of_split(triplets, _COLUMNS + (_SCORES if taught else []), "train"):
         negatives = rows["negatives"] if n_negatives is None else pc.list_slice(rows["negatives"], 0, n_negatives)
         targets = _scores(rows, n_negatives) if taught else None
         positives, negatives = given(rows["positive"], layout), given(negatives, layout)
-        yield block(positives=positives, negatives=negatives, targets=targets, **asked(rows, layout))
+        of = sources(rows, unit, triplets.manifest.dataset)
+        yield block(positives=positives, negatives=negatives, targets=targets, sources=of, **asked(rows, layout))
 
 
 def _n_negatives(triplets: Version, most: int | None) -> int:
