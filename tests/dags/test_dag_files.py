@@ -241,11 +241,12 @@ CHOSEN = {
     *(
         (stage, name)
         for stage in ("pretrain", "finetune", "distill", "adapt_to_corpus")
-        for name in ("judged", "judged_passages")
+        for name in ("judged", "judged_passages", "targets", "target_passages")
     ),
     ("adapt_backbone", "general"),
     *((stage, "init") for stage in ("adapt_to_corpus", "distill")),
     ("distill", "triplets"),
+    ("finetune", "further"),
 }
 """What a run takes as it is now: pairs that no DAG makes, and datasets that a form names, by size and level too."""
 
