@@ -66,7 +66,7 @@ def test_every_sampler_trains_and_says_what_it_did(tiny_bert, mixed, dev, tmp_pa
     small = {"every": 4, "warmup_steps": 1, "trial_steps": 2}
     given = {"name": name, **REQUIRED.get(name, {})}
     given |= {field: value for field, value in small.items() if field in type(sampler(given)).model_fields}
-    params = chosen(sampler=given, budget=24)
+    params = chosen(sampler=given, budget=18)
     result = train(mixed, dev, tiny_bert, params, tmp_path, targets={"one": dev, "two": dev})
     rows = trajectory(result.trajectory).to_pylist()
     assert {row["source"] for row in rows} == {"help", "harm", "none"}
@@ -74,8 +74,8 @@ def test_every_sampler_trains_and_says_what_it_did(tiny_bert, mixed, dev, tmp_pa
     np.testing.assert_allclose(by_point.sum(axis=1), 1)
     last = rows[-1]
     assert last["optimiser_step"] == result.steps
-    assert last["gradients"] == result.steps + last["deciding_gradients"] <= 24
-    assert last["gradients"] + params.sampler.cost(3) + 1 > 24
+    assert last["gradients"] == result.steps + last["deciding_gradients"] <= 18
+    assert last["gradients"] + params.sampler.cost(3) + 1 > 18
     assert sum(row["n_batches"] for row in rows[-3:]) >= result.steps
     assert (last["n_deciding_tokens"] > 0) == (last["deciding_gradients"] > 0) == (params.sampler.cost(3) > 0)
 
@@ -102,7 +102,7 @@ def test_static_ones_are_what_their_formulas_say(mixed, tiny_bert, tmp_path) -> 
 
 
 def test_the_source_that_helps_ends_highest_and_the_one_that_harms_lowest(tiny_bert, mixed, dev, tmp_path) -> None:
-    result = train(mixed, dev, tiny_bert, chosen(sampler={**INF_DDS, "target_batch": 24}, budget=60), tmp_path)
+    result = train(mixed, dev, tiny_bert, chosen(sampler={**INF_DDS, "target_batch": 24}, budget=45), tmp_path)
     likely = end_of(result)
     assert likely["help"] == max(likely.values())
     assert likely["harm"] == min(likely.values())
