@@ -38,8 +38,8 @@ class InfDDS(Rewarded):
     - section 3.3 (``softmax``, the default): w_i = exp(I^i / tau). All weights are positive whatever the signs, and D
       is never longer than the longest way; with tau far above the influences it is their plain mean.
 
-    Only D, one copy of the weights and one of the moments are held beside theirs, however many sources there are: sums
-    are rescaled when a larger influence comes.
+    Beside weights, gradients and moments there are one copy of the weights, one of the moments, D, and the way of the
+    source in turn, however many sources there are: the sum in D is rescaled when a larger influence comes.
 
     Departures: alpha = learning rate makes theta move by about the square of it, as theta^i - theta_t has that factor
     already; ``reptile_rate=1`` is the mean of the tried weights. The paper does not name the rule for psi: here it is
