@@ -245,8 +245,7 @@ CHOSEN = {
     ),
     ("adapt_backbone", "general"),
     *((stage, "init") for stage in ("adapt_to_corpus", "distill")),
-    ("distill", "triplets"),
-    ("finetune", "further"),
+    *(("distill", "triplets"), ("finetune", "further")),
 }
 """What a run takes as it is now: pairs that no DAG makes, and datasets that a form names, by size and level too."""
 
