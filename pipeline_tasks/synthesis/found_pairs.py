@@ -56,6 +56,11 @@ class Rules:
             return "too_long"
         return "" if (row["intent"] or self.intent) in self.intents else "unknown_intent"
 
+    def query_id(self, row: Fields) -> str:
+        """The id of the pair that a row without a reason is: a hash of all that makes it."""
+        positive = row["positive"] or self.passages[row["passage_id"]]["text"]
+        return short_id(self.name, row["passage_id"], row["intent"], row["query"], positive)
+
     def pair(self, row: Fields) -> dict[str, Any]:
         """The pair that a row without a reason is.
 
@@ -67,7 +72,7 @@ class Rules:
         positive_id = short_id("positive", origin, positive)
         drawn = "dev" if unit_hash("read_pairs", positive_id) < self.dev_fraction else "train"
         return {
-            "query_id": short_id(self.name, row["passage_id"], row["intent"], row["query"], positive),
+            "query_id": self.query_id(row),
             "passage_id": row["passage_id"],
             "doc_id": source.get("doc_id", ""),
             "intent": row["intent"] or self.intent,
@@ -100,20 +105,24 @@ def pairs_of(found: Callable[[], Found], rules: Rules, run: Run, most: int = 0) 
             run.count(f"{row}/{rules.name}")
             continue
         reason = rules.reason(row)
-        pair = None if reason or row is None else rules.pair(row)
-        if pair and highest is not None and int(pair["query_id"], 16) > highest:
+        if reason or row is None:
+            run.reject(short_id(rules.name, place), reason, _shown(place, row))
+        elif highest is not None and int(rules.query_id(row), 16) > highest:
             run.count(f"not_sampled/{rules.name}")
-        elif pair is None or pair["query_id"] in seen:
-            detail = f"{place}: {(row or {}).get('query', '')}"[:200]
-            run.reject(short_id(rules.name, place), reason or "duplicate_pair", detail)
+        elif (pair := rules.pair(row))["query_id"] in seen:
+            run.reject(short_id(rules.name, place), "duplicate_pair", _shown(place, row))
         else:
             seen.add(pair["query_id"])
             yield pair
 
 
+def _shown(place: str, row: Fields | None) -> str:
+    return f"{place}: {(row or {}).get('query', '')}"[:200]
+
+
 def _highest(found: Found, rules: Rules, most: int) -> int | None:
     """The highest id, as a number, of the ``most`` pairs that stay; None where all do. Ids are hashes already."""
-    ids = (int(rules.pair(row)["query_id"], 16) for _, row in found if isinstance(row, dict) and not rules.reason(row))
+    ids = (int(rules.query_id(row), 16) for _, row in found if isinstance(row, dict) and not rules.reason(row))
     distinct = np.unique(np.fromiter(ids, np.uint64))
     return int(distinct[most - 1]) if len(distinct) > most else None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +15,7 @@ from pipeline_tasks.synthesis.pair_files import PairFiles, Place
 
 Pairs = Iterator[tuple[Place, tuple[str, str] | str | None]]
 """The place of every row, and its query and positive; why it has none; None for a line that is no row."""
+_NUMBER = re.compile(r"-?\d+(\.\d+)?")
 _OTHER, _UNANSWERED = "not_of_the_set", "not_answered"
 
 
@@ -109,10 +111,10 @@ class Chosen(Table):
         """A pair for each marked text."""
         seen = ""
         for place, row in self.read(name, folder, self.query, self.within):
-            if row is None:
+            held = None if row is None else row[self.within]
+            if row is None or not isinstance(held, dict):
                 yield place, None
                 continue
-            held = row[self.within]
             if place.file != seen:
                 seen = place.file
                 require(name, place, held, self.texts, self.marks)
@@ -167,9 +169,10 @@ class Judged(Entry):
         """
         table, found = self.judgements, []
         for place, row in table.read(name, folder, table.query, table.document, table.grade):
-            if row is None:
+            grade = "" if row is None else str(row[table.grade])
+            if row is None or not _NUMBER.fullmatch(grade):
                 yield place, None
-            elif float(row[table.grade]) > 0:
+            elif float(grade) > 0:
                 found.append((place, str(row[table.query]), str(row[table.document])))
             else:
                 yield place, _UNANSWERED

@@ -83,9 +83,10 @@ class PairFiles:
             InputError: a file is not what its name says.
         """
         for path in self._files:
+            name = self._named(path)
             try:
                 for number, row in enumerate(self._read(path), 1):
-                    yield Place(self._named(path), number), row
+                    yield Place(name, number), row
             except (UnicodeDecodeError, csv.Error, pa.ArrowInvalid, EOFError, gzip.BadGzipFile) as error:
                 raise InputError(
                     f"{path} cannot be read as {_kind(path)[1:]} ({error}): mend it, or move it away"

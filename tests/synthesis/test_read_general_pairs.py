@@ -132,3 +132,19 @@ def test_one_query_of_a_set_may_have_several_answers_and_one_answer_several_quer
              if row["origin"] == "gd/squad"}  # fmt: skip
     assert squad.keys() == {("a", "1"), ("a", "2"), ("b", "2")}
     assert squad["a", "2"] == squad["b", "2"] != squad["a", "1"], "a text is one passage of its corpus"
+
+
+def test_what_is_no_pair_is_a_reject_of_its_set(store, tmp_path):
+    plant(tmp_path)
+    lines(tmp_path / "nfcorpus" / "qrels" / "train.jsonl", [
+        {"query-id": "q1", "corpus-id": "d1", "score": 2}, {"query-id": "q1", "corpus-id": "gone", "score": 1},
+        {"query-id": "gone", "corpus-id": "d2", "score": "1.0"}, {"query-id": "q2", "corpus-id": "d2", "score": None},
+        "{",
+    ])  # fmt: skip
+    parquet(tmp_path / "msmarco" / "v2.1" / "train-00000-of-00007.parquet", [
+        {"query": "asked?", "passages": {"is_selected": [1], "passage_text": ["answered"]}},
+        {"query": "asked again?", "passages": None},
+    ])  # fmt: skip
+    go(store, read_general_pairs, source=str(tmp_path), sets=("nfcorpus", "msmarco"))
+    assert len(rows(store, "mtp/gd")) == 2
+    assert reasons(store, "mtp/gd") == {"bad_line": 3, "no_positive": 1, "no_query": 1}
