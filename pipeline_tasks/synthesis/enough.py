@@ -32,7 +32,7 @@ def rates_for(store: Store, wanted: int) -> dict[str, float]:
 
 
 def _rate(asked: dict, intent: str, kept: int, wanted: int) -> float:
-    now = asked["rates"].get(intent, asked["sample_rate"])
+    now = asked.get("rates", {}).get(intent, asked["sample_rate"])
     if kept >= wanted:
         return now
     return round(min(1.0, now * (MARGIN * wanted / kept if kept else _STEP)), 4)

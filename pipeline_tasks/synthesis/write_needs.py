@@ -9,7 +9,7 @@ from pydantic import Field
 
 from pipeline_tasks.core.ids import short_id, unit_hash
 from pipeline_tasks.core.run import Run
-from pipeline_tasks.core.step import step
+from pipeline_tasks.core.step import added, step
 from pipeline_tasks.datasets import NEEDS, PASSAGES
 from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.domains.intents import check_known, load_intents
@@ -22,7 +22,7 @@ class WriteNeedsParams(LlmParams):
     """How many passages, and which intents."""
 
     sample_rate: float = Field(1.0, gt=0, le=1, description="share of passages asked about, chosen by their id")
-    rates: dict[str, float] = Field({}, description="intent -> sample_rate of its own, see foundry estimate --wanted")
+    rates: dict[str, float] = added({}, description="intent -> sample_rate of its own, see foundry estimate --wanted")
     intents: tuple[str, ...] = Field(
         default_factory=lambda: tuple(load_intents(domain_folder())), min_length=1, description="search intents"
     )
