@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -54,6 +54,10 @@ class RowSchema:
     def arrow(self) -> pa.Schema:
         """The Arrow schema; no column depends on what the first batch happens to hold."""
         return pa.schema([pa.field(c.name, c.type) for c in self.columns])
+
+    def plus(self, *columns: Column) -> RowSchema:
+        """These rows with further columns, under the same name: whatever reads the schema reads them as well."""
+        return replace(self, columns=(*self.columns, *columns))
 
     def has(self, column: str) -> bool:
         """Whether rows carry ``column``."""

@@ -199,10 +199,13 @@ class Version:
         """Open ``ref``; see :func:`load_manifest` for errors."""
         return cls(store, load_manifest(store, ref), schema)
 
+    def has(self, column: str) -> bool:
+        """Whether its rows carry ``column``: those of one version all do or none does."""
+        return any(column in read_part(self.store, part, [column]).column_names for part in self.manifest.parts[:1])
+
     def rejects(self) -> Version:
         """The rows refused when this version was made."""
-        ref = self.manifest.ref
-        return Version.open(self.store, Ref(dataset=ref.dataset + REJECTS_SUFFIX, version=ref.version))
+        return Version.open(self.store, Ref(dataset=self.manifest.dataset + REJECTS_SUFFIX, version=self.manifest.id))
 
     @cached_property
     def removed(self) -> RemovedRows:

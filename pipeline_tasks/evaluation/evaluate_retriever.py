@@ -131,7 +131,8 @@ def evaluate_retriever(inputs: Inputs, params: EvaluateRetrieverParams, run: Run
 def _asked(judged: pa.Table, corpus: Version) -> Asked:
     passages = corpus.table(["passage_id", "text"]).sort_by("passage_id")
     queries = (judged[name].to_pylist() for name in ("query", "intent"))
-    return Asked(*queries, *(passages[name].to_pylist() for name in ("passage_id", "text")))
+    own = judged["instruction"].to_pylist() if "instruction" in judged.column_names else None
+    return Asked(*queries, *(passages[name].to_pylist() for name in ("passage_id", "text")), own)
 
 
 @dataclass(frozen=True)
@@ -190,7 +191,7 @@ def _rank_registered(
         n_missing = len(asked.passages) * (passages is None) + len(asked.queries) * (queries is None)
         with noted(run, encoder, n_missing):
             passages = encoder.encode_passages(asked.passages) if passages is None else passages
-            queries = encoder.encode_queries(asked.queries, asked.intents) if queries is None else queries
+            queries = asked.encoded_by(encoder) if queries is None else queries
     return top_k(queries, passages, depth)[0]
 
 

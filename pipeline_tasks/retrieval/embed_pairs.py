@@ -35,7 +35,7 @@ class EmbedPairsParams(EncodeParams):
     secrets=("embeddings",),
 )
 def embed_pairs(rows: pa.Table, params: EmbedPairsParams, run: Run) -> pa.Table:
-    """Encode every query with the model's own instruction, and its positive as a passage.
+    """Encode every query as the model wants it asked, with its own instruction if any, and its positive as a passage.
 
     Raises:
         InputError: a text is blank, or the model gives a vector that is none.
@@ -44,9 +44,10 @@ def embed_pairs(rows: pa.Table, params: EmbedPairsParams, run: Run) -> pa.Table:
     if rows.num_rows == 0:
         return PAIR_EMBEDDINGS.table()
     queries, positives = (texts_of(rows, "query_id", column) for column in ("query", "positive"))
+    told = [rows[name].to_pylist() for name in ("intent", "instruction") if name in rows.column_names]
     encoder = params.open(positives, run)
     with run.progress(2 * rows.num_rows, "texts") as meter, noted(run, encoder, 2 * rows.num_rows):
-        of_queries = encoder.encode_queries(queries, rows["intent"].to_pylist(), progress=meter.advance)
+        of_queries = encoder.encode_queries(queries, *told, progress=meter.advance)
         of_positives = encoder.encode_passages(positives, progress=meter.advance)
     ids = rows.select(["query_id", "passage_id", "doc_id", "intent", "positive_id", "origin"])
     vectors = {"query_embedding": of_queries, "positive_embedding": of_positives}

@@ -43,10 +43,11 @@ def asked(rows: pa.Table, layout: Layout) -> dict[str, Any]:
     """The columns ``queries`` and ``prompts`` of a block, as ``layout`` wants queries asked.
 
     Args:
-        rows: with columns ``query`` and ``intent``.
+        rows: with columns ``query`` and ``intent``; ``instruction``, where there is one, goes before the intent's.
         layout: of the model that is asked.
     """
-    before = [layout.query_prefix(intent) for intent in rows["intent"].to_pylist()]
+    told = (rows[name].to_pylist() for name in ("intent", "instruction") if name in rows.column_names)
+    before = [layout.query_prefix(*of_query) for of_query in zip(*told, strict=True)]
     prefixed = [prefix + query for prefix, query in zip(before, rows["query"].to_pylist(), strict=True)]
     return {"queries": prefixed, "prompts": None if layout.pools_prefix else before}
 

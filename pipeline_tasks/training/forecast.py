@@ -191,8 +191,8 @@ def loads(inputs: Inputs, params: _Training) -> tuple[Load, Load]:
         return _load(Examples(rows), params), _load(chosen_by(layout), params)
     layout = Layout("mean", 0, prefixes=triplets.prompts() if params.instruct else {}, needs_intent=params.instruct)
     builds = [inputs["triplets"], *inputs.each("further")]
-    rows = partial(triplets.training_rows, builds, layout, params.n_negatives, params.unit)
-    chosen_by = judged_dev.dev_set(inputs, partial(triplets.dev_set, inputs["triplets"]))
+    rows = partial(triplets.training_rows, builds, params, layout)
+    chosen_by = judged_dev.dev_set(inputs, partial(triplets.dev_set, inputs["triplets"], params))
     return _load(Examples(rows), params), _load(chosen_by(layout), params)
 
 

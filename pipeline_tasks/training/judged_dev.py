@@ -16,6 +16,7 @@ from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.training.common import asked, given, n_rows
 from pipeline_tasks.training.data.examples import Examples, block
 
+_COLUMNS = ["query", "intent", "passage_ids", "grades"]
 _ROWS_AT_ONCE = 4096
 READS = {
     "judged": From(JUDGED_QUERIES, "judged/{item}", each="choose_on"),
@@ -55,11 +56,12 @@ def _judged(queries: Version, passages: Version, layout: Layout) -> Examples:
 
 
 def _rows(queries: Version, text_of: dict[str, str], layout: Layout) -> Iterator[pa.Table]:
-    for rows in queries.batches(["query", "intent", "passage_ids", "grades"], _ROWS_AT_ONCE):
-        columns = (rows[name].to_pylist() for name in ("passage_ids", "grades"))
+    own = ["instruction"] if queries.has("instruction") else []
+    for rows in queries.batches([*_COLUMNS, *own], _ROWS_AT_ONCE):
+        judged = (rows[name].to_pylist() for name in ("passage_ids", "grades"))
         relevant = [
             (row, passage, grade)
-            for row, found in enumerate(zip(*columns, strict=True))
+            for row, found in enumerate(zip(*judged, strict=True))
             for passage, grade in zip(*found, strict=True)
             if grade > 0
         ]
