@@ -247,6 +247,22 @@ JUDGED_QUERIES = RowSchema(
     ),
 )
 
+ALTERED_QUERIES = RowSchema(
+    "altered_queries",
+    "query_id",
+    (
+        Column("query_id", _text, "id of the query in its set; of one by a rule the rule behind it, after a slash"),
+        Column("doc_id", _text, "document that it asks about; empty where it was asked of none"),
+        c.INTENT,
+        c.QUERY,
+        Column("instruction", _text, "what the query is first asked with"),
+        Column("changed_instruction", _text, "what it is then asked with"),
+        Column("passage_ids", _texts, "passages that were judged, by rising id"),
+        Column("grades", _grades, "under the instruction: 0 not relevant, more is better", along="passage_ids"),
+        Column("changed_grades", _grades, "under the changed instruction", along="passage_ids"),
+    ),
+)
+
 EVALUATIONS = RowSchema(
     "evaluations",
     "evaluation_id",
@@ -258,7 +274,7 @@ EVALUATIONS = RowSchema(
         c.INTENT,
         c.QUERY,
         Column("n_relevant", _int, "passages with a grade above 0"),
-        Column("scores", pa.map_(_text, pa.float64()), "measure (ndcg@10, mrr@10, ...) -> 0 to 1"),
+        Column("scores", pa.map_(_text, pa.float64()), "measure (ndcg@10, mrr@10, ...) -> 0 to 1; p-mrr: -1 to 1"),
         Column("passage_ids", _texts, "first passages of the ranking, best first"),
         Column("grades", _grades, "their grades; null where nobody judged", along="passage_ids"),
     ),
@@ -271,5 +287,5 @@ INSTRUCTED_QUERIES = JUDGED_QUERIES.plus(c.INSTRUCTION)
 ALL = (
     SEARCHES, SEARCH_RESULTS, URLS, DOWNLOADS, DOCUMENTS, SKETCHES, DOCUMENT_CLUSTERS, HELD_OUT, PASSAGES,
     PASSAGE_EMBEDDINGS, PASSAGE_DUPLICATES, NEEDS, PAIRS, PAIR_EMBEDDINGS, RANKINGS, LABELLED, TRIPLETS,
-    SCORED_TRIPLETS, RANK_LISTS, JUDGED_QUERIES, EVALUATIONS,
+    SCORED_TRIPLETS, RANK_LISTS, JUDGED_QUERIES, ALTERED_QUERIES, EVALUATIONS,
 )  # fmt: skip

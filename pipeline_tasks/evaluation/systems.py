@@ -69,6 +69,13 @@ class Asked:
         passages = encoder.encode_passages(self.passages)
         return top_k(self.encoded_by(encoder), passages, depth)[0]
 
+    def named(self, ranked: np.ndarray) -> list[list[str]]:
+        """The ids of ranked passages, best first.
+
+        Shapes: ranked [q, any] positions, -1 after the end of a short ranking.
+        """
+        return [[self.passage_ids[i] for i in row if i >= 0] for row in ranked.tolist()]
+
 
 def encoder_of_start(start: Start, scratch: Path) -> Encoder:
     """The model that training starts from as it came, asked as the registry says, or a folder's own files."""

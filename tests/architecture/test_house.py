@@ -235,8 +235,10 @@ NARROWER = {
     ("mine_negatives", "score_triplets"),
     ("read_passages", "pool_passages"),
     ("judge_queries", "sample_queries"),
+    ("evaluate_retriever", "evaluate_instructions"),
 }
-"""A step's pattern, and a step with one of its names: ``rankings/bm25``, ``mtt/<alpha>-kd``, ``judged/<set>-dev``."""
+"""A step's pattern, and a step with one of its names: ``rankings/bm25``, ``mtt/<alpha>-kd``, ``judged/<set>-dev``,
+``eval/<set>-instructions``."""
 
 
 def test_every_dataset_is_written_by_one_step():

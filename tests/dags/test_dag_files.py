@@ -215,7 +215,10 @@ def test_what_starts_a_dag_is_produced_by_another(bag):
             assert produced[name.replace(f"/{size}/", "/<size>/") if size else name] == producer
 
 
-BY_HAND = {"read_pairs", "read_general_pairs", "read_passages", "pool_passages", "sample_queries"}
+BY_HAND = {
+    *("read_pairs", "read_general_pairs", "read_passages", "pool_passages", "sample_queries"),
+    *("judge_instructions", "evaluate_instructions"),
+}
 """What is run from the command line alone: files of others, and what is made of them."""
 
 
