@@ -26,7 +26,7 @@ from pipeline_tasks.models.start import StartParams
 from pipeline_tasks.training import adapt_to_corpus, judged_dev, pretrain, triplets
 from pipeline_tasks.training.adapt_backbone import AdaptParams, texts_of
 from pipeline_tasks.training.cost import ROOM, Cost
-from pipeline_tasks.training.data.examples import Examples
+from pipeline_tasks.training.data.examples import CONTRASTS, Examples
 from pipeline_tasks.training.params import OptimiserParams, TrainParams
 from pipeline_tasks.training.schedule import n_gradients, n_steps
 
@@ -205,6 +205,8 @@ def _load(examples: Examples, params: TrainParams) -> Load:
         columns = [(block[name], most) for name, most in longest.items()]
         if "negatives" in block.column_names:
             columns.append((pc.list_flatten(block["negatives"]), params.max_passage_length))
+        contrasts = (name for name in CONTRASTS if name in block.column_names)
+        columns += [(pc.list_flatten(block[name]), params.max_query_length) for name in contrasts]
         n_texts += sum(len(texts) for texts, _ in columns)
         n_tokens += sum(_tokens(texts, most) for texts, most in columns)
     others = pa.array(examples.others, pa.string())

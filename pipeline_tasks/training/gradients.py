@@ -57,10 +57,11 @@ class Gradients:
 
     def _add_group(self, cut: _Cut, batch: Batch, step: int, peers: Peers) -> float:
         encoder, data, params = self.encoder, self.data, self.params
-        group = make_group(batch.rows[cut.members], data, params.in_batch)
-        sequences = [data.queries[i] for i in group.queries] + [data.passages[i] for i in group.passages]
-        unpooled = np.concatenate([data.unpooled[group.queries], np.zeros(len(group.passages), np.int64)])
-        lengths = np.concatenate([data.queries.lengths[group.queries], data.passages.lengths[group.passages]])
+        group = make_group(batch.rows[cut.members], data, params.in_batch, batch.objective.needs_contrasts)
+        asked = np.concatenate([group.queries, group.contrasts])
+        sequences = [data.queries[i] for i in asked] + [data.passages[i] for i in group.passages]
+        unpooled = np.concatenate([data.unpooled[asked], np.zeros(len(group.passages), np.int64)])
+        lengths = np.concatenate([data.queries.lengths[asked], data.passages.lengths[group.passages]])
         pieces = micro_batches(lengths, params.micro_batch_tokens)
         back = torch.from_numpy(np.argsort(np.concatenate(pieces))).to(encoder.device)
         table = table_of(group, params.temperature, encoder.device)
@@ -72,7 +73,7 @@ class Gradients:
                 return encoder.encode(features)
 
         def loss_of(embeddings: torch.Tensor) -> torch.Tensor:
-            queries, passages = embeddings[back].split([len(group.queries), len(group.passages)])
+            queries, passages = embeddings[back].split([len(asked), len(group.passages)])
             return cut.share * batch.objective.loss(queries, passages, table)
 
         cached = int(lengths.sum()) > params.graph_tokens
@@ -82,9 +83,9 @@ class Gradients:
 
 def table_of(group: Group, temperature: float, device: torch.device | str) -> Table:
     """What the queries of a group are scored against, on a device."""
-    arrays = (group.positives, group.candidates, group.answers, group.targets)
-    positives, candidates, answers, targets = (torch.from_numpy(array).to(device) for array in arrays)
-    return Table(positives, candidates, answers, targets, temperature)
+    names = ("positives", "candidates", "answers", "targets", "other_instructions", "other_queries")
+    arrays = {name: torch.from_numpy(getattr(group, name)).to(device) for name in names}
+    return Table(**arrays, temperature=temperature)
 
 
 class _Cut(NamedTuple):

@@ -112,5 +112,9 @@ def _check_rows(data: Rows, params: TrainParams) -> None:
     if taught and not len(data.targets_of.values):
         name = taught[0]
         raise InputError(f"objective={name!r} learns from a teacher and no row has its scores: train on mtt/<alpha>-kd")
+    told_apart = [objective.name for objective in params.objectives if objective.needs_contrasts]
+    if told_apart and not len(data.contrasts_of.values):
+        name = told_apart[0]
+        raise InputError(f"objective={name!r} needs other instructions and no row has any: train on tuples/checked")
     if not params.in_batch and not len(data.negatives_of.values):
         raise InputError("no row has a negative: set in_batch=True, or mine negatives")

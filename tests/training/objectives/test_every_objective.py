@@ -35,11 +35,13 @@ def made(name: str):
 
 @pytest.fixture
 def taught(rows):
-    """The toy rows with a teacher of every second one."""
+    """The toy rows with a teacher of every second one, and for each another instruction and another query."""
     (given,) = rows.blocks()
     scores = [[0.9 - 0.1 * i for i in range(1 + len(texts))] for texts in given["negatives"].to_pylist()]
     targets = [row if n % 2 else [] for n, row in enumerate(scores)]
-    return Examples.of(given["query"], given["positive"], given["negatives"], targets=targets)
+    asked = given["query"].to_pylist()
+    contrasts = {"other_instructions": [[f"wa {text}"] for text in asked], "other_queries": [["wb tc"]] * len(asked)}
+    return Examples.of(given["query"], given["positive"], given["negatives"], targets=targets, **contrasts)
 
 
 def gradients(folder, rows, **settings) -> tuple[float, dict[str, torch.Tensor]]:
@@ -128,6 +130,12 @@ def test_a_wrong_choice_says_what_there_is(given: str, message: str) -> None:
 def test_a_teacher_that_is_missing_is_missed_before_training(tiny_bert, rows, tmp_path) -> None:
     params = TrainParams(objective="kl_distillation", device="cpu", **LENGTHS)
     with pytest.raises(InputError, match="'kl_distillation' learns from a teacher and no row has its scores"):
+        train(rows, Examples.of(), tiny_bert, params, tmp_path)
+
+
+def test_contrasts_that_are_missing_are_missed_before_training(tiny_bert, rows, tmp_path) -> None:
+    params = TrainParams(objective="instruction_contrast", device="cpu", **LENGTHS)
+    with pytest.raises(InputError, match="'instruction_contrast' needs other instructions and no row has any"):
         train(rows, Examples.of(), tiny_bert, params, tmp_path)
 
 
