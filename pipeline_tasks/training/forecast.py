@@ -23,7 +23,7 @@ from pipeline_tasks.models.gpus import Cards, cards
 from pipeline_tasks.models.shapes import SHAPES
 from pipeline_tasks.models.sizes import backbone
 from pipeline_tasks.models.start import StartParams
-from pipeline_tasks.training import adapt_to_corpus, judged_dev, pretrain, triplets
+from pipeline_tasks.training import adapt_to_corpus, follow_instructions, judged_dev, pretrain, triplets
 from pipeline_tasks.training.adapt_backbone import AdaptParams, texts_of
 from pipeline_tasks.training.cost import ROOM, Cost
 from pipeline_tasks.training.data.examples import CONTRASTS, Examples
@@ -34,7 +34,13 @@ CHARACTERS = 4
 """Of English, a token: the usual rule of thumb. Other languages and tokenizers need fewer."""
 _SPECIAL = 2
 _GIB = 1 << 30
-_Training = AdaptParams | pretrain.PretrainParams | triplets.TripletParams | adapt_to_corpus.AdaptToCorpusParams
+_Training = (
+    AdaptParams
+    | pretrain.PretrainParams
+    | triplets.TripletParams
+    | adapt_to_corpus.AdaptToCorpusParams
+    | follow_instructions.FollowInstructionsParams
+)
 
 
 @dataclass(frozen=True)
@@ -188,6 +194,11 @@ def loads(inputs: Inputs, params: _Training) -> tuple[Load, Load]:
         layout = Layout("mean", 0)
         rows = partial(adapt_to_corpus.training_rows, inputs["lists"], layout, params.unit)
         chosen_by = judged_dev.dev_set(inputs, partial(pretrain.dev_set, inputs["queries"]))
+        return _load(Examples(rows), params), _load(chosen_by(layout), params)
+    if isinstance(params, follow_instructions.FollowInstructionsParams):
+        layout = Layout("mean", 0)
+        rows = partial(follow_instructions.training_rows, inputs["tuples"], layout, params.n_negatives)
+        chosen_by = judged_dev.dev_set(inputs, partial(follow_instructions.dev_set, inputs["tuples"]))
         return _load(Examples(rows), params), _load(chosen_by(layout), params)
     layout = Layout("mean", 0, prefixes=triplets.prompts() if params.instruct else {}, needs_intent=params.instruct)
     builds = [inputs["triplets"], *inputs.each("further")]
