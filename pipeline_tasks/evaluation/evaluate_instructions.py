@@ -17,6 +17,7 @@ from pipeline_tasks.evaluation.evaluate_retriever import (
     rankings,
     scored_rows,
 )
+from pipeline_tasks.evaluation.judge_queries import HELD_OUT
 from pipeline_tasks.evaluation.metrics import score
 from pipeline_tasks.evaluation.p_mrr import p_mrr
 
@@ -30,7 +31,7 @@ _TOLD = ("instruction", "changed_instruction")
 class EvaluateInstructionsParams(EvaluateRetrieverParams):
     """What is compared on which queries."""
 
-    set_name: str = Field(description="name of the judged set; also of the dataset eval/<set>-instructions")
+    set_name: str = Field(HELD_OUT, description="name of the judged set; also of the dataset eval/<set>-instructions")
     measures: tuple[str, ...] = Field(MEASURES, description="of the rankings under either instruction")
 
 

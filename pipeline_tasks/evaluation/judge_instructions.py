@@ -19,7 +19,7 @@ from pipeline_tasks.core.step import From, step
 from pipeline_tasks.datasets import ALTERED_QUERIES, JUDGED_QUERIES, PASSAGES
 from pipeline_tasks.evaluation.altered_instructions import RULES, Rule, alter, words_of
 from pipeline_tasks.evaluation.folder_params import FolderParams
-from pipeline_tasks.evaluation.judge_queries import ANY_INTENT
+from pipeline_tasks.evaluation.judge_queries import ANY_INTENT, HELD_OUT
 from pipeline_tasks.evaluation.judged_folder import QUERIES, JudgedFolder
 from pipeline_tasks.evaluation.judged_rows import AT_ONCE
 from pipeline_tasks.evaluation.p_mrr import changed
@@ -31,6 +31,7 @@ ORIGINAL, CHANGED = "-og", "-changed"
 class JudgeInstructionsParams(FolderParams):
     """Whose instructions."""
 
+    set_name: str = Field(HELD_OUT, description="name of the judged set")
     folder: str = Field("", description="folder in FollowIR's layout, here or in a bucket; none: the rules make them")
     rules: tuple[Rule, ...] = Field(RULES, min_length=1, description="what instructions change, where rules make them")
 

@@ -101,25 +101,30 @@ def follow_instructions(inputs: Inputs, params: FollowInstructionsParams, run: R
 
 
 def training_rows(tuples: Version, layout: Layout, n_negatives: int = 2, split: str = "train") -> Iterator[pa.Table]:
+    """Three rows for each tuple of a split; see :func:`rows_of`."""
+    for rows in of_split(tuples, _COLUMNS, split):
+        yield from rows_of(rows, layout, n_negatives)
+
+
+def rows_of(tuples: pa.Table, layout: Layout, n_negatives: int = 2) -> Iterator[pa.Table]:
     """Three rows for each tuple, one for each of its questions that a passage answers.
 
     A row's positive is that passage; its negatives are the other two; what it is told apart from are the tuple's other
     instruction with its query, and the tuple's other query with either instruction.
     """
-    for rows in of_split(tuples, _COLUMNS, split):
-        texts = {(i, q): asked(_told(rows, i, q), layout)["queries"] for i in _INSTRUCTIONS for q in _QUERIES}
-        passages = {name: given(rows[name], layout).to_pylist() for name in _ANSWERS.values()}
-        for (instruction, query), answer in _ANSWERS.items():
-            same = [texts[other, query] for other in _INSTRUCTIONS if other != instruction]
-            others = [texts[other, q] for other in _INSTRUCTIONS for q in _QUERIES if q != query]
-            negatives = [passages[name] for name in _ANSWERS.values() if name != answer][:n_negatives]
-            yield block(
-                queries=texts[instruction, query],
-                positives=passages[answer],
-                negatives=_by_row(negatives, len(rows)),
-                other_instructions=_by_row(same, len(rows)),
-                other_queries=_by_row(others, len(rows)),
-            )
+    texts = {(i, q): asked(_told(tuples, i, q), layout)["queries"] for i in _INSTRUCTIONS for q in _QUERIES}
+    passages = {name: given(tuples[name], layout).to_pylist() for name in _ANSWERS.values()}
+    for (instruction, query), answer in _ANSWERS.items():
+        same = [texts[other, query] for other in _INSTRUCTIONS if other != instruction]
+        others = [texts[other, q] for other in _INSTRUCTIONS for q in _QUERIES if q != query]
+        negatives = [passages[name] for name in _ANSWERS.values() if name != answer][:n_negatives]
+        yield block(
+            queries=texts[instruction, query],
+            positives=passages[answer],
+            negatives=_by_row(negatives, len(tuples)),
+            other_instructions=_by_row(same, len(tuples)),
+            other_queries=_by_row(others, len(tuples)),
+        )
 
 
 def dev_set(tuples: Version, layout: Layout) -> Examples:
