@@ -55,18 +55,24 @@ class Words:
 
 
 def tuples_of(queries: list[Query], data: JudgedSet, words: Words) -> list[dict]:
-    """A tuple for each query with two words that divide its relevant passages; every second one leaves a word out."""
+    """A tuple for each query with two words that divide its relevant passages; every second one leaves a word out.
+
+    That of the others wants a word, so there is none where no other query has a passage with it.
+    """
     relevant = {q.text: [name for name, grade in q.judged.items() if grade > 0] for q in queries}
     found = []
-    for query in queries:
+    for place, query in enumerate(queries):
         made = {one.rule: one for one in alter(query.text, query.judged, words.of, words.rarity)}
         if "also" not in made:
             continue
+        wants = place % 2 == 0
         x, y = made["also"].changed.split('"')[1:4:2]
         own, other = ([n for n in relevant[query.text] if word in words.of[n]] for word in (x, y))
-        wanted, unwanted = (made["only"], (x, y)) if len(found) % 2 else (made["without"], (y, x))
-        told, poisoned = (wanted.changed.replace(f'"{x}"', f'"{word}"') for word in unwanted)
-        fits = {name for name, said in words.of.items() if (x in said if len(found) % 2 else y not in said)}
+        told, poisoned = (
+            made["only" if wants else "without"].changed.replace(f'"{x}"', f'"{word}"')
+            for word in ((x, y) if wants else (y, x))
+        )
+        fits = {name for name, said in words.of.items() if (x in said if wants else y not in said)}
         asked = ((q, n) for q in relevant if q != query.text for n in relevant[q] if n in fits)
         poison = min(asked, key=lambda one: unit_hash("poison", query.text, *one), default=None)
         if poison is None or poison[1] in relevant[query.text]:
