@@ -20,10 +20,10 @@ from pipeline_tasks.encoders.layout import Layout, layout_of
 from pipeline_tasks.models.sizes import StageName
 from pipeline_tasks.models.start import StartParams
 from pipeline_tasks.training import judged_dev
-from pipeline_tasks.training.common import asked, folder_of_start, given, n_rows, of_split, train_and_export
+from pipeline_tasks.training.common import asked, folder_of_start, given, n_rows, of_split, sources, train_and_export
 from pipeline_tasks.training.data.examples import Examples, block
 from pipeline_tasks.training.objectives import AnyObjective
-from pipeline_tasks.training.params import TrainParams
+from pipeline_tasks.training.params import TrainParams, Unit
 
 _INSTRUCTIONS, _QUERIES = ("instruction", "poisoned_instruction"), ("query", "poisoned_query")
 _ANSWERS = {
@@ -95,18 +95,21 @@ def follow_instructions(inputs: Inputs, params: FollowInstructionsParams, run: R
         "asked": layout.query_prefix(None, "{instruction}") + "{query}",
         **begun,
     }
-    examples = Examples(partial(training_rows, tuples, layout, params.n_negatives))
+    examples = Examples(partial(training_rows, tuples, layout, params.n_negatives, params.unit))
     chosen_on = judged_dev.dev_set(inputs, partial(dev_set, tuples))
-    return train_and_export(examples, chosen_on, (folder, found), params, run, card, layout)
+    targets = judged_dev.target_sets(inputs)
+    return train_and_export(examples, chosen_on, (folder, found), params, run, card, layout, targets)
 
 
-def training_rows(tuples: Version, layout: Layout, n_negatives: int = 2, split: str = "train") -> Iterator[pa.Table]:
+def training_rows(
+    tuples: Version, layout: Layout, n_negatives: int = 2, unit: Unit = "source", split: str = "train"
+) -> Iterator[pa.Table]:
     """Three rows for each tuple of a split; see :func:`rows_of`."""
     for rows in of_split(tuples, _COLUMNS, split):
-        yield from rows_of(rows, layout, n_negatives)
+        yield from rows_of(rows, layout, n_negatives, unit)
 
 
-def rows_of(tuples: pa.Table, layout: Layout, n_negatives: int = 2) -> Iterator[pa.Table]:
+def rows_of(tuples: pa.Table, layout: Layout, n_negatives: int = 2, unit: Unit = "source") -> Iterator[pa.Table]:
     """Three rows for each tuple, one for each of its questions that a passage answers.
 
     A row's positive is that passage; its negatives are the other two; what it is told apart from are the tuple's other
@@ -124,6 +127,7 @@ def rows_of(tuples: pa.Table, layout: Layout, n_negatives: int = 2) -> Iterator[
             negatives=_by_row(negatives, len(tuples)),
             other_instructions=_by_row(same, len(tuples)),
             other_queries=_by_row(others, len(tuples)),
+            sources=sources(tuples, unit, ""),
         )
 
 

@@ -197,7 +197,7 @@ def loads(inputs: Inputs, params: _Training) -> tuple[Load, Load]:
         return _load(Examples(rows), params), _load(chosen_by(layout), params)
     if isinstance(params, follow_instructions.FollowInstructionsParams):
         layout = Layout("mean", 0)
-        rows = partial(follow_instructions.training_rows, inputs["tuples"], layout, params.n_negatives)
+        rows = partial(follow_instructions.training_rows, inputs["tuples"], layout, params.n_negatives, params.unit)
         chosen_by = judged_dev.dev_set(inputs, partial(follow_instructions.dev_set, inputs["tuples"]))
         return _load(Examples(rows), params), _load(chosen_by(layout), params)
     layout = Layout("mean", 0, prefixes=triplets.prompts() if params.instruct else {}, needs_intent=params.instruct)

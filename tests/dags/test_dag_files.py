@@ -216,10 +216,8 @@ def test_what_starts_a_dag_is_produced_by_another(bag):
             assert produced[name.replace(f"/{size}/", "/<size>/") if size else name] == producer
 
 
-BY_HAND = {
-    *("read_pairs", "read_general_pairs", "read_passages", "pool_passages", "sample_queries"),
-    "check_tuples_by_margin",
-}
+BY_HAND = {"read_pairs", "read_general_pairs", "read_passages", "pool_passages", "sample_queries"}
+BY_HAND |= {"check_tuples_by_margin"}
 """What is run from the command line alone: files of others, and what is made of them."""
 
 
@@ -237,15 +235,12 @@ def test_tasks_are_named_after_their_steps_and_use_their_pools(bag):
     assert used == set(step_names()) - BY_HAND, "every step is in a DAG"
 
 
+STAGES = ("pretrain", "finetune", "distill", "adapt_to_corpus", "follow_instructions")
 CHOSEN = {
     *(("combine_pairs", name) for name in ("gd", "own")),
     *(("decontaminate_pairs", name) for name in ("queries", "passages")),
     ("pretrain", "cloze"),
-    *(
-        (stage, name)
-        for stage in ("pretrain", "finetune", "distill", "adapt_to_corpus", "follow_instructions")
-        for name in ("judged", "judged_passages", "targets", "target_passages")
-    ),
+    *((stage, name) for stage in STAGES for name in ("judged", "judged_passages", "targets", "target_passages")),
     ("adapt_backbone", "general"),
     *((stage, "init") for stage in ("adapt_to_corpus", "distill", "follow_instructions")),
     *(("distill", "triplets"), ("finetune", "further")),

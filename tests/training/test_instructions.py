@@ -22,6 +22,7 @@ from tests.stores import put
 from tests.training.conftest import passage, query
 
 OWN = ("find the passage of the storm", None)
+NAMES = ("judged", "judged_passages")
 LAYOUT = Layout("mean", 32, prefixes={"qa": "by intent: "}, pools_prefix=False, needs_intent=True)
 
 
@@ -61,7 +62,7 @@ def test_judged_queries_choose_a_checkpoint_by_what_they_are_to_find(tmp_path, s
     store, own = LocalStore(tmp_path), {"instruction": OWN[0]} if schema is INSTRUCTED_QUERIES else {}
     judged = {"query_id": "q", "query": query(0), "intent": "qa", "passage_ids": ["p"], "grades": [2]}
     refs = put(store, schema, [judged | own]), put(store, PASSAGES, [{"passage_id": "p", "text": passage(0)}])
-    inputs = Inputs({name: [Version.open(store, ref)] for name, ref in zip(judged_dev.READS, refs, strict=True)})
+    inputs = Inputs({name: [Version.open(store, ref)] for name, ref in zip(NAMES, refs, strict=True)})
     (block,) = judged_dev.dev_set(inputs, lambda layout: pytest.fail("their own"))(LAYOUT).blocks()
     assert block["query"].to_pylist() == [(f"{OWN[0]}: " if own else "by intent: ") + query(0)]
 
