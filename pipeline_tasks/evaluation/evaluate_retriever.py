@@ -143,9 +143,9 @@ def rankings(
 def asked_of(queries: pa.Table, corpus: Version) -> Asked:
     """Queries, each with its own instruction where it has one, and all passages of a corpus."""
     passages = corpus.table(["passage_id", "text"]).sort_by("passage_id")
-    columns = (queries[name].to_pylist() for name in ("query", "intent"))
+    texts, intents = (queries[name].to_pylist() for name in ("query", "intent"))
     own = queries["instruction"].to_pylist() if "instruction" in queries.column_names else None
-    return Asked(*columns, *(passages[name].to_pylist() for name in ("passage_id", "text")), own)
+    return Asked(texts, intents, passages["passage_id"].to_pylist(), passages["text"].to_pylist(), own)
 
 
 @dataclass(frozen=True)

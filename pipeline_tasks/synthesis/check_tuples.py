@@ -121,10 +121,11 @@ def _number(most: int, answer: Response, prompt: Prompt) -> int | Rejected:
 
 def _fault(found: Sequence[Written[int] | Refusal], choice: Choice) -> tuple[str, str] | None:
     """Why a tuple is refused, and what the model found in place of what it should; None: it is kept."""
+    named = []
     for one in found:
         if isinstance(one, Refusal):
             return one.reason, one.detail
-    named = [choice.columns[one.value - 1] or "distractor" if one.value else "none" for one in found]
+        named.append(choice.columns[one.value - 1] or "distractor" if one.value else "none")
     wrong = [f"{column}: {said}" for (column, _, _), said in zip(QUESTIONS, named, strict=True) if said != column]
     if not wrong:
         return None

@@ -51,7 +51,7 @@ class Table:
         Shapes:
             queries: [b + c, d], passages: [p, d], L2-normalised; others: [b, b + c] bool or None; returns [b, b + c].
         """
-        from torch import eye
+        from torch import bool, eye
 
         n_rows = len(self.positives)
         own = eye(n_rows, len(queries), dtype=bool, device=queries.device)

@@ -101,7 +101,7 @@ def train_on_triplets(inputs: Inputs, params: TripletParams, run: Run, name: str
 
 
 def training_rows(builds: Sequence[Version], params: TripletParams, layout: Layout) -> Iterator[pa.Table]:
-    """A row for each training query of each build, asked as ``layout`` says, with the negatives that ``params`` want."""
+    """A row for each training query of each build, asked as ``layout`` says, its negatives as ``params`` want."""
     for build in builds:
         yield from _training_rows(build, params, layout)
 

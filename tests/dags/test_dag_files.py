@@ -235,15 +235,14 @@ def test_tasks_are_named_after_their_steps_and_use_their_pools(bag):
     assert used == set(step_names()) - BY_HAND, "every step is in a DAG"
 
 
-STAGES = ("pretrain", "finetune", "distill", "adapt_to_corpus", "follow_instructions")
+LATER = ("distill", "adapt_to_corpus", "follow_instructions")
+STAGES = ("pretrain", "finetune", *LATER)
 CHOSEN = {
     *(("combine_pairs", name) for name in ("gd", "own")),
     *(("decontaminate_pairs", name) for name in ("queries", "passages")),
-    ("pretrain", "cloze"),
     *((stage, name) for stage in STAGES for name in ("judged", "judged_passages", "targets", "target_passages")),
-    ("adapt_backbone", "general"),
-    *((stage, "init") for stage in ("adapt_to_corpus", "distill", "follow_instructions")),
-    *(("distill", "triplets"), ("finetune", "further")),
+    *((stage, "init") for stage in LATER),
+    *(("adapt_backbone", "general"), ("pretrain", "cloze"), ("distill", "triplets"), ("finetune", "further")),
 }
 """What a run takes as it is now: pairs that no DAG makes, and datasets that a form names, by size and level too."""
 
