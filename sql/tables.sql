@@ -80,5 +80,5 @@ CREATE TABLE problems (key VARCHAR, problem VARCHAR);
 -- Every event file whose content is in the tables.
 CREATE TABLE events (key VARCHAR);
 
--- base: sha256 of what no row may be taken over without.
-CREATE TABLE fold_state (fingerprint VARCHAR, base VARCHAR, folded_at TIMESTAMP);
+-- base: sha256 of what no row may be taken over without; has_rows: whether the views of datasets are there.
+CREATE TABLE fold_state (fingerprint VARCHAR, base VARCHAR, has_rows BOOLEAN, folded_at TIMESTAMP);

@@ -31,7 +31,7 @@ from pipeline_tasks.core.lineage.rows import add_copied_rows, add_dataset_views,
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.memory import question_mib
 from pipeline_tasks.core.sql import script
-from pipeline_tasks.core.store import TEMPORARY, Store
+from pipeline_tasks.core.store import TEMPORARY, LocalStore, Store
 from pipeline_tasks.core.store.disk import space_in
 from pipeline_tasks.core.versions import manifest_key
 
@@ -46,20 +46,24 @@ _VERSIONS = "SELECT dataset, version FROM versions"
 _UNFINISHED = "FROM steps WHERE status = 'unfinished'"
 
 
-def fold(store: Store) -> Path:
+def fold(store: Store, *, rows: bool = True) -> Path:
     """The path of a lineage database that holds everything finished before the call.
+
+    Args:
+        store: where everything is.
+        rows: also make a view of each dataset's latest rows, and bring these to this machine; a folder has them anyway.
 
     Raises:
         InputError: the store cannot be written.
         TransientError: its disk is full.
     """
-    target = store.folder / DATABASE
-    if _is_current(target, fingerprint(store)):
+    target, rows = store.folder / DATABASE, rows or isinstance(store, LocalStore)
+    if _is_current(target, fingerprint(store), rows):
         return target
     with space_in(store.folder), _only_one(store):
         state = fingerprint(store)
-        if not _is_current(target, state):
-            _rebuild(store, target, state)
+        if not _is_current(target, state, rows):
+            _rebuild(store, target, state, rows)
     return target
 
 
@@ -113,20 +117,21 @@ def attached(database: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         yield con
 
 
-def _is_current(target: Path, state: str) -> bool:
+def _is_current(target: Path, state: str, rows: bool) -> bool:
     import duckdb
 
     if not target.is_file():
         return False
     try:
         with attached(target) as con:
-            return con.execute("SELECT fingerprint FROM fold_state").fetchall() == [(state,)]
+            found = con.execute("SELECT has_rows FROM fold_state WHERE fingerprint = ?", [state]).fetchone()
+            return found is not None and (found[0] or not rows)
     except duckdb.Error as error:
         log.info("%s is folded anew: %s", target, error)
         return False
 
 
-def _rebuild(store: Store, target: Path, state: str) -> None:
+def _rebuild(store: Store, target: Path, state: str, rows: bool) -> None:
     import duckdb
 
     fresh = store.folder / TEMPORARY / f"fold-{os.getpid()}.duckdb"
@@ -140,9 +145,9 @@ def _rebuild(store: Store, target: Path, state: str) -> None:
         base, events, versions = _base(store), list(store.keys(EVENTS)), list(store.keys(facts.VERSIONS))
         carry_over(con, target, base, events, versions)
         con.execute("BEGIN")
-        _fill(con, store, events, versions)
+        _fill(con, store, events, versions, rows)
         now = datetime.now(UTC).replace(tzinfo=None)
-        con.execute("INSERT INTO fold_state VALUES (?, ?, ?)", [state, base, now])
+        con.execute("INSERT INTO fold_state VALUES (?, ?, ?, ?)", [state, base, rows, now])
         con.execute("COMMIT")
         for name in _AFTER:
             con.execute(script(name))
@@ -150,7 +155,7 @@ def _rebuild(store: Store, target: Path, state: str) -> None:
     fresh.replace(target)
 
 
-def _fill(con: duckdb.DuckDBPyConnection, store: Store, events: list[str], versions: list[str]) -> None:
+def _fill(con: duckdb.DuckDBPyConnection, store: Store, events: list[str], versions: list[str], rows: bool) -> None:
     """Read what is not in the tables yet, and say of all what follows from refs and runs together."""
     problems: facts.Rows = []
     read = {key for (key,) in con.execute("FROM events").fetchall()}
@@ -164,14 +169,14 @@ def _fill(con: duckdb.DuckDBPyConnection, store: Store, events: list[str], versi
     tables["llm_calls"] = facts.response_rows(store, answers, problems)
     tables["part_responses"] = facts.receipt_rows(store, paid, problems)
     con.execute("DELETE FROM steps WHERE status = 'unfinished'")
-    for name, rows in (tables | facts.version_rows(store, found)).items():
-        _insert(con, name, rows)
+    for name, new in (tables | facts.version_rows(store, found)).items():
+        _insert(con, name, new)
     con.execute(facts.CREATED)
     latest = {manifest_key(Ref(dataset=d, version=v)) for d, v in facts.latest_ids(store).items()}
     con.execute("UPDATE versions SET is_latest = 'versions/' || dataset || '/' || version || '.json' IN ?", [[*latest]])
     add_copied_rows(con, store, found, problems)
-    shown = [m for m in found if manifest_key(m.ref) in latest]
-    shown += facts.manifests(store, sorted(latest & known), problems)
+    shown = [m for m in found if rows and manifest_key(m.ref) in latest]
+    shown += facts.manifests(store, sorted(latest & known) if rows else [], problems)
     add_dataset_views(con, store, sorted(shown, key=lambda m: m.dataset), problems)
     _insert(con, "problems", problems)
     for problem in problems:

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.lineage.facts import Rows
 from pipeline_tasks.core.manifest import Manifest, Part
+from pipeline_tasks.core.parts import part_schema
 from pipeline_tasks.core.schema import FILES
 from pipeline_tasks.core.store import Store
 
@@ -157,10 +158,12 @@ def _by_response_columns(store: Store, found: list[Manifest]) -> dict[tuple[str,
     """Parts of versions whose rows name answers, by the columns that do; all parts of a version have one schema."""
     groups: dict[tuple[str, ...], list[Part]] = {}
     for m in found:
-        first = _readable(store, m.parts[:1] if m.rows_schema != FILES else [], [])
-        if not first:
+        if m.rows_schema == FILES or not m.parts:
             continue
-        names = set(pq.read_schema(first[m.parts[0].sha256]).names)
+        try:
+            names = set(part_schema(store, m.parts[0]).names)
+        except (InputError, OSError, pa.ArrowInvalid):
+            continue  # it is told where its rows are read
         columns = tuple(c for c in _RESPONSE_COLUMNS if c in names)
         if columns:
             groups.setdefault(columns, []).extend(m.parts)

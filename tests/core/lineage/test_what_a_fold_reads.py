@@ -11,7 +11,11 @@ from pipeline_tasks.core.gc import drop, find_garbage
 from pipeline_tasks.core.lineage import DATABASE, fold, query
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.core.store.s3 import S3Store
 from pipeline_tasks.core.versions import load_manifest, manifest_key, point
+from tests.core.conftest import CACHE_BYTES
+from tests.core.toy_steps import ITEMS
+from tests.stores import put
 
 
 def _everything(store: LocalStore) -> dict[str, list[tuple]]:
@@ -90,7 +94,6 @@ def _begin(store: LocalStore) -> None:
 
 
 def test_what_many_folds_come_to_is_as_if_everything_were_read_at_once(store):
-    toy.corpus(store, "a", "z")
     for change in (_refresh, _point_back, _begin, _end_what_had_begun, _collect):
         fold(store)
         change(store)
@@ -125,3 +128,15 @@ def test_a_part_that_is_back_is_read_though_nothing_else_is_new(store):
     _begin(store)
     assert query(store, "FROM problems").num_rows == 0
     assert query(store, "SELECT row_id FROM rejects WHERE dataset = 'documents'").num_rows == manifest.rejects[0].rows
+
+
+def test_the_fold_of_a_dag_brings_no_rows_of_a_bucket_and_a_question_does(s3, tmp_path):
+    ref = put(s3, ITEMS, *[[{"item_id": f"i{n}", "value": n}] for n in range(4)])
+    elsewhere = S3Store(str(s3), tmp_path / "elsewhere", CACHE_BYTES)
+    fold(elsewhere, rows=False)
+    here = set(elsewhere._local.keys("objects"))
+    assert len(here) <= 1, "the columns of a version are those of its first part"
+    assert query(elsewhere, "SELECT sum(value)::INT FROM items").column(0).to_pylist() == [6]
+    assert query(elsewhere, "SELECT rows FROM versions").column(0).to_pylist() == [load_manifest(s3, ref).rows]
+    path = fold(elsewhere, rows=False)
+    assert fold(elsewhere) == path and path.stat().st_ino == fold(elsewhere, rows=False).stat().st_ino
