@@ -1,0 +1,87 @@
+"""Tasks and queries by the one prompt: what is asked, what is kept, and that nothing is bought twice."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pipeline_tasks.core.plan import plan
+from pipeline_tasks.core.settings import settings
+from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.datasets import PASSAGES
+from pipeline_tasks.synthesis import task_prompts
+from pipeline_tasks.synthesis.estimate import of_step
+from pipeline_tasks.synthesis.write_tasks_and_queries import write_tasks_and_queries
+from tests.stores import go, put, rejects, rows
+
+TEXT = "Volunteers fill sandbags at the fairground before the river rises in spring. {}"
+TASK = "Given a question, find the place where help is given."
+ANSWERS = {
+    "good": {"task": TASK, "query": "where do volunteers fill sandbags before the river rises"},
+    "copied": {"task": TASK, "query": task_prompts.EXAMPLES[0].query},
+    "short": {"task": "Find it.", "query": "where do volunteers fill sandbags before the river rises"},
+    "broken": {"task": TASK},
+}
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = LocalStore(tmp_path / "store")
+    known = [(name, "train") for name in ANSWERS] + [("judged", "test")]
+    passages = [{"passage_id": n, "doc_id": n, "text": TEXT.format(n), "split": split} for n, split in known]
+    put(store, PASSAGES, passages)
+    return store
+
+
+@pytest.fixture(params=["chat", "completions"])
+def asked(request, endpoint, monkeypatch):
+    """The api, and an endpoint that answers each passage as its last word says."""
+
+    def answer(body):
+        text = body["messages"][-1]["content"] if request.param == "chat" else body["prompt"]
+        name = next((name for name in ANSWERS if f"in spring. {name}" in text), "broken")
+        said, usage = json.dumps(ANSWERS[name]), {"prompt_tokens": 900, "completion_tokens": 30}
+        choice = {"message": {"content": said}} if request.param == "chat" else {"text": said}
+        return {"choices": [choice | {"finish_reason": "stop"}], "usage": usage, "created": 1}
+
+    started = endpoint((200, answer))
+    monkeypatch.setenv("OPENAI_BASE_URL", started.url)
+    settings.cache_clear()
+    yield request.param, started
+    settings.cache_clear()
+
+
+def test_a_passage_gets_a_task_and_a_query_of_its_own_or_a_reject_that_says_why(store, asked):
+    api, started = asked
+    counters = go(store, write_tasks_and_queries, llm="m", api=api).counters
+    (row,) = rows(store, "mtp/fret")
+    assert (row["instruction"], row["query"]) == tuple(ANSWERS["good"].values())
+    assert (row["passage_id"], row["positive_id"], row["intent"], row["origin"]) == ("good", "good", "any", "fret")
+    assert row["positive"] == row["passage"] == TEXT.format("good")
+    assert {name: reject["reason"] for name, reject in rejects(store, "mtp/fret").items()} == {
+        "copied": "query_copied_example",
+        "short": "query_task_too_short",
+        "broken": "query_unparsable",
+    }
+    assert counters["not_sampled"] == 1 and counters["llm_requests"] == len(ANSWERS) + (api == "chat")
+    sent = [str(one["body"].get("messages") or one["body"]["prompt"]) for one in started.seen]
+    assert all(e.task in text for text in sent for e in task_prompts.EXAMPLES)
+    assert not any("in spring. judged" in text for text in sent)
+
+
+def test_a_run_says_its_price_before_and_what_is_paid_is_not_paid_again(store, asked):
+    api, started = asked
+    values = {"llm": "m", "api": api}
+    job = plan(store, write_tasks_and_queries, values)
+    assert of_step(store, job).n_requests == len(ANSWERS) and not started.seen
+    go(store, write_tasks_and_queries, **values)
+    n_sent = len(started.seen)
+    again = go(store, write_tasks_and_queries, **values, splits=("train", "dev", "test")).counters
+    assert len(started.seen) - n_sent == again["llm_requests"] <= 2, "the passage of the split test alone is new"
+
+
+def test_the_prompts_of_a_domain_have_no_part_in_what_it_is():
+    identity = write_tasks_and_queries.parse({"api": "chat"}).identity()
+    assert identity["prompt_sha256"] == task_prompts.sha256() and "prompts_sha256" not in identity
+    assert "traits_sha256" not in identity
