@@ -51,8 +51,8 @@ def by_corpus(pairs: pa.Table) -> Iterator[tuple[str, np.ndarray]]:
 
 
 @lru_cache(maxsize=1)
-def open_corpora(store: Store, passages: str, positives: str) -> dict[str, Corpus]:
-    """The corpora of two versions, ``dataset@version``, by name; those opened last stay in memory.
+def open_corpora(store: Store, passages: str, positives: str = "") -> dict[str, Corpus]:
+    """The corpora of these versions, ``dataset@version``, by name; those opened last stay in memory.
 
     Raises:
         InputError: vectors of different widths, zero or not finite.
@@ -60,7 +60,9 @@ def open_corpora(store: Store, passages: str, positives: str) -> dict[str, Corpu
     found: dict[str, list[tuple[pa.Array, np.ndarray]]] = {}
     for part in _parts(store, passages, ["passage_id", "embedding"]):
         found.setdefault(DOMAIN, []).append(_named(part["passage_id"], part["embedding"], passages))
-    for part in _parts(store, positives, ["positive_id", "positive_embedding", "passage_id", "origin"]):
+    for part in (
+        _parts(store, positives, ["positive_id", "positive_embedding", "passage_id", "origin"]) if positives else ()
+    ):
         for name, rows in by_corpus(part):
             some = part if len(rows) == part.num_rows else part.take(pa.array(rows))
             found.setdefault(name, []).append(_named(some["positive_id"], some["positive_embedding"], positives))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from pipeline_tasks.core.run import Run
@@ -11,6 +12,7 @@ from pipeline_tasks.core.step import From, step
 from pipeline_tasks.datasets import PAIR_EMBEDDINGS, PAIRS
 from pipeline_tasks.models.registry import get
 from pipeline_tasks.retrieval.embed_passages import EncodeParams, noted, texts_of
+from pipeline_tasks.retrieval.encoder import Encoder, Progress
 from pipeline_tasks.retrieval.encoders import instructions_of
 
 
@@ -43,14 +45,22 @@ def embed_pairs(rows: pa.Table, params: EmbedPairsParams, run: Run) -> pa.Table:
     """
     if rows.num_rows == 0:
         return PAIR_EMBEDDINGS.table()
-    queries, positives = (texts_of(rows, "query_id", column) for column in ("query", "positive"))
-    told = [rows[name].to_pylist() for name in ("intent", "instruction") if name in rows.column_names]
+    positives = texts_of(rows, "query_id", "positive")
     encoder = params.open(positives, run)
     with run.progress(2 * rows.num_rows, "texts") as meter, noted(run, encoder, 2 * rows.num_rows):
-        of_queries = encoder.encode_queries(queries, *told, progress=meter.advance)
+        of_queries = encoded_queries(rows, encoder, meter.advance)
         of_positives = encoder.encode_passages(positives, progress=meter.advance)
     ids = rows.select(["query_id", "passage_id", "doc_id", "intent", "positive_id", "origin"])
     vectors = {"query_embedding": of_queries, "positive_embedding": of_positives}
     for name, values in vectors.items():
         ids = ids.append_column(name, params.kept(values))
     return ids
+
+
+def encoded_queries(rows: pa.Table, encoder: Encoder, progress: Progress) -> np.ndarray:
+    """Vectors of the queries of pairs, each with its own instruction if it has one, else with that of its intent.
+
+    Shapes: returns [n, d].
+    """
+    told = [rows[name].to_pylist() for name in ("intent", "instruction") if name in rows.column_names]
+    return encoder.encode_queries(texts_of(rows, "query_id", "query"), *told, progress=progress)

@@ -1,0 +1,106 @@
+"""FRet: the passages of the corpus that are nearest to a query with its task, for an LLM to compare."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import Field
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.run import Run
+from pipeline_tasks.core.step import From, step
+from pipeline_tasks.datasets import PAIRS, PASSAGE_EMBEDDINGS, PASSAGES, RANKINGS
+from pipeline_tasks.retrieval.corpus import DOMAIN, Corpus, open_corpora
+from pipeline_tasks.retrieval.embed_pairs import EmbedPairsParams, encoded_queries
+from pipeline_tasks.retrieval.embed_passages import noted, texts_of
+from pipeline_tasks.retrieval.search import NO_KEY, search
+
+
+class NearestPassagesParams(EmbedPairsParams):
+    """Which encoder, and how many passages."""
+
+    depth: int = Field(20, ge=2, description="passages of a query (Gecko 3.2: N = 20)")
+
+
+@step(
+    reads={
+        "pairs": From(PAIRS, "mtp/fret"),
+        "embeddings": From(PASSAGE_EMBEDDINGS, "embeddings/{model}"),
+        "passages": PASSAGES,
+    },
+    writes=RANKINGS,
+    kind="map",
+    dataset="nearest/{model}",
+    image="gpu",
+    pool="gpu",
+    memory_gib=6,
+    secrets=("embeddings",),
+)
+def nearest_passages(rows: pa.Table, params: NearestPassagesParams, run: Run) -> pa.Table:
+    """The ``depth`` nearest passages of each query, asked with its task, among those of the query's own split.
+
+    Written positives are no passages here: a query is compared with what documents say. ``positive_score`` is the
+    cosine of the passage that the query was written for, wherever it ranks.
+
+    Source: Gecko 3.2, "LLM-based Positive and Negative Mining".
+
+    Raises:
+        InputError: a query's passage has no vector, or a vector's passage is not there.
+    """
+    if rows.num_rows == 0:
+        return RANKINGS.table()
+    nothing = Corpus(pa.array([], pa.string()), [])
+    corpus = open_corpora(run.store, str(run.inputs["embeddings"].manifest.ref)).get(DOMAIN, nothing)
+    encoder = params.open(texts_of(rows, "query_id", "positive"), run)
+    with run.progress(rows.num_rows, "queries") as meter, noted(run, encoder, rows.num_rows):
+        queries = encoded_queries(rows, encoder, meter.advance)
+    split_of = _splits(corpus, run)
+    found: list[list[str]] = [[]] * len(queries)
+    cosines: list[np.ndarray] = [np.empty(0, np.float32)] * len(queries)
+    for split in pc.unique(rows["split"]).to_pylist():
+        mine = np.flatnonzero(pc.equal(rows["split"], split).to_numpy(zero_copy_only=False))
+        keys, scores = _search(np.ascontiguousarray(queries[mine]), corpus, split_of == split, params.depth)
+        for row, own, of_own in zip(mine, keys, scores, strict=True):
+            there = own != NO_KEY
+            found[row] = corpus.ids.take(pa.array(own[there])).to_pylist()
+            cosines[row] = of_own[there]
+    ranked = rows.select(["query_id", "passage_id", "doc_id", "intent"])
+    ranked = ranked.append_column("passage_ids", pa.array(found, pa.list_(pa.string())))
+    ranked = ranked.append_column("scores", pa.array(cosines, pa.list_(pa.float32())))
+    return ranked.append_column("positive_score", _own_scores(queries, rows, corpus))
+
+
+def _splits(corpus: Corpus, run: Run) -> np.ndarray:
+    """The split of each passage of the corpus, by its key."""
+    known = run.inputs["passages"].table(["passage_id", "split"])
+    places = pc.index_in(corpus.ids, value_set=known["passage_id"].combine_chunks())
+    if places.null_count:
+        unknown = corpus.ids.filter(pc.is_null(places))[0].as_py()
+        embedded, there = (run.inputs[name].manifest.ref for name in ("embeddings", "passages"))
+        raise InputError(f"{embedded} has a vector of {unknown}, which is not in {there}: embed these passages")
+    return known["split"].take(places).to_numpy()
+
+
+def _search(queries: np.ndarray, corpus: Corpus, counts: np.ndarray, depth: int) -> tuple[np.ndarray, np.ndarray]:
+    """Keys and cosines of the nearest passages that count, [n, depth]."""
+    shards = [
+        (vectors, np.where((keys >= 0) & counts[keys], keys, -1).astype(np.int32)) for vectors, keys in corpus.shards
+    ]
+    return search(queries, shards, min(depth, max(1, int(counts.sum()))))
+
+
+def _own_scores(queries: np.ndarray, rows: pa.Table, corpus: Corpus) -> pa.Array:
+    """The cosine of each query and the passage that it was written for."""
+    from pipeline_tasks.retrieval.scan_kernels import dots
+
+    keys = pc.index_in(rows["passage_id"].combine_chunks(), value_set=corpus.ids)
+    if keys.null_count:
+        lacking = rows["passage_id"].filter(pc.is_null(keys))[0]
+        raise InputError(f"passage {lacking}, which a query was written for, has no vector: embed these passages")
+    wanted, own = np.unique(keys.to_numpy(), return_inverse=True)
+    vectors = np.empty((len(wanted), corpus.width), np.float32)
+    for of_shard, shard_keys in corpus.shards:
+        held = np.flatnonzero(np.isin(shard_keys, wanted))
+        vectors[np.searchsorted(wanted, shard_keys[held])] = of_shard[held]
+    return pa.array(dots(queries, vectors, own[:, None].astype(np.int64))[:, 0])
