@@ -202,8 +202,9 @@ class Version:
         return cls(store, load_manifest(store, ref), schema)
 
     def has(self, column: str) -> bool:
-        """Whether its rows carry ``column``: those of one version all do or none does."""
-        return any(column in read_part(self.store, part, [column]).column_names for part in self.manifest.parts[:1])
+        """Whether its rows are read with ``column``: it is of the schema, or of the first part where none is known."""
+        held = (read_part(self.store, part).column_names for part in self.manifest.parts[:1])
+        return self.schema.has(column) if self.schema else column in next(held, [])
 
     def rejects(self) -> Version:
         """The rows refused when this version was made."""

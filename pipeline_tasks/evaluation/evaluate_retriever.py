@@ -18,7 +18,7 @@ from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.settings import Secret
 from pipeline_tasks.core.step import From, step
 from pipeline_tasks.core.versions import Version
-from pipeline_tasks.datasets import EVALUATIONS, JUDGED_QUERIES, PASSAGE_EMBEDDINGS, PASSAGES
+from pipeline_tasks.datasets import EVALUATIONS, INSTRUCTED_QUERIES, PASSAGE_EMBEDDINGS, PASSAGES
 from pipeline_tasks.evaluation import systems
 from pipeline_tasks.evaluation.metrics import Measure, score
 from pipeline_tasks.evaluation.stored_vectors import passage_vectors, query_vectors
@@ -86,7 +86,7 @@ def _is_registered(name: str) -> bool:
 
 @step(
     reads={
-        "queries": From(JUDGED_QUERIES, "judged/{set_name}"),
+        "queries": From(INSTRUCTED_QUERIES, "judged/{set_name}"),
         "passages": PASSAGES,
         "embeddings": From(PASSAGE_EMBEDDINGS, "embeddings/{item}", each="models", optional=True),
         "models": From(None, "model/{size}/finetune"),

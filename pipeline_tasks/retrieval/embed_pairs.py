@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.step import From, step
-from pipeline_tasks.datasets import PAIR_EMBEDDINGS, PAIRS
+from pipeline_tasks.datasets import INSTRUCTED_PAIRS, PAIR_EMBEDDINGS
 from pipeline_tasks.models.registry import get
 from pipeline_tasks.retrieval.embed_passages import EncodeParams, noted, texts_of
 from pipeline_tasks.retrieval.encoder import Encoder, Progress
@@ -26,7 +26,7 @@ class EmbedPairsParams(EncodeParams):
 
 
 @step(
-    reads={"pairs": From(PAIRS, "mtp")},
+    reads={"pairs": From(INSTRUCTED_PAIRS, "mtp")},
     writes=PAIR_EMBEDDINGS,
     kind="map",
     dataset="query_embeddings/{model}",

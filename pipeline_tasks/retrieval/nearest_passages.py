@@ -10,7 +10,7 @@ from pydantic import Field
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.step import From, step
-from pipeline_tasks.datasets import PAIRS, PASSAGE_EMBEDDINGS, PASSAGES, RANKINGS
+from pipeline_tasks.datasets import INSTRUCTED_PAIRS, PASSAGE_EMBEDDINGS, PASSAGES, RANKINGS
 from pipeline_tasks.retrieval.corpus import DOMAIN, Corpus, open_corpora
 from pipeline_tasks.retrieval.embed_pairs import EmbedPairsParams, encoded_queries
 from pipeline_tasks.retrieval.embed_passages import noted, texts_of
@@ -25,7 +25,7 @@ class NearestPassagesParams(EmbedPairsParams):
 
 @step(
     reads={
-        "pairs": From(PAIRS, "mtp/fret"),
+        "pairs": From(INSTRUCTED_PAIRS, "mtp/fret"),
         "embeddings": From(PASSAGE_EMBEDDINGS, "embeddings/{model}"),
         "passages": PASSAGES,
     },

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import From, added, step
-from pipeline_tasks.datasets import TRIPLETS
+from pipeline_tasks.datasets import INSTRUCTED_TRIPLETS
 from pipeline_tasks.models.sizes import StageName
 from pipeline_tasks.training import judged_dev
 from pipeline_tasks.training.triplets import TripletParams, train_on_triplets
@@ -28,8 +28,8 @@ class FinetuneParams(TripletParams):
 
 @step(
     reads={
-        "triplets": From(TRIPLETS, "mtt/{alpha}"),
-        "further": From(TRIPLETS, "{item}", each="triplets_from"),
+        "triplets": From(INSTRUCTED_TRIPLETS, "mtt/{alpha}"),
+        "further": From(INSTRUCTED_TRIPLETS, "{item}", each="triplets_from"),
         "init": From(None, "model/{size}/pretrain"),
         **judged_dev.READS,
     },

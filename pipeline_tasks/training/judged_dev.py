@@ -11,7 +11,7 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.run import Inputs
 from pipeline_tasks.core.step import From
 from pipeline_tasks.core.versions import Version
-from pipeline_tasks.datasets import JUDGED_QUERIES, PASSAGES
+from pipeline_tasks.datasets import INSTRUCTED_QUERIES, PASSAGES
 from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.training.common import asked, given, n_rows
 from pipeline_tasks.training.data.examples import Examples, block
@@ -19,7 +19,7 @@ from pipeline_tasks.training.data.examples import Examples, block
 _COLUMNS = ["query", "intent", "passage_ids", "grades"]
 _ROWS_AT_ONCE = 4096
 READS = {
-    "judged": From(JUDGED_QUERIES, "judged/{item}", each="choose_on"),
+    "judged": From(INSTRUCTED_QUERIES, "judged/{item}", each="choose_on"),
     "judged_passages": From(PASSAGES, "corpus/{item}", each="choose_on"),
     "targets": From(JUDGED_QUERIES, "judged/{item}", each="targets"),
     "target_passages": From(PASSAGES, "corpus/{item}", each="targets"),

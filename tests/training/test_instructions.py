@@ -11,11 +11,13 @@ from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import INSTRUCTED_QUERIES, INSTRUCTED_TRIPLETS, JUDGED_QUERIES, PASSAGES, TRIPLETS
 from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.encoders.trunk import load
+from pipeline_tasks.evaluation.evaluate_retriever import evaluate_retriever
 from pipeline_tasks.evaluation.systems import Asked
+from pipeline_tasks.retrieval.embed_pairs import embed_pairs
 from pipeline_tasks.retrieval.encoders import load_encoder
 from pipeline_tasks.training import judged_dev
 from pipeline_tasks.training.export import export
-from pipeline_tasks.training.finetune import FinetuneParams
+from pipeline_tasks.training.finetune import FinetuneParams, finetune
 from pipeline_tasks.training.triplets import dev_set, training_rows
 from tests.shapes import TOPICS
 from tests.stores import put
@@ -74,3 +76,10 @@ def test_evaluation_asks_each_query_with_its_own_instruction(tmp_path, tiny_bert
     asked = Asked(queries, ["qa", "qa"], ["p"], [passage(0)], own)
     wanted = encoder.encode([f"{TOPICS[2]}: {queries[0]}", f"{TOPICS[5]}: {queries[1]}"])
     np.testing.assert_array_equal(asked.encoded_by(encoder), wanted)
+
+
+@pytest.mark.parametrize(
+    ("step", "name"), [(finetune, "triplets"), (embed_pairs, "pairs"), (evaluate_retriever, "queries")]
+)
+def test_steps_that_ask_read_the_instruction_where_rows_have_it(step, name):
+    assert step.reads[name].schema is not None and step.reads[name].schema.has("instruction")
