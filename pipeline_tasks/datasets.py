@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from pipeline_tasks import columns as c
 from pipeline_tasks.core.schema import Column, RowSchema
-from pipeline_tasks.training_rows import RANK_LISTS, SCORED_TRIPLETS, TRIPLETS, TUPLES
+from pipeline_tasks.training_rows import RANK_LISTS, RELABELLED, SCORED_TRIPLETS, TRIPLETS, TUPLES
 
 _text = pa.string()
 _texts = pa.list_(pa.string())
@@ -288,5 +288,5 @@ TOLD_PAIRS = INSTRUCTED_PAIRS.plus(Column("instruction_response_id", _text, "res
 ALL = (
     SEARCHES, SEARCH_RESULTS, URLS, DOWNLOADS, DOCUMENTS, SKETCHES, DOCUMENT_CLUSTERS, HELD_OUT, PASSAGES,
     PASSAGE_EMBEDDINGS, PASSAGE_DUPLICATES, NEEDS, PAIRS, PAIR_EMBEDDINGS, RANKINGS, LABELLED, TRIPLETS,
-    SCORED_TRIPLETS, RANK_LISTS, TUPLES, JUDGED_QUERIES, ALTERED_QUERIES, EVALUATIONS,
+    SCORED_TRIPLETS, RELABELLED, RANK_LISTS, TUPLES, JUDGED_QUERIES, ALTERED_QUERIES, EVALUATIONS,
 )  # fmt: skip

@@ -11,6 +11,7 @@ _text = pa.string()
 _texts = pa.list_(pa.string())
 _shared_texts = pa.list_(pa.dictionary(pa.int32(), pa.string()))
 _vector = pa.list_(pa.float32())
+_ranks = pa.list_(pa.int32())
 
 TRIPLETS = RowSchema(
     "triplets",
@@ -38,6 +39,26 @@ SCORED_TRIPLETS = RowSchema(
         Column("teacher", _text, "model that the scores below are of"),
         Column("teacher_positive_score", pa.float32(), "its cosine of query and positive"),
         Column("teacher_negative_scores", _vector, "its cosines of the negatives", along="negative_ids"),
+    ),
+)
+
+RELABELLED = RowSchema(
+    "relabelled",
+    "query_id",
+    (
+        c.QUERY_ID,
+        c.INTENT,
+        c.INSTRUCTION,
+        c.QUERY,
+        Column("source_passage_id", _text, "passage that the query was written for"),
+        Column("source_rank", pa.int32(), "its place among the passages below, 1-based; 1: it stays the positive"),
+        Column("passage_ids", _texts, "passages that an LLM compared, best first by both scores together"),
+        Column("passages", _shared_texts, "their texts; a text is stored once a part", along="passage_ids"),
+        Column("likelihoods", _vector, "log P(query | passage), in nats", along="passage_ids"),
+        Column("relevances", _vector, "expected grade of relevance, 0 to 3", along="passage_ids"),
+        Column("likelihood_ranks", _ranks, "1-based ranks by likelihood alone", along="passage_ids"),
+        Column("relevance_ranks", _ranks, "1-based ranks by relevance alone", along="passage_ids"),
+        c.SPLIT,
     ),
 )
 

@@ -2,5 +2,5 @@
 
 STEPS = (
     "write_needs", "write_pairs", "read_pairs", "read_general_pairs", "extract_queries", "combine_pairs",
-    "decontaminate_pairs", "write_instructions", "poison_tuples", "check_tuples",
+    "decontaminate_pairs", "write_tasks_and_queries", "write_instructions", "poison_tuples", "check_tuples",
 )  # fmt: skip

@@ -21,7 +21,7 @@ _ROWS_AT_ONCE = 4096
 READS = {
     "judged": From(INSTRUCTED_QUERIES, "judged/{item}", each="choose_on"),
     "judged_passages": From(PASSAGES, "corpus/{item}", each="choose_on"),
-    "targets": From(JUDGED_QUERIES, "judged/{item}", each="targets"),
+    "targets": From(INSTRUCTED_QUERIES, "judged/{item}", each="targets"),
     "target_passages": From(PASSAGES, "corpus/{item}", each="targets"),
 }
 """What a stage reads to choose its checkpoint by, and to guide its sampler; nothing unless parameters name sets."""

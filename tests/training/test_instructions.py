@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.run import Inputs
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import Version
@@ -20,8 +21,9 @@ from pipeline_tasks.training.export import export
 from pipeline_tasks.training.finetune import FinetuneParams, finetune
 from pipeline_tasks.training.triplets import dev_set, training_rows
 from tests.shapes import TOPICS
-from tests.stores import put
+from tests.stores import go, put
 from tests.training.conftest import passage, query
+from tests.training.made import put_model
 
 OWN = ("find the passage of the storm", None)
 NAMES = ("judged", "judged_passages")
@@ -83,3 +85,25 @@ def test_evaluation_asks_each_query_with_its_own_instruction(tmp_path, tiny_bert
 )
 def test_steps_that_ask_read_the_instruction_where_rows_have_it(step, name):
     assert step.reads[name].schema is not None and step.reads[name].schema.has("instruction")
+
+
+def test_a_model_trains_on_queries_with_tasks_of_their_own(tmp_path, tiny_bert):
+    store = LocalStore(tmp_path / "store")
+    export(load(tiny_bert), tmp_path / "m", card={}, layout=Layout("mean", 32))
+    put_model(store, tmp_path / "m", "model/33m/pretrain")
+    topics = range(len(TOPICS))
+    rows = [
+        {"query_id": f"q{t}", "intent": "any", "query": query(t), "instruction": OWN[0], "split": "train"}
+        | {"positive": passage(t), "negative_ids": ["n"], "negatives": [passage((t + 1) % len(TOPICS))]}
+        for t in topics
+    ]
+    put(store, INSTRUCTED_TRIPLETS, rows, dataset="mtt/fret")
+    small = {"max_query_length": 32, "max_passage_length": 32, "batch_size": 8, "epochs": 1, "device": "cpu"}
+    gecko = {"objective": "same_tower", "in_batch": True}
+    counters = go(store, finetune, {"triplets": ["mtt/fret"]}, **small, **gecko).counters
+    assert counters["training_queries"] == counters["negatives"] == len(TOPICS)
+    assert counters["last_loss"] > 0
+    queries_of_an_intent = [{name: row[name] for name in row if name != "instruction"} for row in rows]
+    put(store, TRIPLETS, queries_of_an_intent, dataset="mtt/fret")
+    with pytest.raises(InputError, match="no instruction for queries of intent 'any'"):
+        go(store, finetune, {"triplets": ["mtt/fret"]}, **small, **gecko)
