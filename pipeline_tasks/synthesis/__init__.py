@@ -1,6 +1,7 @@
 """Pairs: an LLM writes needs, then query and positive, per search intent; others come from files or passages."""
 
 STEPS = (
-    "write_needs", "write_pairs", "read_pairs", "read_general_pairs", "extract_queries", "combine_pairs",
-    "decontaminate_pairs", "write_tasks_and_queries", "write_instructions", "poison_tuples", "check_tuples",
+    "write_needs", "write_pairs", "read_pairs", "read_general_pairs", "read_classes", "extract_queries",
+    "combine_pairs", "decontaminate_pairs", "write_tasks_and_queries", "write_instructions", "poison_tuples",
+    "check_tuples",
 )  # fmt: skip

@@ -234,6 +234,7 @@ NARROWER = {
     ("rank_passages", "fuse_rankings"),
     ("mine_negatives", "score_triplets"),
     ("mine_negatives", "unify"),
+    ("mine_negatives", "read_classes"),
     ("read_passages", "pool_passages"),
     ("judge_queries", "sample_queries"),
     ("evaluate_retriever", "evaluate_instructions"),

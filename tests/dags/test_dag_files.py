@@ -217,7 +217,7 @@ def test_what_starts_a_dag_is_produced_by_another(bag):
 
 
 BY_HAND = {"read_pairs", "read_general_pairs", "read_passages", "pool_passages", "sample_queries"}
-BY_HAND |= {"check_tuples_by_margin", "write_tasks_and_queries", "nearest_passages", "relabel", "unify"}
+BY_HAND |= {"check_tuples_by_margin", "read_classes", "write_tasks_and_queries", "nearest_passages", "relabel", "unify"}
 """What is run from the command line alone: files of others, and what is made of them."""
 
 
