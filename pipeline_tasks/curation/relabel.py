@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,9 +39,9 @@ class RelabelParams(StepParams):
     k: int = Field(USUAL_K, ge=1, description="of the reciprocal rank fusion of both scores")
     batch_size: int = tuning(16, ge=1, description="passages that the scorer reads at once")
 
-    @property
+    @cached_property
     def start(self) -> Start:
-        """The scorer, as it is now."""
+        """The scorer, as it was when it was first asked for."""
         return start_of(self.scorer)
 
     def identity(self) -> dict[str, Any]:
