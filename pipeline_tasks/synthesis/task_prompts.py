@@ -16,6 +16,8 @@ from pipeline_tasks.synthesis.parse import UNPARSABLE, Rejected, need_of, parse_
 from pipeline_tasks.synthesis.prompts import Prompt, clip
 
 FIELDS = ("task", "query")
+_BEGUN = '{"task": "'
+"""How an answer begins where the text is continued: small models would write another passage."""
 _MAX_TOKENS = 200
 _PASSAGE_CHARS = 2_000
 _TASK_BOUNDS = {"some_words": 1, "refusals": 0, "words": 4, "query_chars": 250, "symbols": 0.3, "repeated": 0.5}
@@ -90,7 +92,7 @@ def ask(passage: str, *, key: str, chat: bool, structured: bool) -> Prompt:
     turns = tuple(turn for e in EXAMPLES for turn in (_json(passage=e.passage), _json(task=e.task, query=e.query)))
     last = _json(passage=shown)
     return Prompt(
-        text=last if chat else "\n".join([_SYSTEM, "", *turns, last, ""]),
+        text=last if chat else "\n".join([_SYSTEM, "", *turns, last, _BEGUN]),
         lead="",
         labels=(),
         query_first=True,
@@ -109,7 +111,8 @@ def ask(passage: str, *, key: str, chat: bool, structured: bool) -> Prompt:
 
 def read(answer: Response, prompt: Prompt, bounds: Bounds) -> Example | Rejected:
     """The task and the query in an answer, or why it has none; ``bounds`` are those of the query."""
-    found = Rejected("too_long") if answer.finish_reason == "length" else parse_fields(answer.text, *FIELDS)
+    begun = "" if prompt.system or answer.text.lstrip().startswith("{") else _BEGUN
+    found = Rejected("too_long") if answer.finish_reason == "length" else parse_fields(begun + answer.text, *FIELDS)
     if isinstance(found, Rejected):
         return found
     task, query = need_of(found["task"], prompt, _TASK_BOUNDS), need_of(found["query"], prompt, bounds)
@@ -125,7 +128,7 @@ def is_unreadable(answer: Response) -> bool:
 
 def sha256() -> str:
     """What stands for the prompt in the id of what it writes."""
-    return digest(_SYSTEM, *(text for example in EXAMPLES for text in example), _TASK_BOUNDS)
+    return digest(_SYSTEM, _BEGUN, *(text for example in EXAMPLES for text in example), _TASK_BOUNDS)
 
 
 def _json(**fields: str) -> str:

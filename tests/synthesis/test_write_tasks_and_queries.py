@@ -42,7 +42,9 @@ def asked(request, endpoint, monkeypatch):
         text = body["messages"][-1]["content"] if request.param == "chat" else body["prompt"]
         name = next((name for name in ANSWERS if f"in spring. {name}" in text), "broken")
         said, usage = json.dumps(ANSWERS[name]), {"prompt_tokens": 900, "completion_tokens": 30}
-        choice = {"message": {"content": said}} if request.param == "chat" else {"text": said}
+        choice = (
+            {"message": {"content": said}} if request.param == "chat" else {"text": said.removeprefix('{"task": "')}
+        )
         return {"choices": [choice | {"finish_reason": "stop"}], "usage": usage, "created": 1}
 
     started = endpoint((200, answer))
