@@ -39,6 +39,7 @@ class CausalScorer:
         self._tokenizer = load_tokenizer(folder)
         self._model = load_model(folder, dtype=precision, with_head=True).to(device)
         self._device, self._batch_size = device, batch_size
+        self._begun: dict[str, tuple[int, Any]] = {}
 
     def log_likelihoods(
         self, beginning: str, texts: Sequence[str], ends: Sequence[str], progress: Progress | None = None
@@ -92,46 +93,54 @@ class CausalScorer:
 
         Shapes: [b, n + 1, vocabulary], where n is the largest ``n_last`` of the batch.
         """
-        import torch
-
         if not rows:
             return
-        started = self._tokenizer.encode(beginning)
-        longest, most = max(map(len, rows)) + len(started), getattr(self._model.config, "max_position_embeddings", None)
+        n_begun, cache = self._beginning(beginning)
+        longest, most = max(map(len, rows)) + n_begun, getattr(self._model.config, "max_position_embeddings", None)
         if most and longest > most:
             raise InputError(
                 f"a text of {longest} tokens with its prompt, and the model reads {most}: cut passages shorter"
             )
-        with torch.inference_mode():
-            cache = self._model(torch.tensor([started], device=self._device), use_cache=True).past_key_values
-            order = sorted(range(len(rows)), key=lambda row: len(rows[row]))
-            for at in range(0, len(order), self._batch_size):
-                batch = order[at : at + self._batch_size]
-                some, n = [rows[row] for row in batch], max(n_last[row] for row in batch)
-                yield batch, self._after(cache, len(started), some, n)
-                if progress:
-                    progress(len(batch))
+        order = sorted(range(len(rows)), key=lambda row: len(rows[row]))
+        for at in range(0, len(order), self._batch_size):
+            batch = order[at : at + self._batch_size]
+            some, n = [rows[row] for row in batch], max(n_last[row] for row in batch)
+            yield batch, self._after(cache, n_begun, some, n)
+            if progress:
+                progress(len(batch))
 
-    def _after(self, cache: Any, n_started: int, rows: list[list[int]], n_last: int) -> Tensor:
+    def _beginning(self, text: str) -> tuple[int, Any]:
+        """Tokens of a beginning, and its keys and values, read once."""
+        import torch
+
+        if text not in self._begun:
+            ids = self._tokenizer.encode(text)
+            with torch.inference_mode():
+                read = self._model(torch.tensor([ids], device=self._device), use_cache=True, logits_to_keep=1)
+            self._begun[text] = len(ids), read.past_key_values
+        return self._begun[text]
+
+    def _after(self, cache: Any, n_begun: int, rows: list[list[int]], n_last: int) -> Tensor:
         import torch
 
         width = max(map(len, rows))
         ids = torch.zeros((len(rows), width), dtype=torch.long)
-        mask = torch.zeros((len(rows), n_started + width), dtype=torch.long)
-        mask[:, :n_started] = 1
+        mask = torch.zeros((len(rows), n_begun + width), dtype=torch.long)
+        mask[:, :n_begun] = 1
         places = torch.zeros((len(rows), width), dtype=torch.long)
         for row, own in enumerate(rows):
             ids[row, width - len(own) :] = torch.tensor(own)
-            mask[row, n_started + width - len(own) :] = 1
-            places[row, width - len(own) :] = torch.arange(n_started, n_started + len(own))
+            mask[row, n_begun + width - len(own) :] = 1
+            places[row, width - len(own) :] = torch.arange(n_begun, n_begun + len(own))
         own_cache = deepcopy(cache)  # what is read after it would stay in it
         own_cache.batch_repeat_interleave(len(rows))
-        logits = self._model(
-            ids.to(self._device),
-            attention_mask=mask.to(self._device),
-            position_ids=places.to(self._device),
-            past_key_values=own_cache,
-            use_cache=True,
-            logits_to_keep=n_last + 1,
-        ).logits
-        return logits.float().log_softmax(dim=-1)
+        with torch.inference_mode():
+            logits = self._model(
+                ids.to(self._device),
+                attention_mask=mask.to(self._device),
+                position_ids=places.to(self._device),
+                past_key_values=own_cache,
+                use_cache=True,
+                logits_to_keep=n_last + 1,
+            ).logits
+            return logits.float().log_softmax(dim=-1)
