@@ -6,17 +6,13 @@ created last and exclusively, and a second run starts from the parts that are th
 
 from __future__ import annotations
 
-import os
 import resource
 import shutil
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from functools import partial
-from multiprocessing import get_context, parent_process
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
@@ -24,6 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline_tasks.core import latest, memo
+from pipeline_tasks.core.engines import engine_of
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.events import EventLog
 from pipeline_tasks.core.failure import counted, facts_of
@@ -148,9 +145,10 @@ def _run_map(
     records = memo.lookup_all(store, job, source, mine)
     todo = [index for index, record in records.items() if record is None]
     counters: Counter[str] = Counter(parts_built=len(todo), parts_reused=len(records) - len(todo))
-    with counted(counters), meter(job.step.name, len(todo), "parts") as progress:
-        for index, record in _compute_parts(store, job, opened, todo, workers):
-            records[index] = record
+    processes = workers if job.step.processes else 1
+    with counted(counters), meter(job.step.name, len(todo), "parts") as progress, engine_of(processes) as engine:
+        for place, record in engine.each(partial(memo.compute, store, job, opened), todo):
+            records[todo[place]] = record
             counters.update({k: v for k, v in record.counters.items() if k not in memo.ROW_COUNTERS})  # type: ignore[misc]
             progress.advance()
     done = [record for record in records.values() if record]
@@ -164,35 +162,6 @@ def _run_map(
     for index in todo:
         store.drop_scratch(memo.part_digest(job, source.manifest.parts[index]))
     return Outcome(job.ref, False, counters)
-
-
-def _compute_parts(
-    store: Store, job: Job, opened: dict[str, list[Version]], todo: list[int], workers: int
-) -> Iterator[tuple[int, memo.Record]]:
-    if not job.step.processes or workers == 1 or len(todo) < 2:
-        for index in todo:
-            yield index, memo.compute(store, job, opened, index)
-        return
-    spawn = get_context("spawn")
-    with ProcessPoolExecutor(min(workers, len(todo)), mp_context=spawn, initializer=end_with_parent) as pool:
-        futures = {pool.submit(memo.compute, store, job, opened, index): index for index in todo}
-        try:
-            for future in as_completed(futures):
-                yield futures[future], future.result()
-        finally:
-            pool.shutdown(cancel_futures=True)
-
-
-def end_with_parent() -> None:
-    """A worker whose parent was killed would wait for work for ever."""
-    parent = parent_process()
-
-    def watch() -> None:
-        if parent:
-            parent.join()
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 def _run_reduce(store: Store, job: Job, opened: dict[str, list[Version]]) -> Outcome:
