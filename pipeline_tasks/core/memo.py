@@ -28,7 +28,16 @@ ROW_COUNTERS = ("rows_in", "rows_out", "rows_rejected")
 
 
 class Record(BaseModel):
-    """What one part became."""
+    """What one part, or one partition, became.
+
+    Attributes:
+        output: its rows; of a partition the first table.
+        rejects: what was refused.
+        skipped: column -> keys of the rows that were removed already.
+        counters: what the body counted.
+        further: the other tables of a partition, in order.
+        partial: it is a partition's; its parts may hold anything, and need not stand in a version.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -36,6 +45,8 @@ class Record(BaseModel):
     rejects: Part | None
     skipped: dict[str, list[str]]
     counters: dict[str, float]
+    further: list[Part] = []
+    partial: bool = False
 
     @classmethod
     def read(cls, data: bytes | None) -> Record | None:
@@ -48,7 +59,12 @@ class Record(BaseModel):
     @property
     def made(self) -> list[Part]:
         """The parts that it names."""
-        return [part for part in (self.output, self.rejects) if part]
+        return [*self.tables, *([self.rejects] if self.rejects else [])]
+
+    @property
+    def tables(self) -> list[Part]:
+        """What the body gave."""
+        return [self.output, *self.further]
 
 
 def part_digest(job: Job, part: Part) -> str:
@@ -57,8 +73,9 @@ def part_digest(job: Job, part: Part) -> str:
     return digest(job.step.name, job.step.version, job.identity, part.sha256, [job.input_names[s] for s in side])
 
 
-def _memo_key(job: Job, part: Part) -> str:
-    return f"memo/{part_digest(job, part)}.json"
+def memo_key(name: str) -> str:
+    """Where the record of the work with this digest is kept."""
+    return f"memo/{name}.json"
 
 
 def lookup(store: Store, job: Job, version: Version, index: int) -> Record | None:
@@ -68,7 +85,7 @@ def lookup(store: Store, job: Job, version: Version, index: int) -> Record | Non
 
 def lookup_all(store: Store, job: Job, version: Version, indexes: Iterable[int]) -> dict[int, Record | None]:
     """Index -> what :func:`lookup` finds, for many parts in a few rounds through the store."""
-    keys = {index: _memo_key(job, version.manifest.parts[index]) for index in indexes}
+    keys = {index: memo_key(part_digest(job, version.manifest.parts[index])) for index in indexes}
     read = dict(store.read_all(keys.values()))
     found = {index: record for index, key in keys.items() if (record := Record.read(read[key]))}
     there = store.present(made.key for record in found.values() for made in record.made)
@@ -86,7 +103,7 @@ def _usable(
         skipped, now = set(record.skipped.get(column, [])), removed.get(column, set())
         if not skipped <= now:
             return None
-        if not _carries(job, column) and skipped != _hits(read_part(store, part), {column: now}).get(column, set()):
+        if not _carries(job, column) and skipped != hits(read_part(store, part), {column: now}).get(column, set()):
             return None
     return record
 
@@ -103,7 +120,8 @@ def _carries(job: Job, column: str) -> bool:
     return job.step.writes is not None and job.step.writes.has(column)
 
 
-def _hits(rows: pa.Table, removed: dict[str, set[str]]) -> dict[str, set[str]]:
+def hits(rows: pa.Table, removed: dict[str, set[str]]) -> dict[str, set[str]]:
+    """Column -> those of the removed keys that stand in ``rows``."""
     found = {}
     for column, keys in removed.items():
         if column in rows.column_names:
@@ -143,12 +161,12 @@ def _compute(store: Store, job: Job, opened: dict[str, list[Version]], version: 
     record = Record(
         output=write_rows(store, table),
         rejects=write_rows(store, rejects) if rejects.num_rows else None,
-        skipped={column: sorted(keys) for column, keys in _hits(raw, removed).items()},
+        skipped={column: sorted(keys) for column, keys in hits(raw, removed).items()},
         counters=counters,
     )
     if run.responses:
         store.replace(f"{RECEIPTS}/{record.output.sha256}.json", canonical_json({"responses": sorted(run.responses)}))
-    store.replace(_memo_key(job, part), record.model_dump_json().encode())
+    store.replace(memo_key(name), record.model_dump_json().encode())
     return record
 
 

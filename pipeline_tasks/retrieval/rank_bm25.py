@@ -2,78 +2,88 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import Field
 
-from pipeline_tasks.core.manifest import Ref
-from pipeline_tasks.core.run import Run
-from pipeline_tasks.core.step import From, StepParams, step
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.manifest import Part
+from pipeline_tasks.core.partitions import Partition, PartitionedRun, pieces
+from pipeline_tasks.core.run import Inputs
+from pipeline_tasks.core.step import From, StepParams, step, tuning
 from pipeline_tasks.core.store import Store
-from pipeline_tasks.core.vectors import lists
-from pipeline_tasks.core.versions import Version
+from pipeline_tasks.core.versions import read_part
 from pipeline_tasks.datasets import PAIRS, PASSAGES, RANKINGS
-from pipeline_tasks.retrieval.bm25 import Bm25
-
-_SEARCHED_AT_ONCE = 8192
+from pipeline_tasks.retrieval.bm25_shards import (
+    count_shard,
+    find_repeats,
+    look_up_words,
+    merge_block,
+    name_passages,
+    search_shard,
+    sum_frequencies,
+)
 
 
 class RankBm25Params(StepParams):
-    """Depth of the rankings, and how words count."""
+    """Depth of the rankings, how words count, and how much a process holds."""
 
     depth: int = Field(200, ge=1, description="passages kept per query")
     k1: float = Field(1.5, ge=0, description="how slowly a word's score levels off as it comes again in a passage")
     b: float = Field(0.75, ge=0, le=1, description="how much words of a long passage count less: 0 not at all")
+    shard_passages: int = tuning(100_000, ge=1, description="passages that a process holds at a time")
+    block_queries: int = tuning(8192, ge=1, description="queries that a process ranks at a time")
 
 
 @step(
     reads={"pairs": From(PAIRS, "mtp"), "passages": PASSAGES, "positives": From(PAIRS, "mtp")},
     writes=RANKINGS,
-    kind="map",
+    kind="partitioned",
     dataset="rankings/bm25",
     memory_gib=6,
 )
-def rank_bm25(rows: pa.Table, params: RankBm25Params, run: Run) -> pa.Table:
+def rank_bm25(inputs: Inputs, params: RankBm25Params, run: PartitionedRun) -> Iterator[Part]:
     """Rank PDF passages and generated positives alike for every query by BM25, keep the best ``depth``.
 
     The scores are BM25's, not cosines: an alpha of the negatives is a share of another scale. Passages that share no
-    word with the query have the score 0 and come in the order of their ids.
+    word with the query have the score 0 and come in the order of their ids. Of an id that comes twice the first text
+    counts. One part of rankings for each part of the pairs.
+
+    Raises:
+        InputError: there are queries and no passages.
     """
-    if rows.num_rows == 0:
-        return RANKINGS.table()
-    refs = (str(run.inputs[name].manifest.ref) for name in ("passages", "positives"))
-    ids, index = _opened(run.store, *refs, k1=params.k1, b=params.b)
-    own = pc.index_in(rows["positive_id"], value_set=ids).fill_null(-1).to_numpy()
-    queries = rows["query"].to_pylist()
-    depth = min(params.depth, len(ids))
-    keys, scores, own_scores = [], [], []
-    with run.progress(len(queries), "queries") as meter:
-        for at in range(0, len(queries), _SEARCHED_AT_ONCE):
-            block = slice(at, at + _SEARCHED_AT_ONCE)
-            found = index.search(queries[block], depth, own[block])
-            keys.append(ids.take(pa.array(found.indices.ravel())))
-            scores.append(found.scores)
-            own_scores.append(found.own_scores)
-            meter.advance(len(found.indices))
-    run.count("queries_searched", len(queries))
-    ends = pa.array(np.arange(len(queries) + 1, dtype=np.int32) * depth)
-    ranked = rows.select(["query_id", "passage_id", "doc_id", "intent"])
-    ranked = ranked.append_column("passage_ids", pa.ListArray.from_arrays(ends, pa.concat_arrays(keys)))
-    ranked = ranked.append_column("scores", lists(np.concatenate(scores)))
-    return ranked.append_column("positive_score", pa.array(np.concatenate(own_scores)))
-
-
-@lru_cache(maxsize=1)
-def _opened(store: Store, passages: str, positives: str, *, k1: float, b: float) -> tuple[pa.Array, Bm25]:
-    """Distinct passage ids in rising order and the index over their texts; the last one opened stays in memory."""
-    tables = [
-        Version.open(store, Ref.parse(ref)).table(columns).rename_columns(["passage_id", "text"])
-        for ref, columns in ((passages, ["passage_id", "text"]), (positives, ["positive_id", "positive"]))
+    corpus = pieces({name: inputs[name] for name in ("passages", "positives")}, params.shard_passages)
+    blocks = pieces({"pairs": inputs["pairs"]}, params.block_queries)
+    shards, frequencies = _counted(corpus, run)
+    n_passages = sum(passages.rows for passages, _ in shards)
+    if not n_passages and any(block["pairs"].version.manifest.rows for block in blocks):
+        raise InputError("BM25 over no passages: give at least one")
+    values = {"depth": params.depth, "k1": params.k1, "b": params.b, "n_passages": n_passages}
+    values["mean_length"] = _n_words(run.store, shards) / max(1, n_passages)
+    asked = run.spread(look_up_words, [Partition(b, {"frequencies": frequencies}) for b in blocks], lasting=False)
+    searches = [
+        Partition(block, {"passages": [passages], "postings": [postings], "words": words}, values)
+        for block, words in zip(blocks, asked, strict=True)
+        for passages, postings in shards
     ]
-    corpus = pa.concat_tables(tables)
-    ids = corpus["passage_id"].combine_chunks()
-    _, first = np.unique(np.array(ids.to_pylist(), dtype=object), return_index=True)
-    return ids.take(pa.array(first)), Bm25(corpus["text"].take(pa.array(first)).to_pylist(), k1, b)
+    found = iter(run.spread(search_shard, searches, lasting=False))
+    best = [Partition(block, {"found": [next(found)[0] for _ in shards]}, {"depth": params.depth}) for block in blocks]
+    for parts in run.spread(merge_block, best, final=True):
+        yield from parts
+
+
+def _counted(corpus: Sequence[dict], run: PartitionedRun) -> tuple[list[tuple[Part, Part]], list[Part]]:
+    """Passages and postings of every shard that has any, and the frequencies of words, a table for each hash."""
+    # A power of two: a refresh that adds a shard seldom changes what the hashes of the others are.
+    hashes = {"hashes": 1 << (len(corpus) - 1).bit_length()}
+    named = run.spread(name_passages, [Partition(shard, values=hashes) for shard in corpus])
+    repeats = run.spread(find_repeats, [Partition(parts={"ids": ids}) for ids in zip(*named, strict=True)])
+    given = zip(corpus, zip(*repeats, strict=True), strict=True)
+    counted = run.spread(count_shard, [Partition(shard, {"repeats": rows}, hashes) for shard, rows in given])
+    words = zip(*(tables[2:] for tables in counted), strict=True)
+    summed = run.spread(sum_frequencies, [Partition(parts={"words": tables}) for tables in words])
+    return [(tables[0], tables[1]) for tables in counted if tables[0].rows], [table for (table,) in summed]
+
+
+def _n_words(store: Store, shards: Sequence[tuple[Part, Part]]) -> int:
+    return sum(sum(read_part(store, passages, ["n_words"])["n_words"].to_pylist()) for passages, _ in shards)

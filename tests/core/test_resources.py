@@ -73,4 +73,4 @@ def test_steps_with_checkpoints_go_on_from_them():
     resuming = {name for name in step_names() if get_step(name).resources.resumes}
     with_checkpoints = {"crawl", "adapt_backbone", "pretrain", "finetune", "distill", "adapt_to_corpus"}
     assert with_checkpoints <= resuming
-    assert resuming - with_checkpoints == {n for n in step_names() if get_step(n).kind == "map"}
+    assert resuming - with_checkpoints == {n for n in step_names() if get_step(n).kind != "reduce"}

@@ -6,9 +6,12 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context, parent_process
 from types import TracebackType
 from typing import Any
+
+from pipeline_tasks.core.errors import TransientError
 
 
 class Local:
@@ -34,7 +37,14 @@ class Local:
         pool = self._pool = self._pool or _pool(self._workers)
         places = {pool.submit(work, item): place for place, item in enumerate(items)}
         for future in as_completed(places):
-            yield places[future], future.result()
+            try:
+                found = future.result()
+            except BrokenProcessPool as error:
+                raise TransientError(
+                    f"a worker process was ended from outside, most often for want of memory ({self._workers} ran side "
+                    "by side); lower FOUNDRY_WORKERS, or what the step's parameters let one of them hold, and run again"
+                ) from error
+            yield places[future], found
 
 
 def _pool(workers: int) -> ProcessPoolExecutor:
