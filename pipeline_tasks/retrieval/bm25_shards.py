@@ -45,7 +45,7 @@ def find_repeats(given: Partition, run: Run) -> Iterator[pa.Table]:
 
 
 def count_shard(given: Partition, run: Run) -> Iterator[pa.Table]:
-    """Passages of a shard in the order of their ids, its postings, and a table of frequencies for each hash of a word."""
+    """Passages of a shard in the order of their ids, its postings, and frequencies, a table for each hash of a word."""
     repeats = _joined(run.store, given.parts["repeats"])["row"].to_numpy()
     corpus = _corpus(given.rows, 2)
     corpus = corpus.take(pa.array(np.setdiff1d(np.arange(len(corpus)), repeats)))

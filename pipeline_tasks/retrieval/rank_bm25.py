@@ -74,8 +74,9 @@ def rank_bm25(inputs: Inputs, params: RankBm25Params, run: PartitionedRun) -> It
 
 def _counted(corpus: Sequence[dict], run: PartitionedRun) -> tuple[list[tuple[Part, Part]], list[Part]]:
     """Passages and postings of every shard that has any, and the frequencies of words, a table for each hash."""
-    # A power of two: a refresh that adds a shard seldom changes what the hashes of the others are.
-    hashes = {"hashes": 1 << (len(corpus) - 1).bit_length()}
+    # Of eight shards one hash, since ids and words are small beside texts; by powers of two, so that a refresh which
+    # adds a shard seldom changes what all others are cut into.
+    hashes = {"hashes": 1 << max(0, (len(corpus) - 1).bit_length() - 3)}
     named = run.spread(name_passages, [Partition(shard, values=hashes) for shard in corpus])
     repeats = run.spread(find_repeats, [Partition(parts={"ids": ids}) for ids in zip(*named, strict=True)])
     given = zip(corpus, zip(*repeats, strict=True), strict=True)
