@@ -146,8 +146,11 @@ def _run_map(
     records = memo.lookup_all(store, job, source, mine)
     todo = [index for index, record in records.items() if record is None]
     counters: Counter[str] = Counter(parts_built=len(todo), parts_reused=len(records) - len(todo))
-    processes = workers if job.step.processes else 1
-    with counted(counters), meter(job.step.name, len(todo), "parts") as progress, engine_of(processes) as engine:
+    with (
+        counted(counters),
+        meter(job.step.name, len(todo), "parts") as progress,
+        engine_of(job.step, workers) as engine,
+    ):
         for place, record in engine.each(partial(memo.compute, store, job, opened), todo):
             records[todo[place]] = record
             counters.update({k: v for k, v in record.counters.items() if k not in memo.ROW_COUNTERS})  # type: ignore[misc]
@@ -170,8 +173,7 @@ def _run_whole(store: Store, job: Job, opened: dict[str, list[Version]], workers
     previous = job.previous(store) if job.step.grows else None
     name = digest(job.ref.version, previous.manifest.id) if previous else job.ref.version
     run = PartitionedRun(store, Inputs(opened), seed_of(job.step.name, name), job.step.name, name, previous, job=job)
-    processes = workers if job.step.processes else 1
-    with counted(run.counters), told(store, job, store.scratches / name), engine_of(processes) as run.engine:
+    with counted(run.counters), told(store, job, store.scratches / name), engine_of(job.step, workers) as run.engine:
         result = job.step.body(run.inputs, job.params, run)
         parts = _parts(store, job, run, result)  # a generator rejects rows until its end
     rejects = run.rejects_table()
