@@ -63,7 +63,7 @@ def run(root: str) -> dict[str, float]:
     from pipeline_tasks.core.runner import run_job
     from pipeline_tasks.core.store import LocalStore
     from pipeline_tasks.core.versions import Version
-    from pipeline_tasks.retrieval.corpus import open_corpus
+    from pipeline_tasks.retrieval.corpus import open_corpora
     from pipeline_tasks.retrieval.search import top_k
 
     top_k(unit_vectors(100, 6), unit_vectors(1000, 7), 10)
@@ -71,7 +71,7 @@ def run(root: str) -> dict[str, float]:
     started = time.perf_counter()
     refs = (str(Version.open(store, Ref(dataset=f"{name}/{MODEL}", version="latest")).manifest.ref)
             for name in ("embeddings", "query_embeddings"))  # fmt: skip
-    open_corpus(store, *refs)
+    open_corpora(store, *refs)
     found = {"reading": time.perf_counter() - started}
     for name, params in (("rank_passages", {"model": MODEL}), ("mine_negatives", {"alpha": ALPHA, "models": (MODEL,)})):
         started = time.perf_counter()

@@ -35,7 +35,7 @@ Method = Callable[[list[str]], Iterable[int]]
 
 def ours(texts: list[str]) -> Iterable[int]:
     """Documents that repeat an earlier one: sketch in batches, cluster once."""
-    from pipeline_tasks.corpus.clusters import cluster, shared_buckets
+    from pipeline_tasks.texts.clusters import cluster, shared_buckets
     from pipeline_tasks.texts.minhash import band_keys, band_rows, sketch_texts
 
     made = [sketch_texts(pa.array(texts[i : i + 1024]), SHINGLE) for i in range(0, len(texts), 1024)]

@@ -17,8 +17,8 @@ Starts when `passages` changed, and by hand. The endpoint is the worker's `OPENA
 many steps ask it at once, `max_run_usd` and `max_run_tokens` what each of the two steps may spend.
 """
 
-NEEDS = form("write_needs", "sample_rate", "intents", "intents_per_passage", "splits")
-OWN = form("combine_pairs", "own")
+NEEDS = form("write_needs", "sample_rate", "rates", "intents", "intents_per_passage", "splits")
+OWN = form("combine_pairs", "own", "per_intent", "balance")
 GATE = form("decontaminate_pairs", "sets", "max_contaminated")
 ASKED = ("llm", "api", "writer", "json_schema", "checks", "temperature", "concurrency", "max_run_usd", "max_run_tokens")
 LLM = form("write_needs", *ASKED)

@@ -27,17 +27,17 @@ DOC = """
 
 A decoder first learns to attend both ways (`adapt_backbone`). Then contrastive pre-training on the pairs, then one
 fine-tuning iteration for each level of the size's difficulty schedule, or of `alphas`, each from the model before it;
-triplets that are missing are built on the way. The evaluation on held-out queries covers every stage.
-
-Several sizes may train at once: the pool `gpu` says how many. All data is that of the latest `labelled`.
+triplets that are missing are built on the way. The evaluation on held-out queries covers every stage. Several sizes may
+train at once: the pool `gpu` says how many. All data is that of the latest `labelled`.
 """
 
 SIZE = Param("33m", type="string", enum=list(SIZES), description="size of the model to train")
 CHOICES = ("causal", "reset_layers", "cloze_from", "cloze_sentences")
+OF_TRIPLETS = ("in_batch", "instruct", "pool_instruction", "triplets_from")
 COMMON, START = form("pretrain", *OF_ALL_STAGES), form("pretrain", "backbone")
 ADAPT = form("adapt_backbone", *OF_ADAPTATION, "general_from", prefix="adapt_")
 PRETRAIN = form("pretrain", *OF_A_STAGE, *CHOICES, prefix="pretrain_")
-FINETUNE = form("finetune", *OF_A_STAGE, "in_batch", "instruct", "pool_instruction", prefix="finetune_")
+FINETUNE = form("finetune", *OF_A_STAGE, *OF_TRIPLETS, prefix="finetune_")
 MINE = form("mine_negatives", "n_negatives")
 FORMS = (COMMON, START, ADAPT, PRETRAIN, FINETUNE, MINE)
 ITERATIONS = max(len(size.alphas) for size in SIZES.values())

@@ -22,6 +22,10 @@ URL = Column("url", _text, "address that the document was fetched from")
 TITLE = Column("title", _text, "title from the PDF's metadata, else the largest text of the first page")
 INTENT = Column("intent", _text, "search intent: one that the domain has")
 QUERY = Column("query", _text, "query as a user would write it, without instruction")
+INSTRUCTION = Column(
+    "instruction", _text, "what this very query is to find, in words that go before it; null: as its intent's say"
+)
 POSITIVE = Column("positive", _text, "text of a passage that answers the query")
+ORIGIN = Column("origin", _text, "whose pair: dm (domain), gd/<set> (general domain), extracted/<source>, a name")
 SPLIT = Column("split", _text, "train, dev or test; decided per document, so that no page is on both sides")
 RESPONSE_ID = Column("response_id", _text, "key of the LLM's answer in the response store")

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from pipeline_tasks import columns as c
 from pipeline_tasks.core.schema import Column, RowSchema
-from pipeline_tasks.training_rows import RANK_LISTS, SCORED_TRIPLETS, TRIPLETS
+from pipeline_tasks.training_rows import RANK_LISTS, SCORED_TRIPLETS, TRIPLETS, TUPLES
 
 _text = pa.string()
 _texts = pa.list_(pa.string())
@@ -179,7 +179,7 @@ PAIRS = RowSchema(
         Column("positive", _text, "passage that the LLM wrote for the query (DMRetriever 3.3.1)"),
         Column("passage", _text, "source passage from the PDF"),
         c.SPLIT,
-        Column("origin", _text, "dm (domain), gd or gd/<set> (general domain), extracted/<source>"),
+        c.ORIGIN,
         Column("need_response_id", _text, "response_id of the information need"),
         Column("response_id", _text, "response_id of the pair; empty for general-domain pairs"),
     ),
@@ -196,6 +196,7 @@ PAIR_EMBEDDINGS = RowSchema(
         Column("query_embedding", _vector, "L2-normalised vector of the query with the model's own prefix"),
         Column("positive_id", _text, "id of the pair's positive"),
         Column("positive_embedding", _vector, "L2-normalised vector of the positive"),
+        c.ORIGIN,
     ),
 )
 
@@ -246,6 +247,22 @@ JUDGED_QUERIES = RowSchema(
     ),
 )
 
+ALTERED_QUERIES = RowSchema(
+    "altered_queries",
+    "query_id",
+    (
+        Column("query_id", _text, "id of the query in its set; of one by a rule the rule behind it, after a slash"),
+        Column("doc_id", _text, "document that it asks about; empty where it was asked of none"),
+        c.INTENT,
+        c.QUERY,
+        Column("instruction", _text, "what the query is first asked with"),
+        Column("changed_instruction", _text, "what it is then asked with"),
+        Column("passage_ids", _texts, "passages that were judged, by rising id"),
+        Column("grades", _grades, "under the instruction: 0 not relevant, more is better", along="passage_ids"),
+        Column("changed_grades", _grades, "under the changed instruction", along="passage_ids"),
+    ),
+)
+
 EVALUATIONS = RowSchema(
     "evaluations",
     "evaluation_id",
@@ -257,14 +274,19 @@ EVALUATIONS = RowSchema(
         c.INTENT,
         c.QUERY,
         Column("n_relevant", _int, "passages with a grade above 0"),
-        Column("scores", pa.map_(_text, pa.float64()), "measure (ndcg@10, mrr@10, ...) -> 0 to 1"),
+        Column("scores", pa.map_(_text, pa.float64()), "measure (ndcg@10, mrr@10, ...) -> 0 to 1; p-mrr: -1 to 1"),
         Column("passage_ids", _texts, "first passages of the ranking, best first"),
         Column("grades", _grades, "their grades; null where nobody judged", along="passage_ids"),
     ),
 )
 
+INSTRUCTED_PAIRS = PAIRS.plus(c.INSTRUCTION)
+INSTRUCTED_TRIPLETS = TRIPLETS.plus(c.INSTRUCTION)
+INSTRUCTED_QUERIES = JUDGED_QUERIES.plus(c.INSTRUCTION)
+TOLD_PAIRS = INSTRUCTED_PAIRS.plus(Column("instruction_response_id", _text, "response_id of the instruction"))
+
 ALL = (
     SEARCHES, SEARCH_RESULTS, URLS, DOWNLOADS, DOCUMENTS, SKETCHES, DOCUMENT_CLUSTERS, HELD_OUT, PASSAGES,
     PASSAGE_EMBEDDINGS, PASSAGE_DUPLICATES, NEEDS, PAIRS, PAIR_EMBEDDINGS, RANKINGS, LABELLED, TRIPLETS,
-    SCORED_TRIPLETS, RANK_LISTS, JUDGED_QUERIES, EVALUATIONS,
+    SCORED_TRIPLETS, RANK_LISTS, TUPLES, JUDGED_QUERIES, ALTERED_QUERIES, EVALUATIONS,
 )  # fmt: skip

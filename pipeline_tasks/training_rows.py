@@ -55,3 +55,28 @@ RANK_LISTS = RowSchema(
         c.SPLIT,
     ),
 )
+
+TUPLES = RowSchema(
+    "tuples",
+    "query_id",
+    (
+        c.QUERY_ID,
+        c.PASSAGE_ID,
+        c.DOC_ID,
+        c.INTENT,
+        c.QUERY,
+        c.INSTRUCTION,
+        Column("positive_id", _text, "id of the positive as a passage of its own"),
+        c.POSITIVE,
+        Column("poisoned_instruction", _text, "instruction under which the positive does not answer the query"),
+        Column("poisoned_query", _text, "query that the positive does not answer under the instruction"),
+        Column("instruction_passage", _text, "passage for the query under the poisoned instruction"),
+        Column("query_passage", _text, "passage for the poisoned query under the instruction"),
+        c.SPLIT,
+        Column("instruction_response_id", _text, "response_id of the instruction"),
+        Column("poisoned_instruction_response_id", _text, "response_id of the poisoned instruction"),
+        Column("poisoned_query_response_id", _text, "response_id of the poisoned query"),
+        Column("instruction_passage_response_id", _text, "response_id of the instruction_passage"),
+        Column("query_passage_response_id", _text, "response_id of the query_passage"),
+    ),
+)

@@ -67,6 +67,13 @@ CREATE TABLE training_curves (
     learning_rate DOUBLE, dev_score DOUBLE
 );
 
+-- What the sampler of every model that had one decided: the rows of its file sampling_trajectory.parquet.
+CREATE TABLE sampling_trajectories (
+    dataset VARCHAR, version VARCHAR, optimiser_step INTEGER, source VARCHAR, probability DOUBLE, n_batches BIGINT,
+    influence DOUBLE, influences MAP(VARCHAR, DOUBLE), gradients BIGINT, deciding_gradients BIGINT, n_tokens BIGINT,
+    n_deciding_tokens BIGINT
+);
+
 -- What the fold could not read, and why; the rest of the database is whole without it.
 CREATE TABLE problems (key VARCHAR, problem VARCHAR);
 

@@ -12,7 +12,11 @@ from pipeline_tasks.cli.domain_skeleton import write_skeleton
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.domains import domain_folder, folder_of
 
-app = typer.Typer(no_args_is_help=True, help="A domain: a folder with intents, prompts, searches, questions, a sample.")
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    help="A domain: a folder with intents, prompts, searches, questions, a sample.",
+)
 
 
 @app.command("new")

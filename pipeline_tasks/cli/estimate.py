@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated
 
 import typer
@@ -24,14 +25,24 @@ def estimate_command(
     sets: Annotated[
         list[str] | None, typer.Option("--set", metavar="PARAM=VALUE", help="a parameter of the run")
     ] = None,
+    wanted: Annotated[
+        int, typer.Option(min=0, help="training pairs of each intent: what to ask, from what the pairs so far yielded")
+    ] = 0,
     answer_s: Annotated[float, typer.Option(min=0, help="seconds that one answer is taken to need")] = 2.0,
 ) -> None:
     """Passages, requests, tokens, dollars and hours of a run that writes pairs; answers that are there are free."""
+    from pipeline_tasks.synthesis.enough import rates_for
     from pipeline_tasks.synthesis.estimate import estimate
 
     if name != DAG:
         raise InputError(f"{name!r} pays for nothing; ask about {DAG}, or `foundry run {name} --dry-run`")
-    bills = estimate(open_store(), parameters_of(sets or []), inputs_of(given or []))
+    values = parameters_of(sets or [])
+    if wanted:
+        values["rates"] = rates_for(open_store(), wanted)
+        typer.echo(
+            f"write_needs: --set 'rates={json.dumps(values['rates'])}'; combine_pairs: --set per_intent={wanted}"
+        )
+    bills = estimate(open_store(), values, inputs_of(given or []))
     table = Table("step", "rows", "requests", "stored", "prompt tokens", "answer tokens", "dollars", "hours")
     for bill in bills:
         counts = (bill.rows, bill.n_requests, bill.n_stored, *bill.tokens)

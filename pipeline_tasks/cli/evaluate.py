@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,7 +21,11 @@ from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import Store, open_store
 from pipeline_tasks.core.versions import Version, load_manifest, resolve
 from pipeline_tasks.domains.questions import OWN_SETS
+from pipeline_tasks.evaluation.evaluate_instructions import MEASURES as OF_INSTRUCTIONS
+from pipeline_tasks.evaluation.evaluate_instructions import P_MRR
 from pipeline_tasks.evaluation.evaluate_retriever import MEASURES
+from pipeline_tasks.evaluation.folder_params import opened
+from pipeline_tasks.evaluation.judge_instructions import has_instructions
 from pipeline_tasks.evaluation.scores import AVERAGE, Scores, scores_of
 from pipeline_tasks.evaluation.seeds import noise_in_words
 from pipeline_tasks.evaluation.statistics import Difference
@@ -55,21 +60,28 @@ def evaluate_command(
     by_intent: Annotated[bool, typer.Option("--by-intent", help="a column for each intent")] = False,
     split: Annotated[str, typer.Option(help="of a folder: which qrels/<split>.tsv")] = "test",
     with_title: Annotated[bool, typer.Option("--with-title", help="of a folder: titles are part of passages")] = False,
+    instructions: Annotated[
+        bool, typer.Option("--instructions", help="ask with instructions: do rankings follow where these change?")
+    ] = False,
 ) -> None:
     """Score models on judged queries, and say what of their differences is luck."""
     store = open_store()
     against = _before(store, models[0]) if against == LAST else against
     named = list(dict.fromkeys([*models, *([against] if against else [])]))
     baseline = against or named[0]
-    measures = tuple(measure or MEASURES)
+    measures = tuple(measure or (OF_INSTRUCTIONS if instructions else MEASURES))
+    shown = [P_MRR, *measures] if instructions else measure or measures[:1]
     for name in on or ["questions"]:
         given, set_name = _judged(store, name, split, with_title)
+        if instructions:
+            given["queries"] = [_instructed(store, name, set_name, given, split)]
         systems, trained = _sorted(named)
         values = {"set_name": set_name, "size": "", "models": [], "systems": systems, "measures": measures}
         stored = _stored(store, given["passages"][0], systems)
-        made = _run(store, "evaluate_retriever", given | {"models": trained, "embeddings": stored}, **values)
+        evaluated = "evaluate_instructions" if instructions else "evaluate_retriever"
+        made = _run(store, evaluated, given | {"models": trained, "embeddings": stored}, **values)
         version = Version.open(store, made)
-        found, *others = (scores_of(version, name) for name in measure or measures[:1])
+        found, *others = (scores_of(version, name) for name in shown)
         _show(store, found, others, _called(store, baseline), by_intent)
 
 
@@ -94,6 +106,19 @@ def _judged(store: Store, name: str, split: str, with_title: bool) -> tuple[dict
     passages = str(_run(store, "read_passages", {}, with_title=with_title, **folder))
     queries = _run(store, "judge_queries", {"passages": [passages]}, **folder)
     return {"queries": [str(queries)], "passages": [passages]}, set_name
+
+
+def _instructed(store: Store, name: str, set_name: str, given: dict[str, list[str]], split: str) -> str:
+    """The set's own instructions, where its folder has any, else those that rules make for its judged queries."""
+    is_folder = "/" in name or Path(name).is_dir()
+    if is_folder and has_instructions(opened(name, split)):
+        told = {"set_name": set_name, "folder": name, "split": split}
+        return str(_run(store, "judge_instructions", {"passages": given["passages"]}, **told))
+    with suppress(InputError):
+        own = resolve(store, Ref.parse(f"instructed/{set_name}"))
+        if not is_folder and load_manifest(store, own).params["folder"]:
+            return str(own)
+    return str(_run(store, "judge_instructions", given, set_name=set_name))
 
 
 def _sorted(named: list[str]) -> tuple[list[str], list[str]]:

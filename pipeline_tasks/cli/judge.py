@@ -18,7 +18,11 @@ from pipeline_tasks.domains.questions import add_judgements, load_questions, rea
 from pipeline_tasks.evaluation.systems import BM25
 from pipeline_tasks.models.use import REFERENCE_MODELS
 
-app = typer.Typer(no_args_is_help=True, help="Passages of a domain's questions, to be graded by a person or an LLM.")
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    help="Passages of a domain's questions, to be graded by a person or an LLM.",
+)
 FILE = Annotated[Path, typer.Argument(metavar="FILE", help="JSONL, or Markdown where its name ends in .md")]
 
 

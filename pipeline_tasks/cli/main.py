@@ -4,58 +4,74 @@ from __future__ import annotations
 
 import logging
 import sys
+from importlib import import_module
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
-from pipeline_tasks.cli import (
-    ask,
-    check,
-    code,
-    curves,
-    domain,
-    erase,
-    estimate,
-    evaluate,
-    export,
-    inspect,
-    judge,
-    models,
-    point,
-    report,
-    run,
-    sync,
-    trace,
-    upkeep,
-)
 from pipeline_tasks.core import lines
 from pipeline_tasks.core.errors import FoundryError
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
-app.command("run")(run.run_command)
-app.command("steps")(run.steps_command)
-app.command("ls")(inspect.ls_command)
-app.command("show")(inspect.show_command)
-app.command("export")(export.export_command)
-app.command("estimate")(estimate.estimate_command)
-app.command("evaluate")(evaluate.evaluate_command)
-app.command("report")(report.report_command)
-app.command("sql")(inspect.sql_command)
-app.command("trace")(trace.trace_command)
-app.command("ask")(ask.ask_command)
-app.command("tensorboard")(curves.tensorboard_command)
-app.command("point")(point.point_command)
-app.add_typer(judge.app, name="judge")
-app.add_typer(models.app, name="models")
-app.add_typer(domain.app, name="domain")
-app.command("fold")(upkeep.fold_command)
-app.command("metrics")(upkeep.metrics_command)
-app.command("gc")(upkeep.gc_command)
-app.command("check")(check.check_command)
-app.command("erase")(erase.erase_command)
-app.command("sync")(sync.sync_command)
-app.command("stale")(code.stale_command)
-app.command("lock")(code.lock_command)
-app.command("doctor")(upkeep.doctor_command)
+MODULES = {
+    "run": "run",
+    "steps": "run",
+    "ls": "inspect",
+    "show": "inspect",
+    "export": "export",
+    "estimate": "estimate",
+    "evaluate": "evaluate",
+    "report": "report",
+    "sql": "inspect",
+    "trace": "trace",
+    "ask": "ask",
+    "tensorboard": "curves",
+    "point": "point",
+    "judge": "judge",
+    "models": "models",
+    "domain": "domain",
+    "fold": "upkeep",
+    "metrics": "upkeep",
+    "gc": "upkeep",
+    "check": "check",
+    "erase": "erase",
+    "sync": "sync",
+    "stale": "code",
+    "lock": "code",
+    "doctor": "upkeep",
+}
+"""Command -> the file of this room that has its function ``<command>_command``, or ``app`` where it has commands."""
+
+
+class Commands(TyperGroup):
+    """All commands, each loaded when it is asked for: a step's process pays for its own alone."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Their names as the help lists them."""
+        return list(MODULES)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of that name, if there is one."""
+        if cmd_name not in MODULES:
+            return None
+        module = import_module(f"pipeline_tasks.cli.{MODULES[cmd_name]}")
+        found = getattr(module, "app", None)
+        if found is None:
+            found = typer.Typer(add_completion=False)
+            found.command(cmd_name)(getattr(module, f"{cmd_name}_command"))
+        command = typer.main.get_command(found)
+        command.name = cmd_name
+        return command
+
+
+app = typer.Typer(
+    cls=Commands, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__
+)
+
+
+@app.callback()
+def _all() -> None:
+    """Typer makes a group of what has a callback."""
 
 
 def main() -> None:

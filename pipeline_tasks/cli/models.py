@@ -14,7 +14,9 @@ from pipeline_tasks.models.fetch import fetch, is_here
 from pipeline_tasks.models.registry import get, models
 from pipeline_tasks.models.use import is_served
 
-app = typer.Typer(invoke_without_command=True, help="Encoders, backbones and LLMs: where each comes from.")
+app = typer.Typer(
+    add_completion=False, invoke_without_command=True, help="Encoders, backbones and LLMs: where each comes from."
+)
 
 
 @app.callback()

@@ -36,6 +36,7 @@ NO_OUTPUT = {
     "step": {"version", "processes", *(field.name for field in fields(Resources))},
     "Field": {"description"},
     "tuning": {"description"},
+    "added": {"description"},
 }
 """Function -> arguments that change no row: where a step runs and what a form says."""
 

@@ -17,7 +17,7 @@ def earlier(store: Store, step: Step, params: StepParams) -> Version | None:
     ref = named(store, step.output(params))
     if ref is None:
         return None
-    version = Version.open(store, ref)
+    version = Version.open(store, ref, step.writes)
     made = version.manifest
     same = (made.step, made.code_version, made.params) == (step.name, step.version, params.identity())
     return version if same else None

@@ -20,6 +20,8 @@ from pipeline_tasks.core.headway import MARKS
 from pipeline_tasks.core.manifest import REJECTS_SUFFIX, Manifest, Ref
 from pipeline_tasks.core.memo import Record
 from pipeline_tasks.core.pins import deletion, held
+from pipeline_tasks.core.removals import PREFIX as POSITIONS
+from pipeline_tasks.core.removals import positions_key
 from pipeline_tasks.core.requests import PREVIOUS, requests_key
 from pipeline_tasks.core.store import TEMPORARY, Entry, Store
 from pipeline_tasks.core.versions import manifest_key, refs
@@ -40,8 +42,8 @@ class Sweep:
     Attributes:
         asked: what :func:`find_garbage` was asked with.
         found_at: when, in seconds since 1970.
-        entries: kind -> what the store holds, in the order in which it is dropped: versions, requests, memo, objects,
-            locks, headway.
+        entries: kind -> what the store holds, in the order in which it is dropped: versions, requests, positions,
+            memo, objects, locks, headway.
         paths: kind -> leftovers in this machine's folder of the store: temporary, scratch.
         size_bytes: kind -> bytes.
     """
@@ -112,6 +114,9 @@ def find_garbage(
     answered = {requests_key(ref) for ref in kept}
     sweep.add("requests", (entry for entry in store.entries("requests") if entry.key not in answered))
     wanted = {part.key for ref in kept for part in manifests[ref].objects}
+    known = {positions_key(r, m.parts[r.first : r.last]) for ref in kept for m in [manifests[ref]] for r in m.removals}
+    looked_up = (entry for entry in store.entries(POSITIONS) if entry.key not in known)
+    sweep.add("positions", (entry for entry in looked_up if entry.modified < old))
     objects = list(store.entries("objects"))
     dead = _dead_memo(store, {entry.key for entry in objects}, wanted, give_up=memo and not running, old=old)
     sweep.add("memo", dead)

@@ -7,11 +7,11 @@ removals travel in the manifest and not in the part.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from pipeline_tasks.core.errors import InputError
@@ -19,9 +19,10 @@ from pipeline_tasks.core.failure import counted
 from pipeline_tasks.core.ids import canonical_json, digest, seed_of
 from pipeline_tasks.core.manifest import Part
 from pipeline_tasks.core.plan import Job
+from pipeline_tasks.core.removals import without
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.store import Store
-from pipeline_tasks.core.versions import Version, read_part, without, write_rows
+from pipeline_tasks.core.versions import Version, write_rows
 
 RECEIPTS = "receipts"
 ROW_COUNTERS = ("rows_in", "rows_out", "rows_rejected")
@@ -89,21 +90,19 @@ def lookup_all(store: Store, job: Job, version: Version, indexes: Iterable[int])
     read = dict(store.read_all(keys.values()))
     found = {index: record for index, key in keys.items() if (record := Record.read(read[key]))}
     there = store.present(made.key for record in found.values() for made in record.made)
-    return {index: _usable(store, job, version, index, found.get(index), there) for index in keys}
+    return {index: _usable(job, version, index, found.get(index), there) for index in keys}
 
 
-def _usable(
-    store: Store, job: Job, version: Version, index: int, record: Record | None, there: set[str]
-) -> Record | None:
-    part = version.manifest.parts[index]
+def _usable(job: Job, version: Version, index: int, record: Record | None, there: set[str]) -> Record | None:
     if record is None or not there.issuperset(made.key for made in record.made):
         return None
-    removed = version.removed(index)
+    removed = version.removed.columns(index)
     for column in {*record.skipped, *removed}:
-        skipped, now = set(record.skipped.get(column, [])), removed.get(column, set())
-        if not skipped <= now:
-            return None
-        if not _carries(job, column) and skipped != hits(read_part(store, part), {column: now}).get(column, set()):
+        skipped, inherited = set(record.skipped.get(column, ())), _carries(job, column)
+        if inherited and not skipped:
+            continue
+        now = _keys(version.all_rows(index, [column]), {column: removed.get(column, [])})[column]
+        if not (skipped <= now if inherited else skipped == now):
             return None
     return record
 
@@ -120,13 +119,9 @@ def _carries(job: Job, column: str) -> bool:
     return job.step.writes is not None and job.step.writes.has(column)
 
 
-def hits(rows: pa.Table, removed: dict[str, set[str]]) -> dict[str, set[str]]:
-    """Column -> those of the removed keys that stand in ``rows``."""
-    found = {}
-    for column, keys in removed.items():
-        if column in rows.column_names:
-            found[column] = keys & set(pc.unique(rows[column]).to_pylist())
-    return {column: keys for column, keys in found.items() if keys}
+def _keys(rows: pa.Table, removed: Mapping[str, Sequence[int] | np.ndarray]) -> dict[str, set[str]]:
+    """Column -> the keys that are removed by it, at these positions of ``rows``."""
+    return {column: set(rows[column].take(pa.array(at, pa.int64())).to_pylist()) for column, at in removed.items()}
 
 
 def compute(store: Store, job: Job, opened: dict[str, list[Version]], index: int) -> Record:
@@ -144,9 +139,8 @@ def compute(store: Store, job: Job, opened: dict[str, list[Version]], index: int
 
 def _compute(store: Store, job: Job, opened: dict[str, list[Version]], version: Version, index: int) -> Record:
     part = version.manifest.parts[index]
-    raw = read_part(store, part)
-    removed = version.removed(index)
-    rows = without(raw, removed)
+    raw = version.all_rows(index)
+    rows = without(raw, version.removed.rows(index))
     name = part_digest(job, part)
     run = Run(store, Inputs(opened), seed_of(name), f"{job.step.name} part {index + 1}", name, part=part, job=job)
     with counted(run.counters):
@@ -161,7 +155,7 @@ def _compute(store: Store, job: Job, opened: dict[str, list[Version]], version: 
     record = Record(
         output=write_rows(store, table),
         rejects=write_rows(store, rejects) if rejects.num_rows else None,
-        skipped={column: sorted(keys) for column, keys in hits(raw, removed).items()},
+        skipped={column: sorted(keys) for column, keys in _keys(raw, version.removed.columns(index)).items()},
         counters=counters,
     )
     if run.responses:

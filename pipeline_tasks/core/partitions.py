@@ -23,7 +23,7 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.failure import counted
 from pipeline_tasks.core.ids import digest, seed_of
 from pipeline_tasks.core.manifest import Part, Removal
-from pipeline_tasks.core.memo import Record, hits, memo_key
+from pipeline_tasks.core.memo import Record, memo_key
 from pipeline_tasks.core.plan import Job
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.schema import RowSchema
@@ -56,12 +56,9 @@ class Rows:
     @cached_property
     def digest(self) -> str:
         """Equal for equal rows: of every part its sha256 and which of its rows are removed."""
-        found = []
-        for index, part in enumerate(self.version.manifest.parts):
-            removed = self.version.removed(index)
-            gone = hits(read_part(self.version.store, part, list(removed)), removed) if removed else {}
-            found.append([part.sha256, {column: sorted(keys) for column, keys in gone.items()}])
-        return digest(found)
+        removed = self.version.removed
+        parts = enumerate(self.version.manifest.parts)
+        return digest([[part.sha256, removed.rows(index).tolist()] for index, part in parts])
 
 
 def _narrowed(removal: Removal, first: int, last: int) -> Removal:

@@ -91,7 +91,7 @@ class Job:
             if (manifest.step, manifest.code_version) != (self.step.name, self.step.version):
                 return None
             if whole(store, ref):
-                return Version(store, manifest)
+                return Version(store, manifest, self.step.writes)
             log.warning("%s has lost parts; it is made anew from the version before it", ref)
             ref = before(store, manifest)
         return None
@@ -110,7 +110,8 @@ class Job:
 
     def open(self, store: Store) -> dict[str, list[Version]]:
         """The input versions, readable."""
-        return {name: [Version.open(store, ref) for ref in refs] for name, refs in self.inputs.items()}
+        reads = self.step.reads
+        return {n: [Version.open(store, ref, reads[n].schema) for ref in refs] for n, refs in self.inputs.items()}
 
 
 def plan(store: Store, step: Step, values: dict[str, Any], given: dict[str, list[str]] | None = None) -> Job:

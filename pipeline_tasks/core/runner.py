@@ -33,6 +33,7 @@ from pipeline_tasks.core.partitions import PartitionedRun
 from pipeline_tasks.core.pins import pinned
 from pipeline_tasks.core.plan import Job
 from pipeline_tasks.core.progress import meter
+from pipeline_tasks.core.removals import RemovedRows
 from pipeline_tasks.core.requests import Request, note_request
 from pipeline_tasks.core.run import Inputs
 from pipeline_tasks.core.schema import FILES
@@ -271,8 +272,7 @@ def _publish(
         licences=licences_of(store, job),
     )
     if schema and removals:
-        live = sum(table.num_rows for table in Version(store, manifest).parts([schema.key]))
-        manifest = manifest.model_copy(update={"rows": live})
+        manifest = manifest.model_copy(update={"rows": manifest.rows - len(RemovedRows(store, manifest))})
     return latest.publish(store, manifest, before)
 
 

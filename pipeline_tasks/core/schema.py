@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from pipeline_tasks.core.errors import InputError
+
+
+class ChangedColumnsError(InputError):
+    """Rows were written in a schema whose columns have another type or another name now."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,10 @@ class RowSchema:
         """The Arrow schema; no column depends on what the first batch happens to hold."""
         return pa.schema([pa.field(c.name, c.type) for c in self.columns])
 
+    def plus(self, *columns: Column) -> RowSchema:
+        """These rows with further columns, under the same name: whatever reads the schema reads them as well."""
+        return replace(self, columns=(*self.columns, *columns))
+
     def has(self, column: str) -> bool:
         """Whether rows carry ``column``."""
         return any(c.name == column for c in self.columns)
@@ -58,6 +66,28 @@ class RowSchema:
     def table(self, rows: list[dict] | None = None) -> pa.Table:
         """An Arrow table of ``rows`` (dicts) in this schema; no rows give an empty table."""
         return pa.Table.from_pylist(rows or [], schema=self.arrow)
+
+    def later_than(self, held: pa.Schema) -> list[pa.Field]:
+        """The columns that rows written as ``held`` lack because they were added since; such rows read null.
+
+        A column that was taken out since is no harm: it is not read.
+
+        Raises:
+            ChangedColumnsError: a column has another type or name now: one is lacking where another is unknown.
+        """
+        lacking = [field for field in self.arrow if field.name not in held.names]
+        unknown = [name for name in held.names if not self.has(name)]
+        if lacking and (unknown or self.key not in held.names):
+            names = ", ".join(field.name for field in lacking)
+            instead = ", ".join(unknown) or "no key"
+            raise ChangedColumnsError(f"schema {self.name!r} has {names}, and they have {instead} instead")
+        for field in self.arrow:
+            was = field.type if field in lacking else held.field(field.name).type
+            if was != field.type:
+                raise ChangedColumnsError(
+                    f"schema {self.name!r} has {field.name} as {field.type}, and they have it as {was}"
+                )
+        return lacking
 
     def conform(self, table: pa.Table) -> pa.Table:
         """``table`` with exactly these columns, in this order and of these types.

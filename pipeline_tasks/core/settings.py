@@ -174,6 +174,13 @@ def inherited(needs: Iterable[Secret]) -> dict[str, str]:
     return here | passed_on(needs)
 
 
+def take_on(environment: dict[str, str]) -> None:
+    """Go on as a process does that was started with the variables ``environment`` and no others."""
+    os.environ.clear()
+    os.environ.update(environment)
+    settings.cache_clear()
+
+
 def secret_values() -> list[str]:
     """The values of all our secrets, of whatever step: what no log may show."""
     return [value for name, value in os.environ.items() if name.startswith(OURS) and is_secret(name)]

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from pipeline_tasks.core.errors import InputError
@@ -36,13 +37,13 @@ class StepParams(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     def identity(self) -> dict[str, Any]:
-        """What enters the version id: all fields but those declared with :func:`tuning`.
+        """What enters the version id: all fields but those declared with :func:`tuning`, or :func:`added` and left.
 
         A step that reads the world beside its inputs (model weights, prompt files, a site) overrides this to add what
         identifies that world (a sha256).
         """
         fields = type(self).model_fields.items()
-        hidden = {n for n, f in fields if (f.json_schema_extra or {}).get("tuning")}  # type: ignore[union-attr]
+        hidden = {n for n, f in fields if _stays_out(f, getattr(self, n))}
         return self.model_dump(mode="json", exclude=hidden)
 
     def licences(self) -> dict[str, str]:
@@ -57,6 +58,16 @@ class StepParams(BaseModel):
 def tuning(default: Any = PydanticUndefined, **kwargs: Any) -> Any:
     """A parameter that changes how fast a step runs but never what it makes; kept out of the version id."""
     return Field(default, json_schema_extra={"tuning": True}, **kwargs)
+
+
+def added(default: Any, **kwargs: Any) -> Any:
+    """A parameter that came when versions had been made without it: left at its default, it changes no version id."""
+    return Field(default, json_schema_extra={"added": True}, **kwargs)
+
+
+def _stays_out(field: FieldInfo, value: Any) -> bool:
+    marks = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
+    return bool(marks.get("tuning")) or (bool(marks.get("added")) and value == field.default)
 
 
 class GrowthParams(StepParams):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 import re
 from collections.abc import Iterable, Iterator
@@ -12,16 +11,16 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import file_sha256
-from pipeline_tasks.core.manifest import LATEST, REJECTS_SUFFIX, Manifest, Part, Ref, Removal
+from pipeline_tasks.core.manifest import LATEST, REJECTS_SUFFIX, Manifest, Part, Ref
+from pipeline_tasks.core.parts import part_batches, read_part
 from pipeline_tasks.core.pins import kept
-from pipeline_tasks.core.schema import REJECTS
+from pipeline_tasks.core.removals import RemovedRows, without
+from pipeline_tasks.core.schema import REJECTS, ChangedColumnsError, RowSchema
 from pipeline_tasks.core.store import Store
-from pipeline_tasks.core.store.protocol import LOST
 
 log = logging.getLogger(__name__)
 _ONE_DICTIONARY = 1 << 30
@@ -68,27 +67,6 @@ def _store_file(store: Store, path: Path, rows: int, name: str | None = None) ->
     part = Part(sha256=file_sha256(path), rows=rows, size_bytes=path.stat().st_size, name=name)
     kept(store, part.key, lambda: store.create_from(part.key, path))
     return part
-
-
-def read_part(store: Store, part: Part, columns: list[str] | None = None) -> pa.Table:
-    """All rows of one part, removals not yet applied.
-
-    Raises:
-        InputError: the part is missing, or its bytes are no rows any more.
-    """
-    with _intact(store, part):
-        return pq.ParquetFile(store.local_path(part.key)).read(columns=columns)
-
-
-@contextmanager
-def _intact(store: Store, part: Part) -> Iterator[None]:
-    """Tell damaged bytes, where Arrow notices; an error of the system itself has a number."""
-    try:
-        yield
-    except (pa.ArrowInvalid, OSError) as error:
-        if getattr(error, "errno", None) not in (None, errno.EIO):
-            raise
-        raise InputError(f"{part.key} in {store} cannot be read ({error}); {LOST}") from error
 
 
 def manifest_key(ref: Ref) -> str:
@@ -207,42 +185,56 @@ def point(store: Store, ref: Ref, name: str = LATEST) -> bytes | None:
 
 @dataclass(frozen=True)
 class Version:
-    """A readable version: rows of its parts without those removed."""
+    """A readable version: rows of its parts without those removed.
+
+    With a ``schema``, a column that was added to it after a part was written reads null there.
+    """
 
     store: Store
     manifest: Manifest
+    schema: RowSchema | None = None
 
     @classmethod
-    def open(cls, store: Store, ref: Ref) -> Version:
+    def open(cls, store: Store, ref: Ref, schema: RowSchema | None = None) -> Version:
         """Open ``ref``; see :func:`load_manifest` for errors."""
-        return cls(store, load_manifest(store, ref))
+        return cls(store, load_manifest(store, ref), schema)
+
+    def has(self, column: str) -> bool:
+        """Whether its rows carry ``column``: those of one version all do or none does."""
+        return any(column in read_part(self.store, part, [column]).column_names for part in self.manifest.parts[:1])
 
     def rejects(self) -> Version:
         """The rows refused when this version was made."""
-        ref = self.manifest.ref
-        return Version.open(self.store, Ref(dataset=ref.dataset + REJECTS_SUFFIX, version=ref.version))
-
-    def removed(self, index: int) -> dict[str, set[str]]:
-        """Column -> keys that are removed from part ``index``."""
-        found: dict[str, set[str]] = {}
-        for removal, keys in self._removals:
-            if removal.first <= index < removal.last:
-                found.setdefault(removal.column, set()).update(keys)
-        return found
+        return Version.open(self.store, Ref(dataset=self.manifest.dataset + REJECTS_SUFFIX, version=self.manifest.id))
 
     @cached_property
-    def _removals(self) -> list[tuple[Removal, list[str]]]:
-        return [(r, read_part(self.store, r.part)["key"].to_pylist()) for r in self.manifest.removals]
+    def removed(self) -> RemovedRows:
+        """Which rows of its parts are not its own any more."""
+        return RemovedRows(self.store, self.manifest)
 
-    def __reduce__(self) -> tuple[type[Version], tuple[Store, Manifest]]:
-        return Version, (self.store, self.manifest)
+    def __reduce__(self) -> tuple[type[Version], tuple[Store, Manifest, RowSchema | None]]:
+        return Version, (self.store, self.manifest, self.schema)
 
     def part(self, index: int, columns: list[str] | None = None) -> pa.Table:
         """Live rows of part ``index``."""
-        removed = self.removed(index)
-        wanted = None if columns is None else [*columns, *(c for c in removed if c not in columns)]
-        table = without(read_part(self.store, self.manifest.parts[index], wanted), removed)
-        return table if columns is None else table.select(columns)
+        return without(self.all_rows(index, columns), self.removed.rows(index))
+
+    def all_rows(self, index: int, columns: list[str] | None = None) -> pa.Table:
+        """Rows of part ``index``, those removed, too."""
+        with self._of_this_release():
+            return read_part(self.store, self.manifest.parts[index], columns, self.schema)
+
+    @contextmanager
+    def _of_this_release(self) -> Iterator[None]:
+        """Say which step writes rows anew whose columns have changed."""
+        try:
+            yield
+        except ChangedColumnsError as error:
+            m = self.manifest
+            raise InputError(
+                f"{m.ref} has rows of an older release: {error}; `foundry stale` lists the steps to run again, or run "
+                f"what it was made from and then `foundry run {m.step}`"
+            ) from error
 
     def parts(self, columns: list[str] | None = None) -> Iterator[pa.Table]:
         """Live rows part by part, in order."""
@@ -252,20 +244,18 @@ class Version:
     def batches(self, columns: list[str], n_rows: int, parts: Iterable[int] | None = None) -> Iterator[pa.Table]:
         """Live rows, of these parts or of all, in blocks of at most ``n_rows``; no more than a block is in memory."""
         for index in range(len(self.manifest.parts)) if parts is None else parts:
-            removed = self.removed(index)
-            wanted = [*columns, *(c for c in removed if c not in columns)]
-            part = self.manifest.parts[index]
-            with _intact(self.store, part):
-                file = pq.ParquetFile(self.store.local_path(part.key))
-                for batch in file.iter_batches(batch_size=n_rows, columns=wanted):
-                    yield without(pa.Table.from_batches([batch]), removed).select(columns)
+            removed, at = self.removed.rows(index), 0
+            with self._of_this_release():
+                for rows in part_batches(self.store, self.manifest.parts[index], columns, n_rows, self.schema):
+                    yield without(rows, removed, at)
+                    at += rows.num_rows
 
     def table(self, columns: list[str] | None = None) -> pa.Table:
         """All live rows."""
         tables = list(self.parts(columns))
         if not tables:
             raise InputError(f"{self.manifest.ref} has no parts; run the step before it on some input")
-        return pa.concat_tables(tables)
+        return pa.concat_tables(tables, promote_options="default")  # parts may differ where no schema is known
 
     def files(self) -> Iterator[tuple[PurePosixPath, Path]]:
         """Logical name of every file of a model, and where it is on this machine.
@@ -287,11 +277,3 @@ class Version:
             link.unlink(missing_ok=True)
             link.symlink_to(path)
         return target
-
-
-def without(table: pa.Table, removed: dict[str, set[str]]) -> pa.Table:
-    """``table`` minus the rows whose ``column`` is among the removed keys."""
-    for column, keys in removed.items():
-        if keys and column in table.column_names:
-            table = table.filter(pc.invert(pc.is_in(table[column], pa.array(sorted(keys), pa.string()))))
-    return table

@@ -9,8 +9,8 @@ from pydantic import Field
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import StepParams, step
 from pipeline_tasks.core.versions import Version
-from pipeline_tasks.corpus.clusters import cluster, shared_buckets
 from pipeline_tasks.datasets import DOCUMENT_CLUSTERS, SKETCHES
+from pipeline_tasks.texts.clusters import cluster, shared_buckets
 from pipeline_tasks.texts.minhash import band_keys, band_rows
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.models.registry import ModelSpec, Pooling
+from pipeline_tasks.models.registry import INSTRUCTION, ModelSpec, Pooling
 
 _POOLING: dict[str, Pooling] = {"mean": "mean", "cls": "cls", "lasttoken": "last"}
 _OLD_POOLING: dict[str, Pooling] = {
@@ -18,6 +18,8 @@ _OLD_POOLING: dict[str, Pooling] = {
 }
 _PASSAGE_PROMPTS = ("passage", "document", "corpus")
 _LONGEST = 1 << 20
+SEPARATOR = ": "
+"""Between an instruction and its query, where a model's own files do not say."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,8 @@ class Layout:
         append: token that every input ends in.
         causal: whether tokens attend to earlier ones alone; None: as the model's config says.
         needs_intent: its queries cannot be encoded without an instruction.
+        template: how it is given the instruction of one query, which ``{instruction}`` stands for; empty: after what
+            goes before every query, with a colon.
     """
 
     pooling: Pooling
@@ -43,13 +47,17 @@ class Layout:
     append: str = ""
     causal: bool | None = None
     needs_intent: bool = False
+    template: str = ""
 
-    def query_prefix(self, intent: str | None) -> str:
-        """What goes before a query of that intent.
+    def query_prefix(self, intent: str | None, instruction: str | None = None) -> str:
+        """What goes before a query of that intent; before one with an ``instruction`` of its own, that.
 
         Raises:
             InputError: the model wants an instruction, and there is none for that intent.
         """
+        if instruction:
+            template = self.template or self.prefixes.get("query", "") + INSTRUCTION + SEPARATOR
+            return template.replace(INSTRUCTION, instruction)
         if self.needs_intent and intent not in self.prefixes:
             known = ", ".join(name for name in self.prefixes if name != "passage")
             raise InputError(f"no instruction for queries of intent {intent!r}: the domain has {known or 'none'}")
@@ -70,6 +78,7 @@ def layout_of_spec(spec: ModelSpec, folder: Path | None, instructions: dict[str,
         append=spec.append,
         causal=spec.causal,
         needs_intent=spec.is_instructed,
+        template=spec.query_prefix if spec.is_instructed else "",
     )
 
 

@@ -113,7 +113,19 @@ def evaluate_retriever(inputs: Inputs, params: EvaluateRetrieverParams, run: Run
             name, or a name is of nothing.
     """
     judged = inputs["queries"].table().sort_by("query_id")
-    asked = _asked(judged, inputs["passages"])
+    asked = asked_of(judged, inputs["passages"])
+    for system, found in rankings(asked, inputs, params, run):
+        yield scored_rows(system, found, judged, score(found, grades_of(judged), params.measures), params.kept)
+
+
+def rankings(
+    asked: Asked, inputs: Inputs, params: EvaluateRetrieverParams, run: Run
+) -> Iterator[tuple[System, list[list[str]]]]:
+    """Each system with the ids of the passages that it ranks for each query, best first.
+
+    Raises:
+        InputError: as of the step.
+    """
     systems_there = [*_systems(inputs, params, run)]
     depth = min(params.depth, len(asked.passages))
     ranked: dict[str, np.ndarray] = {}
@@ -122,16 +134,18 @@ def evaluate_retriever(inputs: Inputs, params: EvaluateRetrieverParams, run: Run
             if system.name in ranked:
                 raise InputError(f"two systems are called {system.name!r}: leave one of them to another evaluation")
             ranked[system.name] = system.rank(asked, ranked, depth)
-            yield _rows(system, ranked[system.name], asked, judged, params)
+            yield system, asked.named(ranked[system.name])
             meter.advance()
     run.count("systems", len(ranked))
-    run.count("queries", judged.num_rows)
+    run.count("queries", len(asked.queries))
 
 
-def _asked(judged: pa.Table, corpus: Version) -> Asked:
+def asked_of(queries: pa.Table, corpus: Version) -> Asked:
+    """Queries, each with its own instruction where it has one, and all passages of a corpus."""
     passages = corpus.table(["passage_id", "text"]).sort_by("passage_id")
-    queries = (judged[name].to_pylist() for name in ("query", "intent"))
-    return Asked(*queries, *(passages[name].to_pylist() for name in ("passage_id", "text")))
+    texts, intents = (queries[name].to_pylist() for name in ("query", "intent"))
+    own = queries["instruction"].to_pylist() if "instruction" in queries.column_names else None
+    return Asked(texts, intents, passages["passage_id"].to_pylist(), passages["text"].to_pylist(), own)
 
 
 @dataclass(frozen=True)
@@ -190,7 +204,7 @@ def _rank_registered(
         n_missing = len(asked.passages) * (passages is None) + len(asked.queries) * (queries is None)
         with noted(run, encoder, n_missing):
             passages = encoder.encode_passages(asked.passages) if passages is None else passages
-            queries = encoder.encode_queries(asked.queries, asked.intents) if queries is None else queries
+            queries = asked.encoded_by(encoder) if queries is None else queries
     return top_k(queries, passages, depth)[0]
 
 
@@ -205,17 +219,26 @@ def system_name(version: Version) -> str:
     return f"{size}/{stage}-{alpha}" if alpha is not None else f"{size}/{stage}"
 
 
-def _rows(
-    system: System, ranked: np.ndarray, asked: Asked, judged: pa.Table, params: EvaluateRetrieverParams
+def grades_of(judged: pa.Table, column: str = "grades") -> list[dict[str, int]]:
+    """Passage id -> grade, per query."""
+    columns = (judged[name].to_pylist() for name in ("passage_ids", column))
+    return [dict(zip(*pair, strict=True)) for pair in zip(*columns, strict=True)]
+
+
+def scored_rows(
+    system: System, found: list[list[str]], judged: pa.Table, values: dict[str, np.ndarray], kept: int
 ) -> pa.Table:
-    """One row per query."""
-    found = [[asked.passage_ids[i] for i in row if i >= 0] for row in ranked.tolist()]
-    grades = [
-        dict(zip(*pair, strict=True))
-        for pair in zip(*(judged[n].to_pylist() for n in ("passage_ids", "grades")), strict=True)
-    ]
-    values = score(found, grades, params.measures)
-    first = [ids[: params.kept] for ids in found]
+    """One row per query.
+
+    Args:
+        system: that ranked.
+        found: ids of passages per query, best first.
+        judged: the queries with their grades.
+        values: measure -> [q].
+        kept: passages of each ranking that the rows keep.
+    """
+    grades = grades_of(judged)
+    first = [ids[:kept] for ids in found]
     columns = {
         "evaluation_id": [f"{system.name}/{query_id}" for query_id in judged["query_id"].to_pylist()],
         "system": [system.name] * judged.num_rows,

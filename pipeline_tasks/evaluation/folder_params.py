@@ -16,7 +16,9 @@ from pipeline_tasks.core.store.bring_folder import SCHEME, bring_folder
 from pipeline_tasks.evaluation.disastir_folder import DisastIRFolder
 from pipeline_tasks.evaluation.judged_folder import CORPUS, QUERIES, JudgedFolder
 
-_FILES = re.compile(r"corpus\.jsonl|queries\.jsonl|qrels\.tsv|qrels/[^/]+\.(tsv|json)|query/[^/]+\.json")
+_FILES = re.compile(
+    r"corpus\.jsonl|queries\.jsonl|instruction\.jsonl|qrels\.tsv|qrels/[^/]+\.(tsv|json)|query/[^/]+\.json"
+)
 
 
 def folder_of(name: str) -> Path:

@@ -39,12 +39,18 @@ class Asked:
         intents: [q].
         passage_ids: [n], ascending.
         passages: [n] texts.
+        instructions: [q] of queries that have their own; None: none has.
     """
 
     queries: list[str]
     intents: list[str]
     passage_ids: list[str]
     passages: list[str]
+    instructions: list[str | None] | None = None
+
+    def encoded_by(self, encoder: Encoder) -> np.ndarray:
+        """Vectors of the queries [q, d]."""
+        return encoder.encode_queries(self.queries, self.intents, self.instructions)
 
     def rank_bm25(self, depth: int) -> np.ndarray:
         """By BM25 (Lucene's variant).
@@ -61,7 +67,14 @@ class Asked:
         Shapes: returns [q, depth] positions of passages, best first.
         """
         passages = encoder.encode_passages(self.passages)
-        return top_k(encoder.encode_queries(self.queries, self.intents), passages, depth)[0]
+        return top_k(self.encoded_by(encoder), passages, depth)[0]
+
+    def named(self, ranked: np.ndarray) -> list[list[str]]:
+        """The ids of ranked passages, best first.
+
+        Shapes: ranked [q, any] positions, -1 after the end of a short ranking.
+        """
+        return [[self.passage_ids[i] for i in row if i >= 0] for row in ranked.tolist()]
 
 
 def encoder_of_start(start: Start, scratch: Path) -> Encoder:

@@ -6,6 +6,7 @@ has the score that one index over all would give it. The best of all shards, equ
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from zlib import crc32
 
@@ -21,15 +22,16 @@ from pipeline_tasks.core.vectors import lists, matrix
 from pipeline_tasks.core.versions import read_part
 from pipeline_tasks.datasets import RANKINGS
 from pipeline_tasks.retrieval.bm25 import Index, Postings, count_words, tokenized
-from pipeline_tasks.retrieval.corpus import distinct_keys
+from pipeline_tasks.retrieval.corpus import DOMAIN, by_corpus, distinct_keys
 from pipeline_tasks.retrieval.search import merge
 
-_COLUMNS = {"passages": ("passage_id", "text"), "positives": ("positive_id", "positive")}
+_COLUMNS = ("passage_id", "text")
+_OF_CORPUS = ["passage_id", "origin"]
 
 
 def name_passages(given: Partition, run: Run) -> Iterator[pa.Table]:
     """Ids of a shard's passages and their rows in it, one table for each hash of an id."""
-    ids = _corpus(given.rows, 1)["passage_id"]
+    ids = _corpus(given.rows, given.values["corpus"], 1)["passage_id"]
     rows = pa.array(np.arange(len(ids), dtype=np.int32))
     yield from _by_hash(pa.table({"passage_id": ids, "row": rows}), given.values["hashes"])
 
@@ -47,7 +49,7 @@ def find_repeats(given: Partition, run: Run) -> Iterator[pa.Table]:
 def count_shard(given: Partition, run: Run) -> Iterator[pa.Table]:
     """Passages of a shard in the order of their ids, its postings, and frequencies, a table for each hash of a word."""
     repeats = _joined(run.store, given.parts["repeats"])["row"].to_numpy()
-    corpus = _corpus(given.rows, 2)
+    corpus = _corpus(given.rows, given.values["corpus"], 2)
     corpus = corpus.take(pa.array(np.setdiff1d(np.arange(len(corpus)), repeats)))
     corpus = corpus.take(pc.sort_indices(corpus["passage_id"]))
     found = count_words(corpus["text"].to_pylist())
@@ -68,7 +70,7 @@ def sum_frequencies(given: Partition, run: Run) -> Iterator[pa.Table]:
 
 def look_up_words(given: Partition, run: Run) -> Iterator[pa.Table]:
     """Frequencies of the words that a block of queries asks for."""
-    queries = _block(given.rows, ["query"])["query"].to_pylist()
+    queries = _block(given, ["query"])["query"].to_pylist()
     asked = pa.array(sorted(tokenized(queries)[0]), pa.string())
     tables = (read_part(run.store, part) for part in given.parts["frequencies"])
     yield pa.concat_tables(table.filter(pc.is_in(table["word"], asked)) for table in tables).sort_by("word")
@@ -78,7 +80,7 @@ def search_shard(given: Partition, run: Run) -> Iterator[pa.Table]:
     """The best passages of one shard for each query of a block, and its own positive's score where it is in it."""
     passages, postings, words = (_joined(run.store, given.parts[name]) for name in ("passages", "postings", "words"))
     ids = passages["passage_id"].combine_chunks()
-    pairs = _block(given.rows, ["query", "positive_id"])
+    pairs = _block(given, ["query", "positive_id"])
     own = pc.index_in(pairs["positive_id"], value_set=ids).fill_null(-1).to_numpy()
     depth = min(given.values["depth"], len(ids))
     found = _index(passages, postings, words, given).search(pairs["query"].to_pylist(), depth, own)
@@ -88,21 +90,30 @@ def search_shard(given: Partition, run: Run) -> Iterator[pa.Table]:
 
 def merge_block(given: Partition, run: Run) -> Iterator[pa.Table]:
     """Rankings of a block of queries, the best of all shards, one table for each part of the queries."""
-    shards = (read_part(run.store, part) for part in given.parts["found"])
-    best = next(shards, None)
-    for shard in shards:
-        best = _better(best, shard, given.values["depth"])
-    at = 0
-    for rows in given.rows["pairs"].tables(["query_id", "passage_id", "doc_id", "intent"]):
-        if best is None or not len(rows):
+    best = {name: _best(run.store, parts, given.values["depth"]) for name, parts in given.parts.items()}
+    at = Counter[str]()
+    for rows in given.rows["pairs"].tables(["query_id", "passage_id", "doc_id", "intent", "origin"]):
+        if not len(rows):
             yield RANKINGS.table()
             continue
-        ranked = best.slice(at, len(rows)).combine_chunks()
-        at += len(rows)
-        for name in ranked.column_names:
-            rows = rows.append_column(name, ranked[name])
-        yield rows
-    run.count("queries_searched", at)
+        ranked, places = [], []
+        for name, which in by_corpus(rows):
+            ranked.append(best[name].slice(at[name], len(which)))
+            places.append(which)
+            at[name] += len(which)
+        found = pa.concat_tables(ranked).take(pa.array(np.argsort(np.concatenate(places)))).combine_chunks()
+        for name in found.column_names:
+            rows = rows.append_column(name, found[name])
+        yield rows.drop_columns(["origin"])
+    run.count("queries_searched", at.total())
+
+
+def _best(store: Store, parts: Sequence[Part], depth: int) -> pa.Table:
+    shards = (read_part(store, part) for part in parts)
+    best = next(shards)
+    for shard in shards:
+        best = _better(best, shard, depth)
+    return best
 
 
 def _better(one: pa.Table, two: pa.Table, depth: int) -> pa.Table:
@@ -137,17 +148,28 @@ def _index(passages: pa.Table, postings: pa.Table, words: pa.Table, given: Parti
     return Index(held, frequencies, **{name: given.values[name] for name in ("n_passages", "mean_length", "k1", "b")})
 
 
-def _corpus(rows: Mapping[str, Rows], n_columns: int) -> pa.Table:
-    """Ids, and texts where two columns are asked for, of passages and then of positives."""
-    names = _COLUMNS["passages"][:n_columns]
+def _corpus(rows: Mapping[str, Rows], corpus: str, n_columns: int) -> pa.Table:
+    """Ids, and texts where two columns are asked for, of passages and then of positives, as far as they are of it."""
+    names = _COLUMNS[:n_columns]
     tables = [pa.table({name: pa.array([], pa.string()) for name in names})]
-    for name, columns in _COLUMNS.items():
-        tables += [table.rename_columns(names) for table in rows[name].tables(list(columns[:n_columns]))]
+    if corpus == DOMAIN:
+        tables += rows["passages"].tables(list(names))
+    columns = ["positive_id", "positive"][:n_columns]
+    for table in rows["positives"].tables([*columns, *_OF_CORPUS]):
+        tables.append(table.take(pa.array(_places(table, corpus))).select(columns).rename_columns(names))
     return pa.concat_tables(tables).combine_chunks()
 
 
-def _block(rows: Mapping[str, Rows], columns: list[str]) -> pa.Table:
-    return pa.concat_tables(rows["pairs"].tables(columns)).combine_chunks()
+def _block(given: Partition, columns: list[str]) -> pa.Table:
+    """Queries of one corpus."""
+    wanted = [*columns, *(name for name in _OF_CORPUS if name not in columns)]
+    found = pa.concat_tables(given.rows["pairs"].tables(wanted)).combine_chunks()
+    return found.take(pa.array(_places(found, given.values["corpus"]))).select(columns).combine_chunks()
+
+
+def _places(pairs: pa.Table, corpus: str) -> np.ndarray:
+    """Rows of one corpus."""
+    return dict(by_corpus(pairs)).get(corpus, np.empty(0, np.int64)) if len(pairs) else np.empty(0, np.int64)
 
 
 def _joined(store: Store, parts: Sequence[Part]) -> pa.Table:

@@ -1,4 +1,8 @@
-"""What a query is ranked against: PDF passages and generated positives of one model, in the parts they come in."""
+"""What a query is ranked against: the passages of its own corpus alone.
+
+The domain's corpus is the PDF passages and the positives of pairs that were made of them. Pairs from elsewhere bring
+their own: the positives of their origin (DMRetriever 3.4.3, "the associated passage corpus").
+"""
 
 from __future__ import annotations
 
@@ -16,6 +20,8 @@ from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.vectors import checked, matrix
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.retrieval.search import Shard
+
+DOMAIN = ""
 
 
 @dataclass(frozen=True)
@@ -36,33 +42,46 @@ class Corpus:
         return self.shards[0][0].shape[1] if self.shards else 0
 
 
+def by_corpus(pairs: pa.Table) -> Iterator[tuple[str, np.ndarray]]:
+    """The corpora of these pairs, and which rows are of each: :data:`DOMAIN`, or an origin's name."""
+    ours = pc.not_equal(pairs["passage_id"].fill_null(""), "")
+    names = pc.if_else(ours, DOMAIN, pairs["origin"].fill_null(DOMAIN)).combine_chunks().dictionary_encode()
+    for number, name in enumerate(names.dictionary.to_pylist()):
+        yield name, np.flatnonzero(names.indices.to_numpy() == number)
+
+
 @lru_cache(maxsize=1)
-def open_corpus(store: Store, passages: str, positives: str) -> Corpus:
-    """The corpus of two versions, ``dataset@version``; the last one opened stays in memory.
+def open_corpora(store: Store, passages: str, positives: str) -> dict[str, Corpus]:
+    """The corpora of two versions, ``dataset@version``, by name; those opened last stay in memory.
 
     Raises:
         InputError: vectors of different widths, zero or not finite.
     """
-    ids, vectors = [], []
-    for part_ids, part in _parts(Version.open(store, Ref.parse(passages)), "passage_id", "embedding"):
-        ids.append(part_ids)
-        vectors.append(part)
-    for part_ids, part in _parts(Version.open(store, Ref.parse(positives)), "positive_id", "positive_embedding"):
-        ids.append(part_ids)
-        vectors.append(part)
-    widths = {part.shape[1] for part in vectors}
+    found: dict[str, list[tuple[pa.Array, np.ndarray]]] = {}
+    for part in _parts(store, passages, ["passage_id", "embedding"]):
+        found.setdefault(DOMAIN, []).append(_named(part["passage_id"], part["embedding"], passages))
+    for part in _parts(store, positives, ["positive_id", "positive_embedding", "passage_id", "origin"]):
+        for name, rows in by_corpus(part):
+            some = part if len(rows) == part.num_rows else part.take(pa.array(rows))
+            found.setdefault(name, []).append(_named(some["positive_id"], some["positive_embedding"], positives))
+    widths = {vectors.shape[1] for parts in found.values() for _, vectors in parts}
     if len(widths) > 1:
         raise InputError(f"{passages} and {positives} hold vectors of {sorted(widths)} numbers: encode with one model")
-    distinct, keys = distinct_keys(ids)
-    starts = np.cumsum([0, *map(len, ids)])
-    return Corpus(distinct, [(v, keys[at : at + len(v)]) for v, at in zip(vectors, starts, strict=False)])
+    return {name: _corpus(parts) for name, parts in found.items()}
 
 
-def _parts(version: Version, key: str, column: str) -> Iterator[tuple[pa.Array, np.ndarray]]:
-    for part in version.parts([key, column]):
-        if part.num_rows:
-            ids = part[key].combine_chunks()
-            yield ids, checked(matrix(part[column]), ids, str(version.manifest.ref))
+def _parts(store: Store, ref: str, columns: list[str]) -> Iterator[pa.Table]:
+    return (part for part in Version.open(store, Ref.parse(ref)).parts(columns) if part.num_rows)
+
+
+def _named(ids: pa.ChunkedArray, vectors: pa.ChunkedArray, source: str) -> tuple[pa.Array, np.ndarray]:
+    return ids.combine_chunks(), checked(matrix(vectors), ids, source)
+
+
+def _corpus(parts: list[tuple[pa.Array, np.ndarray]]) -> Corpus:
+    distinct, keys = distinct_keys([ids for ids, _ in parts])
+    starts = np.cumsum([0, *(len(ids) for ids, _ in parts)])
+    return Corpus(distinct, [(v, keys[at : at + len(v)]) for (_, v), at in zip(parts, starts, strict=False)])
 
 
 def distinct_keys(parts: list[pa.Array]) -> tuple[pa.Array, np.ndarray]:

@@ -17,9 +17,10 @@ import pyarrow.compute as pc
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Part, Ref
+from pipeline_tasks.core.parts import read_part
 from pipeline_tasks.core.store import Store
-from pipeline_tasks.core.versions import Version, read_part, without
-from pipeline_tasks.retrieval.corpus import Corpus, distinct_keys
+from pipeline_tasks.core.versions import Version
+from pipeline_tasks.retrieval.corpus import DOMAIN, Corpus, by_corpus, distinct_keys
 from pipeline_tasks.retrieval.search import NO_KEY, Shard, merge
 
 
@@ -52,16 +53,16 @@ class EarlierRankings:
 
 
 def earlier_rankings(
-    before: Version, part: Part, asked: pa.Array, corpus: Corpus, now: tuple[str, str]
+    before: Version, part: Part, asked: pa.Array, searched: tuple[str, Corpus], now: tuple[str, ...]
 ) -> EarlierRankings | None:
     """What version ``before`` of the rankings says of the queries ``asked``, which are rows of ``part``.
 
     Args:
         before: rankings by the same step and parameters.
         part: of the query embeddings; the old ranking of a query counts where it was made of this very part.
-        asked: query ids.
-        corpus: passages of today.
-        now: the versions it was made of: passages, positives.
+        asked: query ids, all of one corpus.
+        searched: name of that corpus, and its passages of today.
+        now: the versions they are of: passages, positives.
 
     Returns:
         None where the old version ranked nothing of this part, or is no longer whole in the store.
@@ -83,7 +84,8 @@ def earlier_rankings(
     ids, values = (stored[name].combine_chunks().flatten() for name in ("passage_ids", "scores"))
     if not len(ids):
         return None
-    n_before, kept = _kept(before.store, (str(passages.manifest.ref), str(positives.manifest.ref)), now)
+    name, corpus = searched
+    n_before, kept = _kept(before.store, (str(passages.manifest.ref), str(positives.manifest.ref)), now)[name]
     keys = pc.index_in(ids, value_set=corpus.ids).fill_null(-1).to_numpy().reshape(stored.num_rows, -1)
     scores = values.to_numpy().reshape(keys.shape)
     there = (keys >= 0) & kept[keys]
@@ -103,27 +105,34 @@ def _without(shards: list[Shard], kept: np.ndarray) -> Iterator[Shard]:
 
 
 @lru_cache(maxsize=1)
-def _kept(store: Store, then: tuple[str, str], now: tuple[str, str]) -> tuple[int, np.ndarray]:
-    """Number of passages then; and whether each of today's, in the order of its id, has the vector that it had then."""
-    old_ids, old_place = _places(store, then)
-    ids, place = _places(store, now)
-    at = pc.index_in(ids, value_set=old_ids).fill_null(-1).to_numpy()
-    return len(old_ids), (at >= 0) & (place == old_place[at])
+def _kept(store: Store, then: tuple[str, ...], now: tuple[str, ...]) -> dict[str, tuple[int, np.ndarray]]:
+    """By corpus: number of its passages then; whether each of today's, in the order of its id, has its old vector."""
+    old, found = _places(store, then), {}
+    for name, (ids, place) in _places(store, now).items():
+        old_ids, old_place = old.get(name, (ids[:0], place[:0]))
+        at = pc.index_in(ids, value_set=old_ids).fill_null(-1).to_numpy()
+        kept = at >= 0
+        kept[kept] = place[kept] == old_place[at[kept]]
+        found[name] = len(old_ids), kept
+    return found
 
 
-def _places(store: Store, refs: tuple[str, str]) -> tuple[pa.Array, np.ndarray]:
-    """Distinct passage ids in rising order, and where the vector of each lies: sha256 of the part, and row."""
-    ids, places = [], []
-    for ref, key in zip(refs, ("passage_id", "positive_id"), strict=True):
+def _places(store: Store, refs: tuple[str, ...]) -> dict[str, tuple[pa.Array, np.ndarray]]:
+    """By corpus: distinct passage ids in rising order; where the vector of each lies: sha256 of the part, and row."""
+    found: dict[str, tuple[list[pa.Array], list[np.ndarray]]] = {}
+    for ref, key, columns in zip(refs, ("passage_id", "positive_id"), ((), ("passage_id", "origin")), strict=True):
         version = Version.open(store, Ref.parse(ref))
         for index, part in enumerate(version.manifest.parts):
-            removed = version.removed(index)
-            rows = read_part(store, part, [key, *(column for column in removed if column != key)])
-            live = without(rows.append_column("row", pa.array(np.arange(rows.num_rows))), removed)
-            if live.num_rows:
-                ids.append(live[key].combine_chunks())
-                sha = np.full(live.num_rows, part.sha256, "S64")
-                places.append(np.rec.fromarrays([sha, live["row"].to_numpy()]))
+            live = version.part(index, list(dict.fromkeys((key, *columns))))
+            row = np.delete(np.arange(part.rows), version.removed.rows(index))
+            for name, which in by_corpus(live) if columns else [(DOMAIN, np.arange(live.num_rows))]:
+                ids, places = found.setdefault(name, ([], []))
+                ids.append(live[key].combine_chunks().take(pa.array(which)))
+                places.append(np.rec.fromarrays([np.full(len(which), part.sha256, "S64"), row[which]]))
+    return {name: _ordered(*parts) for name, parts in found.items()}
+
+
+def _ordered(ids: list[pa.Array], places: list[np.ndarray]) -> tuple[pa.Array, np.ndarray]:
     distinct, keys = distinct_keys(ids)
     found = np.concatenate(places)
     ordered = np.empty(len(distinct), found.dtype)

@@ -28,13 +28,14 @@ class EmbedPairsParams(EncodeParams):
     writes=PAIR_EMBEDDINGS,
     kind="map",
     dataset="query_embeddings/{model}",
+    version="2",
     image="gpu",
     pool="gpu",
     memory_gib=4,
     secrets=("embeddings",),
 )
 def embed_pairs(rows: pa.Table, params: EmbedPairsParams, run: Run) -> pa.Table:
-    """Encode every query with the model's own instruction, and its positive as a passage.
+    """Encode every query as the model wants it asked, with its own instruction if any, and its positive as a passage.
 
     Raises:
         InputError: a text is blank, or the model gives a vector that is none.
@@ -43,11 +44,12 @@ def embed_pairs(rows: pa.Table, params: EmbedPairsParams, run: Run) -> pa.Table:
     if rows.num_rows == 0:
         return PAIR_EMBEDDINGS.table()
     queries, positives = (texts_of(rows, "query_id", column) for column in ("query", "positive"))
+    told = [rows[name].to_pylist() for name in ("intent", "instruction") if name in rows.column_names]
     encoder = params.open(positives, run)
     with run.progress(2 * rows.num_rows, "texts") as meter, noted(run, encoder, 2 * rows.num_rows):
-        of_queries = encoder.encode_queries(queries, rows["intent"].to_pylist(), progress=meter.advance)
+        of_queries = encoder.encode_queries(queries, *told, progress=meter.advance)
         of_positives = encoder.encode_passages(positives, progress=meter.advance)
-    ids = rows.select(["query_id", "passage_id", "doc_id", "intent", "positive_id"])
+    ids = rows.select(["query_id", "passage_id", "doc_id", "intent", "positive_id", "origin"])
     vectors = {"query_embedding": of_queries, "positive_embedding": of_positives}
     for name, values in vectors.items():
         ids = ids.append_column(name, params.kept(values))

@@ -35,15 +35,22 @@ class Encoder(ABC):
         self.responses: set[str] = set()
 
     def encode_queries(
-        self, texts: Sequence[str], intents: Sequence[str] | None = None, *, progress: Progress | None = None
+        self,
+        texts: Sequence[str],
+        intents: Sequence[str] | None = None,
+        instructions: Sequence[str | None] | None = None,
+        *,
+        progress: Progress | None = None,
     ) -> np.ndarray:
-        """Encode queries, each after the instruction of its intent (or the model's own). See ``encode``."""
+        """Encode queries, each after its own instruction, else that of its intent, else the model's. See ``encode``."""
         of_each = intents if intents is not None else [None] * len(texts)
         if len(of_each) != len(texts):
             raise InputError(
                 f"{len(texts)} queries with {len(of_each)} intents: give one intent per query, or none at all"
             )
-        return self.encode(texts, [self.layout.query_prefix(intent) for intent in of_each], progress=progress)
+        own = instructions if instructions is not None else [None] * len(texts)
+        before = [self.layout.query_prefix(*asked) for asked in zip(of_each, own, strict=True)]
+        return self.encode(texts, before, progress=progress)
 
     def encode_passages(self, texts: Sequence[str], *, progress: Progress | None = None) -> np.ndarray:
         """Encode passages, each after the model's passage prefix. See ``encode``."""

@@ -12,7 +12,7 @@ from pipeline_tasks.core.partitions import Partition, PartitionedRun, pieces
 from pipeline_tasks.core.run import Inputs
 from pipeline_tasks.core.step import From, StepParams, step, tuning
 from pipeline_tasks.core.store import Store
-from pipeline_tasks.core.versions import read_part
+from pipeline_tasks.core.versions import Version, read_part
 from pipeline_tasks.datasets import PAIRS, PASSAGES, RANKINGS
 from pipeline_tasks.retrieval.bm25_shards import (
     count_shard,
@@ -23,6 +23,7 @@ from pipeline_tasks.retrieval.bm25_shards import (
     search_shard,
     sum_frequencies,
 )
+from pipeline_tasks.retrieval.corpus import by_corpus
 
 
 class RankBm25Params(StepParams):
@@ -40,10 +41,11 @@ class RankBm25Params(StepParams):
     writes=RANKINGS,
     kind="partitioned",
     dataset="rankings/bm25",
+    version="2",
     memory_gib=6,
 )
 def rank_bm25(inputs: Inputs, params: RankBm25Params, run: PartitionedRun) -> Iterator[Part]:
-    """Rank PDF passages and generated positives alike for every query by BM25, keep the best ``depth``.
+    """Rank the passages of a query's own corpus by BM25, generated positives among them; keep the best ``depth``.
 
     The scores are BM25's, not cosines: an alpha of the negatives is a share of another scale. Passages that share no
     word with the query have the score 0 and come in the order of their ids. Of an id that comes twice the first text
@@ -52,35 +54,54 @@ def rank_bm25(inputs: Inputs, params: RankBm25Params, run: PartitionedRun) -> It
     Raises:
         InputError: there are queries and no passages.
     """
-    corpus = pieces({name: inputs[name] for name in ("passages", "positives")}, params.shard_passages)
+    given = pieces({name: inputs[name] for name in ("passages", "positives")}, params.shard_passages)
     blocks = pieces({"pairs": inputs["pairs"]}, params.block_queries)
-    shards, frequencies = _counted(corpus, run)
+    found: list[dict[str, list[Part]]] = [{} for _ in blocks]
+    for corpus in _corpora(inputs["pairs"]):
+        for block, parts in zip(found, _searched(given, blocks, corpus, params, run), strict=True):
+            block[corpus] = parts
+    depth = {"depth": params.depth}
+    for parts in run.spread(
+        merge_block, [Partition(*one, depth) for one in zip(blocks, found, strict=True)], final=True
+    ):
+        yield from parts
+
+
+def _corpora(pairs: Version) -> list[str]:
+    """Names of the corpora that queries are of."""
+    return sorted({name for some in pairs.parts(["passage_id", "origin"]) if len(some) for name, _ in by_corpus(some)})
+
+
+def _searched(
+    given: Sequence[dict], blocks: Sequence[dict], corpus: str, params: RankBm25Params, run: PartitionedRun
+) -> Iterator[list[Part]]:
+    """For every block of queries the best passages of each shard of one corpus."""
+    shards, frequencies = _counted(given, corpus, run)
     n_passages = sum(passages.rows for passages, _ in shards)
-    if not n_passages and any(block["pairs"].version.manifest.rows for block in blocks):
-        raise InputError("BM25 over no passages: give at least one")
-    values = {"depth": params.depth, "k1": params.k1, "b": params.b, "n_passages": n_passages}
-    values["mean_length"] = _n_words(run.store, shards) / max(1, n_passages)
-    asked = run.spread(look_up_words, [Partition(b, {"frequencies": frequencies}) for b in blocks], lasting=False)
+    if not n_passages:
+        raise InputError(f"BM25 over no passages of the corpus {corpus or 'domain'}: give at least one")
+    values = {"corpus": corpus, "depth": params.depth, "k1": params.k1, "b": params.b, "n_passages": n_passages}
+    values["mean_length"] = _n_words(run.store, shards) / n_passages
+    of = {"corpus": corpus}
+    asked = run.spread(look_up_words, [Partition(b, {"frequencies": frequencies}, of) for b in blocks], lasting=False)
     searches = [
         Partition(block, {"passages": [passages], "postings": [postings], "words": words}, values)
         for block, words in zip(blocks, asked, strict=True)
         for passages, postings in shards
     ]
     found = iter(run.spread(search_shard, searches, lasting=False))
-    best = [Partition(block, {"found": [next(found)[0] for _ in shards]}, {"depth": params.depth}) for block in blocks]
-    for parts in run.spread(merge_block, best, final=True):
-        yield from parts
+    return ([next(found)[0] for _ in shards] for _ in blocks)
 
 
-def _counted(corpus: Sequence[dict], run: PartitionedRun) -> tuple[list[tuple[Part, Part]], list[Part]]:
+def _counted(given: Sequence[dict], corpus: str, run: PartitionedRun) -> tuple[list[tuple[Part, Part]], list[Part]]:
     """Passages and postings of every shard that has any, and the frequencies of words, a table for each hash."""
     # Of eight shards one hash, since ids and words are small beside texts; by powers of two, so that a refresh which
     # adds a shard seldom changes what all others are cut into.
-    hashes = {"hashes": 1 << max(0, (len(corpus) - 1).bit_length() - 3)}
-    named = run.spread(name_passages, [Partition(shard, values=hashes) for shard in corpus])
+    hashes = {"corpus": corpus, "hashes": 1 << max(0, (len(given) - 1).bit_length() - 3)}
+    named = run.spread(name_passages, [Partition(shard, values=hashes) for shard in given])
     repeats = run.spread(find_repeats, [Partition(parts={"ids": ids}) for ids in zip(*named, strict=True)])
-    given = zip(corpus, zip(*repeats, strict=True), strict=True)
-    counted = run.spread(count_shard, [Partition(shard, {"repeats": rows}, hashes) for shard, rows in given])
+    left = zip(given, zip(*repeats, strict=True), strict=True)
+    counted = run.spread(count_shard, [Partition(shard, {"repeats": rows}, hashes) for shard, rows in left])
     words = zip(*(tables[2:] for tables in counted), strict=True)
     summed = run.spread(sum_frequencies, [Partition(parts={"words": tables}) for tables in words])
     return [(tables[0], tables[1]) for tables in counted if tables[0].rows], [table for (table,) in summed]

@@ -1,4 +1,4 @@
-"""Rankings: every passage ranked for every query by one reference model; exact search, ties by passage id."""
+"""Rankings: the passages of its corpus ranked for every query by one reference model; exact, ties by passage id."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.step import From, step
 from pipeline_tasks.core.vectors import checked, lists, matrix
 from pipeline_tasks.datasets import PAIR_EMBEDDINGS, PASSAGE_EMBEDDINGS, RANKINGS
-from pipeline_tasks.retrieval.corpus import Corpus, open_corpus
+from pipeline_tasks.retrieval.corpus import Corpus, by_corpus, open_corpora
 from pipeline_tasks.retrieval.earlier_rankings import EarlierRankings, earlier_rankings
 from pipeline_tasks.retrieval.embed_params import EmbedParams
 from pipeline_tasks.retrieval.search import search
@@ -44,32 +44,46 @@ class RankPassagesParams(EmbedParams):
     writes=RANKINGS,
     kind="map",
     dataset="rankings/{model}",
-    version="2",
+    version="3",
     memory_gib=6,
 )
 def rank_passages(rows: pa.Table, params: RankPassagesParams, run: Run) -> pa.Table:
-    """Rank PDF passages and generated positives alike for every query, keep the best ``depth``.
+    """Rank the passages of a query's own corpus for it, generated positives among them, and keep the best ``depth``.
 
     Generated positives are domain passages too (DMRetriever, figure 2), so that a query's own positive competes; its
-    cosine is kept wherever it ranks. A query that the latest version ranked is searched among new passages alone,
-    unless passages that are gone leave its old ranking too short (exact search; the rows are those of a full one).
+    cosine is kept wherever it ranks. Pairs without a passage of ours are ranked among the positives of their origin,
+    and no other query sees these (:mod:`~pipeline_tasks.retrieval.corpus`). A query that the latest version ranked is
+    searched among new passages alone, unless passages that are gone leave its old ranking too short (exact search; the
+    rows are those of a full one).
 
     Raises:
         InputError: a vector is zero, not finite, or of another width than the rest.
     """
     if rows.num_rows == 0:
         return RANKINGS.table()
-    passages, positives = (str(run.inputs[name].manifest.ref) for name in ("passages", "positives"))
-    corpus = open_corpus(run.store, passages, positives)
+    now = tuple(str(run.inputs[name].manifest.ref) for name in ("passages", "positives"))
+    corpora = open_corpora(run.store, *now)
     before = earlier(run.store, rank_passages, params) if params.identity()["index"] == "exact" else None
+    ranked, places = [], []
+    for name, which in by_corpus(rows):
+        some = rows.take(pa.array(which))
+        ranked_before = None
+        if before and run.part:
+            asked = some["query_id"].combine_chunks()
+            ranked_before = earlier_rankings(before, run.part, asked, (name, corpora[name]), now)
+        ranked.append(_ranked(some, corpora[name], ranked_before, params, run))
+        places.append(which)
+    return pa.concat_tables(ranked).take(pa.array(np.argsort(np.concatenate(places))))
+
+
+def _ranked(
+    rows: pa.Table, corpus: Corpus, before: EarlierRankings | None, params: RankPassagesParams, run: Run
+) -> pa.Table:
+    """Rows of rankings for queries of one corpus."""
     queries, own = (_vectors(rows, name, corpus, run) for name in ("query_embedding", "positive_embedding"))
     depth = min(params.depth, len(corpus.ids))
-    ranked_before = None
-    if before and run.part:
-        asked = rows["query_id"].combine_chunks()
-        ranked_before = earlier_rankings(before, run.part, asked, corpus, (passages, positives))
-    if ranked_before:
-        keys, scores = _merged(ranked_before, queries, corpus, depth, params, run)
+    if before:
+        keys, scores = _merged(before, queries, corpus, depth, params, run)
     else:
         keys, scores = _search(queries, corpus, depth, params, run)
     found = corpus.ids.take(pa.array(keys.ravel()))

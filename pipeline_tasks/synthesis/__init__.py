@@ -1,3 +1,6 @@
 """Pairs: an LLM writes needs, then query and positive, per search intent; others come from files or passages."""
 
-STEPS = ("write_needs", "write_pairs", "read_pairs", "extract_queries", "combine_pairs", "decontaminate_pairs")
+STEPS = (
+    "write_needs", "write_pairs", "read_pairs", "read_general_pairs", "extract_queries", "combine_pairs",
+    "decontaminate_pairs", "write_instructions", "poison_tuples", "check_tuples",
+)  # fmt: skip

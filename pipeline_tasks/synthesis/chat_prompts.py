@@ -108,22 +108,9 @@ class ChatPrompts:
         max_tokens: int,
         key: str,
     ) -> Prompt:
-        return Prompt(
-            text=user,
-            lead="",
-            labels=(),
-            query_first=True,
-            stop=(),
-            max_tokens=max_tokens,
-            max_chars=0,
-            passage=shown,
-            seen=(system, *(text for e in self.examples for text in (e.need, e.query, e.positive))),
-            seed=seed_of(fields, self.intent, key),
-            system=system,
-            turns=tuple(turns),
-            fields=fields,
-            structured=self.structured,
-        )
+        seen = (system, *(text for e in self.examples for text in (e.need, e.query, e.positive)))
+        seed = seed_of(fields, self.intent, key)
+        return chat_prompt(system, turns, user, fields, max_tokens, shown, seen, seed, structured=self.structured)
 
     def _within(self, passage: str, answer_tokens: int, *others: str) -> str:
         """``passage`` on one line, cut to what the context leaves for it beside the other texts and the answer."""
@@ -133,10 +120,46 @@ class ChatPrompts:
                 f"context_tokens={self.context_tokens} leaves {max(0, room)} tokens for a passage of "
                 f"{self.intent}, and {LEAST_TOKENS} are the least: take a model that reads more, or fewer examples"
             )
-        line = clip(passage, len(passage) + 1)
-        while (found := tokens_of(line)) > room:
-            line = clip(line, len(line) * room // found)
-        return line
+        return cut(passage, room)
+
+
+def chat_prompt(
+    system: str,
+    turns: Sequence[str],
+    user: str,
+    fields: tuple[str, ...],
+    max_tokens: int,
+    passage: str,
+    seen: tuple[str, ...],
+    seed: int,
+    *,
+    structured: bool,
+) -> Prompt:
+    """A prompt in messages; see :class:`~pipeline_tasks.synthesis.prompts.Prompt`."""
+    return Prompt(
+        text=user,
+        lead="",
+        labels=(),
+        query_first=True,
+        stop=(),
+        max_tokens=max_tokens,
+        max_chars=0,
+        passage=passage,
+        seen=seen,
+        seed=seed,
+        system=system,
+        turns=tuple(turns),
+        fields=fields,
+        structured=structured,
+    )
+
+
+def cut(passage: str, room: int) -> str:
+    """``passage`` on one line, with about ``room`` tokens at most."""
+    line = clip(passage, len(passage) + 1)
+    while (found := tokens_of(line)) > room:
+        line = clip(line, len(line) * room // found)
+    return line
 
 
 def repaired(prompt: Prompt, answer: str) -> Prompt:
@@ -156,7 +179,12 @@ def tokens_of(text: str) -> int:
 
 
 def _data(fields: Sequence[str]) -> str:
-    return _DATA.format(also=' and of "need"' if fields == PAIR_FIELDS else "", shape=_shape(fields))
+    return as_material(fields, ("need",) if fields == PAIR_FIELDS else ())
+
+
+def as_material(fields: Sequence[str], also: Sequence[str] = ()) -> str:
+    """The end of every instruction: the passage, and what else is written in there, is no order; how to answer."""
+    return _DATA.format(also="".join(f' and of "{name}"' for name in also), shape=_shape(fields))
 
 
 def _shape(fields: Sequence[str]) -> str:

@@ -11,14 +11,25 @@ from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.sql import script
 from pipeline_tasks.core.step import From, StepParams, step
 from pipeline_tasks.datasets import PAIRS
+from pipeline_tasks.synthesis.near_queries import near_queries
 
 _SOURCES = ("dm", "gd", "own")
 
 
 class CombinePairsParams(StepParams):
-    """How much of each origin."""
+    """How much of each origin, and of each intent."""
 
     caps: dict[str, int] = Field({}, description="origin -> pairs kept of it at most; others are kept whole")
+    per_intent: int = Field(0, ge=0, description="training pairs of an LLM kept per intent at most; 0: no limit")
+    balance: float = Field(
+        0, ge=0, description="an intent has at most so many times the pairs of the rarest one, 1 or more; 0: any number"
+    )
+    near: float = Field(
+        0.9,
+        ge=0.5,
+        le=1,
+        description="Jaccard similarity of the words of an LLM's queries that are too alike; 1: equal",
+    )
     own: tuple[str, ...] = Field((), description="names of datasets mtp/own/<name> that join")
 
 
@@ -31,23 +42,36 @@ class CombinePairsParams(StepParams):
     writes=PAIRS,
     kind="reduce",
     dataset="mtp/combined",
-    version="2",
+    version="3",
     keeps=_SOURCES,
 )
 def combine_pairs(inputs: Inputs, params: CombinePairsParams, run: Run) -> None:
     """Put all sources together; how many pairs of each origin and intent came and stayed are counters.
 
-    Rejects: ``duplicate_query`` (words of an earlier query of its intent), ``over_cap`` (not in its origin's sample).
+    Rejects: ``duplicate_query`` (words of an earlier query of its intent, unless both are of one set that answers it
+    with several passages), ``near_query`` (nearly the words of an earlier one that an LLM wrote), ``over_cap`` (not in
+    its origin's sample), ``over_intent`` (not in its intent's). Limits by intent are for what an LLM wrote and trains
+    on, once all else is refused.
 
     Source: DMRetriever, Algorithm 2 line 14; Table 10 for the caps.
     """
     import duckdb
 
-    columns = ["query_id", "query", "intent", "origin"]
+    columns = ["query_id", "query", "intent", "origin", "split", "passage_id"]
     pairs = pa.concat_tables([version.table(columns) for name in _SOURCES for version in inputs.each(name)])
     pairs = pairs.append_column("place", pa.array(np.arange(pairs.num_rows)))
     caps = pa.table({"origin": pa.array(params.caps, pa.string()), "most": pa.array(params.caps.values(), pa.int64())})
+    written = pc.and_(pc.equal(pairs["origin"], "dm"), pc.equal(pc.fill_null(pairs["split"], "train"), "train"))
+    near = near_queries(pairs.filter(written), params.near)
+    limits = pa.table(
+        {
+            "most": pa.array([params.per_intent or None], pa.int64()),
+            "times": pa.array([params.balance or None], pa.float64()),
+        }
+    )
     with duckdb.connect() as connection:
+        connection.register("near_queries", near)
+        connection.register("intent_limits", limits)
         connection.register("pairs", pairs)
         connection.register("caps", caps)
         refused = connection.sql(script("combine_pairs.sql")).to_arrow_table()

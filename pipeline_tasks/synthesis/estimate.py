@@ -15,11 +15,11 @@ import pyarrow as pa
 
 from pipeline_tasks.core import memo
 from pipeline_tasks.core.endpoint import Tokens
+from pipeline_tasks.core.parts import read_part
 from pipeline_tasks.core.plan import Job, plan
 from pipeline_tasks.core.run import Inputs
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import Store
-from pipeline_tasks.core.versions import read_part
 from pipeline_tasks.datasets import NEEDS
 from pipeline_tasks.synthesis.endpoint import LlmParams, llm_price
 from pipeline_tasks.synthesis.quote import NOT_BOUGHT, QuoteRun, Wanted

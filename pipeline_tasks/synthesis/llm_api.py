@@ -106,13 +106,14 @@ def at_most(request: Request) -> Tokens:
 
 
 def answer_of(payload: dict[str, Any], api: Api) -> tuple[dict[str, Any], Tokens | None]:
-    """What is kept of an endpoint's answer, and the tokens that it says it took.
+    """What is kept of an endpoint's answer, its reasoning where it gives that apart, and the tokens that it took.
 
     Raises:
         LookupError: a field is missing (so do TypeError and ValueError: it has the wrong kind).
     """
     choice = payload["choices"][0]
     text = (choice["message"]["content"] if api == "chat" else choice["text"]) or ""
+    thought = choice["message"].get("reasoning_content") if api == "chat" else None
     usage = payload.get("usage") or {}
     tokens = Tokens(*(int(usage.get(name) or 0) for name in ("prompt_tokens", "completion_tokens")))
     answer = {
@@ -121,6 +122,7 @@ def answer_of(payload: dict[str, Any], api: Api) -> tuple[dict[str, Any], Tokens
         "usage": {"prompt_tokens": tokens.prompt, "completion_tokens": tokens.completion},
         "model": str(payload.get("model") or ""),
         "created": int(payload.get("created") or 0),
+        **({"reasoning": str(thought)} if thought else {}),
     }
     return answer, tokens if sum(tokens) else None
 

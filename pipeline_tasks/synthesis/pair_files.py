@@ -1,22 +1,28 @@
-"""Rows of JSONL, CSV and Parquet files, one at a time, with the place that each comes from."""
+"""Rows of JSONL, CSV, TSV and Parquet files, one at a time, with the place that each comes from."""
 
 from __future__ import annotations
 
 import csv
+import gzip
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import digest, file_sha256
-from pipeline_tasks.core.local_files import is_readable_file, named_path, where_to_name
+from pipeline_tasks.core.local_files import is_from_a_form, is_readable_file, named_path, where_to_name
+from pipeline_tasks.core.settings import settings
+from pipeline_tasks.core.store.bring_folder import SCHEME, bring_folder
 
-KINDS = (".jsonl", ".csv", ".parquet")
+KINDS = (".jsonl", ".csv", ".tsv", ".parquet")
+_PACKED = ".gz"
 _AT_ONCE = 10_000
 
 
@@ -34,22 +40,41 @@ class Place:
 class PairFiles:
     """A file, or all files below a folder that are of a kind that can be read, in the order of their names."""
 
-    def __init__(self, source: str) -> None:
-        """Of a path.
+    def __init__(
+        self, source: str, patterns: Sequence[str] = ("*",), names: Sequence[str] = (), separator: str = "\t"
+    ) -> None:
+        """Of a path, or of ``s3://bucket/prefix``.
+
+        Args:
+            source: where they are.
+            patterns: of the files' paths below it; a file that fits one is read.
+            names: of the columns of TSV files whose first line has none.
+            separator: between the columns of TSV files.
 
         Raises:
             InputError: nothing is there that can be read.
+            TransientError: a bucket's server does not answer.
         """
-        root = named_path(source)
-        found = [] if root is None else [root] if root.is_file() else sorted(root.rglob("*"))
-        self._files = [path for path in found if path.suffix in KINDS and is_readable_file(path)]
-        if root is None or not self._files:
-            raise InputError(f"source={source!r} has no {', '.join(KINDS)} file that can be read{where_to_name()}")
-        self._root = root if root.is_dir() else root.parent
+        self._names, self._separator = tuple(names), separator
+        self._root = Path()
+        self._files: list[Path] = []
+        if root := folder_of(source):
+            self._root = root if root.is_dir() else root.parent
+            found = sorted(root.rglob("*")) if root.is_dir() else [root]
+            readable = [path for path in found if _kind(path) in KINDS and is_readable_file(path)]
+            self._files = [path for path in readable if any(fnmatch(self._named(path), each) for each in patterns)]
+        if not self._files:
+            like = "" if tuple(patterns) == ("*",) else f" like {' or '.join(patterns)}"
+            raise InputError(
+                f"source={source!r} has no {', '.join(KINDS)} file{like} that can be read{where_to_name()}"
+            )
+
+    def _named(self, path: Path) -> str:
+        return str(path.relative_to(self._root))
 
     def identity(self) -> str:
         """What the files hold, wherever they lie."""
-        return digest(*((str(path.relative_to(self._root)), file_sha256(path)) for path in self._files))
+        return digest(*((self._named(path), file_sha256(path)) for path in self._files))
 
     def rows(self) -> Iterator[tuple[Place, dict[str, Any] | None]]:
         """Every row, and None for a line that is none.
@@ -58,35 +83,65 @@ class PairFiles:
             InputError: a file is not what its name says.
         """
         for path in self._files:
-            name = str(path.relative_to(self._root))
+            name = self._named(path)
             try:
-                for number, row in enumerate(_READERS[path.suffix](path), 1):
+                for number, row in enumerate(self._read(path), 1):
                     yield Place(name, number), row
-            except (UnicodeDecodeError, csv.Error, pa.ArrowInvalid) as error:
+            except (UnicodeDecodeError, csv.Error, pa.ArrowInvalid, EOFError, gzip.BadGzipFile) as error:
                 raise InputError(
-                    f"{path} cannot be read as {path.suffix[1:]} ({error}): mend it, or move it away"
+                    f"{path} cannot be read as {_kind(path)[1:]} ({error}): mend it, or move it away"
                 ) from error
 
+    def _read(self, path: Path) -> Iterator[dict[str, Any] | None]:
+        if _kind(path) == ".parquet":
+            for batch in pq.ParquetFile(path).iter_batches(_AT_ONCE):
+                yield from batch.to_pylist()
+            return
+        with _opened(path) as lines:
+            if _kind(path) == ".jsonl":
+                yield from map(_json, lines)
+            elif _kind(path) == ".csv":
+                yield from (None if None in row or None in row.values() else row for row in csv.DictReader(lines))
+            else:
+                yield from self._tsv(lines)
 
-def _jsonl(path: Path) -> Iterator[dict[str, Any] | None]:
-    with path.open(encoding="utf-8") as lines:
+    def _tsv(self, lines: Iterable[str]) -> Iterator[dict[str, Any] | None]:
+        """Quotes mean nothing in these files, and a field may be of any length."""
+        names = self._names
         for line in lines:
-            try:
-                row = json.loads(line)
-            except ValueError:
-                row = None
-            yield row if isinstance(row, dict) else None
+            fields = line.rstrip("\r\n").split(self._separator)
+            if not names:
+                names = tuple(fields)
+                continue
+            yield dict(zip(names, fields, strict=True)) if len(fields) == len(names) else None
 
 
-def _csv(path: Path) -> Iterator[dict[str, Any] | None]:
-    with path.open(encoding="utf-8", newline="") as lines:
-        for row in csv.DictReader(lines):
-            yield None if None in row or None in row.values() else row
+def folder_of(source: str) -> Path | None:
+    """The file or folder that ``source`` names, brought here from a bucket; None where this run may read none there.
+
+    Raises:
+        InputError: nothing lies below the prefix of a bucket.
+        TransientError: its server does not answer.
+    """
+    if source.startswith(SCHEME) and not is_from_a_form():
+        return bring_folder(source, settings().store_cache, lambda name: _kind(Path(name)) in KINDS, ", ".join(KINDS))
+    return named_path(source)
 
 
-def _parquet(path: Path) -> Iterator[dict[str, Any] | None]:
-    for batch in pq.ParquetFile(path).iter_batches(_AT_ONCE):
-        yield from batch.to_pylist()
+def _kind(path: Path) -> str:
+    return Path(path.stem).suffix if path.suffix == _PACKED else path.suffix
 
 
-_READERS = {".jsonl": _jsonl, ".csv": _csv, ".parquet": _parquet}
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[str]]:
+    opener = gzip.open if path.suffix == _PACKED else open
+    with opener(path, "rt", encoding="utf-8", newline="" if _kind(path) == ".csv" else "\n") as lines:
+        yield lines
+
+
+def _json(line: str) -> dict[str, Any] | None:
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return None
+    return row if isinstance(row, dict) else None

@@ -79,10 +79,15 @@ def parse_pair(answer: str, prompt: Prompt, *, cut_off: bool = False, bounds: Bo
     return pair_of(query, positive, prompt, {**longest, **bounds})
 
 
-def parse_fields(answer: str, *names: str) -> dict[str, str] | Rejected:
+def parse_fields(answer: str, *names: str, first_line: bool = False) -> dict[str, str] | Rejected:
     """The texts of a JSON object that has these fields and no other, on one line each.
 
     A model that puts its object into a block of code, or a word before it, is understood.
+
+    Args:
+        answer: of the model.
+        names: of the fields.
+        first_line: what comes after the first line break of a text is left out, not joined to it.
     """
     text = _printable(answer)
     if not text.strip():
@@ -93,7 +98,8 @@ def parse_fields(answer: str, *names: str) -> dict[str, str] | Rejected:
         return Rejected(UNPARSABLE)
     if found.keys() != set(names) or not all(isinstance(value, str) for value in found.values()):
         return Rejected(UNPARSABLE)
-    return {name: _tidy(text, "") for name, text in found.items()}
+    kept = {name: text.strip().partition("\n")[0] if first_line else text for name, text in found.items()}
+    return {name: _tidy(text, "") for name, text in kept.items()}
 
 
 def need_of(need: str, prompt: Prompt, bounds: Bounds) -> str | Rejected:

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from pipeline_tasks.core.ids import short_id, unit_hash
 from pipeline_tasks.core.run import Run
-from pipeline_tasks.core.step import step
+from pipeline_tasks.core.step import added, step
 from pipeline_tasks.datasets import NEEDS, PASSAGES
 from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.domains.intents import check_known, load_intents
@@ -22,6 +22,7 @@ class WriteNeedsParams(LlmParams):
     """How many passages, and which intents."""
 
     sample_rate: float = Field(1.0, gt=0, le=1, description="share of passages asked about, chosen by their id")
+    rates: dict[str, float] = added({}, description="intent -> sample_rate of its own, see foundry estimate --wanted")
     intents: tuple[str, ...] = Field(
         default_factory=lambda: tuple(load_intents(domain_folder())), min_length=1, description="search intents"
     )
@@ -33,7 +34,7 @@ class WriteNeedsParams(LlmParams):
     def model_post_init(self, context: Any) -> None:
         """Refuse an intent that the domain has not, before anything is asked."""
         super().model_post_init(context)
-        check_known(domain_folder(), *self.intents)
+        check_known(domain_folder(), *self.intents, *self.rates)
 
 
 @step(reads={"passages": PASSAGES}, writes=NEEDS, kind="map", version="4", pool="llm", secrets=("llm",))
@@ -49,12 +50,11 @@ def write_needs(rows: pa.Table, params: WriteNeedsParams, run: Run) -> pa.Table:
     """
     passages = rows.to_pylist()
     asked = [p for p in passages if p["split"] in params.splits]
-    sampled = [p for p in asked if unit_hash("sample", p["passage_id"]) < params.sample_rate]
-    run.count("not_sampled", len(passages) - len(sampled))
     tasks = sorted(
-        ((intent, p) for p in sampled for intent in intents_of(p["passage_id"], params)),
+        ((intent, p) for p in asked for intent in intents_of(p["passage_id"], params)),
         key=lambda task: (task[0], task[1]["passage_id"]),
     )
+    run.count("not_sampled", len(passages) - len({p["passage_id"] for _, p in tasks}))
     writers = {intent: writer_of(domain_folder(), intent, params) for intent in params.intents}
     asked = []
     for intent, passage in tasks:
@@ -82,6 +82,10 @@ def write_needs(rows: pa.Table, params: WriteNeedsParams, run: Run) -> pa.Table:
 
 
 def intents_of(passage_id: str, params: WriteNeedsParams) -> list[str]:
-    """The intents asked for a passage: those that its id draws."""
+    """The intents asked for a passage: of those that its id draws, those whose sample it is in.
+
+    A sample is part of every larger one, so that asking for more pays for what is new.
+    """
     drawn = sorted(params.intents, key=lambda intent: unit_hash("intent", passage_id, intent))
-    return sorted(drawn[: params.intents_per_passage])
+    place = unit_hash("sample", passage_id)
+    return sorted(i for i in drawn[: params.intents_per_passage] if place < params.rates.get(i, params.sample_rate))

@@ -21,10 +21,10 @@ from pipeline_tasks.encoders.layout import Layout, layout_of
 from pipeline_tasks.models.sizes import StageName
 from pipeline_tasks.models.start import StartParams
 from pipeline_tasks.training import judged_dev
-from pipeline_tasks.training.common import asked, folder_of_start, given, n_rows, of_split, train_and_export
+from pipeline_tasks.training.common import asked, folder_of_start, given, n_rows, of_split, sources, train_and_export
 from pipeline_tasks.training.data.examples import Examples, block
 from pipeline_tasks.training.objectives import AnyObjective
-from pipeline_tasks.training.params import TrainParams
+from pipeline_tasks.training.params import TrainParams, Unit
 from pipeline_tasks.training.pretrain import dev_set
 
 _COLUMNS = ["query", "intent", "passages", "scores"]
@@ -88,13 +88,15 @@ def adapt_to_corpus(inputs: Inputs, params: AdaptToCorpusParams, run: Run) -> Pa
         **begun,
     }
     chosen_on = judged_dev.dev_set(inputs, partial(dev_set, queries))
-    examples = Examples(partial(training_rows, lists, layout))
-    return train_and_export(examples, chosen_on, (folder, found), params, run, card, layout)
+    examples = Examples(partial(training_rows, lists, layout, params.unit))
+    targets = judged_dev.target_sets(inputs)
+    return train_and_export(examples, chosen_on, (folder, found), params, run, card, layout, targets)
 
 
-def training_rows(lists: Version, layout: Layout) -> Iterator[pa.Table]:
+def training_rows(lists: Version, layout: Layout, unit: Unit = "source") -> Iterator[pa.Table]:
     """A row for each list, asked as ``layout`` says: its first passage, the others, and the scores of all."""
     for rows in of_split(lists, _COLUMNS, "train"):
         first = pc.list_element(pc.cast(rows["passages"], pa.list_(pa.string())), 0)
         positives, others = given(first, layout), given(pc.list_slice(rows["passages"], 1), layout)
-        yield block(positives=positives, negatives=others, targets=rows["scores"].to_pylist(), **asked(rows, layout))
+        scores, of = rows["scores"].to_pylist(), sources(rows, unit, "")
+        yield block(positives=positives, negatives=others, targets=scores, sources=of, **asked(rows, layout))

@@ -24,7 +24,9 @@ class Group:
         queries: [b] query indices; passages: [p] passage indices; positives: [b] columns of the table;
         candidates: [b, p] True where a passage counts in the row's denominator;
         answers: [b, p] True where a passage is a known answer of the query, the row's positive included;
-        targets: [b, p] float32, a teacher's score of query and passage, NaN where there is none.
+        targets: [b, p] float32, a teacher's score of query and passage, NaN where there is none;
+        contrasts: [c] query indices, none of them of a row; over the rows' queries and these: other_instructions,
+        other_queries: [b, b + c], see :class:`~pipeline_tasks.training.objective.Table`.
     """
 
     queries: np.ndarray
@@ -33,10 +35,16 @@ class Group:
     candidates: np.ndarray
     answers: np.ndarray
     targets: np.ndarray
+    contrasts: np.ndarray
+    other_instructions: np.ndarray
+    other_queries: np.ndarray
 
 
-def make_group(rows: np.ndarray, data: Rows, in_batch: bool) -> Group:
-    """Lay out the candidates of ``rows``; known answers of a query are never its negatives."""
+def make_group(rows: np.ndarray, data: Rows, in_batch: bool, contrasted: bool = False) -> Group:
+    """Lay out the candidates of ``rows``, and where ``contrasted`` the queries that theirs are told apart from.
+
+    Known answers of a query are never its negatives, nor is a query a contrast to a row whose positive answers it.
+    """
     positives = data.positive_of[rows]
     passages = np.unique(np.concatenate([positives, *(data.negatives_of[row] for row in rows)]))
     candidates = np.full((len(rows), len(passages)), in_batch)
@@ -51,4 +59,24 @@ def make_group(rows: np.ndarray, data: Rows, in_batch: bool) -> Group:
     columns = np.searchsorted(passages, positives)
     candidates &= ~answers
     candidates[np.arange(len(rows)), columns] = True
-    return Group(data.query_of[rows], passages, columns, candidates, answers, targets)
+    contrasts = _contrasts(rows, data, answers[:, columns].T) if contrasted else _no_contrasts(len(rows))
+    return Group(data.query_of[rows], passages, columns, candidates, answers, targets, *contrasts)
+
+
+def _no_contrasts(n_rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return np.zeros(0, np.int64), np.zeros((n_rows, n_rows), bool), np.zeros((n_rows, n_rows), bool)
+
+
+def _contrasts(rows: np.ndarray, data: Rows, answered: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Contrasts of ``rows`` as a group has them; ``answered`` [b, b]: the row's positive answers the other's query."""
+    queries = data.query_of[rows]
+    further = np.setdiff1d(np.concatenate([data.contrasts_of[row] for row in rows]), queries)
+    place = {query: at for at, query in reversed([*enumerate([*queries.tolist(), *further.tolist()])])}
+    instructions = np.zeros((len(rows), len(queries) + len(further)), bool)
+    others = np.concatenate([~answered, np.zeros((len(rows), len(further)), bool)], axis=1)
+    for i, row in enumerate(rows):
+        for at, query in enumerate(data.contrasts_of[row].tolist()):
+            wrong = data.positive_of[row] not in data.answers[query]
+            others[i, place[query]] = wrong
+            instructions[i, place[query]] = wrong and at < data.n_instructions[row]
+    return further, instructions, others

@@ -18,13 +18,14 @@ from pipeline_tasks.core.errors import InputError
 
 @dataclass
 class Progress:
-    """How far a run has come; batches, learning rate and dropout follow from ``step``."""
+    """How far a run has come; batches, learning rate and dropout follow from ``step`` and from what a sampler knows."""
 
     step: int = 0
     losses: list[float] = field(default_factory=list)
     scores: list[tuple[int, float]] = field(default_factory=list)
     best_step: int | None = None
     best_score: float | None = None
+    sampling: dict[str, Any] = field(default_factory=dict)
 
 
 def save_best(folder: Path, step: int, weights: Mapping[str, torch.Tensor]) -> None:

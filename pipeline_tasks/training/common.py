@@ -19,7 +19,7 @@ from pipeline_tasks.encoders.devices import devices_of
 from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.models.start import Start
 from pipeline_tasks.training.data.examples import Examples
-from pipeline_tasks.training.params import TrainParams
+from pipeline_tasks.training.params import TrainParams, Unit
 
 if TYPE_CHECKING:
     from pipeline_tasks.training.task import Report, TrainResult
@@ -43,10 +43,11 @@ def asked(rows: pa.Table, layout: Layout) -> dict[str, Any]:
     """The columns ``queries`` and ``prompts`` of a block, as ``layout`` wants queries asked.
 
     Args:
-        rows: with columns ``query`` and ``intent``.
+        rows: with columns ``query`` and ``intent``; ``instruction``, where there is one, goes before the intent's.
         layout: of the model that is asked.
     """
-    before = [layout.query_prefix(intent) for intent in rows["intent"].to_pylist()]
+    told = (rows[name].to_pylist() for name in ("intent", "instruction") if name in rows.column_names)
+    before = [layout.query_prefix(*of_query) for of_query in zip(*told, strict=True)]
     prefixed = [prefix + query for prefix, query in zip(before, rows["query"].to_pylist(), strict=True)]
     return {"queries": prefixed, "prompts": None if layout.pools_prefix else before}
 
@@ -72,6 +73,13 @@ def given(passages: pa.ChunkedArray, layout: Layout) -> pa.ChunkedArray | pa.Arr
     return pa.ListArray.from_arrays(ends, pc.binary_join_element_wise(prefix, lists.flatten().cast(pa.string()), ""))
 
 
+def sources(rows: pa.Table, unit: Unit, own: pa.ChunkedArray | str) -> pa.ChunkedArray | pa.Array:
+    """Where the rows of a block are from, as a mixture or a sampler takes them: ``own``, or their intents."""
+    if unit == "intent":
+        return rows["intent"]
+    return pa.repeat(own, len(rows)) if isinstance(own, str) else own.fill_null("")
+
+
 def general_prefixes(layout: Layout) -> dict[str, str]:
     """What goes before every query and before every passage; instructions of intents are none of it."""
     return {use: layout.prefixes[use] for use in ("query", "passage") if layout.prefixes.get(use)}
@@ -93,6 +101,7 @@ def train_and_export(
     run: Run,
     card: Mapping[str, Any],
     layout: Layout,
+    targets: Callable[[Layout], Mapping[str, Examples]],
 ) -> Path:
     """Train, export the best checkpoint below the run's scratch folder, and return that folder.
 
@@ -105,8 +114,9 @@ def train_and_export(
         run: its counters tell which step won, its score and that of the start.
         card: facts for the model card.
         layout: how the trained model wants to be asked.
+        targets: the sets that a sampler is guided by, asked as a layout says.
     """
-    from pipeline_tasks.training import curve
+    from pipeline_tasks.training import curve, trajectory
     from pipeline_tasks.training.export import export
     from pipeline_tasks.training.trainer import train
 
@@ -120,6 +130,7 @@ def train_and_export(
             run.scratch / "checkpoints",
             report,
             dev_of_start=dev_set(layout_of_start),
+            targets=targets(layout),
             threads=settings().threads,
             devices=devices_of(params.device),
         )
@@ -129,6 +140,7 @@ def train_and_export(
     asked_as = layout if result.best_step else layout_of_start
     export(result.encoder, out, card=facts, layout=asked_as, keep_adapters=params.keep_adapters)
     curve.save(result, params, out)
+    trajectory.save(result.trajectory, out)
     return out
 
 

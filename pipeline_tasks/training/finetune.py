@@ -8,7 +8,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from pipeline_tasks.core.run import Inputs, Run
-from pipeline_tasks.core.step import From, step
+from pipeline_tasks.core.step import From, added, step
 from pipeline_tasks.datasets import TRIPLETS
 from pipeline_tasks.models.sizes import StageName
 from pipeline_tasks.training import judged_dev
@@ -21,11 +21,15 @@ class FinetuneParams(TripletParams):
     stage: ClassVar[StageName] = "finetune"
 
     alpha: float = Field(0.65, gt=0, le=1, description="difficulty of the triplets")
+    triplets_from: tuple[str, ...] = added(
+        (), description="further triplet builds to train on, such as mtt/0.85; each build is a source"
+    )
 
 
 @step(
     reads={
         "triplets": From(TRIPLETS, "mtt/{alpha}"),
+        "further": From(TRIPLETS, "{item}", each="triplets_from"),
         "init": From(None, "model/{size}/pretrain"),
         **judged_dev.READS,
     },

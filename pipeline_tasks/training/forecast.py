@@ -23,18 +23,24 @@ from pipeline_tasks.models.gpus import Cards, cards
 from pipeline_tasks.models.shapes import SHAPES
 from pipeline_tasks.models.sizes import backbone
 from pipeline_tasks.models.start import StartParams
-from pipeline_tasks.training import adapt_to_corpus, judged_dev, pretrain, triplets
+from pipeline_tasks.training import adapt_to_corpus, follow_instructions, judged_dev, pretrain, triplets
 from pipeline_tasks.training.adapt_backbone import AdaptParams, texts_of
 from pipeline_tasks.training.cost import ROOM, Cost
-from pipeline_tasks.training.data.examples import Examples
+from pipeline_tasks.training.data.examples import CONTRASTS, Examples
 from pipeline_tasks.training.params import OptimiserParams, TrainParams
-from pipeline_tasks.training.schedule import n_steps
+from pipeline_tasks.training.schedule import n_gradients, n_steps
 
 CHARACTERS = 4
 """Of English, a token: the usual rule of thumb. Other languages and tokenizers need fewer."""
 _SPECIAL = 2
 _GIB = 1 << 30
-_Training = AdaptParams | pretrain.PretrainParams | triplets.TripletParams | adapt_to_corpus.AdaptToCorpusParams
+_Training = (
+    AdaptParams
+    | pretrain.PretrainParams
+    | triplets.TripletParams
+    | adapt_to_corpus.AdaptToCorpusParams
+    | follow_instructions.FollowInstructionsParams
+)
 
 
 @dataclass(frozen=True)
@@ -147,6 +153,8 @@ def forecast(params: _Training, train: Load, dev: Load, *, half: bool) -> Foreca
 
 def _rows_seen(params: OptimiserParams, train: Load) -> float:
     """How many rows are learned from, those of several epochs each time."""
+    if isinstance(params, TrainParams) and params.sampler:
+        return n_gradients(train.rows, params) * params.batch_size
     mixture = params.mixture if isinstance(params, TrainParams) else {}
     weights = {name: mixture[name].weight if mixture else 1 for name in train.rows}
     return params.epochs * sum(weights[name] * n for name, n in train.rows.items())
@@ -178,18 +186,24 @@ def loads(inputs: Inputs, params: _Training) -> tuple[Load, Load]:
     if isinstance(params, pretrain.PretrainParams):
         pairs = inputs["pairs"]
         layout = Layout("mean", 0)
-        rows = partial(pretrain.training_rows, pairs, inputs.each("cloze"), params.cloze_sentences, layout)
+        rows = partial(pretrain.training_rows, pairs, inputs.each("cloze"), params.cloze_sentences, layout, params.unit)
         return _load(Examples(rows), params), _load(
             judged_dev.dev_set(inputs, partial(pretrain.dev_set, pairs))(layout), params
         )
     if isinstance(params, adapt_to_corpus.AdaptToCorpusParams):
         layout = Layout("mean", 0)
-        rows = partial(adapt_to_corpus.training_rows, inputs["lists"], layout)
+        rows = partial(adapt_to_corpus.training_rows, inputs["lists"], layout, params.unit)
         chosen_by = judged_dev.dev_set(inputs, partial(pretrain.dev_set, inputs["queries"]))
         return _load(Examples(rows), params), _load(chosen_by(layout), params)
+    if isinstance(params, follow_instructions.FollowInstructionsParams):
+        layout = Layout("mean", 0)
+        rows = partial(follow_instructions.training_rows, inputs["tuples"], layout, params.n_negatives, params.unit)
+        chosen_by = judged_dev.dev_set(inputs, partial(follow_instructions.dev_set, inputs["tuples"]))
+        return _load(Examples(rows), params), _load(chosen_by(layout), params)
     layout = Layout("mean", 0, prefixes=triplets.prompts() if params.instruct else {}, needs_intent=params.instruct)
-    rows = partial(triplets.training_rows, inputs["triplets"], layout, params.n_negatives)
-    chosen_by = judged_dev.dev_set(inputs, partial(triplets.dev_set, inputs["triplets"]))
+    builds = [inputs["triplets"], *inputs.each("further")]
+    rows = partial(triplets.training_rows, builds, params, layout)
+    chosen_by = judged_dev.dev_set(inputs, partial(triplets.dev_set, inputs["triplets"], params))
     return _load(Examples(rows), params), _load(chosen_by(layout), params)
 
 
@@ -202,6 +216,8 @@ def _load(examples: Examples, params: TrainParams) -> Load:
         columns = [(block[name], most) for name, most in longest.items()]
         if "negatives" in block.column_names:
             columns.append((pc.list_flatten(block["negatives"]), params.max_passage_length))
+        contrasts = (name for name in CONTRASTS if name in block.column_names)
+        columns += [(pc.list_flatten(block[name]), params.max_query_length) for name in contrasts]
         n_texts += sum(len(texts) for texts, _ in columns)
         n_tokens += sum(_tokens(texts, most) for texts, most in columns)
     others = pa.array(examples.others, pa.string())

@@ -10,7 +10,7 @@ import torch
 
 from pipeline_tasks.encoders.trunk import Encoder
 from pipeline_tasks.training.batches import micro_batches, row_groups
-from pipeline_tasks.training.candidates import make_group
+from pipeline_tasks.training.candidates import Group, make_group
 from pipeline_tasks.training.data.rows import Rows
 from pipeline_tasks.training.gradient_cache import backward
 from pipeline_tasks.training.objective import Table
@@ -57,15 +57,14 @@ class Gradients:
 
     def _add_group(self, cut: _Cut, batch: Batch, step: int, peers: Peers) -> float:
         encoder, data, params = self.encoder, self.data, self.params
-        group = make_group(batch.rows[cut.members], data, params.in_batch)
-        sequences = [data.queries[i] for i in group.queries] + [data.passages[i] for i in group.passages]
-        unpooled = np.concatenate([data.unpooled[group.queries], np.zeros(len(group.passages), np.int64)])
-        lengths = np.concatenate([data.queries.lengths[group.queries], data.passages.lengths[group.passages]])
+        group = make_group(batch.rows[cut.members], data, params.in_batch, batch.objective.needs_contrasts)
+        asked = np.concatenate([group.queries, group.contrasts])
+        sequences = [data.queries[i] for i in asked] + [data.passages[i] for i in group.passages]
+        unpooled = np.concatenate([data.unpooled[asked], np.zeros(len(group.passages), np.int64)])
+        lengths = np.concatenate([data.queries.lengths[asked], data.passages.lengths[group.passages]])
         pieces = micro_batches(lengths, params.micro_batch_tokens)
         back = torch.from_numpy(np.argsort(np.concatenate(pieces))).to(encoder.device)
-        arrays = (group.positives, group.candidates, group.answers, group.targets)
-        positives, candidates, answers, targets = (torch.from_numpy(array).to(encoder.device) for array in arrays)
-        table = Table(positives, candidates, answers, targets, params.temperature)
+        table = table_of(group, params.temperature, encoder.device)
 
         def encode(piece: int) -> torch.Tensor:
             seed_dropout(params.seed, step, cut.number, piece)
@@ -74,12 +73,19 @@ class Gradients:
                 return encoder.encode(features)
 
         def loss_of(embeddings: torch.Tensor) -> torch.Tensor:
-            queries, passages = embeddings[back].split([len(group.queries), len(group.passages)])
+            queries, passages = embeddings[back].split([len(asked), len(group.passages)])
             return cut.share * batch.objective.loss(queries, passages, table)
 
         cached = int(lengths.sum()) > params.graph_tokens
         like = torch.empty((0, encoder.model.config.hidden_size), device=encoder.device)
         return backward(encode, list(map(len, pieces)), loss_of, like, cached=cached, peers=peers)
+
+
+def table_of(group: Group, temperature: float, device: torch.device | str) -> Table:
+    """What the queries of a group are scored against, on a device."""
+    names = ("positives", "candidates", "answers", "targets", "other_instructions", "other_queries")
+    arrays = {name: torch.from_numpy(getattr(group, name)).to(device) for name in names}
+    return Table(**arrays, temperature=temperature)
 
 
 class _Cut(NamedTuple):

@@ -16,12 +16,15 @@ from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.training.common import asked, given, n_rows
 from pipeline_tasks.training.data.examples import Examples, block
 
+_COLUMNS = ["query", "intent", "passage_ids", "grades"]
 _ROWS_AT_ONCE = 4096
 READS = {
     "judged": From(JUDGED_QUERIES, "judged/{item}", each="choose_on"),
     "judged_passages": From(PASSAGES, "corpus/{item}", each="choose_on"),
+    "targets": From(JUDGED_QUERIES, "judged/{item}", each="targets"),
+    "target_passages": From(PASSAGES, "corpus/{item}", each="targets"),
 }
-"""What a stage reads to choose its checkpoint by; nothing unless ``choose_on`` names a set."""
+"""What a stage reads to choose its checkpoint by, and to guide its sampler; nothing unless parameters name sets."""
 
 
 def dev_set(inputs: Inputs, own: Callable[[Layout], Examples]) -> Callable[[Layout], Examples]:
@@ -29,6 +32,15 @@ def dev_set(inputs: Inputs, own: Callable[[Layout], Examples]) -> Callable[[Layo
     if "judged" not in inputs:
         return own
     return partial(_judged, inputs["judged"], inputs["judged_passages"])
+
+
+def target_sets(inputs: Inputs) -> Callable[[Layout], dict[str, Examples]]:
+    """The judged sets that a sampler is guided by, by name, as a layout says."""
+    queries, passages = inputs.each("targets"), inputs.each("target_passages")
+    return lambda layout: {
+        given.manifest.dataset.removeprefix("judged/"): _judged(given, corpus, layout)
+        for given, corpus in zip(queries, passages, strict=True)
+    }
 
 
 def n_queries(inputs: Inputs, own: Version) -> int:
@@ -44,11 +56,12 @@ def _judged(queries: Version, passages: Version, layout: Layout) -> Examples:
 
 
 def _rows(queries: Version, text_of: dict[str, str], layout: Layout) -> Iterator[pa.Table]:
-    for rows in queries.batches(["query", "intent", "passage_ids", "grades"], _ROWS_AT_ONCE):
-        columns = (rows[name].to_pylist() for name in ("passage_ids", "grades"))
+    own = ["instruction"] if queries.has("instruction") else []
+    for rows in queries.batches([*_COLUMNS, *own], _ROWS_AT_ONCE):
+        judged = (rows[name].to_pylist() for name in ("passage_ids", "grades"))
         relevant = [
             (row, passage, grade)
-            for row, found in enumerate(zip(*columns, strict=True))
+            for row, found in enumerate(zip(*judged, strict=True))
             for passage, grade in zip(*found, strict=True)
             if grade > 0
         ]

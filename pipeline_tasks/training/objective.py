@@ -7,14 +7,10 @@ what is made of the scores. One that needs more than scores, as a wrapper around
 
 from __future__ import annotations
 
-import inspect
-import sys
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from pydantic import BaseModel, ConfigDict, computed_field
-
-from pipeline_tasks.core.closure import meaning
+from pipeline_tasks.training.named import Named
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -28,6 +24,9 @@ class Table:
         positives: [b] int64, the column of each row's positive; candidates: [b, p] bool, True where a passage counts,
         always at the positive; answers: [b, p] bool, True where a passage answers the query in some row, the positive
         included; targets: [b, p] float32, a teacher's scores in its own unit, NaN where there is none.
+        Over the rows' own queries and, behind them, c further ones that rows are told apart from:
+        other_instructions: [b, b + c] bool, True at the row's query with another instruction; other_queries: [b, b + c]
+        bool, True at another query, with whatever instruction. None where there are none but those of other rows.
     """
 
     positives: Tensor
@@ -35,6 +34,8 @@ class Table:
     answers: Tensor
     targets: Tensor
     temperature: float
+    other_instructions: Tensor | None = None
+    other_queries: Tensor | None = None
 
     def scores(self, queries: Tensor, passages: Tensor) -> Tensor:
         """cos(q, p) / temperature, and minus infinity where a passage is no candidate.
@@ -43,6 +44,20 @@ class Table:
             queries: [b, d] and passages: [p, d], L2-normalised; returns [b, p].
         """
         return (queries @ passages.T / self.temperature).masked_fill(~self.candidates, float("-inf"))
+
+    def contrast_scores(self, queries: Tensor, passages: Tensor, others: Tensor | None) -> Tensor:
+        """cos(q, p) / temperature of each row's positive, and minus infinity where a query is no contrast to the row's.
+
+        Shapes:
+            queries: [b + c, d], passages: [p, d], L2-normalised; others: [b, b + c] bool or None; returns [b, b + c].
+        """
+        from torch import bool, eye
+
+        n_rows = len(self.positives)
+        own = eye(n_rows, len(queries), dtype=bool, device=queries.device)
+        counted = own if others is None else own | others
+        scores = passages[self.positives] @ queries.T / self.temperature
+        return scores.masked_fill(~counted, float("-inf"))
 
     @property
     def taught(self) -> Tensor:
@@ -62,7 +77,7 @@ class Table:
         return replace(self, candidates=wider[0], answers=wider[1], targets=wider[2])
 
 
-class Objective(BaseModel):
+class Objective(Named):
     """Base of all objectives: its fields are its parameters.
 
     A subclass defines :meth:`of_scores`, or, where scores are not enough, :meth:`loss`. Unless ``mixes_rows``, a row's
@@ -70,18 +85,12 @@ class Objective(BaseModel):
     memory allows.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     mixes_rows: ClassVar[bool] = False
     """A row's loss depends on the other rows of the batch, even where its negatives are its own."""
     reads_targets: ClassVar[bool] = False
     """It learns from a teacher's scores; a row without any costs nothing."""
-
-    @computed_field  # type: ignore[prop-decorator]
-    @property
-    def name(self) -> str:
-        """That of its file."""
-        return type(self).__module__.rpartition(".")[2]
+    reads_contrasts: ClassVar[bool] = False
+    """It tells a row's query from others that the row brings; their vectors come behind those of the rows."""
 
     def of_scores(self, scores: Tensor, table: Table) -> Tensor:
         """The loss of every row.
@@ -95,7 +104,8 @@ class Objective(BaseModel):
         """The mean loss of the rows.
 
         Shapes:
-            queries: [b, d] and passages: [p, d], L2-normalised; returns a scalar.
+            queries: [b, d], or [b + c, d] where it reads contrasts, and passages: [p, d], L2-normalised; returns a
+            scalar.
         """
         return self.of_scores(table.scores(queries, passages), table).mean()
 
@@ -109,11 +119,10 @@ class Objective(BaseModel):
         """Whether rows must come with a teacher's scores."""
         return self.reads_targets or any(inner.needs_targets for inner in self._inner())
 
-    def identity(self) -> dict[str, Any]:
-        """Parameters, and a hash of what its file says: its part of the id of a model that it trained."""
-        inner = {field: value.identity() for field, value in self if isinstance(value, Objective)}
-        code = meaning(inspect.getsource(sys.modules[type(self).__module__]))
-        return self.model_dump(mode="json") | {"code": code} | inner
+    @property
+    def needs_contrasts(self) -> bool:
+        """Whether the queries that rows bring as contrasts are encoded."""
+        return self.reads_contrasts or any(inner.needs_contrasts for inner in self._inner())
 
     def _inner(self) -> list[Objective]:
         return [value for _, value in self if isinstance(value, Objective)]

@@ -6,13 +6,15 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from pipeline_tasks.core.step import StepParams, tuning
+from pipeline_tasks.core.step import StepParams, added, tuning
 from pipeline_tasks.encoders.devices import DeviceKind, device_kind
 from pipeline_tasks.models.sizes import StageName, get_size
 from pipeline_tasks.training.mixture import Mixture
 from pipeline_tasks.training.objective import Objective
 from pipeline_tasks.training.objectives import AnyObjective
+from pipeline_tasks.training.samplers import AnySampler
 
+Unit = Literal["source", "intent"]
 Precision = Literal["fp32", "bf16"]
 
 
@@ -89,6 +91,15 @@ class TrainParams(OptimiserParams):
         validate_default=True,
         description='JSON of source -> weight, or weight and objective, such as {"dm": 1, "gd": 0.5}; empty: all alike',
     )
+    unit: Unit = added("source", description="what a mixture or a sampler chooses among: source or intent of the rows")
+    sampler: AnySampler | None = added(
+        None,
+        description="how often each source is learned from: a name such as inf_dds, or JSON with parameters",
+    )
+    targets: tuple[str, ...] = added((), description="judged sets that a sampler is guided by; empty: dev queries")
+    budget: int | None = added(
+        None, ge=1, description="with a sampler: gradients in all, those of its decisions too; empty: epochs decide"
+    )
     temperature: float = resolved(gt=0, description="cosines are divided by it in the loss; empty: the size's")
     max_query_length: int = resolved(ge=8, description="tokens, instruction included; empty: the size's")
     graph_tokens: int = Field(4096, ge=1, description="tokens whose activations may be in memory at once")
@@ -106,7 +117,16 @@ class TrainParams(OptimiserParams):
     def identity(self) -> dict[str, Any]:
         """What decides the weights: all hyperparameters, and what the objectives' code says."""
         mixture = {name: source.identity() for name, source in self.mixture.items()}
-        return super().identity() | {"objective": self.objective.identity(), "mixture": mixture}
+        sampler = {"sampler": self.sampler.identity()} if self.sampler else {}
+        return super().identity() | {"objective": self.objective.identity(), "mixture": mixture} | sampler
+
+    @model_validator(mode="after")
+    def _check_sampler(self) -> TrainParams:
+        if self.sampler and any(source.weight != 1 for source in self.mixture.values()):
+            raise ValueError("a sampler says how often a source is seen: leave the weights of the mixture at 1")
+        if not self.sampler and (self.targets or self.budget):
+            raise ValueError("targets and budget are a sampler's: name one, such as sampler=inf_dds")
+        return self
 
 
 OF_ALL_STAGES = ("max_query_length", "max_passage_length", "device", "precision")

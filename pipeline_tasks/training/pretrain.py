@@ -29,10 +29,11 @@ from pipeline_tasks.training.common import (
     given,
     n_rows,
     of_split,
+    sources,
     train_and_export,
 )
 from pipeline_tasks.training.data.examples import Examples, block
-from pipeline_tasks.training.params import TrainParams
+from pipeline_tasks.training.params import TrainParams, Unit
 
 _COLUMNS = ["query", "intent", "passage", "positive", "origin"]
 CLOZE = "cloze"
@@ -121,29 +122,33 @@ def pretrain(inputs: Inputs, params: PretrainParams, run: Run) -> Path:
         append=found.append,
     )
     start = found if (trunk / "modules.json").is_file() else layout
-    examples = Examples(partial(training_rows, pairs, cloze, params.cloze_sentences, layout))
+    examples = Examples(partial(training_rows, pairs, cloze, params.cloze_sentences, layout, params.unit))
     return train_and_export(
-        examples, judged_dev.dev_set(inputs, partial(dev_set, pairs)), (trunk, start), params, run, card, layout
-    )
+        examples, judged_dev.dev_set(inputs, partial(dev_set, pairs)), (trunk, start), params, run, card, layout,
+        judged_dev.target_sets(inputs),
+    )  # fmt: skip
 
 
-def training_rows(pairs: Version, cloze: list[Version], n_sentences: int, layout: Layout) -> Iterator[pa.Table]:
+def training_rows(
+    pairs: Version, cloze: list[Version], n_sentences: int, layout: Layout, unit: Unit = "source"
+) -> Iterator[pa.Table]:
     """Rows as a model without instructions is asked: each query behind the one prefix that there may be."""
     prefix = layout.query_prefix(None)
-    for rows in _rows(pairs, cloze, n_sentences):
+    for rows in _rows(pairs, cloze, n_sentences, unit):
         queries = pc.binary_join_element_wise(prefix, rows["query"], "")
         prompts = None if layout.pools_prefix else [prefix] * len(rows)
         yield block(queries, given(rows["positive"], layout), prompts=prompts, sources=rows["source"])
 
 
-def _rows(pairs: Version, cloze: list[Version], n_sentences: int) -> Iterator[pa.Table]:
+def _rows(pairs: Version, cloze: list[Version], n_sentences: int, unit: Unit) -> Iterator[pa.Table]:
     for rows in of_split(pairs, _COLUMNS, "train"):
         has_source = pc.and_(pc.not_equal(rows["passage"], ""), pc.not_equal(rows["passage"], rows["positive"]))
         both = np.stack([has_source.fill_null(False).to_numpy(), np.ones(len(rows), bool)], axis=1).ravel()
         twice = np.repeat(np.arange(len(rows)), 2)[both]
         positives = pa.chunked_array([*rows["passage"].chunks, *rows["positive"].chunks], pa.string())
         which = twice + len(rows) * (np.arange(2 * len(rows)) % 2)[both]
-        yield block(rows["query"].take(twice), positives.take(which), sources=rows["origin"].fill_null("").take(twice))
+        of = sources(rows, unit, rows["origin"])
+        yield block(rows["query"].take(twice), positives.take(which), sources=of.take(twice))
     yield from _cloze_rows(cloze, n_sentences)
 
 
@@ -152,8 +157,8 @@ def _cloze_rows(cloze: list[Version], n_sentences: int) -> Iterator[pa.Table]:
         for rows in of_split(version, ["passage_id", "text"], "train"):
             ids_and_texts = zip(rows["passage_id"].to_pylist(), rows["text"].to_pylist(), strict=True)
             found = [pair for named in ids_and_texts for pair in cloze_pairs(*named, n_sentences)]
-            sources = [CLOZE] * len(found)
-            yield block([pair.query for pair in found], [pair.positive for pair in found], sources=sources)
+            of = [CLOZE] * len(found)
+            yield block([pair.query for pair in found], [pair.positive for pair in found], sources=of)
 
 
 def dev_set(pairs: Version, layout: Layout) -> Examples:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping
-from itertools import count
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +18,7 @@ from pipeline_tasks.training.data.rows import Rows
 from pipeline_tasks.training.mixture import Source
 from pipeline_tasks.training.objective import Objective
 from pipeline_tasks.training.params import OptimiserParams, TrainParams
+from pipeline_tasks.training.sampler import Sampler
 
 
 class Batch(NamedTuple):
@@ -39,9 +39,9 @@ def plan_schedule(data: Rows, params: TrainParams) -> list[Batch]:
         InputError: the mixture leaves a source of the rows out, or names one that has no rows, or all weights are 0.
     """
     if not params.mixture:
-        everything = _batches(data, np.arange(len(data)), params.objective, params)
-        return [batch for batch, _ in zip(everything, range(n_steps({"": len(data)}, params)), strict=False)]
-    _check_mixture(data.sources, params)
+        everything = Batches(data, np.arange(len(data)), params.objective, params)
+        return [everything[step] for step in range(n_steps({"": len(data)}, params))]
+    check_mixture(data.sources, params)
     chosen = [(number, params.mixture[name]) for number, name in enumerate(data.sources)]
     streams = [
         _stream(data, np.flatnonzero(data.source_of == number), source, params)
@@ -57,29 +57,63 @@ def n_steps(rows: Mapping[str, int], params: OptimiserParams) -> int:
     Raises:
         InputError: as :func:`plan_schedule`.
     """
+    if isinstance(params, TrainParams) and params.sampler:
+        whole = sum(math.ceil(n / params.batch_size) for n in rows.values()) * params.epochs
+        return steps_within(params.sampler, len(rows), whole, params.budget)
     if not isinstance(params, TrainParams) or not params.mixture:
         return math.ceil(sum(rows.values()) / params.batch_size) * params.epochs
-    _check_mixture(rows, params)
+    check_mixture(rows, params)
     passes = (params.mixture[name].weight * math.ceil(n / params.batch_size) for name, n in rows.items())
     return sum(round(params.epochs * per_epoch) for per_epoch in passes)
 
 
+def n_gradients(rows: Mapping[str, int], params: TrainParams) -> int:
+    """How many gradients of a batch are taken: one a step, and those of a sampler's decisions."""
+    steps = n_steps(rows, params)
+    deciding = [params.sampler.cost(len(rows)) for step in range(steps) if params.sampler and params.sampler.due(step)]
+    return steps + sum(deciding)
+
+
+def steps_within(sampler: Sampler, n_sources: int, whole: int, budget: int | None) -> int:
+    """How many steps there are: ``whole``, or as many as a budget has room for beside the decisions before them.
+
+    Raises:
+        InputError: it has room for none.
+    """
+    if budget is None:
+        return whole
+    steps = 0
+    while (budget := budget - 1 - sampler.cost(n_sources) * sampler.due(steps)) >= 0:
+        steps += 1
+    if not steps:
+        raise InputError(f"the budget has no room for a step after a decision of {sampler.cost(n_sources):,} gradients")
+    return steps
+
+
 def _stream(data: Rows, rows: np.ndarray, source: Source, params: TrainParams) -> Iterator[list[Batch]]:
     """The batches that a source gives to each epoch."""
-    batches = _batches(data, rows, source.objective or params.objective, params)
+    batches = Batches(data, rows, source.objective or params.objective, params)
     per_epoch = source.weight * -(-len(rows) // params.batch_size)
     for epoch in range(params.epochs):
-        n_batches = round((epoch + 1) * per_epoch) - round(epoch * per_epoch)
-        yield [next(batches) for _ in range(n_batches)]
+        yield [batches[number] for number in range(round(epoch * per_epoch), round((epoch + 1) * per_epoch))]
 
 
-def _batches(data: Rows, rows: np.ndarray, objective: Objective, params: TrainParams) -> Iterator[Batch]:
-    """Batches of ``rows`` without end, pass after pass."""
-    whole_batch = params.in_batch or objective.needs_batch
-    apart = (data.query_of[rows], data.positive_of[rows]) if whole_batch else ()
-    for number in count():
-        for places in plan_batches(len(rows), params.batch_size, params.seed, number, apart):
-            yield Batch(rows[places], objective)
+class Batches:
+    """Batches of ``rows`` without end, pass after pass; each is a function of its number."""
+
+    def __init__(self, data: Rows, rows: np.ndarray, objective: Objective, params: TrainParams) -> None:
+        self.rows, self.objective, self._params = rows, objective, params
+        whole_batch = params.in_batch or objective.needs_batch
+        self._apart = (data.query_of[rows], data.positive_of[rows]) if whole_batch else ()
+        self._number, self._pass = -1, [np.zeros(0, np.int64)] * math.ceil(len(rows) / params.batch_size)
+
+    def __getitem__(self, number: int) -> Batch:
+        of_pass, place = divmod(number, len(self._pass))
+        if of_pass != self._number:
+            size, seed = self._params.batch_size, self._params.seed
+            self._pass = plan_batches(len(self.rows), size, seed, of_pass, self._apart)
+            self._number = of_pass
+        return Batch(self.rows[self._pass[place]], self.objective)
 
 
 def _spread(sources: tuple[list[Batch], ...]) -> list[Batch]:
@@ -88,7 +122,12 @@ def _spread(sources: tuple[list[Batch], ...]) -> list[Batch]:
     return [batch for _, batch in sorted(placed, key=lambda place_and_batch: place_and_batch[0])]
 
 
-def _check_mixture(sources: Collection[str], params: TrainParams) -> None:
+def check_mixture(sources: Collection[str], params: TrainParams) -> None:
+    """Refuse a mixture that does not fit the sources.
+
+    Raises:
+        InputError: as :func:`plan_schedule`.
+    """
     left_out, without_rows = set(sources) - set(params.mixture), set(params.mixture) - set(sources)
     if left_out or without_rows:
         said = [f"leaves out {', '.join(sorted(left_out))}"] if left_out else []

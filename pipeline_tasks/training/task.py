@@ -7,7 +7,6 @@ therefore ends in the same bytes as one that was not, at an epoch's edge as anyw
 
 import hashlib
 import logging
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,13 +20,14 @@ from pipeline_tasks.encoders.lora import Lora, with_adapters
 from pipeline_tasks.encoders.trunk import DType, Encoder, load
 from pipeline_tasks.training import checkpoints
 from pipeline_tasks.training.checkpoints import Progress
+from pipeline_tasks.training.descent import Descent
 from pipeline_tasks.training.params import OptimiserParams
 from pipeline_tasks.training.peers import ALONE, Peers
 from pipeline_tasks.training.reproducible import reproducible
+from pipeline_tasks.training.sampling import Sampling, Trajectory
 from pipeline_tasks.training.schedule import evaluation_steps, learning_rate
 
 log = logging.getLogger(__name__)
-_ROWS_NAMED = 10
 
 Report = Callable[[int, int, dict[str, float]], None]
 
@@ -41,12 +41,14 @@ class Task:
         accumulate: adds the gradients of a batch's mean loss to the weights and returns that loss; rows and step in.
         score: of the weights as they are at a step, the higher the better; None without development data.
         identity: what decides its rows and their losses besides the hyperparameters: a sha256.
+        sampling: what decides, while training goes on, which rows the schedule has for the steps to come.
     """
 
     schedule: Sequence[np.ndarray]
     accumulate: Callable[[np.ndarray, int], float]
     score: Callable[[int], float | None]
     identity: str
+    sampling: Sampling | None = None
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ class TrainResult:
         losses: training loss of every step.
         rows: how many rows every step learned from.
         resumed_at: the step at which this call took over, 0 for a run that was never interrupted.
+        trajectory: what a sampler decided, empty without one.
     """
 
     encoder: Encoder
@@ -72,6 +75,7 @@ class TrainResult:
     losses: tuple[float, ...]
     rows: tuple[int, ...]
     resumed_at: int
+    trajectory: Trajectory = ()
 
 
 def run(
@@ -137,7 +141,7 @@ class _Run:
         self.encoder, self.task, self.params, self.leads = encoder, task, params, leads
         self.work_dir, self.fingerprint = work_dir, fingerprint
         self.evaluate_at = evaluation_steps(len(task.schedule), params)
-        self.optimizer = _optimizer(encoder.model, params)
+        self.descent = Descent(encoder.model, params)
         if params.recompute:
             encoder.model.activation_checkpointing_enable({"use_reentrant": False})
         self.state = Progress()
@@ -145,8 +149,10 @@ class _Run:
         if saved:
             self.state, weights, optimizer_state = saved
             encoder.restore(weights)
-            self.optimizer.load_state_dict(optimizer_state)
+            self.descent.optimizer.load_state_dict(optimizer_state)
             log.info("resuming at step %d of %d", self.state.step, len(task.schedule))
+        if task.sampling:
+            self.state.sampling = task.sampling.state = self.state.sampling or task.sampling.state
 
     def finish(self, progress: Report) -> None:
         """Run the steps that are left."""
@@ -181,32 +187,19 @@ class _Run:
             losses=tuple(state.losses),
             rows=tuple(map(len, self.task.schedule)),
             resumed_at=resumed_at,
+            trajectory=self.task.sampling.trajectory() if self.task.sampling else (),
         )
 
     def _step(self, step: int) -> dict[str, float]:
         rate = learning_rate(step, len(self.task.schedule), self.params)
-        for parameters in self.optimizer.param_groups:
-            parameters["lr"] = rate
-        self.encoder.model.train()
+        self.descent.rate = rate
+        if self.task.sampling:
+            self.task.sampling.before(step, self.descent)
         rows = self.task.schedule[step]
-        try:
-            loss = self.task.accumulate(rows, step)
-        except torch.OutOfMemoryError as error:
-            tokens = self.params.micro_batch_tokens
-            raise InputError(
-                f"the GPU's memory is full at step {step}: lower micro_batch_tokens ({tokens}), or graph_tokens where "
-                "the stage has it, or set recompute=true"
-            ) from error
-        if not math.isfinite(loss):
-            named = ", ".join(map(str, sorted(rows)[:_ROWS_NAMED])) + (", ..." if len(rows) > _ROWS_NAMED else "")
-            raise InputError(
-                f"the loss at step {step} is {loss}: lower learning_rate ({self.params.learning_rate}), or look at its "
-                f"{len(rows)} training rows: {named}"
-            )
-        torch.nn.utils.clip_grad_norm_(self.encoder.model.parameters(), self.params.max_grad_norm)
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        loss = self.descent.learn(lambda: self.task.accumulate(rows, step), rows, step)
         self.state.losses.append(loss)
+        if self.task.sampling:
+            self.task.sampling.after(step)
         return {"loss": loss, "learning_rate": rate} | _memory(self.encoder.device)
 
     def _evaluate(self) -> dict[str, float]:
@@ -221,23 +214,13 @@ class _Run:
         return {"dev_score": score}
 
     def _save(self) -> None:
-        weights, optimizer_state = self.encoder.trained(), self.optimizer.state_dict()
+        weights, optimizer_state = self.encoder.trained(), self.descent.optimizer.state_dict()
         checkpoints.save(self.work_dir, self.fingerprint, self.state, weights, optimizer_state)
 
 
 def _memory(device: torch.device) -> dict[str, float]:
     """The most that a GPU has held so far; a processor's memory is the lineage's to tell."""
     return {"gpu_gib": torch.cuda.max_memory_allocated(device) / (1 << 30)} if device.type == "cuda" else {}
-
-
-def _optimizer(model: torch.nn.Module, params: OptimiserParams) -> torch.optim.Optimizer:
-    """AdamW; biases and normalisation weights (vectors) are not decayed."""
-    trained = [weights for weights in model.parameters() if weights.requires_grad]
-    groups = [
-        {"params": [w for w in trained if w.ndim >= 2], "weight_decay": params.weight_decay},
-        {"params": [w for w in trained if w.ndim < 2], "weight_decay": 0.0},
-    ]
-    return torch.optim.AdamW(groups, lr=params.learning_rate, fused=True)
 
 
 def device_of(params: OptimiserParams) -> torch.device:

@@ -1,6 +1,6 @@
 """Contrastive learning of one encoder: rows of queries and passages in, its best weights out."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from pipeline_tasks.training.data.rows import Rows, tokenized
 from pipeline_tasks.training.gradients import Gradients
 from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.peers import Peers, spread
+from pipeline_tasks.training.sampling import Sampling
 from pipeline_tasks.training.schedule import plan_schedule
 from pipeline_tasks.training.task import Report, Task, TrainResult, check_lengths, open_encoder, run
 from pipeline_tasks.training.validation import validate
@@ -25,6 +26,7 @@ def train(
     progress: Report = lambda step, steps, facts: None,
     *,
     dev_of_start: Examples | None = None,
+    targets: Mapping[str, Examples] | None = None,
     threads: int = 1,
     devices: Sequence[str] = (),
 ) -> TrainResult:
@@ -44,6 +46,7 @@ def train(
         progress: called after each step with step, steps and facts (``loss``, ``learning_rate``, and ``dev_score`` or
             ``gpu_gib`` where they are known).
         dev_of_start: the same queries asked as the encoder wants it that came; as in ``dev`` where not given.
+        targets: sets that a sampler is guided by, asked as in ``dev``; that one where there are none.
         threads: of the processor; another number may change the last bits.
         devices: where more than one, a process on each: together they take the steps that one would; the last bits
             differ.
@@ -57,7 +60,7 @@ def train(
     Source:
         DMRetriever, Algorithm 1 lines 7 and 11-12, appendix I.
     """
-    work = partial(_train, examples, dev, dev_of_start or dev, backbone_dir, params, work_dir, threads)
+    work = partial(_train, examples, dev, dev_of_start or dev, targets or {}, backbone_dir, params, work_dir, threads)
     return spread(work, devices, progress)
 
 
@@ -65,6 +68,7 @@ def _train(
     examples: Examples,
     dev: Examples,
     dev_of_start: Examples,
+    targets: Mapping[str, Examples],
     backbone_dir: Path,
     params: TrainParams,
     work_dir: Path,
@@ -76,25 +80,28 @@ def _train(
     check_lengths(encoder, max(params.max_query_length, params.max_passage_length))
     lengths = {"max_query_length": params.max_query_length, "max_passage_length": params.max_passage_length}
     sets = {"train": examples, "dev_of_start": dev_of_start, "dev": dev}
+    sets |= {f"target-{number}": rows for number, rows in enumerate(targets.values())}
     with peers.leader_first():
-        data, *devs = (
+        data, of_start, of_trained, *guides = (
             tokenized(rows, encoder.tokens, work_dir / "tokens" / name, **lengths) for name, rows in sets.items()
         )
     _check_rows(data, params)
-    batches = plan_schedule(data, params)
     gradients = Gradients(encoder, data, params, peers)
     autocast = params.precision == "bf16"
 
     def score(step: int) -> float | None:
-        asked = devs[1] if step else devs[0]
+        asked = of_trained if step else of_start
         return validate(encoder, asked, params.micro_batch_tokens, autocast) if len(asked) else None
 
-    task = Task(
-        [batch.rows for batch in batches],
-        lambda rows, step: gradients.add(batches[step], step),
-        score,
-        digest([part.key for part in (data, *devs)]),
-    )
+    identity = digest([part.key for part in (data, of_start, of_trained, *guides)])
+    if params.sampler:
+        guided_by = dict(zip(targets, guides, strict=True)) or {"dev": of_trained}
+        sampling = Sampling(params.sampler, data, guided_by, gradients)
+        task = Task(sampling, lambda _, step: gradients.add(sampling.batch(step), step), score, identity, sampling)
+    else:
+        batches = plan_schedule(data, params)
+        rows = [batch.rows for batch in batches]
+        task = Task(rows, lambda _, step: gradients.add(batches[step], step), score, identity)
     return run(encoder, task, params, work_dir, progress, threads, peers)
 
 
@@ -105,5 +112,9 @@ def _check_rows(data: Rows, params: TrainParams) -> None:
     if taught and not len(data.targets_of.values):
         name = taught[0]
         raise InputError(f"objective={name!r} learns from a teacher and no row has its scores: train on mtt/<alpha>-kd")
+    told_apart = [objective.name for objective in params.objectives if objective.needs_contrasts]
+    if told_apart and not len(data.contrasts_of.values):
+        name = told_apart[0]
+        raise InputError(f"objective={name!r} needs other instructions and no row has any: train on tuples/checked")
     if not params.in_batch and not len(data.negatives_of.values):
         raise InputError("no row has a negative: set in_batch=True, or mine negatives")

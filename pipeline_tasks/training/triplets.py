@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,12 @@ from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import SCORED_TRIPLETS
 from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.domains.intents import load_intents
-from pipeline_tasks.encoders.layout import Layout, layout_of_folder
+from pipeline_tasks.encoders.layout import SEPARATOR, Layout, layout_of_folder
 from pipeline_tasks.training import judged_dev
-from pipeline_tasks.training.common import asked, general_prefixes, given, n_rows, of_split, train_and_export
+from pipeline_tasks.training.common import asked, general_prefixes, given, n_rows, of_split, sources, train_and_export
 from pipeline_tasks.training.data.examples import Examples, block
 from pipeline_tasks.training.params import TrainParams
 
-SEPARATOR = ": "
 _COLUMNS = ["query", "intent", "positive", "negatives"]
 _SCORES = ["teacher_positive_score", "teacher_negative_scores"]
 
@@ -35,7 +34,9 @@ class TripletParams(TrainParams):
         None, ge=1, description="of each query's negatives the first so many; empty: all that were mined"
     )
     in_batch: bool = Field(False, description="the batch's other passages are negatives as well; Equation 4 has none")
-    instruct: bool = Field(True, description="queries carry the instruction of their intent; off: the paper's ablation")
+    instruct: bool = Field(
+        True, description="queries carry their own instruction or that of their intent; off: the paper's ablation"
+    )
     pool_instruction: bool = Field(
         True, description="a query's vector is the mean over its instruction as well; a small corpus needs it without"
     )
@@ -57,7 +58,7 @@ def train_on_triplets(inputs: Inputs, params: TripletParams, run: Run, name: str
     be asked, that model is the result.
 
     Args:
-        inputs: ``triplets``, with a teacher's scores or without, and ``init``.
+        inputs: ``triplets``, with a teacher's scores or without, ``init``, and perhaps ``further`` builds to train on.
         params: hyperparameters.
         run: its counters tell how it went.
         name: of the model, for its card.
@@ -67,17 +68,18 @@ def train_on_triplets(inputs: Inputs, params: TripletParams, run: Run, name: str
         InputError: there are no training triplets.
     """
     triplets = inputs["triplets"]
-    run.count("training_queries", n_queries := n_rows(triplets, "train"))
+    builds = [triplets, *inputs.each("further")]
+    run.count("training_queries", n_queries := sum(n_rows(build, "train") for build in builds))
     run.count("dev_queries", judged_dev.n_queries(inputs, triplets))
     if not n_queries:
         raise InputError(f"{triplets.manifest.ref} has no training rows; label more queries or raise alpha")
-    run.count("negatives", _n_negatives(triplets, params.n_negatives))
+    run.count("negatives", sum(_n_negatives(build, params.n_negatives) for build in builds))
     init = inputs["init"]
     card = {
         "name": name,
         "summary": summary,
         "initialised from": str(init.manifest.ref),
-        "data": str(triplets.manifest.ref),
+        "data": ", ".join(str(build.manifest.ref) for build in builds),
     }
     folder = init.lay_out(run.scratch / "init")
     start = (folder, layout_of_folder(folder))
@@ -92,20 +94,30 @@ def train_on_triplets(inputs: Inputs, params: TripletParams, run: Run, name: str
         append=start[1].append,
         needs_intent=params.instruct,
     )
-    examples = Examples(partial(training_rows, triplets, layout, params.n_negatives))
-    return train_and_export(
-        examples, judged_dev.dev_set(inputs, partial(dev_set, triplets)), start, params, run, card, layout
-    )
+    examples = Examples(partial(training_rows, builds, params, layout))
+    chosen_on = judged_dev.dev_set(inputs, partial(dev_set, triplets, params))
+    targets = judged_dev.target_sets(inputs)
+    return train_and_export(examples, chosen_on, start, params, run, card, layout, targets)
 
 
-def training_rows(triplets: Version, layout: Layout, n_negatives: int | None) -> Iterator[pa.Table]:
-    """A row for each training query, asked as ``layout`` says, with its first ``n_negatives``."""
-    taught = triplets.manifest.rows_schema == SCORED_TRIPLETS.name
-    for rows in of_split(triplets, _COLUMNS + (_SCORES if taught else []), "train"):
+def training_rows(builds: Sequence[Version], params: TripletParams, layout: Layout) -> Iterator[pa.Table]:
+    """A row for each training query of each build, asked as ``layout`` says, its negatives as ``params`` want."""
+    for build in builds:
+        yield from _training_rows(build, params, layout)
+
+
+def _training_rows(triplets: Version, params: TripletParams, layout: Layout) -> Iterator[pa.Table]:
+    taught, n_negatives = triplets.manifest.rows_schema == SCORED_TRIPLETS.name, params.n_negatives
+    for rows in of_split(triplets, _columns(triplets, params) + (_SCORES if taught else []), "train"):
         negatives = rows["negatives"] if n_negatives is None else pc.list_slice(rows["negatives"], 0, n_negatives)
         targets = _scores(rows, n_negatives) if taught else None
         positives, negatives = given(rows["positive"], layout), given(negatives, layout)
-        yield block(positives=positives, negatives=negatives, targets=targets, **asked(rows, layout))
+        of = sources(rows, params.unit, triplets.manifest.dataset)
+        yield block(positives=positives, negatives=negatives, targets=targets, sources=of, **asked(rows, layout))
+
+
+def _columns(triplets: Version, params: TripletParams) -> list[str]:
+    return [*_COLUMNS, "instruction"] if params.instruct and triplets.has("instruction") else _COLUMNS
 
 
 def _n_negatives(triplets: Version, most: int | None) -> int:
@@ -120,12 +132,12 @@ def _scores(rows: pa.Table, n_negatives: int | None) -> list[list[float]]:
     return [[positive, *negatives[:n_negatives]] for positive, negatives in zip(*columns, strict=True)]
 
 
-def dev_set(triplets: Version, layout: Layout) -> Examples:
+def dev_set(triplets: Version, params: TripletParams, layout: Layout) -> Examples:
     """Development queries over their positives and all their negatives."""
-    return Examples(partial(_dev_rows, triplets, layout))
+    return Examples(partial(_dev_rows, triplets, params, layout))
 
 
-def _dev_rows(triplets: Version, layout: Layout) -> Iterator[pa.Table]:
-    for rows in of_split(triplets, _COLUMNS, "dev"):
+def _dev_rows(triplets: Version, params: TripletParams, layout: Layout) -> Iterator[pa.Table]:
+    for rows in of_split(triplets, _columns(triplets, params), "dev"):
         positives, negatives = given(rows["positive"], layout), given(rows["negatives"], layout)
         yield block(positives=positives, negatives=negatives, **asked(rows, layout))

@@ -51,18 +51,20 @@ def embed(
     micro_batch_tokens: int,
     autocast: bool,
     unpooled: np.ndarray | None = None,
+    which: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Embeddings of token sequences in their order, without dropout or gradients.
+    """Embeddings of token sequences in their order, or of those in ``which``, without dropout or gradients.
 
     Shapes:
-        returns [n, d] float32.
+        which: [n] numbers of sequences; returns [n, d] float32.
     """
     encoder.model.eval()
-    vectors = np.empty((len(sequences), encoder.model.config.hidden_size), dtype=np.float32)
+    which = np.arange(len(sequences)) if which is None else which
+    vectors = np.empty((len(which), encoder.model.config.hidden_size), dtype=np.float32)
     with torch.no_grad(), torch.autocast(encoder.device.type, torch.bfloat16, enabled=autocast):
-        for piece in micro_batches(sequences.lengths, micro_batch_tokens):
-            first = None if unpooled is None else unpooled[piece]
-            batch = encoder.encode(encoder.features([sequences[i] for i in piece], first))
+        for piece in micro_batches(sequences.lengths[which], micro_batch_tokens):
+            first = None if unpooled is None else unpooled[which[piece]]
+            batch = encoder.encode(encoder.features([sequences[i] for i in which[piece]], first))
             vectors[piece] = batch.cpu().numpy()
     return vectors
 

@@ -100,10 +100,13 @@ def main(arguments: list[str] | None = None) -> int:
     log_file = options.home / "logs" / "local_run.log"
     terminal = _redirect_output(log_file)
     try:
+        from foundry_airflow import process
         from foundry_airflow.internals import migrate
+        from foundry_airflow.starts import forks
 
         migrate()
-        run_dags(options.dags, runs, lambda line: print(line, file=terminal, flush=True), log_file)  # noqa: T201
+        with forks(process.COMMAND):
+            run_dags(options.dags, runs, lambda line: print(line, file=terminal, flush=True), log_file)  # noqa: T201
     except RunFailed as error:
         print(error, file=terminal, flush=True)  # noqa: T201
         return 1

@@ -12,6 +12,7 @@ from threading import Thread
 from typing import IO
 
 from foundry_airflow.calls import EXIT_TIMEOUT, FROM_A_FORM, QUIET_THREADS, Call, Ended, Say
+from foundry_airflow.starts import Child, import_path, start
 from pipeline_tasks.core.settings import inherited
 
 COMMAND = (sys.executable, "-m", "pipeline_tasks.cli.main")
@@ -22,27 +23,19 @@ class ProcessBackend:
     """Runs a command in a process group of its own, which never outlives the task."""
 
     def __init__(self) -> None:
-        self._child: subprocess.Popen[str] | None = None
+        self._child: Child | None = None
 
     def run(self, call: Call, say: Say) -> Ended:
         """Run ``call`` with this process's import path; see :class:`foundry_airflow.backends.Backend`.
 
         Of this process's environment it gets what the machine is like and the secrets of its step, not Airflow's.
         """
-        paths = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-        environment = QUIET_THREADS | inherited(call.resources.secrets) | paths | FROM_A_FORM
-        with tempfile.TemporaryFile("w+", errors="replace") as output:
-            self._child = subprocess.Popen(  # noqa: S603
-                [*COMMAND, *call.arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.PIPE,
-                text=True,
-                errors="replace",
-                env=environment,
-                start_new_session=True,
-            )
-            reader = Thread(target=_relay, args=(self._child.stderr, say), daemon=True)
+        environment = QUIET_THREADS | inherited(call.resources.secrets) | import_path() | FROM_A_FORM
+        read, written = os.pipe()
+        with tempfile.TemporaryFile("w+", errors="replace") as output, os.fdopen(read, errors="replace") as lines:
+            with os.fdopen(written, "w") as log:
+                self._child = start(COMMAND, call, environment, output, log)
+            reader = Thread(target=_relay, args=(lines, say), daemon=True)
             reader.start()
             try:
                 exit_code = self._child.wait(call.resources.timeout_minutes * 60 or None)
@@ -52,8 +45,8 @@ class ProcessBackend:
                 self.cancel()
                 reader.join()
             output.seek(0)
-            lines = output.read().strip().splitlines()
-        return Ended(exit_code, lines[-1].strip() if lines else "")
+            last = output.read().strip().splitlines()[-1:]
+        return Ended(exit_code, "".join(last).strip())
 
     def cancel(self) -> None:
         """Ask the group to end, and end what is left of it after a while."""

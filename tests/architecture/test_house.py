@@ -216,8 +216,9 @@ def test_a_step_has_one_name_and_says_what_it_does(name):
     assert inspect.getdoc(step.body), f"{name} has no docstring"
     assert inspect.getdoc(step.params), f"the parameters of {name} have no docstring"
     assert step.dataset and step.version
-    assert step.writes is None or step.writes in datasets.ALL
-    assert all(read.schema is None or read.schema in datasets.ALL for read in step.reads.values())
+    listed = {schema.name for schema in datasets.ALL}
+    assert step.writes is None or step.writes.name in listed
+    assert all(read.schema is None or read.schema.name in listed for read in step.reads.values())
     assert set(step.keeps) <= set(step.reads)
     assert all(step.reads[kept].schema == step.writes for kept in step.keeps)
     if step.kind != "reduce":
@@ -234,8 +235,10 @@ NARROWER = {
     ("mine_negatives", "score_triplets"),
     ("read_passages", "pool_passages"),
     ("judge_queries", "sample_queries"),
+    ("evaluate_retriever", "evaluate_instructions"),
 }
-"""A step's pattern, and a step with one of its names: ``rankings/bm25``, ``mtt/<alpha>-kd``, ``judged/<set>-dev``."""
+"""A step's pattern, and a step with one of its names: ``rankings/bm25``, ``mtt/<alpha>-kd``, ``judged/<set>-dev``,
+``eval/<set>-instructions``."""
 
 
 def test_every_dataset_is_written_by_one_step():
@@ -254,13 +257,14 @@ def test_what_a_step_reads_by_default_is_written_by_another_in_the_same_rows():
                 continue  # a parameter names it
             names = {name for name, (output, _) in written.items() if fnmatchcase(default, output)}
             wider = {one for one, narrow in NARROWER if narrow in names}
-            writes = [written[name][1] for name in names - wider]
-            assert writes == [read.schema] or (read.optional and not writes), f"{step.name} {name}={default}"
+            writes = [schema and schema.name for _, schema in (written[name] for name in names - wider)]
+            expected = read.schema and read.schema.name
+            assert writes == [expected] or (read.optional and not writes), f"{step.name} {name}={default}"
 
 
 def test_every_schema_is_listed_and_every_column_explained():
     schemas = [value for value in vars(datasets).values() if isinstance(value, RowSchema)]
-    assert sorted(s.name for s in schemas) == sorted(s.name for s in datasets.ALL)
+    assert {s.name for s in schemas} == {s.name for s in datasets.ALL}
     assert [(s.name, c.name) for s in schemas for c in s.columns if len(c.doc.strip()) < 5] == []
     for schema in schemas:
         assert len({column.name for column in schema.columns}) == len(schema.columns)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -113,3 +115,15 @@ def test_every_measure_that_is_asked_for_is_shown(workplace):
 def test_what_is_not_there_is_named(workplace, arguments, message):
     with pytest.raises(InputError, match=message):
         workplace.foundry(*(workplace.judged if word == "SET" else word for word in arguments))
+
+
+def test_instructions_of_a_set_are_made_by_rules_and_what_follows_them_is_told(workplace):
+    qrels = Path(workplace.judged) / "qrels" / "test.tsv"
+    qrels.write_text(qrels.read_text() + "q1\t4\t1\nq1\t3\t1\n")
+    texts = {"1": "water sandbags", "2": "ashes", "3": "water pumps", "4": "water sandbags twice"}
+    corpus = [json.dumps({"_id": name, "text": text}) for name, text in texts.items()]
+    (Path(workplace.judged) / "corpus.jsonl").write_text("\n".join(corpus))
+    told = workplace.foundry("bm25", MODEL, "--on", workplace.judged, "--instructions")
+    assert all(name in told for name in ("p-mrr", "ndcg@5", "map@1000", "3 queries"))
+    assert told.splitlines()[-1].startswith("eval/my-set-instructions@")
+    assert workplace.foundry("bm25", MODEL, "--on", "my-set", "--instructions") == told

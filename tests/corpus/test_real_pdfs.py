@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pipeline_tasks.texts.cluster_documents import cluster_documents
 
 from pipeline_tasks.core.store import LocalStore
-from pipeline_tasks.corpus.cluster_documents import cluster_documents
-from pipeline_tasks.corpus.clusters import cluster, shared_buckets
 from pipeline_tasks.corpus.crawl import crawl
 from pipeline_tasks.corpus.extract_text import extract_text
 from pipeline_tasks.corpus.list_urls import list_urls
 from pipeline_tasks.corpus.near_duplicate_documents import near_duplicate_documents
 from pipeline_tasks.corpus.sketch_documents import sketch_documents
+from pipeline_tasks.texts.clusters import cluster, shared_buckets
 from pipeline_tasks.texts.minhash import band_keys, band_rows, sketch_texts
 from tests.stores import go, rejects, rows
 

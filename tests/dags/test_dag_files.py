@@ -24,6 +24,7 @@ DAG_IDS = {
     "train_retriever",
     "distill_retriever",
     "evaluate_retriever",
+    "follow_instructions",
     "maintenance",
 }
 HEAVY = {"torch", "transformers", "faiss", "duckdb", "onnxruntime", "fitz", "pymupdf", "openai", "datasketch", "bm25s"}
@@ -215,7 +216,8 @@ def test_what_starts_a_dag_is_produced_by_another(bag):
             assert produced[name.replace(f"/{size}/", "/<size>/") if size else name] == producer
 
 
-BY_HAND = {"read_pairs", "read_passages", "pool_passages", "sample_queries"}
+BY_HAND = {"read_pairs", "read_general_pairs", "read_passages", "pool_passages", "sample_queries"}
+BY_HAND |= {"check_tuples_by_margin"}
 """What is run from the command line alone: files of others, and what is made of them."""
 
 
@@ -233,19 +235,14 @@ def test_tasks_are_named_after_their_steps_and_use_their_pools(bag):
     assert used == set(step_names()) - BY_HAND, "every step is in a DAG"
 
 
+LATER = ("distill", "adapt_to_corpus", "follow_instructions")
+STAGES = ("pretrain", "finetune", *LATER)
 CHOSEN = {
-    ("combine_pairs", "gd"),
-    ("combine_pairs", "own"),
+    *(("combine_pairs", name) for name in ("gd", "own")),
     *(("decontaminate_pairs", name) for name in ("queries", "passages")),
-    ("pretrain", "cloze"),
-    *(
-        (stage, name)
-        for stage in ("pretrain", "finetune", "distill", "adapt_to_corpus")
-        for name in ("judged", "judged_passages")
-    ),
-    ("adapt_backbone", "general"),
-    *((stage, "init") for stage in ("adapt_to_corpus", "distill")),
-    ("distill", "triplets"),
+    *((stage, name) for stage in STAGES for name in ("judged", "judged_passages", "targets", "target_passages")),
+    *((stage, "init") for stage in LATER),
+    *(("adapt_backbone", "general"), ("pretrain", "cloze"), ("distill", "triplets"), ("finetune", "further")),
 }
 """What a run takes as it is now: pairs that no DAG makes, and datasets that a form names, by size and level too."""
 

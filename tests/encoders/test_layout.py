@@ -4,7 +4,7 @@ import pytest
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.encoders.layout import Layout, layout_of_folder, layout_of_spec
-from pipeline_tasks.models.registry import get
+from pipeline_tasks.models.registry import get, models
 
 MODULES = [
     {"path": "", "type": "sentence_transformers.models.Transformer"},
@@ -99,3 +99,11 @@ def test_the_registry_says_how_a_registered_model_is_read(tmp_path):
     layout = layout_of_spec(spec, write(tmp_path, {}), {})
     assert (layout.pooling, layout.max_length, layout.pad_id) == ("cls", 512, 1)
     assert layout.query_prefix("qa") == spec.query_prefix
+
+
+def test_an_instruction_of_a_querys_own_goes_where_the_model_has_those_of_intents():
+    spec = next(model for model in models() if model.is_instructed)
+    layout = layout_of_spec(spec, None, {"qa": "answer"})
+    assert layout.query_prefix("qa", "refute") == layout.query_prefix("qa").replace("answer", "refute")
+    assert layout.query_prefix("unknown", "refute") == layout.query_prefix("qa", "refute")
+    assert Layout("mean", 8, prefixes={"query": "query: "}).query_prefix(None, "refute") == "query: refute: "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.lineage import query
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.datasets import EVALUATIONS, JUDGED_QUERIES, PAIRS, PASSAGES
 from pipeline_tasks.evaluation.pool_passages import pool_passages
@@ -86,5 +87,10 @@ def test_a_training_chooses_its_checkpoint_on_the_judged_queries(store, tmp_path
     assert own.ref != judged.ref
     assert (own.counters["dev_queries"], judged.counters["dev_queries"]) == (1, 4)
     assert 0 < judged.counters["dev_ndcg_at_10"] <= 1
+    guided = {"name": "inf_dds", "every": 1, "warmup_steps": 0, "target_batch": 4}
+    sampled = go(store, pretrain, backbone=start, sampler=guided, targets=("mine-dev",), **SMALL)
+    sql = "SELECT source, map_keys(influences)[1] AS target FROM sampling_trajectories WHERE influence IS NOT NULL"
+    assert {tuple(row.values()) for row in query(store, sql).to_pylist()} == {("dm", "mine-dev")}
+    assert sampled.counters["dev_queries"] == 1
     with pytest.raises(InputError, match="judged/nowhere"):
         go(store, pretrain, backbone=start, choose_on=("nowhere",), **SMALL)

@@ -1,4 +1,4 @@
-"""A judged set is the same wherever its folder lies, and DisastIR is read as it is published."""
+"""A judged set, and pairs of others, are the same wherever they lie, and DisastIR is read as it is published."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.evaluation.judge_queries import judge_queries
 from pipeline_tasks.evaluation.read_passages import read_passages
+from pipeline_tasks.synthesis.read_general_pairs import read_general_pairs
+from pipeline_tasks.synthesis.read_pairs import read_pairs
 from tests.evaluation.test_judged_sets import folder
 from tests.seaweed import BUCKET, Seaweed, running
 from tests.stores import go, reasons, rows
+from tests.synthesis.general_files import N, columns
 
 
 @pytest.fixture
@@ -61,6 +64,26 @@ def test_a_set_in_a_bucket_is_the_set_that_was_put_there(store, seaweed: Seaweed
             read(store, name)
     with for_a_form(), pytest.raises(InputError, match="is no folder"):
         read(store, there)
+    settings.cache_clear()
+
+
+def test_pairs_in_a_bucket_are_those_that_were_put_there(store, seaweed: Seaweed, tmp_path, monkeypatch):
+    for name, value in (seaweed.environment | {"FOUNDRY_STORE_CACHE": str(tmp_path / "cache")}).items():
+        monkeypatch.setenv(name, value)
+    settings.cache_clear()
+    here, client = tmp_path / "general", seaweed.client()
+    columns(here / "squad" / "pair" / "train-0.parquet", "squad", "question", "answer")
+    client.upload_file(str(here / "squad/pair/train-0.parquet"), BUCKET, "general/squad/pair/train-0.parquet")
+    versions = [
+        go(store, read_general_pairs, source=source).ref.version for source in (f"s3://{BUCKET}/general", str(here))
+    ]
+    assert len(rows(store, "mtp/gd")) == N
+    columns_of = {"query": "question", "positive": "answer"}
+    go(store, read_pairs, name="own", source=f"s3://{BUCKET}/general/squad", columns=columns_of)
+    assert {row["query"] for row in rows(store, "mtp/own/own")} == {row["query"] for row in rows(store, "mtp/gd")}
+    with for_a_form(), pytest.raises(InputError, match="has no folder of a set"):
+        go(store, read_general_pairs, source=f"s3://{BUCKET}/general")
+    assert len(set(versions)) == 1, "the version says what the files hold, not where they lie"
     settings.cache_clear()
 
 

@@ -12,6 +12,7 @@ from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import From, StepParams, step
 from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.training import trajectory
 from pipeline_tasks.training.curve import FILE, TRAINING_CURVE
 from tests.core.lineage import toy
 from tests.core.lineage.conftest import answer
@@ -37,7 +38,7 @@ class Trained(StepParams):
     reads={"triplets": From(d.TRIPLETS, dataset="mtt/0.75")}, writes=None, kind="reduce", dataset="model/33m/finetune"
 )
 def toy_train(inputs: Inputs, params: Trained, run: Run) -> Any:
-    """A model of nothing but its curve."""
+    """A model of nothing but its curve, and of what its sampler decided."""
     steps = range(9)
     columns = {
         "optimiser_step": steps,
@@ -48,6 +49,30 @@ def toy_train(inputs: Inputs, params: Trained, run: Run) -> Any:
         "dev_score": [0.5 + i / 100 if i % 4 == 0 else None for i in steps],
     }
     pq.write_table(pa.table(columns, schema=TRAINING_CURVE.arrow), run.scratch / FILE)
+    spent = {
+        "sources": ["dm", "gd"],
+        "targets": ["dev"],
+        "drawn": [6, 2],
+        "gradients": 12,
+        "deciding": 4,
+        "tokens": 400,
+        "deciding_tokens": 100,
+    }
+    decided = (0, [0.5, 0.5], []), (4, [0.75, 0.25], [[0.02], [-0.01]])
+    trajectory.save(
+        [
+            {
+                "sources": ["dm", "gd"],
+                "targets": ["dev"],
+                "step": step,
+                "probabilities": p,
+                "influences": found,
+                **spent,
+            }
+            for step, p, found in decided
+        ],
+        run.scratch,
+    )
     return run.scratch
 
 

@@ -69,6 +69,12 @@ def test_negatives_are_measured_against_their_positive(built):
     assert build["median"] == "0.556"
 
 
+def test_what_a_sampler_decided_is_shown_beside_the_curves(built):
+    dm, gd = table_of(run_report(built[0]), "How sources were sampled")
+    assert (dm["source"], dm["first"], dm["last"], dm["influence"]) == ("dm", "0.500", "0.750", "+0.0200")
+    assert (gd["last"], gd["batches"], gd["influence"], gd["deciding"]) == ("0.250", "2", "-0.0100", "25%")
+
+
 def test_curves_and_costs_are_those_of_the_version(built):
     report = run_report(built[0])
     (curve,) = table_of(report, "Training curves")

@@ -35,10 +35,14 @@ PAIR_ROWS = [
 SMALL = {"shard_passages": 9, "block_queries": 15}
 
 
-def planted(folder: Path, passages: list[dict] = PASSAGE_ROWS) -> LocalStore:
+MIXED = [row | ({"passage_id": None, "origin": "gd/a"} if n % 4 == 0 else {}) for n, row in enumerate(PAIR_ROWS)]
+"""Every fourth query is of a corpus of its own."""
+
+
+def planted(folder: Path, passages: list[dict] = PASSAGE_ROWS, pairs: list[dict] = PAIR_ROWS) -> LocalStore:
     store = LocalStore(folder)
     put(store, PASSAGES, *(passages[at : at + 9] for at in range(0, len(passages), 9)), [])
-    put(store, PAIRS, PAIR_ROWS[:5], [], *(PAIR_ROWS[at : at + 7] for at in range(5, 30, 7)), dataset="mtp")
+    put(store, PAIRS, pairs[:5], [], *(pairs[at : at + 7] for at in range(5, 30, 7)), dataset="mtp")
     return store
 
 
@@ -47,8 +51,10 @@ def manifest(store: LocalStore) -> bytes:
 
 
 def test_shards_and_blocks_have_no_say_in_any_byte(tmp_path):
-    one, many = planted(tmp_path / "one"), planted(tmp_path / "many")
-    assert go(one, rank_bm25, depth=DEPTH).counters["partitions_built"] == 7, "one shard, one block"
+    one, many = (planted(tmp_path / name, pairs=MIXED) for name in ("one", "many"))
+    assert go(one, rank_bm25, depth=DEPTH).counters["partitions_built"] == 2 * 6 + 1, (
+        "one shard, one block, two corpora"
+    )
     assert go(many, rank_bm25, depth=DEPTH, **SMALL).counters["partitions_built"] > 30
     assert manifest(many) == manifest(one)
 

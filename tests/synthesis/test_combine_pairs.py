@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -53,3 +54,57 @@ def test_a_cap_takes_a_sample_that_a_refresh_hardly_changes(store):
     put(store, PAIRS, many[:95], few, [pair("i", "new", "gd/one")], dataset="mtp/gd")
     go(store, combine_pairs, caps={"gd/one": 40, "gd/two": 40})
     assert len(before ^ set(kept(store))) <= 2 * 6
+
+
+def written(intent: str, n: int, split: str = "train") -> list[dict]:
+    return [pair(f"{intent}-{split}-{i}", f"{intent} {split} {i}", intent=intent) | {"split": split} for i in range(n)]
+
+
+def by_intent(store: LocalStore) -> dict[str, int]:
+    return Counter(row["intent"] for row in rows(store, "mtp/combined") if row["split"] == "train")
+
+
+@pytest.mark.parametrize(
+    ("values", "qa", "sts"),
+    [
+        ({}, 90, 20),
+        ({"per_intent": 30}, 30, 20),
+        ({"balance": 1.5}, 30, 20),
+        ({"per_intent": 10, "balance": 2}, 10, 10),
+    ],
+)
+def test_intents_are_levelled_once_all_else_is_refused(store, values, qa, sts):
+    again = [row | {"query_id": f"again-{row['query_id']}"} for row in written("sts", 20)]
+    put(store, PAIRS, written("qa", 90), written("sts", 20), again, written("qa", 50, "test"), dataset="mtp/dm")
+    put(store, PAIRS, [pair("g", "general", "gd/x", "nli") | {"split": "train"}], dataset="mtp/gd")
+    go(store, combine_pairs, **values)
+    assert by_intent(store) == {"qa": qa, "sts": sts, "nli": 1}, "a set that is rare by design levels nothing"
+    assert sum(row["split"] == "test" for row in rows(store, "mtp/combined")) == 50, "what is held out stays"
+    refused = Counter(row["reason"] for row in rejects(store, "mtp/combined").values())
+    assert refused["over_intent"] == 110 - qa - sts and refused["duplicate_query"] == 20
+
+
+def test_a_refresh_hardly_changes_which_pairs_of_an_intent_stay(store):
+    put(store, PAIRS, written("qa", 90), written("sts", 40), dataset="mtp/dm")
+    go(store, combine_pairs, balance=1)
+    before = set(kept(store))
+    put(store, PAIRS, written("qa", 94)[2:], written("sts", 41), dataset="mtp/dm")
+    go(store, combine_pairs, balance=1)
+    assert len(before ^ set(kept(store))) <= 2 * 2 + 2 * 4 + 2
+
+
+def test_queries_in_nearly_the_same_words_are_one_and_those_of_sets_are_left_alone(store):
+    words = "which of the three roads to the old mill is closed while the river is high"
+    alike = f"{words} today".replace("which of", "of which")
+    mine = [pair("b", words), pair("a", alike), pair("c", alike, intent="sts"), pair("d", "which road is closed?")]
+    put(store, PAIRS, mine, [pair("e", f"{words} now") | {"split": "test"}], dataset="mtp/dm")
+    put(store, PAIRS, [pair("g", words, "gd/x"), pair("h", alike, "gd/x")], dataset="mtp/gd")
+    go(store, combine_pairs)
+    assert kept(store) == ["b", "c", "d", "e"]
+    refused = rejects(store, "mtp/combined")
+    assert {name: row["reason"] for name, row in refused.items()} == {
+        "a": "near_query", "g": "duplicate_query", "h": "duplicate_query",
+    }  # fmt: skip
+    assert refused["a"]["detail"] == f"of b: {alike}"
+    go(store, combine_pairs, near=1)
+    assert kept(store) == ["b", "a", "c", "d", "e"]

@@ -18,6 +18,7 @@ from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.models.prices import listed
 from pipeline_tasks.synthesis.combine_pairs import combine_pairs
 from pipeline_tasks.synthesis.decontaminate_pairs import decontaminate_pairs
+from pipeline_tasks.synthesis.enough import rates_for
 from pipeline_tasks.synthesis.estimate import estimate
 from pipeline_tasks.synthesis.write_needs import write_needs
 from pipeline_tasks.synthesis.write_pairs import write_pairs
@@ -118,3 +119,33 @@ def test_a_price_is_listed_by_host_and_model_and_a_list_of_ones_own_counts_first
     with pytest.raises(InputError, match=r"wrong.toml: price.0.host: Field required"):
         listed("gpt-4o-mini")
     settings.cache_clear()
+
+
+def test_a_wanted_number_of_each_intent_is_reached_in_steps_that_pay_for_what_is_new(store, asked, capsys, monkeypatch):
+    wanted, intents = 15, ("qa", "sts")
+
+    def written(**more: Any) -> tuple[float, Counter[str]]:
+        bought_now, _ = bought(store, asked, intents=intents, **more)
+        go(store, combine_pairs, per_intent=wanted)
+        go(store, decontaminate_pairs, questions=False)
+        return bought_now, Counter(row["intent"] for row in rows(store, "mtp"))
+
+    with pytest.raises(InputError, match="mtp@latest is not in the store"):
+        rates_for(store, wanted)
+    first, kept = written(sample_rate=0.1)
+    assert min(kept.values()) < wanted
+    spent, sampled = [first], {}
+    while min(kept.values()) < wanted:
+        before, sampled = sampled, rates_for(store, wanted)
+        assert all(sampled[intent] >= rate for intent, rate in before.items()), "what was asked stays in"
+        new, kept = written(rates=sampled)
+        spent.append(new)
+        assert len(spent) < 8
+    assert set(kept.values()) == {wanted} and rates_for(store, wanted) == sampled, "there are enough: no more is asked"
+    full, _ = bought(store, asked, intents=intents)
+    assert sum(spent) < 0.75 * (sum(spent) + full), "what is not wanted is not bought"
+    monkeypatch.setenv("FOUNDRY_STORE", str(store.root))
+    settings.cache_clear()
+    estimate_command(DAG, sets=[f"{name}={value}" for name, value in asked.items()], wanted=wanted)
+    said = capsys.readouterr().out
+    assert f"combine_pairs: --set per_intent={wanted}" in said and '--set \'rates={"qa": ' in said

@@ -117,7 +117,7 @@ def test_a_development_pair_without_a_passage_is_searched_for_by_its_positive(st
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"source": "nowhere"}, "source='nowhere' has no .jsonl, .csv, .parquet file"),
+        ({"source": "nowhere"}, "source='nowhere' has no .jsonl, .csv, .tsv, .parquet file"),
         ({"columns": {"text": "q"}}, "'text' is none of query, positive"),
         ({"columns": {"query": "wrong"}}, "its columns are read as query=wrong, positive=positive"),
         ({"name": "A B"}, "no dataset name"),

@@ -69,3 +69,33 @@ def test_a_teachers_scores_lie_at_the_passages_they_are_of(numbered, in_batch: b
     )
     assert group.targets[0, [a, d, c]].tolist() == pytest.approx([0.9, 0.4, 0.3])
     assert np.isnan(group.targets[0, b]) and np.isnan(group.targets[1]).all()
+
+
+def test_a_row_is_told_apart_from_its_contrasts_and_from_what_others_ask(numbered) -> None:
+    rows = Examples.of(
+        ["ta wa", "tb wa", "ta wc"],
+        ["ta", "tb", "tc"],
+        other_instructions=[["tb wa"], ["ta wa", "td wa"], []],
+        other_queries=[["ta wb"], [], []],
+    )
+    data = numbered(rows)
+    group = make_group(np.arange(3), data, in_batch=True, contrasted=True)
+    assert len(group.contrasts) == 2 and not set(group.contrasts) & set(group.queries)
+    texts = [*group.queries, *group.contrasts]
+    first, second, third = ([texts[c] for c in np.flatnonzero(row)] for row in group.other_instructions)
+    assert first == [data.query_of[1]] and third == []
+    assert second == [data.query_of[0], data.contrasts_of[1][1]]
+    by_row = [{texts[c] for c in np.flatnonzero(row)} for row in group.other_queries]
+    everything = set(texts)
+    assert by_row[0] == everything - {data.query_of[0], data.contrasts_of[1][1]}
+    assert by_row[1] == everything - {data.query_of[1], data.contrasts_of[0][1]}
+    assert by_row[2] == set(group.queries) - {data.query_of[2]}
+    assert make_group(np.arange(3), data, in_batch=True).contrasts.size == 0, "nobody asks for them"
+
+
+def test_a_query_that_the_positive_answers_is_no_contrast(numbered) -> None:
+    told_apart = [["tb", "td"], [], []]
+    data = numbered(Examples.of(["ta", "tb", "tc"], ["wa", "wa", "wb"], other_instructions=told_apart))
+    group = make_group(np.arange(3), data, in_batch=True, contrasted=True)
+    assert group.other_queries[:, :3].tolist() == [[False, False, True], [False, False, True], [True, True, False]]
+    assert group.other_instructions.tolist() == [[False, False, False, True], [False] * 4, [False] * 4]

@@ -8,7 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.lineage import query
 from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.runner import Outcome
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import Version
@@ -23,7 +26,8 @@ from pipeline_tasks.training.finetune import finetune
 from pipeline_tasks.training.triplets import prompts
 from tests.shapes import TOPICS
 from tests.stores import go, put
-from tests.training.conftest import passage, query
+from tests.training.conftest import passage
+from tests.training.conftest import query as asked_of
 from tests.training.made import put_model
 
 N_MINED = 12
@@ -36,7 +40,7 @@ def triplet(topic: int, split: str, answer: int) -> dict:
     return {
         "query_id": f"q{topic}-{split}",
         "intent": "qa",
-        "query": query(topic),
+        "query": asked_of(topic),
         "positive_id": f"p{answer}",
         "positive": passage(answer),
         "negative_ids": [f"p{n}" for n in negatives],
@@ -127,3 +131,30 @@ def test_evaluation_asks_by_the_files_of_a_model_and_not_by_its_name(tmp_path, t
     np.testing.assert_array_equal(ranked, expected)
     plain = top_k(encoder.encode(queries), encoder.encode(passages), 5)[0]
     assert np.array_equal(expected, plain) is not bool(instructed)
+
+
+def test_several_builds_in_one_training_and_the_sampler_turns_from_the_wrong_one(store, good):
+    guided = {"name": "inf_dds", "every": 3, "warmup_steps": 1, "target_batch": 24, "rate": 0.3}
+    more = {"triplets_from": ("mtt/0.99",), "sampler": guided, "budget": 30, "pool_instruction": False}
+    made = go(store, finetune, {"init": [str(good.ref)]}, **LEARNING, **more)
+    assert made.counters["training_queries"] == 2 * len(TOPICS)
+    last = "last(probability ORDER BY optimiser_step) AS likely, max(gradients) AS gradients"
+    sql = f"SELECT source, {last} FROM sampling_trajectories WHERE version = ? GROUP BY source ORDER BY source"
+    found = query(store, sql, [made.ref.version]).to_pylist()
+    assert [row["source"] for row in found] == ["mtt/0.65", "mtt/0.99"]
+    assert found[0]["likely"] > 0.6
+    assert 30 - 3 < found[0]["gradients"] <= 30
+
+
+def test_a_training_without_a_sampler_has_the_id_that_it_had_before_there_were_any(store):
+    plain, sampled = (plan(store, finetune, SMALL | more).identity for more in ({}, {"sampler": "uniform"}))
+    new = {"unit", "sampler", "targets", "budget", "triplets_from"}
+    assert (new & plain.keys(), new & sampled.keys()) == (set(), {"sampler"})
+
+
+def test_a_mixture_of_intents_weighs_intents(store):
+    refused = {"unit": "intent", "mixture": {"sts": 1}}
+    with pytest.raises(InputError, match="leaves out qa and names sts"):
+        go(store, finetune, **SMALL, **refused)
+    made = go(store, finetune, **SMALL, unit="intent", mixture={"qa": 2})
+    assert made.counters["optimiser_steps"] == 2

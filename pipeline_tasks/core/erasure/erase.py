@@ -25,11 +25,13 @@ from pipeline_tasks.core.errors import TransientError
 from pipeline_tasks.core.gc import manifests_at
 from pipeline_tasks.core.manifest import Manifest, Part, Ref
 from pipeline_tasks.core.memo import RECEIPTS, Record
+from pipeline_tasks.core.parts import read_part
 from pipeline_tasks.core.pins import Deletion, deletion, held
+from pipeline_tasks.core.removals import RemovedRows
 from pipeline_tasks.core.schema import FILES, REJECTS, RowSchema
 from pipeline_tasks.core.store import TEMPORARY, Store
 from pipeline_tasks.core.store.protocol import sha256_in
-from pipeline_tasks.core.versions import REMOVED, Version, manifest_key, read_part, write_rows
+from pipeline_tasks.core.versions import REMOVED, manifest_key, write_rows
 
 log = logging.getLogger(__name__)
 
@@ -195,10 +197,8 @@ def _rewritten(work: _Work, manifest: Manifest) -> Manifest:
         return manifest
     log.info("%s is written anew without %d ids", manifest.ref, len(ids))
     after = manifest.model_copy(update=update | {"erased": sorted({*manifest.erased, work.name})})
-    live = sum(part.rows for part in parts)
-    if schema and removals:
-        live = sum(table.num_rows for table in Version(store, after).parts([schema.key]))
-    return after.model_copy(update={"rows": live})
+    removed = len(RemovedRows(store, after)) if schema else 0
+    return after.model_copy(update={"rows": sum(part.rows for part in parts) - removed})
 
 
 def _part(work: _Work, part: Part, reach: rows.Reach | None = None) -> Part:

@@ -24,11 +24,25 @@ if TYPE_CHECKING:
     import duckdb
 
 _RESPONSE_COLUMNS = ("response_id", "need_response_id")
-_CURVE = "training_curve.parquet"
 _EVALUATED_COLUMNS = (
     "system", "model_version", "query_id", "intent", "query", "n_relevant", "scores", "passage_ids", "grades",
 )  # fmt: skip
-_CURVE_COLUMNS = ("optimiser_step", "epoch", "n_rows", "loss", "learning_rate", "dev_score")
+_OF_MODELS = (
+    (
+        "training_curves",
+        "training_curve.parquet",
+        ("optimiser_step", "epoch", "n_rows", "loss", "learning_rate", "dev_score"),
+    ),
+    (
+        "sampling_trajectories",
+        "sampling_trajectory.parquet",
+        (
+            "optimiser_step", "source", "probability", "n_batches", "influence", "influences", "gradients",
+            "deciding_gradients", "n_tokens", "n_deciding_tokens",
+        ),
+    ),
+)  # fmt: skip
+"""Table, the file of a model whose rows it has, and their columns."""
 
 
 def quoted(name: str) -> str:
@@ -54,7 +68,7 @@ def live_rows_sql(store: Store, manifest: Manifest, only: list[int] | None = Non
     Raises:
         InputError: a part is not in the store.
     """
-    columns = set(pq.read_schema(_path(store, manifest.parts[0])).names)
+    columns = set(pq.read_schema(_path(store, manifest.parts[0])).names)  # key columns are in all parts
     removals = [r for r in manifest.removals if r.column in columns]
 
     def active(index: int) -> tuple[int, ...]:
@@ -62,13 +76,14 @@ def live_rows_sql(store: Store, manifest: Manifest, only: list[int] | None = Non
 
     selects = []
     for which, indexes in groupby(range(len(manifest.parts)) if only is None else only, key=active):
-        select = f"SELECT * FROM {parquet([_path(store, manifest.parts[i]) for i in indexes])} p"
+        paths = [_path(store, manifest.parts[i]) for i in indexes]
+        select = f"SELECT * FROM {parquet(paths, ', union_by_name = true')} p"  # a column may have come later
         tests = []
         for column in sorted({removals[i].column for i in which}):
             gone = parquet([_path(store, removals[i].part) for i in which if removals[i].column == column])
             tests.append(f"NOT EXISTS (SELECT 1 FROM {gone} gone WHERE gone.key = p.{quoted(column)})")
         selects.append(select + (f" WHERE {' AND '.join(tests)}" if tests else ""))
-    return " UNION ALL ".join(selects)
+    return " UNION ALL BY NAME ".join(selects)
 
 
 def add_dataset_views(con: duckdb.DuckDBPyConnection, store: Store, found: list[Manifest], problems: Rows) -> None:
@@ -110,13 +125,14 @@ def add_copied_rows(con: duckdb.DuckDBPyConnection, store: Store, found: list[Ma
             SELECT dataset, version, {", ".join(_EVALUATED_COLUMNS)}
             FROM {parquet(list(evaluated.values()), ", filename = true")} r
             JOIN parts ON kind = 'part' AND sha256 = parse_filename(r.filename, true)""")
-    curves = _readable(store, [p for m in found for p in m.parts if p.name == _CURVE], problems, _CURVE_COLUMNS)
-    if curves:
-        con.execute(f"""
-            INSERT INTO training_curves BY NAME
-            SELECT dataset, version, {", ".join(_CURVE_COLUMNS)}
-            FROM {parquet(list(curves.values()), ", filename = true")} r
-            JOIN parts ON parts.name = {literal(_CURVE)} AND sha256 = parse_filename(r.filename, true)""")
+    for table, name, columns in _OF_MODELS:
+        rows = _readable(store, [p for m in found for p in m.parts if p.name == name], problems, columns)
+        if rows:
+            con.execute(f"""
+                INSERT INTO {table} BY NAME
+                SELECT dataset, version, {", ".join(columns)}
+                FROM {parquet(list(rows.values()), ", filename = true")} r
+                JOIN parts ON parts.name = {literal(name)} AND sha256 = parse_filename(r.filename, true)""")
     _add_part_responses(con, store, found, problems)
 
 

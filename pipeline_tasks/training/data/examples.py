@@ -19,6 +19,8 @@ SCHEMA = pa.schema(
         pa.field("negatives", pa.list_(pa.string())),
         pa.field("targets", pa.list_(pa.float32())),
         pa.field("source", pa.string()),
+        pa.field("other_instructions", pa.list_(pa.string())),
+        pa.field("other_queries", pa.list_(pa.string())),
     ]
 )
 """Columns of a block. Of these ``query`` and ``positive`` must be there.
@@ -28,7 +30,12 @@ SCHEMA = pa.schema(
 - ``negatives``: hard negatives, hardest first; also of ``list<dictionary>``, where a text is stored once a block.
 - ``targets``: a teacher's score of the positive and of each negative, in this order; empty without a teacher.
 - ``source``: where the row is from, as a mixture names it.
+- ``other_instructions``: the query with instructions under which the positive does not answer it.
+- ``other_queries``: other queries, each with an instruction, that the positive does not answer.
 """
+
+CONTRASTS = ("other_instructions", "other_queries")
+"""Columns of queries that a row's own is told apart from."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +61,10 @@ class Examples:
         targets: Sequence[Sequence[float]] | None = None,
         sources: Sequence[str] | None = None,
         others: Sequence[str] = (),
+        **contrasts: Sequence[Sequence[str]],
     ) -> Examples:
-        """Rows that are in memory, one block."""
-        rows = block(queries, positives, negatives, prompts=prompts, targets=targets, sources=sources)
+        """Rows that are in memory, one block; ``contrasts`` as for :func:`block`."""
+        rows = block(queries, positives, negatives, prompts=prompts, targets=targets, sources=sources, **contrasts)
         return cls(partial(iter, [rows]), others)
 
 
@@ -68,6 +76,8 @@ def block(
     prompts: Sequence[str] | None = None,
     targets: Sequence[Sequence[float]] | None = None,
     sources: Sequence[str] | pa.Array | pa.ChunkedArray | None = None,
+    other_instructions: Sequence[Sequence[str]] | None = None,
+    other_queries: Sequence[Sequence[str]] | None = None,
 ) -> pa.Table:
     """A block of rows from its columns.
 
@@ -76,7 +86,7 @@ def block(
     """
     given: dict[str, Any] = {
         "query": queries, "prompt": prompts, "positive": positives, "negatives": negatives, "targets": targets,
-        "source": sources,
+        "source": sources, "other_instructions": other_instructions, "other_queries": other_queries,
     }  # fmt: skip
     columns = {name: column for name, column in given.items() if column is not None}
     if len({len(column) for column in columns.values()}) > 1:

@@ -18,7 +18,7 @@ import pyarrow as pa
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import canonical_json, short_id
 from pipeline_tasks.encoders.tokens import TextTokens
-from pipeline_tasks.training.data.examples import SCHEMA, Examples
+from pipeline_tasks.training.data.examples import CONTRASTS, SCHEMA, Examples
 from pipeline_tasks.training.data.numbering import Numbering
 from pipeline_tasks.training.data.ragged import Ragged
 from pipeline_tasks.training.data.tokens import Tokens, tokens
@@ -37,6 +37,8 @@ class Rows:
         positive_of: row -> passage, [n].
         negatives_of: row -> passages.
         targets_of: row -> a teacher's scores of the positive and of each negative; none without a teacher.
+        contrasts_of: row -> queries that it is told apart from: its own with other instructions, then others.
+        n_instructions: how many of these are its own query, [n].
         answers: query -> every passage that is some row's positive for it.
         sources: names of where rows are from.
         source_of: row -> one of these, [n].
@@ -50,6 +52,8 @@ class Rows:
     positive_of: np.ndarray
     negatives_of: Ragged
     targets_of: Ragged
+    contrasts_of: Ragged
+    n_instructions: np.ndarray
     answers: Ragged
     sources: list[str]
     source_of: np.ndarray
@@ -115,15 +119,22 @@ class _Reading:
         self._negatives: list[np.ndarray] = []
         self._targets: list[np.ndarray] = []
         self._scores: list[np.ndarray] = []
+        self._contrasts: list[np.ndarray] = []
+        self._instructions: list[np.ndarray] = []
 
     def add(self, block: pa.Table) -> None:
         negatives, targets = block["negatives"].combine_chunks(), block["targets"].combine_chunks()
+        contrasts = _contrasts(block)
         self.queries.add(block["query"])
+        self.queries.add(contrasts.flatten())
         self.passages.add(block["positive"])
         self.passages.add(negatives.flatten())
         prompts = block["prompt"].combine_chunks().dictionary_encode()
         lengths = self._tokenizer.prefix_lengths(prompts.dictionary.to_pylist())
         self._unpooled.append(lengths[prompts.indices.to_numpy()])
+        self._unpooled.append(np.zeros(len(contrasts.flatten()), np.int64))
+        self._contrasts.append(_lengths(contrasts))
+        self._instructions.append(_lengths(block["other_instructions"].combine_chunks()))
         coded = block["source"].combine_chunks().dictionary_encode()
         numbers = [self._sources.setdefault(name, len(self._sources)) for name in coded.dictionary.to_pylist()]
         self._source_of.append(np.array(numbers, np.int16)[coded.indices.to_numpy()])
@@ -134,26 +145,43 @@ class _Reading:
 
     def finish(self) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
         """The rows but for the tokens; where each query came first, and each passage."""
-        query_of, first_query = self.queries.finish()
+        query_at, first_query = self.queries.finish()
         passage_at, first_passage = self.passages.finish()
-        positives, negatives, start = [], [], 0
-        for n_rows, lengths in zip(self._rows, self._negatives, strict=True):
-            end = start + n_rows + int(lengths.sum())
-            positives.append(passage_at[start : start + n_rows])
-            negatives.append(passage_at[start + n_rows : end])
-            start = end
-        positive_of = np.concatenate([np.zeros(0, np.int64), *positives])
+        queries, contrasts = _apart(query_at, self._rows, self._contrasts)
+        positives, negatives = _apart(passage_at, self._rows, self._negatives)
+        query_of, positive_of = (np.concatenate([np.zeros(0, np.int64), *pieces]) for pieces in (queries, positives))
         numbers = {
             "unpooled": np.concatenate([np.zeros(0, np.int64), *self._unpooled])[first_query],
             "query_of": query_of,
             "positive_of": positive_of,
             "negatives_of": Ragged.joined(self._negatives, negatives, np.int64),
             "targets_of": Ragged.joined(self._targets, self._scores, np.float32),
+            "contrasts_of": Ragged.joined(self._contrasts, contrasts, np.int64),
+            "n_instructions": np.concatenate([np.zeros(0, np.int64), *self._instructions]),
             "answers": _answers(query_of, positive_of, len(first_query)),
             "sources": list(self._sources),
             "source_of": np.concatenate([np.zeros(0, np.int16), *self._source_of]),
         }
         return numbers, first_query, first_passage
+
+
+def _contrasts(block: pa.Table) -> pa.ListArray:
+    """Of each row the queries that it is told apart from: its own with other instructions, then others."""
+    lists = [block[name].to_pylist() if name in block.column_names else [[]] * len(block) for name in CONTRASTS]
+    return pa.array([[*own, *others] for own, others in zip(*lists, strict=True)], pa.list_(pa.string()))
+
+
+def _apart(
+    numbers: np.ndarray, rows: list[int], lengths: list[np.ndarray]
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Of each block what its rows have one of, and what they have lists of; the lists follow the rows."""
+    firsts, lists, start = [], [], 0
+    for n_rows, of_rows in zip(rows, lengths, strict=True):
+        end = start + n_rows + int(of_rows.sum())
+        firsts.append(numbers[start : start + n_rows])
+        lists.append(numbers[start + n_rows : end])
+        start = end
+    return firsts, lists
 
 
 def _checked(block: pa.Table) -> pa.Table:
@@ -197,8 +225,9 @@ def _answers(query_of: np.ndarray, positive_of: np.ndarray, n_queries: int) -> R
 def _queries(examples: Examples, first: np.ndarray) -> Iterator[str]:
     start = 0
     for block in examples.blocks():
-        yield from _first_ones(block["query"], first, start)
-        start += len(block)
+        for texts in (block["query"], _contrasts(block).flatten()):
+            yield from _first_ones(texts, first, start)
+            start += len(texts)
 
 
 def _passages(examples: Examples, first: np.ndarray) -> Iterator[str]:

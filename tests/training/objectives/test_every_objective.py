@@ -13,7 +13,7 @@ import torch
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.encoders.trunk import load
-from pipeline_tasks.training import objective as base
+from pipeline_tasks.training import named
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import tokenized
 from pipeline_tasks.training.finetune import finetune
@@ -35,11 +35,13 @@ def made(name: str):
 
 @pytest.fixture
 def taught(rows):
-    """The toy rows with a teacher of every second one."""
+    """The toy rows with a teacher of every second one, and for each another instruction and another query."""
     (given,) = rows.blocks()
     scores = [[0.9 - 0.1 * i for i in range(1 + len(texts))] for texts in given["negatives"].to_pylist()]
     targets = [row if n % 2 else [] for n, row in enumerate(scores)]
-    return Examples.of(given["query"], given["positive"], given["negatives"], targets=targets)
+    asked = given["query"].to_pylist()
+    contrasts = {"other_instructions": [[f"wa {text}"] for text in asked], "other_queries": [["wb tc"]] * len(asked)}
+    return Examples.of(given["query"], given["positive"], given["negatives"], targets=targets, **contrasts)
 
 
 def gradients(folder, rows, **settings) -> tuple[float, dict[str, torch.Tensor]]:
@@ -97,7 +99,7 @@ def test_it_is_chosen_by_name_and_counts_in_the_id_of_a_model(name, monkeypatch)
     )
     before = chosen.identity()["objective"]
     assert before["name"] == name
-    monkeypatch.setattr(base, "meaning", lambda source: "of other code")
+    monkeypatch.setattr(named, "meaning", lambda source: "of other code")
     assert chosen.identity()["objective"] != before
 
 
@@ -128,6 +130,12 @@ def test_a_wrong_choice_says_what_there_is(given: str, message: str) -> None:
 def test_a_teacher_that_is_missing_is_missed_before_training(tiny_bert, rows, tmp_path) -> None:
     params = TrainParams(objective="kl_distillation", device="cpu", **LENGTHS)
     with pytest.raises(InputError, match="'kl_distillation' learns from a teacher and no row has its scores"):
+        train(rows, Examples.of(), tiny_bert, params, tmp_path)
+
+
+def test_contrasts_that_are_missing_are_missed_before_training(tiny_bert, rows, tmp_path) -> None:
+    params = TrainParams(objective="instruction_contrast", device="cpu", **LENGTHS)
+    with pytest.raises(InputError, match="'instruction_contrast' needs other instructions and no row has any"):
         train(rows, Examples.of(), tiny_bert, params, tmp_path)
 
 

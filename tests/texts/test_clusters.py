@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipeline_tasks.corpus.clusters import cluster, shared_buckets
+from pipeline_tasks.texts.clusters import cluster, shared_buckets
 from pipeline_tasks.texts.minhash import band_keys, band_rows, sketch_texts
 from tests.corpus.near_duplicates import a_text, all_pairs, edited, exact_jaccard, planted
 

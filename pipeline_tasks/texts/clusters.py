@@ -10,7 +10,7 @@ BLOCK = 4096
 
 
 def shared_buckets(keys: np.ndarray) -> np.ndarray:
-    """The number of the bucket that a document shares with another in each band, -1 where it is alone.
+    """The number of the bucket that a text shares with another in each band, -1 where it is alone.
 
     Numbers begin at 0 and do not repeat between bands.
 
@@ -33,14 +33,14 @@ def shared_buckets(keys: np.ndarray) -> np.ndarray:
 def cluster(
     buckets: np.ndarray, shingles: np.ndarray, offsets: np.ndarray, threshold: float, meter: Meter | None = None
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """For each document the earlier one that it repeats, or itself; their exact Jaccard; and how many were compared.
+    """For each text the earlier one that it repeats, or itself; their exact Jaccard; and how many were compared.
 
-    The earliest of a group stays, and a document is compared with those that stayed alone: similarity is not
-    transitive, and chains would merge what nobody would call alike. Later documents never change what earlier ones get.
+    The earliest of a group stays, and a text is compared with those that stayed alone: similarity is not
+    transitive, and chains would merge what nobody would call alike. Later texts never change what earlier ones get.
 
     Shapes: buckets [n, b]; shingles and offsets as in :class:`Sketches`; results [n] int64, [n] float64.
     """
-    from pipeline_tasks.corpus.cluster_kernels import place
+    from pipeline_tasks.texts.cluster_kernels import place
 
     n = len(buckets)
     heads = np.full(int(buckets.max(initial=-1)) + 1, -1, np.int32)

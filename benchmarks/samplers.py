@@ -1,0 +1,178 @@
+"""Does a sampler find the source that helps and the one that harms? A mixture of real text with the truth planted.
+
+Of five sources one has pairs of the target's own kind (disaster guides), one has such pairs with the passages of other
+queries, and three are of other things (abstracts on aerodynamics, claims on climate, captions). The target is the
+development queries of the guides. All systems have the same budget of gradients; told are the probabilities at the end,
+from several starting temperatures and seeds, the share of tokens that decisions took, and NDCG@10 on the test queries.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from judged_sets import SETS, JudgedSet
+from measure import finish, show
+
+from pipeline_tasks.core.settings import settings
+from pipeline_tasks.encoders.trunk import Encoder
+from pipeline_tasks.models.sizes import backbone
+from pipeline_tasks.models.use import folder
+from pipeline_tasks.training.data.examples import Examples
+from pipeline_tasks.training.data.rows import tokenized
+from pipeline_tasks.training.params import TrainParams
+from pipeline_tasks.training.task import open_encoder
+from pipeline_tasks.training.trainer import train
+from pipeline_tasks.training.validation import validate
+
+DATA = Path("../shared/data/ir")
+NEUTRAL = ("cranfield", "climate_fever_local", "snli_test_retrieval")
+HELPS, HARMS = "guides", "guides, wrong"
+LENGTHS = {"max_query_length": 32, "max_passage_length": 64}
+TRIAL = 6
+"""Steps of the trials of DoGE and DoReMi, so that a small budget has room for them."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all runs share."""
+
+    rows: Examples
+    target: Examples
+    test: Examples
+    budget: int
+    batch_size: int
+    target_batch: int
+
+
+def planted(data: Path, n: Mapping[str, int], target: JudgedSet) -> Examples:
+    """So many pairs of each source, the wrong ones of other queries than the right ones."""
+    random = np.random.default_rng(0)
+    pairs = [(pair.query, target.passages[pair.passage_id]) for pair in target.pairs]
+    order = random.permutation(len(pairs))
+    right, wrong = order[: n[HELPS]], order[n[HELPS] : n[HELPS] + n[HARMS]]
+    found = [(*pairs[i], HELPS) for i in right]
+    found += [(pairs[i][0], pairs[j][1], HARMS) for i, j in zip(wrong, np.roll(wrong, 1), strict=True)]
+    for name in NEUTRAL:
+        judged = relevant(data / name)
+        found += [(*judged[i], name) for i in random.permutation(len(judged))[: n[name]]]
+    queries, positives, sources = zip(*found, strict=True)
+    return Examples.of(queries, positives, sources=sources)
+
+
+def relevant(place: Path) -> list[tuple[str, str]]:
+    """Each query with one passage that is relevant to it."""
+    texts, queries = (
+        {row["_id"]: row["text"] for row in map(json.loads, (place / name).read_text("utf-8").splitlines())}
+        for name in ("corpus.jsonl", "queries.jsonl")
+    )
+    best: dict[str, str] = {}
+    with (place / "qrels.tsv").open(newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file, delimiter="\t"):
+            if int(row["score"]) > 0 and texts.get(row["corpus-id"]):
+                best.setdefault(row["query-id"], row["corpus-id"])
+    return [(queries[query], texts[passage]) for query, passage in best.items()]
+
+
+def asked(data: JudgedSet, split: str) -> Examples:
+    """The queries of a split, each with its best passage, among all that were judged for one of them."""
+    queries = [query for query in data.queries if query.split == split]
+    best = [data.passages[max(query.judged, key=query.judged.__getitem__)] for query in queries]
+    judged = {data.passages[name] for query in queries for name in query.judged}
+    return Examples.of([query.text for query in queries], best, others=sorted(judged))
+
+
+def systems(starts: Sequence[float], target_batch: int) -> dict[str, dict[str, Any]]:
+    """What is compared."""
+    guided = {"every": 4, "warmup_steps": 4, "target_batch": target_batch, "rate": 0.2}
+    found: dict[str, dict[str, Any]] = {name: {"name": name} for name in ("uniform", "proportional")}
+    for tau in starts:
+        start = {"name": "temperature", "tau": tau}
+        found[f"inf_dds from tau {tau:g}"] = {"name": "inf_dds", "start": start, **guided}
+        found[f"multi_dds from tau {tau:g}"] = {"name": "multi_dds", "start": start, **guided}
+    found["inf_dds, reptile_rate 1"] = {"name": "inf_dds", "reptile_rate": 1.0, **guided}
+    found["doge"] = {"name": "doge", "trial_steps": TRIAL, "target_batch": target_batch}
+    found["doremi"] = {"name": "doremi", "trial_steps": TRIAL}
+    return found
+
+
+def ndcg(encoder: Encoder, test: Examples) -> float:
+    """NDCG@10 on the test queries."""
+    with tempfile.TemporaryDirectory() as place:
+        rows = tokenized(test, encoder.tokens, Path(place), **LENGTHS)
+        return validate(encoder, rows, 4096, autocast=False)
+
+
+def run(setting: Setting, sampler: dict[str, Any], seed: int) -> dict[str, Any]:
+    """One training: probabilities at the end, share of tokens that decisions took, the score."""
+    params = TrainParams(
+        size="22m", device="cpu", in_batch=True, learning_rate=1e-4, batch_size=setting.batch_size, seed=seed,
+        sampler=sampler, budget=setting.budget, evals_per_epoch=1, **LENGTHS,
+    )  # fmt: skip
+    with tempfile.TemporaryDirectory() as work:
+        result = train(
+            setting.rows, Examples.of(), folder(backbone("22m").name), params, Path(work),
+            targets={"guides-dev": setting.target}, threads=settings().threads,
+        )  # fmt: skip
+    last = result.trajectory[-1]
+    likely = dict(zip(last["sources"], last["probabilities"], strict=True))
+    deciding = last["deciding_tokens"] / last["tokens"]
+    return {"likely": likely, "deciding": deciding, "ndcg": ndcg(result.encoder, setting.test)}
+
+
+def told(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Of all seeds of a system."""
+    likely = [one["likely"] for one in found]
+    return {
+        "likely": {source: round(float(np.mean([one[source] for one in likely])), 3) for source in likely[0]},
+        "helps_highest": sum(all(one[HELPS] > one[other] for other in one.keys() - {HELPS}) for one in likely),
+        "harms_lowest": sum(all(one[HARMS] < one[other] for other in one.keys() - {HARMS}) for one in likely),
+        "seeds": len(found),
+        "deciding": round(float(np.mean([one["deciding"] for one in found])), 3),
+        "ndcg": round(float(np.mean([one["ndcg"] for one in found])), 4),
+    }
+
+
+def main() -> None:
+    """Print a line a system as it is done, then the table and one JSON object."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="few rows and steps: does it run?")
+    parser.add_argument("--systems", nargs="+", default=[], help="beginnings of their names; all where not given")
+    parser.add_argument("--starts", nargs="+", type=float, default=[0.3, 1.0, 100.0], help="temperatures")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--budget", type=int, default=0, help="gradients of a training")
+    parser.add_argument("--data", type=Path, default=DATA, help="folder of the judged sets")
+    options = parser.parse_args()
+    guides = SETS["disaster_guides"](options.data / "disaster_guides")
+    n = {HELPS: 200, HARMS: 400, "cranfield": 200, "climate_fever_local": 300, "snli_test_retrieval": 400}
+    batch, looked_at, budget = (8, 16, 60) if options.quick else (16, 60, 400)
+    setting = Setting(
+        planted(options.data, n, guides), asked(guides, "dev"), asked(guides, "test"), options.budget or budget, batch,
+        looked_at,
+    )  # fmt: skip
+    start = open_encoder(folder(backbone("22m").name), TrainParams(size="22m", device="cpu"))
+    results: dict[str, Any] = {"start": {"ndcg": round(ndcg(start, setting.test), 4)}}
+    chosen = systems(options.starts, looked_at)
+    for name in [name for name in chosen if not options.systems or name.startswith(tuple(options.systems))]:
+        results[name] = told([run(setting, chosen[name], seed) for seed in range(options.seeds)])
+        print(name, results[name], flush=True)
+    counts = ("helps_highest", "harms_lowest", "seeds", "deciding", "ndcg")
+    columns = ("system", *n, *counts)
+    lines = [
+        (name, *one["likely"].values(), *(one[count] for count in counts))
+        for name, one in results.items()
+        if "likely" in one
+    ]
+    show(f"{setting.budget} gradients; NDCG@10 of the start {results['start']['ndcg']}", columns, lines)
+    finish(results)
+
+
+if __name__ == "__main__":
+    main()

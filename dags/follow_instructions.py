@@ -1,0 +1,60 @@
+"""From pairs to an embedder whose ranking follows the instruction of a query."""
+
+from __future__ import annotations
+
+from airflow.sdk import DAG, Param
+from foundry_airflow.steps import DEFAULT_ARGS, evaluation_fields, fold_lineage, form, given, step, within
+
+from pipeline_tasks.models.sizes import SIZES
+from pipeline_tasks.training.params import OF_A_STAGE, OF_ALL_STAGES
+
+DOC = """
+### From `mtp` to `model/<size>/instructions`
+
+An LLM writes an instruction for every sampled pair, then poison for it: another instruction and another query under
+which the pair's passage is wrong, and passages that fit these. A model that reasons has to find the right passage for
+all three questions of such a tuple; others are refused, with what it found. An embedder learns from what is left.
+
+It is scored on a judged set, whose queries get instructions by rules: does its ranking change as these say (`p-mrr`)?
+
+Started by hand. The endpoint is the worker's `OPENAI_BASE_URL`; `judge` is the model that checks, `llm` the one that
+writes. Every answer is kept: a run on more pairs pays for the new ones, another objective for the training alone.
+"""
+
+SIZE = Param("22m", type="string", enum=list(SIZES), description="size of the embedder: its usual values")
+JUDGE = Param(None, type=["null", "string"], section="check_tuples", description="model that checks (left empty: llm)")
+WRITE = form("write_instructions", "sample_rate", "splits")
+LLM = form("write_instructions", "llm", "json_schema", "temperature", "concurrency", "max_run_usd", "max_run_tokens")
+CHECK = form("check_tuples", "n_distractors")
+TRAIN = form("follow_instructions", "backbone", "start_from", "n_negatives", *OF_A_STAGE, *OF_ALL_STAGES)
+RULES = form("judge_instructions", "rules")
+FORMS = (WRITE, LLM, CHECK, TRAIN, RULES)
+
+with DAG(
+    "follow_instructions",
+    description="pairs -> an embedder that follows instructions",
+    schedule=None,
+    max_active_runs=1,
+    deadline=within(hours=96),
+    default_args=DEFAULT_ARGS,
+    tags=["foundry", "training"],
+    doc_md=DOC,
+    params={"size": SIZE, "judge": JUDGE}
+    | evaluation_fields()
+    | {name: field for f in FORMS for name, field in f.params.items()},
+) as dag:
+    read = given(pairs="mtp", passages="passages")
+    asked, size = LLM.values(dag), {"size": dag.param("size")}
+    told = step("write_instructions", inputs={"pairs": read["pairs"]}, params=WRITE.values(dag) | asked)
+    poisoned = step("poison_tuples", inputs={"pairs": told}, params=asked)
+    judged_by = asked | {"llm": "{{ params.judge or params.llm or '' }}"}
+    checked = step("check_tuples", inputs={"tuples": poisoned}, params=CHECK.values(dag) | judged_by)
+    trained = step("follow_instructions", inputs={"tuples": checked}, params=TRAIN.values(dag) | size)
+    judged_set = {"set_name": dag.param("set_name")}
+    queries = step("judge_queries", inputs=read, params=judged_set, emits=False)
+    instructed = {"passages": read["passages"], "queries": queries}
+    both = step("judge_instructions", inputs=instructed, params=RULES.values(dag) | judged_set, emits=False)
+    compared = size | judged_set | {"systems": dag.param("systems"), "backbone": dag.param("backbone")}
+    given_to = {"queries": both, "passages": read["passages"], "models": trained, "embeddings": []}
+    scores = step("evaluate_instructions", inputs=given_to, params=compared, emits=False)
+    fold_lineage(scores)

@@ -1,0 +1,97 @@
+"""Commands of ``foundry``, each in a fork of one process that has imported what they need, so they start at once.
+
+``python -m pipeline_tasks.cli.forks FD MODULE [IMPORTED …]``: FD is a socket that is asked as :class:`Asked` says, and
+MODULE has the ``main`` that reads ``sys.argv``. It ends when nobody can ask any more. Linux only: elsewhere a process
+that has loaded numerical libraries must not go on in a fork.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from importlib import import_module
+
+from pipeline_tasks.core.settings import take_on
+
+_LIMIT = 1 << 20
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A command to run in a session of its own.
+
+    Attributes:
+        arguments: of ``foundry``.
+        environment: all variables that it sees.
+    """
+
+    arguments: list[str]
+    environment: dict[str, str]
+
+    def send(self, to: socket.socket, output: int, log: int, told: int) -> None:
+        """Ask for it.
+
+        Args:
+            to: the other end of the server's socket.
+            output: file descriptor of its standard output.
+            log: file descriptor of its standard error.
+            told: file descriptor that is told its process id and, when it has ended, its exit code, a line each; minus
+                the signal where one killed it.
+        """
+        socket.send_fds(to, [json.dumps(asdict(self)).encode()], [output, log, told])
+
+
+def serve(asking: socket.socket) -> Asked | None:
+    """Fork for each command that is asked for; returns it in its own process, and None here, once nobody asks."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    while True:
+        message, fds, _, _ = socket.recv_fds(asking, _LIMIT, 3)
+        if not message:
+            return None
+        if os.fork() == 0:
+            asking.close()
+            return _run(Asked(**json.loads(message)), *fds)
+        for fd in fds:
+            os.close(fd)
+
+
+def _run(asked: Asked, output: int, log: int, told: int) -> Asked:
+    """Fork once more, to be there when the command ends."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    child = os.fork()
+    if child:
+        os.close(output)
+        os.close(log)
+        os.write(told, f"{child}\n".encode())
+        _, status = os.waitpid(child, 0)
+        os.write(told, f"{os.waitstatus_to_exitcode(status)}\n".encode())
+        os._exit(0)
+    os.setsid()
+    os.dup2(output, sys.stdout.fileno())
+    os.dup2(log, sys.stderr.fileno())
+    for fd in (output, log, told):
+        os.close(fd)
+    take_on(asked.environment)
+    return asked
+
+
+def main() -> None:
+    """Entry point."""
+    fd, module, *imported = sys.argv[1:]
+    command = import_module(module)
+    for name in imported:
+        with suppress(ModuleNotFoundError):  # then a command that needs it says so
+            import_module(name)
+    asked = serve(socket.socket(fileno=int(fd)))
+    if asked:
+        sys.argv = ["foundry", *asked.arguments]
+        command.main()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,147 @@
+"""Which rows of which part a version's removals take away.
+
+A removal is a list of keys, and to look them up in every part costs parts times keys. So they are looked up once, and
+what is remembered are positions: a few bytes for each row that is gone, for this removal and these parts, whatever
+version they are in. They follow from the removal and the parts, and may be lost: who lacks them looks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from functools import cached_property
+from hashlib import sha256
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pipeline_tasks.core.errors import FoundryError
+from pipeline_tasks.core.manifest import Manifest, Part, Removal
+from pipeline_tasks.core.parts import read_part
+from pipeline_tasks.core.store import Store
+
+PREFIX = "positions"
+_AT_ONCE = 1 << 18
+_ROW_BITS = 32
+_ROW = (1 << _ROW_BITS) - 1
+
+
+class RemovedRows:
+    """Positions of the rows that ``manifest`` is without; they are looked up when first asked for."""
+
+    def __init__(self, store: Store, manifest: Manifest) -> None:
+        self._store, self._manifest = store, manifest
+
+    def __len__(self) -> int:
+        """How many rows are removed; one that two removals name counts once."""
+        return len(self._all)
+
+    def columns(self, index: int) -> dict[str, np.ndarray]:
+        """Key column -> rising positions in part ``index`` that are removed by it."""
+        found = {column: _within(places, index) for column, places in self._of_column.items()}
+        return {column: rows for column, rows in found.items() if len(rows)}
+
+    def rows(self, index: int) -> np.ndarray:
+        """Rising positions in part ``index`` that are removed."""
+        return self._rows[self._starts[index] : self._starts[index + 1]]
+
+    @cached_property
+    def _all(self) -> np.ndarray:
+        return _union(self._of_column.values())
+
+    @cached_property
+    def _rows(self) -> np.ndarray:
+        return self._all & _ROW
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        numbers = np.arange(len(self._manifest.parts) + 1)
+        return np.searchsorted(self._all, numbers << _ROW_BITS).tolist()
+
+    @cached_property
+    def _of_column(self) -> dict[str, np.ndarray]:
+        """Key column -> rising places (number of the part, then row, in one int64)."""
+        found: dict[str, list[np.ndarray]] = {}
+        for removal in self._manifest.removals:
+            places = positions(self._store, removal, self._manifest.parts[removal.first : removal.last])
+            found.setdefault(removal.column, []).append(places + (removal.first << _ROW_BITS))
+        return {column: _union(places) for column, places in found.items()}
+
+
+def without(table: pa.Table, rows: np.ndarray, first: int = 0) -> pa.Table:
+    """``table``, whose rows are those of a part from ``first`` on, minus the positions ``rows`` of that part."""
+    if not len(rows):
+        return table
+    if first or rows[-1] >= table.num_rows:
+        rows = rows[slice(*np.searchsorted(rows, (first, first + table.num_rows)))] - first
+    live = np.ones(table.num_rows, bool)
+    live[rows] = False
+    return pc.call_function("filter", [table, pa.array(live)])  # a small part takes half as long as in Table.filter
+
+
+def positions_key(removal: Removal, parts: list[Part]) -> str:
+    """Where the positions are kept that ``removal`` takes away from ``parts``."""
+    named = sha256("\n".join((removal.column, removal.part.sha256, *(part.sha256 for part in parts))).encode())
+    return f"{PREFIX}/{named.hexdigest()}.parquet"
+
+
+def positions(store: Store, removal: Removal, parts: list[Part]) -> np.ndarray:
+    """Rising places of the rows of ``parts`` that ``removal`` names: number of the part, then row, in one int64."""
+    key = positions_key(removal, parts)
+    places = _unpacked(store.read(key))
+    if places is None:
+        places = np.concatenate([np.empty(0, np.int64), *_looked_up(store, removal, parts)])
+        with suppress(FoundryError, OSError):  # whoever may only read the store looks again next time
+            store.replace(key, _packed(places))
+    return places
+
+
+def _looked_up(store: Store, removal: Removal, parts: list[Part]) -> Iterator[np.ndarray]:
+    """Places, a block of parts at a time: to hash the keys costs as much as to look up as many rows."""
+    keys = read_part(store, removal.part)["key"].combine_chunks()
+    block: list[pa.ChunkedArray] = []
+    start = 0
+    for number, part in enumerate(parts):
+        table = read_part(store, part, [removal.column])
+        lacking = pa.chunked_array([pa.nulls(part.rows, pa.string())])
+        block.append(table[removal.column] if table.num_columns else lacking)
+        if sum(map(len, block)) >= max(_AT_ONCE, len(keys)) or number + 1 == len(parts):
+            yield _places(block, keys) + (start << _ROW_BITS)
+            block, start = [], number + 1
+
+
+def _places(columns: list[pa.ChunkedArray], keys: pa.Array) -> np.ndarray:
+    rows = pa.chunked_array([chunk for column in columns for chunk in column.chunks], pa.string())
+    hits = np.flatnonzero(pc.is_in(rows, value_set=keys).to_numpy())
+    starts = np.cumsum([0, *map(len, columns)])
+    number = np.searchsorted(starts, hits, side="right") - 1
+    return (number << _ROW_BITS) + hits - starts[number]
+
+
+def _packed(places: np.ndarray) -> bytes:
+    """The places as Parquet: what rises takes little."""
+    table = pa.table({"part": places >> _ROW_BITS, "row": places & _ROW})
+    sink = pa.BufferOutputStream()
+    rising = dict.fromkeys(table.column_names, "DELTA_BINARY_PACKED")
+    pq.write_table(table, sink, compression="zstd", use_dictionary=False, column_encoding=rising)
+    return sink.getvalue().to_pybytes()
+
+
+def _unpacked(data: bytes | None) -> np.ndarray | None:
+    """The places; None where that is none, such as a file that a power cut left empty."""
+    try:
+        found = pq.ParquetFile(pa.BufferReader(data or b"")).read()
+    except pa.ArrowInvalid:
+        return None
+    return (found["part"].to_numpy() << _ROW_BITS) + found["row"].to_numpy()
+
+
+def _within(places: np.ndarray, index: int) -> np.ndarray:
+    bounds = (index << _ROW_BITS, (index + 1) << _ROW_BITS)
+    return places[slice(*np.searchsorted(places, bounds))] - bounds[0]
+
+
+def _union(places: Iterable[np.ndarray]) -> np.ndarray:
+    return np.unique(np.concatenate([np.empty(0, np.int64), *places]))

@@ -1,0 +1,75 @@
+"""Whether systems follow instructions: each query is asked twice, and what should move is looked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pydantic import Field
+
+from pipeline_tasks.core.run import Inputs, Run
+from pipeline_tasks.core.step import From, step
+from pipeline_tasks.datasets import ALTERED_QUERIES, EVALUATIONS, PASSAGE_EMBEDDINGS, PASSAGES
+from pipeline_tasks.evaluation.evaluate_retriever import (
+    EvaluateRetrieverParams,
+    asked_of,
+    grades_of,
+    rankings,
+    scored_rows,
+)
+from pipeline_tasks.evaluation.judge_queries import HELD_OUT
+from pipeline_tasks.evaluation.metrics import score
+from pipeline_tasks.evaluation.p_mrr import p_mrr
+
+P_MRR = "p-mrr"
+UNDER_CHANGED = "-changed"
+MEASURES = ("ndcg@5", "map@1000")
+_ASKED = ["query", "intent", "instruction"]
+_TOLD = ("instruction", "changed_instruction")
+
+
+class EvaluateInstructionsParams(EvaluateRetrieverParams):
+    """What is compared on which queries."""
+
+    set_name: str = Field(HELD_OUT, description="name of the judged set; also of the dataset eval/<set>-instructions")
+    measures: tuple[str, ...] = Field(MEASURES, description="of the rankings under either instruction")
+
+
+@step(
+    reads={
+        "queries": From(ALTERED_QUERIES, "instructed/{set_name}"),
+        "passages": PASSAGES,
+        "embeddings": From(PASSAGE_EMBEDDINGS, "embeddings/{item}", each="models", optional=True),
+        "models": From(None, "model/{size}/finetune"),
+    },
+    writes=EVALUATIONS,
+    kind="reduce",
+    dataset="eval/{set_name}-instructions",
+    image="gpu",
+    pool="gpu",
+    memory_gib=8,
+    secrets=("embeddings",),
+)
+def evaluate_instructions(inputs: Inputs, params: EvaluateInstructionsParams, run: Run) -> Iterator[pa.Table]:
+    """p-MRR of every query for each system, and every measure under the original and under the changed instruction.
+
+    A query is asked with each of its instructions, put where the model has a place for one; BM25 is asked without, and
+    so stays at 0. Measures under the changed instruction have ``-changed`` behind their names; the passages that a row
+    keeps are those under the original one. The corpus is all passages, ranked as deep as the deepest measure looks:
+    FollowIR reorders 1,000 given passages of each query, so on its sets the two differ.
+
+    Source: Weller et al. 2024, "FollowIR"; InF-IR 6.1.
+
+    Raises:
+        InputError: as of ``evaluate_retriever``.
+    """
+    judged = inputs["queries"].table().sort_by("query_id")
+    both = [judged.select(["query", "intent", told]).rename_columns(_ASKED) for told in _TOLD]
+    asked = asked_of(pa.concat_tables(both), inputs["passages"])
+    grades = [grades_of(judged, column) for column in ("grades", "changed_grades")]
+    for system, found in rankings(asked, inputs, params, run):
+        before, after = found[: judged.num_rows], found[judged.num_rows :]
+        values = {P_MRR: p_mrr(before, after, *grades), **score(before, grades[0], params.measures)}
+        of_changed = score(after, grades[1], params.measures)
+        values |= {f"{name}{UNDER_CHANGED}": value for name, value in of_changed.items()}
+        yield scored_rows(system, before, judged, values, params.kept)

@@ -1,0 +1,166 @@
+"""Judged queries with two instructions each: those of a folder in FollowIR's layout, or any judged set's by rules."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pydantic import Field
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.ids import file_sha256
+from pipeline_tasks.core.local_files import is_readable_file
+from pipeline_tasks.core.run import Inputs, Run
+from pipeline_tasks.core.step import From, step
+from pipeline_tasks.datasets import ALTERED_QUERIES, JUDGED_QUERIES, PASSAGES
+from pipeline_tasks.evaluation.altered_instructions import RULES, Rule, alter, words_of
+from pipeline_tasks.evaluation.folder_params import FolderParams
+from pipeline_tasks.evaluation.judge_queries import ANY_INTENT, HELD_OUT
+from pipeline_tasks.evaluation.judged_folder import QUERIES, JudgedFolder
+from pipeline_tasks.evaluation.judged_rows import AT_ONCE
+from pipeline_tasks.evaluation.p_mrr import changed
+
+INSTRUCTIONS = "instruction.jsonl"
+ORIGINAL, CHANGED = "-og", "-changed"
+
+
+class JudgeInstructionsParams(FolderParams):
+    """Whose instructions."""
+
+    set_name: str = Field(HELD_OUT, description="name of the judged set")
+    folder: str = Field("", description="folder in FollowIR's layout, here or in a bucket; none: the rules make them")
+    rules: tuple[Rule, ...] = Field(RULES, min_length=1, description="what instructions change, where rules make them")
+
+    def model_post_init(self, context: Any) -> None:
+        """Find the files.
+
+        Raises:
+            InputError: the folder has no instructions.
+        """
+        super().model_post_init(context)
+        if self.folder and not has_instructions(self.open()):
+            raise InputError(
+                f"{self.open().path} has no {INSTRUCTIONS}: name no folder to have rules make instructions"
+            )
+
+    def identity(self) -> dict[str, Any]:
+        """The parameters, and what the folder's files hold, the instructions among them."""
+        told = {"instructions": file_sha256(self.open().path / INSTRUCTIONS)} if self.folder else {}
+        return super().identity() | told
+
+
+@step(
+    reads={"queries": From(JUDGED_QUERIES, "judged/{set_name}", optional=True), "passages": PASSAGES},
+    writes=ALTERED_QUERIES,
+    kind="reduce",
+    dataset="instructed/{set_name}",
+)
+def judge_instructions(inputs: Inputs, params: JudgeInstructionsParams, run: Run) -> pa.Table:
+    """Queries with an original and a changed instruction, and what is relevant under each.
+
+    With a folder these are its own: a query ``7`` is there twice, as ``7-og`` and ``7-changed``, each with judgements
+    and an instruction. Without one, rules give every judged query instructions whose effect its passages' words decide
+    (:mod:`~pipeline_tasks.evaluation.altered_instructions`). Reasons of rejects: ``nothing_changes`` (the relevance of
+    no passage of this corpus), ``no_passage`` (nothing here is relevant to begin with), ``not_paired`` (one of the two
+    is missing), ``no_instruction``.
+
+    Source: Weller et al. 2024, "FollowIR"; the layout is that of its sets in mteb.
+
+    Raises:
+        InputError: there is neither a folder nor a judged set, or no query is left.
+    """
+    if not params.folder and "queries" not in inputs:
+        raise InputError(f"there is no judged/{params.set_name}: run judge_queries, or name a folder")
+    found = list(_of_folder(params.open(), inputs, run) if params.folder else _by_rules(inputs, params, run))
+    if not found:
+        raise InputError("no query has an instruction that changes what is relevant in this corpus")
+    run.count("queries", len(found))
+    return ALTERED_QUERIES.table(sorted(found, key=lambda row: row["query_id"]))
+
+
+def _by_rules(inputs: Inputs, params: JudgeInstructionsParams, run: Run) -> Iterator[dict[str, Any]]:
+    judged = inputs["queries"].table().sort_by("query_id").to_pylist()
+    wanted = {name for row in judged for name in row["passage_ids"]}
+    words: dict[str, set[str]] = {}
+    often: Counter[str] = Counter()
+    n_passages = 0
+    for batch in inputs["passages"].batches(["passage_id", "text"], AT_ONCE):
+        for name, text in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            n_passages += 1
+            often.update(said := words_of(text))
+            if name in wanted:
+                words[name] = said
+
+    def rarity(word: str) -> float:
+        return math.log(n_passages / often[word])
+
+    for row in judged:
+        grades = {n: g for n, g in zip(row["passage_ids"], row["grades"], strict=True) if n in words}
+        made = list(alter(row["query"], grades, words, rarity, params.rules))
+        if not made:
+            run.reject(row["query_id"], "nothing_changes", row["query"])
+        for one in made:
+            run.count(f"queries/{one.rule}")
+            name, told = f"{row['query_id']}/{one.rule}", (one.instruction, one.changed)
+            yield _row(row, name, told, one.grades, one.changed_grades)
+
+
+def _of_folder(folder: JudgedFolder, inputs: Inputs, run: Run) -> Iterator[dict[str, Any]]:
+    known = {i for batch in inputs["passages"].batches(["passage_id"], AT_ONCE) for i in batch[0].to_pylist()}
+    told, judgements = _instructions(folder), folder.judgements()
+    asked = {row["_id"]: row for row in folder.rows(QUERIES)}
+    for name in sorted({found.removesuffix(ORIGINAL).removesuffix(CHANGED) for found in asked}):
+        both = [name + end for end in (ORIGINAL, CHANGED)]
+        texts = [told.get(one, "") for one in both]
+        grades = [{n: g for n, g in judgements.get(one, {}).items() if n in known} for one in both]
+        if not (both[0] in asked and both[1] in asked):
+            run.reject(name, "not_paired")
+        elif not all(text.strip() for text in texts):
+            run.reject(name, "no_instruction")
+        elif not any(grade > 0 for grade in grades[0].values()):
+            run.reject(name, "no_passage")
+        elif not changed(*grades):
+            run.reject(name, "nothing_changes")
+        else:
+            query = asked[both[0]]
+            about = {"doc_id": "", "intent": str(query.get("intent") or ANY_INTENT), "query": query["text"]}
+            yield _row(about, name, texts, *grades)
+
+
+def has_instructions(folder: JudgedFolder) -> bool:
+    """Whether a folder is in FollowIR's layout."""
+    return is_readable_file(folder.path / INSTRUCTIONS)
+
+
+def _instructions(folder: JudgedFolder) -> dict[str, str]:
+    """Query id -> instruction."""
+    found = {}
+    with (folder.path / INSTRUCTIONS).open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            try:
+                row = json.loads(line)
+                found[str(row["query-id"])] = str(row["instruction"])
+            except (ValueError, KeyError, TypeError) as error:
+                raise InputError(
+                    f"{folder.path / INSTRUCTIONS}, line {number}: no object with query-id and instruction"
+                ) from error
+    return found
+
+
+def _row(
+    asked: dict[str, Any], query_id: str, told: Sequence[str], grades: dict[str, int], changed_grades: dict[str, int]
+) -> dict[str, Any]:
+    judged = sorted(grades.keys() | changed_grades.keys())
+    return {
+        **{name: asked[name] for name in ("doc_id", "intent", "query")},
+        "query_id": query_id,
+        "instruction": told[0],
+        "changed_instruction": told[1],
+        "passage_ids": judged,
+        "grades": [grades.get(name, 0) for name in judged],
+        "changed_grades": [changed_grades.get(name, 0) for name in judged],
+    }

@@ -1,0 +1,38 @@
+"""How much has to be asked for a wanted number of pairs of every intent, told from what was kept so far."""
+
+from __future__ import annotations
+
+import pyarrow.compute as pc
+
+from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.store import Store
+from pipeline_tasks.core.versions import Version
+
+MARGIN = 1.1
+"""More than the yield so far asks for, since that is of a sample."""
+_STEP = 2.0
+"""How many times as many are asked where nothing was kept yet."""
+
+
+def rates_for(store: Store, wanted: int) -> dict[str, float]:
+    """For each intent the share of its passages that should give ``wanted`` training pairs; 1 where even all are few.
+
+    What was asked stays in: an intent that has enough keeps its share, and no other gets a smaller one.
+
+    Raises:
+        InputError: nothing was written yet: a small sample has to come first.
+    """
+    pairs = Version.open(store, Ref.parse("mtp"))
+    written = Version.open(store, Ref.parse("mtp/dm"))
+    asked = Version.open(store, Ref.parse(written.manifest.inputs["needs"][0])).manifest.params
+    rows = pairs.table(["intent", "origin", "split"])
+    rows = rows.filter(pc.and_(pc.equal(rows["origin"], "dm"), pc.equal(rows["split"], "train")))
+    counts = {row["values"]: row["counts"] for row in pc.value_counts(rows["intent"]).to_pylist()}
+    return {intent: _rate(asked, intent, counts.get(intent, 0), wanted) for intent in asked["intents"]}
+
+
+def _rate(asked: dict, intent: str, kept: int, wanted: int) -> float:
+    now = asked.get("rates", {}).get(intent, asked["sample_rate"])
+    if kept >= wanted:
+        return now
+    return round(min(1.0, now * (MARGIN * wanted / kept if kept else _STEP)), 4)

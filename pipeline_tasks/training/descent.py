@@ -1,0 +1,134 @@
+"""Weights and their optimiser: a step down a gradient, and back to where both were."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.training.params import OptimiserParams
+
+_ROWS_NAMED = 10
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A copy of the weights that train and of their optimiser's moments."""
+
+    weights: list[Tensor]
+    moments: list[dict[str, Tensor]]
+
+
+class Descent:
+    """Changes the weights of a model by AdamW; biases and normalisation weights (vectors) are not decayed."""
+
+    def __init__(self, model: torch.nn.Module, params: OptimiserParams) -> None:
+        self.params = params
+        self._model = model
+        self._weights = [weights for weights in model.parameters() if weights.requires_grad]
+        groups = [
+            {"params": [w for w in self._weights if w.ndim >= 2], "weight_decay": params.weight_decay},
+            {"params": [w for w in self._weights if w.ndim < 2], "weight_decay": 0.0},
+        ]
+        self.optimizer = torch.optim.AdamW(groups, lr=params.learning_rate, fused=True)
+
+    @property
+    def rate(self) -> float:
+        """The learning rate."""
+        return float(self.optimizer.param_groups[0]["lr"])
+
+    @rate.setter
+    def rate(self, rate: float) -> None:
+        for parameters in self.optimizer.param_groups:
+            parameters["lr"] = rate
+
+    def learn(self, add: Callable[[], float], rows: np.ndarray, step: int) -> float:
+        """One step of the optimiser.
+
+        Args:
+            add: adds the gradients of a batch's mean loss to the weights, and returns that loss.
+            rows: of the batch, for whoever has to look at them.
+            step: of the run.
+
+        Raises:
+            InputError: the loss is not finite, or a GPU's memory is full.
+        """
+        self._model.train()
+        try:
+            loss = add()
+        except torch.OutOfMemoryError as error:
+            tokens = self.params.micro_batch_tokens
+            raise InputError(
+                f"the GPU's memory is full at step {step}: lower micro_batch_tokens ({tokens}), or graph_tokens where "
+                "the stage has it, or set recompute=true"
+            ) from error
+        if not math.isfinite(loss):
+            named = ", ".join(map(str, sorted(rows)[:_ROWS_NAMED])) + (", ..." if len(rows) > _ROWS_NAMED else "")
+            raise InputError(
+                f"the loss at step {step} is {loss}: lower learning_rate ({self.params.learning_rate}), or look at its "
+                f"{len(rows)} training rows: {named}"
+            )
+        torch.nn.utils.clip_grad_norm_(self._model.parameters(), self.params.max_grad_norm)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return loss
+
+    def mark(self) -> Mark:
+        """Where weights and optimiser are."""
+        moments: list[dict[str, Any]] = [self.optimizer.state.get(weights, {}) for weights in self._weights]
+        copies = [{name: moment.clone() for name, moment in own.items()} for own in moments]
+        return Mark([weights.detach().clone() for weights in self._weights], copies)
+
+    @torch.no_grad()
+    def back(self, mark: Mark) -> None:
+        """Put weights and optimiser where they were, to the bit."""
+        for weights, kept, moments in zip(self._weights, mark.weights, mark.moments, strict=True):
+            weights.copy_(kept)
+            if not moments:
+                self.optimizer.state.pop(weights, None)
+            for name, moment in moments.items():
+                self.optimizer.state[weights][name].copy_(moment)
+
+    @torch.no_grad()
+    def since(self, mark: Mark) -> list[Tensor]:
+        """How far each weight has come since."""
+        return [weights - kept for weights, kept in zip(self._weights, mark.weights, strict=True)]
+
+    @torch.no_grad()
+    def go(self, way: Sequence[Tensor], share: float) -> None:
+        """Add ``share`` of ``way`` to the weights."""
+        for weights, part in zip(self._weights, way, strict=True):
+            weights.add_(part, alpha=share)
+
+    @torch.no_grad()
+    def note(self, way: Sequence[Tensor]) -> None:
+        """Let the optimiser's moments take ``way`` in as if it had been a gradient; the weights stay."""
+        rate, self.rate = self.rate, 0.0
+        for weights, part in zip(self._weights, way, strict=True):
+            weights.grad = part.clone()
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.rate = rate
+
+    def gradients(self, add: Callable[[], float]) -> list[Tensor]:
+        """Those that ``add`` adds to the weights; neither weights nor optimiser change."""
+        add()
+        found = [torch.zeros_like(w) if w.grad is None else w.grad.detach() for w in self._weights]
+        self.optimizer.zero_grad(set_to_none=True)
+        return found
+
+
+def along(one: Sequence[Tensor], other: Sequence[Tensor]) -> float:
+    """The inner product of two gradients or ways."""
+    return sum(float(torch.sum(a * b)) for a, b in zip(one, other, strict=True))
+
+
+def length(one: Sequence[Tensor]) -> float:
+    """The Euclidean length of a gradient or way."""
+    return math.sqrt(along(one, one))

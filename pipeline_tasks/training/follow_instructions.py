@@ -1,0 +1,145 @@
+"""An embedder learns that instructions decide what answers a query: from tuples with poison for each of their parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+from pydantic import Field
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.run import Inputs, Run
+from pipeline_tasks.core.step import From, step
+from pipeline_tasks.core.versions import Version
+from pipeline_tasks.datasets import TUPLES
+from pipeline_tasks.encoders.layout import Layout, layout_of
+from pipeline_tasks.models.sizes import StageName
+from pipeline_tasks.models.start import StartParams
+from pipeline_tasks.training import judged_dev
+from pipeline_tasks.training.common import asked, folder_of_start, given, n_rows, of_split, sources, train_and_export
+from pipeline_tasks.training.data.examples import Examples, block
+from pipeline_tasks.training.objectives import AnyObjective
+from pipeline_tasks.training.params import TrainParams, Unit
+
+_INSTRUCTIONS, _QUERIES = ("instruction", "poisoned_instruction"), ("query", "poisoned_query")
+_ANSWERS = {
+    ("instruction", "query"): "positive",
+    ("poisoned_instruction", "query"): "instruction_passage",
+    ("instruction", "poisoned_query"): "query_passage",
+}
+"""Which passage answers a query of a tuple under an instruction of it; none answers where both are poisoned."""
+_COLUMNS = ["intent", *_INSTRUCTIONS, *_QUERIES, *_ANSWERS.values()]
+
+
+class FollowInstructionsParams(StartParams, TrainParams):
+    """Hyperparameters; a tuple is three rows."""
+
+    stage: ClassVar[StageName] = "finetune"
+
+    objective: AnyObjective = Field(
+        "instruction_contrast",
+        validate_default=True,
+        description="what training makes small: instruction_contrast, info_nce, or JSON of name and parameters",
+    )
+    in_batch: bool = Field(True, description="the other passages of the batch are negatives too")
+    n_negatives: int = Field(2, ge=0, le=2, description="of the tuple's two other passages so many are negatives")
+    start_from: tuple[str, ...] = Field(
+        (), max_length=1, description="trained model to start from, such as model/33m/finetune; empty: the backbone"
+    )
+
+
+@step(
+    reads={
+        "tuples": From(TUPLES, "tuples/checked"),
+        "init": From(None, "{item}", each="start_from", optional=True),
+        **judged_dev.READS,
+    },
+    writes=None,
+    kind="reduce",
+    dataset="model/{size}/instructions",
+    image="gpu",
+    pool="gpu",
+    memory_gib=8,
+    resumes=True,
+)
+def follow_instructions(inputs: Inputs, params: FollowInstructionsParams, run: Run) -> Path:
+    """Train an embedder so that its ranking changes with the instruction before a query.
+
+    The model is asked with an instruction where it has a place for one, else before the query with a colon; one encoder
+    embeds all, pooled as the model that it starts from. Checkpoints are chosen on development tuples, each of whose
+    questions is to find its own passage among all of them, or on a judged set; where none is as good as the start, that
+    is the result. Without development tuples the last one is.
+
+    Source: InF-IR 5. Departure: an instruction and its query are joined by a colon.
+
+    Raises:
+        InputError: there are no tuples to train on.
+    """
+    tuples = inputs["tuples"]
+    run.count("tuples", n_tuples := n_rows(tuples, "train"))
+    run.count("dev_queries", judged_dev.n_queries(inputs, tuples))
+    if not n_tuples:
+        raise InputError(f"{tuples.manifest.ref} has no tuple to train on: write more, or look at its rejects")
+    folder, begun = folder_of_start(inputs, params.start, run)
+    found = layout_of(folder)
+    layout = replace(found, max_length=params.max_passage_length, pools_prefix=True, needs_intent=False)
+    card = {
+        "name": f"{params.size} instructions",
+        "summary": "Embedder whose ranking follows the instruction of a query.",
+        "backbone": params.start.name,
+        "data": str(tuples.manifest.ref),
+        "asked": layout.query_prefix(None, "{instruction}") + "{query}",
+        **begun,
+    }
+    examples = Examples(partial(training_rows, tuples, layout, params.n_negatives, params.unit))
+    chosen_on = judged_dev.dev_set(inputs, partial(dev_set, tuples))
+    targets = judged_dev.target_sets(inputs)
+    return train_and_export(examples, chosen_on, (folder, found), params, run, card, layout, targets)
+
+
+def training_rows(
+    tuples: Version, layout: Layout, n_negatives: int = 2, unit: Unit = "source", split: str = "train"
+) -> Iterator[pa.Table]:
+    """Three rows for each tuple of a split; see :func:`rows_of`."""
+    for rows in of_split(tuples, _COLUMNS, split):
+        yield from rows_of(rows, layout, n_negatives, unit)
+
+
+def rows_of(tuples: pa.Table, layout: Layout, n_negatives: int = 2, unit: Unit = "source") -> Iterator[pa.Table]:
+    """Three rows for each tuple, one for each of its questions that a passage answers.
+
+    A row's positive is that passage; its negatives are the other two; what it is told apart from are the tuple's other
+    instruction with its query, and the tuple's other query with either instruction.
+    """
+    texts = {(i, q): asked(_told(tuples, i, q), layout)["queries"] for i in _INSTRUCTIONS for q in _QUERIES}
+    passages = {name: given(tuples[name], layout).to_pylist() for name in _ANSWERS.values()}
+    for (instruction, query), answer in _ANSWERS.items():
+        same = [texts[other, query] for other in _INSTRUCTIONS if other != instruction]
+        others = [texts[other, q] for other in _INSTRUCTIONS for q in _QUERIES if q != query]
+        negatives = [passages[name] for name in _ANSWERS.values() if name != answer][:n_negatives]
+        yield block(
+            queries=texts[instruction, query],
+            positives=passages[answer],
+            negatives=_by_row(negatives, len(tuples)),
+            other_instructions=_by_row(same, len(tuples)),
+            other_queries=_by_row(others, len(tuples)),
+            sources=sources(tuples, unit, ""),
+        )
+
+
+def dev_set(tuples: Version, layout: Layout) -> Examples:
+    """The questions of development tuples over all their passages."""
+    return Examples(partial(training_rows, tuples, layout, split="dev"))
+
+
+def _told(rows: pa.Table, instruction: str, query: str) -> pa.Table:
+    columns: dict[str, Any] = {"intent": rows["intent"], "instruction": rows[instruction], "query": rows[query]}
+    return pa.table(columns)
+
+
+def _by_row(columns: list[list[str]], n_rows: int) -> list[list[str]]:
+    return [list(row) for row in zip(*columns, strict=True)] if columns else [[]] * n_rows

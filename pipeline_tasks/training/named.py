@@ -1,0 +1,61 @@
+"""Parts of a training that are one file each, known by the file's name: whoever adds a file adds one."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, computed_field
+
+from pipeline_tasks.core.closure import meaning
+
+
+class Named(BaseModel):
+    """Base of them: its fields are its parameters."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def name(self) -> str:
+        """That of its file."""
+        return type(self).__module__.rpartition(".")[2]
+
+    def identity(self) -> dict[str, Any]:
+        """Parameters, and a hash of what its file says: its part of the id of a model that it trained."""
+        inner = {field: value.identity() for field, value in self if isinstance(value, Named)}
+        code = meaning(inspect.getsource(sys.modules[type(self).__module__]))
+        return self.model_dump(mode="json") | {"code": code} | inner
+
+
+Kind = TypeVar("Kind", bound=Named)
+
+
+def by_name(given: Any, kind: type[Kind], package: str, names: Sequence[str]) -> Kind:
+    """What is called ``given``; its parameters beside ``name`` in a mapping or in JSON, defaults otherwise.
+
+    Args:
+        given: a name, a mapping, its JSON, or what is wanted already.
+        kind: that it must be of.
+        package: where the files are.
+        names: of the files.
+
+    Raises:
+        ValueError: no file has that name, or the parameters are not its own.
+    """
+    if isinstance(given, kind):
+        return given
+    if isinstance(given, str):
+        given = json.loads(given) if given.startswith("{") else {"name": given}
+    parameters = dict(given)
+    name = parameters.pop("name", None)
+    if name not in names:
+        raise ValueError(f"there is no {kind.__name__.lower()} {name!r}; there are {', '.join(names)}")
+    module = import_module(f"{package}.{name}")
+    kinds = [found for found in vars(module).values() if isinstance(found, type) and issubclass(found, kind)]
+    [found] = [one for one in kinds if one.__module__ == module.__name__]
+    return found.model_validate(parameters)

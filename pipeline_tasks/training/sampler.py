@@ -1,0 +1,69 @@
+"""What a sampler is: a policy over the sources of a training, which says how often each is learned from.
+
+It is asked for probabilities before every step, and what it has found out is a few numbers, which a checkpoint holds.
+One that learns is given a :class:`~pipeline_tasks.training.bench.Bench` every so many steps: there it may try out what
+learning from a source does, and put everything back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from pipeline_tasks.training.named import Named
+
+if TYPE_CHECKING:
+    from pipeline_tasks.training.bench import Bench
+
+State = dict[str, list[float]]
+"""What a sampler has found out so far: plain numbers, so that a checkpoint holds them to the bit."""
+Metric = Literal["loss", "ndcg"]
+
+
+@dataclass(frozen=True)
+class Pool:
+    """What is chosen among.
+
+    Attributes:
+        names: of the sources.
+        n_rows: training rows of each.
+        steps: of the whole training.
+    """
+
+    names: Sequence[str]
+    n_rows: np.ndarray
+    steps: int
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+class Sampler(Named):
+    """Base of all samplers: its fields are its parameters. Static ones define :meth:`probabilities` and no more."""
+
+    def begin(self, pool: Pool) -> State:
+        """What is known before the first step."""
+        return {}
+
+    def probabilities(self, pool: Pool, state: State, step: int) -> np.ndarray:
+        """How likely each source gives the batch of this step, [m]; they add up to 1."""
+        raise NotImplementedError(f"{self.name} does not define probabilities")
+
+    def due(self, step: int) -> bool:
+        """Whether to decide anew before this step."""
+        return False
+
+    def decide(self, bench: Bench, state: State, random: np.random.Generator) -> np.ndarray:
+        """Change ``state`` by what the bench shows, and leave weights and optimiser as the method wants them.
+
+        Shapes:
+            returns [m, n], what learning from a source did for a target; NaN where that was not measured.
+        """
+        raise NotImplementedError(f"{self.name} does not define decide")
+
+    def cost(self, n_sources: int) -> int:
+        """Gradients that a decision takes; each counts as a step of the budget."""
+        return 0

@@ -1,0 +1,60 @@
+"""DoGE: weights from a trial run, by how well gradients of the sources agree with those of the targets; then fixed."""
+
+from __future__ import annotations
+
+import numpy as np
+from pydantic import Field
+
+from pipeline_tasks.training.bench import Bench
+from pipeline_tasks.training.descent import along
+from pipeline_tasks.training.guided import Guided
+from pipeline_tasks.training.policy import softmax
+from pipeline_tasks.training.sampler import Pool, State
+
+
+class DoGE(Guided):
+    """W_i = <g_i, g_dev>; log a_i += eta W_i, a normalised; what trains is drawn by the mean of a over the trial.
+
+    The trial begins at the weights of the training, which it leaves as they were. A step of it costs a gradient of each
+    source, one of the targets, and one that is learned from.
+
+    Departures: the trial is of the model itself, not of a smaller one; its steps are on one source each, drawn by a,
+    which in the mean is the weighted sum of the paper.
+
+    Source:
+        Fan et al. 2024, "DoGE: Domain Reweighting with Generalization Estimation", Algorithm 1, for given targets.
+    """
+
+    trial_steps: int = Field(20, ge=1, description="of the trial run")
+    rate: float = Field(1.0, gt=0, description="eta; large where gradients are short")
+
+    def begin(self, pool: Pool) -> State:
+        """All alike."""
+        return {"weights": [1 / len(pool)] * len(pool)}
+
+    def probabilities(self, pool: Pool, state: State, step: int) -> np.ndarray:
+        """As the trial found them, [m]."""
+        return np.array(state["weights"])
+
+    def due(self, step: int) -> bool:
+        """Once."""
+        return step == 0
+
+    def cost(self, n_sources: int) -> int:
+        """Of the whole trial."""
+        return self.trial_steps * (n_sources + 2)
+
+    def decide(self, bench: Bench, state: State, random: np.random.Generator) -> np.ndarray:
+        """The trial; what is returned is the mean W."""
+        m, descent = len(bench.pool), bench.descent
+        mark, logits = descent.mark(), np.zeros(m)
+        agreed, weights = np.zeros(m), np.zeros(m)
+        for _ in range(self.trial_steps):
+            wanted = descent.gradients(bench.of_targets)
+            found = np.array([along(descent.gradients(bench.of_source(i)), wanted) for i in range(m)])
+            logits += self.rate * found
+            agreed, weights = agreed + found, weights + softmax(logits)
+            bench.learn(int(random.choice(m, p=softmax(logits))))
+        descent.back(mark)
+        state["weights"] = (weights / weights.sum()).tolist()
+        return (agreed / self.trial_steps)[:, None]

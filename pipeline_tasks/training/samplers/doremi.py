@@ -1,0 +1,66 @@
+"""DoReMi: weights from a trial run, by what is still to be learned of each source; no target is looked at."""
+
+from __future__ import annotations
+
+import numpy as np
+from pydantic import Field
+
+from pipeline_tasks.training.bench import Bench
+from pipeline_tasks.training.policy import softmax
+from pipeline_tasks.training.sampler import Pool, Sampler, State
+from pipeline_tasks.training.samplers import AnySampler
+
+
+class DoReMi(Sampler):
+    """e_i = max(0, loss_i - reference loss_i); log a_i += eta e_i, a smoothed; drawn by the mean of a over the trial.
+
+    Two runs of ``trial_steps`` from the weights of the training, which they leave as they were: a reference, whose
+    batches ``reference`` draws, and a proxy, whose batches a draws.
+
+    Departures: both are of the model itself, not of a smaller one; losses are of rows of each source that are drawn
+    once, so that those of the reference are taken once and its weights need not be kept.
+
+    Source:
+        Xie et al. 2023, "DoReMi: Optimizing Data Mixtures Speeds Up Language Model Pretraining", Algorithm 1.
+    """
+
+    reference: AnySampler = Field("proportional", validate_default=True, description="by which the reference trains")
+    trial_steps: int = Field(20, ge=1, description="of the reference, and of the proxy")
+    rate: float = Field(1.0, gt=0, description="eta")
+    smoothing: float = Field(1e-3, ge=0, le=1, description="share of all alike in a")
+
+    def begin(self, pool: Pool) -> State:
+        """All alike."""
+        return {"weights": [1 / len(pool)] * len(pool)}
+
+    def probabilities(self, pool: Pool, state: State, step: int) -> np.ndarray:
+        """As the trial found them, [m]."""
+        return np.array(state["weights"])
+
+    def due(self, step: int) -> bool:
+        """Once."""
+        return step == 0
+
+    def cost(self, n_sources: int) -> int:
+        """Of both runs."""
+        return 2 * self.trial_steps
+
+    def decide(self, bench: Bench, state: State, random: np.random.Generator) -> np.ndarray:
+        """Both runs; what is returned is the last excess loss."""
+        m, descent = len(bench.pool), bench.descent
+        mark = descent.mark()
+        likely = self.reference.probabilities(bench.pool, self.reference.begin(bench.pool), 0)
+        for _ in range(self.trial_steps):
+            bench.learn(int(random.choice(m, p=likely)))
+        learned = np.array([bench.probe(i) for i in range(m)])
+        descent.back(mark)
+        weights, now, excess = np.zeros(m), np.full(m, 1 / m), np.zeros(m)
+        for _ in range(self.trial_steps):
+            excess = np.maximum(0, np.array([bench.probe(i) for i in range(m)]) - learned)
+            now = softmax(np.log(now) + self.rate * excess)
+            now = (1 - self.smoothing) * now + self.smoothing / m
+            weights += now
+            bench.learn(int(random.choice(m, p=now)))
+        descent.back(mark)
+        state["weights"] = (weights / weights.sum()).tolist()
+        return excess[:, None]

@@ -1,0 +1,156 @@
+"""The schedule of a training with a sampler: every step has a batch of the source that the policy draws.
+
+What was drawn, what the sampler knows and what it cost are one state, which the checkpoint holds. All draws are
+functions of the seed and of the step, so a run that was killed, in the middle of a decision too, does the same again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property, partial
+from typing import Any, overload
+
+import numpy as np
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.training.bench import Bench
+from pipeline_tasks.training.data.rows import Rows
+from pipeline_tasks.training.descent import Descent
+from pipeline_tasks.training.gradients import Gradients
+from pipeline_tasks.training.guided import Guided
+from pipeline_tasks.training.params import TrainParams
+from pipeline_tasks.training.sampler import Pool, Sampler
+from pipeline_tasks.training.schedule import Batch, Batches, check_mixture, n_steps
+from pipeline_tasks.training.targets import Drawn
+from pipeline_tasks.training.trials import Trials
+
+Trajectory = Sequence[Mapping[str, Any]]
+_DRAW, _DECIDE, _PROBE = range(3)
+_PROBE_ROWS = 64
+
+
+class Sampling(Sequence[np.ndarray]):
+    """Rows of every step that was done and of the one to come.
+
+    Args:
+        sampler: the policy.
+        data: training rows.
+        targets: name -> rows that it is guided by.
+        gradients: of the data.
+    """
+
+    def __init__(self, sampler: Sampler, data: Rows, targets: Mapping[str, Rows], gradients: Gradients) -> None:
+        self._sampler, self._data, self._gradients = sampler, data, gradients
+        self._params: TrainParams = gradients.params
+        self._targets = {name: rows for name, rows in targets.items() if len(rows)}
+        if isinstance(sampler, Guided) and not self._targets:
+            raise InputError(f"sampler={sampler.name!r} is guided by targets: name judged sets, or have dev queries")
+        self._streams = _streams(data, self._params)
+        n_rows = np.array([len(stream.rows) for stream in self._streams])
+        self.pool = Pool(data.sources, n_rows, n_steps(dict(zip(data.sources, n_rows, strict=True)), self._params))
+        spent = {"gradients": 0, "deciding": 0, "tokens": 0, "deciding_tokens": 0}
+        self.state: dict[str, Any] = {
+            "sampler": sampler.begin(self.pool), "drawn": [0] * len(self.pool), "batches": [], "spent": spent,
+            "points": [],
+        }  # fmt: skip
+
+    def __len__(self) -> int:
+        return self.pool.steps
+
+    @overload
+    def __getitem__(self, step: int) -> np.ndarray: ...
+    @overload
+    def __getitem__(self, step: slice) -> Sequence[np.ndarray]: ...
+    def __getitem__(self, step: int | slice) -> np.ndarray | Sequence[np.ndarray]:
+        if isinstance(step, slice):
+            return [self[one] for one in range(*step.indices(len(self)))]
+        if not 0 <= step < len(self):
+            raise IndexError(step)
+        return self.batch(step).rows
+
+    def batch(self, step: int) -> Batch:
+        """Of a step that was done, or of the next one, by what the policy is now."""
+        done = self.state["batches"]
+        source, number = done[step] if step < len(done) else self._draw(step)
+        return self._streams[source][number]
+
+    def before(self, step: int, descent: Descent) -> None:
+        """Let the sampler decide where that is due before the step, which may move the weights."""
+        influences = None
+        if self._sampler.due(step):
+            random = np.random.default_rng([self._params.seed, step, _DECIDE])
+            influences = self._sampler.decide(self._bench(step, descent, random), self.state["sampler"], random)
+        self._point(step, influences)
+
+    def after(self, step: int) -> None:
+        """Take in that the step was done."""
+        source, number = self._draw(step)
+        self._spend(int(self._data.tokens_of[self._streams[source][number].rows].sum()))
+        self.state["batches"].append([source, number])
+        self.state["drawn"][source] += 1
+        if step == len(self) - 1:
+            self._point(step + 1, None, last=True)
+
+    def trajectory(self) -> Trajectory:
+        """The policy wherever it changed, first and last."""
+        return [{"sources": self.pool.names, "targets": list(self._targets), **point} for point in self.state["points"]]
+
+    def _draw(self, step: int) -> tuple[int, int]:
+        """A source, and the number of its next batch."""
+        chance = np.random.default_rng([self._params.seed, step, _DRAW]).random()
+        likely = self._sampler.probabilities(self.pool, self.state["sampler"], step)
+        source = min(int(np.searchsorted(likely.cumsum(), chance, side="right")), len(likely) - 1)
+        return source, self.state["drawn"][source]
+
+    def _point(self, step: int, influences: np.ndarray | None, *, last: bool = False) -> None:
+        at = min(step, len(self) - 1)
+        likely = self._sampler.probabilities(self.pool, self.state["sampler"], at).tolist()
+        points = self.state["points"]
+        if last or influences is not None or not points or points[-1]["probabilities"] != likely:
+            points.append({
+                "step": step, "probabilities": likely, "drawn": list(self.state["drawn"]), **self.state["spent"],
+                "influences": [] if influences is None else influences.tolist(),
+            })  # fmt: skip
+
+    def _spend(self, tokens: int, gradients: int = 1, *, deciding: bool = False) -> int:
+        spent = self.state["spent"]
+        spent["gradients"] += gradients
+        spent["tokens"] += tokens
+        spent["deciding"] += gradients * deciding
+        spent["deciding_tokens"] += tokens * deciding
+        # The dropout of a step has the step's number as its key, so that of a decision has one above them all.
+        return len(self) + int(spent["deciding"])
+
+    def _take(self, source: int) -> Batch:
+        number = self.state["drawn"][source]
+        self.state["drawn"][source] += 1
+        return self._streams[source][number]
+
+    def _bench(self, step: int, descent: Descent, random: np.random.Generator) -> Bench:
+        targets = []
+        if isinstance(self._sampler, Guided):
+            targets = [self._some(rows, self._sampler.target_batch, random) for rows in self._targets.values()]
+        spend = partial(self._spend, deciding=True)
+        trials = Trials(step, self._gradients, descent, self._take, spend, targets, self._probes)
+        return trials.bench(self.pool)
+
+    @cached_property
+    def _probes(self) -> list[Drawn]:
+        random = np.random.default_rng([self._params.seed, _PROBE])
+        return [self._some(self._data, _PROBE_ROWS, random, stream.rows) for stream in self._streams]
+
+    def _some(self, data: Rows, n: int, random: np.random.Generator, among: np.ndarray | None = None) -> Drawn:
+        rows = np.arange(len(data)) if among is None else among
+        chosen = np.sort(random.choice(rows, min(n, len(rows)), replace=False))
+        return Drawn(self._gradients.encoder, data, chosen, self._params)
+
+
+def _streams(data: Rows, params: TrainParams) -> list[Batches]:
+    """The batches of every source, with the objective that a mixture may give it."""
+    objectives = {name: source.objective or params.objective for name, source in params.mixture.items()}
+    if params.mixture:
+        check_mixture(data.sources, params)
+    return [
+        Batches(data, np.flatnonzero(data.source_of == number), objectives.get(name, params.objective), params)
+        for number, name in enumerate(data.sources)
+    ]

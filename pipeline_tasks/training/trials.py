@@ -1,0 +1,80 @@
+"""A sampler's bench over the rows of a training: batches, gradients and scores, each of them counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from pipeline_tasks.training.bench import Bench
+from pipeline_tasks.training.descent import Descent
+from pipeline_tasks.training.gradients import Gradients
+from pipeline_tasks.training.sampler import Metric, Pool
+from pipeline_tasks.training.schedule import Batch
+from pipeline_tasks.training.targets import Drawn
+
+
+class Spend(Protocol):
+    """Counts what a decision takes, and gives a number that no other gradient of the run has."""
+
+    def __call__(self, tokens: int, gradients: int) -> int:
+        """Take so much."""
+        ...
+
+
+@dataclass(frozen=True)
+class Trials:
+    """What happens on the bench before a step.
+
+    Attributes:
+        step: of the run.
+        gradients: of the training rows.
+        descent: weights and optimiser.
+        take: the next batch of a source, which counts as drawn.
+        spend: counts gradients and tokens.
+        targets: the rows of each that were drawn for this decision.
+        probes: the rows of each source that were drawn for the whole training.
+    """
+
+    step: int
+    gradients: Gradients
+    descent: Descent
+    take: Callable[[int], Batch]
+    spend: Spend
+    targets: Sequence[Drawn]
+    probes: Sequence[Drawn]
+
+    def bench(self, pool: Pool) -> Bench:
+        """As a sampler is given it."""
+        return Bench(pool, self.descent, self._learn, self._of_source, self._of_targets, self._score, self._probe)
+
+    def _learn(self, source: int) -> float:
+        batch, add = self._next(source)
+        return self.descent.learn(add, batch.rows, self.step)
+
+    def _of_source(self, source: int) -> Callable[[], float]:
+        self.gradients.encoder.model.train()
+        return self._next(source)[1]
+
+    def _next(self, source: int) -> tuple[Batch, Callable[[], float]]:
+        batch = self.take(source)
+        key = self.spend(int(self.gradients.data.tokens_of[batch.rows].sum()), 1)
+        return batch, lambda: self.gradients.add(batch, key)
+
+    def _of_targets(self) -> float:
+        key = self.spend(sum(drawn.n_tokens for drawn in self.targets), 1)
+        return sum(drawn.add_gradients(key, self.gradients.peers) for drawn in self.targets)
+
+    def _score(self, metric: Metric) -> np.ndarray:
+        return np.array([self._of(drawn, metric) for drawn in self.targets])
+
+    def _probe(self, source: int) -> float:
+        return -self._of(self.probes[source], "loss")
+
+    def _of(self, drawn: Drawn, metric: Metric) -> float:
+        """As the leader finds it, since processes that decide differently would part."""
+        self.spend(drawn.n_tokens, 0)
+        peers = self.gradients.peers
+        return peers.add(drawn.score(metric) if peers.leads else 0.0)

@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from pipeline_tasks.core import removals
+from pipeline_tasks.core.gc import drop, find_garbage
+from pipeline_tasks.core.manifest import Removal
+from pipeline_tasks.core.parts import read_part
+from pipeline_tasks.core.removals import PREFIX, RemovedRows
+from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.core.versions import REMOVED, Version, commit, point, write_rows
+from tests.core.toy_steps import SCALED, latest, make, toy_list, toy_scale, toy_unique
+from tests.stores import put
+
+N_PARTS = 20
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    """``scaled`` has 20 parts of five rows; two removals name rows, one of them in the later parts alone."""
+    store = LocalStore(tmp_path / "store")
+    rows = [{"scaled_id": f"s{n}", "item_id": f"i{n % 5}", "value": n} for n in range(5 * N_PARTS)]
+    parts = [rows[start : start + 5] for start in range(0, len(rows), 5)]
+    whole = Version.open(store, put(store, SCALED, *parts)).manifest
+    removal = [_keys(store, "scaled_id", ["s0", "s7", "s98", "s99"], 0), _keys(store, "item_id", ["i2", "i3"], 10)]
+    some = whole.model_copy(update={"id": "1" * 16, "removals": removal})
+    commit(store, some.model_copy(update={"rows": 100 - len(RemovedRows(store, some))}))
+    point(store, some.ref)
+    return store
+
+
+def _keys(store: LocalStore, column: str, keys: list[str], first: int) -> Removal:
+    return Removal(
+        part=write_rows(store, pa.table({"key": keys}, schema=REMOVED)), column=column, first=first, last=N_PARTS
+    )
+
+
+def _left() -> list[int]:
+    return [n for n in range(100) if n not in {0, 7, 98, 99} and not (n >= 50 and n % 5 in {2, 3})]
+
+
+def test_what_is_removed_by_several_columns_and_in_some_parts_is_not_read(store):
+    version = latest(store, "scaled")
+    assert version.table()["value"].to_pylist() == _left()
+    assert version.manifest.rows == len(_left())
+    assert [n for block in version.batches(["value"], 2) for n in block["value"].to_pylist()] == _left()
+    assert version.removed.columns(19).keys() == {"scaled_id", "item_id"}
+
+
+def test_keys_are_looked_up_once_however_many_parts_and_readers_there_are(store, monkeypatch):
+    for key in store.keys(PREFIX):
+        store.delete(key)
+    read, looked_up = [], removals._looked_up
+    monkeypatch.setattr(removals, "_looked_up", lambda *given: read.append(given[1]) or looked_up(*given))
+    for _ in range(3):
+        assert latest(store, "scaled").table(["value"])["value"].to_pylist() == _left()
+    assert len(read) == 2, "once for each removal"
+
+
+def test_a_column_that_is_asked_for_is_all_that_is_read(store, monkeypatch):
+    latest(store, "scaled").table(["value"])
+    asked = []
+    monkeypatch.setattr(
+        "pipeline_tasks.core.versions.read_part", lambda *given: asked.append(given[2]) or read_part(*given)
+    )
+    latest(store, "scaled").table(["value"])
+    assert asked == [["value"]] * N_PARTS
+
+
+@pytest.mark.parametrize("torn", [None, b"", b"PAR1"])
+def test_positions_that_are_lost_or_torn_are_looked_up_again(store, torn):
+    for key in list(store.keys(PREFIX)):
+        store.delete(key) if torn is None else store.replace(key, torn)
+    assert latest(store, "scaled").table()["value"].to_pylist() == _left()
+    assert latest(store, "scaled").removed.rows(0).tolist() == [0]
+
+
+def test_a_refresh_looks_up_what_it_removes_and_nothing_else(tmp_path, monkeypatch):
+    store, rows = LocalStore(tmp_path / "store"), {f"{n}": n for n in range(40)}
+    make(store, toy_list, rows=rows)
+    for gone in ("3", "4"):
+        rows = {item: value for item, value in rows.items() if item != gone}
+        make(store, toy_list, rows=rows)
+        make(store, toy_scale)
+    known = set(store.keys(PREFIX))
+    make(store, toy_list, rows=rows | {"40": 40})
+    assert latest(store, "items").table().num_rows == 39
+    assert set(store.keys(PREFIX)) == known
+
+
+def test_positions_of_versions_that_go_go_with_them(tmp_path):
+    store = LocalStore(tmp_path / "store")
+    for rows in ({"a": 1, "b": 1, "c": 2}, {"a": 1, "d": 1}):
+        make(store, toy_list, rows=rows, max_withdrawn=1)
+        make(store, toy_scale)
+        make(store, toy_unique)
+    kept = latest(store, "unique").manifest
+    drop(store, find_garbage(store, keep=1, grace_s=-10))
+    wanted = {
+        removals.positions_key(r, m.parts[r.first : r.last])
+        for m in (latest(store, name).manifest for name in ("items", "scaled", "unique"))
+        for r in m.removals
+    }
+    assert wanted and set(store.keys(PREFIX)) == wanted
+    assert latest(store, "unique").manifest == kept
+
+
+def test_who_may_only_read_the_store_reads_all_the_same(store, monkeypatch):
+    for key in list(store.keys(PREFIX)):
+        store.delete(key)
+
+    def refuse(*given):
+        raise PermissionError("read-only")
+
+    monkeypatch.setattr(LocalStore, "replace", refuse)
+    assert latest(store, "scaled").table()["value"].to_pylist() == _left()

@@ -1,0 +1,106 @@
+"""Training on tuples: rows for each question, and a ranking that changes with the instruction."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.core.versions import Version
+from pipeline_tasks.datasets import TUPLES
+from pipeline_tasks.encoders.layout import Layout
+from pipeline_tasks.encoders.trunk import load
+from pipeline_tasks.retrieval.encoders import load_encoder
+from pipeline_tasks.training.export import export
+from pipeline_tasks.training.follow_instructions import follow_instructions, training_rows
+from tests.shapes import TOPICS
+from tests.stores import go, put
+
+SMALL = {"size": "22m", "max_query_length": 16, "max_passage_length": 16, "batch_size": 24, "device": "cpu"}
+LEARNING = SMALL | {"learning_rate": 5e-3, "temperature": 0.1, "epochs": 8, "evals_per_epoch": 1}
+KINDS = ("wa", "wb")
+"""What an instruction may want of a topic; a passage says which of them it is."""
+
+
+def planted(topic: int, split: str, filler: str = "wf") -> dict:
+    """A tuple of a topic: an instruction for one kind, poison for the other; the next topic is the poisoned query."""
+    query, other = (f"{TOPICS[(topic + n) % len(TOPICS)]} {filler}" for n in (0, 1))
+    told, poisoned = KINDS if topic % 2 else KINDS[::-1]
+    return {
+        "query_id": f"q{topic}-{split}",
+        "intent": "qa",
+        "split": split,
+        "query": query,
+        "instruction": f"{told} only",
+        "positive": f"{told} wc {query}",
+        "poisoned_instruction": f"{poisoned} only",
+        "poisoned_query": other,
+        "instruction_passage": f"{poisoned} wd {query}",
+        "query_passage": f"{told} we {other}",
+    }
+
+
+@pytest.fixture(scope="module")
+def embedder(tiny_bert, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("embedder")
+    layout = Layout("mean", 24, prefixes={"query": "wk "})
+    export(load(tiny_bert), folder, card={"name": "Mine", "summary": ""}, layout=layout)
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory) -> LocalStore:
+    store = LocalStore(tmp_path_factory.mktemp("store"))
+    topics = range(len(TOPICS))
+    sides = [planted(topic, *side) for topic in topics for side in (("train",), ("dev", "wg"))]
+    put(store, TUPLES, sides, dataset="tuples/checked")
+    return store
+
+
+def test_a_tuple_is_a_row_for_each_question_that_a_passage_answers(store):
+    tuples, layout = Version.open(store, Ref.parse("tuples/checked")), Layout("mean", 24, prefixes={"query": "wk "})
+    blocks = [rows.to_pylist() for rows in training_rows(tuples, layout)]
+    found = [rows[1] for rows in blocks]
+    tuple_ = planted(1, "train")
+    told, poisoned, query, other = (
+        tuple_[n] for n in ("instruction", "poisoned_instruction", "query", "poisoned_query")
+    )
+    passages = [tuple_[name] for name in ("positive", "instruction_passage", "query_passage")]
+    asked = [f"wk {i}: {q}" for i, q in ((told, query), (poisoned, query), (told, other), (poisoned, other))]
+    assert [row["query"] for row in found] == asked[:3]
+    assert [row["positive"] for row in found] == passages
+    assert [{row["positive"], *row["negatives"]} for row in found] == [set(passages)] * 3
+    assert [row["other_instructions"] for row in found] == [[asked[1]], [asked[0]], [asked[3]]]
+    assert [set(row["other_queries"]) for row in found] == [set(asked[2:]), set(asked[2:]), set(asked[:2])]
+    assert all(not row["negatives"] for rows in training_rows(tuples, layout, 0) for row in rows.to_pylist())
+
+
+def test_after_training_the_ranking_changes_with_the_instruction(store, embedder, tmp_path):
+    made = go(store, follow_instructions, backbone=embedder, **LEARNING)
+    assert made.ref.dataset == "model/22m/instructions"
+    assert made.counters["dev_ndcg_at_10"] > made.counters["dev_ndcg_at_10_of_start"] + 0.2
+    assert (made.counters["tuples"], made.counters["dev_queries"]) == (len(TOPICS), len(TOPICS))
+    out = Version.open(store, made.ref).lay_out(tmp_path / "out")
+    assert "wk {instruction}: {query}" in (out / "README.md").read_text()
+
+    def followed(folder) -> float:
+        """How often the passage of the kind that is asked for is nearer than that of the other kind."""
+        encoder = load_encoder(folder, tmp_path, threads=1)
+        tuples = [planted(topic, "dev", "wg") for topic in range(len(TOPICS))]
+        passages = [encoder.encode_passages([t[n] for t in tuples]) for n in ("positive", "instruction_passage")]
+        right = []
+        for told, own, other in (("instruction", 0, 1), ("poisoned_instruction", 1, 0)):
+            asked = encoder.encode_queries([t["query"] for t in tuples], None, [t[told] for t in tuples])
+            right += list((asked * passages[own]).sum(1) > (asked * passages[other]).sum(1))
+        return float(np.mean(right))
+
+    assert followed(out) > 0.9
+
+
+def test_without_a_tuple_there_is_nothing_to_learn(tmp_path, embedder):
+    store = LocalStore(tmp_path)
+    put(store, TUPLES, [planted(0, "dev")], dataset="tuples/checked")
+    with pytest.raises(InputError, match="no tuple to train on"):
+        go(store, follow_instructions, backbone=embedder, **SMALL)
