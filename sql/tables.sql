@@ -77,4 +77,8 @@ CREATE TABLE sampling_trajectories (
 -- What the fold could not read, and why; the rest of the database is whole without it.
 CREATE TABLE problems (key VARCHAR, problem VARCHAR);
 
-CREATE TABLE fold_state (fingerprint VARCHAR, folded_at TIMESTAMP);
+-- Every event file whose content is in the tables.
+CREATE TABLE events (key VARCHAR);
+
+-- base: sha256 of what no row may be taken over without; has_rows: whether the views of datasets are there.
+CREATE TABLE fold_state (fingerprint VARCHAR, base VARCHAR, has_rows BOOLEAN, folded_at TIMESTAMP);

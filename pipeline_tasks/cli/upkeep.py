@@ -65,7 +65,7 @@ def fold_command(
     there = store()
     if anew:
         (there.folder / DATABASE).unlink(missing_ok=True)
-    typer.echo(str(fold(there)))
+    typer.echo(str(fold(there, rows=False)))
 
 
 def metrics_command(

@@ -7,7 +7,7 @@ version they are in. They follow from the removal and the parts, and may be lost
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import cached_property
 from hashlib import sha256
@@ -63,11 +63,11 @@ class RemovedRows:
     @cached_property
     def _of_column(self) -> dict[str, np.ndarray]:
         """Key column -> rising places (number of the part, then row, in one int64)."""
-        found: dict[str, list[np.ndarray]] = {}
-        for removal in self._manifest.removals:
-            places = positions(self._store, removal, self._manifest.parts[removal.first : removal.last])
-            found.setdefault(removal.column, []).append(places + (removal.first << _ROW_BITS))
-        return {column: _union(places) for column, places in found.items()}
+        found = {}
+        for column in sorted({removal.column for removal in self._manifest.removals}):
+            mine = [removal for removal in self._manifest.removals if removal.column == column]
+            found[column] = _union(_positions(self._store, self._manifest.parts, mine))
+        return found
 
 
 def without(table: pa.Table, rows: np.ndarray, first: int = 0) -> pa.Table:
@@ -87,29 +87,39 @@ def positions_key(removal: Removal, parts: list[Part]) -> str:
     return f"{PREFIX}/{named.hexdigest()}.parquet"
 
 
-def positions(store: Store, removal: Removal, parts: list[Part]) -> np.ndarray:
-    """Rising places of the rows of ``parts`` that ``removal`` names: number of the part, then row, in one int64."""
-    key = positions_key(removal, parts)
-    places = _unpacked(store.read(key))
-    if places is None:
-        places = np.concatenate([np.empty(0, np.int64), *_looked_up(store, removal, parts)])
+def _positions(store: Store, parts: list[Part], removals: list[Removal]) -> list[np.ndarray]:
+    """Rising places of the rows that each of ``removals``, which are of one column, takes away."""
+    keys = [positions_key(removal, parts[removal.first : removal.last]) for removal in removals]
+    found = {key: places for key, data in store.read_all(keys) if (places := _unpacked(data)) is not None}
+    new = {key: removal for key, removal in zip(keys, removals, strict=True) if key not in found}
+    for key, places in zip(new, _looked_up(store, parts, list(new.values())), strict=True):
+        found[key] = places
         with suppress(FoundryError, OSError):  # whoever may only read the store looks again next time
             store.replace(key, _packed(places))
-    return places
+    starts = [removal.first << _ROW_BITS for removal in removals]
+    return [found[key] + start for key, start in zip(keys, starts, strict=True)]
 
 
-def _looked_up(store: Store, removal: Removal, parts: list[Part]) -> Iterator[np.ndarray]:
-    """Places, a block of parts at a time: to hash the keys costs as much as to look up as many rows."""
-    keys = read_part(store, removal.part)["key"].combine_chunks()
+def _looked_up(store: Store, parts: list[Part], removals: list[Removal]) -> list[np.ndarray]:
+    """Places of each removal, counted from its first part; the key column of a part is read once for all of them.
+
+    A block of parts at a time: to hash the keys costs as much as to look up as many rows.
+    """
+    keys = [read_part(store, removal.part)["key"].combine_chunks() for removal in removals]
+    found: list[list[np.ndarray]] = [[np.empty(0, np.int64)] for _ in removals]
+    first, last = min((r.first for r in removals), default=0), max((r.last for r in removals), default=0)
     block: list[pa.ChunkedArray] = []
-    start = 0
-    for number, part in enumerate(parts):
-        table = read_part(store, part, [removal.column])
-        lacking = pa.chunked_array([pa.nulls(part.rows, pa.string())])
-        block.append(table[removal.column] if table.num_columns else lacking)
-        if sum(map(len, block)) >= max(_AT_ONCE, len(keys)) or number + 1 == len(parts):
-            yield _places(block, keys) + (start << _ROW_BITS)
-            block, start = [], number + 1
+    for number in range(first, last):
+        table = read_part(store, parts[number], [removals[0].column])
+        lacking = pa.chunked_array([pa.nulls(parts[number].rows, pa.string())])
+        block.append(table.column(0) if table.num_columns else lacking)
+        if sum(map(len, block)) >= max(_AT_ONCE, *map(len, keys)) or number + 1 == last:
+            for removal, names, places in zip(removals, keys, found, strict=True):
+                hits = _places(block, names) + ((number + 1 - len(block)) << _ROW_BITS)
+                start, end = removal.first << _ROW_BITS, removal.last << _ROW_BITS
+                places.append(hits[slice(*np.searchsorted(hits, (start, end)))] - start)
+            block = []
+    return [np.concatenate(places) for places in found]
 
 
 def _places(columns: list[pa.ChunkedArray], keys: pa.Array) -> np.ndarray:

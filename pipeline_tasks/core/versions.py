@@ -20,6 +20,7 @@ from pipeline_tasks.core.parts import part_batches, read_part
 from pipeline_tasks.core.pins import kept
 from pipeline_tasks.core.removals import RemovedRows, without
 from pipeline_tasks.core.schema import REJECTS, ChangedColumnsError, RowSchema
+from pipeline_tasks.core.seal import seal
 from pipeline_tasks.core.store import Store
 
 log = logging.getLogger(__name__)
@@ -47,6 +48,7 @@ def write_rows(store: Store, table: pa.Table) -> Part:
             use_dictionary=shared or True,
             dictionary_pagesize_limit=_ONE_DICTIONARY if shared else None,
         )
+        seal(path)
         return _store_file(store, path, rows=table.num_rows)
 
 

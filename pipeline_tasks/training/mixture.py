@@ -31,7 +31,7 @@ class Source(BaseModel):
 def _read(given: Any) -> Any:
     found = json.loads(given or "{}") if isinstance(given, str) else given
     if not isinstance(found, dict):
-        raise ValueError('a mixture is JSON such as {"dm": 1, "gd": {"weight": 0.5, "objective": "info_nce"}}')
+        raise ValueError('a mixture is JSON such as {"dm": 1, "gd/squad": {"weight": 0.5, "objective": "info_nce"}}')
     return {name: {"weight": value} if isinstance(value, int | float) else value for name, value in found.items()}
 
 

@@ -89,7 +89,7 @@ class TrainParams(OptimiserParams):
     mixture: Mixture = Field(
         "",
         validate_default=True,
-        description='JSON of source -> weight, or weight and objective, such as {"dm": 1, "gd": 0.5}; empty: all alike',
+        description='JSON of source -> weight, or weight and objective: {"dm": 1, "gd/squad": 0.5}; empty: all alike',
     )
     unit: Unit = added("source", description="what a mixture or a sampler chooses among: source or intent of the rows")
     sampler: AnySampler | None = added(

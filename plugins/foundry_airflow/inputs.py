@@ -180,8 +180,8 @@ class FoldOperator(BaseOperator):
     ui_color = "#f4efe6"
 
     def execute(self, context: Context) -> None:
-        """Fold; costs seconds, not a process."""
+        """Fold; costs seconds, not a process, and no rows of a bucket: who asks for them brings them."""
         from pipeline_tasks.core.lineage.fold import fold
 
         with airflow_errors():
-            fold(open_store())
+            fold(open_store(), rows=False)

@@ -71,6 +71,14 @@ def test_a_file_that_is_not_there_is_told(tmp_path, monkeypatch):
 
 def test_steps_with_checkpoints_go_on_from_them():
     resuming = {name for name in step_names() if get_step(name).resources.resumes}
-    with_checkpoints = {"crawl", "adapt_backbone", "pretrain", "finetune", "distill", "adapt_to_corpus"}
+    with_checkpoints = {
+        "crawl",
+        "adapt_backbone",
+        "pretrain",
+        "finetune",
+        "distill",
+        "adapt_to_corpus",
+        "follow_instructions",
+    }
     assert with_checkpoints <= resuming
     assert resuming - with_checkpoints == {n for n in step_names() if get_step(n).kind != "reduce"}

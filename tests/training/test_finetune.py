@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pipeline_tasks.core import lineage
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.lineage import query
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.runner import Outcome
@@ -26,8 +26,7 @@ from pipeline_tasks.training.finetune import finetune
 from pipeline_tasks.training.triplets import prompts
 from tests.shapes import TOPICS
 from tests.stores import go, put
-from tests.training.conftest import passage
-from tests.training.conftest import query as asked_of
+from tests.training.conftest import passage, query
 from tests.training.made import put_model
 
 N_MINED = 12
@@ -40,7 +39,7 @@ def triplet(topic: int, split: str, answer: int) -> dict:
     return {
         "query_id": f"q{topic}-{split}",
         "intent": "qa",
-        "query": asked_of(topic),
+        "query": query(topic),
         "positive_id": f"p{answer}",
         "positive": passage(answer),
         "negative_ids": [f"p{n}" for n in negatives],
@@ -140,7 +139,7 @@ def test_several_builds_in_one_training_and_the_sampler_turns_from_the_wrong_one
     assert made.counters["training_queries"] == 2 * len(TOPICS)
     last = "last(probability ORDER BY optimiser_step) AS likely, max(gradients) AS gradients"
     sql = f"SELECT source, {last} FROM sampling_trajectories WHERE version = ? GROUP BY source ORDER BY source"
-    found = query(store, sql, [made.ref.version]).to_pylist()
+    found = lineage.query(store, sql, [made.ref.version]).to_pylist()
     assert [row["source"] for row in found] == ["mtt/0.65", "mtt/0.99"]
     assert found[0]["likely"] > 0.6
     assert 30 - 3 < found[0]["gradients"] <= 30

@@ -64,7 +64,7 @@ def test_texts_are_counted_as_the_step_reads_them_and_cut_where_it_cuts_them(sto
     assert train == Load({"dm": 20}, 40, round(10 * (2 * query + passage + written)))
     assert dev == Load({"": 2}, 2 * 2 + 2, round(2 * (query + passage + written)))
     train, _ = read(store, finetune, size="596m", alpha=0.95, n_negatives=2, instruct=False)
-    assert train == Load({"": 10}, 40, round(10 * (query + written + 2 * (20 * 7 / 4 + 2))))
+    assert train == Load({"mtt/0.95": 10}, 40, round(10 * (query + written + 2 * (20 * 7 / 4 + 2))))
     train, dev = read(store, adapt_backbone, size="596m")
     assert (train, dev) == (Load({"": 10}, 10, 720), Load({"": 2}, 2, 144))
 
@@ -86,6 +86,24 @@ def test_steps_are_those_of_the_schedule(tiny_bert, tmp_path, mixture, epochs):
     lengths = {"max_query_length": 16, "max_passage_length": 16}
     data = tokenized(rows, TextTokens(tokenizer.backend_tokenizer, ""), tmp_path, **lengths)
     assert n_steps({"dm": 26, "gd": 11}, params) == len(plan_schedule(data, params))
+
+
+def test_what_a_sampler_takes_to_decide_is_forecast_too():
+    load = Load({"dm": 100, "gd": 100}, 400, 40_000)
+    plain, sampled, bound = (
+        forecast(
+            PretrainParams(size="33m", epochs=2, batch_size=10, device="cpu", **more), load, Load({}, 0, 0), half=True
+        )
+        for more in (
+            {},
+            {"sampler": {"name": "inf_dds", "warmup_steps": 10, "every": 10, "steps": 3}},
+            {"sampler": {"name": "inf_dds", "warmup_steps": 10, "every": 10, "steps": 3}, "budget": 30},
+        )
+    )
+    assert (plain.steps, sampled.steps, bound.steps) == (40, 40, 20)
+    # Three decisions of two sources and three steps each; the budget has room for one of them.
+    assert (plain.n_tokens, sampled.n_tokens) == (40 * 10 * 200, (40 + 18) * 10 * 200)
+    assert bound.n_tokens == (20 + 6) * 10 * 200
 
 
 def test_a_mixture_weighs_the_tokens():

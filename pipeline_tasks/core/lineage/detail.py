@@ -8,11 +8,11 @@ import math
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pipeline_tasks.core.licences import is_non_commercial
 from pipeline_tasks.core.lineage.reader import Reader
 from pipeline_tasks.core.manifest import Manifest, Ref
+from pipeline_tasks.core.parts import part_schema
 from pipeline_tasks.core.schema import FILES
 from pipeline_tasks.core.versions import Version
 
@@ -100,7 +100,7 @@ def _sample(version: Version, n_rows: int) -> dict[str, Any]:
     index = next((i for i, part in enumerate(m.parts) if part.rows), None)
     if m.rows_schema == FILES or index is None:
         return {"columns": [], "rows": []}
-    schema = pq.read_schema(version.store.local_path(m.parts[index].key))
+    schema = part_schema(version.store, m.parts[index])
     read = [field.name for field in schema if not _is_binary(field.type)]
     rows = next(iter(version.batches(read, n_rows, [index])), pa.table({})).to_pylist()
     return {

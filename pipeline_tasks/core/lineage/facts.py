@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.events import PREFIX as EVENTS
 from pipeline_tasks.core.licences import is_non_commercial
 from pipeline_tasks.core.manifest import LATEST, Manifest, Part, Ref
 from pipeline_tasks.core.memo import RECEIPTS
@@ -120,6 +119,14 @@ class _Receipt(BaseModel):
     responses: list[str]
 
 
+CREATED = """
+UPDATE versions SET created_at = built.ended_at FROM (
+    SELECT dataset, version, min(ended_at) AS ended_at FROM steps
+    WHERE status = 'complete' AND version IS NOT NULL AND NOT coalesce(reused, false) GROUP BY ALL
+) built WHERE built.dataset = versions.dataset AND built.version = versions.version"""
+"""A version was made when the first run that built it completed."""
+
+
 def naive_utc(moment: datetime) -> datetime:
     """``moment`` in UTC without its zone, as the tables hold it."""
     return moment.astimezone(UTC).replace(tzinfo=None)
@@ -135,15 +142,19 @@ def _parsed(store: Store, keys: Iterable[str], model: type[_Model], problems: Ro
             problems.append({"key": key, "problem": str(error)[:500]})
 
 
-def event_rows(store: Store, problems: Rows) -> tuple[Rows, Rows, Rows]:
-    """Rows of ``steps``, one per run from its START and whatever ended it, of ``counters`` and of ``moves``."""
-    runs: dict[str, dict[str, Any]] = {}
+def event_rows(store: Store, keys: Iterable[str], runs: dict[str, dict[str, Any]], problems: Rows) -> dict[str, Rows]:
+    """Rows of ``events``, ``counters`` and ``moves`` for the events ``keys``, which are in rising order.
+
+    ``runs``, run id to row of ``steps``, gains what they say; a run has one row, from its START and whatever ended it.
+    """
     counters: Rows = []
     moves: Rows = []
-    for key, event in _parsed(store, store.keys(EVENTS), _Event, problems):
+    read: Rows = []
+    for key, event in _parsed(store, keys, _Event, problems):
         if event.eventType not in _STATUS:
             problems.append({"key": key, "problem": f"unknown eventType {event.eventType!r}"})
             continue
+        read.append({"key": key})
         facts, moment = event.run.facets.foundry, naive_utc(event.eventTime)
         version = event.outputs[0].facets.version.datasetVersion if event.outputs else None
         if moved := facts.moved:
@@ -161,13 +172,13 @@ def event_rows(store: Store, problems: Rows) -> tuple[Rows, Rows, Rows]:
         run |= {"status": _STATUS[event.eventType], "ended_at": moment, "version": version}
         head = {"run_id": event.run.runId, "step": event.job.name, "dataset": facts.dataset, "version": version}
         counters += [head | {"name": name, "value": value} for name, value in facts.counters.items()]
-    return list(runs.values()), counters, moves
+    return {"events": read, "counters": counters, "moves": moves}
 
 
-def manifests(store: Store, problems: Rows) -> list[Manifest]:
-    """Every readable manifest whose content fits the name it is filed under."""
+def manifests(store: Store, keys: Iterable[str], problems: Rows) -> list[Manifest]:
+    """Those of the manifests ``keys`` that are readable and fit the name they are filed under."""
     found = []
-    for key, manifest in _parsed(store, store.keys(VERSIONS), Manifest, problems):
+    for key, manifest in _parsed(store, keys, Manifest, problems):
         try:
             _inputs(manifest)
             ref = manifest.ref
@@ -181,20 +192,17 @@ def manifests(store: Store, problems: Rows) -> list[Manifest]:
     return found
 
 
-def version_rows(store: Store, found: list[Manifest], steps: Rows) -> dict[str, Rows]:
-    """Rows of ``versions``, ``version_inputs``, ``parts``, ``params`` and ``licences``."""
-    built: dict[tuple[str, str], datetime] = {}
-    for run in steps:
-        if run["status"] == "complete" and run["version"] and not run["reused"]:
-            name = (run["dataset"], run["version"])
-            built[name] = min(run["ended_at"], built.get(name, run["ended_at"]))
+def version_rows(store: Store, found: list[Manifest]) -> dict[str, Rows]:
+    """Rows of ``versions``, ``version_inputs``, ``parts``, ``params`` and ``licences``.
+
+    ``created_at`` is when the manifest was written; see :data:`CREATED` for what the events say.
+    """
     rows: dict[str, Rows] = {"versions": [], "version_inputs": [], "parts": [], "params": [], "licences": []}
-    written = {entry.key: entry.modified for entry in store.entries(VERSIONS)}
-    newest = latest_ids(store)
+    written = {entry.key: entry.modified for entry in store.entries(VERSIONS)} if found else {}
     for m in found:
         head = {"dataset": m.dataset, "version": m.id}
-        created = built.get((m.dataset, m.id)) or _moment(written.get(manifest_key(m.ref), time.time()))
-        rows["versions"].append(_version_row(m) | {"created_at": created, "is_latest": newest.get(m.dataset) == m.id})
+        created = _moment(written.get(manifest_key(m.ref), time.time()))
+        rows["versions"].append(_version_row(m) | {"created_at": created, "is_latest": False})
         rows["version_inputs"] += [head | row for row in _inputs(m)]
         rows["parts"] += [head | row for row in _part_rows(m)]
         rows["params"] += [head | {"name": name, "value": _as_text(value)} for name, value in m.params.items()]

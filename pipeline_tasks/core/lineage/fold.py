@@ -2,7 +2,7 @@
 
 A fold builds a fresh file and renames it over the old one: a reader always opens a whole database, and one that has the
 old file open keeps it. One process folds at a time; the others wait for it, and find nothing left to do. Where nothing
-has changed since the last fold, it is not repeated.
+has changed since the last fold, it is not repeated; where something has, only that is read.
 """
 
 # ruff: noqa: S608 (only our own table names enter the SQL here)
@@ -26,11 +26,14 @@ from pipeline_tasks.core.erasure.listed import PREFIX as ERASURES
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.events import PREFIX as EVENTS
 from pipeline_tasks.core.lineage import facts
+from pipeline_tasks.core.lineage.carried import carry_over
 from pipeline_tasks.core.lineage.rows import add_copied_rows, add_dataset_views, literal
+from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.memory import question_mib
 from pipeline_tasks.core.sql import script
-from pipeline_tasks.core.store import TEMPORARY, Store
+from pipeline_tasks.core.store import TEMPORARY, LocalStore, Store
 from pipeline_tasks.core.store.disk import space_in
+from pipeline_tasks.core.versions import manifest_key
 
 if TYPE_CHECKING:
     import duckdb
@@ -39,23 +42,28 @@ log = logging.getLogger(__name__)
 DATABASE = "lineage.duckdb"
 _BEFORE = ("tables.sql", "shapes.sql", "views.sql")
 _AFTER = ("macros.sql",)
-_CARRIED = ("llm_calls", "part_responses")
+_VERSIONS = "SELECT dataset, version FROM versions"
+_UNFINISHED = "FROM steps WHERE status = 'unfinished'"
 
 
-def fold(store: Store) -> Path:
+def fold(store: Store, *, rows: bool = True) -> Path:
     """The path of a lineage database that holds everything finished before the call.
+
+    Args:
+        store: where everything is.
+        rows: also make a view of each dataset's latest rows, and bring these to this machine; a folder has them anyway.
 
     Raises:
         InputError: the store cannot be written.
         TransientError: its disk is full.
     """
-    target = store.folder / DATABASE
-    if _is_current(target, fingerprint(store)):
+    target, rows = store.folder / DATABASE, rows or isinstance(store, LocalStore)
+    if _is_current(target, fingerprint(store), rows):
         return target
     with space_in(store.folder), _only_one(store):
         state = fingerprint(store)
-        if not _is_current(target, state):
-            _rebuild(store, target, state)
+        if not _is_current(target, state, rows):
+            _rebuild(store, target, state, rows)
     return target
 
 
@@ -64,14 +72,20 @@ def fingerprint(store: Store) -> str:
 
     Files below these folders never change once they have their name, refs apart, and what an erasure changes.
     """
-    seen = sha256(str(store.folder).encode())
-    seen.update("".join(map(script, (*_BEFORE, *_AFTER))).encode())
+    seen = sha256(str(store.folder).encode() + _base(store).encode())
     for folder in (EVENTS, facts.VERSIONS, facts.RESPONSES):
         for key in store.keys(folder):
             seen.update(key.encode())
-    for folder in ("refs", ERASURES):
-        for key, data in store.read_all(store.keys(folder)):
-            seen.update(key.encode() + (data or b""))
+    for key, data in store.read_all(store.keys("refs")):
+        seen.update(key.encode() + (data or b""))
+    return seen.hexdigest()
+
+
+def _base(store: Store) -> str:
+    """sha256 over our SQL and all erasures: what is in a table of another base may not be so any more."""
+    seen = sha256("".join(map(script, (*_BEFORE, *_AFTER))).encode())
+    for key, data in store.read_all(store.keys(ERASURES)):
+        seen.update(key.encode() + (data or b""))
     return seen.hexdigest()
 
 
@@ -103,20 +117,21 @@ def attached(database: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         yield con
 
 
-def _is_current(target: Path, state: str) -> bool:
+def _is_current(target: Path, state: str, rows: bool) -> bool:
     import duckdb
 
     if not target.is_file():
         return False
     try:
         with attached(target) as con:
-            return con.execute("SELECT fingerprint FROM fold_state").fetchall() == [(state,)]
+            found = con.execute("SELECT has_rows FROM fold_state WHERE fingerprint = ?", [state]).fetchone()
+            return found is not None and (found[0] or not rows)
     except duckdb.Error as error:
         log.info("%s is folded anew: %s", target, error)
         return False
 
 
-def _rebuild(store: Store, target: Path, state: str) -> None:
+def _rebuild(store: Store, target: Path, state: str, rows: bool) -> None:
     import duckdb
 
     fresh = store.folder / TEMPORARY / f"fold-{os.getpid()}.duckdb"
@@ -127,11 +142,12 @@ def _rebuild(store: Store, target: Path, state: str) -> None:
         con.execute(f"SET memory_limit = '{2 * question_mib()}MiB'")  # beyond that it writes beside the file
         for name in _BEFORE:
             con.execute(script(name))
-        _carry_over(con, target)
+        base, events, versions = _base(store), list(store.keys(EVENTS)), list(store.keys(facts.VERSIONS))
+        carry_over(con, target, base, events, versions)
         con.execute("BEGIN")
-        _fill(con, store)
+        _fill(con, store, events, versions, rows)
         now = datetime.now(UTC).replace(tzinfo=None)
-        con.execute("INSERT INTO fold_state VALUES (?, ?)", [state, now])
+        con.execute("INSERT INTO fold_state VALUES (?, ?, ?, ?)", [state, base, rows, now])
         con.execute("COMMIT")
         for name in _AFTER:
             con.execute(script(name))
@@ -139,38 +155,29 @@ def _rebuild(store: Store, target: Path, state: str) -> None:
     fresh.replace(target)
 
 
-def _carry_over(con: duckdb.DuckDBPyConnection, old: Path) -> None:
-    """Take what never changes (paid answers, which part names which) from the database before, if it can be read."""
-    import duckdb
-
-    if not old.is_file():
-        return
-    try:
-        con.execute(f"ATTACH {literal(str(old))} AS old (READ_ONLY)")
-    except duckdb.Error as error:
-        log.info("nothing is taken over from %s: %s", old, error)
-        return
-    for table in _CARRIED:
-        try:
-            con.execute(f"INSERT INTO {table} SELECT * FROM old.{table}")
-        except duckdb.Error as error:
-            log.info("%s is read anew: %s", table, error)
-    con.execute("DETACH old")
-
-
-def _fill(con: duckdb.DuckDBPyConnection, store: Store) -> None:
+def _fill(con: duckdb.DuckDBPyConnection, store: Store, events: list[str], versions: list[str], rows: bool) -> None:
+    """Read what is not in the tables yet, and say of all what follows from refs and runs together."""
     problems: facts.Rows = []
-    steps, counters, moves = facts.event_rows(store, problems)
-    found = facts.manifests(store, problems)
-    known = {name for (name,) in con.execute("SELECT response_id FROM llm_calls").fetchall()}
+    read = {key for (key,) in con.execute("FROM events").fetchall()}
+    known = {manifest_key(Ref(dataset=d, version=v)) for d, v in con.execute(_VERSIONS).fetchall()}
+    answers = {name for (name,) in con.execute("SELECT response_id FROM llm_calls").fetchall()}
     paid = {sha for (sha,) in con.execute("SELECT DISTINCT sha256 FROM part_responses").fetchall()}
-    tables = {"steps": steps, "counters": counters, "moves": moves}
-    tables["llm_calls"] = facts.response_rows(store, known, problems)
+    runs = {row["run_id"]: row for row in con.sql(_UNFINISHED).to_arrow_table().to_pylist()}
+    tables = facts.event_rows(store, [key for key in events if key not in read], runs, problems)
+    found = facts.manifests(store, [key for key in versions if key not in known], problems)
+    tables |= {"steps": list(runs.values())}
+    tables["llm_calls"] = facts.response_rows(store, answers, problems)
     tables["part_responses"] = facts.receipt_rows(store, paid, problems)
-    for name, rows in (tables | facts.version_rows(store, found, steps)).items():
-        _insert(con, name, rows)
+    con.execute("DELETE FROM steps WHERE status = 'unfinished'")
+    for name, new in (tables | facts.version_rows(store, found)).items():
+        _insert(con, name, new)
+    con.execute(facts.CREATED)
+    latest = {manifest_key(Ref(dataset=d, version=v)) for d, v in facts.latest_ids(store).items()}
+    con.execute("UPDATE versions SET is_latest = 'versions/' || dataset || '/' || version || '.json' IN ?", [[*latest]])
     add_copied_rows(con, store, found, problems)
-    add_dataset_views(con, store, found, problems)
+    shown = [m for m in found if rows and manifest_key(m.ref) in latest]
+    shown += facts.manifests(store, sorted(latest & known) if rows else [], problems)
+    add_dataset_views(con, store, sorted(shown, key=lambda m: m.dataset), problems)
     _insert(con, "problems", problems)
     for problem in problems:
         log.warning("lineage: %s: %s", problem["key"], problem["problem"])

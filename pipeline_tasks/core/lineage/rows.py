@@ -15,14 +15,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.lineage.facts import Rows, latest_ids
+from pipeline_tasks.core.lineage.facts import Rows
 from pipeline_tasks.core.manifest import Manifest, Part
+from pipeline_tasks.core.parts import part_schema
 from pipeline_tasks.core.schema import FILES
 from pipeline_tasks.core.store import Store
 
 if TYPE_CHECKING:
     import duckdb
 
+_NAMED = pa.schema([("dataset", pa.string()), ("version", pa.string())])
 _RESPONSE_COLUMNS = ("response_id", "need_response_id")
 _EVALUATED_COLUMNS = (
     "system", "model_version", "query_id", "intent", "query", "n_relevant", "scores", "passage_ids", "grades",
@@ -86,13 +88,12 @@ def live_rows_sql(store: Store, manifest: Manifest, only: list[int] | None = Non
     return " UNION ALL BY NAME ".join(selects)
 
 
-def add_dataset_views(con: duckdb.DuckDBPyConnection, store: Store, found: list[Manifest], problems: Rows) -> None:
-    """One view per dataset of rows, and ``all_<schema>`` over all datasets of a schema that ``shape`` names."""
+def add_dataset_views(con: duckdb.DuckDBPyConnection, store: Store, latest: list[Manifest], problems: Rows) -> None:
+    """One view per dataset of rows over its ``latest`` version, and ``all_<schema>`` for each schema in ``shape``."""
     import duckdb
 
     members: dict[str, list[str]] = {}
-    newest = latest_ids(store)
-    shown = [m for m in found if m.rows_schema != FILES and m.parts and newest.get(m.dataset) == m.id]
+    shown = [m for m in latest if m.rows_schema != FILES and m.parts]
     store.bring(part.key for m in shown for part in (*m.parts, *(r.part for r in m.removals)))
     for m in shown:
         try:
@@ -108,7 +109,8 @@ def add_dataset_views(con: duckdb.DuckDBPyConnection, store: Store, found: list[
 
 
 def add_copied_rows(con: duckdb.DuckDBPyConnection, store: Store, found: list[Manifest], problems: Rows) -> None:
-    """Fill ``rejects`` and all else that is copied from Parquet; ``parts`` must be filled already."""
+    """Fill ``rejects`` and all else that is copied from Parquet for ``found``; ``parts`` must be filled already."""
+    con.register("found", pa.table([[m.dataset for m in found], [m.id for m in found]], schema=_NAMED))
     rejects = _readable(store, [p for m in found for p in m.rejects], problems)
     if rejects:
         con.execute(f"""
@@ -116,7 +118,7 @@ def add_copied_rows(con: duckdb.DuckDBPyConnection, store: Store, found: list[Ma
             SELECT dataset, version, step, row_id, reason, detail
             FROM {parquet(list(rejects.values()), ", filename = true")} r
             JOIN parts ON kind = 'reject' AND sha256 = parse_filename(r.filename, true)
-            JOIN versions USING (dataset, version)""")
+            JOIN versions USING (dataset, version) SEMI JOIN found USING (dataset, version)""")
     scored = [p for m in found if m.rows_schema == "evaluations" for p in m.parts]
     evaluated = _readable(store, scored, problems, _EVALUATED_COLUMNS)
     if evaluated:
@@ -124,7 +126,8 @@ def add_copied_rows(con: duckdb.DuckDBPyConnection, store: Store, found: list[Ma
             INSERT INTO evaluated_queries BY NAME
             SELECT dataset, version, {", ".join(_EVALUATED_COLUMNS)}
             FROM {parquet(list(evaluated.values()), ", filename = true")} r
-            JOIN parts ON kind = 'part' AND sha256 = parse_filename(r.filename, true)""")
+            JOIN parts ON kind = 'part' AND sha256 = parse_filename(r.filename, true)
+            SEMI JOIN found USING (dataset, version)""")
     for table, name, columns in _OF_MODELS:
         rows = _readable(store, [p for m in found for p in m.parts if p.name == name], problems, columns)
         if rows:
@@ -132,7 +135,9 @@ def add_copied_rows(con: duckdb.DuckDBPyConnection, store: Store, found: list[Ma
                 INSERT INTO {table} BY NAME
                 SELECT dataset, version, {", ".join(columns)}
                 FROM {parquet(list(rows.values()), ", filename = true")} r
-                JOIN parts ON parts.name = {literal(name)} AND sha256 = parse_filename(r.filename, true)""")
+                JOIN parts ON parts.name = {literal(name)} AND sha256 = parse_filename(r.filename, true)
+                SEMI JOIN found USING (dataset, version)""")
+    con.unregister("found")
     _add_part_responses(con, store, found, problems)
 
 
@@ -153,10 +158,12 @@ def _by_response_columns(store: Store, found: list[Manifest]) -> dict[tuple[str,
     """Parts of versions whose rows name answers, by the columns that do; all parts of a version have one schema."""
     groups: dict[tuple[str, ...], list[Part]] = {}
     for m in found:
-        first = _readable(store, m.parts[:1] if m.rows_schema != FILES else [], [])
-        if not first:
+        if m.rows_schema == FILES or not m.parts:
             continue
-        names = set(pq.read_schema(first[m.parts[0].sha256]).names)
+        try:
+            names = set(part_schema(store, m.parts[0]).names)
+        except (InputError, OSError, pa.ArrowInvalid):
+            continue  # it is told where its rows are read
         columns = tuple(c for c in _RESPONSE_COLUMNS if c in names)
         if columns:
             groups.setdefault(columns, []).extend(m.parts)

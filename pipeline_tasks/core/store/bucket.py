@@ -102,6 +102,12 @@ class Bucket:
             answer = self._unless_missing(self.client.get_object, **self._at(key))
             return (answer["Body"].read(), answer["ETag"]) if answer else None
 
+    def get_range(self, key: str, first: int, past: int) -> tuple[bytes, int] | None:
+        """The bytes of ``key`` from ``first`` to before ``past``, and how many it has in all; None where it is not."""
+        with explained(self.address):
+            answer = self._unless_missing(self.client.get_object, Range=f"bytes={first}-{past - 1}", **self._at(key))
+            return (answer["Body"].read(), int(answer["ContentRange"].rpartition("/")[2])) if answer else None
+
     def download(self, key: str, path: Path) -> str | None:
         """Write the bytes of ``key`` to ``path``; their sha256, or None where there is no such key."""
         with explained(self.address):

@@ -171,6 +171,9 @@ class LocalStore:
             raise InputError(f"{key} is missing from the store {self.root}; {LOST}")
         return path
 
+    def ranges(self, key: str, size_bytes: int) -> None:
+        """See :meth:`Store.ranges`."""
+
     def copy_to(self, key: str, path: Path) -> None:
         """See :meth:`Store.copy_to`."""
         shutil.copyfile(self.local_path(key), path)
@@ -230,12 +233,8 @@ class LocalStore:
 
     def pins(self) -> list[Pin]:
         """See :meth:`Store.pins`."""
-        found = []
-        for key in self.keys("pins"):
-            pin = self.pin(key.removeprefix("pins/"))
-            if pin:
-                found.append(pin)
-        return found
+        shown = (self.pin(key.removeprefix("pins/")) for key in self.keys("pins"))
+        return [pin for pin in shown if pin]
 
     def pin(self, name: str) -> Pin | None:
         """What the pin called ``name`` shows; one whose holder is dead goes."""

@@ -11,7 +11,7 @@ store behave alike.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -133,6 +133,13 @@ class Store(Protocol):
 
     def local_path(self, key: str) -> Path:
         """A local, read-only file with the bytes of an immutable ``key``."""
+
+    def ranges(self, key: str, size_bytes: int) -> Callable[[int, int], bytes] | None:
+        """What gives bytes of an immutable ``key``, from a place to before another; None where that saves nothing.
+
+        Nothing is kept of them, and unlike :meth:`local_path` it does not vouch for them. It raises InputError where
+        there is no such key, or one that is not ``size_bytes`` long.
+        """
 
     def copy_to(self, key: str, path: Path) -> None:
         """Write the bytes of an immutable ``key`` to a local file of the caller's; no copy is kept beside it."""

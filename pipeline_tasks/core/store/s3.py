@@ -27,6 +27,7 @@ from pipeline_tasks.core.store.protocol import LOST, Entry, Pin, checked_key, sh
 log = logging.getLogger(__name__)
 IMMUTABLE = ("objects", "lineage/events")
 _LOOK_FIRST_BYTES = 1 << 20
+_WHOLE_BYTES = 1 << 20  # takes as long as the second request that pieces need
 _DOWNLOADS = 2
 _BLOCK = 1_000
 
@@ -167,6 +168,19 @@ class S3Store:
             return cached
         with self._local.alone(f"fetch-{short_id(key)}"):
             return self._cache.get(key) or self._fetched(key)
+
+    def ranges(self, key: str, size_bytes: int) -> Callable[[int, int], bytes] | None:
+        """See :meth:`Store.ranges`."""
+        if size_bytes <= _WHOLE_BYTES or self._cache.get(checked_key(key)):
+            return None
+
+        def fetch(first: int, past: int) -> bytes:
+            data, size = self.bucket.get_range(key, first, past) or (b"", -1)
+            if (size, len(data)) != (size_bytes, past - first):
+                raise InputError(f"{key} in {self} has {size} bytes and not {size_bytes}; {LOST}")
+            return data
+
+        return fetch
 
     def _fetched(self, key: str) -> Path:
         wanted, got = sha256_in(key), ""

@@ -1,0 +1,83 @@
+"""What a fold takes over from the database before: what was read from files that never change is not read again."""
+
+# ruff: noqa: S608 (only our own table names enter the SQL here)
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from pipeline_tasks.core.lineage.rows import literal
+
+if TYPE_CHECKING:
+    import duckdb
+
+log = logging.getLogger(__name__)
+_OF_ANSWERS = ("llm_calls", "part_responses")
+_OF_EVENTS = ("events", "steps", "counters", "moves")
+_OWN = ("problems", "fold_state")
+_TABLES = """
+SELECT table_name FROM duckdb_tables() WHERE schema_name = 'main' AND database_name = current_database() ORDER BY ALL"""
+
+
+def carry_over(
+    con: duckdb.DuckDBPyConnection, old: Path, base: str, events: Iterable[str], versions: Iterable[str]
+) -> None:
+    """Fill the tables of ``con`` with what the database ``old`` holds and still is so, if it can be read.
+
+    Answers always stay. All else stays if it was read with the same SQL, no event is gone, and no part was damaged or
+    missing, which somebody may have mended since; versions that are gone are left out.
+
+    Args:
+        con: the database that is made, empty.
+        old: the one before.
+        base: sha256 of what all rows depend on.
+        events: keys of the events of today.
+        versions: keys of the manifests of today.
+    """
+    import duckdb
+
+    if not old.is_file():
+        return
+    try:
+        con.execute(f"ATTACH {literal(str(old))} AS old (READ_ONLY)")
+    except duckdb.Error as error:
+        log.info("nothing is taken over from %s: %s", old, error)
+        return
+    for table in _OF_ANSWERS:
+        _take(con, table)
+    if _still_so(con, base, events):
+        con.register("there", pa.table({"key": list(versions)}, schema=pa.schema([("key", pa.string())])))
+        for table in _OF_EVENTS:
+            _take(con, table)
+        names = {name for (name,) in con.execute(_TABLES).fetchall()}
+        for table in sorted(names.difference(_OF_ANSWERS, _OF_EVENTS, _OWN)):
+            _take(con, table, "WHERE 'versions/' || dataset || '/' || version || '.json' IN (FROM there)")
+        con.unregister("there")
+    con.execute("DETACH old")
+
+
+def _take(con: duckdb.DuckDBPyConnection, table: str, where: str = "") -> None:
+    import duckdb
+
+    try:
+        con.execute(f"INSERT INTO {table} SELECT * FROM old.{table} {where}")
+    except duckdb.Error as error:
+        log.info("%s is read anew: %s", table, error)
+
+
+def _still_so(con: duckdb.DuckDBPyConnection, base: str, events: Iterable[str]) -> bool:
+    import duckdb
+
+    try:
+        same = con.execute("SELECT base FROM old.fold_state").fetchall() == [(base,)]
+        damaged = con.execute("SELECT 1 FROM old.problems WHERE starts_with(key, 'objects/')").fetchall()
+        read = {key for (key,) in con.execute("SELECT key FROM old.events").fetchall()}
+    except duckdb.Error as error:
+        log.info("versions and events are read anew: %s", error)
+        return False
+    return same and not damaged and read.issubset(events)

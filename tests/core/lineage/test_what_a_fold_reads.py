@@ -1,0 +1,142 @@
+"""A fold reads what is new since the one before, and comes to what a fold of everything comes to."""
+
+from __future__ import annotations
+
+import duckdb
+import pytest
+import toy
+
+from pipeline_tasks.core.events import EventLog
+from pipeline_tasks.core.gc import drop, find_garbage
+from pipeline_tasks.core.lineage import DATABASE, fold, query
+from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.core.store.s3 import S3Store
+from pipeline_tasks.core.versions import load_manifest, manifest_key, point
+from tests.core.conftest import CACHE_BYTES
+from tests.core.toy_steps import ITEMS
+from tests.stores import put
+
+
+def _everything(store: LocalStore) -> dict[str, list[tuple]]:
+    with duckdb.connect(str(fold(store)), read_only=True) as con:
+        tables = con.sql("SELECT table_name FROM duckdb_tables() WHERE schema_name = 'main'").fetchall()
+        views = con.sql("SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall()
+        names = sorted({name for (name,) in tables + views} - {"fold_state"})
+        return {name: con.sql(f'FROM "{name}" ORDER BY ALL').fetchall() for name in names}
+
+
+def _anew(store: LocalStore) -> dict[str, list[tuple]]:
+    (store.root / DATABASE).unlink()
+    return _everything(store)
+
+
+@pytest.fixture
+def read(monkeypatch) -> list[str]:
+    """Keys of the manifests and events that are read."""
+    seen: list[str] = []
+    read_all = LocalStore.read_all
+
+    def noted(self, keys):
+        for key, data in read_all(self, keys):
+            if key.startswith(("versions/", "lineage/")):
+                seen.append(key)
+            yield key, data
+
+    monkeypatch.setattr(LocalStore, "read_all", noted)
+    return seen
+
+
+def test_only_new_events_and_manifests_and_the_latest_of_each_dataset_are_read(store, read):
+    fold(store)
+    before = set(store.keys("versions")) | set(store.keys("lineage/events"))
+    latest = {manifest_key(Ref(dataset=d, version=v)) for d, v in _latest(store)}
+    toy.corpus(store, "a", "z")
+    read.clear()
+    fold(store)
+    assert set(read) & before <= latest and "lineage/" not in str(set(read) & before)
+    assert set(store.keys("lineage/events")) - before <= set(read)
+
+
+def _latest(store: LocalStore) -> list[tuple[str, str]]:
+    with duckdb.connect(str(store.root / DATABASE), read_only=True) as con:
+        return con.sql("SELECT dataset, version FROM versions WHERE is_latest").fetchall()
+
+
+def _refresh(store: LocalStore) -> None:
+    toy.corpus(store, "a", "twin", "y")
+    toy.make(store, toy.toy_needs)
+
+
+def _point_back(store: LocalStore) -> None:
+    (old,) = [r for r in _versions(store, "urls") if r != load_manifest(store, Ref.parse("urls")).ref][:1]
+    point(store, old)
+
+
+def _versions(store: LocalStore, dataset: str) -> list[Ref]:
+    keys = [key.removeprefix(f"versions/{dataset}/") for key in store.keys(f"versions/{dataset}")]
+    return [Ref(dataset=dataset, version=key.removesuffix(".json")) for key in keys if "/" not in key]
+
+
+def _end_what_had_begun(store: LocalStore) -> None:
+    log = EventLog(store, "toy_slow", "1")
+    log.emit("START", inputs={}, output=None, facts={"dataset": "urls"})
+    fold(store)
+    log.emit("COMPLETE", inputs={}, output=None, facts={"dataset": "urls", "counters": {"rows_in": 1}})
+
+
+def _collect(store: LocalStore) -> None:
+    drop(store, find_garbage(store, keep=1, grace_s=-10))
+
+
+def _begin(store: LocalStore) -> None:
+    EventLog(store, "toy_killed", "1").emit("START", inputs={}, output=None, facts={"dataset": "urls"})
+
+
+def test_what_many_folds_come_to_is_as_if_everything_were_read_at_once(store):
+    for change in (_refresh, _point_back, _begin, _end_what_had_begun, _collect):
+        fold(store)
+        change(store)
+    assert _everything(store) == _anew(store)
+
+
+def test_a_version_that_was_seen_before_its_run_ended_gets_the_time_of_its_run(store):
+    events = store.root / "lineage/events"
+    known = set(events.iterdir())
+    toy.corpus(store, "a", "z")
+    ends = [path for path in events.iterdir() if path not in known and "complete" in path.name]
+    kept = {path: path.read_bytes() for path in ends}
+    for path in ends:
+        path.unlink()
+    fold(store)
+    for path, data in kept.items():
+        path.write_bytes(data)
+    fold(store)
+    created = "SELECT dataset, version, created_at FROM versions ORDER BY ALL"
+    found = query(store, created)
+    (store.root / DATABASE).unlink()
+    assert query(store, created).equals(found)
+
+
+def test_a_part_that_is_back_is_read_though_nothing_else_is_new(store):
+    manifest = load_manifest(store, Ref.parse("documents"))
+    path = store.local_path(manifest.rejects[0].key)
+    data = path.read_bytes()
+    path.unlink()
+    assert "objects/" in str(query(store, "FROM problems").to_pylist())
+    path.write_bytes(data)
+    _begin(store)
+    assert query(store, "FROM problems").num_rows == 0
+    assert query(store, "SELECT row_id FROM rejects WHERE dataset = 'documents'").num_rows == manifest.rejects[0].rows
+
+
+def test_the_fold_of_a_dag_brings_no_rows_of_a_bucket_and_a_question_does(s3, tmp_path):
+    ref = put(s3, ITEMS, *[[{"item_id": f"i{n}", "value": n}] for n in range(4)])
+    elsewhere = S3Store(str(s3), tmp_path / "elsewhere", CACHE_BYTES)
+    fold(elsewhere, rows=False)
+    here = set(elsewhere._local.keys("objects"))
+    assert len(here) <= 1, "the columns of a version are those of its first part"
+    assert query(elsewhere, "SELECT sum(value)::INT FROM items").column(0).to_pylist() == [6]
+    assert query(elsewhere, "SELECT rows FROM versions").column(0).to_pylist() == [load_manifest(s3, ref).rows]
+    path = fold(elsewhere, rows=False)
+    assert fold(elsewhere) == path and path.stat().st_ino == fold(elsewhere, rows=False).stat().st_ino
