@@ -104,7 +104,7 @@ def doctor_command() -> None:
 
 
 def checks(found: Settings) -> Iterator[Check]:
-    """Look at the store, disk, limits of steps, models, LLM endpoint, GPU and Docker, without changing anything."""
+    """Look at the store, disk, limits of steps, models, LLM endpoint, GPU, engine and Docker; change nothing."""
     yield _store(found)
     folder = _existing(found.store if isinstance(found.store, Path) else found.store_cache)
     free = shutil.disk_usage(folder).free
@@ -115,6 +115,7 @@ def checks(found: Settings) -> Iterator[Check]:
     if found.openai_base_url:
         yield _budget(found)
     yield _gpu()
+    yield _engine(found)
     docker = shutil.which("docker")
     yield Check("Docker", docker is not None, docker or "no docker command; the process back-end does without")
     yield _readers()
@@ -179,6 +180,20 @@ def _endpoint(found: Settings) -> Check:
         return Check("LLM endpoint", False, f"{host} does not answer ({type(error).__name__})", needed=True)
     fine = answer.status_code == httpx.codes.OK
     return Check("LLM endpoint", fine, f"{host} answers {answer.status_code}", needed=True)
+
+
+def _engine(found: Settings) -> Check:
+    """The cluster where one is configured; with ``FOUNDRY_ENGINE=ray`` no step gets far without."""
+    if found.engine == "local":
+        return Check("engine", True, f"this machine, {found.workers} processes; FOUNDRY_ENGINE=ray takes a cluster")
+    from pipeline_tasks.core.engines.on_ray import nodes
+
+    try:
+        there = nodes(found.ray_address)
+    except FoundryError as error:
+        return Check("engine", False, str(error), needed=True)
+    told = (f"{n.get('CPU', 0):g} CPUs, {n.get('GPU', 0):g} GPUs, {sized(int(n.get('memory', 0)))}" for n in there)
+    return Check("engine", True, f"Ray, {len(there)} nodes: {'; '.join(told)}", needed=True)
 
 
 def _readers() -> Check:

@@ -29,7 +29,16 @@ ROW_COUNTERS = ("rows_in", "rows_out", "rows_rejected")
 
 
 class Record(BaseModel):
-    """What one part became."""
+    """What one part, or one partition, became.
+
+    Attributes:
+        output: its rows; of a partition the first table.
+        rejects: what was refused.
+        skipped: column -> keys of the rows that were removed already.
+        counters: what the body counted.
+        further: the other tables of a partition, in order.
+        partial: it is a partition's; its parts may hold anything, and need not stand in a version.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -37,6 +46,8 @@ class Record(BaseModel):
     rejects: Part | None
     skipped: dict[str, list[str]]
     counters: dict[str, float]
+    further: list[Part] = []
+    partial: bool = False
 
     @classmethod
     def read(cls, data: bytes | None) -> Record | None:
@@ -49,7 +60,12 @@ class Record(BaseModel):
     @property
     def made(self) -> list[Part]:
         """The parts that it names."""
-        return [part for part in (self.output, self.rejects) if part]
+        return [*self.tables, *([self.rejects] if self.rejects else [])]
+
+    @property
+    def tables(self) -> list[Part]:
+        """What the body gave."""
+        return [self.output, *self.further]
 
 
 def part_digest(job: Job, part: Part) -> str:
@@ -58,8 +74,9 @@ def part_digest(job: Job, part: Part) -> str:
     return digest(job.step.name, job.step.version, job.identity, part.sha256, [job.input_names[s] for s in side])
 
 
-def _memo_key(job: Job, part: Part) -> str:
-    return f"memo/{part_digest(job, part)}.json"
+def memo_key(name: str) -> str:
+    """Where the record of the work with this digest is kept."""
+    return f"memo/{name}.json"
 
 
 def lookup(store: Store, job: Job, version: Version, index: int) -> Record | None:
@@ -69,7 +86,7 @@ def lookup(store: Store, job: Job, version: Version, index: int) -> Record | Non
 
 def lookup_all(store: Store, job: Job, version: Version, indexes: Iterable[int]) -> dict[int, Record | None]:
     """Index -> what :func:`lookup` finds, for many parts in a few rounds through the store."""
-    keys = {index: _memo_key(job, version.manifest.parts[index]) for index in indexes}
+    keys = {index: memo_key(part_digest(job, version.manifest.parts[index])) for index in indexes}
     read = dict(store.read_all(keys.values()))
     found = {index: record for index, key in keys.items() if (record := Record.read(read[key]))}
     there = store.present(made.key for record in found.values() for made in record.made)
@@ -143,7 +160,7 @@ def _compute(store: Store, job: Job, opened: dict[str, list[Version]], version: 
     )
     if run.responses:
         store.replace(f"{RECEIPTS}/{record.output.sha256}.json", canonical_json({"responses": sorted(run.responses)}))
-    store.replace(_memo_key(job, part), record.model_dump_json().encode())
+    store.replace(memo_key(name), record.model_dump_json().encode())
     return record
 
 

@@ -6,17 +6,13 @@ created last and exclusively, and a second run starts from the parts that are th
 
 from __future__ import annotations
 
-import os
 import resource
 import shutil
-import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from multiprocessing import get_context, parent_process
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
@@ -24,6 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline_tasks.core import latest, memo
+from pipeline_tasks.core.engines import engine_of
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.events import EventLog
 from pipeline_tasks.core.failure import counted, facts_of
@@ -32,12 +29,13 @@ from pipeline_tasks.core.headway import told
 from pipeline_tasks.core.ids import digest, seed_of
 from pipeline_tasks.core.licences import licences_of
 from pipeline_tasks.core.manifest import Manifest, Part, Ref, Removal
+from pipeline_tasks.core.partitions import PartitionedRun
 from pipeline_tasks.core.pins import pinned
 from pipeline_tasks.core.plan import Job
 from pipeline_tasks.core.progress import meter
 from pipeline_tasks.core.removals import RemovedRows
 from pipeline_tasks.core.requests import Request, note_request
-from pipeline_tasks.core.run import Inputs, Run
+from pipeline_tasks.core.run import Inputs
 from pipeline_tasks.core.schema import FILES
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.store.disk import space_in
@@ -119,11 +117,11 @@ def _run_pinned(store: Store, job: Job, group: tuple[int, int] | None, workers: 
     if job.step.kind == "map":
         return _run_map(store, job, opened, group, workers)
     if group:
-        raise InputError(f"{job.step.name} is a reduce step and has no groups of parts; drop --group")
+        raise InputError(f"{job.step.name} is a {job.step.kind} step and has no groups of parts; drop --group")
     # A growing dataset has one history, whoever asks; other versions do not depend on what else is made.
     with store.alone(digest(job.dataset) if job.step.grows else job.ref.version):
         made = job.made(store)
-        return _reused(store, job, made, group) if made else _run_reduce(store, job, opened)
+        return _reused(store, job, made, group) if made else _run_whole(store, job, opened, workers)
 
 
 def _reused(store: Store, job: Job, ref: Ref, group: tuple[int, int] | None) -> Outcome:
@@ -149,9 +147,13 @@ def _run_map(
     records = memo.lookup_all(store, job, source, mine)
     todo = [index for index, record in records.items() if record is None]
     counters: Counter[str] = Counter(parts_built=len(todo), parts_reused=len(records) - len(todo))
-    with counted(counters), meter(job.step.name, len(todo), "parts") as progress:
-        for index, record in _compute_parts(store, job, opened, todo, workers):
-            records[index] = record
+    with (
+        counted(counters),
+        meter(job.step.name, len(todo), "parts") as progress,
+        engine_of(job.step, workers) as engine,
+    ):
+        for place, record in engine.each(partial(memo.compute, store, job, opened), todo):
+            records[todo[place]] = record
             counters.update({k: v for k, v in record.counters.items() if k not in memo.ROW_COUNTERS})  # type: ignore[misc]
             progress.advance()
     done = [record for record in records.values() if record]
@@ -167,43 +169,14 @@ def _run_map(
     return Outcome(job.ref, False, counters)
 
 
-def _compute_parts(
-    store: Store, job: Job, opened: dict[str, list[Version]], todo: list[int], workers: int
-) -> Iterator[tuple[int, memo.Record]]:
-    if not job.step.processes or workers == 1 or len(todo) < 2:
-        for index in todo:
-            yield index, memo.compute(store, job, opened, index)
-        return
-    spawn = get_context("spawn")
-    with ProcessPoolExecutor(min(workers, len(todo)), mp_context=spawn, initializer=end_with_parent) as pool:
-        futures = {pool.submit(memo.compute, store, job, opened, index): index for index in todo}
-        try:
-            for future in as_completed(futures):
-                yield futures[future], future.result()
-        finally:
-            pool.shutdown(cancel_futures=True)
-
-
-def end_with_parent() -> None:
-    """A worker whose parent was killed would wait for work for ever."""
-    parent = parent_process()
-
-    def watch() -> None:
-        if parent:
-            parent.join()
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
-def _run_reduce(store: Store, job: Job, opened: dict[str, list[Version]]) -> Outcome:
+def _run_whole(store: Store, job: Job, opened: dict[str, list[Version]], workers: int) -> Outcome:
     before = latest.seen(store, job.dataset)
     previous = job.previous(store) if job.step.grows else None
     name = digest(job.ref.version, previous.manifest.id) if previous else job.ref.version
-    run = Run(store, Inputs(opened), seed_of(job.step.name, name), job.step.name, name, previous, job=job)
-    with counted(run.counters), told(store, job, store.scratches / name):
+    run = PartitionedRun(store, Inputs(opened), seed_of(job.step.name, name), job.step.name, name, previous, job=job)
+    with counted(run.counters), told(store, job, store.scratches / name), engine_of(job.step, workers) as run.engine:
         result = job.step.body(run.inputs, job.params, run)
-        parts = _parts(store, job, result)  # a generator rejects rows until its end
+        parts = _parts(store, job, run, result)  # a generator rejects rows until its end
     rejects = run.rejects_table()
     reject_parts = [write_rows(store, rejects)] if rejects.num_rows else []
     counters = run.counters
@@ -224,23 +197,34 @@ def _run_reduce(store: Store, job: Job, opened: dict[str, list[Version]]) -> Out
         job, parts, removals = growth.job or job, growth.parts, growth.removals
     manifest = _publish(store, job, before, parts, removals, reject_parts)
     counters.update(parts_built=built or len(parts), rows_out=manifest.rows)
+    run.forget_passing()
     store.drop_scratch(name)
     return Outcome(job.ref, False, counters)
 
 
-def _parts(store: Store, job: Job, result: Any) -> list[Part]:
+def _parts(store: Store, job: Job, run: PartitionedRun, result: Any) -> list[Part]:
     """Everything that the body gives, written as it comes: a dataset may be larger than memory."""
     if job.step.keeps:
         return []
     schema = job.step.writes
     if schema is None:
         return _files(store, result)
+    if job.step.kind == "partitioned":
+        return _final(run, result)
     tables = [result] if isinstance(result, pa.Table) else result
     conformed: Iterator[pa.Table] = map(schema.conform, tables)
     if job.step.grows:
         conformed = filter(len, conformed)
     parts = list(map(partial(write_rows, store), conformed))  # a loop would hold a table while the next is made
     return parts if parts or job.step.grows else [write_rows(store, schema.table())]
+
+
+def _final(run: PartitionedRun, result: Iterable[Part]) -> list[Part]:
+    """What partitions gave is there already, and becomes a part of the version as it is."""
+    parts = list(result)
+    if not run.final.issuperset(part.sha256 for part in parts):
+        raise InputError(f"{run.label} yields a table whose rows were not checked; spread(…, final=True) gives it")
+    return parts
 
 
 def _files(store: Store, folder: Path) -> list[Part]:

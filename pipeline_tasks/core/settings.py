@@ -16,7 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, V
 
 from pipeline_tasks.core.errors import InputError
 
-OURS = ("FOUNDRY_", "AWS_", "OPENAI_", "BRAVE_")
+OURS = ("FOUNDRY_", "AWS_", "OPENAI_", "BRAVE_", "RAY_ADDRESS", "RAY_AUTH_")
 SECRET = {"KEY", "SECRET", "TOKEN", "PASSWORD"}
 BARE = (
     "PATH",
@@ -32,14 +32,15 @@ Dollars = Annotated[
     float | None, BeforeValidator(lambda value: 0 if value == "free" else value), Field(allow_inf_nan=False)
 ]
 """A price that may be said to be free; None where nobody said anything."""
-Secret = Literal["store", "llm", "embeddings", "search"]
+Secret = Literal["store", "engine", "llm", "embeddings", "search"]
 SECRETS: dict[Secret, tuple[str, ...]] = {
     "store": ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_CONTAINER_AUTHORIZATION_TOKEN"),
+    "engine": ("RAY_AUTH_TOKEN",),
     "llm": ("OPENAI_API_KEY",),
     "embeddings": ("FOUNDRY_EMBEDDINGS_API_KEY",),
     "search": ("BRAVE_API_KEY",),
 }
-"""Secret -> its variables. A step declares those it needs; every step needs the store's."""
+"""Secret -> its variables. A step declares those it needs; every step needs those of the store and the engine."""
 MACHINE_NAMES = """
     PATH HOME USER LOGNAME LANG LANGUAGE TZ TMPDIR LD_LIBRARY_PATH LD_PRELOAD VIRTUAL_ENV BUILT_IMAGE TESSDATA_PREFIX
     TOKENIZERS_PARALLELISM REQUESTS_CA_BUNDLE CURL_CA_BUNDLE HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY
@@ -97,6 +98,8 @@ class Settings(BaseModel):
     source_roots: str = Field("", description="folders, joined by colons, that sources named in a form lie below")
     caller: Literal["operator", "form"] = Field("operator", description="who gives the parameters; Airflow sets form")
     ask_url: str = Field("", description="address of a `foundry ask --serve` that the lineage page leads to")
+    engine: Literal["local", "ray"] = Field("local", description="who computes parts and partitions of steps")
+    ray_address: str = Field("", description="RAY_ADDRESS: a Ray cluster; empty: the one that runs on this machine")
     built_image: str = Field("", description="BUILT_IMAGE: the image that this runs in, with the revision of its code")
     openai_base_url: str = Field("", description="OPENAI_BASE_URL: the OpenAI-compatible endpoint")
     openai_api_key: SecretStr = Field(SecretStr(""), description="OPENAI_API_KEY")
@@ -141,14 +144,15 @@ class Settings(BaseModel):
 
 
 def _environment() -> dict[str, str]:
-    unprefixed = {"openai_base_url", "openai_api_key", "brave_api_key", "built_image"}
+    unprefixed = {"openai_base_url", "openai_api_key", "brave_api_key", "built_image", "ray_address"}
     names = {f: f.upper() if f in unprefixed else f"FOUNDRY_{f.upper()}" for f in Settings.model_fields}
     return {field: os.environ[name] for field, name in names.items() if os.environ.get(name)}
 
 
 def secret_variables(needs: Iterable[Secret]) -> tuple[str, ...]:
-    """The variables behind the secrets that a step needs, and behind those of the store where it is a bucket."""
+    """The variables behind the secrets that a step needs, and of the store and the engine where these are services."""
     wanted = set(needs) | ({"store"} if isinstance(settings().store, str) else set())
+    wanted |= {"engine"} if settings().engine == "ray" else set()
     if "embeddings" in wanted and not settings().embeddings_base_url:
         wanted = wanted - {"embeddings"} | {"llm"}
     return tuple(name for secret, names in SECRETS.items() if secret in wanted for name in names)

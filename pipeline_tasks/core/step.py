@@ -1,10 +1,12 @@
 """A step: a pure function from input datasets and parameters to one output dataset and its rejects.
 
-Two kinds behind one decorator:
+Three kinds behind one decorator:
 
 - ``map``: ``(rows, params, run) -> table`` once per part of its first input; every output part is memoised by its input
   part. A body sees all live rows of one part and must not depend on any other row.
 - ``reduce``: ``(inputs, params, run) -> tables`` over whole datasets.
+- ``partitioned``: as reduce, but its body only says which partitions there are and how they are merged; functions
+  compute over one of them each, and are memoised (see :mod:`pipeline_tasks.core.partitions`).
 
 A reduce step may *keep* inputs: its output is the parts of those inputs, untouched, minus the rows that its body
 rejects (de-duplication identifies, it never copies). It may *grow* its output: its body sees the version before, yields
@@ -26,7 +28,7 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.schema import RowSchema
 from pipeline_tasks.core.settings import Secret
 
-Kind = Literal["map", "reduce"]
+Kind = Literal["map", "reduce", "partitioned"]
 
 
 class StepParams(BaseModel):
@@ -199,18 +201,18 @@ def step(
     Args:
         reads: input name -> rows expected (and default dataset). A map step maps over the first.
         writes: rows written; None for a model's files.
-        kind: ``map`` or ``reduce``.
+        kind: ``map``, ``reduce`` or ``partitioned``.
         dataset: name of the output, with ``{param}``; the schema's name where empty.
         version: raise it whenever the same inputs would give another output; it is part of every version id and memo.
         keeps: inputs whose parts are the output, minus what the body rejects (reduce).
         grows: the output is its previous version plus what the body yields, minus what it withdraws (reduce). Its
             parameters are :class:`GrowthParams`.
         always: run the body also where the latest version answers the same request: it must look outside to know.
-        processes: run parts in several processes (map).
+        processes: run parts in several processes (map); partitions always may.
         image: container image.
         pool: Airflow pool that limits it (``llm``, ``gpu``).
         memory_gib: memory one run needs.
-        resumes: a killed run goes on from what it left in its scratch folder; a map step always goes on by parts.
+        resumes: a killed run goes on from what it left in its scratch folder; other kinds than reduce always go on.
         secrets: keys of services that the body asks (``llm``, ``embeddings``, ``search``); the store's need no word.
     """
 
@@ -229,8 +231,8 @@ def step(
             keeps=keeps,
             grows=grows,
             always=always,
-            processes=processes,
-            resources=Resources(image, pool, memory_gib, resumes=resumes or kind == "map", secrets=secrets),
+            processes=processes or kind == "partitioned",
+            resources=Resources(image, pool, memory_gib, resumes=resumes or kind != "reduce", secrets=secrets),
         )
 
     return wrap

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import logging
+import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.settings import settings
@@ -27,36 +29,78 @@ class Found(NamedTuple):
     own_scores: np.ndarray
 
 
-class Bm25:
-    """An index over passages: Lucene's BM25, English stop words out, no stemming.
+class Postings(NamedTuple):
+    """Which passages hold which words, and how often; English stop words are left out, nothing is stemmed.
 
-    The library makes the index and its scores; the search over it is ours, so that equal scores go by place.
+    Shapes:
+        words [w], distinct; word i is in the passages places[begins[i] : begins[i + 1]], as often as counts say;
+        lengths [n]: words of each passage.
+    """
+
+    words: pa.Array
+    begins: np.ndarray
+    places: np.ndarray
+    counts: np.ndarray
+    lengths: np.ndarray
+
+    @property
+    def frequencies(self) -> np.ndarray:
+        """Passages that hold each word, [w]."""
+        return np.diff(self.begins)
+
+
+def count_words(passages: Sequence[str]) -> Postings:
+    """The postings of ``passages``."""
+    vocabulary: dict[str, int] = {}
+    found, lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
+    for at in range(0, len(passages), _BLOCK):
+        words, texts = tokenized(passages[at : at + _BLOCK])
+        places = np.array([vocabulary.setdefault(word, len(vocabulary)) for word in words], np.int32)
+        found.append(places[np.fromiter(chain.from_iterable(texts), np.int32)])
+        lengths.append(np.array([len(text) for text in texts], np.int32))
+    length = np.concatenate(lengths)
+    pairs = np.concatenate(found).astype(np.int64) * len(passages) + np.repeat(np.arange(len(passages)), length)
+    pairs, counts = np.unique(pairs, return_counts=True)
+    word, place = np.divmod(pairs, max(1, len(passages)))
+    begins = np.searchsorted(word, np.arange(len(vocabulary) + 1))
+    return Postings(
+        pa.array(list(vocabulary), pa.string()), begins, place.astype(np.int32), counts.astype(np.int32), length
+    )
+
+
+def tokenized(texts: Sequence[str]) -> tuple[list[str], list[list[int]]]:
+    """Distinct words, and of each text the places of its words among them."""
+    import bm25s
+
+    found = bm25s.tokenize(list(texts), stopwords="en", show_progress=False) if texts else None
+    return (list(found.vocab), found.ids) if found else ([], [])
+
+
+class Index:
+    """Passages that can be searched by Lucene's BM25: the postings of all of a corpus, or of a shard of it.
 
     Args:
-        passages: their texts.
+        postings: of the passages that are searched.
+        frequencies: passages of the whole corpus that hold each word of the postings, [w].
+        n_passages: of the whole corpus.
+        mean_length: words of a passage of the whole corpus.
         k1: how slowly a word's score levels off as it comes again in a passage.
         b: how much a long passage's words count less: 0 not at all, 1 by its full length.
 
-    Source: Lù 2024, BM25S.
+    Source: Lù 2024, BM25S; numbers are rounded where that library rounds them.
     """
 
-    def __init__(self, passages: Sequence[str], k1: float = 1.5, b: float = 0.75) -> None:
-        import bm25s
-
-        logging.getLogger("bm25s").setLevel(logging.WARNING)  # its own default is to tell everybody all that it does
-        if not passages:
-            raise InputError("BM25 over no passages: give at least one")
-        tokens = bm25s.tokenize(list(passages), stopwords="en", return_ids=False, show_progress=False)
-        self.n_passages = len(passages)
-        self._words: dict[str, int] = {}
-        self._weights, self._places = np.zeros(0, np.float32), np.zeros(0, np.int32)
-        self._begins = np.zeros(1, np.int64)
-        if any(tokens):
-            index = bm25s.BM25(method="lucene", k1=k1, b=b)
-            index.index(tokens, create_empty_token=False, show_progress=False)
-            self._words = index.vocab_dict
-            self._weights, self._places = index.scores["data"], index.scores["indices"]
-            self._begins = np.asarray(index.scores["indptr"], np.int64)
+    def __init__(
+        self, postings: Postings, frequencies: np.ndarray, n_passages: int, mean_length: float, k1: float, b: float
+    ) -> None:
+        self.n_passages = len(postings.lengths)
+        self._words = {word: place for place, word in enumerate(postings.words.to_pylist())}
+        self._places, self._begins = postings.places, postings.begins
+        rare = {n: math.log(1 + (n_passages - n + 0.5) / (n + 0.5)) for n in set(frequencies.tolist())}
+        rarity = np.array([rare[n] for n in frequencies.tolist()], np.float32)
+        times = postings.counts.astype(np.float32)
+        damped = k1 * ((1 - b) + b * postings.lengths[postings.places] / mean_length) + times
+        self._weights = (np.repeat(rarity, postings.frequencies) * (times / damped)).astype(np.float32)
 
     def scores(self, query: str) -> np.ndarray:
         """The score of every passage; 0 where it shares no word with the query.
@@ -106,10 +150,24 @@ class Bm25:
         return found
 
     def _known(self, queries: Sequence[str]) -> list[list[int]]:
-        import bm25s
+        words, texts = tokenized(queries)
+        known = [self._words.get(word, -1) for word in words]
+        return [[known[word] for word in text if known[word] >= 0] for text in texts]
 
-        texts = bm25s.tokenize(list(queries), stopwords="en", return_ids=False, show_progress=False) if queries else []
-        return [[self._words[word] for word in words if word in self._words] for words in texts]
+
+class Bm25(Index):
+    """An index over all of ``passages``, by their own frequencies; ``k1`` and ``b`` as in :class:`Index`.
+
+    Raises:
+        InputError: there are none.
+    """
+
+    def __init__(self, passages: Sequence[str], k1: float = 1.5, b: float = 0.75) -> None:
+        if not passages:
+            raise InputError("BM25 over no passages: give at least one")
+        postings = count_words(passages)
+        n = len(passages)
+        super().__init__(postings, postings.frequencies, n, int(postings.lengths.sum()) / n, k1, b)
 
 
 def top_k(queries: Sequence[str], passages: Sequence[str], k: int) -> tuple[np.ndarray, np.ndarray]:

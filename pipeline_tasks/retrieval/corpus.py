@@ -88,7 +88,7 @@ def _corpus(parts: list[tuple[pa.Array, np.ndarray]]) -> Corpus:
 
 def distinct_keys(parts: list[pa.Array]) -> tuple[pa.Array, np.ndarray]:
     """Distinct ids in rising order, and each row's place among them; -1 where an id was seen before."""
-    if not parts:
+    if not any(map(len, parts)):
         return pa.array([], pa.string()), np.empty(0, np.int32)
     coded = pa.chunked_array(parts).dictionary_encode().unify_dictionaries()
     distinct = coded.chunk(0).dictionary

@@ -2,91 +2,110 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import Field
 
-from pipeline_tasks.core.manifest import Ref
-from pipeline_tasks.core.run import Run
-from pipeline_tasks.core.step import From, StepParams, step
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.manifest import Part
+from pipeline_tasks.core.partitions import Partition, PartitionedRun, pieces
+from pipeline_tasks.core.run import Inputs
+from pipeline_tasks.core.step import From, StepParams, step, tuning
 from pipeline_tasks.core.store import Store
-from pipeline_tasks.core.vectors import lists
-from pipeline_tasks.core.versions import Version
+from pipeline_tasks.core.versions import Version, read_part
 from pipeline_tasks.datasets import PAIRS, PASSAGES, RANKINGS
-from pipeline_tasks.retrieval.bm25 import Bm25
-from pipeline_tasks.retrieval.corpus import DOMAIN, by_corpus
-
-_SEARCHED_AT_ONCE = 8192
+from pipeline_tasks.retrieval.bm25_shards import (
+    count_shard,
+    find_repeats,
+    look_up_words,
+    merge_block,
+    name_passages,
+    search_shard,
+    sum_frequencies,
+)
+from pipeline_tasks.retrieval.corpus import by_corpus
 
 
 class RankBm25Params(StepParams):
-    """Depth of the rankings, and how words count."""
+    """Depth of the rankings, how words count, and how much a process holds."""
 
     depth: int = Field(200, ge=1, description="passages kept per query")
     k1: float = Field(1.5, ge=0, description="how slowly a word's score levels off as it comes again in a passage")
     b: float = Field(0.75, ge=0, le=1, description="how much words of a long passage count less: 0 not at all")
+    shard_passages: int = tuning(100_000, ge=1, description="passages that a process holds at a time")
+    block_queries: int = tuning(8192, ge=1, description="queries that a process ranks at a time")
 
 
 @step(
     reads={"pairs": From(PAIRS, "mtp"), "passages": PASSAGES, "positives": From(PAIRS, "mtp")},
     writes=RANKINGS,
-    kind="map",
+    kind="partitioned",
     dataset="rankings/bm25",
     version="2",
     memory_gib=6,
 )
-def rank_bm25(rows: pa.Table, params: RankBm25Params, run: Run) -> pa.Table:
+def rank_bm25(inputs: Inputs, params: RankBm25Params, run: PartitionedRun) -> Iterator[Part]:
     """Rank the passages of a query's own corpus by BM25, generated positives among them; keep the best ``depth``.
 
     The scores are BM25's, not cosines: an alpha of the negatives is a share of another scale. Passages that share no
-    word with the query have the score 0 and come in the order of their ids.
+    word with the query have the score 0 and come in the order of their ids. Of an id that comes twice the first text
+    counts. One part of rankings for each part of the pairs.
+
+    Raises:
+        InputError: there are queries and no passages.
     """
-    if rows.num_rows == 0:
-        return RANKINGS.table()
-    refs = (str(run.inputs[name].manifest.ref) for name in ("passages", "positives"))
-    indexes = _opened(run.store, *refs, k1=params.k1, b=params.b)
-    ranked, places = [], []
-    with run.progress(rows.num_rows, "queries") as meter:
-        for name, which in by_corpus(rows):
-            for at in range(0, len(which), _SEARCHED_AT_ONCE):
-                block = which[at : at + _SEARCHED_AT_ONCE]
-                ranked.append(_ranked(rows.take(pa.array(block)), *indexes[name], params.depth))
-                places.append(block)
-                meter.advance(len(block))
-    run.count("queries_searched", rows.num_rows)
-    return pa.concat_tables(ranked).take(pa.array(np.argsort(np.concatenate(places))))
+    given = pieces({name: inputs[name] for name in ("passages", "positives")}, params.shard_passages)
+    blocks = pieces({"pairs": inputs["pairs"]}, params.block_queries)
+    found: list[dict[str, list[Part]]] = [{} for _ in blocks]
+    for corpus in _corpora(inputs["pairs"]):
+        for block, parts in zip(found, _searched(given, blocks, corpus, params, run), strict=True):
+            block[corpus] = parts
+    depth = {"depth": params.depth}
+    for parts in run.spread(
+        merge_block, [Partition(*one, depth) for one in zip(blocks, found, strict=True)], final=True
+    ):
+        yield from parts
 
 
-def _ranked(rows: pa.Table, ids: pa.Array, index: Bm25, depth: int) -> pa.Table:
-    """Rows of rankings for queries of one corpus."""
-    own = pc.index_in(rows["positive_id"], value_set=ids).fill_null(-1).to_numpy()
-    depth = min(depth, len(ids))
-    found = index.search(rows["query"].to_pylist(), depth, own)
-    ends = pa.array(np.arange(rows.num_rows + 1, dtype=np.int32) * depth)
-    names = ids.take(pa.array(found.indices.ravel()))
-    ranked = rows.select(["query_id", "passage_id", "doc_id", "intent"])
-    ranked = ranked.append_column("passage_ids", pa.ListArray.from_arrays(ends, names))
-    return ranked.append_column("scores", lists(found.scores)).append_column(
-        "positive_score", pa.array(found.own_scores)
-    )
+def _corpora(pairs: Version) -> list[str]:
+    """Names of the corpora that queries are of."""
+    return sorted({name for some in pairs.parts(["passage_id", "origin"]) if len(some) for name, _ in by_corpus(some)})
 
 
-@lru_cache(maxsize=1)
-def _opened(store: Store, passages: str, positives: str, *, k1: float, b: float) -> dict[str, tuple[pa.Array, Bm25]]:
-    """By corpus: distinct passage ids in rising order, and the index over their texts; those of the last call stay."""
-    ours = Version.open(store, Ref.parse(passages)).table(["passage_id", "text"])
-    pairs = Version.open(store, Ref.parse(positives)).table(["positive_id", "positive", "passage_id", "origin"])
-    texts = {DOMAIN: [ours]} if ours.num_rows else {}
-    for name, which in by_corpus(pairs):
-        some = pairs.select(["positive_id", "positive"]).take(pa.array(which))
-        texts.setdefault(name, []).append(some.rename_columns(ours.column_names))
-    return {name: _index(pa.concat_tables(found), k1, b) for name, found in texts.items()}
+def _searched(
+    given: Sequence[dict], blocks: Sequence[dict], corpus: str, params: RankBm25Params, run: PartitionedRun
+) -> Iterator[list[Part]]:
+    """For every block of queries the best passages of each shard of one corpus."""
+    shards, frequencies = _counted(given, corpus, run)
+    n_passages = sum(passages.rows for passages, _ in shards)
+    if not n_passages:
+        raise InputError(f"BM25 over no passages of the corpus {corpus or 'domain'}: give at least one")
+    values = {"corpus": corpus, "depth": params.depth, "k1": params.k1, "b": params.b, "n_passages": n_passages}
+    values["mean_length"] = _n_words(run.store, shards) / n_passages
+    of = {"corpus": corpus}
+    asked = run.spread(look_up_words, [Partition(b, {"frequencies": frequencies}, of) for b in blocks], lasting=False)
+    searches = [
+        Partition(block, {"passages": [passages], "postings": [postings], "words": words}, values)
+        for block, words in zip(blocks, asked, strict=True)
+        for passages, postings in shards
+    ]
+    found = iter(run.spread(search_shard, searches, lasting=False))
+    return ([next(found)[0] for _ in shards] for _ in blocks)
 
 
-def _index(corpus: pa.Table, k1: float, b: float) -> tuple[pa.Array, Bm25]:
-    ids = corpus["passage_id"].combine_chunks()
-    _, first = np.unique(np.array(ids.to_pylist(), dtype=object), return_index=True)
-    return ids.take(pa.array(first)), Bm25(corpus["text"].take(pa.array(first)).to_pylist(), k1, b)
+def _counted(given: Sequence[dict], corpus: str, run: PartitionedRun) -> tuple[list[tuple[Part, Part]], list[Part]]:
+    """Passages and postings of every shard that has any, and the frequencies of words, a table for each hash."""
+    # Of eight shards one hash, since ids and words are small beside texts; by powers of two, so that a refresh which
+    # adds a shard seldom changes what all others are cut into.
+    hashes = {"corpus": corpus, "hashes": 1 << max(0, (len(given) - 1).bit_length() - 3)}
+    named = run.spread(name_passages, [Partition(shard, values=hashes) for shard in given])
+    repeats = run.spread(find_repeats, [Partition(parts={"ids": ids}) for ids in zip(*named, strict=True)])
+    left = zip(given, zip(*repeats, strict=True), strict=True)
+    counted = run.spread(count_shard, [Partition(shard, {"repeats": rows}, hashes) for shard, rows in left])
+    words = zip(*(tables[2:] for tables in counted), strict=True)
+    summed = run.spread(sum_frequencies, [Partition(parts={"words": tables}) for tables in words])
+    return [(tables[0], tables[1]) for tables in counted if tables[0].rows], [table for (table,) in summed]
+
+
+def _n_words(store: Store, shards: Sequence[tuple[Part, Part]]) -> int:
+    return sum(sum(read_part(store, passages, ["n_words"])["n_words"].to_pylist()) for passages, _ in shards)

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from pipeline_tasks.core.engines.local import end_with_parent
 from pipeline_tasks.core.errors import TransientError
-from pipeline_tasks.core.runner import end_with_parent
 from pipeline_tasks.models.use import load_tokenizer
 from pipeline_tasks.retrieval.token_encoder import Batch, TokenEncoder
 from pipeline_tasks.retrieval.torch_encoder import TorchEncoder, TorchSource, batch_tokens

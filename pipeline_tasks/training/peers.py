@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, distributed
 
+from pipeline_tasks.core.engines.local import end_with_parent
 from pipeline_tasks.core.errors import FoundryError, TransientError
-from pipeline_tasks.core.runner import end_with_parent
 
 _PATIENCE = timedelta(days=1)
 """How long a process waits for the others, the leader's evaluations among it; a dead one is noticed by the caller."""

@@ -28,7 +28,7 @@ def reads(name: str) -> frozenset[str]:
 def test_every_secret_of_the_settings_has_a_name_that_steps_can_declare():
     secret = {name for name, field in Settings.model_fields.items() if "SecretStr" in str(field.annotation)}
     assert secret == set(READ_AS)
-    assert set(READ_AS.values()) | {"store"} == set(SECRETS)
+    assert set(READ_AS.values()) | {"store", "engine"} == set(SECRETS)
 
 
 @pytest.mark.parametrize("name", step_names())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,14 +14,15 @@ from pydantic import Field
 
 from pipeline_tasks.core.errors import TransientError
 from pipeline_tasks.core.growth import difference
-from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.manifest import Part, Ref
+from pipeline_tasks.core.partitions import Partition, PartitionedRun, pieces
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.runner import Outcome, run_job
 from pipeline_tasks.core.schema import Column, RowSchema
 from pipeline_tasks.core.step import From, GrowthParams, NoParams, Step, StepParams, step, tuning
 from pipeline_tasks.core.store import LocalStore
-from pipeline_tasks.core.versions import Version, load_manifest
+from pipeline_tasks.core.versions import Version, load_manifest, read_part
 
 ITEM_ID = Column("item_id", pa.string(), "name of an item")
 VALUE = Column("value", pa.int64(), "a number")
@@ -28,6 +30,7 @@ VALUE = Column("value", pa.int64(), "a number")
 ITEMS = RowSchema("items", "item_id", (ITEM_ID, VALUE))
 SCALED = RowSchema("scaled", "scaled_id", (Column("scaled_id", pa.string(), "s- and the item"), ITEM_ID, VALUE))
 BARE = RowSchema("bare", "bare_id", (Column("bare_id", pa.string(), "b- and the value"), VALUE))
+TALLY = pa.schema([("value", pa.int64()), ("n", pa.int64())])
 TOTALS = RowSchema("totals", "total_id", (Column("total_id", pa.string(), "which total"), VALUE))
 
 
@@ -117,6 +120,49 @@ def toy_total(inputs: Inputs, params: NoParams, run: Run) -> pa.Table:
 def toy_draw(rows: pa.Table, params: NoParams, run: Run) -> pa.Table:
     """One random number per part."""
     return TOTALS.table([{"total_id": "drawn", "value": random.Random(run.seed).getrandbits(40)}])
+
+
+class TallyParams(StepParams):
+    """How the work is cut."""
+
+    piece_rows: int = tuning(2, ge=1, description="items per partition")
+    effort: int = tuning(0, ge=0, description="rounds of useless work per partition")
+    fail: bool = tuning(False, description="end before the tables are put together")
+
+
+@step(reads={"items": ITEMS}, writes=TOTALS, kind="partitioned", dataset="tallies")
+def toy_tally(inputs: Inputs, params: TallyParams, run: PartitionedRun) -> Iterator[Part]:
+    """How many items have each value, even values before odd ones."""
+    given = pieces({"items": inputs["items"]}, params.piece_rows)
+    cut = [Partition(piece, values={"effort": params.effort}) for piece in given]
+    counted = run.spread(tally_piece, cut)
+    if params.fail:
+        raise TransientError("told to fail")
+    merged = [Partition(parts={"counts": [tables[side] for tables in counted]}) for side in (0, 1)]
+    for (part,) in run.spread(tally_merged, merged, lasting=False, final=True):
+        yield part
+
+
+def tally_piece(given: Partition, run: Run) -> Iterator[pa.Table]:
+    """Value and number of items, of even values and of odd ones; 13 is refused."""
+    burn(given.values["effort"])
+    rows = [row for table in given.rows["items"].tables(["item_id", "value"]) for row in table.to_pylist()]
+    run.count("tallied_rows", len(rows))
+    for row in rows:
+        if row["value"] == 13:
+            run.reject(row["item_id"], "unlucky")
+    found = Counter(row["value"] for row in rows if row["value"] != 13)
+    for side in (0, 1):
+        of_side = sorted(item for item in found.items() if item[0] % 2 == side)
+        yield pa.table({"value": [v for v, _ in of_side], "n": [n for _, n in of_side]}, TALLY)
+
+
+def tally_merged(given: Partition, run: Run) -> Iterator[pa.Table]:
+    """The sums over all pieces."""
+    totals: Counter[int] = Counter()
+    for part in given.parts["counts"]:
+        totals.update({row["value"]: row["n"] for row in read_part(run.store, part).to_pylist()})
+    yield TOTALS.table([{"total_id": str(value), "value": n} for value, n in sorted(totals.items())])
 
 
 class ModelParams(StepParams):

@@ -227,18 +227,24 @@ def _rejects_left(table: pa.Table, ids: set[str]) -> pa.Table:
 
 
 def _drop_parts(work: _Work, right: Deletion, named: set[str]) -> None:
-    """Old parts, parts that no version names and that hold one of the ids, and memo records that name either."""
+    """Old parts, parts that no version names and that hold one of the ids, and memo records that name either.
+
+    Of partitions all goes that no version names: a table of words and numbers does not tell whose they are.
+    """
     store, ids = work.store, work.done.ids
     lost = {key for key in store.keys("objects") if key not in named and key.endswith(".parquet")}
     replaced = {sha256 for sha256, part in work.became.items() if part.sha256 != sha256}
     gone = {key for key in lost if sha256_in(key) in replaced or holds(store, key, ids)}
-    dead = []
+    dead, needed = [], set()
     for key, data in store.read_all(store.keys("memo")):
         record = Record.read(data)
-        if record is None or gone.intersection(part.key for part in record.made) or _skips(record, ids):
+        made = {part.key for part in record.made} if record else set()
+        if record is None or record.partial or gone & made or _skips(record, ids):
             dead.append(key)
+        else:
+            needed |= made
     right.delete_all(dead)
-    right.delete_all(sorted(gone))
+    right.delete_all(sorted(lost - (needed - gone)))
 
 
 def _skips(record: Record, ids: set[str]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -12,9 +13,10 @@ from pipeline_tasks.core.check import find_damage
 from pipeline_tasks.core.erasure.listed import erased_ids, erasures
 from pipeline_tasks.core.errors import TransientError
 from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.memo import Record
 from pipeline_tasks.core.pins import pinned
 from pipeline_tasks.core.store import LocalStore, Store
-from pipeline_tasks.core.versions import Version, load_manifest
+from pipeline_tasks.core.versions import Version, load_manifest, write_rows
 from tests.core.erasure.library import SECRET, A, B, everything, fill, take_down
 from tests.stores import rows
 
@@ -96,6 +98,14 @@ def test_answers_that_were_bought_for_it_go_and_no_others(store):
     assert done.answers == 6, "two a passage that rows name, and one that no row does"
     assert len(list(store.keys("responses"))) == 6
     assert list(store.keys("memo")) == ["memo/1.json"]
+
+
+def test_tables_of_partitions_go_whatever_they_hold(store):
+    words = write_rows(store, pa.table({"word": ["levee"], "n_passages": [1]}))
+    record = Record(output=words, rejects=None, skipped={}, counters={}, partial=True)
+    store.replace("memo/words.json", record.model_dump_json().encode())
+    take_down(store, A.doc_id)
+    assert not store.exists("memo/words.json") and not store.exists(words.key)
 
 
 def test_models_are_told_by_what_they_were_trained_on(store):

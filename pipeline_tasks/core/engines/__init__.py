@@ -1,0 +1,35 @@
+"""Where parts and partitions are computed. What is computed, and the bytes of it, are the same on every engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from pipeline_tasks.core.engines.local import Local
+from pipeline_tasks.core.engines.on_ray import OnRay
+from pipeline_tasks.core.resources import resources_of
+from pipeline_tasks.core.settings import is_secret, passed_on, settings
+from pipeline_tasks.core.step import Step
+
+
+class Engine(Protocol):
+    """Calls one function on many things, on as many processors as it has."""
+
+    def each(self, work: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+        """Place and result of each item, as they are done; ``work``, items and results can be pickled."""
+
+
+def engine_of(step: Step, workers: int) -> AbstractContextManager[Engine]:
+    """The engine of one run of ``step``, with at most ``workers`` processes where it is this machine.
+
+    A step over whole datasets is one piece of work, and one that pays a service has its limits in one process: these
+    stay here.
+    """
+    found = settings()
+    if found.engine == "ray" and step.kind != "reduce" and not step.resources.secrets:
+        # What a task gets can be read on the cluster's pages: its nodes have the store's keys in their own environment.
+        ours = passed_on(()).items()
+        environment = {name: value for name, value in ours if not (is_secret(name) or name.startswith("RAY_"))}
+        return OnRay(found.ray_address, step.name, resources_of(step), environment)
+    return Local(workers if step.processes else 1)

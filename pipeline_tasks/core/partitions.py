@@ -1,0 +1,202 @@
+"""Partitions: how a step computes over whole datasets in pieces that fit a processor's memory.
+
+The body of a partitioned step computes nothing of size itself. It says what the pieces are, calls a function on each of
+them (:meth:`PartitionedRun.spread`), hands the tables that they give on to the next function, and yields what the last
+one gave. Where rows have to move, a function gives one table per partition of the next round, by the hash of a key or
+by range; the next function reads its table of every piece, in the order of the pieces. So what is made does not depend
+on which piece was done when, where, or by which run.
+
+A piece is memoised as a part of a map step is: by the function's name, the code version of the step, and what it reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import Any
+
+import pyarrow as pa
+
+from pipeline_tasks.core.engines import Engine
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.failure import counted
+from pipeline_tasks.core.ids import digest, seed_of
+from pipeline_tasks.core.manifest import Part, Removal
+from pipeline_tasks.core.memo import Record, memo_key
+from pipeline_tasks.core.plan import Job
+from pipeline_tasks.core.run import Inputs, Run
+from pipeline_tasks.core.schema import RowSchema
+from pipeline_tasks.core.store import Store
+from pipeline_tasks.core.versions import Version, read_part, write_rows
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Live rows of some neighbouring parts of a version.
+
+    Attributes:
+        version: holds these parts and no others.
+    """
+
+    version: Version
+
+    @classmethod
+    def between(cls, version: Version, first: int, last: int) -> Rows:
+        """Those of the parts ``first`` <= i < ``last``."""
+        whole = version.manifest
+        removals = [_narrowed(removal, first, last) for removal in whole.removals]
+        update = {"parts": whole.parts[first:last], "removals": [r for r in removals if r.first < r.last]}
+        return cls(Version(version.store, whole.model_copy(update=update)))
+
+    def tables(self, columns: list[str]) -> Iterator[pa.Table]:
+        """The rows, a table for each part."""
+        return self.version.parts(columns)
+
+    @cached_property
+    def digest(self) -> str:
+        """Equal for equal rows: of every part its sha256 and which of its rows are removed."""
+        removed = self.version.removed
+        parts = enumerate(self.version.manifest.parts)
+        return digest([[part.sha256, removed.rows(index).tolist()] for index, part in parts])
+
+
+def _narrowed(removal: Removal, first: int, last: int) -> Removal:
+    update = {"first": max(removal.first, first) - first, "last": min(removal.last, last) - first}
+    return removal.model_copy(update=update)
+
+
+def pieces(versions: Mapping[str, Version], most_rows: int) -> list[dict[str, Rows]]:
+    """All rows of ``versions``, one after another, in pieces of whole parts with at most ``most_rows`` where they can.
+
+    A piece names what it holds of each version. There is always one. A refresh, which adds parts at the end of a
+    version, leaves all pieces of it but the last as they are.
+    """
+    found: list[dict[str, Rows]] = []
+    held, room = {name: (0, 0) for name in versions}, most_rows
+    for name, version in versions.items():
+        for index, part in enumerate(version.manifest.parts):
+            if part.rows > room and room < most_rows:
+                found.append(_piece(versions, held))
+                held, room = {n: (last, last) for n, (_, last) in held.items()}, most_rows
+            held[name] = (held[name][0], index + 1)
+            room -= part.rows
+    return [*found, _piece(versions, held)] if room < most_rows or not found else found
+
+
+def _piece(versions: Mapping[str, Version], held: Mapping[str, tuple[int, int]]) -> dict[str, Rows]:
+    return {name: Rows.between(version, *held[name]) for name, version in versions.items()}
+
+
+@dataclass(frozen=True)
+class Partition:
+    """All that one call of a function reads; nothing else has a say in what it gives.
+
+    Attributes:
+        rows: of the step's inputs.
+        parts: tables that earlier calls gave.
+        values: numbers and texts, those of the parameters that count here among them.
+    """
+
+    rows: Mapping[str, Rows] = field(default_factory=dict)
+    parts: Mapping[str, Sequence[Part]] = field(default_factory=dict)
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    def key(self, job: Job, work: Work) -> str:
+        """Identity of the call, as a part of a map step has one."""
+        rows = {name: given.digest for name, given in self.rows.items()}
+        parts = {name: [part.sha256 for part in given] for name, given in self.parts.items()}
+        return digest(job.step.name, job.step.version, work.__name__, rows, parts, dict(self.values))
+
+
+Work = Callable[[Partition, Run], Iterable[pa.Table]]
+"""A function of a module: gets a partition, and a run for counters, rejects, seed and ``store``; gives tables."""
+
+
+@dataclass
+class PartitionedRun(Run):
+    """What the body of a partitioned step is given.
+
+    Attributes:
+        engine: computes partitions.
+        passing: names of partitions that only a killed run needs again.
+        final: sha256 of what may be a part of the version.
+    """
+
+    engine: Engine | None = None
+    passing: list[str] = field(default_factory=list)
+    final: set[str] = field(default_factory=set)
+
+    def spread(
+        self, work: Work, partitions: Sequence[Partition], *, lasting: bool = True, final: bool = False
+    ) -> list[list[Part]]:
+        """What ``work`` gives for each partition: one stored part for each table, in order.
+
+        Args:
+            work: a function of a module, so that other processes find it.
+            partitions: what each call reads.
+            lasting: remember what they gave for later versions, too; else until this one is made.
+            final: the tables are parts of the version, and must be rows of its schema.
+        """
+        if self.job is None or self.engine is None:
+            raise InputError(f"{self.label} has no engine; run it as a step")
+        keys = [partition.key(self.job, work) for partition in partitions]
+        records = _lookup(self.store, keys)
+        todo = [place for place, key in enumerate(keys) if key not in records]
+        self.count("partitions_reused", len(keys) - len(todo))
+        self.count("partitions_built", len(todo))
+        mark = self.scratch / work.__name__
+        mark.write_bytes(b"." * (len(keys) - len(todo)))
+        compute = partial(_compute, self.store, self.job, work, self.job.step.writes if final else None)
+        with self.progress(len(todo), f"partitions of {work.__name__}") as progress, mark.open("ab", 0) as finished:
+            for at, record in self.engine.each(compute, [(keys[place], partitions[place]) for place in todo]):
+                records[keys[todo[at]]] = record
+                self.counters.update(record.counters)  # type: ignore[arg-type]
+                finished.write(b".")
+                progress.advance()
+        if not lasting:
+            self.passing += keys
+        rejects = (records[key].rejects for key in dict.fromkeys(keys))
+        self._rejected += [read_part(self.store, part) for part in rejects if part]
+        if final:
+            self.final.update(part.sha256 for key in keys for part in records[key].tables)
+        return [records[key].tables for key in keys]
+
+    def forget_passing(self) -> None:
+        """Give up what only a killed run would have needed; the garbage collection drops their parts."""
+        self.store.delete_all(sorted({memo_key(key) for key in self.passing}))
+
+
+def _lookup(store: Store, keys: Iterable[str]) -> dict[str, Record]:
+    """Key -> record, of those that are there with all that they name."""
+    read = store.read_all(memo_key(key) for key in dict.fromkeys(keys))
+    found = {key: record for key, data in read if (record := Record.read(data))}
+    there = store.present(made.key for record in found.values() for made in record.made)
+    whole = {key: record for key, record in found.items() if there.issuperset(made.key for made in record.made)}
+    return {key.removeprefix("memo/").removesuffix(".json"): record for key, record in whole.items()}
+
+
+def _compute(store: Store, job: Job, work: Work, schema: RowSchema | None, given: tuple[str, Partition]) -> Record:
+    """Call ``work``, store its tables and rejects, then the record; what another process made meanwhile is taken."""
+    key, partition = given
+    with store.alone(key):
+        if found := _lookup(store, [key]).get(key):
+            return found.model_copy(update={"counters": {}})
+        run = Run(store, Inputs({}), seed_of(key), f"{job.step.name} {work.__name__}", key, job=job)
+        with counted(run.counters):
+            tables = iter(work(partition, run))
+            parts = list(map(partial(write_rows, store), map(schema.conform, tables) if schema else tables))
+        if not parts:
+            raise InputError(f"{job.step.name}: {work.__name__} gave no table; let it yield one, with no rows")
+        rejects = run.rejects_table()
+        record = Record(
+            output=parts[0],
+            further=parts[1:],
+            partial=True,
+            rejects=write_rows(store, rejects) if rejects.num_rows else None,
+            skipped={},
+            counters=dict(run.counters),
+        )
+        store.replace(memo_key(key), record.model_dump_json().encode())
+    store.drop_scratch(key)
+    return record
