@@ -51,10 +51,10 @@ class Table:
         Shapes:
             queries: [b + c, d], passages: [p, d], L2-normalised; others: [b, b + c] bool or None; returns [b, b + c].
         """
-        from torch import bool, eye
+        import torch
 
         n_rows = len(self.positives)
-        own = eye(n_rows, len(queries), dtype=bool, device=queries.device)
+        own = torch.eye(n_rows, len(queries), dtype=torch.bool, device=queries.device)
         counted = own if others is None else own | others
         scores = passages[self.positives] @ queries.T / self.temperature
         return scores.masked_fill(~counted, float("-inf"))
