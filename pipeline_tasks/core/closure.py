@@ -111,9 +111,9 @@ def _module(source: str, package: str) -> _Module:
 
 
 def _schema(name: str) -> dict[str, str]:
-    """The row schema of that name, without what its columns mean to a reader."""
+    """The row schema of that name in :data:`SCHEMAS`, without what its columns mean to a reader."""
     schema = getattr(importlib.import_module(SCHEMAS), name)
-    return {f"rows:{schema.name}": short_id(schema.key, [[c.name, str(c.type)] for c in schema.columns])}
+    return {f"rows:{name.lower()}": short_id(schema.key, [[c.name, str(c.type)] for c in schema.columns])}
 
 
 def _script(path: Path) -> str:
