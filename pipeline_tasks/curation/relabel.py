@@ -56,7 +56,7 @@ class RelabelParams(StepParams):
 @step(
     reads={
         "nearest": From(RANKINGS, "nearest/{model}"),
-        "pairs": From(INSTRUCTED_PAIRS, "mtp/fret"),
+        "pairs": From(INSTRUCTED_PAIRS, "mtp/fret/checked"),
         "passages": PASSAGES,
     },
     writes=RELABELLED,

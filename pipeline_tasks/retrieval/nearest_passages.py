@@ -25,7 +25,7 @@ class NearestPassagesParams(EmbedPairsParams):
 
 @step(
     reads={
-        "pairs": From(INSTRUCTED_PAIRS, "mtp/fret"),
+        "pairs": From(INSTRUCTED_PAIRS, "mtp/fret/checked"),
         "embeddings": From(PASSAGE_EMBEDDINGS, "embeddings/{model}"),
         "passages": PASSAGES,
     },

@@ -2,6 +2,6 @@
 
 STEPS = (
     "write_needs", "write_pairs", "read_pairs", "read_general_pairs", "read_classes", "extract_queries",
-    "combine_pairs", "decontaminate_pairs", "write_tasks_and_queries", "write_instructions", "poison_tuples",
-    "check_tuples",
+    "combine_pairs", "decontaminate_pairs", "write_tasks_and_queries", "decontaminate_tasks", "write_instructions",
+    "poison_tuples", "check_tuples",
 )  # fmt: skip

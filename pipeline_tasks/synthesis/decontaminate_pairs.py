@@ -59,12 +59,15 @@ class DecontaminatePairsParams(StepParams):
         return self._questions
 
 
+EVALUATION_SETS = {
+    "queries": From(JUDGED_QUERIES, "judged/{item}", each="sets"),
+    "passages": From(PASSAGES, "corpus/{item}", each="sets"),
+}
+"""What :func:`refuse_copies` reads besides pairs."""
+
+
 @step(
-    reads={
-        "pairs": From(PAIRS, "mtp/combined"),
-        "queries": From(JUDGED_QUERIES, "judged/{item}", each="sets"),
-        "passages": From(PASSAGES, "corpus/{item}", each="sets"),
-    },
+    reads={"pairs": From(PAIRS, "mtp/combined"), **EVALUATION_SETS},
     writes=PAIRS,
     kind="reduce",
     dataset="mtp",
@@ -87,6 +90,15 @@ def decontaminate_pairs(inputs: Inputs, params: DecontaminatePairsParams, run: R
 
     Source: DMRetriever, appendix C. Departures: it matches strings of queries and passages; here copies of words and
     near-duplicate queries count, too. It counts all passages of the evaluation's corpus, as ``passages=all`` does.
+    """
+    refuse_copies(inputs, params, run)
+
+
+def refuse_copies(inputs: Inputs, params: DecontaminatePairsParams, run: Run) -> None:
+    """Reject those of ``pairs`` that :func:`decontaminate_pairs` speaks of, and count them.
+
+    Raises:
+        InputError: as there.
     """
     known = EvaluationTexts.read(inputs, params.asked, params.passages, params.near)
     found: Counter[str] = Counter()

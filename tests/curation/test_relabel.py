@@ -41,7 +41,7 @@ def store(tmp_path) -> LocalStore:
         | {"passage_id": SOURCE[name], "positive_id": SOURCE[name], "positive": PASSAGE[SOURCE[name]]}
         for name in NEAREST
     ]
-    put(store, INSTRUCTED_PAIRS, pairs, dataset="mtp/fret")
+    put(store, INSTRUCTED_PAIRS, pairs, dataset="mtp/fret/checked")
     near = [{"query_id": name, "passage_id": SOURCE[name], "passage_ids": ids} for name, ids in NEAREST.items()]
     put(store, RANKINGS, near[:2], near[2:], dataset=f"nearest/{REFERENCE_MODELS[0]}")
     return store

@@ -25,6 +25,7 @@ DAG_IDS = {
     "distill_retriever",
     "evaluate_retriever",
     "follow_instructions",
+    "fret",
     "maintenance",
 }
 HEAVY = {"torch", "transformers", "faiss", "duckdb", "onnxruntime", "fitz", "pymupdf", "openai", "datasketch", "bm25s"}
@@ -217,7 +218,7 @@ def test_what_starts_a_dag_is_produced_by_another(bag):
 
 
 BY_HAND = {"read_pairs", "read_general_pairs", "read_passages", "pool_passages", "sample_queries"}
-BY_HAND |= {"check_tuples_by_margin", "read_classes", "write_tasks_and_queries", "nearest_passages", "relabel", "unify"}
+BY_HAND |= {"check_tuples_by_margin", "read_classes"}
 """What is run from the command line alone: files of others, and what is made of them."""
 
 
@@ -239,10 +240,11 @@ LATER = ("distill", "adapt_to_corpus", "follow_instructions")
 STAGES = ("pretrain", "finetune", *LATER)
 CHOSEN = {
     *(("combine_pairs", name) for name in ("gd", "own")),
-    *(("decontaminate_pairs", name) for name in ("queries", "passages")),
+    *((gate, name) for gate in ("decontaminate_pairs", "decontaminate_tasks") for name in ("queries", "passages")),
     *((stage, name) for stage in STAGES for name in ("judged", "judged_passages", "targets", "target_passages")),
     *((stage, "init") for stage in LATER),
-    *(("adapt_backbone", "general"), ("pretrain", "cloze"), ("distill", "triplets"), ("finetune", "further")),
+    *(("adapt_backbone", "general"), ("pretrain", "cloze"), ("distill", "triplets")),
+    *(("finetune", "further"), ("unify", "builds")),
 }
 """What a run takes as it is now: pairs that no DAG makes, and datasets that a form names, by size and level too."""
 

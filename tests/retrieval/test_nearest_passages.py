@@ -38,7 +38,7 @@ def store(tmp_path_factory) -> LocalStore:
         | {"positive_id": seed, "positive": TEXTS[seed], "split": SPLITS[seed]}
         for name, seed, query, task in queries
     ]
-    put(store, INSTRUCTED_PAIRS, pairs, dataset="mtp/fret")
+    put(store, INSTRUCTED_PAIRS, pairs, dataset="mtp/fret/checked")
     return store
 
 

@@ -8,9 +8,10 @@ import pytest
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import load_manifest
-from pipeline_tasks.datasets import JUDGED_QUERIES, PAIRS, PASSAGES
+from pipeline_tasks.datasets import INSTRUCTED_PAIRS, JUDGED_QUERIES, PAIRS, PASSAGES
 from pipeline_tasks.synthesis import decontaminate_pairs as module
 from pipeline_tasks.synthesis.decontaminate_pairs import decontaminate_pairs
+from pipeline_tasks.synthesis.decontaminate_tasks import decontaminate_tasks
 from tests.stores import go, put, rejects, rows
 
 QUESTION = "How long should a household boil water from a private well after a flood before it is safe to drink?"
@@ -120,3 +121,12 @@ def test_another_limit_recomputes_nothing_and_other_questions_leave_the_parts_as
     assert fewer.ref != first.ref
     parts = [load_manifest(store, ref).parts for ref in (first.ref, fewer.ref)]
     assert parts[0] == parts[1], "what is embedded stays embedded"
+
+
+def test_queries_with_a_task_pass_the_same_gate_and_keep_it(store):
+    rows_given = [pair("clean") | {"instruction": "Find what helps."}, pair("a", QUESTION) | {"instruction": "Search."}]
+    put(store, INSTRUCTED_PAIRS, rows_given, dataset="mtp/fret")
+    go(store, decontaminate_tasks, sets=("wells",))
+    kept = {row["query_id"]: row["instruction"] for row in rows(store, "mtp/fret/checked")}
+    assert kept == {"clean": "Find what helps."}
+    assert {name: row["reason"] for name, row in rejects(store, "mtp/fret/checked").items()} == {"a": "query_exact"}

@@ -1,0 +1,48 @@
+"""From passages to triplets whose tasks, queries and positives an LLM chose."""
+
+from __future__ import annotations
+
+from airflow.sdk import DAG
+from foundry_airflow.steps import DEFAULT_ARGS, fold_lineage, form, given, step, within
+
+DOC = """
+### From `passages` to `mtt/fret`
+
+An LLM writes a task and a query for every sampled passage; copies of what models are evaluated with are refused. Of the
+passages that `model` finds nearest to a query with its task, a causal model on the worker says which is the best: that
+one becomes the positive, whether the query was written for it or not.
+
+Started by hand, after `corpus_refresh`. The endpoint is the worker's `OPENAI_BASE_URL`; the `scorer` runs on the
+worker, and a small one is no judge: look at what it changed (`SELECT * FROM relabelled`) before you train on it.
+`train_retriever` takes the triplets with others where its field `triplets_from` has `mtt/fret`.
+"""
+
+ASKED = ("llm", "api", "json_schema", "checks", "temperature", "concurrency", "max_run_usd", "max_run_tokens")
+WRITE = form("write_tasks_and_queries", "sample_rate", "splits", *ASKED)
+GATE = form("decontaminate_tasks", "sets", "max_contaminated")
+NEAREST = form("nearest_passages", "model", "depth")
+RELABEL = form("relabel", "scorer", "precision", "passage_chars", "k", "batch_size")
+UNIFY = form("unify", "negatives", "n_negatives", "builds", "per_source")
+FORMS = (WRITE, GATE, NEAREST, RELABEL, UNIFY)
+
+with DAG(
+    "fret",
+    description="passages -> triplets that an LLM chose, FRet",
+    schedule=None,
+    max_active_runs=1,
+    deadline=within(hours=96),
+    default_args=DEFAULT_ARGS,
+    tags=["foundry", "synthesis"],
+    doc_md=DOC,
+    params={name: field for f in FORMS for name, field in f.params.items()},
+) as dag:
+    read = given(passages="passages")
+    written = step("write_tasks_and_queries", inputs=read, params=WRITE.values(dag))
+    pairs = step("decontaminate_tasks", inputs={"pairs": written}, params=GATE.values(dag))
+    encoder = {"model": dag.param("model")}
+    embedded = step("embed_passages", inputs=read, params=encoder, emits=False)
+    asked = {"pairs": pairs, "passages": read["passages"]}
+    nearest = step("nearest_passages", inputs=asked | {"embeddings": embedded}, params=NEAREST.values(dag))
+    relabelled = step("relabel", inputs=asked | {"nearest": nearest}, params=encoder | RELABEL.values(dag))
+    triplets = step("unify", inputs={"relabelled": relabelled}, params=UNIFY.values(dag))
+    fold_lineage(triplets)
