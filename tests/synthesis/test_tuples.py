@@ -7,6 +7,7 @@ import json
 import pytest
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.lineage.query import query
 from pipeline_tasks.core.response_store import ResponseStore
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
@@ -76,6 +77,8 @@ def test_an_instruction_and_its_poison_are_written_and_each_part_names_its_answe
     answers = {found[name] for name in found if name.endswith("response_id")}
     assert len(answers) == 5 == len(there.seen)
     assert all(ResponseStore(store).read(answer) for answer in answers)
+    paid = "SELECT response_id FROM part_responses JOIN parts USING (sha256) WHERE dataset = 'tuples/poisoned'"
+    assert {row["response_id"] for row in query(store, paid).to_pylist()} == answers, "a version costs its answers"
     asked = [json.loads(one["body"]["messages"][-1]["content"]) for one in there.seen[-2:]]
     assert {(one["instruction"], one["query"]) for one in asked} == {
         (POISON["instruction"], QUERY),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import duckdb
 
 _NAMED = pa.schema([("dataset", pa.string()), ("version", pa.string())])
-_RESPONSE_COLUMNS = ("response_id", "need_response_id")
+_RESPONSE = "response_id"
 _EVALUATED_COLUMNS = (
     "system", "model_version", "query_id", "intent", "query", "n_relevant", "scores", "passage_ids", "grades",
 )  # fmt: skip
@@ -161,10 +161,10 @@ def _by_response_columns(store: Store, found: list[Manifest]) -> dict[tuple[str,
         if m.rows_schema == FILES or not m.parts:
             continue
         try:
-            names = set(part_schema(store, m.parts[0]).names)
+            names = part_schema(store, m.parts[0]).names
         except (InputError, OSError, pa.ArrowInvalid):
             continue  # it is told where its rows are read
-        columns = tuple(c for c in _RESPONSE_COLUMNS if c in names)
+        columns = tuple(name for name in names if name.endswith(_RESPONSE))
         if columns:
             groups.setdefault(columns, []).extend(m.parts)
     return groups
