@@ -31,9 +31,10 @@ class SameTower(Objective):
     inner: AnyObjective = Field("info_nce", validate_default=True, description="what is made of the wider table")
 
     def loss(self, queries: Tensor, passages: Tensor, table: Table) -> Tensor:
-        """The inner objective's; [b, d] and [p, d] to a scalar."""
+        """The inner objective's; [b, d], or [b + c, d] with contrasts of the inner one, and [p, d] to a scalar."""
         from torch import cat
 
         answers = table.answers.to(queries.dtype)
         alike = answers @ answers.T > 0
-        return self.inner.loss(queries, cat([passages, queries]), table.with_columns(~alike))
+        own = queries[: len(alike)]
+        return self.inner.loss(queries, cat([passages, own]), table.with_columns(~alike))

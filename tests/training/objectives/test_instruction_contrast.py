@@ -76,6 +76,15 @@ def test_in_a_wrapper_it_sees_the_prefixes_of_all_queries() -> None:
     )
 
 
+def test_beside_same_tower_negatives_its_own_contrasts_stay() -> None:
+    queries, passages, table = batch(4)
+    inner = {"name": "instruction_contrast", "form": "uni", "terms": ["P", "I", "IQ"]}
+    found = objective({"name": "same_tower", "inner": inner}).loss(queries, passages, table)
+    wider = objective("same_tower").loss(queries[:4], passages, table)
+    terms = objective(inner | {"terms": ["I", "IQ"]}).loss(queries, passages, table)
+    assert found.item() == pytest.approx((wider + terms).item(), rel=1e-12)
+
+
 def test_a_rows_cost_grows_with_the_batch_as_a_line_does() -> None:
     """Marginal negatives: a batch twice as large takes twice the work for each row, not four or eight times."""
 
