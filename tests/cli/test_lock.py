@@ -14,7 +14,7 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.registry import get_step
 
 ROOT = Path(__file__).parents[2]
-PARSER = "pipeline_tasks/synthesis/parse.py"
+WRITERS = "pipeline_tasks/synthesis/writers.py"
 NEEDS, PAIRS, COMBINED = (int(get_step(name).version) for name in ("write_needs", "write_pairs", "combine_pairs"))
 
 
@@ -55,24 +55,24 @@ def refused(*names: str) -> str:
     return str(told.value)
 
 
-def test_a_parser_that_changes_its_rules_asks_what_becomes_of_old_pairs(checkout, edit):
+def test_writers_that_change_their_rules_ask_what_becomes_of_old_pairs(checkout, edit):
     before = lines(checkout)
-    edit(PARSER, "def ", "CHANGED = 1\n\n\ndef ")
+    edit(WRITERS, "def ", "CHANGED = 1\n\n\ndef ")
     told = refused()
-    assert f"write_needs v{NEEDS}: what it runs has changed: {PARSER}. " in told
+    assert f"write_needs v{NEEDS}: what it runs has changed: {WRITERS}. " in told
     assert "raise version= in @step" in told and "`foundry lock write_pairs`" in told
     assert "mine_negatives" not in told and lines(checkout) == before
     assert "write_needs" in refused("write_pairs")
     lock_command(["write_needs", "write_pairs"])
     changed = set(lines(checkout)) ^ set(before)
-    assert {line.split()[0] for line in changed} == {PARSER} and len(changed) == 2
+    assert {line.split()[0] for line in changed} == {WRITERS} and len(changed) == 2
     lock_command()
 
 
 def test_a_raised_version_is_an_answer_and_a_lowered_one_is_not(checkout, edit):
     before = f"step:write_needs {NEEDS}\nstep:write_pairs {PAIRS}"
     edit("steps.lock", before, f"step:write_needs {NEEDS - 1}\nstep:write_pairs {PAIRS + 1}")
-    edit(PARSER, "def ", "CHANGED = 1\n\n\ndef ")
+    edit(WRITERS, "def ", "CHANGED = 1\n\n\ndef ")
     told = refused()
     assert "write_needs" not in told
     assert f"write_pairs: version='{PAIRS}' is below '{PAIRS + 1}' in steps.lock" in told
@@ -96,7 +96,7 @@ def test_a_script_and_a_row_schema_are_code_too(checkout, edit, monkeypatch):
 
 def test_a_comment_asks_nothing(checkout, edit):
     before = lines(checkout)
-    edit(PARSER, "def ", "# Nothing new.\ndef ")
+    edit(WRITERS, "def ", "# Nothing new.\ndef ")
     edit("sql/combine_pairs.sql", "SELECT", "-- Nothing new.\nSELECT")
     lock_command()
     assert lines(checkout) == before

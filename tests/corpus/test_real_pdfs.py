@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pipeline_tasks.texts.cluster_documents import cluster_documents
+from pipeline_tasks.corpus.cluster_documents import cluster_documents
 
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.corpus.crawl import crawl
