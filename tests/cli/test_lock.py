@@ -14,7 +14,7 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.registry import get_step
 
 ROOT = Path(__file__).parents[2]
-WRITERS = "pipeline_tasks/synthesis/writers.py"
+WRITERS, BEGIN = "pipeline_tasks/synthesis/writers.py", "from __future__ import annotations\n"
 NEEDS, PAIRS, COMBINED = (int(get_step(name).version) for name in ("write_needs", "write_pairs", "combine_pairs"))
 
 
@@ -57,7 +57,7 @@ def refused(*names: str) -> str:
 
 def test_writers_that_change_their_rules_ask_what_becomes_of_old_pairs(checkout, edit):
     before = lines(checkout)
-    edit(WRITERS, "def ", "CHANGED = 1\n\n\ndef ")
+    edit(WRITERS, BEGIN, f"{BEGIN}\nCHANGED = 1\n")
     told = refused()
     assert f"write_needs v{NEEDS}: what it runs has changed: {WRITERS}. " in told
     assert "raise version= in @step" in told and "`foundry lock write_pairs`" in told
@@ -72,7 +72,7 @@ def test_writers_that_change_their_rules_ask_what_becomes_of_old_pairs(checkout,
 def test_a_raised_version_is_an_answer_and_a_lowered_one_is_not(checkout, edit):
     before = f"step:write_needs {NEEDS}\nstep:write_pairs {PAIRS}"
     edit("steps.lock", before, f"step:write_needs {NEEDS - 1}\nstep:write_pairs {PAIRS + 1}")
-    edit(WRITERS, "def ", "CHANGED = 1\n\n\ndef ")
+    edit(WRITERS, BEGIN, f"{BEGIN}\nCHANGED = 1\n")
     told = refused()
     assert "write_needs" not in told
     assert f"write_pairs: version='{PAIRS}' is below '{PAIRS + 1}' in steps.lock" in told
@@ -96,7 +96,7 @@ def test_a_script_and_a_row_schema_are_code_too(checkout, edit, monkeypatch):
 
 def test_a_comment_asks_nothing(checkout, edit):
     before = lines(checkout)
-    edit(WRITERS, "def ", "# Nothing new.\ndef ")
+    edit(WRITERS, BEGIN, f"{BEGIN}\n# Nothing new.\n")
     edit("sql/combine_pairs.sql", "SELECT", "-- Nothing new.\nSELECT")
     lock_command()
     assert lines(checkout) == before

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pipeline_tasks.corpus.cluster_documents import cluster_documents
 
 from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.corpus.cluster_documents import cluster_documents
 from pipeline_tasks.corpus.crawl import crawl
 from pipeline_tasks.corpus.extract_text import extract_text
 from pipeline_tasks.corpus.list_urls import list_urls
