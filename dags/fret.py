@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from airflow.sdk import DAG
+from airflow.sdk import DAG, Param
 from foundry_airflow.steps import DEFAULT_ARGS, fold_lineage, form, given, step, within
 
 DOC = """
 ### From `passages` to `mtt/fret`
 
 An LLM writes a task and a query for every sampled passage; copies of what models are evaluated with are refused. Of the
-passages that `model` finds nearest to a query with its task, a causal model on the worker says which is the best: that
-one becomes the positive, whether the query was written for it or not.
+passages that `model` finds nearest to a query with its task, another LLM says which is the best: that one becomes the
+positive, whether the query was written for it or not.
 
-Started by hand, after `corpus_refresh`. The endpoint is the worker's `OPENAI_BASE_URL`; the `scorer` runs on the
-worker, and a small one is no judge: look at what it changed (`SELECT * FROM relabelled`) before you train on it.
+Started by hand, after `corpus_refresh`. The endpoint is the worker's `OPENAI_BASE_URL`. Its model `grader` gives
+grades; where that is left empty, the causal model `scorer` on the worker gives likelihoods. A small one is no judge:
+look at what it changed (`SELECT * FROM relabelled WHERE source_rank > 1`) before you train on it.
 `train_retriever` takes the triplets with others where its field `triplets_from` has `mtt/fret`.
 """
 
-ASKED = ("llm", "api", "json_schema", "checks", "temperature", "concurrency", "max_run_usd", "max_run_tokens")
-WRITE = form("write_tasks_and_queries", "sample_rate", "splits", *ASKED)
+WRITE = form("write_tasks_and_queries", "sample_rate", "splits", "llm", "api", "checks")
+LLM = form("write_tasks_and_queries", "json_schema", "temperature", "concurrency", "max_run_usd", "max_run_tokens")
 GATE = form("decontaminate_tasks", "sets", "max_contaminated")
 NEAREST = form("nearest_passages", "model", "depth")
 RELABEL = form("relabel", "scorer", "precision", "passage_chars", "k", "batch_size")
 UNIFY = form("unify", "negatives", "n_negatives", "builds", "per_source")
-FORMS = (WRITE, GATE, NEAREST, RELABEL, UNIFY)
+FORMS = (WRITE, LLM, GATE, NEAREST, RELABEL, UNIFY)
+GRADER = Param(
+    None, type=["null", "string"], section="grade_passages", description="model that grades (left empty: none)"
+)
 
 with DAG(
     "fret",
@@ -34,15 +38,18 @@ with DAG(
     default_args=DEFAULT_ARGS,
     tags=["foundry", "synthesis"],
     doc_md=DOC,
-    params={name: field for f in FORMS for name, field in f.params.items()},
+    params={"grader": GRADER} | {name: field for f in FORMS for name, field in f.params.items()},
 ) as dag:
     read = given(passages="passages")
-    written = step("write_tasks_and_queries", inputs=read, params=WRITE.values(dag))
+    written = step("write_tasks_and_queries", inputs=read, params=WRITE.values(dag) | LLM.values(dag))
     pairs = step("decontaminate_tasks", inputs={"pairs": written}, params=GATE.values(dag))
     encoder = {"model": dag.param("model")}
     embedded = step("embed_passages", inputs=read, params=encoder, emits=False)
     asked = {"pairs": pairs, "passages": read["passages"]}
     nearest = step("nearest_passages", inputs=asked | {"embeddings": embedded}, params=NEAREST.values(dag))
-    relabelled = step("relabel", inputs=asked | {"nearest": nearest}, params=encoder | RELABEL.values(dag))
-    triplets = step("unify", inputs={"relabelled": relabelled}, params=UNIFY.values(dag))
+    compared, grader = asked | {"nearest": nearest}, {"llm": dag.param("grader")}
+    here, there = "{{ not params.grader }}", "{{ params.grader or '' }}"
+    scored = step("relabel", inputs=compared, params=encoder | RELABEL.values(dag), only_if=here)
+    graded = step("grade_passages", inputs=compared, params=encoder | LLM.values(dag) | grader, only_if=there)
+    triplets = step("unify", inputs={"relabelled": [scored, graded]}, params=UNIFY.values(dag))
     fold_lineage(triplets)

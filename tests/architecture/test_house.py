@@ -42,7 +42,7 @@ MAY_IMPORT = {
     "retrieval": BASE | {"encoders"},
     "corpus": BASE | {"texts"},
     "synthesis": BASE | {"texts"},
-    "curation": BASE | {"encoders", "retrieval"},
+    "curation": BASE | {"encoders", "retrieval", "synthesis"},
     "training": BASE | {"encoders"},
     "evaluation": BASE | {"encoders", "retrieval"},
     "report": BASE | {"evaluation"},

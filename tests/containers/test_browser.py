@@ -91,16 +91,21 @@ def under(form: Any, heading: str) -> Any:
     return form.locator(f"[id$=':content:{heading}']")
 
 
+def choice(form: Any, name: str) -> Any:
+    """Where one types to choose for the field ``name``, of which there may be several under a heading."""
+    return form.locator(f"#element_{name}").get_by_role("combobox")
+
+
 def small_model(form: Any) -> None:
     """33m, on short texts, in small batches and at one level, for two cores."""
-    under(form, "Run Parameters").get_by_role("combobox").click()
+    choice(form, "size").click()
     form.page.get_by_role("option", name="33m", exact=True).click()
     for section, fields in FEW_STEPS.items():
         form.get_by_role("button", name=section, exact=True).click()
         for name, value in fields.items():
             form.get_by_label(name, exact=True).fill(str(value))
-    under(form, "finetune").get_by_role("combobox").fill(str(ALPHAS[-1]))
-    under(form, "finetune").get_by_role("combobox").press("Enter")
+    choice(form, "alphas").fill(str(ALPHAS[-1]))
+    choice(form, "alphas").press("Enter")
     form.get_by_role("button", name="Run Parameters", exact=True).click()
 
 
@@ -110,8 +115,8 @@ def one_new_level(form: Any) -> None:
     field = under(form, "mine_negatives")
     for alpha in ALPHAS[:-1]:
         field.get_by_label(f"Remove {alpha}").click()
-    field.get_by_role("combobox").fill(NEW_ALPHA)
-    field.get_by_role("combobox").press("Enter")
+    choice(form, "alphas").fill(NEW_ALPHA)
+    choice(form, "alphas").press("Enter")
     chosen = [value.get_attribute("value") for value in form.locator("[name=element_alphas]").all()]
     assert chosen == [str(ALPHAS[-1]), NEW_ALPHA]
 

@@ -1,0 +1,127 @@
+"""A query's nearest passages as whoever judges them reads them, and the rows of what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.run import Run
+from pipeline_tasks.core.schema import RowSchema
+from pipeline_tasks.core.step import From
+from pipeline_tasks.core.store import Store
+from pipeline_tasks.core.versions import Version
+from pipeline_tasks.datasets import INSTRUCTED_PAIRS, PASSAGES, RANKINGS
+
+READS: dict[str, RowSchema | From] = {
+    "nearest": From(RANKINGS, "nearest/{model}"),
+    "pairs": From(INSTRUCTED_PAIRS, "mtp/fret/checked"),
+    "passages": PASSAGES,
+}
+"""Inputs of a step that judges."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Queries, each with the passages that are compared for it: its nearest ones, and the one that it was written for.
+
+    Attributes:
+        queries: rows of pairs.
+        ids: of each query's passages.
+        passages: ids and texts of all of them, one query after the other.
+    """
+
+    queries: pa.Table
+    ids: list[list[str]]
+    passages: pa.Table
+
+    @classmethod
+    def read(cls, rows: pa.Table, run: Run) -> Compared:
+        """Those of rankings; a query with its own passage alone is the reject ``nothing_to_compare``.
+
+        Raises:
+            InputError: the nearest passages are of other pairs or of other passages.
+        """
+        versions = (str(run.inputs[name].manifest.ref) for name in ("pairs", "passages"))
+        pairs, texts = _opened(run.store, *versions)
+        queries = pairs.take(_places(rows["query_id"].combine_chunks(), pairs["query_id"], run, "pairs"))
+        found = [_ids(row, run) for row in rows.to_pylist()]
+        kept = [row for row, ids in enumerate(found) if ids]
+        ids = [found[row] for row in kept]
+        flat = pa.array([i for some in ids for i in some], pa.string())
+        return cls(
+            queries.take(pa.array(kept, pa.int64())),
+            ids,
+            texts.take(_places(flat, texts["passage_id"], run, "passages")),
+        )
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def slices(self) -> list[slice]:
+        """Where each query's passages are among all."""
+        ends = np.cumsum([0, *map(len, self.ids)]).tolist()
+        return [slice(start, end) for start, end in zip(ends, ends[1:], strict=False)]
+
+    def taken(self, places: Sequence[int]) -> Compared:
+        """Some of the queries, with their passages."""
+        slices = self.slices()
+        passages = pa.concat_tables([self.passages.slice(slices[i].start, len(self.ids[i])) for i in places])
+        return Compared(self.queries.take(pa.array(places)), [self.ids[i] for i in places], passages)
+
+    def ordered(self, best: Sequence[np.ndarray], found: Mapping[str, pa.Array], run: Run) -> pa.Table:
+        """Rows of ``RELABELLED``; how many queries have another positive now is the counter ``positives_changed``.
+
+        Args:
+            best: places of each query's passages, best first.
+            found: columns of the rows, a value for each passage as it came.
+            run: counts.
+        """
+        sources = zip(self.ids, self.queries["passage_id"].to_pylist(), best, strict=True)
+        ranks = [int(np.flatnonzero(order == ids.index(source))[0]) + 1 for ids, source, order in sources]
+        run.count("positives_changed", sum(rank > 1 for rank in ranks))
+        ends = pa.array(np.cumsum([0, *map(len, self.ids)]), pa.int32())
+        starts = (mine.start for mine in self.slices())
+        taken = pa.array(np.concatenate([start + order for start, order in zip(starts, best, strict=True)]))
+        columns = {
+            "passage_ids": self.passages["passage_id"].combine_chunks(),
+            "passages": self.passages["text"].combine_chunks().dictionary_encode(),
+            **found,
+        }
+        table = self.queries.rename_columns({"passage_id": "source_passage_id"}).append_column("source_rank", [ranks])
+        for name, values in columns.items():
+            table = table.append_column(name, pa.ListArray.from_arrays(ends, values.take(taken)))
+        return table
+
+
+@lru_cache(maxsize=1)
+def _opened(store: Store, pairs: str, passages: str) -> tuple[pa.Table, pa.Table]:
+    """Queries, and passages with their texts; those opened last stay in memory."""
+    asked = ["query_id", "intent", "instruction", "query", "passage_id", "split"]
+    of_pairs = Version.open(store, Ref.parse(pairs), INSTRUCTED_PAIRS).table(asked)
+    return of_pairs, Version.open(store, Ref.parse(passages)).table(["passage_id", "text"])
+
+
+def _places(ids: pa.Array, known: pa.ChunkedArray, run: Run, name: str) -> pa.Array:
+    found = pc.index_in(ids, value_set=known.combine_chunks())
+    if found.null_count:
+        refs = run.inputs["nearest"].manifest.ref, run.inputs[name].manifest.ref
+        unknown = ids.filter(pc.is_null(found))[0]
+        raise InputError(f"{refs[0]} names {unknown}, which is not in {refs[1]}: give the versions that were searched")
+    return found
+
+
+def _ids(row: dict[str, Any], run: Run) -> list[str]:
+    """The nearest passages, and the one that the query was written for."""
+    ids = row["passage_ids"] if row["passage_id"] in row["passage_ids"] else [*row["passage_ids"], row["passage_id"]]
+    if len(ids) > 1:
+        return ids
+    run.reject(row["query_id"], "nothing_to_compare", f"only {ids[0]}")
+    return []
