@@ -119,6 +119,7 @@ def test_a_version_that_was_seen_before_its_run_ended_gets_the_time_of_its_run(s
 
 
 def test_a_part_that_is_back_is_read_though_nothing_else_is_new(store):
+    (store.root / DATABASE).unlink(missing_ok=True)
     manifest = load_manifest(store, Ref.parse("documents"))
     path = store.local_path(manifest.rejects[0].key)
     data = path.read_bytes()
