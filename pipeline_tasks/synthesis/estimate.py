@@ -132,7 +132,7 @@ def of_step(store: Store, job: Job) -> Bill:
 
 
 def _quote(store: Store, job: Job) -> QuoteRun:
-    return QuoteRun(store, Inputs({}), 0, f"{job.step.name}, unasked", job.step.name)
+    return QuoteRun(store, Inputs(job.open(store)), 0, f"{job.step.name}, unasked", job.step.name)
 
 
 def _needs_of(passages: pa.Table, asking: QuoteRun) -> pa.Table:

@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.curation.grade_passages import grade_passages
 from pipeline_tasks.curation.unify import unify
 from pipeline_tasks.datasets import INSTRUCTED_PAIRS, PASSAGES, RANKINGS
 from pipeline_tasks.models.use import REFERENCE_MODELS
+from pipeline_tasks.synthesis.estimate import of_step
 from tests.stores import go, put, rejects, rows
 from tests.synthesis.conftest import StandInEndpoint
 
@@ -83,6 +85,17 @@ def test_the_best_grade_is_the_positive_and_of_equal_ones_the_passage_it_was_wri
     assert all(ORDER not in one["body"]["messages"][0]["content"] for one in there.seen), "passages are no orders"
     go(store, unify, {"relabelled": ["relabelled/graded"]})
     assert {row["query_id"]: row["positive_id"] for row in rows(store, "mtt/fret")} == dict.fromkeys(found, "b")
+
+
+def test_the_bill_is_known_before_anybody_is_asked(store, monkeypatch):
+    for which in ("IN", "OUT"):
+        monkeypatch.setenv(f"FOUNDRY_LLM_PRICE_{which}", "1")
+    settings.cache_clear()
+    try:
+        assert of_step(store, plan(store, grade_passages, {"llm": "m"})).n_requests == 3
+    finally:
+        monkeypatch.undo()
+        settings.cache_clear()
 
 
 @pytest.mark.parametrize(
