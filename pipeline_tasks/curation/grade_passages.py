@@ -86,13 +86,12 @@ def grade_passages(rows: pa.Table, params: GradePassagesParams, run: Run) -> pa.
         grades.append(own)
     if not graded:
         return RELABELLED.table()
-    run.count("passages_compared", sum(map(len, grades)))
-    n_all, ranks = sum(map(len, grades)), [_ranks(order) for order in best]
+    run.count("passages_compared", n_all := sum(map(len, grades)))
     found = {
         "likelihoods": pa.nulls(n_all, pa.float32()),
         "relevances": pa.array(np.concatenate(grades)),
         "likelihood_ranks": pa.nulls(n_all, pa.int32()),
-        "relevance_ranks": pa.array(np.concatenate(ranks)),
+        "relevance_ranks": pa.array(np.concatenate([*map(_ranks, best)])),
     }
     return compared.taken(graded).ordered(best, found, run)
 
