@@ -189,7 +189,7 @@ def step(
     keeps: tuple[str, ...] = (),
     grows: bool = False,
     always: bool = False,
-    processes: bool = False,
+    processes: bool | None = None,
     image: Literal["cpu", "gpu"] = "cpu",
     pool: str = "",
     memory_gib: float = 2.0,
@@ -208,7 +208,7 @@ def step(
         grows: the output is its previous version plus what the body yields, minus what it withdraws (reduce). Its
             parameters are :class:`GrowthParams`.
         always: run the body also where the latest version answers the same request: it must look outside to know.
-        processes: run parts in several processes (map); partitions always may.
+        processes: compute parts or partitions in several processes; None: partitions alone.
         image: container image.
         pool: Airflow pool that limits it (``llm``, ``gpu``).
         memory_gib: memory one run needs.
@@ -231,7 +231,7 @@ def step(
             keeps=keeps,
             grows=grows,
             always=always,
-            processes=processes or kind == "partitioned",
+            processes=kind == "partitioned" if processes is None else processes,
             resources=Resources(image, pool, memory_gib, resumes=resumes or kind != "reduce", secrets=secrets),
         )
 

@@ -7,28 +7,25 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pydantic import Field
 
+from pipeline_tasks.core.manifest import Part
+from pipeline_tasks.core.partitions import Partition, PartitionedRun
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import From, step
 from pipeline_tasks.datasets import ALTERED_QUERIES, EVALUATIONS, PASSAGE_EMBEDDINGS, PASSAGES
-from pipeline_tasks.evaluation.evaluate_retriever import (
-    EvaluateRetrieverParams,
-    asked_of,
-    grades_of,
-    rankings,
-    scored_rows,
-)
+from pipeline_tasks.evaluation.evaluate_retriever import grades_of, scored, scored_rows
+from pipeline_tasks.evaluation.evaluation_params import EvaluationParams
 from pipeline_tasks.evaluation.judge_queries import HELD_OUT
 from pipeline_tasks.evaluation.metrics import score
 from pipeline_tasks.evaluation.p_mrr import p_mrr
+from pipeline_tasks.evaluation.rank_systems import judged_of, ranked_ids
 
 P_MRR = "p-mrr"
 UNDER_CHANGED = "-changed"
 MEASURES = ("ndcg@5", "map@1000")
-_ASKED = ["query", "intent", "instruction"]
-_TOLD = ("instruction", "changed_instruction")
+TOLD = ("instruction", "changed_instruction")
 
 
-class EvaluateInstructionsParams(EvaluateRetrieverParams):
+class EvaluateInstructionsParams(EvaluationParams):
     """What is compared on which queries."""
 
     set_name: str = Field(HELD_OUT, description="name of the judged set; also of the dataset eval/<set>-instructions")
@@ -43,14 +40,15 @@ class EvaluateInstructionsParams(EvaluateRetrieverParams):
         "models": From(None, "model/{size}/finetune"),
     },
     writes=EVALUATIONS,
-    kind="reduce",
+    kind="partitioned",
     dataset="eval/{set_name}-instructions",
     image="gpu",
     pool="gpu",
     memory_gib=8,
+    processes=False,
     secrets=("embeddings",),
 )
-def evaluate_instructions(inputs: Inputs, params: EvaluateInstructionsParams, run: Run) -> Iterator[pa.Table]:
+def evaluate_instructions(inputs: Inputs, params: EvaluateInstructionsParams, run: PartitionedRun) -> Iterator[Part]:
     """p-MRR of every query for each system, and every measure under the original and under the changed instruction.
 
     A query is asked with each of its instructions, put where the model has a place for one; BM25 is asked without, and
@@ -63,13 +61,15 @@ def evaluate_instructions(inputs: Inputs, params: EvaluateInstructionsParams, ru
     Raises:
         InputError: as of ``evaluate_retriever``.
     """
-    judged = inputs["queries"].table().sort_by("query_id")
-    both = [judged.select(["query", "intent", told]).rename_columns(_ASKED) for told in _TOLD]
-    asked = asked_of(pa.concat_tables(both), inputs["passages"])
+    yield from scored(score_instructions, TOLD, inputs, params, run)
+
+
+def score_instructions(given: Partition, run: Run) -> Iterator[pa.Table]:
+    """A row per query for one system."""
+    judged, found = judged_of(given), ranked_ids(run.store, given)
     grades = [grades_of(judged, column) for column in ("grades", "changed_grades")]
-    for system, found in rankings(asked, inputs, params, run):
-        before, after = found[: judged.num_rows], found[judged.num_rows :]
-        values = {P_MRR: p_mrr(before, after, *grades), **score(before, grades[0], params.measures)}
-        of_changed = score(after, grades[1], params.measures)
-        values |= {f"{name}{UNDER_CHANGED}": value for name, value in of_changed.items()}
-        yield scored_rows(system, before, judged, values, params.kept)
+    before, after = found[: judged.num_rows], found[judged.num_rows :]
+    measures = given.values["measures"]
+    values = {P_MRR: p_mrr(before, after, *grades), **score(before, grades[0], measures)}
+    values |= {f"{name}{UNDER_CHANGED}": value for name, value in score(after, grades[1], measures).items()}
+    yield scored_rows(given, before, judged, values)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from pipeline_tasks.models import use
 from pipeline_tasks.models.start import Start
 from pipeline_tasks.retrieval.encoder import Encoder
 from pipeline_tasks.retrieval.encoders import load_encoder, open_encoder
-from pipeline_tasks.retrieval.fusion import USUAL_K, fuse
+from pipeline_tasks.retrieval.fusion import USUAL_K
 from pipeline_tasks.retrieval.search import top_k
 
 BM25 = "bm25"
@@ -68,13 +68,6 @@ class Asked:
         """
         passages = encoder.encode_passages(self.passages)
         return top_k(self.encoded_by(encoder), passages, depth)[0]
-
-    def named(self, ranked: np.ndarray) -> list[list[str]]:
-        """The ids of ranked passages, best first.
-
-        Shapes: ranked [q, any] positions, -1 after the end of a short ranking.
-        """
-        return [[self.passage_ids[i] for i in row if i >= 0] for row in ranked.tolist()]
 
 
 def encoder_of_start(start: Start, scratch: Path) -> Encoder:
@@ -148,16 +141,14 @@ def members(name: str) -> tuple[list[str], int]:
     return [member.strip() for member in found[1].split(",")], int(found[2] or USUAL_K)
 
 
-def rank_fused(name: str, ranked: Mapping[str, np.ndarray], depth: int) -> np.ndarray:
-    """Reciprocal rank fusion of systems that are ranked, by their names.
-
-    Shapes: ranked [q, any] positions each; returns [q, depth] positions, best first, -1 after the end of a short one.
+def members_among(name: str, known: Iterable[str]) -> list[str]:
+    """The systems that a fusion is of.
 
     Raises:
-        InputError: ``name`` is no fusion, or of a system that is not among ``ranked``.
+        InputError: ``name`` is no fusion, or of a system that is not among the ``known``.
     """
-    of, k = members(name)
-    unknown = [member for member in of if member not in ranked]
+    of, there = members(name)[0], list(known)
+    unknown = [member for member in of if member not in there]
     if unknown:
-        raise InputError(f"{name}: no system is called {unknown[0]!r} here; known are {', '.join(ranked)}")
-    return fuse([ranked[member] for member in of], depth, k)[0]
+        raise InputError(f"{name}: no system is called {unknown[0]!r} here; known are {', '.join(there)}")
+    return of

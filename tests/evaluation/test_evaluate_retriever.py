@@ -1,26 +1,32 @@
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
-import numpy as np
+import pyarrow as pa
 import pytest
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.lineage import query
 from pipeline_tasks.core.manifest import Manifest, Ref
+from pipeline_tasks.core.partitions import Partition
+from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
-from pipeline_tasks.core.versions import Version
+from pipeline_tasks.core.versions import Version, write_rows
 from pipeline_tasks.datasets import JUDGED_QUERIES, PAIRS, PASSAGE_EMBEDDINGS, PASSAGES
-from pipeline_tasks.evaluation.evaluate_retriever import EvaluateRetrieverParams, evaluate_retriever, system_name
+from pipeline_tasks.evaluation.evaluate_retriever import evaluate_retriever
+from pipeline_tasks.evaluation.evaluation_params import EvaluationParams
 from pipeline_tasks.evaluation.judge_queries import judge_queries
+from pipeline_tasks.evaluation.rank_systems import fuse_systems, system_name
 from pipeline_tasks.evaluation.scores import AVERAGE, scores_of
 from pipeline_tasks.evaluation.stored_vectors import passage_vectors, query_vectors
-from pipeline_tasks.evaluation.systems import rank_fused
+from pipeline_tasks.evaluation.systems import encoder_of_folder
 from pipeline_tasks.models.fetch import fetch
 from pipeline_tasks.models.registry import get
 from pipeline_tasks.retrieval.embed_pairs import embed_pairs
 from pipeline_tasks.retrieval.embed_passages import embed_passages
+from pipeline_tasks.retrieval.encoder import Encoder
 from tests import shapes
 from tests.stores import go, put, rows
 
@@ -135,10 +141,10 @@ def test_a_folder_is_evaluated_and_known_by_its_files(store, tmp_path):
     version = evaluated(store, systems=(first, f"rrf({first})", "bm25"))
     assert [name for name in scores_of(version).table if "rrf" in name] == [f"rrf({first})"]
     moved = str((tmp_path / "one").rename(tmp_path / "two"))
-    again = EvaluateRetrieverParams(**ALONE | {"systems": (moved,)}).identity()
-    assert again == EvaluateRetrieverParams(**ALONE | {"systems": (moved + "/",)}).identity()
+    again = EvaluationParams(**ALONE | {"systems": (moved,)}).identity()
+    assert again == EvaluationParams(**ALONE | {"systems": (moved + "/",)}).identity()
     (tmp_path / "two" / "config.json").write_text((tmp_path / "two" / "config.json").read_text() + "\n")
-    assert again != EvaluateRetrieverParams(**ALONE | {"systems": (moved,)}).identity(), "other files, another version"
+    assert again != EvaluationParams(**ALONE | {"systems": (moved,)}).identity(), "other files, another version"
 
 
 def test_scores_are_sorted_and_compared(store, tmp_path):
@@ -166,13 +172,46 @@ def test_a_trained_model_is_named_by_size_stage_and_alpha(store, stage, params, 
     assert system_name(Version(store, manifest)) == name
 
 
-def test_a_fusion_is_a_system_of_the_systems_it_names():
-    ranked = {"bm25": np.array([[0, 1, 2]]), "m": np.array([[2, 1, 0]]), "33m/pretrain": np.array([[1, 2, 0]])}
-    assert rank_fused("rrf(bm25, m)", ranked, 3).tolist() == [[0, 2, 1]], "1/61 + 1/63 exceeds 2/62; ties by position"
-    assert rank_fused("rrf(bm25,33m/pretrain)", ranked, 2).tolist() == [[1, 0]]
-    thirds = {"bm25": np.array([[0, 2, 1]]), "m": np.array([[3, 4, 1]])}
-    assert rank_fused("rrf(bm25,m)", thirds, 1).tolist() == [[1]], "twice third exceeds once first"
-    assert rank_fused("rrf(bm25, m, k=0)", thirds, 1).tolist() == [[0]], "1 exceeds 2/3"
+def fused(store: LocalStore, members: list[list[list[str]]], depth: int, k: int = 60) -> list[list[str]]:
+    """What ``fuse_systems`` makes of rankings."""
+    parts = [write_rows(store, pa.table({"passage_ids": ranked})) for ranked in members]
+    given = Partition(parts={"members": parts}, values={"depth": depth, "k": k})
+    (found,) = fuse_systems(given, Run(store, Inputs({}), 0, "fusion", "fusion"))
+    return found["passage_ids"].to_pylist()
+
+
+def test_a_fusion_is_of_the_ranks_that_its_systems_give(store):
+    assert fused(store, [[["a", "b", "c"]], [["c", "b", "a"]]], 3) == [["a", "c", "b"]], "1/61 + 1/63 exceeds 2/62"
+    assert fused(store, [[["a", "b", "c"]], [["b", "c", "a"]]], 2) == [["b", "a"]]
+    assert fused(store, [[["a", "c", "b"]], [["d", "e", "b"]]], 1) == [["b"]], "twice third exceeds once first"
+    assert fused(store, [[["a", "c", "b"]], [["d", "e", "b"]]], 1, k=0) == [["a"]], "1 exceeds 2/3"
+    short = [[["a"], ["b", "c"]], [["b"], []]]
+    assert fused(store, short, 3) == [["a", "b"], ["b", "c"]], "rankings may be of any length"
+
+
+def test_a_system_is_asked_the_same_once(store, tmp_path, monkeypatch):
+    one, two = (str(shapes.make("bert", tmp_path / name)) for name in ("one", "two"))
+    first = go(store, evaluate_retriever, {"models": []}, **ALONE | {"systems": (one,)})
+    scores = {row["query_id"]: row["scores"] for row in rows(store, "eval/heldout")}
+    assert first.counters["partitions_built"] == 2, "its rankings and their scores"
+    ranked = []
+    monkeypatch.setattr("pipeline_tasks.evaluation.systems.encoder_of_folder", partial(noted, ranked))
+    both = go(store, evaluate_retriever, {"models": []}, **ALONE | {"systems": (one, two, f"rrf({one},bm25)", "bm25")})
+    assert ranked == [two], "the first one's rankings are there, for the fusion, too"
+    assert (both.counters["partitions_reused"], both.counters["partitions_built"]) == (2, 6)
+    found = [row for row in rows(store, "eval/heldout") if row["system"] == one]
+    assert {row["query_id"]: row["scores"] for row in found} == scores
+    go(store, evaluate_retriever, {"models": []}, **ALONE | {"systems": (one,), "measures": ("recall@2",)})
+    assert ranked == [two], "other measures ask no system again"
+    put(store, PASSAGES, [{"passage_id": i, "text": text} for i, text in (TEXTS | {"p4": "hail"}).items()])
+    go(store, evaluate_retriever, {"models": []}, **ALONE | {"systems": (one,)})
+    assert ranked == [two, one], "another corpus"
+
+
+def noted(told: list[str], name: str) -> Encoder:
+    """The encoder of a folder, once that is written down."""
+    told.append(name)
+    return encoder_of_folder(name)
 
 
 @pytest.mark.parametrize(

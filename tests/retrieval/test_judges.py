@@ -6,7 +6,7 @@ from pipeline_tasks.core.settings import settings
 from pipeline_tasks.curation.mine_negatives import MineNegativesParams, mine_negatives
 from pipeline_tasks.curation.mutual_agreement import MutualAgreementParams
 from pipeline_tasks.curation.score_triplets import ScoreTripletsParams
-from pipeline_tasks.evaluation.evaluate_retriever import EvaluateRetrieverParams
+from pipeline_tasks.evaluation.evaluation_params import EvaluationParams
 from pipeline_tasks.models.use import REFERENCE_MODELS
 from pipeline_tasks.retrieval.fuse_rankings import FuseRankingsParams
 from pipeline_tasks.retrieval.judges import best_models, judges, judging_models
@@ -41,6 +41,6 @@ def test_all_steps_have_the_same_defaults(profile):
     profile("hub")
     assert MineNegativesParams().models == ScoreTripletsParams().models == BEST
     assert mine_negatives.reads["rankings"].defaults(MineNegativesParams()) == [f"rankings/{name}" for name in BEST]
-    assert MutualAgreementParams().models == EvaluateRetrieverParams().models == judging_models()
+    assert MutualAgreementParams().models == EvaluationParams().models == judging_models()
     assert FuseRankingsParams().models == (*judging_models(), "bm25")
     assert {panel[0] for panel in MutualAgreementParams().judges.values()} == set(BEST)

@@ -1,0 +1,68 @@
+"""What an evaluation compares, on which queries, by which measures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from pipeline_tasks.core.endpoint import PaidParams
+from pipeline_tasks.core.settings import Secret
+from pipeline_tasks.evaluation import systems
+from pipeline_tasks.evaluation.metrics import Measure
+from pipeline_tasks.evaluation.systems import BM25, is_folder, is_fusion
+from pipeline_tasks.models.registry import get
+from pipeline_tasks.models.start import StartParams
+from pipeline_tasks.models.use import is_served
+from pipeline_tasks.retrieval.encoders import instructions_of
+from pipeline_tasks.retrieval.judges import judging_models
+
+MEASURES = ("ndcg@10", "map@10", "mrr@10", "recall@10", "hit@10")
+
+
+class EvaluationParams(StartParams, PaidParams):
+    """What is compared on which queries."""
+
+    set_name: str = Field("heldout", description="name of the judged set; also of the dataset eval/<set>")
+    size: str = Field("33m", description="size whose untrained start is compared, too; empty: none is")
+    models: tuple[str, ...] = Field(
+        default_factory=judging_models, description="models whose stored embeddings are read, where there are any"
+    )
+    systems: tuple[str, ...] = Field(
+        (BM25,),
+        description="bm25, names of `foundry models`, folders of models, and fusions by rank: rrf(bm25,33m/pretrain)",
+    )
+    measures: tuple[str, ...] = Field(MEASURES, description="ndcg, map, mrr, recall, hit, precision at a cut-off")
+    kept: int = Field(10, ge=0, description="passages of each ranking that the rows keep")
+
+    def model_post_init(self, context: Any) -> None:
+        """Refuse what cannot be meant before anything is computed."""
+        super().model_post_init(context)
+        for measure in self.measures:
+            Measure.parse(measure)
+
+    def identity(self) -> dict[str, Any]:
+        """The parameters, what each named system is, wherever its folder lies, and what instructed ones are told."""
+        found = super().identity() | {"systems": [systems.identity(name) for name in self.systems]}
+        told = next(filter(None, (instructions_of(get(name)) for name in self._registered)), {})
+        return found | ({"instructions": told} if told else {})
+
+    def secrets(self, declared: tuple[Secret, ...]) -> tuple[Secret, ...]:
+        """Only a served model wants a key."""
+        return declared if any(is_served(get(name)) for name in self._registered) else ()
+
+    @property
+    def _registered(self) -> tuple[str, ...]:
+        """All that the registry knows."""
+        return (*self.models, *(name for name in self.systems if _is_registered(name)))
+
+    @property
+    def depth(self) -> int:
+        """Ranks that the measures and the rows look at."""
+        deepest = max([self.kept, *(Measure.parse(measure).k for measure in self.measures)])
+        judged = any(Measure.parse(measure).judged_only for measure in self.measures)
+        return max(deepest, systems.FUSED_DEPTH) if judged else deepest
+
+
+def _is_registered(name: str) -> bool:
+    return name != BM25 and not is_fusion(name) and not is_folder(name)

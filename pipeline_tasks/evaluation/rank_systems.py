@@ -1,0 +1,217 @@
+"""Rankings of judged queries by every system of an evaluation: partitions of the steps that score them.
+
+What a system made of a corpus and of queries is remembered. An evaluation that names a system again, beside others,
+with other measures or in another fusion, encodes nothing for it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.manifest import Part, Ref
+from pipeline_tasks.core.partitions import Partition, PartitionedRun, Rows
+from pipeline_tasks.core.run import Inputs, Run
+from pipeline_tasks.core.store import Store
+from pipeline_tasks.core.versions import Version, read_part
+from pipeline_tasks.evaluation import systems
+from pipeline_tasks.evaluation.evaluation_params import EvaluationParams
+from pipeline_tasks.evaluation.stored_vectors import passage_vectors, query_vectors
+from pipeline_tasks.evaluation.systems import BM25, FUSED_DEPTH, Asked, is_folder, is_fusion
+from pipeline_tasks.models.registry import get
+from pipeline_tasks.retrieval.embed_passages import noted
+from pipeline_tasks.retrieval.encoder import Encoder
+from pipeline_tasks.retrieval.encoders import instructions_of
+from pipeline_tasks.retrieval.fusion import fuse
+from pipeline_tasks.retrieval.search import top_k
+from pipeline_tasks.retrieval.served_encoder import open_or_ask
+
+TOLD = ("instruction",)
+"""The column of a judged set that a query's own instruction is in, where it has one."""
+
+
+@dataclass(frozen=True)
+class System:
+    """One thing under evaluation.
+
+    Attributes:
+        name: as it is called in the rows.
+        kind: which of :data:`_RANKED_BY` ranks; a fusion is of other systems' rankings.
+        version: ``dataset@version`` of a trained model, else empty.
+        decided_by: what else decides its rankings.
+        stored: embeddings of the corpus that are there already.
+    """
+
+    name: str
+    kind: Literal["bm25", "start", "folder", "registered", "version", "fusion"]
+    version: str = ""
+    decided_by: dict[str, Any] = field(default_factory=dict)
+    stored: Version | None = None
+
+    def partition(self, inputs: Inputs, told: Sequence[str], depth: int) -> Partition:
+        """What :func:`rank_system` reads: nothing of it changes with the other systems."""
+        given = {"queries": inputs["queries"], "passages": inputs["passages"]}
+        given |= {"embeddings": self.stored} if self.stored else {}
+        asked = {"kind": self.kind, "decided_by": self.decided_by, "told": [*told], "depth": depth}
+        named = {"name": self.name} if self.kind in ("folder", "registered") else {}
+        return Partition({of: Rows(version) for of, version in given.items()}, values=asked | named)
+
+
+def rank_systems(
+    inputs: Inputs, params: EvaluationParams, run: PartitionedRun, told: Sequence[str] = TOLD
+) -> list[tuple[System, Part]]:
+    """Each system with its rankings: of every query, by rising query id, the passages' ids, best first.
+
+    Args:
+        inputs: ``queries``, ``passages``, ``embeddings`` and ``models`` of the step.
+        params: what is compared.
+        run: of the step.
+        told: columns of instructions; each query is asked once under each of them, all queries under the first first.
+
+    Raises:
+        InputError: embeddings are not of these passages, a fusion names a system that is not here, two systems have one
+            name, or a name is of nothing.
+    """
+    found = [*_systems(inputs, params)]
+    twice = [name for name, n in Counter(system.name for system in found).items() if n > 1]
+    if twice:
+        raise InputError(f"two systems are called {twice[0]!r}: leave one of them to another evaluation")
+    alone, depth = [system for system in found if system.kind != "fusion"], max(params.depth, FUSED_DEPTH)
+    made = run.spread(rank_system, [system.partition(inputs, told, depth) for system in alone])
+    ranked = {system.name: part for system, (part,) in zip(alone, made, strict=True)}
+    for system in found[len(alone) :]:
+        members = {"members": [ranked[name] for name in systems.members_among(system.name, ranked)]}
+        fusion = Partition(parts=members, values=system.decided_by | {"depth": depth})
+        ranked[system.name] = run.spread(fuse_systems, [fusion])[0][0]
+    run.count("systems", len(found))
+    return [(system, ranked[system.name]) for system in found]
+
+
+def _systems(inputs: Inputs, params: EvaluationParams) -> Iterator[System]:
+    """Fusions last, because they need the others."""
+    if params.has_start:
+        yield System(f"{params.size}/untrained", "start", decided_by=params.start.identity())
+    stored = inputs.by_last_name("embeddings")
+    for name in dict.fromkeys((*(name for name in params.systems if not is_fusion(name)), *stored)):
+        if name == BM25:
+            yield System(name, "bm25")
+        elif is_folder(name):
+            yield System(name, "folder", decided_by=systems.identity(name))
+        else:
+            given = stored.get(name)
+            precision = given.manifest.params["precision"] if given else "float32"
+            known = systems.identity(name) | {"precision": precision, "instructions": instructions_of(get(name))}
+            yield System(name, "registered", decided_by=known, stored=given)
+    trained = inputs.each("models")
+    names = Counter(system_name(version) for version in trained)
+    for version in trained:
+        ref, name = str(version.manifest.ref), system_name(version)
+        called = name if names[name] == 1 else f"{name}@{version.manifest.id}"
+        yield System(called, "version", ref, {"version": ref})
+    for name in filter(is_fusion, params.systems):
+        yield System(name, "fusion", decided_by={"k": systems.members(name)[1]})
+
+
+def system_name(version: Version) -> str:
+    """``<size>/<stage>``, and for fine-tuning the alpha of its iteration."""
+    _, size, stage = version.manifest.dataset.split("/")
+    alpha = version.manifest.params.get("alpha")
+    return f"{size}/{stage}-{alpha}" if alpha is not None else f"{size}/{stage}"
+
+
+def rank_system(given: Partition, run: Run) -> Iterator[pa.Table]:
+    """The rankings of one system that is no fusion."""
+    judged, passages = judged_of(given), given.rows["passages"].version
+    asked = _asked(judged, passages.table(["passage_id", "text"]).sort_by("passage_id"), given.values["told"])
+    depth = min(given.values["depth"], len(asked.passages))
+    if given.values["kind"] == "bm25":
+        ranked = asked.rank_bm25(depth)
+    elif given.values["kind"] == "registered":
+        ranked = _rank_registered(given, asked, run, depth)
+    else:
+        ranked = asked.rank(_opened(given, run), depth)
+    yield _rankings(pa.array(asked.passage_ids, pa.string()), ranked)
+
+
+def fuse_systems(given: Partition, run: Run) -> Iterator[pa.Table]:
+    """The reciprocal rank fusion of systems that are ranked; ties by passage id."""
+    members = [read_part(run.store, part)["passage_ids"].combine_chunks() for part in given.parts["members"]]
+    ids = pc.unique(pa.concat_arrays([member.flatten() for member in members])).sort()
+    yield _rankings(ids, fuse([_positions(member, ids) for member in members], **given.values)[0])
+
+
+def judged_of(given: Partition) -> pa.Table:
+    """The judged queries by rising id, as rankings have them."""
+    return given.rows["queries"].version.table().sort_by("query_id")
+
+
+def ranked_ids(store: Store, given: Partition) -> list[list[str]]:
+    """The ids that a system found, best first, [q] under each column of instructions in turn, as deep as one looks."""
+    (ranked,) = given.parts["ranked"]
+    return pc.list_slice(read_part(store, ranked)["passage_ids"], 0, given.values["depth"]).to_pylist()
+
+
+def _rankings(ids: pa.Array, ranked: np.ndarray) -> pa.Table:
+    """The ids at ranked positions [q, depth], of which -1 stands for the end of a short ranking."""
+    there = ranked >= 0
+    offsets = pa.array(np.concatenate([[0], np.cumsum(there.sum(axis=1))]), pa.int32())
+    return pa.table({"passage_ids": pa.ListArray.from_arrays(offsets, ids.take(pa.array(ranked[there])))})
+
+
+def _positions(ranked: pa.ListArray, ids: pa.Array) -> np.ndarray:
+    """Places in ``ids`` [q, longest], -1 after the end of a short ranking."""
+    lengths = pc.list_value_length(ranked).to_numpy()
+    found = np.full((len(lengths), int(lengths.max(initial=0))), -1, np.int64)
+    found[np.arange(found.shape[1]) < lengths[:, None]] = pc.index_in(ranked.flatten(), value_set=ids).to_numpy()
+    return found
+
+
+def _asked(judged: pa.Table, corpus: pa.Table, told: Sequence[str]) -> Asked:
+    n_times = len(told)
+    texts, intents = (judged[name].to_pylist() * n_times for name in ("query", "intent"))
+    own: list[str | None] | None = None
+    if set(told) <= set(judged.column_names):
+        own = [instruction for column in told for instruction in judged[column].to_pylist()]
+    return Asked(texts, intents, corpus["passage_id"].to_pylist(), corpus["text"].to_pylist(), own)
+
+
+def _opened(given: Partition, run: Run) -> Encoder:
+    """A model that is asked as its own files say, or that training starts from."""
+    if given.values["kind"] == "folder":
+        return systems.encoder_of_folder(given.values["name"])
+    if given.values["kind"] == "start":
+        return systems.encoder_of_start(_params(run).start, run.scratch)
+    version = Version.open(run.store, Ref.parse(given.values["decided_by"]["version"]))
+    return systems.encoder_of_version(version, run.scratch)
+
+
+def _rank_registered(given: Partition, asked: Asked, run: Run, depth: int) -> np.ndarray:
+    """By vectors that are there already; the model is opened only for texts that have none."""
+    name, precision, stored = (
+        given.values["name"],
+        given.values["decided_by"]["precision"],
+        given.rows.get("embeddings"),
+    )
+    passages = passage_vectors(stored.version, asked.passage_ids) if stored else None
+    queries = query_vectors(given.rows["queries"].version, name, precision)
+    run.count("vectors_read", sum(len(read) for read in (passages, queries) if read is not None))
+    if passages is None or queries is None:
+        encoder = open_or_ask(name, precision, run.store, _params(run).terms(run))
+        n_missing = len(asked.passages) * (passages is None) + len(asked.queries) * (queries is None)
+        with noted(run, encoder, n_missing):
+            passages = encoder.encode_passages(asked.passages) if passages is None else passages
+            queries = asked.encoded_by(encoder) if queries is None else queries
+    return top_k(queries, passages, depth)[0]
+
+
+def _params(run: Run) -> EvaluationParams:
+    if run.job is None:
+        raise InputError(f"{run.label} is a partition of a step; run the step")
+    return cast(EvaluationParams, run.job.params)
