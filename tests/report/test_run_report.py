@@ -9,6 +9,7 @@ from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.report.answer import comparisons
 from pipeline_tasks.report.markdown import markdown
 from pipeline_tasks.report.run_report import run_report
+from pipeline_tasks.report.sections.curves import Curve
 from tests.core.lineage import toy
 from tests.report.made import IMAGE, mine
 
@@ -82,6 +83,11 @@ def test_curves_and_costs_are_those_of_the_version(built):
     assert {"toy_urls", "toy_train"} <= {row["step"] for row in table_of(report, "Cost and time")}
     (qa,) = table_of(report, "What a pair cost")
     assert (qa["intent"], qa["answers"], qa["dollars"], qa["dollars a pair"]) == ("qa", "3", "1.50", "0.50000")
+
+
+def test_of_equal_scores_the_curve_marks_the_later_one_as_training_keeps_it():
+    curve = Curve("model/22m/finetune@v", "22m/finetune-0.95", 327, [], [(0, 1.0), (3, 1.0), (6, 0.99)])
+    assert curve.chosen == (3, 1.0)
 
 
 def test_markdown_has_the_answer_and_the_tables_and_no_html(built):

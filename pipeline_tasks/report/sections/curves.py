@@ -33,6 +33,11 @@ class Curve:
     losses: Sequence[tuple[int, float]]
     dev: Sequence[tuple[int, float]]
 
+    @property
+    def chosen(self) -> tuple[int, float] | None:
+        """Step and score of the checkpoint that the training kept: of equal scores the later one."""
+        return max(self.dev, key=lambda point: (point[1], point[0]), default=None)
+
 
 def curve_section(ask: Ask, models: Sequence[str]) -> Section | None:
     """The trainings of these models in order; None where no curve was kept."""
@@ -63,7 +68,7 @@ def _table(curves: Sequence[Curve]) -> Table:
     head = ("training", "steps", "rows", "first loss", "last loss", "dev score before", "best", "at step", "version")
     rows = []
     for curve in curves:
-        best = max(curve.dev, key=lambda point: (point[1], -point[0]), default=None)
+        best = curve.chosen
         ends = (f"{curve.losses[0][1]:.3f}", f"{curve.losses[-1][1]:.3f}") if curve.losses else ("", "")
         dev = (f"{curve.dev[0][1]:.3f}", f"{best[1]:.3f}", f"{best[0]:,}") if best else ("", "", "")
         rows.append((curve.name, f"{len(curve.losses):,}", f"{curve.n_rows:,}", *ends, *dev, Version(curve.ref)))
@@ -103,8 +108,7 @@ def _loss(panel: Axes, curve: Curve, highest: float) -> None:
 
 def _dev(panel: Axes, curve: Curve, all_scores: list[float]) -> None:
     panel.text(1, 1.03, "dev score", transform=panel.transAxes, ha="right", va="bottom", color=COLOUR["soft"])
-    if curve.dev:
-        best = max(curve.dev, key=lambda point: (point[1], -point[0]))
+    if best := curve.chosen:
         colour, steps, scores = COLOUR["second"], [s for s, _ in curve.dev], [v for _, v in curve.dev]
         panel.plot(steps, scores, "o-", color=colour, markersize=4.5, linewidth=1.5, clip_on=False)
         panel.plot(*best, "o", markersize=10, markerfacecolor="none", markeredgecolor=colour, clip_on=False)
