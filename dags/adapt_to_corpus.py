@@ -1,4 +1,4 @@
-"""From passages to an embedder that knows their terms, without labels and without an LLM."""
+"""From passages to an embedder that knows their terms, without labels and, unless told, without an LLM."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ DOC = """
 ### From `passages` to `model/<size>/corpus`
 
 Takes queries from the passages' own words, ranks the passages for each by BM25, draws short lists from the rankings and
-trains an embedder to score a list as BM25 does. Nothing leaves this installation, and nobody labels anything.
+trains an embedder to score a list as BM25 does. Nothing leaves this installation, and nobody labels anything. Where
+`query_source` is `events` alone, the LLM at the worker's `OPENAI_BASE_URL` reads each passage of the sample, tells its
+main event with the words that say so, and writes a query about it.
 
 Beside the adapted embedder, BM25, the embedder as it came and the fusion of either with BM25 are scored: on queries of
 held-out documents, which are in the passages' own words too, or on the domain's questions.
@@ -25,9 +27,13 @@ ALPHA = Param(1.0, type="number", exclusiveMinimum=0, section="adapt_to_corpus",
               "by it in ListNet's target: the smaller, the more the first passages count")  # fmt: skip
 SET = {"set_name": evaluation_fields()["set_name"]}
 QUERIES = form("extract_queries", "query_source", "per_passage")
+QUERIES.params["query_source"].schema["examples"].append("events")
+BY_LLM, OFFLINE = (f"{{{{ params.query_source {how} ['events'] }}}}" for how in ("==", "!="))
+LLM = form("extract_events", "llm", "json_schema", "temperature", "concurrency", "max_run_usd", "max_run_tokens")
+EVENTS = form("extract_events", "sample_rate", "splits")
 LISTS = form("sample_rank_lists", "k", "m", "strategy", "by", "first", "n_lists")
 ADAPT = form("adapt_to_corpus", "backbone", "start_from", *OF_A_STAGE, *OF_ALL_STAGES)
-FORMS = (QUERIES, LISTS, ADAPT)
+FORMS = (QUERIES, EVENTS, LLM, LISTS, ADAPT)
 LIST_NET = """{{ params.objective or '{"name": "list_net", "alpha": %s}' % params.alpha }}"""
 MEASURES = ["ndcg@10", "map@10", "hit@1", "hit@4", "hit@10"]
 SYSTEMS = ["bm25", *(f"rrf(bm25,{{{{ params.size }}}}/{system},k=40)" for system in ("untrained", "corpus"))]
@@ -45,7 +51,11 @@ with DAG(
 ) as dag:
     passages = given(passages="passages")
     size = {"size": dag.param("size")}
-    queries = step("extract_queries", inputs=passages, params=QUERIES.values(dag))
+    extracted = step("extract_queries", inputs=passages, params=QUERIES.values(dag), only_if=OFFLINE)
+    writer = {"api": "chat"} | LLM.values(dag)
+    events = step("extract_events", inputs=passages, params=writer | EVENTS.values(dag), only_if=BY_LLM)
+    written = step("write_event_queries", inputs={"events": events}, params=writer, only_if=BY_LLM)
+    queries = [extracted, written]
     asked = passages | {"pairs": queries}
     depth = {"depth": dag.param("k"), "k1": 1.2}
     ranked = step("rank_bm25", inputs=asked | {"positives": queries}, params=depth, emits=False)

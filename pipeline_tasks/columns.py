@@ -29,3 +29,10 @@ POSITIVE = Column("positive", _text, "text of a passage that answers the query")
 ORIGIN = Column("origin", _text, "whose pair: dm (domain), gd/<set> (general domain), extracted/<source>, a name")
 SPLIT = Column("split", _text, "train, dev or test; decided per document, so that no page is on both sides")
 RESPONSE_ID = Column("response_id", _text, "key of the LLM's answer in the response store")
+OF_AN_EVENT = (
+    Column("event", _text, "what happened, or what is stated, in one sentence"),
+    Column("topic", _text, "what it is about"),
+    Column("organisation", _text, "whose it is; empty where the passage names none"),
+    Column("participants", _text, "who or what takes part, with commas between; empty where nobody is named"),
+    Column("evidence", _text, "the words of the passage that say so, as they stand there"),
+)

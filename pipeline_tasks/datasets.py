@@ -185,6 +185,10 @@ PAIRS = RowSchema(
     ),
 )
 
+_EVENT_ID = Column("event_id", _text, "16 hex digits of sha256(passage_id, prompt)")
+_EVENT_OF = (c.PASSAGE_ID, c.DOC_ID, Column("passage", _text, "the passage's text"), c.SPLIT, c.RESPONSE_ID)
+EVENTS = RowSchema("events", "event_id", (_EVENT_ID, *c.OF_AN_EVENT, *_EVENT_OF))
+
 PAIR_EMBEDDINGS = RowSchema(
     "pair_embeddings",
     "query_id",
@@ -287,6 +291,6 @@ TOLD_PAIRS = INSTRUCTED_PAIRS.plus(Column("instruction_response_id", _text, "res
 
 ALL = (
     SEARCHES, SEARCH_RESULTS, URLS, DOWNLOADS, DOCUMENTS, SKETCHES, DOCUMENT_CLUSTERS, HELD_OUT, PASSAGES,
-    PASSAGE_EMBEDDINGS, PASSAGE_DUPLICATES, NEEDS, PAIRS, PAIR_EMBEDDINGS, RANKINGS, LABELLED, TRIPLETS,
+    PASSAGE_EMBEDDINGS, PASSAGE_DUPLICATES, NEEDS, EVENTS, PAIRS, PAIR_EMBEDDINGS, RANKINGS, LABELLED, TRIPLETS,
     SCORED_TRIPLETS, RELABELLED, RANK_LISTS, TUPLES, JUDGED_QUERIES, ALTERED_QUERIES, EVALUATIONS,
 )  # fmt: skip

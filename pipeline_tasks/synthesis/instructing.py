@@ -99,8 +99,8 @@ class InstructingParams(LlmParams):
         super().model_post_init(context)
         if self.api != "chat" or self.kind != "chat":
             raise InputError(
-                f"api={self.api!r}, writer={self.writer!r}: instructions are written by a model that follows some; set "
-                "api=chat and leave writer empty"
+                f"api={self.api!r}, writer={self.writer!r}: this is written by a model that follows instructions; "
+                "set api=chat and leave writer empty"
             )
 
     def identity(self) -> dict[str, Any]:
@@ -115,17 +115,29 @@ def ask(task: Task, key: str, params: LlmParams, passage: str, **texts: str) -> 
     Raises:
         InputError: the model's context has no room for a passage.
     """
-    system = task.system + as_material((task.field,), tuple(texts))
-    room = room_for(params, task.max_tokens, system, *texts.values())
-    shown = cut(passage, room)
+    prompt = prompt_for(task.system, (task.field,), task.max_tokens, key, params, passage, **texts)
+    return Asked(prompt, partial(_read, task, bounds_for(task.checks, params), tuple(texts.values())), repair)
+
+
+def prompt_for(
+    told: str, fields: tuple[str, ...], max_tokens: int, key: str, params: LlmParams, passage: str, **texts: str
+) -> Prompt:
+    """The prompt that asks for ``fields`` as ``told``; the passage and the other texts are material.
+
+    Raises:
+        InputError: the model's context has no room for a passage.
+    """
+    system = told + as_material(fields, tuple(texts))
+    shown = cut(passage, room_for(params, max_tokens, system, *texts.values()))
     user = json.dumps({**texts, "passage": shown}, ensure_ascii=False)
-    seed = seed_of(task.system, key)
-    prompt = chat_prompt(
-        system, (), user, (task.field,), task.max_tokens, shown, (system,), seed, structured=params.json_schema
-    )
+    seed = seed_of(told, key)
+    return chat_prompt(system, (), user, fields, max_tokens, shown, (system,), seed, structured=params.json_schema)
+
+
+def bounds_for(checks: tuple[str, ...], params: LlmParams) -> dict[str, float]:
+    """The bounds of these measures, and of what the parameters name besides."""
     bounds = bounds_of("chat", "", params.checks)
-    taken = {name: bound for name, bound in bounds.items() if name in task.checks or name in params.checks}
-    return Asked(prompt, partial(_read, task, taken, tuple(texts.values())), repair)
+    return {name: bound for name, bound in bounds.items() if name in checks or name in params.checks}
 
 
 def room_for(params: LlmParams, answer_tokens: int, *others: str) -> int:

@@ -50,3 +50,20 @@ def test_rankings_are_as_deep_as_lists_read_them(bag):
     read = {name: dag.get_task(name).values for name in ("rank_bm25", "sample_rank_lists")}
     assert read["rank_bm25"]["depth"]._name == read["sample_rank_lists"]["k"]._name == "k"
     assert RankBm25Params().depth == SampleRankListsParams().k
+
+
+@pytest.mark.parametrize(
+    ("source", "by_llm"), [(None, False), (["titles"], False), (["events"], True), (["events", "titles"], False)]
+)
+def test_queries_are_of_the_passages_words_or_of_events_and_never_of_both(bag, source, by_llm):
+    dag = bag.dags["adapt_to_corpus"]
+    made_by = {True: ("extract_events", "write_event_queries"), False: ("extract_queries",)}
+    for written, names in made_by.items():
+        for name in names:
+            rendered = (
+                dag.get_template_env().from_string(dag.get_task(name).only_if).render(params={"query_source": source})
+            )
+            assert (rendered not in SKIPS) is (written is by_llm), name
+    assert "events" in dag.params.get_param("query_source").schema["examples"]
+    for name in ("rank_bm25", "sample_rank_lists", "adapt_to_corpus", "judge_queries"):
+        assert {"extract_queries", "write_event_queries"} <= dag.get_task(name).upstream_task_ids, name
