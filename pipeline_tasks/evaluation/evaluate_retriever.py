@@ -39,8 +39,9 @@ def evaluate_retriever(inputs: Inputs, params: EvaluationParams, run: Partitione
 
     The corpus is all passages. Models whose embeddings are given are asked with these; vectors of queries that
     ``embed_pairs`` has made are read; every other text is encoded here, as the registry or the model's own files say.
-    The mean over intents, as in DMRetriever, Table 2, is the view ``evaluations``; differences, intervals and p-values
-    are ``foundry evaluate``'s.
+    Of every embedder the counters ``alignment/<system>``, ``normalised_alignment/<system>`` and ``uniformity/<system>``
+    say how it lays out queries and passages. The mean over intents, as in DMRetriever, Table 2, is the view
+    ``evaluations``; differences, intervals and p-values are ``foundry evaluate``'s.
 
     Raises:
         InputError: embeddings are not of these passages, a fusion names a system that is not here, two systems have one

@@ -23,6 +23,7 @@ from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.versions import Version, read_part
 from pipeline_tasks.evaluation import systems
 from pipeline_tasks.evaluation.evaluation_params import EvaluationParams
+from pipeline_tasks.evaluation.geometry import of_sample
 from pipeline_tasks.evaluation.stored_vectors import passage_vectors, query_vectors
 from pipeline_tasks.evaluation.systems import BM25, FUSED_DEPTH, Asked, is_folder, is_fusion
 from pipeline_tasks.models.registry import get
@@ -69,6 +70,9 @@ def rank_systems(
 ) -> list[tuple[System, Part]]:
     """Each system with its rankings: of every query, by rising query id, the passages' ids, best first.
 
+    How an embedder lays out queries and passages is counted as ``alignment/<system>`` and so on, where queries are
+    asked once (:mod:`~pipeline_tasks.evaluation.geometry`).
+
     Args:
         inputs: ``queries``, ``passages``, ``embeddings`` and ``models`` of the step.
         params: what is compared.
@@ -85,7 +89,10 @@ def rank_systems(
         raise InputError(f"two systems are called {twice[0]!r}: leave one of them to another evaluation")
     alone, depth = [system for system in found if system.kind != "fusion"], max(params.depth, FUSED_DEPTH)
     made = run.spread(rank_system, [system.partition(inputs, told, depth) for system in alone])
-    ranked = {system.name: part for system, (part,) in zip(alone, made, strict=True)}
+    ranked = {system.name: part for system, (part, *_) in zip(alone, made, strict=True)}
+    for system, (_, *laid_out) in zip(alone, made, strict=True):
+        for row in (row for part in laid_out for row in read_part(run.store, part).to_pylist()):
+            run.counters.update({f"{name}/{system.name}": value for name, value in row.items()})
     for system in found[len(alone) :]:
         members = {"members": [ranked[name] for name in systems.members_among(system.name, ranked)]}
         fusion = Partition(parts=members, values=system.decided_by | {"depth": depth})
@@ -127,17 +134,30 @@ def system_name(version: Version) -> str:
 
 
 def rank_system(given: Partition, run: Run) -> Iterator[pa.Table]:
-    """The rankings of one system that is no fusion."""
-    judged, passages = judged_of(given), given.rows["passages"].version
-    asked = _asked(judged, passages.table(["passage_id", "text"]).sort_by("passage_id"), given.values["told"])
+    """The rankings of one system that is no fusion; of an embedder one row of its geometry, where that is known."""
+    judged, corpus = judged_of(given), given.rows["passages"].version
+    asked = _asked(judged, corpus.table(["passage_id", "text"]).sort_by("passage_id"), given.values["told"])
     depth = min(given.values["depth"], len(asked.passages))
+    ids = pa.array(asked.passage_ids, pa.string())
     if given.values["kind"] == "bm25":
-        ranked = asked.rank_bm25(depth)
-    elif given.values["kind"] == "registered":
-        ranked = _rank_registered(given, asked, run, depth)
+        yield _rankings(ids, asked.rank_bm25(depth))
+        return
+    if given.values["kind"] == "registered":
+        queries, passages = _registered(given, asked, run)
     else:
-        ranked = asked.rank(_opened(given, run), depth)
-    yield _rankings(pa.array(asked.passage_ids, pa.string()), ranked)
+        queries, passages = asked.vectors(_opened(given, run))
+    yield _rankings(ids, top_k(queries, passages, depth)[0])
+    answers = _answers(judged, asked.passage_ids)
+    if len(queries) == len(answers) and len(passages) > 1:
+        yield pa.Table.from_pylist([of_sample(queries, answers, passages)._asdict()])
+
+
+def _answers(judged: pa.Table, passage_ids: list[str]) -> np.ndarray:
+    """The position of the best answer of each query; none at all where one is not in the corpus."""
+    places = {name: place for place, name in enumerate(passage_ids)}
+    judgements = zip(judged["passage_ids"].to_pylist(), judged["grades"].to_pylist(), strict=True)
+    best = [max(zip(grades, ids, strict=True), default=(0, ""))[1] for ids, grades in judgements]
+    return np.array([places[name] for name in best] if places.keys() >= {*best} else [], np.int64)
 
 
 def fuse_systems(given: Partition, run: Run) -> Iterator[pa.Table]:
@@ -192,8 +212,8 @@ def _opened(given: Partition, run: Run) -> Encoder:
     return systems.encoder_of_version(version, run.scratch)
 
 
-def _rank_registered(given: Partition, asked: Asked, run: Run, depth: int) -> np.ndarray:
-    """By vectors that are there already; the model is opened only for texts that have none."""
+def _registered(given: Partition, asked: Asked, run: Run) -> tuple[np.ndarray, np.ndarray]:
+    """Vectors of queries and passages that are there already; the model is opened only for texts that have none."""
     name, precision, stored = (
         given.values["name"],
         given.values["decided_by"]["precision"],
@@ -208,7 +228,7 @@ def _rank_registered(given: Partition, asked: Asked, run: Run, depth: int) -> np
         with noted(run, encoder, n_missing):
             passages = encoder.encode_passages(asked.passages) if passages is None else passages
             queries = asked.encoded_by(encoder) if queries is None else queries
-    return top_k(queries, passages, depth)[0]
+    return queries, passages
 
 
 def _params(run: Run) -> EvaluationParams:

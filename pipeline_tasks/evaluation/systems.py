@@ -21,7 +21,6 @@ from pipeline_tasks.models.start import Start
 from pipeline_tasks.retrieval.encoder import Encoder
 from pipeline_tasks.retrieval.encoders import load_encoder, open_encoder
 from pipeline_tasks.retrieval.fusion import USUAL_K
-from pipeline_tasks.retrieval.search import top_k
 
 BM25 = "bm25"
 FUSED_DEPTH = 200
@@ -61,13 +60,10 @@ class Asked:
 
         return bm25.top_k(self.queries, self.passages, depth)[0]
 
-    def rank(self, encoder: Encoder, depth: int) -> np.ndarray:
-        """By the cosines of an encoder's vectors.
-
-        Shapes: returns [q, depth] positions of passages, best first.
-        """
+    def vectors(self, encoder: Encoder) -> tuple[np.ndarray, np.ndarray]:
+        """Vectors of the queries [q, d] and of the passages [n, d]."""
         passages = encoder.encode_passages(self.passages)
-        return top_k(self.encoded_by(encoder), passages, depth)[0]
+        return self.encoded_by(encoder), passages
 
 
 def encoder_of_start(start: Start, scratch: Path) -> Encoder:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.evaluation.geometry import Geometry
 from pipeline_tasks.evaluation.scores import Scores, from_rows
 from pipeline_tasks.report.subject import Ask
 
@@ -32,6 +33,9 @@ WHERE e.dataset = ? AND split_part(e.system, '@', 1) = ? AND m.created_at < mine
 GROUP BY e.dataset, e.version, e.system
 ORDER BY max(m.created_at) DESC, ref = ? DESC, max(v.created_at) DESC LIMIT 1
 """
+_GEOMETRY = """
+SELECT name, any_value(value) AS value FROM counters WHERE dataset = ? AND version = ? AND name LIKE '%/%' GROUP BY name
+"""
 
 
 def read(ask: Ask, ref: str) -> Scores:
@@ -43,6 +47,24 @@ def read(ask: Ask, ref: str) -> Scores:
     at = Ref.parse(ref)
     starts = {row["model"]: json.loads(row["backbone"]).get("name", "") for row in ask(_STARTS, at.dataset, at.version)}
     return from_rows(ref, ask(_ROWS, at.dataset, at.version), starts=starts)
+
+
+def by_measure(ask: Ask, ref: str) -> dict[str, Scores]:
+    """The evaluation ``ref`` by each of its measures, in their order."""
+    at = Ref.parse(ref)
+    rows = ask(_ROWS, at.dataset, at.version)
+    return {name: from_rows(ref, rows, name) for name, _ in (rows[0]["scores"] if rows else ())}
+
+
+def geometries(ask: Ask, ref: str) -> dict[str, Geometry]:
+    """How the embedders of the evaluation ``ref`` lay out queries and passages, by system."""
+    at = Ref.parse(ref)
+    found: dict[str, dict[str, float]] = {}
+    for row in ask(_GEOMETRY, at.dataset, at.version):
+        measure, _, system = row["name"].partition("/")
+        if measure in Geometry._fields:
+            found.setdefault(system, {})[measure] = row["value"]
+    return {system: Geometry(**values) for system, values in found.items() if len(values) == len(Geometry._fields)}
 
 
 def before(ask: Ask, scores: Scores, system: str) -> tuple[Scores, str] | None:

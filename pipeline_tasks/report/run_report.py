@@ -20,6 +20,7 @@ from pipeline_tasks.report.sections.sampling import sampling_section
 from pipeline_tasks.report.sections.seeds import seed_section
 from pipeline_tasks.report.sections.sizes import size_section
 from pipeline_tasks.report.sections.stages import chain, stage_section
+from pipeline_tasks.report.sections.systems import system_section
 from pipeline_tasks.report.subject import Ask, Subject, lineage, subject
 
 _MADE = "SELECT strftime(created_at, '%Y-%m-%d %H:%M UTC') AS at, step FROM versions WHERE dataset = ? AND version = ?"
@@ -52,6 +53,7 @@ def _of_set(store: Store, ask: Ask, scores: Scores, about: Subject, answered: bo
     sections = [
         score_section(scores, system, answer),
         difference_section(scores, shown),
+        system_section(ask, scores),
         seed_section(store, scores, shown),
         stage_section(ask, scores, system) if system else None,
         size_section(scores, system),

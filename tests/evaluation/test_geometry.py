@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.evaluation.geometry import geometry
+from pipeline_tasks.evaluation.geometry import geometry, of_sample
 
 EAST, NORTH, WEST = [1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]
 
@@ -39,3 +39,15 @@ def test_blocks_change_nothing(monkeypatch):
 def test_nothing_has_no_geometry():
     with pytest.raises(InputError, match="0 queries and 2 passages"):
         geometry(np.zeros((0, 2)), np.zeros(0, int), np.array([EAST, NORTH]))
+
+
+def test_a_sample_has_the_passages_of_its_queries_and_a_small_corpus_is_taken_whole(monkeypatch):
+    random = np.random.default_rng(1)
+    vectors = random.normal(size=(40, 8))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    queries, positives = vectors[:9], np.arange(9) + 20
+    assert of_sample(queries, positives, vectors) == pytest.approx(geometry(queries, positives, vectors))
+    monkeypatch.setattr("pipeline_tasks.evaluation.geometry._PASSAGES", 3)
+    found = of_sample(queries, positives, vectors)
+    assert found.alignment == pytest.approx(geometry(queries, positives, vectors).alignment)
+    assert found == of_sample(queries, positives, vectors)
