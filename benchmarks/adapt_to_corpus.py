@@ -2,8 +2,9 @@
 
 Beside the embedder as it came: BM25, reciprocal rank fusions with BM25, and contrastive learning (CL) on the same
 queries with their evidence and in-batch negatives. Of the queries to train on some are for development: where several
-values are given for alpha, temperature, learning rate or m, the first seed's development queries choose among them, and
-CL's learning rate too. The judged queries are asked once, at the end.
+values are given for alpha, temperature, learning rate, m, k or strategy, every combination is trained on one ranking of
+the corpus, and the first seed's development queries choose; CL's learning rate too. The judged queries are asked once,
+at the end; with ``--keywords`` a second time without their keywords.
 
 Source: BMEmbed, Tables 2 and 3. Its CL has batches of 16; here CL and lists have the same.
 """
@@ -11,7 +12,6 @@ Source: BMEmbed, Tables 2 and 3. Its CL has batches of 16; here CL and lists hav
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 from dataclasses import dataclass, replace
 from itertools import product
@@ -19,23 +19,24 @@ from pathlib import Path
 from typing import get_args
 
 import numpy as np
-from judged_sets import SETS, JudgedSet, Pair
+from corpus_tasks import Task, task_of
+from judged_sets import SETS
 from measure import finish, show
+from perturbed_queries import perturbed
 
-from pipeline_tasks.core.ids import unit_hash
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.curation.rank_lists import Strategy, interval_ends, sample
 from pipeline_tasks.encoders.layout import layout_of_folder
-from pipeline_tasks.evaluation.geometry import Geometry, geometry
+from pipeline_tasks.evaluation.geometry import Geometry, of_sample
 from pipeline_tasks.evaluation.metrics import score
 from pipeline_tasks.evaluation.statistics import against, interval
 from pipeline_tasks.models.sizes import backbone
 from pipeline_tasks.models.use import folder
-from pipeline_tasks.retrieval.bm25 import Bm25
+from pipeline_tasks.retrieval.bm25 import Bm25, Found
+from pipeline_tasks.retrieval.encoder import Encoder
 from pipeline_tasks.retrieval.encoders import load_encoder
 from pipeline_tasks.retrieval.fusion import fuse
 from pipeline_tasks.retrieval.search import top_k
-from pipeline_tasks.synthesis.extracted import SOURCES, extract
 from pipeline_tasks.training.adapt_to_corpus import AdaptToCorpusParams
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.export import export
@@ -45,33 +46,8 @@ from pipeline_tasks.training.trainer import train
 DATA = Path("../shared/data/ir")
 MEASURES = ("hit@1", "hit@4", "hit@10", "map@10", "ndcg@10")
 RANKS, FUSED, U = 10, 200, 40
+AS_IT_IS = "as they are"
 LENGTHS = {"max_query_length": 64, "max_passage_length": 192}
-
-
-@dataclass(frozen=True)
-class Task:
-    """One corpus.
-
-    Attributes:
-        data: passages and judged queries.
-        train: queries to train on, with the passage that each is from.
-        dev: queries that choose a setting.
-        places: passage id -> place.
-    """
-
-    data: JudgedSet
-    train: list[Pair]
-    dev: list[Pair]
-
-    @property
-    def texts(self) -> list[str]:
-        """Of all passages."""
-        return list(self.data.passages.values())
-
-    @property
-    def places(self) -> dict[str, int]:
-        """Passage id -> place."""
-        return {name: place for place, name in enumerate(self.data.passages)}
 
 
 @dataclass(frozen=True)
@@ -82,41 +58,16 @@ class Setting:
     temperature: float
     learning_rate: float
     m: int
+    k: int
+    strategy: Strategy
 
 
-def extracted_pairs(path: Path) -> list[Pair]:
-    """Queries in the passages' own words: no LLM has seen this corpus."""
-    begun: set[str] = set()
-    found = []
-    for row in map(json.loads, path.read_text("utf-8").splitlines()):
-        begins = row["document"] not in begun
-        begun.add(row["document"])
-        own = extract(row["_id"], row["title"], row["text"], begins=begins, sources=SOURCES, most=2)
-        found += [Pair(one.query, row["_id"]) for one in own]
-    return found
-
-
-def task_of(name: str, path: Path, options: argparse.Namespace) -> Task:
-    """A set, its synthetic queries in the order of their hashes: first development, then training."""
-    data = SETS[name](path)
-    pairs = extracted_pairs(path / "corpus.jsonl") if name == "disaster_guides" else data.pairs
-    pairs = sorted(pairs, key=lambda pair: unit_hash("adapt_to_corpus", pair.query, pair.passage_id))
-    test = [query for query in data.queries if query.split == "test"][: options.test]
-    dev, train = pairs[: options.dev], pairs[options.dev :][: options.train]
-    named = [name for query in test for name in query.judged] + [pair.passage_id for pair in (*dev, *train)]
-    kept = set(list(dict.fromkeys([*named, *data.passages]))[: options.passages])
-    if not kept.issuperset(named):
-        raise SystemExit(f"--passages {options.passages} are fewer than the {len(set(named))} that queries are about")
-    return Task(replace(data, passages={i: t for i, t in data.passages.items() if i in kept}, queries=test), train, dev)
-
-
-def lists_of(task: Task, index: Bm25, m: int, options: argparse.Namespace) -> Examples:
+def lists_of(task: Task, found: Found, setting: Setting, options: argparse.Namespace) -> Examples:
     """Training rows: lists of each query's BM25 ranking, as ``sample_rank_lists`` draws them."""
-    found = index.search([pair.query for pair in task.train], min(options.k, len(task.texts)))
     texts, rows = task.texts, []
     for pair, places, scores in zip(task.train, found.indices, found.scores, strict=True):
-        shared = scores[scores > 0]
-        ends = interval_ends(shared, m, options.strategy, "rank", options.first)
+        shared = scores[: setting.k][scores[: setting.k] > 0]
+        ends = interval_ends(shared, setting.m, setting.strategy, "rank", options.first)
         for ranks in sample(pair.query, ends, options.n_lists) if len(shared) > 1 else []:
             rows.append((pair.query, [texts[p] for p in places[ranks]], scores[ranks].tolist()))
     queries, passages, targets = zip(*rows, strict=True)
@@ -138,19 +89,25 @@ def trained(rows: Examples, params: TrainParams, out: Path) -> Path:
     return out
 
 
+def encoder_of(model: Path) -> Encoder:
+    """A folder's embedder."""
+    return load_encoder(model, settings().cache, settings().threads)
+
+
 @dataclass(frozen=True)
 class Vectors:
-    """Of one embedder: judged queries, development queries, passages."""
+    """Of one embedder: judged queries by how they are asked, development queries, passages."""
 
-    queries: np.ndarray
+    queries: dict[str, np.ndarray]
     dev: np.ndarray
     passages: np.ndarray
 
 
 def vectors(task: Task, model: Path) -> Vectors:
     """Encode everything once."""
-    encoder = load_encoder(model, settings().cache, settings().threads)
-    asked = encoder.encode_queries([query.text for query in task.data.queries])
+    encoder = encoder_of(model)
+    ways = {AS_IT_IS: [query.text for query in task.data.queries]} | task.altered
+    asked = {way: encoder.encode_queries(queries) for way, queries in ways.items()}
     return Vectors(asked, encoder.encode_queries([p.query for p in task.dev]), encoder.encode_passages(task.texts))
 
 
@@ -169,9 +126,9 @@ def test_scores(task: Task, ranked: np.ndarray) -> dict[str, np.ndarray]:
     return score(found, [query.judged for query in task.data.queries], MEASURES)
 
 
-def ranked_by(found: Vectors) -> np.ndarray:
+def ranked_by(found: Vectors, way: str = AS_IT_IS) -> np.ndarray:
     """Places of passages for every judged query, as deep as fusions read them."""
-    return top_k(found.queries, found.passages, min(FUSED, len(found.passages)))[0]
+    return top_k(found.queries[way], found.passages, min(FUSED, len(found.passages)))[0]
 
 
 def adapting(setting: Setting, seed: int, options: argparse.Namespace) -> TrainParams:
@@ -190,16 +147,17 @@ def contrastive(learning_rate: float, seed: int, options: argparse.Namespace) ->
 def measure(name: str, task: Task, options: argparse.Namespace, place: Path) -> dict:
     """Choose on development queries, then report on the judged ones."""
     index = Bm25(task.texts, 1.2, 0.75)
-    lists = {m: lists_of(task, index, m, options) for m in options.m}
+    rankings = index.search([pair.query for pair in task.train], min(max(options.k), len(task.texts)))
 
     def listwise(setting: Setting, seed: int) -> Vectors:
-        return vectors(task, trained(lists[setting.m], adapting(setting, seed, options), place / "lists"))
+        lists = lists_of(task, rankings, setting, options)
+        return vectors(task, trained(lists, adapting(setting, seed, options), place / "lists"))
 
     def pairwise(rate: float, seed: int) -> Vectors:
         return vectors(task, trained(cl_rows(task), contrastive(rate, seed, options), place / "cl"))
 
     base = vectors(task, folder(backbone("22m").name))
-    grid = product(options.alpha, options.temperature, options.rate, options.m)
+    grid = product(options.alpha, options.temperature, options.rate, options.m, options.k, options.strategy)
     tried = {setting: listwise(setting, options.seeds[0]) for setting in (Setting(*values) for values in grid)}
     tried_cl = {rate: pairwise(rate, options.seeds[0]) for rate in options.rate}
     on_dev = {str(s): dev_score(task, v) for s, v in [("as it came", base), *tried.items(), *tried_cl.items()]}
@@ -215,9 +173,10 @@ def measure(name: str, task: Task, options: argparse.Namespace, place: Path) -> 
         ranked[f"rrf({system})"] = [fuse([keywords, found], FUSED, U)[0] for found in ranked[system]]
     scores = {s: [test_scores(task, found) for found in each] for s, each in ranked.items()}
     means = {s: {m: np.mean([one[m] for one in each], axis=0) for m in MEASURES} for s, each in scores.items()}
-    sample_of = np.random.default_rng(0).permutation(len(task.texts))[:2000]
-    shapes = {system: geometry_of(task, each[0], sample_of) for system, each in plain.items()}
+    evidence = np.array([task.places[pair.passage_id] for pair in task.dev])
+    shapes = {system: of_sample(each[0].dev, evidence, each[0].passages) for system, each in plain.items()}
     report(name, task, means, scores, shapes)
+    left = without_keywords(name, task, index, plain) if task.altered else {}
     intents = [query.intent for query in task.data.queries]
     apart = against({s: m["ndcg@10"] for s, m in means.items()}, "base", intents)
     return {
@@ -226,14 +185,23 @@ def measure(name: str, task: Task, options: argparse.Namespace, place: Path) -> 
         "test": {s: {m: round(float(v.mean()), 4) for m, v in of.items()} for s, of in means.items()},
         "against_base": {s: [round(d.gain, 4), round(d.low, 4), round(d.high, 4), d.p] for s, d in apart.items()},
         "geometry": {s: [round(value, 4) for value in found] for s, found in shapes.items()},
+        "without_keywords": left,
     }
 
 
-def geometry_of(task: Task, found: Vectors, sampled: np.ndarray) -> Geometry:
-    """Over a sample of the corpus and the evidence of the development queries."""
-    evidence = np.array([task.places[pair.passage_id] for pair in task.dev])
-    there = np.unique(np.concatenate([evidence, sampled]))
-    return geometry(found.dev, np.searchsorted(there, evidence), found.passages[there])
+def without_keywords(name: str, task: Task, index: Bm25, plain: dict[str, list[Vectors]]) -> dict[str, dict]:
+    """NDCG@10 of every system by how the judged queries are asked; of several seeds the mean."""
+    asked = {AS_IT_IS: [query.text for query in task.data.queries]} | task.altered
+    found = {way: {"bm25": [index.search(queries, RANKS).indices]} for way, queries in asked.items()}
+    for way, systems in found.items():
+        systems |= {system: [ranked_by(each, way) for each in seeds] for system, seeds in plain.items()}
+    left = {
+        way: {s: float(np.mean([test_scores(task, one)["ndcg@10"].mean() for one in each])) for s, each in of.items()}
+        for way, of in found.items()
+    }
+    rows = [[way, *of.values()] for way, of in left.items()]
+    show(f"{name}: NDCG@10 without keywords", ("queries", *left[AS_IT_IS]), rows)
+    return {way: {system: round(value, 4) for system, value in of.items()} for way, of in left.items()}
 
 
 def report(name: str, task: Task, means: dict, scores: dict, shapes: dict[str, Geometry]) -> None:
@@ -260,9 +228,9 @@ def main() -> None:
     parser.add_argument("--dev", type=int, default=300, help="of the synthetic queries, those that choose")
     parser.add_argument("--test", type=int, default=10_000, help="judged queries at most")
     parser.add_argument("--passages", type=int, default=1_000_000, help="of the corpus at most, all that are judged")
-    parser.add_argument("--k", type=int, default=1000)
+    parser.add_argument("--k", type=int, nargs="+", default=[1000])
     parser.add_argument("--m", type=int, nargs="+", default=[9])
-    parser.add_argument("--strategy", choices=get_args(Strategy), default="doubling")
+    parser.add_argument("--strategy", nargs="+", choices=get_args(Strategy), default=["doubling"])
     parser.add_argument("--first", type=int, default=3, help="ranks of the first interval; 0: as the strategy has it")
     parser.add_argument("--n-lists", type=int, default=1)
     parser.add_argument("--batch", type=int, default=16)
@@ -270,10 +238,15 @@ def main() -> None:
     parser.add_argument("--alpha", type=float, nargs="+", default=[1.0, 2.0, 5.0])
     parser.add_argument("--temperature", type=float, nargs="+", default=[0.02, 0.05, 0.1])
     parser.add_argument("--rate", type=float, nargs="+", default=[2e-5, 5e-5], help="learning rates")
+    parser.add_argument("--keywords", type=int, default=0, help="of each judged query that are masked and replaced")
     options = parser.parse_args()
     found = {}
     for name in options.sets:
         task = task_of(name, options.data / name, options)
+        if options.keywords:
+            queries, base = [query.text for query in task.data.queries], encoder_of(folder(backbone("22m").name))
+            altered = perturbed(queries, task.texts, options.keywords, base.encode_queries)
+            task = replace(task, altered=altered)
         with tempfile.TemporaryDirectory() as place:
             found[name] = measure(name, task, options, Path(place))
     finish(found)
