@@ -187,7 +187,7 @@ PAIRS = RowSchema(
 
 _EVENT_ID = Column("event_id", _text, "16 hex digits of sha256(passage_id, prompt)")
 _EVENT_OF = (c.PASSAGE_ID, c.DOC_ID, Column("passage", _text, "the passage's text"), c.SPLIT, c.RESPONSE_ID)
-EVENTS = RowSchema("events", "event_id", (_EVENT_ID, *c.OF_AN_EVENT, *_EVENT_OF))
+EVENTS = RowSchema("passage_events", "event_id", (_EVENT_ID, *c.OF_AN_EVENT, *_EVENT_OF))
 
 PAIR_EMBEDDINGS = RowSchema(
     "pair_embeddings",

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from pipeline_tasks.core.lineage.query import query
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.response_store import ResponseStore
 from pipeline_tasks.core.settings import settings
@@ -64,11 +65,11 @@ def writer(endpoint, monkeypatch):
 
 def test_an_event_is_kept_where_its_evidence_stands_in_the_passage_word_for_word(store, writer):
     counters = go(store, extract_events, **ASKED, splits=("train", "dev")).counters
-    (event,) = rows(store, "events")
+    (event,) = rows(store, "passage_events")
     assert {name: event[name] for name in EVENT} == {name: text.format("good") for name, text in EVENT.items()}
     assert (event["passage_id"], event["passage"], event["split"]) == ("good", TEXT.format("good"), "train")
     assert ResponseStore(store).read(event["response_id"])
-    assert {name: one["reason"] for name, one in rejects(store, "events").items()} == {
+    assert {name: one["reason"] for name, one in rejects(store, "passage_events").items()} == {
         "changed": "event_not_quoted",
         "short": "event_not_quoted",
         "nothing": "event_none",
@@ -79,13 +80,16 @@ def test_an_event_is_kept_where_its_evidence_stands_in_the_passage_word_for_word
 def test_a_query_about_an_event_finds_its_passage_and_names_both_answers(store, writer):
     go(store, extract_events, **ASKED)
     go(store, write_event_queries, **ASKED)
-    events = {event["event_id"]: event for event in rows(store, "events")}
+    events = {event["event_id"]: event for event in rows(store, "passage_events")}
     pairs = {pair["passage_id"]: pair for pair in rows(store, "mtp/events")}
     assert pairs.keys() == {"good", "judged"} and reasons(store, "mtp/events") == {}
     pair = pairs["good"]
     assert (pair["query"], pair["positive"], pair["positive_id"]) == (QUERY.format("good"), TEXT.format("good"), "good")
     assert (pair["intent"], pair["origin"], pairs["judged"]["split"]) == ("qa", "event", "test")
     assert events[pair["need_id"]]["response_id"] == pair["need_response_id"] != pair["response_id"]
+    sql = 'SELECT q.passage_id, e.evidence FROM "mtp/events" q JOIN passage_events e ON e.event_id = q.need_id'
+    told = {row["passage_id"]: row["evidence"] for row in query(store, sql).to_pylist()}
+    assert told["good"] == EVENT["evidence"].format("good")
     shown = json.loads(writer.seen[-1]["body"]["messages"][-1]["content"])
     assert shown.keys() == {*EVENT, "passage"}, "a query is written with the whole event before one's eyes"
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import uuid
 from datetime import UTC, datetime
@@ -17,6 +18,7 @@ from pipeline_tasks import datasets
 from pipeline_tasks.core.events import EventLog
 from pipeline_tasks.core.lineage import DATABASE, fold, query
 from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.registry import get_step, step_names
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import Version, commit, write_file
 
@@ -136,6 +138,13 @@ def test_shapes_agree_with_the_row_schemas(built):
             shape = con.sql(f"SELECT * EXCLUDE (dataset) FROM shape.{name}").to_arrow_table().schema
             for field in shape:
                 assert _plain(real[name].field(field.name).type) == _plain(field.type), f"{name}.{field.name}"
+
+
+def test_no_dataset_is_called_as_a_table_of_the_lineage_which_would_break_the_fold():
+    made = "\n".join((Path(__file__).parents[3] / "sql" / name).read_text() for name in ("tables.sql", "views.sql"))
+    own = set(re.findall(r"CREATE (?:TABLE|VIEW) (\w+)", made))
+    assert {"events", "steps", "evaluations"} <= own
+    assert not own & {get_step(name).dataset for name in step_names()}
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
