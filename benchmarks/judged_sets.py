@@ -54,6 +54,14 @@ class JudgedSet:
         intents = [query.intent for query in self.queries if query.split == split]
         return np.array([1 / (len(set(intents)) * intents.count(intent)) for intent in intents])
 
+    def mean(self, ranked: np.ndarray, split: str) -> float:
+        """NDCG@10 of ``split``, mean over intents."""
+        return float(self.scores(ranked, split) @ self.weights(split))
+
+    def intents(self, split: str) -> list[str]:
+        """Of each query of ``split``."""
+        return [query.intent for query in self.queries if query.split == split]
+
 
 def smaller(data: JudgedSet, n_pairs: int, n_queries: int) -> JudgedSet:
     """A set of the same kind: the first pairs, the first queries of each split, and the passages that these name."""
@@ -91,16 +99,6 @@ def multihoprag_snippets(folder: Path) -> JudgedSet:
 
 
 SETS = {"disaster_guides": disaster_guides, "multihoprag_snippets": multihoprag_snippets}
-
-
-def p_value(one: np.ndarray, other: np.ndarray, weights: np.ndarray, n: int = 20_000) -> float:
-    """Two-sided: how often random signs make the weighted difference of paired scores as large as it is.
-
-    Shapes: one, other, weights [q].
-    """
-    differences = weights * (one - other)
-    signs = np.random.default_rng(0).choice([-1.0, 1.0], (n, len(differences)))
-    return float((1 + (np.abs(signs @ differences) >= abs(differences.sum()) - 1e-12).sum()) / (n + 1))
 
 
 def _lines(path: Path) -> Sequence[dict]:

@@ -18,10 +18,11 @@ from transformers import AutoModel, AutoTokenizer, get_linear_schedule_with_warm
 LENGTH, BATCH, RATE, SCALE = 192, 32, 2e-5, 50.0
 
 
-def embed(model: torch.nn.Module, tokenizer: object, texts: Sequence[str]) -> Tensor:
+def embed(model: torch.nn.Module, tokenizer: object, texts: Sequence[str], bf16: bool = False) -> Tensor:
     """Mean-pooled, L2-normalised vectors [n, d]."""
     batch = tokenizer(list(texts), padding=True, truncation=True, max_length=LENGTH, return_tensors="pt")
-    hidden = model(**batch).last_hidden_state
+    with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+        hidden = model(**batch).last_hidden_state.float()
     mask = batch["attention_mask"].unsqueeze(-1).float()
     return functional.normalize((hidden * mask).sum(1) / mask.sum(1), dim=-1)
 
@@ -34,7 +35,9 @@ def batches(pairs: Sequence[tuple[str, str]], seed: int) -> Iterator[list[tuple[
         yield order[start : start + BATCH]
 
 
-def train_plain(folder: Path, pairs: Sequence[tuple[str, str]], seed: int, threads: int) -> tuple[object, object]:
+def train_plain(
+    folder: Path, pairs: Sequence[tuple[str, str]], seed: int, threads: int, bf16: bool
+) -> tuple[object, object]:
     """The trained model and its tokenizer, after one epoch over (query, passage)."""
     torch.set_num_threads(threads)
     torch.manual_seed(seed)
@@ -46,7 +49,7 @@ def train_plain(folder: Path, pairs: Sequence[tuple[str, str]], seed: int, threa
     model.train()
     for batch in batches(pairs, seed):
         queries, passages = zip(*batch, strict=True)
-        scores = embed(model, tokenizer, queries) @ embed(model, tokenizer, passages).T * SCALE
+        scores = embed(model, tokenizer, queries, bf16) @ embed(model, tokenizer, passages, bf16).T * SCALE
         functional.cross_entropy(scores, torch.arange(len(batch))).backward()
         optimizer.step()
         schedule.step()
@@ -54,7 +57,11 @@ def train_plain(folder: Path, pairs: Sequence[tuple[str, str]], seed: int, threa
     return model.eval(), tokenizer
 
 
-def vectors(model: torch.nn.Module, tokenizer: object, texts: Sequence[str]) -> Tensor:
-    """Vectors [n, d] of many texts."""
+def vectors(model: torch.nn.Module, tokenizer: object, texts: Sequence[str], bf16: bool) -> Tensor:
+    """Vectors [n, d] of many texts, in their order."""
+    order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
     with torch.no_grad():
-        return torch.cat([embed(model, tokenizer, texts[i : i + 64]) for i in range(0, len(texts), 64)])
+        some = (
+            embed(model, tokenizer, [texts[i] for i in order[at : at + 64]], bf16) for at in range(0, len(order), 64)
+        )
+        return torch.cat(list(some))[torch.tensor(order).argsort()]
