@@ -17,12 +17,16 @@ K = 10
 
 @dataclass(frozen=True)
 class Query:
-    """A judged query; an intent's queries count together as one of the intents."""
+    """A judged query, and the passage that it was written for, if known.
+
+    An intent's queries count together as one of the intents.
+    """
 
     text: str
     intent: str
     split: str
     judged: dict[str, int]
+    written_for: str = ""
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,7 @@ def disaster_guides(folder: Path) -> JudgedSet:
     answered = [row for row in rows if any(grade > 0 for grade in judged.get(row["_id"], {}).values())]
     return JudgedSet(
         {row["_id"]: row["text"] for row in _lines(folder / "corpus.jsonl")},
-        [Query(row["text"], row["intent"], row["split"], judged[row["_id"]]) for row in answered],
+        [Query(r["text"], r["intent"], r["split"], judged[r["_id"]], r["written_for"]) for r in answered],
         [Pair(row["query"], row["passage_id"], row["positive"]) for row in _lines(folder / "train.jsonl")],
     )
 

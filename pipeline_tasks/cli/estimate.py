@@ -11,16 +11,18 @@ from rich.table import Table
 from pipeline_tasks.cli.run import inputs_of, parameters_of
 from pipeline_tasks.cli.terminal import console
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.plan import plan
+from pipeline_tasks.core.registry import get_step, step_names
 from pipeline_tasks.core.store import open_store
 
 DAG = "synthesize_pairs"
 
 
 def estimate_command(
-    name: Annotated[str, typer.Argument(metavar="DAG", help=f"{DAG}, the one that pays")],
+    name: Annotated[str, typer.Argument(metavar="DAG|STEP", help=f"{DAG}, or a step that asks an LLM")],
     given: Annotated[
         list[str] | None,
-        typer.Option("--input", metavar="NAME=DATASET[@VERSION]", help="an input of write_needs"),
+        typer.Option("--input", metavar="NAME=DATASET[@VERSION]", help="an input of the step, of a DAG its first"),
     ] = None,
     sets: Annotated[
         list[str] | None, typer.Option("--set", metavar="PARAM=VALUE", help="a parameter of the run")
@@ -30,19 +32,27 @@ def estimate_command(
     ] = 0,
     answer_s: Annotated[float, typer.Option(min=0, help="seconds that one answer is taken to need")] = 2.0,
 ) -> None:
-    """Passages, requests, tokens, dollars and hours of a run that writes pairs; answers that are there are free."""
+    """Rows, requests, tokens, dollars and hours of what an LLM is asked, a row and in all; stored answers are free."""
+    from pipeline_tasks.synthesis.endpoint import LlmParams
     from pipeline_tasks.synthesis.enough import rates_for
-    from pipeline_tasks.synthesis.estimate import estimate
+    from pipeline_tasks.synthesis.estimate import estimate, of_step
 
-    if name != DAG:
-        raise InputError(f"{name!r} pays for nothing; ask about {DAG}, or `foundry run {name} --dry-run`")
+    pays = name in step_names() and issubclass(get_step(name).params, LlmParams)
+    if name != DAG and not pays:
+        raise InputError(
+            f"{name!r} pays for nothing; ask about {DAG}, or a step with the parameter llm, "
+            f"or `foundry run {name} --dry-run`"
+        )
+    if wanted and pays:
+        raise InputError(f"--wanted counts training pairs, which {DAG} makes and {name} does not: leave it out")
     values = parameters_of(sets or [])
     if wanted:
         values["rates"] = rates_for(open_store(), wanted)
         typer.echo(
             f"write_needs: --set 'rates={json.dumps(values['rates'])}'; combine_pairs: --set per_intent={wanted}"
         )
-    bills = estimate(open_store(), values, inputs_of(given or []))
+    store, inputs = open_store(), inputs_of(given or [])
+    bills = [of_step(store, plan(store, get_step(name), values, inputs))] if pays else estimate(store, values, inputs)
     table = Table("step", "rows", "requests", "stored", "prompt tokens", "answer tokens", "dollars", "hours")
     for bill in bills:
         counts = (bill.rows, bill.n_requests, bill.n_stored, *bill.tokens)
@@ -50,5 +60,10 @@ def estimate_command(
     console().print(table)
     hours = sum(bill.hours(answer_s) for bill in bills)
     typer.echo(f"{sum(bill.usd for bill in bills):,.2f} dollars, {hours:.2f} hours at {answer_s:g} s an answer")
+    for bill in bills if pays else ():
+        n = max(1, bill.rows)
+        typer.echo(
+            f"a row: {bill.n_requests / n:.2f} requests, {sum(bill.tokens) / n:,.0f} tokens, {bill.usd / n:.6f} dollars"
+        )
     for line in dict.fromkeys(line for bill in bills for line in bill.notes()):
         typer.echo(line)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 
 import pytest
 
+from pipeline_tasks.cli.estimate import estimate_command
+from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
@@ -87,12 +90,18 @@ def test_the_best_grade_is_the_positive_and_of_equal_ones_the_passage_it_was_wri
     assert {row["query_id"]: row["positive_id"] for row in rows(store, "mtt/fret")} == dict.fromkeys(found, "b")
 
 
-def test_the_bill_is_known_before_anybody_is_asked(store, monkeypatch):
+def test_the_bill_is_known_before_anybody_is_asked(store, monkeypatch, capsys):
     for which in ("IN", "OUT"):
         monkeypatch.setenv(f"FOUNDRY_LLM_PRICE_{which}", "1")
     settings.cache_clear()
     try:
         assert of_step(store, plan(store, grade_passages, {"llm": "m"})).n_requests == 3
+        monkeypatch.setenv("FOUNDRY_STORE", str(store.folder))
+        settings.cache_clear()
+        estimate_command("grade_passages", sets=["llm=m"])
+        assert re.search(r"a row: 0\.75 requests, [\d,]+ tokens, 0\.\d{6} dollars", capsys.readouterr().out)
+        with pytest.raises(InputError, match="leave it out"):
+            estimate_command("grade_passages", sets=["llm=m"], wanted=5)
     finally:
         monkeypatch.undo()
         settings.cache_clear()
