@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -17,124 +17,121 @@ import pyarrow.compute as pc
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Part, Ref
-from pipeline_tasks.core.parts import read_part
+from pipeline_tasks.core.partitions import Partition, Rows, pieces
+from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.store import Store
-from pipeline_tasks.core.versions import Version
-from pipeline_tasks.retrieval.corpus import DOMAIN, Corpus, by_corpus, distinct_keys
-from pipeline_tasks.retrieval.search import NO_KEY, Shard, merge
+from pipeline_tasks.core.vectors import matrix
+from pipeline_tasks.core.versions import Version, read_part
+from pipeline_tasks.retrieval.shards import KEYS, best_of, first_of_each, found_table, joined, of_corpus, rows_where
 
 
 @dataclass(frozen=True)
-class EarlierRankings:
-    """What is still true of old rankings of some queries.
+class Earlier:
+    """Rankings by the same step and parameters, and what they were made of.
 
     Attributes:
-        rows: of the queries that were ranked, places among those asked for, [q].
-        keys: places in the corpus of today, [q, old depth]; NO_KEY where a passage is gone.
-        scores: float32, -inf there.
-        least: [q]; no passage below the old ranking scores more; -inf where nothing was below it.
-        new: passages that the old rankings do not know, as shards.
+        ranked: sha256 of a part of query embeddings -> the part of rankings that was made of it.
+        inputs: by name; of :data:`KEYS`.
     """
 
-    rows: np.ndarray
-    keys: np.ndarray
-    scores: np.ndarray
-    least: np.ndarray
-    new: list[Shard]
+    ranked: dict[str, Part]
+    inputs: dict[str, Version]
 
-    def merged(self, found: tuple[np.ndarray, np.ndarray], depth: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The best of old rankings and of what was ``found`` among the new passages, and which rows are sure.
+    @classmethod
+    def of(cls, version: Version | None) -> Earlier | None:
+        """What ``version`` was made of; None where that is no longer in the store, or there is no such version."""
+        if version is None:
+            return None
+        made = version.manifest
+        try:
+            opened = {n: Version.open(version.store, Ref.parse(made.inputs[n][0])) for n in ("queries", *KEYS)}
+        except InputError:
+            return None
+        queries = opened.pop("queries").manifest.parts
+        if len(queries) != len(made.parts):
+            return None
+        return cls({part.sha256: ranked for part, ranked in zip(queries, made.parts, strict=True)}, opened)
 
-        Shapes: keys and scores [q, depth], sure [q].
-        """
-        keys, scores = merge([(self.keys, self.scores), found], depth)
-        whole = (self.keys != NO_KEY).all(axis=1)
-        return keys, scores, whole | (scores[:, -1] > self.least) | np.isneginf(self.least)
+    def shards(self, most_rows: int) -> list[dict[str, Rows]]:
+        """The passages that were there, in shards."""
+        return pieces(self.inputs, most_rows)
+
+    def known(self, block: Rows) -> dict[int, Part]:
+        """Those parts of a block of queries that were ranked, by number, and their rankings."""
+        parts = enumerate(block.version.manifest.parts)
+        return {number: self.ranked[part.sha256] for number, part in parts if part.sha256 in self.ranked}
 
 
-def earlier_rankings(
-    before: Version, part: Part, asked: pa.Array, searched: tuple[str, Corpus], now: tuple[str, ...]
-) -> EarlierRankings | None:
-    """What version ``before`` of the rankings says of the queries ``asked``, which are rows of ``part``.
+def find_new(given: Partition, run: Run) -> Iterator[pa.Table]:
+    """Of ids of one hash, the rows of each shard that were searched before or are repeats; then the ids that are gone.
 
-    Args:
-        before: rankings by the same step and parameters.
-        part: of the query embeddings; the old ranking of a query counts where it was made of this very part.
-        asked: query ids, all of one corpus.
-        searched: name of that corpus, and its passages of today.
-        now: the versions they are of: passages, positives.
-
-    Returns:
-        None where the old version ranked nothing of this part, or is no longer whole in the store.
+    A passage is known where its vector is the same row of the same part; one whose vector moved is gone, and new.
     """
-    try:
-        queries, passages, positives = (
-            Version.open(before.store, Ref.parse(before.manifest.inputs[name][0]))
-            for name in ("queries", "passages", "positives")
-        )
-    except InputError:
-        return None
-    shas = [known.sha256 for known in queries.manifest.parts]
-    if part.sha256 not in shas or len(shas) != len(before.manifest.parts):
-        return None
-    made = before.manifest.parts[shas.index(part.sha256)]
-    stored = read_part(before.store, made, ["query_id", "passage_ids", "scores"])
-    at = pc.index_in(asked, value_set=stored["query_id"].combine_chunks())
-    stored = stored.take(at.drop_null()).combine_chunks()
-    ids, values = (stored[name].combine_chunks().flatten() for name in ("passage_ids", "scores"))
-    if not len(ids):
-        return None
-    name, corpus = searched
-    n_before, kept = _kept(before.store, (str(passages.manifest.ref), str(positives.manifest.ref)), now)[name]
-    keys = pc.index_in(ids, value_set=corpus.ids).fill_null(-1).to_numpy().reshape(stored.num_rows, -1)
-    scores = values.to_numpy().reshape(keys.shape)
-    there = (keys >= 0) & kept[keys]
-    return EarlierRankings(
-        np.flatnonzero(at.is_valid().to_numpy(zero_copy_only=False)),
-        np.where(there, keys, NO_KEY).astype(np.int32),
-        np.where(there, scores, np.float32(-np.inf)),
-        scores[:, -1] if keys.shape[1] < n_before else np.full(len(keys), -np.inf, np.float32),
-        [shard for shard in _without(corpus.shards, kept) if len(shard[1])],
-    )
+    now, before = ([read_part(run.store, part) for part in given.parts[name]] for name in ("ids", "before"))
+    first = first_of_each(now)
+    old = pa.concat_tables(before).filter(pa.array(first_of_each(before))).combine_chunks()
+    there = pa.concat_tables(now).combine_chunks()
+    at = pc.index_in(there["passage_id"].combine_chunks(), value_set=old["passage_id"].combine_chunks())
+    at = at.fill_null(-1).to_numpy()
+    known = first & (at >= 0)
+    for name in ("part", "place"):
+        known[known] = there[name].to_numpy()[known] == old[name].to_numpy()[at[known]]
+    yield from rows_where(now, known | ~first)
+    stays = np.zeros(len(old), bool)
+    stays[at[known]] = True
+    yield old.select(["passage_id"]).filter(pa.array(~stays))
 
 
-def _without(shards: list[Shard], kept: np.ndarray) -> Iterator[Shard]:
-    for vectors, keys in shards:
-        new = (keys >= 0) & ~kept[keys]
-        yield vectors[new], keys[new]
+def take_over(given: Partition, run: Run) -> Iterator[pa.Table]:
+    """Of a block of queries the rankings that are sure, old ones and new passages merged; rows of the others; theirs.
+
+    Values: ``known`` are the numbers of the parts that were ranked, ``asked`` how many passages a ranking may have, and
+    ``depth`` how many it has in this corpus.
+    """
+    known, before, n = _ranked_before(given, run.store)
+    run.count("queries_merged", len(known))
+    best, sure = found_table(pa.array([], pa.string()), np.empty((0, given.values["depth"]), np.float32)), known[:0]
+    if len(known):
+        merged, is_sure = _merged(before, known, given, run.store)
+        best, sure = merged.filter(pa.array(is_sure)), known[is_sure]
+    yield best
+    yield pa.table({"row": np.setdiff1d(np.arange(n), sure)})
+    yield pa.table({"row": sure})
 
 
-@lru_cache(maxsize=1)
-def _kept(store: Store, then: tuple[str, ...], now: tuple[str, ...]) -> dict[str, tuple[int, np.ndarray]]:
-    """By corpus: number of its passages then; whether each of today's, in the order of its id, has its old vector."""
-    old, found = _places(store, then), {}
-    for name, (ids, place) in _places(store, now).items():
-        old_ids, old_place = old.get(name, (ids[:0], place[:0]))
-        at = pc.index_in(ids, value_set=old_ids).fill_null(-1).to_numpy()
-        kept = at >= 0
-        kept[kept] = place[kept] == old_place[at[kept]]
-        found[name] = len(old_ids), kept
-    return found
+def fill_in(given: Partition, run: Run) -> Iterator[pa.Table]:
+    """What was sure of a block of queries, and what was found for the rest, in the order of the block."""
+    sure, rows, rest = (joined(run.store, given.parts[name]) for name in ("sure", "rows", "queries"))
+    found = best_of((read_part(run.store, part) for part in given.parts["found"]), given.values["depth"])
+    order = np.argsort(pa.concat_tables([rows, rest])["row"].to_numpy())
+    yield pa.concat_tables([sure, found]).take(pa.array(order))
 
 
-def _places(store: Store, refs: tuple[str, ...]) -> dict[str, tuple[pa.Array, np.ndarray]]:
-    """By corpus: distinct passage ids in rising order; where the vector of each lies: sha256 of the part, and row."""
-    found: dict[str, tuple[list[pa.Array], list[np.ndarray]]] = {}
-    for ref, key, columns in zip(refs, ("passage_id", "positive_id"), ((), ("passage_id", "origin")), strict=True):
-        version = Version.open(store, Ref.parse(ref))
-        for index, part in enumerate(version.manifest.parts):
-            live = version.part(index, list(dict.fromkeys((key, *columns))))
-            row = np.delete(np.arange(part.rows), version.removed.rows(index))
-            for name, which in by_corpus(live) if columns else [(DOMAIN, np.arange(live.num_rows))]:
-                ids, places = found.setdefault(name, ([], []))
-                ids.append(live[key].combine_chunks().take(pa.array(which)))
-                places.append(np.rec.fromarrays([np.full(len(which), part.sha256, "S64"), row[which]]))
-    return {name: _ordered(*parts) for name, parts in found.items()}
+def _ranked_before(given: Partition, store: Store) -> tuple[np.ndarray, list[pa.Table], int]:
+    """Rows of the block's queries of one corpus that were ranked, their rankings, and how many queries there are."""
+    ranked = dict(zip(given.values["known"], given.parts["ranked"], strict=True))
+    rows, old, n = [np.empty(0, np.int64)], [], 0
+    for number, part in enumerate(given.rows["pairs"].tables(["query_id", "passage_id", "origin"])):
+        which = of_corpus(part, given.values["corpus"])
+        if len(which) and number in ranked:
+            stored = read_part(store, ranked[number], ["query_id", "passage_ids", "scores"])
+            names = part["query_id"].take(pa.array(which)).combine_chunks()
+            at = pc.index_in(names, value_set=stored["query_id"].combine_chunks())
+            rows.append(n + np.flatnonzero(at.is_valid().to_numpy(zero_copy_only=False)))
+            old.append(stored.select(["passage_ids", "scores"]).take(at.drop_null()))
+        n += len(which)
+    return np.concatenate(rows), old, n
 
 
-def _ordered(ids: list[pa.Array], places: list[np.ndarray]) -> tuple[pa.Array, np.ndarray]:
-    distinct, keys = distinct_keys(ids)
-    found = np.concatenate(places)
-    ordered = np.empty(len(distinct), found.dtype)
-    ordered[keys[keys >= 0]] = found[keys >= 0]
-    return distinct, ordered
+def _merged(before: list[pa.Table], known: np.ndarray, given: Partition, store: Store) -> tuple[pa.Table, np.ndarray]:
+    """The best of old rankings and new passages, and which of them are sure."""
+    old = pa.concat_tables(before).combine_chunks()
+    ids, scores = old["passage_ids"].combine_chunks().flatten(), matrix(old["scores"])
+    gone = pc.is_in(ids, value_set=joined(store, given.parts["gone"])["passage_id"].combine_chunks())
+    lost = gone.to_numpy(zero_copy_only=False).reshape(scores.shape)
+    struck = found_table(pc.if_else(gone, "", ids), np.where(lost, np.float32(-np.inf), scores))
+    found = (read_part(store, part).take(pa.array(known)) for part in given.parts["found"])
+    best = best_of(chain([struck], found), given.values["depth"])
+    if scores.shape[1] < given.values["asked"]:  # the old rankings had all passages
+        return best, np.ones(len(known), bool)
+    return best, ~lost.any(axis=1) | (matrix(best["scores"])[:, -1] > scores[:, -1])

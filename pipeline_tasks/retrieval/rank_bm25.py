@@ -12,18 +12,16 @@ from pipeline_tasks.core.partitions import Partition, PartitionedRun, pieces
 from pipeline_tasks.core.run import Inputs
 from pipeline_tasks.core.step import From, StepParams, step, tuning
 from pipeline_tasks.core.store import Store
-from pipeline_tasks.core.versions import Version, read_part
+from pipeline_tasks.core.versions import read_part
 from pipeline_tasks.datasets import PAIRS, PASSAGES, RANKINGS
 from pipeline_tasks.retrieval.bm25_shards import (
     count_shard,
-    find_repeats,
     look_up_words,
     merge_block,
-    name_passages,
     search_shard,
     sum_frequencies,
 )
-from pipeline_tasks.retrieval.corpus import by_corpus
+from pipeline_tasks.retrieval.shards import corpora, distinct, hashes_of, named
 
 
 class RankBm25Params(StepParams):
@@ -57,7 +55,7 @@ def rank_bm25(inputs: Inputs, params: RankBm25Params, run: PartitionedRun) -> It
     given = pieces({name: inputs[name] for name in ("passages", "positives")}, params.shard_passages)
     blocks = pieces({"pairs": inputs["pairs"]}, params.block_queries)
     found: list[dict[str, list[Part]]] = [{} for _ in blocks]
-    for corpus in _corpora(inputs["pairs"]):
+    for corpus in corpora(inputs["pairs"]):
         for block, parts in zip(found, _searched(given, blocks, corpus, params, run), strict=True):
             block[corpus] = parts
     depth = {"depth": params.depth}
@@ -65,11 +63,6 @@ def rank_bm25(inputs: Inputs, params: RankBm25Params, run: PartitionedRun) -> It
         merge_block, [Partition(*one, depth) for one in zip(blocks, found, strict=True)], final=True
     ):
         yield from parts
-
-
-def _corpora(pairs: Version) -> list[str]:
-    """Names of the corpora that queries are of."""
-    return sorted({name for some in pairs.parts(["passage_id", "origin"]) if len(some) for name, _ in by_corpus(some)})
 
 
 def _searched(
@@ -95,16 +88,13 @@ def _searched(
 
 def _counted(given: Sequence[dict], corpus: str, run: PartitionedRun) -> tuple[list[tuple[Part, Part]], list[Part]]:
     """Passages and postings of every shard that has any, and the frequencies of words, a table for each hash."""
-    # Of eight shards one hash, since ids and words are small beside texts; by powers of two, so that a refresh which
-    # adds a shard seldom changes what all others are cut into.
-    hashes = {"corpus": corpus, "hashes": 1 << max(0, (len(given) - 1).bit_length() - 3)}
-    named = run.spread(name_passages, [Partition(shard, values=hashes) for shard in given])
-    repeats = run.spread(find_repeats, [Partition(parts={"ids": ids}) for ids in zip(*named, strict=True)])
-    left = zip(given, zip(*repeats, strict=True), strict=True)
-    counted = run.spread(count_shard, [Partition(shard, {"repeats": rows}, hashes) for shard, rows in left])
+    hashes = hashes_of(given)
+    shards = distinct(given, named(given, corpus, hashes, run), run)
+    values = {"corpus": corpus, "hashes": hashes}
+    counted = run.spread(count_shard, [Partition(one.rows, {"repeats": one.left_out}, values) for one in shards])
     words = zip(*(tables[2:] for tables in counted), strict=True)
     summed = run.spread(sum_frequencies, [Partition(parts={"words": tables}) for tables in words])
-    return [(tables[0], tables[1]) for tables in counted if tables[0].rows], [table for (table,) in summed]
+    return [(tables[0], tables[1]) for tables in counted], [table for (table,) in summed]
 
 
 def _n_words(store: Store, shards: Sequence[tuple[Part, Part]]) -> int:

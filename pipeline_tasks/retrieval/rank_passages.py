@@ -2,37 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-import numpy as np
-import pyarrow as pa
 from pydantic import Field
 
 from pipeline_tasks.core.earlier import earlier
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.run import Run
-from pipeline_tasks.core.step import From, step
-from pipeline_tasks.core.vectors import checked, lists, matrix
+from pipeline_tasks.core.manifest import Part
+from pipeline_tasks.core.partitions import Partition, PartitionedRun, pieces
+from pipeline_tasks.core.run import Inputs
+from pipeline_tasks.core.step import From, step, tuning
 from pipeline_tasks.datasets import PAIR_EMBEDDINGS, PASSAGE_EMBEDDINGS, RANKINGS
-from pipeline_tasks.retrieval.corpus import Corpus, by_corpus, open_corpora
-from pipeline_tasks.retrieval.earlier_rankings import EarlierRankings, earlier_rankings
+from pipeline_tasks.retrieval.earlier_rankings import Earlier, fill_in, find_new, take_over
 from pipeline_tasks.retrieval.embed_params import EmbedParams
-from pipeline_tasks.retrieval.search import search
+from pipeline_tasks.retrieval.shards import Shard, corpora, distinct, hashes_of, named, without
+from pipeline_tasks.retrieval.vector_shards import rank_block, search_shard
 
 
 class RankPassagesParams(EmbedParams):
-    """Depth of the rankings, and how they are searched."""
+    """Depth of the rankings, how they are searched, and how much a process holds."""
 
     depth: int = Field(200, ge=1, description="passages kept per query (DMRetriever 3.4.3)")
     index: Literal["exact", "faiss", "ivf", "hnsw"] = Field(
         "exact", description="exact; faiss: as exact, by FAISS, on a GPU where there is one; ivf, hnsw: approximate"
     )
     recall: float = Field(0.95, gt=0, le=1, description="least recall that ivf and hnsw are tuned to on a sample")
+    shard_passages: int = tuning(100_000, ge=1, description="passages that a process holds at a time")
+    block_queries: int = tuning(8192, ge=1, description="queries that a process ranks at a time")
 
     def identity(self) -> dict[str, Any]:
-        """All but what gives the same rankings: FAISS's exact search, and the recall where search is exact."""
+        """All but what gives the same rankings: FAISS's exact search, and recall and sizes where search is exact."""
         found = super().identity()
-        return found | {"index": "exact", "recall": 1.0} if self.index in ("exact", "faiss") else found
+        if self.index in ("exact", "faiss"):
+            return found | {"index": "exact", "recall": 1.0}
+        return found | {"shard_passages": self.shard_passages, "block_queries": self.block_queries}
 
 
 @step(
@@ -42,102 +46,108 @@ class RankPassagesParams(EmbedParams):
         "positives": From(PAIR_EMBEDDINGS, "query_embeddings/{model}"),
     },
     writes=RANKINGS,
-    kind="map",
+    kind="partitioned",
     dataset="rankings/{model}",
     version="3",
-    memory_gib=6,
+    memory_gib=2,
 )
-def rank_passages(rows: pa.Table, params: RankPassagesParams, run: Run) -> pa.Table:
+def rank_passages(inputs: Inputs, params: RankPassagesParams, run: PartitionedRun) -> Iterator[Part]:
     """Rank the passages of a query's own corpus for it, generated positives among them, and keep the best ``depth``.
 
     Generated positives are domain passages too (DMRetriever, figure 2), so that a query's own positive competes; its
     cosine is kept wherever it ranks. Pairs without a passage of ours are ranked among the positives of their origin,
-    and no other query sees these (:mod:`~pipeline_tasks.retrieval.corpus`). A query that the latest version ranked is
-    searched among new passages alone, unless passages that are gone leave its old ranking too short (exact search; the
-    rows are those of a full one).
+    and no other query sees these (:mod:`~pipeline_tasks.retrieval.corpus`). Of an id that comes twice the first vector
+    counts. A query that the latest version ranked is searched among new passages alone, unless passages that are gone
+    leave its old ranking too short (exact search; the rows are those of a full one). One part of rankings for each part
+    of the queries.
 
     Raises:
-        InputError: a vector is zero, not finite, or of another width than the rest.
+        InputError: there are queries and no passages, or a vector is zero, not finite, or of another width than others.
     """
-    if rows.num_rows == 0:
-        return RANKINGS.table()
-    now = tuple(str(run.inputs[name].manifest.ref) for name in ("passages", "positives"))
-    corpora = open_corpora(run.store, *now)
-    before = earlier(run.store, rank_passages, params) if params.identity()["index"] == "exact" else None
-    ranked, places = [], []
-    for name, which in by_corpus(rows):
-        some = rows.take(pa.array(which))
-        ranked_before = None
-        if before and run.part:
-            asked = some["query_id"].combine_chunks()
-            ranked_before = earlier_rankings(before, run.part, asked, (name, corpora[name]), now)
-        ranked.append(_ranked(some, corpora[name], ranked_before, params, run))
-        places.append(which)
-    return pa.concat_tables(ranked).take(pa.array(np.argsort(np.concatenate(places))))
+    search = _Search(inputs, params, run)
+    found: list[dict[str, list[Part]]] = [{} for _ in search.blocks]
+    for corpus, n_queries in corpora(inputs["queries"]).items():
+        for block, parts in zip(found, search.best_of(corpus, n_queries), strict=True):
+            block[corpus] = parts
+    depth = {"depth": params.depth}
+    blocks = [Partition(block, parts, depth) for block, parts in zip(search.blocks, found, strict=True)]
+    for parts in run.spread(rank_block, blocks, final=True):
+        yield from parts
 
 
-def _ranked(
-    rows: pa.Table, corpus: Corpus, before: EarlierRankings | None, params: RankPassagesParams, run: Run
-) -> pa.Table:
-    """Rows of rankings for queries of one corpus."""
-    queries, own = (_vectors(rows, name, corpus, run) for name in ("query_embedding", "positive_embedding"))
-    depth = min(params.depth, len(corpus.ids))
-    if before:
-        keys, scores = _merged(before, queries, corpus, depth, params, run)
-    else:
-        keys, scores = _search(queries, corpus, depth, params, run)
-    found = corpus.ids.take(pa.array(keys.ravel()))
-    ends = pa.array(np.arange(len(keys) + 1, dtype=np.int32) * depth)
-    ranked = rows.select(["query_id", "passage_id", "doc_id", "intent"])
-    ranked = ranked.append_column("passage_ids", pa.ListArray.from_arrays(ends, found))
-    return ranked.append_column("scores", lists(scores)).append_column("positive_score", _cosines(queries, own))
+class _Search:
+    """Shards of passages, searched for blocks of queries."""
 
+    def __init__(self, inputs: Inputs, params: RankPassagesParams, run: PartitionedRun) -> None:
+        self._params, self._run = params, run
+        self._given = pieces({name: inputs[name] for name in ("passages", "positives")}, params.shard_passages)
+        self.blocks = pieces({"pairs": inputs["queries"]}, params.block_queries)
+        exact = params.identity()["index"] == "exact"
+        self._before = Earlier.of(earlier(run.store, rank_passages, params)) if exact else None
 
-def _merged(
-    before: EarlierRankings, queries: np.ndarray, corpus: Corpus, depth: int, params: RankPassagesParams, run: Run
-) -> tuple[np.ndarray, np.ndarray]:
-    """Old rankings and new passages; in full what was not ranked before, or is no longer sure."""
-    n_new = sum(len(keys) for _, keys in before.new)
-    known = np.ascontiguousarray(queries[before.rows])
-    found = search(known, before.new, min(depth, n_new))
-    run.count("queries_merged", len(known))
-    run.count("cosines", len(known) * n_new)
-    some_keys, some_scores, sure = before.merged(found, depth)
-    keys, scores = np.empty((len(queries), depth), np.int32), np.empty((len(queries), depth), np.float32)
-    keys[before.rows], scores[before.rows] = some_keys, some_scores
-    rest = np.setdiff1d(np.arange(len(queries)), before.rows[sure])
-    if len(rest):
-        keys[rest], scores[rest] = _search(np.ascontiguousarray(queries[rest]), corpus, depth, params, run)
-    return keys, scores
+    def best_of(self, corpus: str, n_queries: int) -> list[list[Part]]:
+        """For every block the tables that hold the best passages of one corpus, which has so many queries.
 
+        Raises:
+            InputError: it has no passages.
+        """
+        hashes = hashes_of(self._given)
+        ids = named(self._given, corpus, hashes, self._run)
+        shards = distinct(self._given, ids, self._run)
+        if not shards:
+            raise InputError(f"there are no vectors of passages of the corpus {corpus or 'domain'}: embed at least one")
+        depth = min(self._params.depth, sum(shard.n for shard in shards))
+        of = {"depth": depth}
+        taken = self._taken_over(self._before, corpus, ids, depth) if self._before else {}
+        sure = {at: tables[0] for at, tables in taken.items()}
+        rest = {at: tables[1] for at, tables in taken.items()}
+        self._run.count("queries_searched", n_queries - sum(part.rows for part in sure.values()))
+        todo = [at for at in range(len(self.blocks)) if at not in rest or rest[at].rows]
+        found = {at: [part] for at, part in sure.items()} | self._searched(shards, todo, corpus, rest)
+        both = [at for at in todo if at in taken]
+        given = [
+            Partition(parts={"sure": [best], "queries": [others], "rows": [rows], "found": found[at]}, values=of)
+            for at in both
+            for best, others, rows in [taken[at]]
+        ]
+        found |= zip(both, self._run.spread(fill_in, given, lasting=False), strict=True)
+        return [found[at] for at in range(len(self.blocks))]
 
-def _search(
-    queries: np.ndarray, corpus: Corpus, depth: int, params: RankPassagesParams, run: Run
-) -> tuple[np.ndarray, np.ndarray]:
-    run.count("queries_searched", len(queries))
-    run.count("cosines", len(queries) * len(corpus.ids))
-    if params.index == "exact":
-        with run.progress(len(queries) * sum(len(keys) for _, keys in corpus.shards), "cosines") as meter:
-            return search(queries, corpus.shards, depth, progress=meter.advance)
-    from pipeline_tasks.retrieval.faiss_search import faiss_search
+    def _searched(
+        self, shards: Sequence[Shard], blocks: Sequence[int], corpus: str, rows: Mapping[int, Part]
+    ) -> dict[int, list[Part]]:
+        """Block -> what every shard has for it, or for those ``rows`` of it; a shard after the other."""
+        values = {"corpus": corpus} | {name: getattr(self._params, name) for name in ("depth", "index", "recall")}
+        some = {at: {"queries": [rows[at]]} if at in rows else {} for at in blocks}
+        given = [
+            Partition({**shard.rows, **self.blocks[at]}, {"left_out": shard.left_out, **some[at]}, values)
+            for shard in shards
+            for at in blocks
+        ]
+        found = [part for (part,) in self._run.spread(search_shard, given, lasting=False)]
+        return {at: found[place :: len(blocks)] for place, at in enumerate(blocks)}
 
-    found = faiss_search(queries, corpus.shards, depth, params.index, params.recall)
-    run.count("sampled_queries", found.n_sampled)
-    run.count("recall_of_sample", found.recall * found.n_sampled)
-    return found.keys, found.scores
-
-
-def _vectors(rows: pa.Table, column: str, corpus: Corpus, run: Run) -> np.ndarray:
-    source = f"{run.inputs['queries'].manifest.ref} {column}"
-    vectors = checked(matrix(rows[column]), rows["query_id"], source)
-    if vectors.shape[1] != corpus.width:
-        raise InputError(
-            f"{source}: vectors of {vectors.shape[1]} numbers over passages of {corpus.width}: encode with one model"
-        )
-    return vectors
-
-
-def _cosines(queries: np.ndarray, own: np.ndarray) -> pa.Array:
-    from pipeline_tasks.retrieval.scan_kernels import dots
-
-    return pa.array(dots(queries, own, np.arange(len(own), dtype=np.int64)[:, None])[:, 0])
+    def _taken_over(
+        self, before: Earlier, corpus: str, ids: Sequence[Sequence[Part]], depth: int
+    ) -> dict[int, list[Part]]:
+        """Block -> what :func:`take_over` makes of it, of those with queries that were ranked before."""
+        known = {at: ranked for at, block in enumerate(self.blocks) if (ranked := before.known(block["pairs"]))}
+        if not known:
+            return {}
+        old = named(before.shards(self._params.shard_passages), corpus, len(ids[0]), self._run)
+        of_hashes = [
+            Partition(parts={"ids": now, "before": then})
+            for now, then in zip(zip(*ids, strict=True), zip(*old, strict=True), strict=True)
+        ]
+        compared = list(zip(*self._run.spread(find_new, of_hashes, lasting=False), strict=True))
+        gone = compared.pop()
+        found = self._searched(without(self._given, ids, compared), list(known), corpus, {})
+        given = [
+            Partition(
+                self.blocks[at],
+                {"ranked": list(ranked.values()), "gone": gone, "found": found[at]},
+                {"corpus": corpus, "known": list(ranked), "asked": self._params.depth, "depth": depth},
+            )
+            for at, ranked in known.items()
+        ]
+        return dict(zip(known, self._run.spread(take_over, given, lasting=False), strict=True))

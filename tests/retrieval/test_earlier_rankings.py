@@ -16,6 +16,7 @@ from tests.stores import go, put
 
 MODEL = "all-minilm-l6-v2"
 DEPTH, N_OLD, N_NEW, N_QUERIES = 20, 400, 40, 30
+SMALL = {"shard_passages": 100, "block_queries": N_QUERIES}
 
 
 def vectors(name: str, n: int) -> list[list[float]]:
@@ -72,11 +73,12 @@ def best_of(store: LocalStore, n: int) -> tuple[str, ...]:
 @pytest.mark.parametrize("depth", [DEPTH, 2 * N_OLD])
 def test_merged_rankings_are_those_of_a_full_search(tmp_path, depth, n_gone, new_queries):
     store, fresh = first(tmp_path / "store"), LocalStore(tmp_path / "fresh")
-    go(store, rank_passages, model=MODEL, depth=depth)
+    go(store, rank_passages, model=MODEL, depth=depth, **SMALL)
     gone = best_of(store, n_gone)[:25]
     for where in (store, fresh):
         refresh(where, gone, new_queries)
-    merged, full = (go(where, rank_passages, model=MODEL, depth=depth) for where in (store, fresh))
+    merged = go(store, rank_passages, model=MODEL, depth=depth, **SMALL)
+    full = go(fresh, rank_passages, model=MODEL, depth=depth)
     manifests = [Version.open(where, found.ref).manifest for where, found in ((store, merged), (fresh, full))]
     assert manifests[0] == manifests[1]
     n_queries = N_QUERIES * (1 + new_queries)

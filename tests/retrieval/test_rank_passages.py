@@ -56,9 +56,10 @@ def stored(store: LocalStore, n_passages: int, n_queries: int) -> dict[str, list
 
 
 @pytest.mark.parametrize("depth", [1, 7, 60, 200])
-def test_agrees_with_float64_brute_force_and_breaks_ties_by_id(store, depth):
+@pytest.mark.parametrize("shard_passages", [30, 1000])
+def test_agrees_with_float64_brute_force_and_breaks_ties_by_id(store, depth, shard_passages):
     corpus = stored(store, n_passages=60, n_queries=20)
-    go(store, rank_passages, model=MODEL, depth=depth)
+    go(store, rank_passages, model=MODEL, depth=depth, shard_passages=shard_passages)
     queries = {row["query_id"]: row["query_embedding"] for row in rows(store, f"query_embeddings/{MODEL}")}
     ranked = rows(store, f"rankings/{MODEL}")
     assert [row["query_id"] for row in ranked] == list(queries)
