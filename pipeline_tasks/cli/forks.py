@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib import import_module
@@ -46,13 +47,21 @@ class Asked:
         socket.send_fds(to, [json.dumps(asdict(self)).encode()], [output, log, told])
 
 
-def serve(asking: socket.socket) -> Asked | None:
-    """Fork for each command that is asked for; returns it in its own process, and None here, once nobody asks."""
+def serve(asking: socket.socket, imported: Sequence[str]) -> Asked | None:
+    """Fork for each command that is asked for; returns it in its own process, and None here, once nobody asks.
+
+    Args:
+        asking: where it is asked.
+        imported: what is imported before the first fork; one that nobody asks costs next to nothing.
+    """
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
         message, fds, _, _ = socket.recv_fds(asking, _LIMIT, 3)
         if not message:
             return None
+        for name in imported:
+            with suppress(ModuleNotFoundError):  # then a command that needs it says so
+                import_module(name)
         if os.fork() == 0:
             asking.close()
             return _run(Asked(**json.loads(message)), *fds)
@@ -83,14 +92,10 @@ def _run(asked: Asked, output: int, log: int, told: int) -> Asked:
 def main() -> None:
     """Entry point."""
     fd, module, *imported = sys.argv[1:]
-    command = import_module(module)
-    for name in imported:
-        with suppress(ModuleNotFoundError):  # then a command that needs it says so
-            import_module(name)
-    asked = serve(socket.socket(fileno=int(fd)))
+    asked = serve(socket.socket(fileno=int(fd)), [module, *imported])
     if asked:
         sys.argv = ["foundry", *asked.arguments]
-        command.main()
+        import_module(module).main()
 
 
 if __name__ == "__main__":

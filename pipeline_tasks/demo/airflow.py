@@ -51,12 +51,12 @@ def web(home: Path, port: int, environment: dict[str, str]) -> int:
     for command in (["db", "migrate"], ["pools", "import", str(PLUGINS / "foundry_airflow" / "pools.json")]):
         subprocess.run([*airflow, *command], env=environment, check=True)  # noqa: S603
     parts = (
-        ["api-server", "--host", "127.0.0.1", "--port", str(port)],
-        ["scheduler", "--skip-serve-logs"],
-        ["dag-processor"],
-        ["triggerer", "--skip-serve-logs"],
+        [*airflow, "api-server", "--host", "127.0.0.1", "--port", str(port)],
+        [sys.executable, "-m", "foundry_airflow.scheduler", "--skip-serve-logs"],
+        [*airflow, "dag-processor"],
+        [*airflow, "triggerer", "--skip-serve-logs"],
     )
-    children = [subprocess.Popen([*airflow, *part], env=environment, start_new_session=True) for part in parts]  # noqa: S603
+    children = [subprocess.Popen(part, env=environment, start_new_session=True) for part in parts]  # noqa: S603
     try:
         return children[0].wait()
     finally:

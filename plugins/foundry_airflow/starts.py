@@ -1,18 +1,20 @@
 """How a child process of this machine begins: anew, or where many follow each other as a fork of one that has begun.
 
-A step of a few seconds spends most of them on imports. :func:`forks` is for who runs many such steps from one process,
-as :mod:`foundry_airflow.local_run` does; a worker of Airflow starts each from a process of its own, and anew.
+A step of a few seconds spends most of them on imports. :func:`forks` is for who runs many such steps from one process
+or from forks of it, as :mod:`foundry_airflow.local_run` and :mod:`foundry_airflow.scheduler` do. Elsewhere a step's
+process begins anew.
 """
 
 from __future__ import annotations
 
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Event, Thread
 from typing import IO, Protocol
 
@@ -65,7 +67,7 @@ class Fork:
 
 
 class Server:
-    """A process that forks; it ends with this one."""
+    """A process that forks; it ends with this one. It imports when it is first asked, here or in a fork of this one."""
 
     def __init__(self, module: str, imported: Sequence[str]) -> None:
         self._asks, asked = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -83,8 +85,16 @@ class Server:
         os.close(there)
         return Fork(os.fdopen(here))
 
+    def gone(self) -> bool:
+        """Whether it has ended."""
+        asks = select.poll()
+        asks.register(self._asks, 0)
+        return bool(asks.poll(0))  # that the other end hung up is told in any case
+
     def end(self) -> None:
-        """Ask nothing any more."""
+        """Ask nothing any more, nor let a fork of this process ask."""
+        with suppress(OSError):
+            self._asks.shutdown(socket.SHUT_RDWR)
         self._asks.close()
         self.process.wait()
 
@@ -94,15 +104,16 @@ class _Forks:
 
     def __init__(self, module: str) -> None:
         self._module = module
-        self._servers: dict[str, Server] = {}
+        self._servers = {image: self._server(image) for image in IMPORTED}
+
+    def _server(self, image: str) -> Server:
+        return Server(self._module, IMPORTED["cpu"] + (IMPORTED["gpu"] if image == "gpu" else ()))
 
     def of(self, call: Call) -> Server:
         image = call.resources.image
-        server = self._servers.get(image)
-        if server is None or server.process.poll() is not None:
-            imported = IMPORTED["cpu"] + (IMPORTED["gpu"] if image == "gpu" else ())
-            server = self._servers[image] = Server(self._module, imported)
-        return server
+        if self._servers[image].gone():
+            self._servers[image] = self._server(image)
+        return self._servers[image]
 
     def end(self) -> None:
         for server in self._servers.values():
@@ -114,10 +125,15 @@ _forks: list[_Forks] = []
 
 @contextmanager
 def forks(command: Sequence[str]) -> Iterator[None]:
-    """Child processes of ``python -m MODULE`` are forks until the end, where the system allows it."""
+    """Child processes of ``python -m MODULE`` are forks until the end, where the system allows it.
+
+    They are in forks of this process, too, which need not ask for it again.
+    """
+    if _forks or sys.platform != "linux":
+        yield
+        return
     there = _Forks(command[-1])
-    if sys.platform == "linux":
-        _forks.append(there)
+    _forks.append(there)
     try:
         yield
     finally:

@@ -78,6 +78,20 @@ def test_a_server_that_was_killed_is_started_again():
     assert _forks[0].of(call()).process.pid != before.process.pid
 
 
+def test_a_fork_of_the_caller_asks_the_same_server():
+    before = _forks[0].of(call()).process.pid
+    child = os.fork()
+    if not child:
+        try:
+            with forks(COMMAND):
+                same = _forks[0].of(call()).process.pid == before
+                os._exit(ran("exit", "3")[0].exit_code if same else 1)
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+    assert ran("exit", "4")[0].exit_code == 4, "the fork ended, the server did not"
+
+
 def test_nothing_is_left_of_a_server_whose_caller_is_gone(tmp_path: Path):
     code = (
         "import os, sys; from foundry_airflow.starts import Server; "

@@ -8,9 +8,6 @@ import time_machine
 from sqlalchemy import event
 from sqlalchemy.pool import Pool
 
-FORKING = ("scheduler", "dag-processor")
-"""Parts whose children run tasks and DAG files; what these import is imported once."""
-
 
 def now() -> str:
     """The moment as SQLite's CURRENT_TIMESTAMP, which would ask the machine, not Python."""
@@ -27,9 +24,13 @@ if __name__ == "__main__":
     ahead = timedelta(seconds=float(sys.argv[1]))
     sys.argv = ["airflow", *sys.argv[2:]]
     time_machine.travel(datetime.now(UTC) + ahead, tick=True).start()
-    from airflow.__main__ import main
+    if sys.argv[1] == "scheduler":
+        from foundry_airflow.scheduler import main
 
-    if sys.argv[1] in FORKING:
-        import foundry_airflow.steps  # noqa: F401
+        sys.argv = sys.argv[1:]
+    else:
+        from airflow.__main__ import main
 
+        if sys.argv[1] == "dag-processor":  # its children read the DAG files; what these import is imported once
+            import foundry_airflow.steps  # noqa: F401
     main()

@@ -1,5 +1,7 @@
 """Local runs over the toy steps, each in a fork of one process that has imported Airflow and made its database.
 
+Their steps are forks of one process, too.
+
 ``python -m toys.local_runs HOME DAGS`` reads runs from its standard input, a JSON object a line, and answers each with
 its exit code.
 """
@@ -14,6 +16,10 @@ from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
+from foundry_airflow import process
+from foundry_airflow.starts import forks
+
+from pipeline_tasks.core.settings import take_on
 from toys.local_run import local_run
 
 IMPORTED = (
@@ -41,8 +47,7 @@ def in_fork(work: Callable[[], int]) -> int:
 
 def run(arguments: list[str], environment: dict[str, str], folder: str) -> int:
     """A local run as its user starts it; what it says is in the folder's ``stdout`` and ``stderr``."""
-    os.environ.clear()
-    os.environ.update(environment)
+    take_on(environment)
     os.chdir(folder)
     for stream in ("stdout", "stderr"):
         with Path(stream).open("wb") as file:
@@ -66,9 +71,10 @@ def answer() -> None:
     for module in IMPORTED:
         import_module(module)
     assert in_fork(migrated) == 0
-    for line in sys.stdin:
-        asked = json.loads(line)
-        print(in_fork(lambda asked=asked: run(**asked)), file=answers, flush=True)
+    with forks(process.COMMAND):
+        for line in sys.stdin:
+            asked = json.loads(line)
+            print(in_fork(lambda asked=asked: run(**asked)), file=answers, flush=True)
 
 
 if __name__ == "__main__":
