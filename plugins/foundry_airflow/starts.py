@@ -24,7 +24,7 @@ from pipeline_tasks.core.settings import inherited
 
 IMPORTED = {
     "cpu": ("pipeline_tasks.cli.run", "pipeline_tasks.core.memo", "pyarrow.parquet", "pandas", "numba", "faiss"),
-    "gpu": ("torch", "transformers.models.auto"),
+    "gpu": ("torch", "transformers.models.auto", "transformers.modeling_utils"),
 }
 """Image of a step -> what its process imports in any case, or in most; pyarrow asks for pandas where it is there."""
 
