@@ -1,13 +1,13 @@
 """Gradients of a loss over many texts, in the memory of a few.
 
 The loss of a batch needs the embeddings of all its texts, but autograd would keep the activations of all of
-them too. When they do not fit, the batch is encoded twice:
+them too. When they do not fit, what does not fit is encoded twice:
 
-1. encode each micro-batch, keep the embeddings, drop the activations;
+1. encode each micro-batch, keep the embeddings, drop the activations of all but the first few micro-batches;
 2. take the loss and its gradient with respect to the embeddings (a small graph);
-3. encode each micro-batch again and push its share of that gradient through the encoder.
+3. encode each micro-batch that lost its activations again, and push its share of that gradient through the encoder.
 
-By the chain rule the weights' gradients are those of the plain pass, for a third more computation. It holds
+By the chain rule the weights' gradients are those of the plain pass, for up to a third more computation. It holds
 only if both passes of a micro-batch see the same dropout: ``encode(i)`` must be a function of ``i`` and the
 weights.
 
@@ -33,30 +33,31 @@ def backward(
     loss_of: Callable[[Tensor], Tensor],
     like: Tensor,
     *,
-    cached: bool,
+    held: int,
     peers: Peers = ALONE,
 ) -> float:
     """Add this process's share of the gradients of ``loss_of`` over all pieces to the weights, and return the loss.
 
     Args:
-        encode: embeds piece ``i`` to [sizes[i], d]; called twice with the same ``i`` where ``cached``, and must then
+        encode: embeds piece ``i`` to [sizes[i], d]; called twice with the same ``i`` from ``held`` on, and must then
             give the same embeddings.
         sizes: texts of every piece.
         loss_of: [sum of sizes, d] to a scalar; the pieces' embeddings in order.
         like: [0, d], on the device and of the type of the embeddings.
-        cached: trade a second forward pass for the memory of all but one piece.
+        held: how many of the first pieces keep their activations, so that no second forward pass is needed for them;
+            with all of them it is the plain pass.
         peers: which of the pieces are this process's.
     """
-    if peers.count == 1 and not cached:
+    if peers.count == 1 and held >= len(sizes):
         loss = loss_of(torch.cat([encode(i) for i in range(len(sizes))]))
         loss.backward()
         return loss.item()
     # With autograd on, so that both passes run the same attention kernels.
-    kept = {i: encode(i).detach() if cached else encode(i) for i in peers.share(len(sizes))}
+    kept = {i: encode(i) if i < held else encode(i).detach() for i in peers.share(len(sizes))}
     embeddings = peers.gather(kept, sizes, like).requires_grad_()
     loss = loss_of(embeddings)
     (of_embeddings,) = torch.autograd.grad(loss, embeddings)
     gradients = of_embeddings.split(list(sizes))
     for i, embedded in kept.items():
-        (encode(i) if cached else embedded).backward(gradients[i])
+        (embedded if i < held else encode(i)).backward(gradients[i])
     return loss.item()
