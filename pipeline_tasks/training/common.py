@@ -146,7 +146,7 @@ def train_and_export(
 
 @contextmanager
 def reported(run: Run) -> Iterator[Report]:
-    """What tells the progress of a training: how many steps there are, and its loss, rate, last score and memory."""
+    """What tells the progress of a training: its steps, loss, learning rate, last score, tokens a second, memory."""
     with run.progress(0, "steps") as meter:
         known: dict[str, float] = {}
 

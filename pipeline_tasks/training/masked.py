@@ -131,7 +131,8 @@ def masked_task(
     digest = hashlib.sha256(repr(blanks).encode())
     for ids in (*texts, *dev):
         digest.update(len(ids).to_bytes(8, "little") + ids.tobytes())
-    return Task([batch for epoch in epochs for batch in epoch], accumulate, score, digest.hexdigest())
+    schedule = [batch for epoch in epochs for batch in epoch]
+    return Task(schedule, accumulate, score, digest.hexdigest(), lambda rows: sum(len(texts[row]) for row in rows))
 
 
 def _pieces(

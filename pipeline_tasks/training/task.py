@@ -7,6 +7,8 @@ therefore ends in the same bytes as one that was not, at an epoch's edge as anyw
 
 import hashlib
 import logging
+import resource
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +43,7 @@ class Task:
         accumulate: adds the gradients of a batch's mean loss to the weights and returns that loss; rows and step in.
         score: of the weights as they are at a step, the higher the better; None without development data.
         identity: what decides its rows and their losses besides the hyperparameters: a sha256.
+        n_tokens: of a step's rows.
         sampling: what decides, while training goes on, which rows the schedule has for the steps to come.
     """
 
@@ -48,6 +51,7 @@ class Task:
     accumulate: Callable[[np.ndarray, int], float]
     score: Callable[[int], float | None]
     identity: str
+    n_tokens: Callable[[np.ndarray], int]
     sampling: Sampling | None = None
 
 
@@ -191,6 +195,7 @@ class _Run:
         )
 
     def _step(self, step: int) -> dict[str, float]:
+        began = time.monotonic()
         rate = learning_rate(step, len(self.task.schedule), self.params)
         self.descent.rate = rate
         if self.task.sampling:
@@ -200,7 +205,9 @@ class _Run:
         self.state.losses.append(loss)
         if self.task.sampling:
             self.task.sampling.after(step)
-        return {"loss": loss, "learning_rate": rate} | _memory(self.encoder.device)
+        speed = self.task.n_tokens(rows) / max(time.monotonic() - began, 1e-9)
+        peak = _peak_gib(self.encoder.device)
+        return {"loss": loss, "learning_rate": rate, "tokens_per_s": speed, "peak_gib": peak}
 
     def _evaluate(self) -> dict[str, float]:
         state = self.state
@@ -218,9 +225,11 @@ class _Run:
         checkpoints.save(self.work_dir, self.fingerprint, self.state, weights, optimizer_state)
 
 
-def _memory(device: torch.device) -> dict[str, float]:
-    """The most that a GPU has held so far; a processor's memory is the lineage's to tell."""
-    return {"gpu_gib": torch.cuda.max_memory_allocated(device) / (1 << 30)} if device.type == "cuda" else {}
+def _peak_gib(device: torch.device) -> float:
+    """The most that this process has held so far, of the GPU's memory where it trains on one."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / (1 << 30)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 << 20)
 
 
 def device_of(params: OptimiserParams) -> torch.device:

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import digest
 from pipeline_tasks.training.data.examples import Examples
@@ -43,8 +45,8 @@ def train(
         backbone_dir: the weights to start from.
         params: hyperparameters.
         work_dir: holds this run's tokens and checkpoints and nothing else; may be removed once the result is stored.
-        progress: called after each step with step, steps and facts (``loss``, ``learning_rate``, and ``dev_score`` or
-            ``gpu_gib`` where they are known).
+        progress: called after each step with step, steps and facts (``loss``, ``learning_rate``, ``tokens_per_s``,
+            ``peak_gib`` of the GPU or else of the process, and ``dev_score`` where it is known).
         dev_of_start: the same queries asked as the encoder wants it that came; as in ``dev`` where not given.
         targets: sets that a sampler is guided by, asked as in ``dev``; that one where there are none.
         threads: of the processor; another number may change the last bits.
@@ -93,15 +95,20 @@ def _train(
         asked = of_trained if step else of_start
         return validate(encoder, asked, params.micro_batch_tokens, autocast) if len(asked) else None
 
+    def n_tokens(rows: np.ndarray) -> int:
+        return int(data.tokens_of[rows].sum())
+
     identity = digest([part.key for part in (data, of_start, of_trained, *guides)])
     if params.sampler:
         guided_by = dict(zip(targets, guides, strict=True)) or {"dev": of_trained}
         sampling = Sampling(params.sampler, data, guided_by, gradients)
-        task = Task(sampling, lambda _, step: gradients.add(sampling.batch(step), step), score, identity, sampling)
+        task = Task(
+            sampling, lambda _, step: gradients.add(sampling.batch(step), step), score, identity, n_tokens, sampling
+        )
     else:
         batches = plan_schedule(data, params)
         rows = [batch.rows for batch in batches]
-        task = Task(rows, lambda _, step: gradients.add(batches[step], step), score, identity)
+        task = Task(rows, lambda _, step: gradients.add(batches[step], step), score, identity, n_tokens)
     return run(encoder, task, params, work_dir, progress, threads, peers)
 
 

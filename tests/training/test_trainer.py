@@ -120,6 +120,13 @@ def test_caller_finds_its_torch_settings_unchanged(tiny_bert, rows, tmp_path) ->
     assert before[1:] == after[1:]
 
 
+def test_progress_tells_tokens_a_second_and_memory(tiny_bert, rows, tmp_path) -> None:
+    told: list[dict[str, float]] = []
+    train(rows, Examples.of(), tiny_bert, with_(epochs=1), tmp_path, lambda step, steps, facts: told.append(facts))
+    assert [sorted(facts) for facts in told] == [["learning_rate", "loss", "peak_gib", "tokens_per_s"]] * 3
+    assert all(facts["tokens_per_s"] > 0 and 0.05 < facts["peak_gib"] < 100 for facts in told)
+
+
 @pytest.mark.parametrize("stop", [1, 2, 3, 4, 6, 8, 9])
 def test_stopped_at_any_step_epoch_edges_included_it_ends_the_same(tiny_bert, rows, dev, tmp_path, stop: int) -> None:
     whole = train(rows, dev, tiny_bert, SMALL, tmp_path / "whole")
