@@ -46,7 +46,7 @@ class AdaptParams(StartParams, OptimiserParams):
     writes=None,
     kind="reduce",
     dataset="model/{size}/adapt",
-    version="2",
+    version="3",
     image="gpu",
     pool="gpu",
     memory_gib=8,

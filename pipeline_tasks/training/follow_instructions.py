@@ -59,6 +59,7 @@ class FollowInstructionsParams(StartParams, TrainParams):
         **judged_dev.READS,
     },
     writes=None,
+    version="2",
     kind="reduce",
     dataset="model/{size}/instructions",
     image="gpu",
