@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from pipeline_tasks.core.ids import short_id
-from pipeline_tasks.core.manifest import Manifest, Ref
+from pipeline_tasks.core.manifest import Manifest, Part, Ref, Removal
 from pipeline_tasks.core.schema import RowSchema
-from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.core.store import LocalStore, Store
 from pipeline_tasks.core.versions import commit, point, write_rows
 from pipeline_tasks.datasets import LABELLED, PAIRS, PASSAGES, RANKINGS
 
@@ -88,19 +88,35 @@ def texts_of(names: list[str], n_words: int) -> list[str]:
     return [f"{name} {' '.join(row)}" for name, row in zip(names, words, strict=True)]
 
 
-def put_blocks(store: LocalStore, schema: RowSchema, dataset: str, blocks: Iterator[dict]) -> None:
+def put_blocks(store: Store, schema: RowSchema, dataset: str, blocks: Iterator[dict]) -> None:
     """A version of ``dataset`` with a part per block of columns; a column left out is null, a string holds for all."""
-    parts = []
-    for block in blocks:
-        n = len(block[schema.key])
-        columns = [_column(block.get(f.name), n, f.type) for f in schema.arrow]
-        parts.append(write_rows(store, pa.table(columns, schema=schema.arrow)))
+    put_parts(store, schema, dataset, [write_block(store, schema, block) for block in blocks])
+
+
+def write_block(store: Store, schema: RowSchema, block: dict) -> Part:
+    """One part, as :func:`put_blocks` writes it."""
+    n = len(block[schema.key])
+    columns = [_column(block.get(f.name), n, f.type) for f in schema.arrow]
+    return write_rows(store, pa.table(columns, schema=schema.arrow))
+
+
+def put_parts(
+    store: Store,
+    schema: RowSchema,
+    dataset: str,
+    parts: Sequence[Part],
+    removals: Sequence[Removal] = (),
+    gone: int = 0,
+) -> Ref:
+    """A version of ``dataset`` with these parts, without ``gone`` rows that the removals name; the latest one."""
     manifest = Manifest(
-        dataset=dataset, id=short_id([p.sha256 for p in parts]), step="planted", code_version="1",
-        rows_schema=schema.name, key=schema.key, params={}, inputs={}, rows=sum(p.rows for p in parts), parts=parts,
+        dataset=dataset, id=short_id([p.sha256 for p in [*parts, *(r.part for r in removals)]]), step="planted",
+        code_version="1", rows_schema=schema.name, key=schema.key, params={}, inputs={},
+        rows=sum(p.rows for p in parts) - gone, parts=list(parts), removals=list(removals),
     )  # fmt: skip
     commit(store, manifest)
-    point(store, Ref(dataset=dataset, version=manifest.id))
+    point(store, manifest.ref)
+    return manifest.ref
 
 
 def _column(values: object, n: int, kind: pa.DataType) -> pa.Array:

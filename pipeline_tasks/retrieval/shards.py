@@ -62,7 +62,8 @@ class Held:
 
     def read(self, *columns: str) -> pa.Table:
         """Its rows."""
-        return self.version.part(self.number, list(columns)).take(pa.array(self.rows))
+        found = self.version.part(self.number, list(columns))
+        return found if len(found) == len(self.rows) else found.take(pa.array(self.rows))
 
     def named(self) -> pa.Table:
         """Ids, and where each lies in the store: the first 16 digits of the part's sha256, and the row of the part."""

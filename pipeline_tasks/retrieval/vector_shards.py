@@ -92,13 +92,16 @@ def _read(store: Store, parts: list[Held], left_out: Sequence[Part]) -> Opened:
     for part, of_it in zip(parts, np.split(kept, ends[:-1]), strict=True):
         if not of_it.any():
             continue
-        rows = part.read(KEYS[part.name], _VECTORS[part.name]).filter(pa.array(of_it))
+        rows = part.read(KEYS[part.name], _VECTORS[part.name])
+        rows = rows if of_it.all() else rows.filter(pa.array(of_it))
         some = _vectors(rows, _VECTORS[part.name], str(part.version.manifest.ref), KEYS[part.name])
         if not at:
             vectors = np.empty((np.count_nonzero(kept), some.shape[1]), np.float32)
         vectors[at : at + len(some)] = _of_width(some, vectors.shape[1], str(part.version.manifest.ref))
         ids += rows.column(0).chunks
         at += len(some)
+        del rows, some
+    pa.default_memory_pool().release_unused()
     column = pa.chunked_array(ids, pa.string()).combine_chunks()
     order = pc.sort_indices(column)
     keys = np.empty(len(column), np.int32)
