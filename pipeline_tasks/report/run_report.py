@@ -16,6 +16,7 @@ from pipeline_tasks.report.sections.differences import difference_section
 from pipeline_tasks.report.sections.difficulty import difficulty_section
 from pipeline_tasks.report.sections.flow import flow_section
 from pipeline_tasks.report.sections.queries import query_section
+from pipeline_tasks.report.sections.relabelling import relabelling_section
 from pipeline_tasks.report.sections.sampling import sampling_section
 from pipeline_tasks.report.sections.seeds import seed_section
 from pipeline_tasks.report.sections.sizes import size_section
@@ -65,8 +66,13 @@ def _of_set(store: Store, ask: Ask, scores: Scores, about: Subject, answered: bo
 def _made(ask: Ask, about: Subject) -> list[Section]:
     ref = about.newest_work
     trained = chain(ask, about.model) if about.model else []
-    found = [flow_section(ask, ref), difficulty_section(ask, ref), curve_section(ask, trained), cost_section(ask, ref)]
-    found += [sampling_section(ask, trained), pair_cost_section(ask, ref)]
+    found = [
+        flow_section(ask, ref),
+        relabelling_section(ask, ref),
+        difficulty_section(ask, ref),
+        curve_section(ask, trained),
+    ]
+    found += [cost_section(ask, ref), sampling_section(ask, trained), pair_cost_section(ask, ref)]
     return [section for section in found if section]
 
 

@@ -1,0 +1,27 @@
+"""What a report says of positives that a language model chose."""
+
+from __future__ import annotations
+
+from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.datasets import RELABELLED, TRIPLETS
+from pipeline_tasks.report.sections.relabelling import relabelling_section
+from pipeline_tasks.report.subject import lineage
+from tests.stores import put
+
+
+def test_what_was_changed_is_counted_and_shown_beside_what_was_there(tmp_path):
+    store = LocalStore(tmp_path)
+    texts = {"passage_ids": ["a", "b"], "passages": ["the better one", "the seed"], "split": "train"}
+    rows = [
+        {"query_id": f"q{n}", "query": f"query {n}", "instruction": f"task {n % 2}", "source_rank": 2 if n == 3 else 1}
+        for n in range(4)
+    ]
+    graded = put(store, RELABELLED, [row | texts for row in rows], dataset="relabelled/graded")
+    put(store, RELABELLED, [row | texts for row in rows], dataset="relabelled")
+    built = put(store, TRIPLETS, [{"query_id": "q0", "split": "train"}], dataset="mtt/fret", relabelled=graded)
+    with lineage(store) as ask:
+        section = relabelling_section(ask, str(built))
+        assert relabelling_section(ask, str(graded)) is None
+    assert section.words[0].startswith("relabelled/graded: 1 of 4 queries (25%)")
+    assert "2 distinct tasks" in section.words[0] and len(section.words) == 2
+    assert section.table.rows == [("query 3", "task 1", "the seed", "the better one")]
