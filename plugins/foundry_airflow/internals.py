@@ -63,3 +63,10 @@ def dag_bag(folder: Path) -> Any:
     from airflow.dag_processing.dagbag import DagBag
 
     return DagBag(folder)
+
+
+def command_line() -> None:
+    """Do what ``airflow`` does with the arguments of this process."""
+    from airflow.__main__ import main
+
+    main()

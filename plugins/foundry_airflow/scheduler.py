@@ -11,15 +11,14 @@ import sys
 
 def main() -> None:
     """Entry point."""
-    from airflow.__main__ import main as airflow
-
     import foundry_airflow.steps  # noqa: F401
     from foundry_airflow import process
+    from foundry_airflow.internals import command_line
     from foundry_airflow.starts import forks
 
     sys.argv = ["airflow", "scheduler", *sys.argv[1:]]
     with forks(process.COMMAND):
-        airflow()
+        command_line()
 
 
 if __name__ == "__main__":
