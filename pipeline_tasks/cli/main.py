@@ -20,6 +20,7 @@ MODULES = {
     "show": "inspect",
     "export": "export",
     "estimate": "estimate",
+    "batch": "batch",
     "evaluate": "evaluate",
     "report": "report",
     "sql": "inspect",

@@ -103,7 +103,7 @@ def estimate(store: Store, values: dict[str, Any], given: dict[str, list[str]]) 
     passages = Inputs(job.open(store))["passages"]
     records = memo.lookup_all(store, job, passages, range(len(passages.manifest.parts)))
     needs = [read_part(store, record.output) for record in records.values() if record]
-    asking, found, unwritten = _quote(store, job), [], []
+    asking, found, unwritten = QuoteRun.of(store, job), [], []
     rows = 0
     for part in (passages.part(index) for index, record in records.items() if record is None):
         rows += len(part)
@@ -113,7 +113,7 @@ def estimate(store: Store, values: dict[str, Any], given: dict[str, list[str]]) 
     share = min(1.0, n_needs / n_answered) if n_answered >= ENOUGH else 1.0
     chosen = {n: v for n, v in values.items() if n in WritePairsParams.model_fields}
     then = Job(write_pairs, write_pairs.parse(chosen), {})
-    written, expected = _quote(store, then), _quote(store, then)
+    written, expected = QuoteRun.of(store, then), QuoteRun.of(store, then)
     for quote, tables in ((written, [*needs, *found]), (expected, unwritten)):
         for table in tables:
             then.step.body(table, then.params, quote)
@@ -124,15 +124,11 @@ def estimate(store: Store, values: dict[str, Any], given: dict[str, list[str]]) 
 def of_step(store: Store, job: Job) -> Bill:
     """The bill of one step that asks an LLM, over the inputs of ``job``."""
     source = job.open(store)[next(iter(job.step.reads))][0]
-    quote, rows = _quote(store, job), 0
+    quote, rows = QuoteRun.of(store, job), 0
     for part in (source.part(index) for index in memo.missing(store, job)):
         rows += len(part)
         job.step.body(part, job.params, quote)
     return _bill(job, rows, quote.wanted)
-
-
-def _quote(store: Store, job: Job) -> QuoteRun:
-    return QuoteRun(store, Inputs(job.open(store)), 0, f"{job.step.name}, unasked", job.step.name)
 
 
 def _needs_of(passages: pa.Table, asking: QuoteRun) -> pa.Table:

@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from pipeline_tasks.core.endpoint import Endpoint, NoAnswer, Terms, Tokens
+from pipeline_tasks.core.plan import Job
 from pipeline_tasks.core.response_store import ResponseStore
-from pipeline_tasks.core.run import Run
+from pipeline_tasks.core.run import Inputs, Run
+from pipeline_tasks.core.store import Store
 from pipeline_tasks.synthesis.llm_api import Api, Request, Response, at_most
 from pipeline_tasks.synthesis.llm_client import LLMClient
 
@@ -37,9 +39,16 @@ class QuoteRun(Run):
 
     Attributes:
         wanted: the requests so far.
+        unanswered: response id -> request and its body, of those that have no answer.
     """
 
     wanted: list[Wanted] = field(default_factory=list)
+    unanswered: dict[str, tuple[Request, dict[str, Any]]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, store: Store, job: Job) -> QuoteRun:
+        """A run for the parts of ``job``."""
+        return cls(store, Inputs(job.open(store)), 0, f"{job.step.name}, unasked", job.step.name)
 
     def client(self, model: str, api: Api) -> LLMClient:
         """A client that buys nothing."""
@@ -49,7 +58,7 @@ class QuoteRun(Run):
 class _Client(LLMClient):
     def __init__(self, endpoint: Endpoint, model: str, api: Api, run: QuoteRun) -> None:
         super().__init__(endpoint, model, api, ResponseStore(run.store))
-        self._wanted = run.wanted
+        self._wanted, self._unanswered = run.wanted, run.unanswered
 
     def ask(self, request: Request) -> Response:
         response = super().ask(request)
@@ -58,6 +67,7 @@ class _Client(LLMClient):
 
     def _buy(self, request: Request, body: dict[str, Any], response_id: str) -> NoReturn:
         self._note(request, None)
+        self._unanswered[response_id] = request, body
         raise NoAnswer(NOT_BOUGHT, "it would be bought")
 
     def _note(self, request: Request, took: Tokens | None) -> None:

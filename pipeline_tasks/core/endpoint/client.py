@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
@@ -133,10 +134,37 @@ class Endpoint:
             LimitReached: the request might cost more than is left.
             InputError: key, model, address or account are to be mended.
         """
+        return self._patiently(partial(self._try, path, body, read, at_most, name))
+
+    def call(self, method: str, path: str, *, once: bool = False, **sent: Any) -> bytes:
+        """The whole reply to a request that costs nothing by itself, such as one about files.
+
+        Args:
+            method: of HTTP.
+            path: below the base address.
+            once: one try, whose failure is raised as it is; for what must not happen twice unseen.
+            sent: ``json``, ``data``, ``files`` or ``params``, as httpx has them.
+
+        Raises:
+            Fault: the one try failed.
+            Refused, NoAnswer, TransientError, InputError: as for :meth:`post`.
+        """
+        return self._call(method, path, sent) if once else self._patiently(partial(self._call, method, path, sent))
+
+    def _call(self, method: str, path: str, sent: dict[str, Any]) -> bytes:
+        with self.pace.turn() as began:
+            reply = self._send(method, path, **sent)
+            if reply.status != httpx.codes.OK:
+                raise self._failure(reply, began)
+        self.pace.answered()
+        return reply.body
+
+    def _patiently(self, ask: Callable[[], T]) -> T:
+        """What ``ask`` gives, as often as terms allow it to fail before."""
         faults, answers = 0, self._answers
         while True:
             try:
-                return self._try(path, body, read, at_most, name)
+                return ask()
             except TooMany as busy:
                 self.count(f"retries_{busy.kind}")
             except Fault as fault:
@@ -154,7 +182,7 @@ class Endpoint:
 
     def _try(self, path: str, body: dict[str, Any], read: Read[T], at_most: Tokens, name: str) -> Bought[T]:
         with self.pace.turn() as began, self._counted(at_most) as bill:
-            reply = self._send(path, body, name)
+            reply = self._send("POST", path, json=body, headers={"Idempotency-Key": name})
             if reply.status != httpx.codes.OK:
                 bill.tokens = Tokens()
                 raise self._failure(reply, began)
@@ -199,12 +227,12 @@ class Endpoint:
                 self._ledger.pause(wait_s)
         return error
 
-    def _send(self, path: str, body: dict[str, Any], name: str) -> Reply:
+    def _send(self, method: str, path: str, **sent: Any) -> Reply:
         """The whole reply, within time and size."""
         ends = time.monotonic() + self.terms.timeout_s
         data = bytearray()
         try:
-            with self._http.stream("POST", path, json=body, headers={"Idempotency-Key": name}) as answer:
+            with self._http.stream(method, path, **sent) as answer:
                 for block in answer.iter_bytes():
                     data += block
                     if len(data) > LARGEST_REPLY:

@@ -1,0 +1,276 @@
+"""Answers that a step will ask for, bought ahead by the file: an endpoint takes a day at most, and half the price.
+
+What a step would ask is found by running it without asking anybody (:mod:`pipeline_tasks.synthesis.quote`). Its answers
+are stored as if each had been asked alone, so the step itself finds them there, and how an answer was fetched has no
+part in any version. A batch is written down before it is begun, and its cost counted at its worst until it has ended.
+What fails twice is left to the step, which asks once more and then refuses the row.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from pipeline_tasks.core import memo
+from pipeline_tasks.core.endpoint import FREE, Price, Tokens
+from pipeline_tasks.core.endpoint.batch_api import BatchApi, Standing, said
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.ids import canonical_json, digest
+from pipeline_tasks.core.plan import Job
+from pipeline_tasks.core.response_store import ResponseStore
+from pipeline_tasks.core.run import Inputs, Run
+from pipeline_tasks.core.settings import settings
+from pipeline_tasks.core.spending import Ledger, LimitReached, Taken, today
+from pipeline_tasks.core.store import Store
+from pipeline_tasks.synthesis.endpoint import ACCOUNT, LlmParams, llm_limits, opened
+from pipeline_tasks.synthesis.llm_api import CONTENT_FILTER, PATHS, answer_of, at_most, refused_answer, sent
+from pipeline_tasks.synthesis.llm_client import LLMClient, Request
+from pipeline_tasks.synthesis.quote import QuoteRun
+
+MOST = 10_000
+"""Requests in one file, at most; endpoints allow five times as many, and answers have to fit into memory."""
+SHARE = 0.5
+"""Of the usual price."""
+_FOLDER, _FAILED = "batches", "batches/failed.json"
+_TRIES = 2
+
+
+class Batch(BaseModel):
+    """One file of requests, as the store remembers it until it has ended.
+
+    Attributes:
+        name: digest of its requests.
+        step: whose requests they are.
+        ids: of the requests, as answers are named by.
+        id: the endpoint's; empty until that is known.
+        day: on which its cost was counted.
+        amounts: what was counted.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    step: str
+    ids: tuple[str, ...]
+    id: str = ""
+    day: str = ""
+    amounts: dict[str, float] = {}
+
+    @property
+    def key(self) -> str:
+        """Where it is written down."""
+        return f"{_FOLDER}/{self.name}.json"
+
+
+@dataclass(frozen=True)
+class Round:
+    """What one look at a step's batches came to.
+
+    Attributes:
+        answered: requests whose answers were stored.
+        failed: requests that came back without an answer.
+        usd: what the answers cost.
+        open: requests on their way.
+        done: those of them that the endpoint says are answered.
+    """
+
+    answered: int = 0
+    failed: int = 0
+    usd: float = 0.0
+    open: int = 0
+    done: int = 0
+
+    def __add__(self, other: Round) -> Round:
+        ours, theirs = vars(self), vars(other)
+        return Round(**{name: ours[name] + theirs[name] for name in ours})
+
+
+def buy_ahead(store: Store, job: Job, most: int = MOST) -> Round:
+    """Take what batches have brought, and once all of the step's have ended, begin those for what it would still ask.
+
+    Nothing open and nothing answered: there is nothing left to buy.
+
+    Raises:
+        InputError: the endpoint takes no batches, or the budget is spent.
+        TransientError: the endpoint stays busy or broken.
+    """
+    params = job.params
+    if not isinstance(params, LlmParams):
+        raise InputError(f"{job.step.name} asks no LLM")
+    run = Run(store, Inputs({}), 0, f"{job.step.name}, by batches", job.step.name, job=job)
+    with store.alone(f"batches-{ACCOUNT}"), opened(params, run) as client:
+        paid = client.endpoint.price != FREE
+        ledger = params.terms(run).ledger(store, ACCOUNT, *llm_limits(settings()), paid=paid)
+        return _Buying(store, job, client, ledger).round(most)
+
+
+class _Buying:
+    """The batches of a store at one endpoint."""
+
+    def __init__(self, store: Store, job: Job, client: LLMClient, ledger: Ledger | None) -> None:
+        self._store, self._job, self._client, self._ledger = store, job, client, ledger
+        self._api, self._answers = BatchApi(client.endpoint), ResponseStore(store)
+        price = client.endpoint.price
+        self._price = Price(price.prompt * SHARE, price.completion * SHARE)
+
+    def round(self, most: int) -> Round:
+        """See :func:`buy_ahead`."""
+        found = sum((self._looked_at(batch) for batch in self._batches()), Round())
+        if any(batch.step == self._job.step.name for batch in self._batches()):
+            return found
+        return found + self._begin(most)
+
+    def _batches(self) -> list[Batch]:
+        found = []
+        for key, data in self._store.read_all([key for key in self._store.keys(_FOLDER) if key != _FAILED]):
+            try:
+                found.append(Batch.model_validate_json(data or b""))
+            except ValidationError:  # as after a power cut: the same requests find the same batch again
+                self._store.delete(key)
+        return found
+
+    def _begin(self, most: int) -> Round:
+        """Batches of what the step would ask, but for what has failed too often."""
+        given_up = {one for one, tries in self._failures().items() if tries >= _TRIES}
+        wanted = (asked for asked in _wanted(self._store, self._job) if asked[0] not in given_up)
+        n = 0
+        while some := list(islice(wanted, most)):
+            n += sum(len(part) for part in self._within_budget(some))
+        return Round(open=n)
+
+    def _within_budget(self, some: list[tuple[str, Request, dict]]) -> Iterator[list[str]]:
+        """Begin a batch with these, or where they might cost too much two with a half each."""
+        worst = [at_most(request) for _, request, _ in some]
+        total = Tokens(sum(one.prompt for one in worst), sum(one.completion for one in worst))
+        amounts = {"requests": float(len(some)), "tokens": float(sum(total)), "usd": self._price.of(total)}
+        try:
+            if self._ledger:
+                self._ledger.take(**amounts)
+        except LimitReached:
+            if len(some) == 1:
+                raise
+            middle = len(some) // 2
+            for half in (some[:middle], some[middle:]):
+                yield from self._within_budget(half)
+            return
+        ids = tuple(one for one, _, _ in some)
+        batch = Batch(name=digest(ids), step=self._job.step.name, ids=ids, day=today(), amounts=amounts)
+        self._note(batch)
+        path = PATHS[self._client.api]
+        lines = [{"custom_id": one, "method": "POST", "url": f"/v1{path}", "body": sent(body)} for one, _, body in some]
+        self._note(batch.model_copy(update={"id": self._api.start(batch.name, lines, path)}))
+        yield [*ids]
+
+    def _note(self, batch: Batch) -> None:
+        self._store.replace(batch.key, canonical_json(batch.model_dump(mode="json")))
+
+    def _looked_at(self, batch: Batch) -> Round:
+        """Store what ``batch`` has brought, if it has ended."""
+        at = batch.id or self._api.find(batch.name)
+        if at is None:  # it was never begun
+            self._settle(batch, Tokens(), 0.0, 0)
+            return Round()
+        standing = self._api.standing(at)
+        if not standing.ended:
+            return Round(open=len(batch.ids), done=standing.done)
+        if standing.status == "failed":
+            self._settle(batch, Tokens(), 0.0, 0)
+            raise InputError(
+                f"{self._client.endpoint.host} refused a batch of {len(batch.ids)} requests: {said(standing.errors)}"
+            )
+        return self._taken_in(batch, standing)
+
+    def _taken_in(self, batch: Batch, standing: Standing) -> Round:
+        bodies = self._bodies(batch, standing)
+        tokens, usd, left = Tokens(), 0.0, set(batch.ids)
+        late = set[str]()
+        for line in (
+            line for file in (standing.output_file_id, standing.error_file_id) for line in self._api.lines(file)
+        ):
+            one = line.get("custom_id")
+            if one not in left:
+                continue
+            read = self._read(line, bodies[one])
+            if isinstance(read, str):
+                late |= {one} if read == "batch_expired" else set()
+                continue
+            answer, used = read
+            cost = self._price.of(used)
+            record = {"api": self._client.api, "request": bodies[one], "response": answer, "cost_usd": cost}
+            self._answers.write(one, record)
+            tokens, usd = Tokens(tokens.prompt + used.prompt, tokens.completion + used.completion), usd + cost
+            left.discard(one)
+        self._note_failures(left - late if standing.status == "completed" else set())
+        self._settle(batch, tokens, usd, len(batch.ids) - len(left))
+        self._client.endpoint.count("llm_requests", len(batch.ids) - len(left))
+        if standing.input_file_id:
+            self._api.delete(standing.input_file_id)
+        return Round(answered=len(batch.ids) - len(left), failed=len(left), usd=usd)
+
+    def _bodies(self, batch: Batch, standing: Standing) -> dict[str, dict]:
+        """Response id -> body, read back from the endpoint where it is what its id says, else as the step asks it."""
+        found: dict[str, dict] = {}
+        for line in self._api.lines(standing.input_file_id or None):
+            body = line.get("body")
+            if isinstance(body, dict):
+                body = {"stop": []} | body
+                found[digest({"api": self._client.api, "body": body})] = body
+        lost = set(batch.ids) - found.keys()
+        if lost:
+            found |= {one: body for one, _, body in _wanted(self._store, self._job) if one in lost}
+        if unknown := sum(one not in found for one in batch.ids):
+            raise InputError(
+                f"batch {standing.id} at {self._client.endpoint.host} has ended, and what {unknown} of its requests "
+                f"asked cannot be read there any more: give the inputs and parameters it was begun with, or delete "
+                f"{batch.key} and lose its answers"
+            )
+        return found
+
+    def _read(self, line: dict, body: dict) -> tuple[dict, Tokens] | str:
+        """The answer in a line and what it took; else the endpoint's word for why there is none."""
+        reply = line.get("response")
+        payload = reply.get("body") if isinstance(reply, dict) else None
+        if isinstance(reply, dict) and isinstance(payload, dict) and reply.get("status_code") == 200:
+            try:
+                answer, used = answer_of(payload, self._client.api)
+            except (LookupError, TypeError, ValueError, AttributeError):
+                return "bad_answer"
+            return answer, used or Tokens(len(json.dumps(body)), int(body["max_tokens"]))
+        error = line.get("error") or (payload.get("error") if isinstance(payload, dict) else None)
+        code = str(error.get("code")) if isinstance(error, dict) else ""
+        return (refused_answer(self._client.model), Tokens()) if code == CONTENT_FILTER else code
+
+    def _settle(self, batch: Batch, tokens: Tokens, usd: float, n: int) -> None:
+        """Its cost is known; it is no longer on its way."""
+        self._store.delete(batch.key)
+        if self._ledger and batch.amounts:
+            counted = Taken(dict(batch.amounts), day=batch.day)
+            self._ledger.correct(counted, requests=float(n), tokens=float(sum(tokens)), usd=usd)
+            self._ledger.flush()
+
+    def _failures(self) -> dict[str, int]:
+        try:
+            return {str(one): int(tries) for one, tries in json.loads(self._store.read(_FAILED) or b"{}").items()}
+        except (ValueError, AttributeError):
+            return {}
+
+    def _note_failures(self, ids: set[str]) -> None:
+        if ids:
+            before = self._failures()
+            self._store.replace(_FAILED, canonical_json(before | {one: before.get(one, 0) + 1 for one in sorted(ids)}))
+
+
+def _wanted(store: Store, job: Job) -> Iterator[tuple[str, Request, dict]]:
+    """Response id, request and body of all that a run of ``job`` would buy, part by part."""
+    source = job.open(store)[next(iter(job.step.reads))][0]
+    seen: set[str] = set()
+    for part in (source.part(index) for index in memo.missing(store, job)):
+        quote = QuoteRun.of(store, job)
+        job.step.body(part, job.params, quote)
+        fresh = {one: asked for one, asked in quote.unanswered.items() if one not in seen}
+        seen |= fresh.keys()
+        yield from ((one, *asked) for one, asked in fresh.items())
