@@ -1,6 +1,7 @@
 """How many requests are open at once, and when none may be sent: one pace for all threads that ask an endpoint.
 
-Additive increase, multiplicative decrease: each round of answers allows one request more, each "too many" half as many.
+Each "too many" halves what may be open. Each answer then allows one more, up to three quarters of what was too many, and
+from there each round of answers one more: what was sure is soon had again, and what was not is approached slowly.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pipeline_tasks.core.errors import TransientError
 log = logging.getLogger(__name__)
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
 _WORTH_SAYING_S = 1.0
+_SURE = 0.75
 
 
 class Stopped(Exception):
@@ -44,6 +46,7 @@ class Pace:
         self.say = say
         self._host, self._most, self._patience_s = host, most, patience_s
         self._changed = threading.Condition()
+        self._sure = float(most)
         self._open = self._cuts = 0
         self._resume_at = self._cut_at = 0.0
         self._busy_since: float | None = None
@@ -79,7 +82,8 @@ class Pace:
         """A request was answered: a little more may be asked."""
         with self._changed:
             self._busy_since, self._cuts = None, 0
-            self.allowed = min(self._most, self.allowed + 1 / self.allowed)
+            more = 1 if self.allowed < self._sure else 1 / self.allowed
+            self.allowed = min(self._most, self.allowed + more)
 
     def too_many(self, began: float, asked_s: float | None) -> float:
         """The endpoint refused a request because there are too many; the seconds of a new pause, 0 if there is one.
@@ -96,6 +100,7 @@ class Pace:
         with self._changed:
             if began >= self._cut_at:
                 self._cuts += 1
+                self._sure = _SURE * self.allowed
                 self.allowed = max(1.0, self.allowed / 2)
                 self._cut_at = time.monotonic()
             wait_s = backoff_s(self._cuts) if asked_s is None else asked_s

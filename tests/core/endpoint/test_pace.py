@@ -22,6 +22,18 @@ def test_too_many_halves_what_is_allowed_once_for_all_that_were_open_together():
     assert one.allowed == 2.0
 
 
+def test_what_was_sure_is_soon_had_again_and_the_rest_is_approached_a_round_at_a_time():
+    one, _ = pace(most=16)
+    one.too_many(time.monotonic(), 0.5)
+    assert one.allowed == 8.0
+    for _ in range(4):
+        one.answered()
+    assert one.allowed == 12.0, "one more with each answer, up to three quarters of what was too many"
+    for _ in range(12):
+        one.answered()
+    assert one.allowed == pytest.approx(13.0, abs=0.1), "one more with a round of answers"
+
+
 def test_each_round_of_answers_allows_one_more_up_to_the_most():
     one, _ = pace(most=4)
     for _ in range(4):
