@@ -1,7 +1,7 @@
 """How many requests are open at once, and when none may be sent: one pace for all threads that ask an endpoint.
 
-Each "too many" halves what may be open. Each answer then allows one more, up to three quarters of what was too many, and
-from there each round of answers one more: what was sure is soon had again, and what was not is approached slowly.
+Each "too many" halves what may be open. Each answer then allows one more, up to three quarters of what was too many,
+and from there each round of answers one more: what was sure is soon had again, and what was not is approached slowly.
 """
 
 from __future__ import annotations
