@@ -36,6 +36,8 @@ from pipeline_tasks.synthesis.llm_api import (
 __all__ = ["LLMClient", "Request", "Response"]
 AHEAD = 8
 """Requests read ahead for each open one, so that one that has to be repeated holds up no other."""
+RESTING = 2
+"""Threads for each request that may be open, so that one that waits to be asked again leaves its place to another."""
 CHECK = "check"
 """How requests are named that are asked anew each time."""
 
@@ -98,7 +100,7 @@ class LLMClient:
             InputError: as for :meth:`complete`.
         """
         concurrency = self.endpoint.terms.concurrency
-        with ThreadPoolExecutor(max_workers=concurrency, thread_name_prefix="llm") as pool:
+        with ThreadPoolExecutor(max_workers=RESTING * concurrency, thread_name_prefix="llm") as pool:
             waiting: deque[Future[Response | Unanswered]] = deque()
             try:
                 for request in requests:

@@ -161,6 +161,16 @@ def test_an_endpoint_that_answers_nobody_is_tried_again_later(endpoint, store):
         go(store, write_needs, **ASKED)
 
 
+def test_a_request_that_waits_to_be_asked_again_leaves_its_place_to_others(endpoint, store, monkeypatch):
+    monkeypatch.setattr(pace, "_FIRST_PAUSE_S", 2.0)
+    there = endpoint()
+    there.draw = lambda key, attempt: "http_500" if len(there.prompts) == 1 else ""
+    passages(store, 4)
+    go(store, write_needs, **ASKED | {"concurrency": 1})
+    again = there.prompts.index(there.prompts[0], 1)
+    assert again > 1 and there.most_at_once == 1
+
+
 def test_too_many_requests_pause_all_workers_and_let_fewer_ask(endpoint, store, caplog):
     caplog.set_level("INFO")
     there = endpoint(0.05, ("http_429",), retry_after_s=1.0)

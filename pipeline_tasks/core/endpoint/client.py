@@ -181,7 +181,8 @@ class Endpoint:
         return TransientError(f"{self.host} {fault.detail} in all of {tries}; see that it is up, and try again")
 
     def _try(self, path: str, body: dict[str, Any], read: Read[T], at_most: Tokens, name: str) -> Bought[T]:
-        with self.pace.turn() as began, self._counted(at_most) as bill:
+        with self._counted(at_most) as bill, self.pace.turn() as began:
+            bill.tokens = at_most
             reply = self._send("POST", path, json=body, headers={"Idempotency-Key": name})
             if reply.status != httpx.codes.OK:
                 bill.tokens = Tokens()
@@ -194,7 +195,7 @@ class Endpoint:
     @contextmanager
     def _counted(self, at_most: Tokens) -> Iterator[_Bill]:
         """The ledger holds what the block may cost before it begins, and what it did cost after it."""
-        bill = _Bill(at_most)
+        bill = _Bill(Tokens())
         taken = self._reserved(at_most)
         try:
             yield bill
