@@ -46,7 +46,7 @@ class AdaptParams(StartParams, OptimiserParams):
     writes=None,
     kind="reduce",
     dataset="model/{size}/adapt",
-    version="3",
+    version="2",
     image="gpu",
     pool="gpu",
     memory_gib=8,

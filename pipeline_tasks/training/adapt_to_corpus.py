@@ -53,7 +53,6 @@ class AdaptToCorpusParams(StartParams, TrainParams):
         **judged_dev.READS,
     },
     writes=None,
-    version="2",
     kind="reduce",
     dataset="model/{size}/corpus",
     image="gpu",

@@ -59,7 +59,6 @@ class FollowInstructionsParams(StartParams, TrainParams):
         **judged_dev.READS,
     },
     writes=None,
-    version="2",
     kind="reduce",
     dataset="model/{size}/instructions",
     image="gpu",

@@ -70,7 +70,7 @@ class PretrainParams(StartParams, TrainParams):
     writes=None,
     kind="reduce",
     dataset="model/{size}/pretrain",
-    version="4",
+    version="3",
     image="gpu",
     pool="gpu",
     memory_gib=8,

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from pipeline_tasks.training.dropout import hashed_dropout
-
 
 @contextmanager
 def reproducible(threads: int) -> Iterator[None]:
@@ -17,14 +15,13 @@ def reproducible(threads: int) -> Iterator[None]:
 
     Results are then equal bit for bit on one machine; another CPU or GPU model may round otherwise. Memory that a
     kernel is about to write is not filled first, as torch would in this mode: that finds kernels which read too early.
-    Dropout on a processor is by hash: :mod:`pipeline_tasks.training.dropout`.
     """
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     previous_threads = torch.get_num_threads()
     previous_mode = torch.are_deterministic_algorithms_enabled()
     filling: Any = torch.utils.deterministic
     previous_fill = filling.fill_uninitialized_memory
-    with torch.random.fork_rng(), hashed_dropout():
+    with torch.random.fork_rng():
         torch.set_num_threads(threads)
         torch.use_deterministic_algorithms(True)
         filling.fill_uninitialized_memory = False
