@@ -151,6 +151,18 @@ def test_a_process_that_was_killed_before_it_knew_the_batch_finds_it_again(store
     assert counted(store) == {"requests": 5, "usd": pytest.approx(5 * USD * SHARE)}
 
 
+def test_an_answer_that_cannot_be_read_is_asked_for_once_more_in_a_further_batch(store, there):
+    unread = "I would be glad to help with that."
+    there.answer = lambda body: written(body) if unread in json.dumps(body) else unread
+    looked(store)
+    there.end()
+    assert looked(store) == Round(answered=5, usd=pytest.approx(5 * USD * SHARE), open=5)
+    there.end()
+    assert looked(store).answered == 5 and looked(store) == Round()
+    counters = go(store, write_needs, **ASKED).counters
+    assert (counters["rows_out"], counters["repairs"]) == (5, 5) and not there.alone
+
+
 def test_a_batch_that_the_endpoint_refuses_costs_nothing_and_is_said(store, there):
     looked(store)
     there.end("failed")
