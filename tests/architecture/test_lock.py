@@ -22,7 +22,7 @@ def test_package_data_is_only_where_ids_hold_it_by_value():
     data = {
         path.relative_to(PACKAGE)
         for path in PACKAGE.rglob("*")
-        if path.is_file() and path.suffix not in (".py", ".pyc")
+        if path.is_file() and path.suffix != ".py" and "__pycache__" not in path.parts
     }
     assert data
     assert [str(path) for path in sorted(data) if not str(path).startswith(BY_VALUE + PAGES)] == []
