@@ -24,6 +24,7 @@ from pipeline_tasks.retrieval import bm25
 from pipeline_tasks.retrieval.encoders import load_encoder, open_encoder
 from pipeline_tasks.retrieval.fusion import fuse, fused_score
 from pipeline_tasks.retrieval.search import top_k
+from pipeline_tasks.training.average_models import average
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.export import export
 from pipeline_tasks.training.params import Precision, TrainParams
@@ -44,17 +45,20 @@ class Stage:
         mined: hard negatives; such a training goes on from the better of those without.
         labels: the loss on the labels counts.
         taught: what a teacher makes of each row counts.
+        averages: stages whose models' mean it is, in place of a training.
     """
 
     written: bool = False
     mined: bool = False
     labels: bool = True
     taught: bool = False
+    averages: tuple[str, ...] = ()
 
 
 STAGES = {
     "pairs": Stage(),
     "positives": Stage(written=True),
+    "averaged": Stage(averages=("pairs", "positives")),
     "negatives": Stage(mined=True),
     "distilled": Stage(mined=True, taught=True),
     "taught alone": Stage(mined=True, taught=True, labels=False),
@@ -232,6 +236,8 @@ class Bench:
         return kept(self._folder(name, seed, before) / "ranked.npz", lambda: self._stage(name, seed, before))["ranked"]
 
     def _stage(self, name: str, seed: int, before: str) -> Arrays:
+        if STAGES[name].averages:
+            return self._average(name, seed)
         start = self._folder(before, seed, "") if before else self.start
         rows = training_set(self.data, STAGES[name], self.found, self.recipe.teacher)
         params, out = self.recipe.params(STAGES[name], seed), self._folder(name, seed, before)
@@ -239,6 +245,14 @@ class Bench:
             result = train(rows, dev_set(self.data), start, params, Path(work), threads=settings().threads)
         layout = replace(layout_of_folder(start), max_length=LENGTHS["max_passage_length"])
         export(result.encoder, out, card={"name": name}, layout=layout)
+        return self._ranked_by(out)
+
+    def _average(self, name: str, seed: int) -> Arrays:
+        members, out = STAGES[name].averages, self._folder(name, seed, "")
+        for member in members:
+            self.stage(member, seed)
+        encoder = average({member: self._folder(member, seed, "") for member in members}, [1.0] * len(members))
+        export(encoder, out, card={"name": name}, layout=encoder.layout)
         return self._ranked_by(out)
 
     def _plain(self, seed: int) -> Arrays:

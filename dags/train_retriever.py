@@ -32,7 +32,7 @@ train at once: the pool `gpu` says how many. All data is that of the latest `lab
 """
 
 SIZE = Param("33m", type="string", enum=list(SIZES), description="size of the model to train")
-CHOICES = ("causal", "reset_layers", "cloze_from", "cloze_sentences")
+CHOICES = ("causal", "reset_layers", "views", "cloze_from", "cloze_sentences")
 OF_TRIPLETS = ("in_batch", "instruct", "pool_instruction", "triplets_from")
 COMMON, START = form("pretrain", *OF_ALL_STAGES), form("pretrain", "backbone")
 ADAPT = form("adapt_backbone", *OF_ADAPTATION, "general_from", prefix="adapt_")

@@ -13,7 +13,6 @@ from rich.table import Table
 from pipeline_tasks.cli.terminal import console
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.lines import say
-from pipeline_tasks.core.memo import missing
 from pipeline_tasks.core.plan import Job, plan
 from pipeline_tasks.core.registry import get_step, step_names
 from pipeline_tasks.core.resources import resources_of
@@ -22,7 +21,7 @@ from pipeline_tasks.core.runner import run_job
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.step import Resources
 from pipeline_tasks.core.store import Store, open_store
-from pipeline_tasks.core.versions import Version
+from pipeline_tasks.core.todo import Todo
 
 
 def run_command(
@@ -46,25 +45,12 @@ def run_command(
     if on and not dry_run:
         raise InputError(f"--on {on} says what --dry-run is to count with; a run takes the GPUs that it finds")
     if dry_run:
-        typer.echo("\n".join([_todo(store, job), *_forecast(store, job, on)]))
+        typer.echo("\n".join([Todo.of(store, job).told(), *_forecast(store, job, on)]))
         return
     outcome = run_job(store, job, group=_group(group), workers=settings().workers)
     counts = ", ".join(f"{key} {value:,.10g}" for key, value in sorted(outcome.counters.items()))
     say(f"{name}: {'reused' if outcome.reused else 'built'}: {counts}")
     typer.echo(str(outcome.ref) if outcome.ref else f"group {group}")
-
-
-def _todo(store: Store, job: Job) -> str:
-    """What a run would do, in one line."""
-    made = job.made(store)
-    if made:
-        return f"{made} is there: nothing to do"
-    if job.step.kind != "map":
-        return f"{job.dataset} would be made anew, from: {job.input_names or 'nothing'}"
-    source = Version.open(store, job.inputs[next(iter(job.step.reads))][0]).manifest
-    parts = [source.parts[index] for index in missing(store, job)]
-    rows = sum(part.rows for part in parts)
-    return f"{job.ref} would be made: {len(parts)} of {len(source.parts)} parts, {rows:,} rows of {source.ref} are new"
 
 
 def _forecast(store: Store, job: Job, on: str) -> list[str]:

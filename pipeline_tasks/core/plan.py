@@ -132,13 +132,18 @@ def plan(store: Store, step: Step, values: dict[str, Any], given: dict[str, list
         raise InputError(
             f"{step.name} would write {dataset!r}, which is no dataset name; change the parameter in it"
         ) from error
-    inputs = {n: _resolve_input(store, step, n, r, params, given.get(n)) for n, r in step.reads.items()}
+    inputs = {n: resolve_input(store, step, n, r, params, given.get(n)) for n, r in step.reads.items()}
     return Job(step, params, {name: refs for name, refs in inputs.items() if refs})
 
 
-def _resolve_input(
+def resolve_input(
     store: Store, step: Step, name: str, read: From, params: StepParams, given: list[str] | None
 ) -> list[Ref]:
+    """The versions that an input means: those given, else its defaults, of which an optional one may be missing.
+
+    Raises:
+        InputError: one is not there, or has rows of another schema.
+    """
     names = given if given is not None else read.defaults(params)
     found = []
     for text in names:

@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline_tasks.core import latest, memo
-from pipeline_tasks.core.engines import engine_of
+from pipeline_tasks.core.engines import engine_of, named
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.events import EventLog
 from pipeline_tasks.core.failure import counted, facts_of
@@ -92,6 +92,8 @@ def _told(store: Store, job: Job, group: tuple[int, int] | None, workers: int) -
         "reused": outcome.reused,
         "duration_s": round(time.monotonic() - started, 3),
         "peak_memory_bytes": _peak_memory_bytes(),
+        "engine": named(job.step),
+        "workers": workers if job.step.processes else 1,
         "counters": dict(outcome.counters),
     }
     made = str(outcome.ref) if outcome.ref else None
@@ -156,6 +158,8 @@ def _run_map(
             records[todo[place]] = record
             counters.update({k: v for k, v in record.counters.items() if k not in memo.ROW_COUNTERS})  # type: ignore[misc]
             progress.advance()
+    built = [record for index in todo if (record := records[index])]
+    counters["rows_built"] = sum(int(record.counters["rows_in"]) for record in built)
     done = [record for record in records.values() if record]
     for record in done:
         counters.update({k: int(record.counters[k]) for k in memo.ROW_COUNTERS})

@@ -24,7 +24,7 @@ def local_run(home: Path, environment: dict[str, str], runs: dict[str, dict[str,
     words = [word for dag, conf in runs.items() for word in (dag, json.dumps(conf))]
     command = [sys.executable, "-m", "foundry_airflow.local_run", "--home", str(home), "--dags", str(DAGS), *words]
     one_after_the_other = {"AIRFLOW__FOUNDRY__MAX_GROUPS": "1"}
-    found = _with_paths(environment) | one_after_the_other
+    found = with_paths(environment) | one_after_the_other
     return subprocess.run(command, env=found, check=False).returncode  # noqa: S603
 
 
@@ -46,7 +46,7 @@ def web(home: Path, port: int, environment: dict[str, str]) -> int:
         "AIRFLOW__API__BASE_URL": f"http://127.0.0.1:{port}",
         "AIRFLOW__OPENLINEAGE__DISABLED": "True",
     }
-    environment = _with_paths(environment) | settings
+    environment = with_paths(environment) | settings
     airflow = [sys.executable, "-m", "airflow"]
     for command in (["db", "migrate"], ["pools", "import", str(PLUGINS / "foundry_airflow" / "pools.json")]):
         subprocess.run([*airflow, *command], env=environment, check=True)  # noqa: S603
@@ -78,7 +78,7 @@ def _check_checkout() -> None:
         raise InputError(f"there is no {DAGS}; the demo runs from a checkout of the repository")
 
 
-def _with_paths(environment: dict[str, str]) -> dict[str, str]:
+def with_paths(environment: dict[str, str]) -> dict[str, str]:
     """Airflow calls ``airflow`` and imports this checkout; both must be found without an activated environment."""
     path = os.pathsep.join((str(Path(sys.executable).parent), environment.get("PATH", "")))
     return environment | {"PYTHONPATH": os.pathsep.join((str(_ROOT), str(PLUGINS))), "PATH": path}

@@ -34,7 +34,7 @@ CHARACTERS = 4
 """Of English, a token: the usual rule of thumb. Other languages and tokenizers need fewer."""
 _SPECIAL = 2
 _GIB = 1 << 30
-_Training = (
+Training = (
     AdaptParams
     | pretrain.PretrainParams
     | triplets.TripletParams
@@ -105,7 +105,7 @@ def told(inputs: Inputs, params: StepParams, on: str = "") -> list[str]:
     Raises:
         InputError: no such kind of card.
     """
-    if not isinstance(params, _Training):
+    if not isinstance(params, Training):
         return []
     chosen = cards(on)
     if (name := _started_from(params)) not in SHAPES:
@@ -130,11 +130,23 @@ def told(inputs: Inputs, params: StepParams, on: str = "") -> list[str]:
     return lines
 
 
+def hours(inputs: Inputs, params: StepParams, on: str) -> float | None:
+    """Hours that these cards take for a training over these inputs; None for any other step, or an unknown shape.
+
+    Raises:
+        InputError: no such kind of card.
+    """
+    if not isinstance(params, Training) or _started_from(params) not in SHAPES:
+        return None
+    half = params.device == "cpu" or params.precision == "bf16"
+    return forecast(params, *loads(inputs, params), half=half).hours(cards(on)[0], half=half)
+
+
 def _span(hours: float) -> str:
     return f"{hours:.1f} hours" if hours >= 1 else f"{60 * hours:.1f} minutes"
 
 
-def forecast(params: _Training, train: Load, dev: Load, *, half: bool) -> Forecast:
+def forecast(params: Training, train: Load, dev: Load, *, half: bool) -> Forecast:
     """What a training on ``train``, chosen by ``dev``, would take; ``half``: in bfloat16."""
     cost, steps = _cost(params, half=half), n_steps(train.rows, params)
     n_tokens = round(_rows_seen(params, train) * train.per_row)
@@ -178,7 +190,7 @@ def _cost(params: OptimiserParams, *, half: bool) -> Cost:
     return Cost(SHAPES[_started_from(params)], params.lora_rank, params.lora_targets, half, params.recompute)
 
 
-def loads(inputs: Inputs, params: _Training) -> tuple[Load, Load]:
+def loads(inputs: Inputs, params: Training) -> tuple[Load, Load]:
     """Training and development rows, as the step of these parameters reads them."""
     if isinstance(params, AdaptParams):
         train, dev = texts_of(inputs, params)
@@ -186,7 +198,7 @@ def loads(inputs: Inputs, params: _Training) -> tuple[Load, Load]:
     if isinstance(params, pretrain.PretrainParams):
         pairs = inputs["pairs"]
         layout = Layout("mean", 0)
-        rows = partial(pretrain.training_rows, pairs, inputs.each("cloze"), params.cloze_sentences, layout, params.unit)
+        rows = partial(pretrain.training_rows, pairs, inputs.each("cloze"), params, layout)
         return _load(Examples(rows), params), _load(
             judged_dev.dev_set(inputs, partial(pretrain.dev_set, pairs))(layout), params
         )

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.run import Inputs, Run
-from pipeline_tasks.core.step import From, step
+from pipeline_tasks.core.step import From, added, step
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import PAIRS, PASSAGES
 from pipeline_tasks.encoders.layout import Layout, layout_of
@@ -33,14 +33,26 @@ from pipeline_tasks.training.common import (
     train_and_export,
 )
 from pipeline_tasks.training.data.examples import Examples, block
-from pipeline_tasks.training.params import TrainParams, Unit
+from pipeline_tasks.training.params import TrainParams
+
+View = Literal["source", "written", "restated"]
+"""How a pair is read: its query finds its source passage, or its written positive; or the latter finds the former."""
 
 _COLUMNS = ["query", "intent", "passage", "positive", "origin"]
+_SIDES: dict[View, tuple[str, str]] = {
+    "source": ("query", "passage"),
+    "written": ("query", "positive"),
+    "restated": ("positive", "passage"),
+}
 CLOZE = "cloze"
 
 
 def _adapted(chosen: dict[str, Any]) -> tuple[str, ...]:
     return (f"model/{chosen['size']}/adapt",) if adapts(chosen["size"], chosen["causal"]) else ()
+
+
+def _in_order(views: tuple[View, ...]) -> tuple[View, ...]:
+    return tuple(view for view in get_args(View) if view in views)
 
 
 class PretrainParams(StartParams, TrainParams):
@@ -50,6 +62,9 @@ class PretrainParams(StartParams, TrainParams):
 
     in_batch: Literal[True] = Field(True, description="pairs have no other negatives than the batch's passages")
     reset_layers: int = Field(0, ge=0, description="top layers that start as identity: for a trunk of a cross-encoder")
+    views: Annotated[tuple[View, ...], AfterValidator(_in_order)] = added(
+        ("source", "written"), min_length=1, description="rows that a pair gives: source, written, restated"
+    )
     cloze_from: tuple[str, ...] = Field((), description="passages whose sentences are queries too, for a small corpus")
     causal: bool = Field(False, description="a decoder as it came: no adaptation, no look ahead; the paper's ablation")
     start_from: tuple[str, ...] = Field(
@@ -79,15 +94,16 @@ class PretrainParams(StartParams, TrainParams):
 def pretrain(inputs: Inputs, params: PretrainParams, run: Run) -> Path:
     """Train the backbone to find a query's source passage and its generated positive, without instructions.
 
-    Each training query gives two rows, one per positive: the passage from the PDF and the one that the LLM wrote; one
-    of a general-domain set or of your own, which has no passage of ours as its source, gives one.
+    Each training pair gives a row for each of ``views``: by default two, one per positive, the passage from the PDF and
+    the one that the LLM wrote. One of a general-domain set or of your own, which has no passage of ours as its source,
+    gives one, whatever the views.
     Checkpoints are chosen on the queries of dev documents; a backbone that is a finished embedder competes as its own
     files want it asked, and the trained model pools as it does and keeps what that one puts before all queries or all
     passages.
 
     Source: DMRetriever 3.3, Equation 2, Algorithm 1 lines 5 to 7. Departures: the paper trains on one positive, the
-    written one; rows of one query are kept in different batches; the pairs of :mod:`~pipeline_tasks.training.cloze`,
-    off by default, are ours.
+    written one, which is ``views=["written"]``; rows of one query are kept in different batches; the pairs of
+    :mod:`~pipeline_tasks.training.cloze`, off by default, are ours.
 
     Raises:
         InputError: a decoder is neither adapted nor to stay causal, or there are no training pairs.
@@ -122,34 +138,40 @@ def pretrain(inputs: Inputs, params: PretrainParams, run: Run) -> Path:
         append=found.append,
     )
     start = found if (trunk / "modules.json").is_file() else layout
-    examples = Examples(partial(training_rows, pairs, cloze, params.cloze_sentences, layout, params.unit))
+    examples = Examples(partial(training_rows, pairs, cloze, params, layout))
     return train_and_export(
         examples, judged_dev.dev_set(inputs, partial(dev_set, pairs)), (trunk, start), params, run, card, layout,
         judged_dev.target_sets(inputs),
     )  # fmt: skip
 
 
-def training_rows(
-    pairs: Version, cloze: list[Version], n_sentences: int, layout: Layout, unit: Unit = "source"
-) -> Iterator[pa.Table]:
+def training_rows(pairs: Version, cloze: list[Version], params: PretrainParams, layout: Layout) -> Iterator[pa.Table]:
     """Rows as a model without instructions is asked: each query behind the one prefix that there may be."""
     prefix = layout.query_prefix(None)
-    for rows in _rows(pairs, cloze, n_sentences, unit):
+    for rows in _rows(pairs, cloze, params):
         queries = pc.binary_join_element_wise(prefix, rows["query"], "")
         prompts = None if layout.pools_prefix else [prefix] * len(rows)
         yield block(queries, given(rows["positive"], layout), prompts=prompts, sources=rows["source"])
 
 
-def _rows(pairs: Version, cloze: list[Version], n_sentences: int, unit: Unit) -> Iterator[pa.Table]:
+def _rows(pairs: Version, cloze: list[Version], params: PretrainParams) -> Iterator[pa.Table]:
+    """A pair's rows stand together, in the order of its views."""
     for rows in of_split(pairs, _COLUMNS, "train"):
         has_source = pc.and_(pc.not_equal(rows["passage"], ""), pc.not_equal(rows["passage"], rows["positive"]))
-        both = np.stack([has_source.fill_null(False).to_numpy(), np.ones(len(rows), bool)], axis=1).ravel()
-        twice = np.repeat(np.arange(len(rows)), 2)[both]
-        positives = pa.chunked_array([*rows["passage"].chunks, *rows["positive"].chunks], pa.string())
-        which = twice + len(rows) * (np.arange(2 * len(rows)) % 2)[both]
-        of = sources(rows, unit, rows["origin"])
-        yield block(rows["query"].take(twice), positives.take(which), sources=of.take(twice))
-    yield from _cloze_rows(cloze, n_sentences)
+        has_source = has_source.fill_null(False).to_numpy()
+        gives = {view: has_source if view in params.views else np.zeros(len(rows), bool) for view in _SIDES}
+        gives["written"] = gives["written"] | ~has_source
+        place, view = np.nonzero(np.stack(list(gives.values()), axis=1))
+        of = sources(rows, params.unit, rows["origin"])
+        asked_with, answered_by = (_chosen(rows, side, place, view) for side in zip(*_SIDES.values(), strict=True))
+        yield block(asked_with, answered_by, sources=of.take(place))
+    yield from _cloze_rows(cloze, params.cloze_sentences)
+
+
+def _chosen(rows: pa.Table, columns: Sequence[str], place: np.ndarray, view: np.ndarray) -> pa.ChunkedArray:
+    """Of each row at ``place`` the text in the column of its view."""
+    texts = pa.chunked_array([chunk for name in columns for chunk in rows[name].chunks], pa.string())
+    return texts.take(place + len(rows) * view)
 
 
 def _cloze_rows(cloze: list[Version], n_sentences: int) -> Iterator[pa.Table]:

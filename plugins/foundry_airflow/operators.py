@@ -116,20 +116,25 @@ class PlannedOperator(BaseOperator):
         Raises:
             AirflowSkipException: ``only_if`` is not met, or an input was skipped.
         """
+        with for_a_form():
+            return plan(store, get_step(self.step), self.parameters(), self.given())
+
+    def given(self) -> dict[str, list[str]]:
+        """Input name -> versions, of the inputs that it is told.
+
+        Raises:
+            AirflowSkipException: ``only_if`` is not met, or an input was skipped.
+        """
         if self.only_if in SKIPS:
             raise AirflowSkipException(self.otherwise)
-        with for_a_form():
-            return self._planned(store)
-
-    def _planned(self, store: Store) -> Job:
         step, given = get_step(self.step), {}
         for name, value in self.inputs.items():
-            given[name] = list(_flat(value))
+            given[name] = list(flat(value))
             if not given[name] and value != [] and not step.reads[name].optional:
                 raise AirflowSkipException(f"{self.step}: the step that makes {name} was skipped")
             if any(f"{{{parameter}}}" in step.reads[name].dataset for parameter in self.each):
                 given[name] = self._own(step, name, given[name])
-        return plan(store, step, self.parameters(), given)
+        return given
 
     def _own(self, step: Step, name: str, made: list[str]) -> list[str]:
         """Of what the tasks of a mapped step made, that of the dataset which this task reads; its latest if none is."""
@@ -137,13 +142,13 @@ class PlannedOperator(BaseOperator):
         return [version for version in made if Ref.parse(version).dataset in datasets] or datasets
 
 
-def _flat(value: Any) -> Iterator[str]:
+def flat(value: Any) -> Iterator[str]:
     """The versions in ``value``, nested or not; what was skipped is None."""
     if isinstance(value, str):
         yield value
     elif value is not None:
         for item in value:
-            yield from _flat(item)
+            yield from flat(item)
 
 
 class StepOperator(PlannedOperator):

@@ -218,8 +218,8 @@ def test_what_starts_a_dag_is_produced_by_another(bag):
 
 
 BY_HAND = {"read_pairs", "read_general_pairs", "read_passages", "pool_passages", "sample_queries"}
-BY_HAND |= {"check_tuples_by_margin", "read_classes"}
-"""What is run from the command line alone: files of others, and what is made of them."""
+BY_HAND |= {"check_tuples_by_margin", "read_classes", "average_models"}
+"""What is run from the command line alone: files of others, what is made of them, and means of chosen models."""
 
 
 def test_tasks_are_named_after_their_steps_and_use_their_pools(bag):

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pipeline_tasks.cli.estimate import DAG, estimate_command
+from pipeline_tasks.cli.plan import plan_command
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.lineage import query
 from pipeline_tasks.core.settings import settings
@@ -100,6 +101,24 @@ def test_it_says_where_the_budget_would_stop_a_run(store, asked, monkeypatch, ca
     assert f"{needs.n_requests * 2:.2f} hours at 3600 s an answer" in told and "would stop at max_run_usd" in told
     with pytest.raises(InputError, match="'build_triplets' pays for nothing; ask about synthesize_pairs"):
         estimate_command("build_triplets")
+
+
+def test_a_plan_has_these_bills_and_says_where_no_price_is_known(store, asked, monkeypatch, capsys):
+    needs, pairs = estimate(store, asked, {})
+    monkeypatch.setenv("FOUNDRY_STORE", str(store.root))
+    settings.cache_clear()
+    steps, sets = ["write_needs", "write_pairs"], [f"llm={asked['llm']}", "concurrency=4"]
+    plan_command(steps, sets=sets, answer_s=3600)
+    told = capsys.readouterr().out
+    hours, dollars = needs.hours(3600) + pairs.hours(3600), needs.usd + pairs.usd
+    assert f"~{hours:,.1f} hours, ~{dollars:,.2f} dollars\n" in told and dollars > needs.usd > 0
+    assert needs.notes()[0] in told and "after write_needs" in told
+    monkeypatch.delenv("FOUNDRY_LLM_PRICE_IN")
+    monkeypatch.setenv("OPENAI_BASE_URL", "https://llm.example.org/v1")
+    settings.cache_clear()
+    plan_command(steps, sets=sets)
+    told = capsys.readouterr().out
+    assert "0 hours, 0.00 dollars; not known: write_needs, write_pairs\nwrite_needs: the price of llm.example" in told
 
 
 def test_a_price_is_listed_by_host_and_model_and_a_list_of_ones_own_counts_first(tmp_path, monkeypatch):

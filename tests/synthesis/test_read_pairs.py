@@ -19,7 +19,7 @@ from pipeline_tasks.datasets import PAIRS, PASSAGES
 from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.synthesis.combine_pairs import combine_pairs
 from pipeline_tasks.synthesis.read_pairs import read_pairs
-from pipeline_tasks.training.pretrain import dev_set, training_rows
+from pipeline_tasks.training.pretrain import PretrainParams, dev_set, training_rows
 from tests.stores import go, put, rejects, rows
 
 GUIDES = Path(__file__).parents[3] / "shared" / "data" / "ir" / "disaster_guides"
@@ -94,18 +94,39 @@ def test_a_pair_about_a_passage_is_on_the_side_that_its_document_is_on(store, tm
     assert (second["positive"], second["passage"], second["split"]) == ("smoke", "smoke rises", "test")
 
 
-def test_own_pairs_join_the_others_and_give_a_row_for_each_positive_that_there_is(store, tmp_path):
+@pytest.fixture
+def joined(store, tmp_path) -> Version:
+    """Pairs: with a source passage and a written positive, with a positive alone, with a source alone."""
     dm = {"query_id": "q", "query": "mine?", "positive": "written", "passage": "source", "intent": "qa", "origin": "dm"}
     put(store, PAIRS, [dm | {"split": "train"}], dataset="mtp/dm")
     given = [{"query": "logged?", "positive": "answer"}, {"query": "of p1?", "passage_id": "p1"}]
     go(store, read_pairs, name="faq", source=jsonl(tmp_path / "a.jsonl", given), dev_fraction=0)
     go(store, combine_pairs, own=("faq",))
-    pairs = Version.open(store, Ref.parse("mtp/combined"))
-    made = [row for part in training_rows(pairs, [], 0, Layout("mean", 32)) for row in part.to_pylist()]
+    return Version.open(store, Ref.parse("mtp/combined"))
+
+
+@pytest.mark.parametrize(
+    ("views", "of_mine"),
+    [
+        ({}, [("mine?", "source"), ("mine?", "written")]),
+        ({"views": ("written",)}, [("mine?", "written")]),
+        ({"views": ("source",)}, [("mine?", "source")]),
+        ({"views": ("restated", "source")}, [("mine?", "source"), ("written", "source")]),
+    ],
+)
+def test_own_pairs_join_the_others_and_give_a_row_for_each_view_that_there_is(joined, views, of_mine):
+    params = PretrainParams(size="22m", device="cpu", **views)
+    made = [row for part in training_rows(joined, [], params, Layout("mean", 32)) for row in part.to_pylist()]
     assert [(row["query"], row["positive"], row["source"]) for row in made] == [
-        ("mine?", "source", "dm"), ("mine?", "written", "dm"), ("logged?", "answer", "faq"),
-        ("of p1?", "sandbags help", "faq"),
+        *((*texts, "dm") for texts in of_mine), ("logged?", "answer", "faq"), ("of p1?", "sandbags help", "faq"),
     ]  # fmt: skip
+
+
+def test_views_in_another_order_are_the_same_training_and_others_are_another():
+    chosen = (("source", "written"), ("written", "source"), ("written",))
+    default, *others = (PretrainParams(device="cpu", views=views).identity() for views in chosen)
+    assert [default == other for other in others] == [True, False]
+    assert default == PretrainParams(device="cpu").identity()
 
 
 def test_a_development_pair_without_a_passage_is_searched_for_by_its_positive(store, tmp_path):

@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from pipeline_tasks.cli.costs import Known
+from pipeline_tasks.cli.planned import Asked, Chain
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.lineage.rates import Rates
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.run import Inputs
 from pipeline_tasks.core.store import LocalStore
@@ -188,3 +191,17 @@ def test_without_a_name_every_kind_of_card_is_told(store):
 def test_cards_that_are_none_are_refused(text):
     with pytest.raises(InputError, match="is no GPU that is known"):
         cards(text)
+
+
+def test_a_plan_has_the_hours_of_the_cards_that_it_is_told(store):
+    job = plan(store, pretrain, {"size": "596m"})
+    asked = Asked(pretrain, {"size": "596m"}, {}, "it")
+    (line,) = told(Inputs(job.open(store)), job.params, "2xL4")[3:]
+    rates = Rates.of(store)
+    cost = Chain(Known(store, rates, "2xL4", 2.0)).add(asked).cost
+    assert line.startswith(f"2 x L4: {60 * cost.hours.value:.1f} minutes")
+    assert (cost.source, cost.dollars.value) == ("arithmetic for 2xL4", 0)
+    unnamed = Chain(Known(store, rates, "", 2.0)).add(asked).cost
+    assert unnamed.hours.value is None and unnamed.source.endswith("name cards with --on")
+    with pytest.raises(InputError, match="no GPU that is known"):
+        Chain(Known(store, rates, "Z9", 2.0)).add(asked)

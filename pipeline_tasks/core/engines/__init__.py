@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from pipeline_tasks.core.engines.local import Local
 from pipeline_tasks.core.engines.on_ray import OnRay
@@ -20,6 +20,12 @@ class Engine(Protocol):
         """Place and result of each item, as they are done; ``work``, items and results can be pickled."""
 
 
+def named(step: Step) -> Literal["local", "ray"]:
+    """The engine that a run of ``step`` has here: see :func:`engine_of`."""
+    on_ray = settings().engine == "ray" and step.kind != "reduce" and not step.resources.secrets
+    return "ray" if on_ray else "local"
+
+
 def engine_of(step: Step, workers: int) -> AbstractContextManager[Engine]:
     """The engine of one run of ``step``, with at most ``workers`` processes where it is this machine.
 
@@ -27,7 +33,7 @@ def engine_of(step: Step, workers: int) -> AbstractContextManager[Engine]:
     stay here.
     """
     found = settings()
-    if found.engine == "ray" and step.kind != "reduce" and not step.resources.secrets:
+    if named(step) == "ray":
         # What a task gets can be read on the cluster's pages: its nodes have the store's keys in their own environment.
         ours = passed_on(()).items()
         environment = {name: value for name, value in ours if not (is_secret(name) or name.startswith("RAY_"))}

@@ -38,8 +38,11 @@ class _Runtime(BaseModel):
     packages: dict[str, str] | None = None
 
 
-class _Moved(BaseModel):
+class _Name(BaseModel):
     name: str
+
+
+class _Moved(_Name):
     before: str | None = None
     by: str
 
@@ -55,6 +58,8 @@ class _Facts(BaseModel):
     duration_s: float | None = None
     reused: bool | None = None
     peak_memory_bytes: int | None = None
+    engine: str | None = None
+    workers: int | None = None
     counters: dict[str, float] = {}
     moved: _Moved | None = None
 
@@ -68,10 +73,6 @@ class _RunOf(BaseModel):
     facets: _Facets
 
 
-class _Name(BaseModel):
-    name: str
-
-
 class _VersionFacet(BaseModel):
     datasetVersion: str
 
@@ -80,8 +81,7 @@ class _OutputFacets(BaseModel):
     version: _VersionFacet
 
 
-class _Output(BaseModel):
-    name: str
+class _Output(_Name):
     facets: _OutputFacets
 
 
@@ -168,7 +168,7 @@ def event_rows(store: Store, keys: Iterable[str], runs: dict[str, dict[str, Any]
         if event.eventType == "START":
             run["started_at"] = moment
             continue
-        run |= facts.model_dump(include={"duration_s", "reused", "peak_memory_bytes", "error"})
+        run |= facts.model_dump(include={"duration_s", "reused", "peak_memory_bytes", "error", "engine", "workers"})
         run |= {"status": _STATUS[event.eventType], "ended_at": moment, "version": version}
         head = {"run_id": event.run.runId, "step": event.job.name, "dataset": facts.dataset, "version": version}
         counters += [head | {"name": name, "value": value} for name, value in facts.counters.items()]

@@ -1,0 +1,119 @@
+"""``foundry plan``: what a step, a chain of steps or a DAG would do, take and cost, before it runs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from pipeline_tasks.cli.costs import Figure, Known
+from pipeline_tasks.cli.dags import dag_names, steps_of
+from pipeline_tasks.cli.planned import Asked, Chain, Line, totals
+from pipeline_tasks.cli.run import inputs_of, parameters_of
+from pipeline_tasks.cli.terminal import console
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.lineage.rates import Rates
+from pipeline_tasks.core.registry import get_step, step_names
+from pipeline_tasks.core.store import open_store
+
+_UNITS = ("B", "kB", "MB", "GB", "TB")
+
+
+def plan_command(
+    names: Annotated[list[str], typer.Argument(metavar="DAG|STEP…", help="a DAG, or steps in the order of their run")],
+    given: Annotated[
+        list[str] | None,
+        typer.Option("--input", metavar="NAME=DATASET[@VERSION]", help="an input of the steps that read it"),
+    ] = None,
+    sets: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="PARAM=VALUE", help="a parameter of the steps that have it; a DAG's form field"),
+    ] = None,
+    on: Annotated[str, typer.Option(metavar="[Nx]GPU", help="cards that trainings would have: 4xH100")] = "",
+    answer_s: Annotated[float, typer.Option(min=0, help="seconds that an LLM's answer is taken to need")] = 2.0,
+    dag: Annotated[bool, typer.Option("--dag", help="the name is that of the DAG, where a step has it, too")] = False,
+) -> None:
+    """Parts to compute, bytes to read, memory, hours and dollars, a step a row and in all; ~ is extrapolated."""
+    is_dag = len(names) == 1 and names[0] in dag_names() and (dag or names[0] not in step_names())
+    unknown = [] if is_dag else [name for name in names if dag or name not in step_names()]
+    if unknown:
+        raise InputError(
+            f"{unknown[0]!r} is {'no DAG' if dag else 'neither a step nor one DAG'}; steps: {', '.join(step_names())}; "
+            f"DAGs: {', '.join(dag_names()) or 'none here: they are in a checkout'}"
+        )
+    store, values, inputs = open_store(), parameters_of(sets or []), inputs_of(given or [])
+    skipped: list[str] = []
+    if is_dag:
+        if inputs:
+            raise InputError(f"a run of {names[0]} finds its inputs itself; leave out --input, or name its steps")
+        asked, skipped = steps_of(names[0], values)
+        if not asked and not skipped:
+            raise InputError(f"{names[0]} runs no step")
+    else:
+        asked = _named(names, values, inputs)
+    chain = Chain(Known(store, Rates.of(store), on, answer_s))
+    show([chain.add(one) for one in asked], skipped)
+    for name in () if is_dag else set(names) & set(dag_names()):
+        typer.echo(f"this is the step {name}; the DAG of that name: foundry plan {name} --dag")
+
+
+def _named(names: list[str], values: dict[str, Any], inputs: dict[str, list[str]]) -> list[Asked]:
+    """Steps by name: each gets the parameters and inputs that it has, and reads what those before it write."""
+    steps = [get_step(name) for name in names]
+    for option, words, known in (
+        ("--set", values, {name for step in steps for name in step.params.model_fields}),
+        ("--input", inputs, {name for step in steps for name in step.reads}),
+    ):
+        if unknown := sorted(set(words) - known):
+            raise InputError(
+                f"{option} {unknown[0]}: {', '.join(names)} have no such name; they have: {', '.join(sorted(known))}"
+            )
+    found = []
+    for step in steps:
+        chosen = {name: value for name, value in values.items() if name in step.params.model_fields}
+        read = {name: texts for name, texts in inputs.items() if name in step.reads}
+        found.append(Asked(step, chosen, read, step.output(step.parse(chosen))))
+    return found
+
+
+def show(lines: list[Line], skipped: list[str]) -> None:
+    """The table, its total, and what has to be known of it."""
+    table = Table("step", "makes", "to do", "rows", "reads", "memory", "hours", "dollars", "from")
+    for line in lines:
+        peak = f", had {size_told(line.peak_bytes)}" if line.peak_bytes else ""
+        table.add_row(
+            line.step.name,
+            line.dataset,
+            line.todo,
+            line.rows.told(),
+            "?" if line.size_bytes.value is None else _approximately(line.size_bytes.sure, line.size_bytes.value),
+            f"{line.memory_gib:g} GiB{peak}",
+            _hours(line.cost.hours),
+            line.cost.dollars.told(",.2f"),
+            line.cost.source,
+        )
+    console().print(table)
+    hours, dollars, missing = totals(lines)
+    unknown = f"; not known: {', '.join(missing)}" if missing else ""
+    typer.echo(f"{_hours(hours)} hours, {dollars.told(',.2f')} dollars{unknown}")
+    for note in dict.fromkeys(note for line in lines for note in line.cost.notes):
+        typer.echo(note)
+    if skipped:
+        typer.echo(f"skipped with these parameters: {', '.join(dict.fromkeys(skipped))}")
+
+
+def _hours(hours: Figure) -> str:
+    return hours.told(".2g" if (hours.value or 0) < 1 else ",.1f")
+
+
+def _approximately(sure: bool, size: float) -> str:
+    return f"{'' if sure or not size else '~'}{size_told(size)}"
+
+
+def size_told(size: float) -> str:
+    """``1.5 GB``."""
+    unit = 0
+    while size >= 1000 and unit < len(_UNITS) - 1:
+        size, unit = size / 1000, unit + 1
+    return f"{size:.0f} {_UNITS[unit]}" if not unit or size >= 100 else f"{size:.2g} {_UNITS[unit]}"

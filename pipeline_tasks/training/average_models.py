@@ -1,0 +1,138 @@
+"""Models that were trained from one start become one: the mean of their weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field, model_validator
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.run import Inputs, Run
+from pipeline_tasks.core.step import From, StepParams, step
+from pipeline_tasks.models.sizes import get_size
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from pipeline_tasks.encoders.trunk import Encoder
+
+NEAR = 0.5
+"""Least cosine of weights that are taken to be of one start; those of two random starts are orthogonal."""
+
+
+class AverageModelsParams(StepParams):
+    """Which models, and how much each counts."""
+
+    size: str = Field("33m", description="of the models: 22m, 33m, 109m, 335m, 596m, 4b or 7.6b")
+    models: tuple[str, ...] = Field(min_length=2, description="versions of ours: model/22m/pretrain@A, …; at least two")
+    weights: tuple[Annotated[float, Field(gt=0)], ...] = Field(
+        (), description="how much each counts, in the same order; empty: all alike"
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> AverageModelsParams:
+        get_size(self.size)
+        if self.weights and len(self.weights) != len(self.models):
+            raise ValueError(f"{len(self.models)} models need as many weights, not {len(self.weights)}")
+        return self
+
+
+@step(
+    reads={"models": From(None, "{item}", each="models")},
+    writes=None,
+    kind="reduce",
+    dataset="model/{size}/average",
+    image="gpu",
+    memory_gib=8,
+)
+def average_models(inputs: Inputs, params: AverageModelsParams, run: Run) -> Path:
+    """Save the mean of the weights of models that were trained from one start; it is served at the cost of one.
+
+    Trainings that differ in their seed, their rows or their hyperparameters end at different places of one basin, and
+    the mean of these is often better than each of them. All have to be asked alike: texts are cut where the first
+    model's files say, instructions are the same in all.
+
+    Source: Wortsman et al. 2022, "Model soups", the uniform soup. Beyond DMRetriever.
+
+    Raises:
+        InputError: two are one version, or they are of different shapes, are asked differently, or not of one start.
+    """
+    from pipeline_tasks.training.export import export
+
+    versions = inputs.each("models")
+    names = [str(version.manifest.ref) for version in versions]
+    if len(set(names)) < len(names):
+        raise InputError(f"of {', '.join(names)} two are one version: name it once, and let it count more with weights")
+    folders = [version.lay_out(run.scratch / f"model-{place}") for place, version in enumerate(versions)]
+    given = params.weights or (1.0,) * len(names)
+    encoder = average(dict(zip(names, folders, strict=True)), given)
+    card = {
+        "name": f"{params.size} average",
+        "summary": "Dense retriever, the mean of the weights of models that were trained from one start.",
+        "models": ", ".join(f"{name} ({weight:g})" for name, weight in zip(names, given, strict=True)),
+    }
+    export(encoder, out := run.scratch / "model", card=card, layout=encoder.layout)
+    return out
+
+
+def average(folders: Mapping[str, Path], weights: Sequence[float]) -> Encoder:
+    """The weighted mean of models by name, float32; two of them are in memory at a time.
+
+    Raises:
+        InputError: one is of another shape than the first, is asked differently, or is not of its start.
+    """
+    from pipeline_tasks.encoders.trunk import load
+
+    (first, folder), *others = folders.items()
+    encoder = load(folder)
+    total = {name: tensor.mul_(weights[0] / sum(weights)) for name, tensor in _floats(encoder).items()}
+    for (name, path), weight in zip(others, weights[1:], strict=True):
+        other = load(path)
+        _check_asked(first, encoder, name, other)
+        found = _floats(other)
+        _check_shapes(first, total, name, found)
+        _check_start(first, total, name, found)
+        for key, tensor in total.items():
+            tensor.add_(found[key], alpha=weight / sum(weights))
+    return encoder
+
+
+def _floats(encoder: Encoder) -> dict[str, Tensor]:
+    return {name: tensor for name, tensor in encoder.model.state_dict().items() if tensor.is_floating_point()}
+
+
+def _check_asked(first: str, encoder: Encoder, name: str, other: Encoder) -> None:
+    ours, theirs = (replace(one.layout, max_length=0, pad_id=0) for one in (encoder, other))
+    if ours != theirs:
+        raise InputError(
+            f"{name} is asked otherwise than {first} ({_told(theirs)}, {_told(ours)}): average one stage's"
+        )
+
+
+def _told(layout: Any) -> str:
+    prompts = f"{len(layout.prefixes)} prompts" + ("" if layout.pools_prefix else " left out of the mean")
+    return f"{layout.pooling} pooling, {prompts}"
+
+
+def _check_shapes(first: str, ours: Mapping[str, Tensor], name: str, theirs: Mapping[str, Tensor]) -> None:
+    shapes = ({key: tuple(tensor.shape) for key, tensor in found.items()} for found in (ours, theirs))
+    if differ := sorted({key for key, _ in set.symmetric_difference(*(set(found.items()) for found in shapes))}):
+        raise InputError(f"{name} is of another shape than {first}, {differ[0]!r} for one: average models of one start")
+
+
+def _check_start(first: str, ours: Mapping[str, Tensor], name: str, theirs: Mapping[str, Tensor]) -> None:
+    """Refuse weights that are nowhere near the sum so far; matrices alone, as all models begin vectors alike."""
+    matrices = [key for key, tensor in ours.items() if tensor.ndim >= 2]
+    inner, one, other = (
+        sum(float((a[key].double() * b[key].double()).sum()) for key in matrices)
+        for a, b in ((ours, theirs), (ours, ours), (theirs, theirs))
+    )
+    cosine = inner / max((one * other) ** 0.5, 1e-30)
+    if not cosine > NEAR:
+        raise InputError(
+            f"the weights of {name} and {first} have a cosine of {cosine:.2f}: they were not trained from one start, "
+            "and their mean would be no model; average models of one start"
+        )

@@ -1,0 +1,134 @@
+"""``foundry plan``: what a chain would do and take, found from the store and from what its runs took so far."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipeline_tasks.cli.costs import Figure, Known
+from pipeline_tasks.cli.plan import plan_command, show, size_told
+from pipeline_tasks.cli.planned import Asked, Chain, Line, totals
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.lineage.rates import Rates
+from pipeline_tasks.core.settings import settings
+from pipeline_tasks.core.step import Step
+from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.datasets import PASSAGES
+from tests.core.toy_steps import make, toy_bare, toy_list, toy_scale, toy_tally, toy_total, toy_unique
+from tests.stores import put
+
+WORLD = {f"item{n}": n for n in range(8)}
+STEPS = (toy_scale, toy_unique, toy_bare, toy_total)
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalStore]:
+    monkeypatch.setenv("FOUNDRY_STORE", str(tmp_path / "store"))
+    settings.cache_clear()
+    yield LocalStore(tmp_path / "store")
+    settings.cache_clear()
+
+
+def planned(store: LocalStore, *steps: Step, **values: object) -> list[Line]:
+    chain = Chain(Known(store, Rates.of(store), "", 2.0))
+    return [chain.add(Asked(s, values, {}, s.output(s.parse(values)))) for s in steps]
+
+
+def told(lines: list[Line]) -> list[tuple[str, str, str]]:
+    return [(line.todo, line.rows.told(), line.cost.hours.told(".0f")) for line in lines]
+
+
+def test_what_nobody_measured_is_not_made_up(store):
+    make(store, toy_list, rows=WORLD)
+    lines = planned(store, *STEPS)
+    assert told(lines) == [
+        ("4 of 4 parts", "8", "?"),
+        ("after toy_scale", "?", "?"),
+        ("after toy_unique", "?", "?"),
+        ("after toy_bare", "?", "?"),
+    ]
+    assert {line.cost.source for line in lines} == {"not measured: no run built it on this store"}
+    assert lines[0].size_bytes.value > 0 and lines[1].size_bytes.value is None
+    hours, dollars, missing = totals(lines)
+    assert (hours.value, dollars.value, missing) == (0, 0, [step.name for step in STEPS])
+
+
+def test_a_refresh_is_extrapolated_down_the_chain_from_what_runs_took_and_made(store):
+    make(store, toy_list, rows=WORLD)
+    for step in STEPS:
+        make(store, step)
+    assert [line.todo for line in planned(store, *STEPS)] == ["nothing: it is there"] * 4
+    assert {line.cost.hours.value for line in planned(store, *STEPS)} == {0}
+    make(store, toy_list, rows=WORLD | {"new1": 8, "new2": 9})
+    scale, unique, bare, total = planned(store, *STEPS)
+    rates = Rates.of(store)
+    assert (scale.todo, scale.rows) == ("1 of 5 parts", Figure(2))
+    assert scale.cost.hours == Figure(rates.rate(toy_scale, "scaled").hours_for(2), sure=False)
+    assert (unique.rows.told(), bare.rows.told(), total.rows.told()) == ("~10", "~2", "~10")
+    assert bare.cost.hours.value == pytest.approx(rates.rate(toy_bare, "bare").hours_for(2))
+    assert bare.size_bytes.value == pytest.approx(2 * rates.row_bytes(toy_unique, "unique"))
+    make(store, toy_scale)
+    scale, unique, bare, total = planned(store, *STEPS)
+    assert (scale.todo, unique.todo) == ("nothing: it is there", "anew")
+    assert (unique.rows.told(), bare.rows.told(), total.rows.told()) == ("10", "~2", "~10")
+
+
+def test_what_looks_outside_is_counted_with_its_latest_version(store):
+    make(store, toy_list, rows=WORLD)
+    make(store, toy_scale)
+    chain = Chain(Known(store, Rates.of(store), "", 2.0))
+    listed = chain.add(Asked(toy_list, {"rows": {"a": 1}}, {}, "items"))
+    scaled = chain.add(Asked(toy_scale, {}, {}, "scaled"))
+    assert (listed.todo, scaled.todo) == ("looks outside", "nothing: it is there")
+    assert listed.cost.notes == [
+        f"toy_list looks outside: what reads it is counted with {listed.made.ref}, its latest version"
+    ]
+
+
+def test_the_table_says_all_of_it_and_its_total(store, capsys):
+    make(store, toy_list, rows=WORLD)
+    make(store, toy_tally)
+    make(store, toy_list, rows=WORLD | {"new": 8})
+    show(planned(store, toy_tally, toy_scale), ["toy_bare", "toy_bare"])
+    table, lines = capsys.readouterr().out.split("└")
+    assert "anew, but for known partitions" in table and "1 run of up to 8 rows: local" in table
+    assert "2 GiB, had" in table and "5 of 5 parts" in table
+    total, skipped = lines.strip().splitlines()[-2:]
+    assert total.startswith("~") and total.endswith("hours, 0.00 dollars; not known: toy_scale")
+    assert skipped == "skipped with these parameters: toy_bare"
+    assert [size_told(n) for n in (5, 1500, 20_000_000, 4.2e14)] == ["5 B", "1.5 kB", "20 MB", "420 TB"]
+
+
+@pytest.mark.parametrize(
+    ("names", "options", "said"),
+    [
+        (["chnk"], {}, "'chnk' is neither a step nor one DAG; steps: .*chunk_passages.*; DAGs: .*corpus_refresh"),
+        (["chunk_passages", "corpus_refresh"], {}, "'corpus_refresh' is neither a step nor one DAG"),
+        (
+            ["chunk_passages"],
+            {"sets": ["nothing=1"]},
+            "--set nothing: chunk_passages have no such name; they have: .*m",
+        ),
+        (["chunk_passages"], {"given": ["texts=a"]}, "--input texts: .* they have: documents, held_out"),
+        (["chunk_passages"], {"dag": True}, "'chunk_passages' is no DAG; .*DAGs: adapt_to_corpus"),
+        (["adapt_to_corpus"], {"dag": True, "given": ["lists=a"]}, "a run of adapt_to_corpus finds its inputs itself"),
+        (["corpus_refresh"], {"given": ["texts=a"]}, "leave out --input, or name its steps"),
+        (["sketch_documents"], {}, "texts@latest is not in the store"),
+        (["embed_passages"], {"given": ["passages=../x"]}, "is not DATASET"),
+    ],
+)
+def test_a_question_that_cannot_be_answered_says_what_can(store, names, options, said):
+    with pytest.raises(InputError, match=said):
+        plan_command(names, **options)
+
+
+def test_without_airflow_a_dag_is_planned_by_its_steps(store, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "airflow", None)
+    with pytest.raises(InputError, match=r"retriever-foundry\[airflow\].* foundry plan STEP STEP"):
+        plan_command(["synthesize_pairs"])
+    put(store, PASSAGES, [{"passage_id": "p", "text": "Boil the water.", "split": "train"}])
+    plan_command(["embed_passages", "cluster_passages"], sets=["model=all-minilm-l6-v2"])
+    assert "after embed_passages" in capsys.readouterr().out

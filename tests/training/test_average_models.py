@@ -1,0 +1,115 @@
+"""The mean of models: of their weights, of one start, asked alike."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.core.versions import Version
+from pipeline_tasks.encoders.layout import Layout, layout_of_folder
+from pipeline_tasks.encoders.trunk import load
+from pipeline_tasks.training.average_models import average_models
+from pipeline_tasks.training.export import export
+from tests import shapes
+from tests.stores import go
+from tests.training.made import put_model
+
+MODELS = ("model/33m/pretrain", "model/33m/finetune")
+
+
+def put_changed(store: LocalStore, start, dataset: str, change: float, layout: Layout, version: str = "0" * 16) -> Ref:
+    """A version whose weights are those of ``start`` and a little noise, the same for the same ``change``."""
+    folder = start.parent / dataset.replace("/", "-")
+    shutil.rmtree(folder, ignore_errors=True)
+    export(load(start), folder, card={}, layout=layout)
+    weights = load_file(folder / "model.safetensors")
+    noise = torch.Generator().manual_seed(int(100 * change))
+    changed = {
+        name: w + change * w.std(correction=0) * torch.randn(w.shape, generator=noise) for name, w in weights.items()
+    }
+    save_file(changed, folder / "model.safetensors", metadata={"format": "pt"})
+    return put_model(store, folder, dataset, version)
+
+
+@pytest.fixture
+def store(tmp_path, tiny_bert) -> LocalStore:
+    store = LocalStore(tmp_path / "store")
+    start = shutil.copytree(tiny_bert, tmp_path / "start")
+    for name, change in zip(MODELS, (0.01, 0.02), strict=True):
+        put_changed(store, start, name, change, Layout("mean", 32))
+    return store
+
+
+def weights_of(store: LocalStore, dataset: str) -> dict[str, torch.Tensor]:
+    files = {str(name): path for name, path in Version.open(store, Ref.parse(dataset)).files()}
+    return load_file(files["model.safetensors"])
+
+
+@pytest.mark.parametrize("counts", [(), (3.0, 1.0)])
+def test_every_weight_is_the_mean(store, counts):
+    made = go(store, average_models, models=MODELS, weights=counts).ref
+    shares = np.array(counts or (1, 1)) / sum(counts or (1, 1))
+    found, one, other = (weights_of(store, name) for name in (str(made), *MODELS))
+    assert found.keys() == one.keys()
+    for name, tensor in found.items():
+        wanted = shares[0] * one[name].double() + shares[1] * other[name].double()
+        torch.testing.assert_close(tensor.double(), wanted, rtol=1e-6, atol=1e-7)
+    assert any((one[name] - other[name]).abs().max() > 1e-3 for name in one), "two models, not one"
+
+
+def test_it_is_asked_as_they_are_and_names_them(store, tmp_path):
+    made = go(store, average_models, models=MODELS).ref
+    folder = Version.open(store, made).lay_out(tmp_path / "laid")
+    assert layout_of_folder(folder) == layout_of_folder(tmp_path / "model-33m-pretrain")
+    assert all(f"{name}@{'0' * 16} (1)" in (folder / "README.md").read_text() for name in MODELS)
+
+
+def test_models_of_two_starts_have_no_mean(store, tmp_path, tiny_bert):
+    other = shutil.copytree(tiny_bert, tmp_path / "other")
+    torch.manual_seed(1)
+    weights = {n: torch.randn(w.shape) * w.std(correction=0) for n, w in load_file(other / "model.safetensors").items()}
+    save_file(weights, other / "model.safetensors", metadata={"format": "pt"})
+    put_changed(store, other, "model/33m/distill", 0.01, Layout("mean", 32))
+    with pytest.raises(
+        InputError, match=r"model/33m/distill@0+ and model/33m/pretrain@0+ .*not trained from one start"
+    ):
+        go(store, average_models, models=(MODELS[0], "model/33m/distill"))
+
+
+def test_models_that_are_asked_differently_are_refused(store, tmp_path, tiny_bert):
+    instructed = Layout("mean", 32, prefixes={"qa": "wa: "})
+    put_changed(store, tmp_path / "start", "model/33m/distill", 0.01, instructed)
+    with pytest.raises(InputError, match=r"model/33m/distill@0+ is asked otherwise .*1 prompts.*average one stage's"):
+        go(store, average_models, models=(MODELS[0], "model/33m/distill"))
+
+
+def test_models_of_two_shapes_are_refused(store, tmp_path):
+    put_changed(store, shapes.make("bert-large", tmp_path / "large"), "model/33m/distill", 0.01, Layout("mean", 32))
+    with pytest.raises(InputError, match="is of another shape than model/33m/pretrain"):
+        go(store, average_models, models=(MODELS[0], "model/33m/distill"))
+
+
+def test_one_version_under_two_names_is_refused(store):
+    with pytest.raises(InputError, match="two are one version: name it once"):
+        go(store, average_models, models=(MODELS[0], f"{MODELS[0]}@{'0' * 16}"))
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"models": MODELS[:1]}, "at least 2"),
+        ({"models": MODELS, "weights": (1.0,)}, "2 models need as many weights, not 1"),
+        ({"models": MODELS, "weights": (1.0, 0.0)}, "greater than 0"),
+        ({"models": MODELS, "size": "7b"}, "7b"),
+    ],
+)
+def test_what_cannot_be_is_said(store, values, said):
+    with pytest.raises(InputError, match=said):
+        go(store, average_models, **values)
