@@ -14,6 +14,7 @@ from pipeline_tasks.report.sections.costs import cost_section, pair_cost_section
 from pipeline_tasks.report.sections.curves import curve_section
 from pipeline_tasks.report.sections.differences import difference_section
 from pipeline_tasks.report.sections.difficulty import difficulty_section
+from pipeline_tasks.report.sections.diversity import diversity_section
 from pipeline_tasks.report.sections.flow import flow_section
 from pipeline_tasks.report.sections.queries import query_section
 from pipeline_tasks.report.sections.relabelling import relabelling_section
@@ -69,6 +70,7 @@ def _made(ask: Ask, about: Subject) -> list[Section]:
     found = [
         flow_section(ask, ref),
         relabelling_section(ask, ref),
+        diversity_section(ask, ref),
         difficulty_section(ask, ref),
         curve_section(ask, trained),
     ]
