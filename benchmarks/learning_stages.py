@@ -42,6 +42,7 @@ class Stage:
 
     Attributes:
         written: generated positives beside the source passages.
+        restated: these as queries, too.
         mined: hard negatives; such a training goes on from the better of those without.
         labels: the loss on the labels counts.
         taught: what a teacher makes of each row counts.
@@ -49,6 +50,7 @@ class Stage:
     """
 
     written: bool = False
+    restated: bool = False
     mined: bool = False
     labels: bool = True
     taught: bool = False
@@ -58,7 +60,8 @@ class Stage:
 STAGES = {
     "pairs": Stage(),
     "positives": Stage(written=True),
-    "averaged": Stage(averages=("pairs", "positives")),
+    "views": Stage(written=True, restated=True),
+    "averaged": Stage(averages=("pairs", "views")),
     "negatives": Stage(mined=True),
     "distilled": Stage(mined=True, taught=True),
     "taught alone": Stage(mined=True, taught=True, labels=False),
@@ -183,6 +186,8 @@ def training_set(data: JudgedSet, stage: Stage, found: References, teacher: str)
     rows = [(pair.query, data.passages[pair.passage_id]) for pair in data.pairs]
     if stage.written:
         rows += [(pair.query, pair.positive) for pair in data.pairs if pair.positive]
+    if stage.restated:
+        rows += [(pair.positive, data.passages[pair.passage_id]) for pair in data.pairs if pair.positive]
     queries, positives = zip(*rows, strict=True)
     if not stage.mined:
         return Examples.of(queries, positives)
