@@ -20,7 +20,7 @@ from measure import finish, show
 from pipeline_tasks.curation import relevance_prompts as prompts
 from pipeline_tasks.curation.agreement import NOBODY, agreed
 from pipeline_tasks.curation.causal_scorer import CausalScorer
-from pipeline_tasks.curation.relabel import fused_order
+from pipeline_tasks.curation.passage_scores import fused_order
 from pipeline_tasks.retrieval.encoders import open_encoder
 
 Query = planted_notices.Query | judged_seeds.Query

@@ -13,20 +13,30 @@ passages that `model` finds nearest to a query with its task, another LLM says w
 positive, whether the query was written for it or not.
 
 Started by hand, after `corpus_refresh`. The endpoint is the worker's `OPENAI_BASE_URL`. Its model `grader` gives
-grades; where that is left empty, the causal model `scorer` on the worker gives likelihoods. A small one is no judge:
-look at what it changed (`SELECT * FROM relabelled WHERE source_rank > 1`) before you train on it.
+grades; where that is left empty, its model `endpoint_scorer` gives likelihoods, and where that is empty too, the causal
+model `scorer` on the worker. A small one is no judge: look at what it changed
+(`SELECT * FROM relabelled WHERE source_rank > 1`) before you train on it.
 `train_retriever` takes the triplets with others where its field `triplets_from` has `mtt/fret`.
 """
 
 WRITE = form("write_tasks_and_queries", "sample_rate", "splits", "llm", "api", "checks")
-LLM = form("write_tasks_and_queries", "json_schema", "temperature", "concurrency", "max_run_usd", "max_run_tokens")
+LLM = form("write_tasks_and_queries", "json_schema", "temperature")
+BUDGET = form("write_tasks_and_queries", "concurrency", "max_run_usd", "max_run_tokens")
 GATE = form("decontaminate_tasks", "sets", "max_contaminated")
 NEAREST = form("nearest_passages", "model", "depth")
-RELABEL = form("relabel", "scorer", "precision", "passage_chars", "k", "batch_size")
+RELABEL = form("relabel", "scorer", "precision", "batch_size")
+SHOWN = form("relabel", "passage_chars", "k")
+TOP = form("score_passages", "top_logprobs")
 UNIFY = form("unify", "negatives", "n_negatives", "builds", "per_source")
-FORMS = (WRITE, LLM, GATE, NEAREST, RELABEL, UNIFY)
+FORMS = (WRITE, LLM, BUDGET, GATE, NEAREST, RELABEL, SHOWN, TOP, UNIFY)
 GRADER = Param(
     None, type=["null", "string"], section="grade_passages", description="model that grades (left empty: none)"
+)
+ENDPOINT_SCORER = Param(
+    None,
+    type=["null", "string"],
+    section="score_passages",
+    description="model of the endpoint that gives likelihoods (left empty: none); it must echo prompts, as vLLM does",
 )
 
 with DAG(
@@ -38,18 +48,24 @@ with DAG(
     default_args=DEFAULT_ARGS,
     tags=["foundry", "synthesis"],
     doc_md=DOC,
-    params={"grader": GRADER} | {name: field for f in FORMS for name, field in f.params.items()},
+    params={"grader": GRADER, "endpoint_scorer": ENDPOINT_SCORER}
+    | {name: field for f in FORMS for name, field in f.params.items()},
 ) as dag:
     read = given(passages="passages")
-    written = step("write_tasks_and_queries", inputs=read, params=WRITE.values(dag) | LLM.values(dag))
+    paid = LLM.values(dag) | BUDGET.values(dag)
+    written = step("write_tasks_and_queries", inputs=read, params=WRITE.values(dag) | paid)
     pairs = step("decontaminate_tasks", inputs={"pairs": written}, params=GATE.values(dag))
     encoder = {"model": dag.param("model")}
     embedded = step("embed_passages", inputs=read, params=encoder, emits=False)
     asked = {"pairs": pairs, "passages": read["passages"]}
     nearest = step("nearest_passages", inputs=asked | {"embeddings": embedded}, params=NEAREST.values(dag))
-    compared, grader = asked | {"nearest": nearest}, {"llm": dag.param("grader")}
-    here, there = "{{ not params.grader }}", "{{ params.grader or '' }}"
-    scored = step("relabel", inputs=compared, params=encoder | RELABEL.values(dag), only_if=here)
-    graded = step("grade_passages", inputs=compared, params=encoder | LLM.values(dag) | grader, only_if=there)
-    triplets = step("unify", inputs={"relabelled": [scored, graded]}, params=UNIFY.values(dag))
+    compared, shown = asked | {"nearest": nearest}, encoder | SHOWN.values(dag)
+    here = "{{ not (params.grader or params.endpoint_scorer) }}"
+    there = "{{ not params.grader and params.endpoint_scorer or '' }}"
+    scored = step("relabel", inputs=compared, params=shown | RELABEL.values(dag), only_if=here)
+    llm = {"llm": dag.param("endpoint_scorer")} | TOP.values(dag) | BUDGET.values(dag)
+    told = step("score_passages", inputs=compared, params=shown | llm, only_if=there)
+    llm = {"llm": dag.param("grader")}
+    graded = step("grade_passages", inputs=compared, params=encoder | paid | llm, only_if="{{ params.grader or '' }}")
+    triplets = step("unify", inputs={"relabelled": [scored, told, graded]}, params=UNIFY.values(dag))
     fold_lineage(triplets)

@@ -78,6 +78,7 @@ def grade_passages(rows: pa.Table, params: GradePassagesParams, run: Run) -> pa.
         if isinstance(answer, Refusal):
             run.reject(queries[place]["query_id"], answer.reason, answer.detail)
             continue
+        run.responses.add(answer.response_id)
         own = np.empty(len(answer.value), np.float32)
         own[shown[place]] = answer.value
         graded.append(place)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
@@ -15,12 +13,13 @@ from pipeline_tasks.core.step import StepParams, step, tuning
 from pipeline_tasks.curation import relevance_prompts as prompts
 from pipeline_tasks.curation.causal_scorer import CausalScorer, Precision
 from pipeline_tasks.curation.compared_passages import READS, Compared
+from pipeline_tasks.curation.passage_scores import Asked, Scores, expected_grades, ordered_by_both
 from pipeline_tasks.datasets import RELABELLED
 from pipeline_tasks.encoders.devices import devices
 from pipeline_tasks.models import use
 from pipeline_tasks.models.start import Start, start_of
 from pipeline_tasks.models.use import REFERENCE_MODELS
-from pipeline_tasks.retrieval.fusion import USUAL_K, fuse
+from pipeline_tasks.retrieval.fusion import USUAL_K
 
 
 class RelabelParams(StepParams):
@@ -74,25 +73,7 @@ def relabel(rows: pa.Table, params: RelabelParams, run: Run) -> pa.Table:
     compared = Compared.read(rows, run)
     if not len(compared):
         return RELABELLED.table()
-    scores = _scores(compared, params, run)
-    best, ranks = [], np.empty((2, len(compared.passages)), np.int32)
-    for mine in compared.slices():
-        order, ranks[:, mine] = fused_order([scores.likelihoods[mine], scores.relevances[mine]], params.k)
-        best.append(order)
-    found = {
-        "likelihoods": pa.array(scores.likelihoods),
-        "relevances": pa.array(scores.relevances, pa.float32()),
-        "likelihood_ranks": pa.array(ranks[0]),
-        "relevance_ranks": pa.array(ranks[1]),
-    }
-    return compared.ordered(best, found, run)
-
-
-class _Scores(NamedTuple):
-    """Of all passages of all queries, one query after the other."""
-
-    likelihoods: np.ndarray
-    relevances: np.ndarray
+    return ordered_by_both(compared, _scores(compared, params, run), params.k, run)
 
 
 @lru_cache(maxsize=1)
@@ -102,33 +83,13 @@ def _scorer(start: Start, precision: Precision, batch_size: int) -> CausalScorer
     return CausalScorer(folder, devices().split(",")[0], precision, batch_size)
 
 
-def _scores(compared: Compared, params: RelabelParams, run: Run) -> _Scores:
+def _scores(compared: Compared, params: RelabelParams, run: Run) -> Scores:
     """How likely each passage makes its query, and its expected grade."""
     scorer = _scorer(params.start, params.precision, params.batch_size)
-    of = [query for query, ids in zip(compared.queries.to_pylist(), compared.ids, strict=True) for _ in ids]
-    shown = [" ".join(text[: params.passage_chars].split()) for text in compared.passages["text"].to_pylist()]
-    tasks, queries = ([" ".join((query[name] or "").split()) for query in of] for name in ("instruction", "query"))
-    with run.progress(2 * len(of), "scores") as meter:
-        before = list(map(prompts.before_query, shown, tasks))
-        ends = [f" {query}" for query in queries]
-        likelihoods = scorer.log_likelihoods(prompts.LIKELIHOOD_BEGINNING, before, ends, meter.advance)
-        before = list(map(prompts.before_grade, shown, tasks, queries))
-        grades = scorer.label_log_probs(prompts.RELEVANCE_BEGINNING, before, prompts.GRADES, meter.advance)
-    run.count("passages_compared", len(of))
-    return _Scores(likelihoods, np.exp(grades) @ np.arange(len(prompts.GRADES), dtype=np.float32))
-
-
-def fused_order(scores: Sequence[np.ndarray], k: int = USUAL_K) -> tuple[np.ndarray, np.ndarray]:
-    """Places of one query's passages, best first by the reciprocal ranks of all scores, and the ranks by each score.
-
-    Of equal sums the one that came first wins, and so it is within one score: the nearest passage.
-
-    Shapes:
-        scores: each [n]; returns places [n] and ranks [scores, n], 1-based, of the passages as they came.
-    """
-    orders = [np.argsort(-one, kind="stable") for one in scores]
-    ranks = np.empty((len(scores), len(scores[0])), np.int32)
-    for number, order in enumerate(orders):
-        ranks[number, order] = np.arange(1, len(order) + 1)
-    best, _ = fuse([order[None, :] for order in orders], len(scores[0]), k)
-    return best[0], ranks
+    asked = Asked.of(compared, params.passage_chars)
+    with run.progress(2 * len(asked), "scores") as meter:
+        likelihoods = scorer.log_likelihoods(
+            prompts.LIKELIHOOD_BEGINNING, asked.before_queries, asked.queries, meter.advance
+        )
+        grades = scorer.label_log_probs(prompts.RELEVANCE_BEGINNING, asked.before_grades, prompts.GRADES, meter.advance)
+    return Scores(likelihoods, expected_grades(grades))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pipeline_tasks.core.endpoint import Refused, Unanswered
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.synthesis.llm_client import LLMClient, Request, Response
+from pipeline_tasks.synthesis.log_probs import REMEDY
 
 FIRST_REFUSED = 20
 """So many refusals without an answer are no accident of these prompts."""
@@ -52,8 +53,13 @@ class Acceptance:
             raise self._misconfigured("even a short prompt", refused) from None
 
     def _misconfigured(self, what: str, refused: Refused) -> InputError:
-        client = self._client
+        client, asked = self._client, self._refused
+        remedy = "correct llm, api, json_schema or the endpoint"
+        if asked and asked.fields:
+            remedy += ", or leave the form of the answer to the prompt (--set json_schema=false)"
+        elif asked and asked.logprobs:
+            remedy = f"if it tells no log-probabilities of what it is asked: {REMEDY}"
         return InputError(
-            f"{client.endpoint.host} refuses {what} for {client.model!r} and answered none: {refused.detail}; correct "
-            "llm, api, json_schema or the endpoint (no row was refused for it)"
+            f"{client.endpoint.host} refuses {what} for {client.model!r} and answered none: {refused.detail}; {remedy} "
+            "(no row was refused for it)"
         )

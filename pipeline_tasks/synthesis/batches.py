@@ -236,8 +236,8 @@ class _Buying:
         payload = reply.get("body") if isinstance(reply, dict) else None
         if isinstance(reply, dict) and isinstance(payload, dict) and reply.get("status_code") == 200:
             try:
-                answer, used = answer_of(payload, self._client.api)
-            except (LookupError, TypeError, ValueError, AttributeError):
+                answer, used = answer_of(payload, self._client.api, body)
+            except (LookupError, TypeError, ValueError, AttributeError, InputError):
                 return "bad_answer"
             return answer, used or Tokens(len(json.dumps(body)), int(body["max_tokens"]))
         error = line.get("error") or (payload.get("error") if isinstance(payload, dict) else None)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import tee
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
@@ -122,19 +123,26 @@ def ask_all(prompts: list[Prompt], params: LlmParams, run: Run) -> list[Response
         InputError: no endpoint is configured, it refuses the key, the model or everything, or the budget is spent.
         TransientError: the endpoint stays busy or broken; answers so far are kept.
     """
-    if not prompts:
-        return []
-    requests = [_request(prompt, params.temperature) for prompt in prompts]
-    outcomes: list[Response | Unanswered] = []
-    with opened(params, run) as client, run.progress(len(prompts), "answers") as meter:
+    return list(ask_each((_request(prompt, params.temperature) for prompt in prompts), len(prompts), params, run))
+
+
+def ask_each(requests: Iterable[Request], n: int, params: LlmParams, run: Run) -> Iterator[Response | Unanswered]:
+    """:func:`ask_all` for ``n`` requests, one after the other: neither they nor their answers are all held at once.
+
+    Raises:
+        InputError, TransientError: as :func:`ask_all`.
+    """
+    if not n:
+        return
+    with opened(params, run) as client, run.progress(n, "answers") as meter:
         client.endpoint.pace.say = meter.say
         acceptance = Acceptance(client)
-        for request, outcome in zip(requests, client.ask_many(requests), strict=True):
+        asked, noted = tee(requests)
+        for request, outcome in zip(noted, client.ask_many(asked), strict=True):
             acceptance.note(request, outcome)
-            outcomes.append(_without_filtered(outcome))
+            yield _without_filtered(outcome)
             meter.advance()
         acceptance.conclude()
-    return outcomes
 
 
 def _request(prompt: Prompt, temperature: float) -> Request:

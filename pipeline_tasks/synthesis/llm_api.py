@@ -8,6 +8,7 @@ from itertools import cycle
 from typing import Any, Literal
 
 from pipeline_tasks.core.endpoint import Tokens
+from pipeline_tasks.synthesis.log_probs import LogProbs, kept_log_probs
 
 Api = Literal["completions", "chat"]
 PATHS: dict[Api, str] = {"completions": "/completions", "chat": "/chat/completions"}
@@ -29,6 +30,8 @@ class Request:
         system: the first message of a chat, if any.
         turns: messages of a chat before the last, by turns user and assistant.
         fields: of the JSON object that a chat has to answer with; none where any text will do.
+        echo: whether the prompt comes back too, with the log-probabilities of its tokens (completions).
+        logprobs: likeliest tokens that are told at each place, with their log-probabilities; 0: none (completions).
     """
 
     prompt: str
@@ -39,6 +42,8 @@ class Request:
     system: str = ""
     turns: tuple[str, ...] = ()
     fields: tuple[str, ...] = ()
+    echo: bool = False
+    logprobs: int = 0
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,7 @@ class Response:
         cost_usd: what the answer cost when it was bought (the same on every later read).
         finish_reason: ``stop``, ``length`` (cut off) or ``content_filter`` (refused; the text is empty).
         created: the endpoint's own time of the answer, in Unix seconds.
+        log_probs: of its tokens, where the request asked for them.
     """
 
     response_id: str
@@ -64,6 +70,7 @@ class Response:
     cost_usd: float
     finish_reason: str
     created: int
+    log_probs: LogProbs | None = None
 
 
 def body_of(request: Request, model: str, api: Api) -> dict[str, Any]:
@@ -71,7 +78,8 @@ def body_of(request: Request, model: str, api: Api) -> dict[str, Any]:
     sampling = {name: getattr(request, name) for name in ("max_tokens", "temperature", "seed")}
     fields: dict[str, Any] = {"model": model, "stop": list(request.stop), **sampling}
     if api == "completions":
-        return fields | {"prompt": request.prompt}
+        told = {name: value for name in ("echo", "logprobs") if (value := getattr(request, name))}
+        return fields | {"prompt": request.prompt} | told
     form = {"response_format": _object_of(request.fields)} if request.fields else {}
     return fields | {"messages": _messages(request)} | form
 
@@ -105,11 +113,14 @@ def at_most(request: Request) -> Tokens:
     return Tokens(sum(len(text.encode()) + TEMPLATE_TOKENS for text in texts if text), request.max_tokens)
 
 
-def answer_of(payload: dict[str, Any], api: Api) -> tuple[dict[str, Any], Tokens | None]:
-    """What is kept of an endpoint's answer, its reasoning where it gives that apart, and the tokens that it took.
+def answer_of(payload: dict[str, Any], api: Api, body: dict[str, Any]) -> tuple[dict[str, Any], Tokens | None]:
+    """What is kept of an endpoint's answer to ``body``, and the tokens that it took.
+
+    Its reasoning is kept where it gives that apart, and log-probabilities where they were asked for.
 
     Raises:
         LookupError: a field is missing (so do TypeError and ValueError: it has the wrong kind).
+        InputError: the endpoint leaves out log-probabilities.
     """
     choice = payload["choices"][0]
     text = (choice["message"]["content"] if api == "chat" else choice["text"]) or ""
@@ -123,6 +134,7 @@ def answer_of(payload: dict[str, Any], api: Api) -> tuple[dict[str, Any], Tokens
         "model": str(payload.get("model") or ""),
         "created": int(payload.get("created") or 0),
         **({"reasoning": str(thought)} if thought else {}),
+        **({"log_probs": kept_log_probs(choice, body)} if "logprobs" in body else {}),
     }
     return answer, tokens if sum(tokens) else None
 
@@ -144,4 +156,5 @@ def response_of(response_id: str, record: dict[str, Any], *, cached: bool) -> Re
         cost_usd=record["cost_usd"],
         finish_reason=answer["finish_reason"],
         created=answer["created"],
+        log_probs=LogProbs(**answer["log_probs"]) if "log_probs" in answer else None,
     )

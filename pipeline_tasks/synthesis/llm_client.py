@@ -79,7 +79,7 @@ class LLMClient:
         Raises:
             Unanswered: the endpoint does not answer this prompt.
             TransientError: the endpoint stayed busy, broken or unreachable.
-            InputError: the key or the model is refused, or the budget is spent.
+            InputError: the key or the model is refused, the budget is spent, or log-probabilities are left out.
         """
         return self.ask(Request(prompt, max_tokens, temperature, tuple(stop), seed))
 
@@ -143,5 +143,5 @@ class LLMClient:
         return {"api": self.api, "request": body, "response": answer, "cost_usd": cost}
 
     def _post(self, request: Request, body: dict[str, Any], name: str) -> Bought[dict[str, Any]]:
-        read = partial(answer_of, api=self.api)
+        read = partial(answer_of, api=self.api, body=body)
         return self.endpoint.post(PATHS[self.api], sent(body), read, at_most=at_most(request), name=name)

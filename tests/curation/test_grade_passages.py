@@ -10,6 +10,7 @@ import pytest
 
 from pipeline_tasks.cli.estimate import estimate_command
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.lineage import query
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
@@ -86,6 +87,7 @@ def test_the_best_grade_is_the_positive_and_of_equal_ones_the_passage_it_was_wri
     assert (counters["positives_changed"], counters["passages_compared"]) == (2, 9)
     assert rejects(store, "relabelled/graded")["q2"]["reason"] == "nothing_to_compare"
     assert all(ORDER not in one["body"]["messages"][0]["content"] for one in there.seen), "passages are no orders"
+    assert query(store, "SELECT count(DISTINCT response_id) AS n FROM part_responses").to_pylist() == [{"n": 3}]
     go(store, unify, {"relabelled": ["relabelled/graded"]})
     assert {row["query_id"]: row["positive_id"] for row in rows(store, "mtt/fret")} == dict.fromkeys(found, "b")
 

@@ -11,19 +11,14 @@ from pipeline_tasks.core.runner import run_job
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.curation import relevance_prompts as prompts
 from pipeline_tasks.curation.causal_scorer import CausalScorer
-from pipeline_tasks.curation.relabel import fused_order, relabel
+from pipeline_tasks.curation.passage_scores import fused_order
+from pipeline_tasks.curation.relabel import relabel
 from pipeline_tasks.curation.unify import UnifyParams, negative_places, unify
-from pipeline_tasks.datasets import INSTRUCTED_PAIRS, PASSAGES, RANKINGS, TRIPLETS
+from pipeline_tasks.datasets import PASSAGES, TRIPLETS
 from pipeline_tasks.models.use import REFERENCE_MODELS
+from tests.curation.compared import PASSAGE, SOURCE, SPLIT, TASK, filled
 from tests.curation.small_scorer import make
-from tests.shapes import FILLERS, TOPICS
 from tests.stores import go, put, rejects, rows
-
-PASSAGE = {f"p{n}": f"{FILLERS[n]} {TOPICS[n]} {FILLERS[n + 1]}" for n in range(6)}
-NEAREST = {"q0": ["p0", "p1", "p2"], "q1": ["p2", "p3"], "q2": ["p2"], "q3": ["p5", "p4", "p3", "p0"]}
-SOURCE = {"q0": "p0", "q1": "p1", "q2": "p2", "q3": "p4"}
-SPLIT = {"q0": "train", "q1": "train", "q2": "train", "q3": "dev"}
-TASK = "find the passage"
 
 
 @pytest.fixture(scope="module")
@@ -33,18 +28,7 @@ def scorer(tmp_path_factory) -> str:
 
 @pytest.fixture
 def store(tmp_path) -> LocalStore:
-    """Queries with their nearest passages in two parts; q1's own passage is not among them, q2's is alone."""
-    store = LocalStore(tmp_path / "store")
-    put(store, PASSAGES, [{"passage_id": name, "text": text} for name, text in PASSAGE.items()])
-    pairs = [
-        {"query_id": name, "intent": "any", "query": TOPICS[int(name[1])], "instruction": TASK, "split": SPLIT[name]}
-        | {"passage_id": SOURCE[name], "positive_id": SOURCE[name], "positive": PASSAGE[SOURCE[name]]}
-        for name in NEAREST
-    ]
-    put(store, INSTRUCTED_PAIRS, pairs, dataset="mtp/fret/checked")
-    near = [{"query_id": name, "passage_id": SOURCE[name], "passage_ids": ids} for name, ids in NEAREST.items()]
-    put(store, RANKINGS, near[:2], near[2:], dataset=f"nearest/{REFERENCE_MODELS[0]}")
-    return store
+    return filled(tmp_path / "store")
 
 
 def test_passages_are_ordered_by_both_scores_and_both_are_kept(store, scorer):

@@ -94,6 +94,26 @@ def test_a_broken_endpoint_is_worth_another_try_later(endpoint, responses, broke
     assert stored(tmp_path) == []
 
 
+@pytest.mark.parametrize("status", [500, 501])
+def test_what_a_server_does_not_offer_is_not_asked_again(endpoint, responses, status):
+    there = endpoint(failure(status, "Only no echo is supported"))
+    with pytest.raises(Unanswered, match=f"{status}: Only no echo is supported"):
+        client(there.url, responses).complete("What?", max_tokens=8)
+    assert len(there.seen) == 1
+
+
+def test_log_probabilities_are_stored_and_name_the_request(endpoint, responses):
+    told = {"tokens": ["What", "?", " a"], "token_logprobs": [None, -2.0, -1.0], "text_offset": [0, 4, 5]}
+    there = endpoint(answer(choices=[{"text": "What? a", "logprobs": told}]), answer())
+    asked = client(there.url, responses)
+    found = [asked.ask(Request("What?", 1, echo=True, logprobs=1)) for _ in range(2)]
+    assert [one.cached for one in found] == [False, True]
+    assert {tuple(one.log_probs.log_probs) for one in found} == {(None, -2.0, -1.0)}
+    assert (there.seen[0]["body"]["echo"], there.seen[0]["body"]["logprobs"]) == (True, 1)
+    plain = asked.ask(Request("What?", 1))
+    assert plain.response_id != found[0].response_id and plain.log_probs is None
+
+
 def test_a_failed_request_can_be_made_again(endpoint, responses):
     there = endpoint(failure(500), answer())
     asked = client(there.url, responses, attempts=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,8 @@ MAX_DETAIL_CHARS = 200
 ROW_STATUSES = (400, 413, 422)
 _PASSING = (408, 409, 425)
 _OVERLOADED = (429, 529)
+_NOT_OFFERED = re.compile(r"\b(un|not |no .* is )supported\b", re.IGNORECASE)
+"""What llama.cpp answers 500 to, however often it is asked."""
 
 
 @dataclass
@@ -93,6 +96,8 @@ def meaning(reply: Reply, named: Named, secret: str) -> Exception:
         return InputError(f"the account at {named.host} is used up ({status}){detail}; pay there, then run it again")
     if status in _OVERLOADED or (status == 503 and wait_s is not None):
         return TooMany(str(status), f"answered {status}{detail}", wait_s=wait_s)
+    if status == 501 or (status == 500 and _NOT_OFFERED.search(said)):
+        return Refused("refused_request", f"{status}{detail}", code)
     if status in _PASSING or status >= 500:
         return Fault(str(status), f"answered {status}{detail}", wait_s=wait_s)
     if status in ROW_STATUSES:
