@@ -29,7 +29,16 @@ SET = {"set_name": evaluation_fields()["set_name"]}
 QUERIES = form("extract_queries", "query_source", "per_passage")
 QUERIES.params["query_source"].schema["examples"].append("events")
 BY_LLM, OFFLINE = (f"{{{{ params.query_source {how} ['events'] }}}}" for how in ("==", "!="))
-LLM = form("extract_events", "llm", "json_schema", "temperature", "concurrency", "max_run_usd", "max_run_tokens")
+LLM = form(
+    "extract_events",
+    "llm",
+    "context_tokens",
+    "json_schema",
+    "temperature",
+    "concurrency",
+    "max_run_usd",
+    "max_run_tokens",
+)
 EVENTS = form("extract_events", "sample_rate", "splits")
 LISTS = form("sample_rank_lists", "k", "m", "strategy", "by", "first", "n_lists")
 ADAPT = form("adapt_to_corpus", "backbone", "start_from", *OF_A_STAGE, *OF_ALL_STAGES)

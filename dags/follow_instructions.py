@@ -24,7 +24,16 @@ writes. Every answer is kept: a run on more pairs pays for the new ones, another
 SIZE = Param("22m", type="string", enum=list(SIZES), description="size of the embedder: its usual values")
 JUDGE = Param(None, type=["null", "string"], section="check_tuples", description="model that checks (left empty: llm)")
 WRITE = form("write_instructions", "sample_rate", "splits")
-LLM = form("write_instructions", "llm", "json_schema", "temperature", "concurrency", "max_run_usd", "max_run_tokens")
+LLM = form(
+    "write_instructions",
+    "llm",
+    "context_tokens",
+    "json_schema",
+    "temperature",
+    "concurrency",
+    "max_run_usd",
+    "max_run_tokens",
+)
 CHECK = form("check_tuples", "n_distractors")
 TRAIN = form("follow_instructions", "backbone", "start_from", "n_negatives", *OF_A_STAGE, *OF_ALL_STAGES)
 RULES = form("judge_instructions", "rules")

@@ -20,7 +20,7 @@ model `scorer` on the worker. A small one is no judge: look at what it changed
 """
 
 WRITE = form("write_tasks_and_queries", "sample_rate", "splits", "llm", "api", "checks")
-LLM = form("write_tasks_and_queries", "json_schema", "temperature")
+LLM = form("write_tasks_and_queries", "context_tokens", "json_schema", "temperature")
 BUDGET = form("write_tasks_and_queries", "concurrency", "max_run_usd", "max_run_tokens")
 GATE = form("decontaminate_tasks", "sets", "max_contaminated")
 NEAREST = form("nearest_passages", "model", "depth")

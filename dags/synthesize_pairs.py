@@ -20,7 +20,18 @@ many steps ask it at once, `max_run_usd` and `max_run_tokens` what each of the t
 NEEDS = form("write_needs", "sample_rate", "rates", "intents", "intents_per_passage", "splits")
 OWN = form("combine_pairs", "own", "per_intent", "balance")
 GATE = form("decontaminate_pairs", "sets", "max_contaminated")
-ASKED = ("llm", "api", "writer", "json_schema", "checks", "temperature", "concurrency", "max_run_usd", "max_run_tokens")
+ASKED = (
+    "llm",
+    "api",
+    "writer",
+    "context_tokens",
+    "json_schema",
+    "checks",
+    "temperature",
+    "concurrency",
+    "max_run_usd",
+    "max_run_tokens",
+)
 LLM = form("write_needs", *ASKED)
 
 with DAG(

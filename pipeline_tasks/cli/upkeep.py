@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -179,7 +180,18 @@ def _endpoint(found: Settings) -> Check:
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         return Check("LLM endpoint", False, f"{host} does not answer ({type(error).__name__})", needed=True)
     fine = answer.status_code == httpx.codes.OK
-    return Check("LLM endpoint", fine, f"{host} answers {answer.status_code}", needed=True)
+    return Check("LLM endpoint", fine, f"{host} answers {answer.status_code}{_rooms(answer.content)}", needed=True)
+
+
+def _rooms(models: bytes) -> str:
+    """What an endpoint tells of its models, in words; nothing where it tells nothing."""
+    from pipeline_tasks.synthesis.told_context import contexts
+
+    try:
+        told = [f"{name} ({room:,} tokens)" for name, room in contexts(json.loads(models)).items() if room]
+    except ValueError:
+        return ""
+    return f": {', '.join(told)}" if told else ""
 
 
 def _engine(found: Settings) -> Check:

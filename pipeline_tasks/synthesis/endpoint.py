@@ -27,6 +27,7 @@ from pipeline_tasks.synthesis.llm_api import CONTENT_FILTER
 from pipeline_tasks.synthesis.llm_client import LLMClient, Request, Response
 from pipeline_tasks.synthesis.prompts import Prompt
 from pipeline_tasks.synthesis.quote import QuoteRun
+from pipeline_tasks.synthesis.told_context import check_context
 from pipeline_tasks.synthesis.traits import traits_sha256
 
 ACCOUNT = "llm"
@@ -97,7 +98,7 @@ def opened(params: LlmParams, run: Run) -> Iterator[LLMClient]:
     A run that asks nobody brings its own.
 
     Raises:
-        InputError: no endpoint is configured, or its price is not known.
+        InputError: no endpoint is configured, its price is not known, or the model reads less than is counted on.
     """
     if isinstance(run, QuoteRun):
         yield run.client(params.llm, params.api)
@@ -109,6 +110,8 @@ def opened(params: LlmParams, run: Run) -> Iterator[LLMClient]:
     ledger = terms.ledger(run.store, ACCOUNT, *llm_limits(found), paid=price != FREE)
     key = found.openai_api_key.get_secret_value()
     with Endpoint(found.openai_base_url, key, params.llm, terms=terms, price=price, ledger=ledger) as endpoint:
+        if params.kind == "chat":
+            check_context(endpoint, found.openai_base_url, params.llm, params.context_tokens)
         client = LLMClient(endpoint, params.llm, params.api, ResponseStore(run.store))
         try:
             yield client

@@ -117,6 +117,7 @@ class _Endpoint(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.send_response(200 if self.path == "/v1/models" else 404)
         self.end_headers()
+        self.wfile.write(b'{"data": [{"id": "writer-1", "max_model_len": 4096}, {"id": "writer-2"}]}')
 
     def log_message(self, *args: object) -> None:
         """Quiet."""
@@ -131,7 +132,9 @@ def test_doctor_names_what_is_missing_and_asks_the_endpoint(root, tmp_path):
     found = foundry(root, "doctor", code=2, OPENAI_BASE_URL=url, **cache, **priced)
     server.shutdown()
     server.server_close()
-    assert "127.0.0.1 answers 200" in found and "foundry models fetch" in found
+    assert (
+        "127.0.0.1 answers 200: writer-1 (4,096 tokens)" in " ".join(found.split()) and "foundry models fetch" in found
+    )
     assert "1 and 0 dollars per million tokens; 0.00 dollars and 0 tokens this month" in found
     assert "FOUNDRY_LLM_USD_PER_MONTH=50" in found
     found = foundry(root, "doctor", code=2, OPENAI_BASE_URL=url, **cache, FOUNDRY_LLM_PRICE_IN="1")

@@ -111,6 +111,8 @@ def _handler(there: BatchEndpoint) -> type[BaseHTTPRequestHandler]:
                 self.send({"data": [] if after else [*reversed(there.batches.values())], "has_more": False})
             elif path.startswith("batches/"):
                 self.send(there.batches[path.partition("/")[2]])
+            elif path == "models":
+                self.send({"data": []})
             else:
                 lines = there.files[path.split("/")[1]]
                 self.send_bytes(b"".join(json.dumps(line).encode() + b"\n" for line in lines))

@@ -19,11 +19,11 @@ class StandInEndpoint:
 
     A body may be a function of the request's. It stands in for failures that a real endpoint cannot be made to show.
     ``seen`` holds every request's path, headers and body. While ``hold`` is set aside (cleared), it accepts requests
-    and does not answer.
+    and does not answer. A GET is answered by ``pages``, path -> body, which no request is seen for, or with 404.
     """
 
     def __init__(self, *script):
-        self.script, self.seen, self.hold = list(script), [], threading.Event()
+        self.script, self.seen, self.hold, self.pages = list(script), [], threading.Event(), {}
         self.hold.set()
         endpoint = self
 
@@ -35,7 +35,12 @@ class StandInEndpoint:
                 )
                 status, answer = endpoint.script[min(len(endpoint.seen), len(endpoint.script)) - 1]
                 endpoint.hold.wait()
-                answer = answer(body) if callable(answer) else answer
+                self.say(status, answer(body) if callable(answer) else answer)
+
+            def do_GET(self):
+                self.say(200 if self.path in endpoint.pages else 404, endpoint.pages.get(self.path, {}))
+
+            def say(self, status, answer):
                 data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
                 try:
                     self.send_response(status)

@@ -143,7 +143,7 @@ class Endpoint:
             method: of HTTP.
             path: below the base address.
             once: one try, whose failure is raised as it is; for what must not happen twice unseen.
-            sent: ``json``, ``data``, ``files`` or ``params``, as httpx has them.
+            sent: ``json``, ``data``, ``files``, ``params`` or ``timeout``, as httpx has them.
 
         Raises:
             Fault: the one try failed.
