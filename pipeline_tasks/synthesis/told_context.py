@@ -1,7 +1,7 @@
 """What an endpoint tells of the room that its models have, held against what a step takes it to be.
 
-vLLM's ``/models`` has ``max_model_len``. llama.cpp's has ``meta.n_ctx_train``, what the model was trained with, and its
-``/props`` what one request has. Others tell nothing.
+vLLM's ``/models`` has ``max_model_len``. llama.cpp's has ``meta``: ``n_ctx_train``, what the model was trained with,
+and in newer ones ``n_ctx``, what it is served with; ``/props`` has what one request gets. Others tell nothing.
 """
 
 from __future__ import annotations
@@ -15,13 +15,17 @@ from pipeline_tasks.core.errors import FoundryError, InputError
 
 log = logging.getLogger(__name__)
 _PATIENCE_S = 5.0
+_OF_META = ("n_ctx", "n_ctx_train")
 
 
 def contexts(payload: Any) -> dict[str, int | None]:
     """Model -> tokens that it reads and writes at once, of the reply to ``/models``; None where it does not tell."""
     listed = payload.get("data") if isinstance(payload, dict) else None
     models = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
-    return {str(one.get("id")): _least(one.get("max_model_len"), _at(one, "meta", "n_ctx_train")) for one in models}
+    return {
+        str(one.get("id")): _least(one.get("max_model_len"), *(_at(one, "meta", name) for name in _OF_META))
+        for one in models
+    }
 
 
 def check_context(endpoint: Endpoint, base_url: str, model: str, context_tokens: int) -> None:

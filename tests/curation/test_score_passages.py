@@ -98,13 +98,16 @@ def test_the_bill_is_known_before(store, at):
     assert there.seen == []
 
 
+LLAMA_CPP = {"content": [{"id": 536, "token": " do", "bytes": [32, 100, 111], "logprob": -2.0755, "top_logprobs": []}]}
+"""What its server made of an echo on 2026-11-23, a 200."""
 GENERATED = {"tokens": [" a"], "token_logprobs": [-1.0], "text_offset": [0], "top_logprobs": [{" a": -1.0}]}
 
 
 @pytest.mark.parametrize(
     ("status", "told", "what"),
     [
-        (200, None, "leaves out log-probabilities of 'm'"),
+        (200, None, r"leaves out log-probabilities of a prompt \(echo\)"),
+        (200, LLAMA_CPP, r"leaves out log-probabilities of a prompt \(echo\)"),
         (200, GENERATED, r"leaves out log-probabilities of a prompt \(echo\)"),
         (400, "logprobs is not allowed", "refuses even a short prompt for 'm'.*logprobs is not allowed"),
         (500, "Only no echo is supported", "refuses even a short prompt for 'm'.*no echo"),

@@ -40,10 +40,11 @@ FULL = {"tokens": ["a", " b", " c"], "token_logprobs": [None, -1, -2], "text_off
 @pytest.mark.parametrize(
     ("lacking", "what"),
     [
-        ({"tokens": None}, "log-probabilities of 'm'"),
-        ({"token_logprobs": [None, None, -2]}, "log-probabilities of 'm'"),
-        ({"token_logprobs": [None, "None", -2]}, "log-probabilities of 'm'"),
-        ({"token_logprobs": [None, -1, float("nan")]}, "log-probabilities of 'm'"),
+        ({"tokens": None}, r"a prompt \(echo\)"),
+        ({"token_logprobs": [None, None, -2]}, r"a prompt \(echo\)"),
+        ({"token_logprobs": [None, "None", -2]}, r"a prompt \(echo\)"),
+        ({"token_logprobs": [None, -1]}, r"a prompt \(echo\)"),
+        ({"token_logprobs": [None, -1, float("nan")]}, r"a prompt \(echo\)"),
         ({"tokens": [" c"], "token_logprobs": [-2], "text_offset": [0]}, r"a prompt \(echo\)"),
         ({"text_offset": [-1, -1, -1]}, "text_offset"),
         ({"text_offset": None}, "text_offset"),

@@ -11,7 +11,7 @@ from pipeline_tasks.datasets import PASSAGES
 from pipeline_tasks.synthesis.told_context import contexts
 from pipeline_tasks.synthesis.write_needs import write_needs
 from tests.stores import go, put
-from tests.synthesis.conftest import StandInEndpoint
+from tests.synthesis.conftest import SMALL_LLM, StandInEndpoint
 
 VLLM = {"/v1/models": {"data": [{"id": "other", "max_model_len": 512}, {"id": "m", "max_model_len": 4096}]}}
 LLAMA = {"/v1/models": {"data": [{"id": "/m.gguf", "meta": {"n_ctx_train": 32768}}]}}
@@ -36,7 +36,7 @@ def store(tmp_path) -> LocalStore:
 
 
 def ask(store: LocalStore, **values) -> str:
-    return str(go(store, write_needs, llm="m", intents=["qa"], **({"api": "chat"} | values)).ref)
+    return str(go(store, write_needs, intents=["qa"], **({"llm": "m", "api": "chat"} | values)).ref)
 
 
 @pytest.mark.parametrize(("told", "room"), [(VLLM, 4096), (LLAMA | PROPS, 2048)])
@@ -85,4 +85,16 @@ def test_a_model_that_continues_a_text_is_not_held_to_it(store, there):
 def test_models_are_listed_with_their_room():
     assert contexts(VLLM["/v1/models"]) == {"other": 512, "m": 4096}
     assert contexts(LLAMA["/v1/models"]) == {"/m.gguf": 32768}
-    assert contexts({"data": None}) == contexts(None) == {}
+    served = {"data": [{"id": "m", "meta": {"n_ctx": 1024, "n_ctx_train": 8192}}]}
+    assert contexts(served) == {"m": 1024}
+    assert contexts({"data": 5}) == contexts(None) == {}
+
+
+def test_a_real_server_tells_its_room(store, small_llm, monkeypatch):
+    monkeypatch.setenv("OPENAI_BASE_URL", small_llm)
+    settings.cache_clear()
+    try:
+        with pytest.raises(InputError, match=r"4096 tokens.*context_tokens=8192"):
+            ask(store, llm=SMALL_LLM)
+    finally:
+        settings.cache_clear()
