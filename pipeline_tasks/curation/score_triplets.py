@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -12,12 +12,19 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import From, StepParams, step
 from pipeline_tasks.core.vectors import matrix
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.curation.id_table import IdTable
-from pipeline_tasks.datasets import PAIR_EMBEDDINGS, PASSAGE_EMBEDDINGS, SCORED_TRIPLETS, TRIPLETS
+from pipeline_tasks.datasets import (
+    INSTRUCTED_PAIRS,
+    INSTRUCTED_SCORED_TRIPLETS,
+    INSTRUCTED_TRIPLETS,
+    PAIR_EMBEDDINGS,
+    PASSAGE_EMBEDDINGS,
+)
 from pipeline_tasks.retrieval.judges import best_models
 
 _BLOCK = 65_536
@@ -27,7 +34,9 @@ _AT_ONCE = 4096
 class ScoreTripletsParams(StepParams):
     """Which build, and who scores it."""
 
-    alpha: float = Field(0.95, gt=0, le=1, description="build that is scored")
+    alpha: Annotated[float, Field(gt=0, le=1)] | Annotated[str, Field(pattern=r"^[a-z][\w./-]*$")] = Field(
+        0.95, description="build that is scored: its level, or its name, such as fret"
+    )
     models: tuple[str, ...] = Field(
         default_factory=best_models,
         min_length=1,
@@ -37,35 +46,41 @@ class ScoreTripletsParams(StepParams):
 
 @step(
     reads={
-        "triplets": From(TRIPLETS, "mtt/{alpha}"),
+        "triplets": From(INSTRUCTED_TRIPLETS, "mtt/{alpha}"),
         "queries": From(PAIR_EMBEDDINGS, "query_embeddings/{item}", each="models"),
         "passages": From(PASSAGE_EMBEDDINGS, "embeddings/{item}", each="models"),
     },
-    writes=SCORED_TRIPLETS,
+    writes=INSTRUCTED_SCORED_TRIPLETS,
     kind="reduce",
     dataset="mtt/{alpha}-kd",
+    version="2",
     memory_gib=6,
 )
 def score_triplets(inputs: Inputs, params: ScoreTripletsParams, run: Run) -> Iterator[pa.Table]:
     """Add the teacher's cosine of each query with its positive and its negatives; nothing is encoded.
 
+    A triplet with an instruction of its own wants a vector of the query that was encoded with it. A teacher may have
+    several versions of vectors, one for each origin of a build; of two with one text the later counts.
+
     Source: DMRetriever, appendix L: the best model of each intent is the teacher.
 
     Raises:
-        InputError: a triplet has no teacher among the models, or a text has no vector of its teacher.
+        InputError: a triplet has no teacher among the models, a text has no vector of its teacher, or a query's is of
+            another instruction.
     """
     triplets = inputs["triplets"]
-    ids = triplets.table(["query_id", "positive_id", "negative_ids", "mining_model"]).combine_chunks()
+    ids = triplets.table(["query_id", "positive_id", "negative_ids", "mining_model", "instruction"]).combine_chunks()
     teachers = _teachers(ids["mining_model"], params.models)
-    queries, passages = inputs.by_last_name("queries"), inputs.by_last_name("passages")
+    queries, passages = _by_model(inputs, "queries"), _by_model(inputs, "passages")
     positive = np.empty(ids.num_rows, np.float32)
     negative = np.empty(pc.sum(pc.list_value_length(ids["negative_ids"])).as_py() or 0, np.float32)
     with run.progress(ids.num_rows, "triplets") as meter:
         for number, model in enumerate(params.models):
             rows = np.flatnonzero(teachers == number)
+            _check_instructions(ids.take(pa.array(rows)), queries.get(model, ()))
             for at in range(0, len(rows), _BLOCK):
                 block = rows[at : at + _BLOCK]
-                scores = Scorer(queries[model], passages[model]).scores(ids.take(pa.array(block)))
+                scores = Scorer(queries.get(model, ()), passages.get(model, ())).scores(ids.take(pa.array(block)))
                 positive[block] = scores.positive
                 negative[_places(ids["negative_ids"], block)] = scores.negative
                 meter.advance(len(block))
@@ -80,6 +95,36 @@ def score_triplets(inputs: Inputs, params: ScoreTripletsParams, run: Run) -> Ite
         part = part.append_column("teacher_positive_score", pa.array(positive[at : at + n]))
         yield part.append_column("teacher_negative_scores", lists)
         at, first = at + n, first + ends[-1]
+
+
+def _by_model(inputs: Inputs, name: str) -> dict[str, list[Version]]:
+    """Versions of vectors by their model, the last name of their dataset."""
+    found: dict[str, list[Version]] = {}
+    for version in inputs.each(name):
+        found.setdefault(version.manifest.dataset.rsplit("/", 1)[-1], []).append(version)
+    return found
+
+
+def _check_instructions(rows: pa.Table, queries: Sequence[Version]) -> None:
+    """Make sure that queries with an instruction of their own were encoded with it.
+
+    Raises:
+        InputError: one was not.
+    """
+    own = rows.filter(pc.is_valid(rows["instruction"])).select(["query_id", "instruction"])
+    told = dict(zip(*(own[name].to_pylist() for name in own.column_names), strict=True)) if len(own) else {}
+    encoded: dict[str, str | None] = {}
+    for version in queries if told else ():
+        for ref in version.manifest.inputs.get("pairs", []):
+            pairs = Version.open(version.store, Ref.parse(ref), INSTRUCTED_PAIRS).table(["query_id", "instruction"])
+            encoded |= dict(zip(*(pairs[name].to_pylist() for name in pairs.column_names), strict=True))
+    wrong = next((name for name, said in told.items() if name in encoded and encoded[name] != said), None)
+    if wrong is not None:
+        refs = " and ".join(str(version.manifest.ref) for version in queries)
+        raise InputError(
+            f"{wrong} is asked with {told[wrong]!r}, and {refs} have its vector with {encoded[wrong]!r}: run "
+            "embed_pairs on the pairs that have the build's instructions"
+        )
 
 
 def _teachers(mining_models: pa.ChunkedArray, models: tuple[str, ...]) -> np.ndarray:
@@ -113,12 +158,12 @@ class Scorer:
     """A teacher's stored vectors; only those that a block needs are held.
 
     Attributes:
-        pairs: rows of ``pair_embeddings``: queries and generated positives.
-        passages: rows of ``passage_embeddings``.
+        pairs: versions of ``pair_embeddings``: queries and generated positives.
+        passages: versions of ``passage_embeddings``.
     """
 
-    pairs: Version
-    passages: Version
+    pairs: Sequence[Version]
+    passages: Sequence[Version]
 
     def scores(self, rows: pa.Table) -> Scores:
         """The cosines of every query with its positive and its negatives."""
@@ -127,8 +172,10 @@ class Scorer:
         owner = np.concatenate([asked, np.repeat(asked, np.asarray(pc.list_value_length(lists)))])
         names = pa.concat_arrays([rows["positive_id"].combine_chunks(), lists.flatten()])
         distinct = pc.unique(names)
-        of_query = _gathered(rows["query_id"].combine_chunks(), [(self.pairs, "query_id", "query_embedding")])
-        sources = [(self.passages, "passage_id", "embedding"), (self.pairs, "positive_id", "positive_embedding")]
+        asking = [(version, "query_id", "query_embedding") for version in self.pairs]
+        of_query = _gathered(rows["query_id"].combine_chunks(), asking)
+        sources = [(version, "passage_id", "embedding") for version in self.passages]
+        sources += [(version, "positive_id", "positive_embedding") for version in self.pairs]
         of_passage = _gathered(distinct, sources)
         place = IdTable.of(distinct).numbers(names)
         found = np.empty(len(names), np.float32)
@@ -156,6 +203,6 @@ def _gathered(ids: pa.Array, sources: list[tuple[Version, str, str]]) -> np.ndar
                 found[numbers[wanted]] = vectors
                 seen[numbers[wanted]] = True
     if found is None or not seen.all():
-        refs = " and ".join(str(version.manifest.ref) for version, _, _ in sources)
+        refs = " and ".join(str(version.manifest.ref) for version, _, _ in sources) or "the inputs"
         raise InputError(f"{refs} have no vector of {ids[int(np.argmin(seen))]}; embed what the build was made of")
     return found

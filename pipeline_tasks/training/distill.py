@@ -9,7 +9,7 @@ from pydantic import Field
 
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import From, step
-from pipeline_tasks.datasets import SCORED_TRIPLETS
+from pipeline_tasks.datasets import INSTRUCTED_SCORED_TRIPLETS
 from pipeline_tasks.models.sizes import StageName
 from pipeline_tasks.training import judged_dev
 from pipeline_tasks.training.objectives import AnyObjective
@@ -31,7 +31,7 @@ class DistillParams(TripletParams):
 
 @step(
     reads={
-        "triplets": From(SCORED_TRIPLETS, "mtt/{alpha}-kd"),
+        "triplets": From(INSTRUCTED_SCORED_TRIPLETS, "mtt/{alpha}-kd"),
         "init": From(None, "model/{size}/finetune"),
         **judged_dev.READS,
     },
@@ -45,7 +45,7 @@ class DistillParams(TripletParams):
     resumes=True,
 )
 def distill(inputs: Inputs, params: DistillParams, run: Run) -> Path:
-    """Train on hard negatives and on a teacher's scores of them; queries carry the instruction of their intent.
+    """Train on hard negatives and on a teacher's scores of them; queries carry their own instruction or their intent's.
 
     Where no checkpoint is as good on development queries as the model that it starts from, that model is the result.
 

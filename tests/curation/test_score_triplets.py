@@ -7,7 +7,13 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.curation import score_triplets as module
 from pipeline_tasks.curation.score_triplets import score_triplets
-from pipeline_tasks.datasets import PAIR_EMBEDDINGS, PASSAGE_EMBEDDINGS, TRIPLETS
+from pipeline_tasks.datasets import (
+    INSTRUCTED_PAIRS,
+    INSTRUCTED_TRIPLETS,
+    PAIR_EMBEDDINGS,
+    PASSAGE_EMBEDDINGS,
+    TRIPLETS,
+)
 from tests.stores import go, put, rows
 
 TEACHERS = {"one": 8, "two": 5}
@@ -57,6 +63,42 @@ def test_every_score_is_the_teachers_cosine(vectors, monkeypatch, models, block)
         assert row["teacher_positive_score"] == pytest.approx(float(query @ of[teacher][positive]), abs=1e-6)
         wanted = [float(query @ of[teacher][n]) for n in negatives]
         assert row["teacher_negative_scores"] == pytest.approx(wanted, abs=1e-6)
+
+
+def test_a_query_is_scored_as_it_was_encoded_with_the_task_of_its_triplet(vectors):
+    store, of = vectors
+    own = {"instruction": "find the storm"}
+    unlike = -of["one"]["q1"]
+    tasks = put(store, INSTRUCTED_PAIRS, [{"query_id": "q1", **own}], dataset="mtp/fret")
+    plain = put(store, INSTRUCTED_PAIRS, [{"query_id": name} for name in ("q1", "q2", "q3")], dataset="mtp")
+    pairs = [{"query_id": "q1", "query_embedding": unlike, "positive_id": "g1", "positive_embedding": of["one"]["g1"]}]
+    with_tasks = put(store, PAIR_EMBEDDINGS, pairs, dataset="query_embeddings/one", pairs=tasks)
+    rest = [{"query_id": n, "query_embedding": of["one"][n], "positive_id": f"g{n[1]}"} for n in ("q1", "q3")]
+    rest = [row | {"positive_embedding": of["one"][row["positive_id"]]} for row in rest]
+    without = put(store, PAIR_EMBEDDINGS, rest, dataset="query_embeddings/one", pairs=plain)
+    build = [
+        {"query_id": name, "positive_id": "p1", "negative_ids": ["p2"], "mining_model": "bm25"} | told
+        for name, told in (("q1", own), ("q3", {}))
+    ]
+    put(store, INSTRUCTED_TRIPLETS, build, dataset="mtt/fret")
+    given = {"queries": [str(without), str(with_tasks)]}
+    outcome = go(store, score_triplets, given, alpha="fret", models=("one",))
+    assert outcome.ref is not None and outcome.ref.dataset == "mtt/fret-kd"
+    found = {row["query_id"]: row for row in rows(store, "mtt/fret-kd")}
+    assert [found[name]["instruction"] for name in ("q1", "q3")] == ["find the storm", None]
+    for name, query in {"q1": unlike, "q3": of["one"]["q3"]}.items():
+        assert found[name]["teacher_positive_score"] == pytest.approx(float(query @ of["one"]["p1"]), abs=1e-6)
+    with pytest.raises(InputError, match=r"q1 is asked with 'find the storm'.*with None: run embed_pairs"):
+        go(store, score_triplets, {"queries": [str(without)]}, alpha="fret", models=("one",))
+
+
+def test_a_build_is_named_by_its_level_or_by_its_name():
+    level = score_triplets.parse({"alpha": "0.95", "models": ["one"]})
+    assert level.identity() == score_triplets.parse({"models": ["one"]}).identity()
+    assert score_triplets.output(score_triplets.parse({"alpha": "own/topics"})) == "mtt/own/topics-kd"
+    for wrong in ("1.5", "0", "../x"):
+        with pytest.raises(InputError, match="alpha"):
+            score_triplets.parse({"alpha": wrong})
 
 
 def test_what_has_no_teacher_or_no_vector_is_the_callers_mistake(vectors):

@@ -17,6 +17,7 @@ from pipeline_tasks.evaluation.systems import Asked
 from pipeline_tasks.retrieval.embed_pairs import embed_pairs
 from pipeline_tasks.retrieval.encoders import load_encoder
 from pipeline_tasks.training import judged_dev
+from pipeline_tasks.training.distill import distill
 from pipeline_tasks.training.export import export
 from pipeline_tasks.training.finetune import FinetuneParams, finetune
 from pipeline_tasks.training.triplets import dev_set, training_rows
@@ -81,7 +82,8 @@ def test_evaluation_asks_each_query_with_its_own_instruction(tmp_path, tiny_bert
 
 
 @pytest.mark.parametrize(
-    ("step", "name"), [(finetune, "triplets"), (embed_pairs, "pairs"), (evaluate_retriever, "queries")]
+    ("step", "name"),
+    [(finetune, "triplets"), (distill, "triplets"), (embed_pairs, "pairs"), (evaluate_retriever, "queries")],
 )
 def test_steps_that_ask_read_the_instruction_where_rows_have_it(step, name):
     assert step.reads[name].schema is not None and step.reads[name].schema.has("instruction")
