@@ -16,6 +16,8 @@ from pipeline_tasks.models.serve_llm import serve
 from pipeline_tasks.models.use import LLM
 
 RECORDING, SMALL = "recording", "smollm2"
+ROOM = 4_096
+"""Tokens that are enough for the demo's short passages: endpoints that serve models with less than usual write, too."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ def writer(chosen: str, found: Settings, otherwise: str = "") -> Iterator[Writer
                 f"OPENAI_BASE_URL is {found.openai_base_url}: name its model (make demo LLM=NAME), or unset it for the "
                 f"recording and for LLM={SMALL}"
             )
-        yield Writer(chosen, {"api": "chat", "concurrency": 8})
+        yield Writer(chosen, {"api": "chat", "context_tokens": ROOM, "concurrency": 8})
     elif (chosen or otherwise) == RECORDING:
         recording = load_recording(domain_folder())
         with serve_recorded(recording) as url:
