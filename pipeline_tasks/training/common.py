@@ -74,9 +74,11 @@ def given(passages: pa.ChunkedArray, layout: Layout) -> pa.ChunkedArray | pa.Arr
 
 
 def sources(rows: pa.Table, unit: Unit, own: pa.ChunkedArray | str) -> pa.ChunkedArray | pa.Array:
-    """Where the rows of a block are from, as a mixture or a sampler takes them: ``own``, or their intents."""
+    """What the rows of a block are of, as a mixture or a sampler takes them: ``own``, their intents, or ``all``."""
     if unit == "intent":
         return rows["intent"]
+    if unit == "all":
+        return pa.repeat("all", len(rows))
     return pa.repeat(own, len(rows)) if isinstance(own, str) else own.fill_null("")
 
 

@@ -1,9 +1,10 @@
 """What a training would take, told before it begins: steps, tokens, memory, hours.
 
-Rows and steps are exact. Tokens are taken from the characters of the texts, since no tokenizer may be at hand:
-:data:`CHARACTERS` of them a token, and the special tokens; a passage that several rows of a batch share counts each
-time. Memory and work: :mod:`pipeline_tasks.training.cost`. Hours: work / (peak x share of it x cards), the shares as
-``models/data/gpus.toml`` assumes them; searching development passages and reading data come on top.
+Rows and steps are exact, but for clusters, which are taken to be alike in size. Tokens are taken from the characters of
+the texts, as no tokenizer may be at hand: :data:`CHARACTERS` of them a token, and the special tokens; a passage that
+several rows of a batch share counts each time. Memory and work: :mod:`pipeline_tasks.training.cost`. Hours: work /
+(peak x share of it x cards), the shares as ``models/data/gpus.toml`` assumes them; searching development passages and
+reading data come on top.
 """
 
 from __future__ import annotations
@@ -233,7 +234,14 @@ def _load(examples: Examples, params: TrainParams) -> Load:
         n_texts += sum(len(texts) for texts, _ in columns)
         n_tokens += sum(_tokens(texts, most) for texts, most in columns)
     others = pa.array(examples.others, pa.string())
+    rows = in_clusters(rows, params.clusters) if params.clusters else rows
     return Load(rows, n_texts + len(others), round(n_tokens + _tokens(others, params.max_passage_length)))
+
+
+def in_clusters(rows: Mapping[str, int], k: int) -> Counter[str]:
+    """Rows of each cluster, where the ``k`` of a source are alike in size."""
+    parts = {(name, at): (n + at) // k for name, n in rows.items() for at in range(k)}
+    return Counter({f"{name}/cluster-{at}": n for (name, at), n in parts.items() if n})
 
 
 def _load_of_texts(texts: list[str], most: int) -> Load:

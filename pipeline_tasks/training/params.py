@@ -14,7 +14,7 @@ from pipeline_tasks.training.objective import Objective
 from pipeline_tasks.training.objectives import AnyObjective
 from pipeline_tasks.training.samplers import AnySampler
 
-Unit = Literal["source", "intent"]
+Unit = Literal["source", "intent", "all"]
 Precision = Literal["fp32", "bf16"]
 
 
@@ -91,7 +91,14 @@ class TrainParams(OptimiserParams):
         validate_default=True,
         description='JSON of source -> weight, or weight and objective: {"dm": 1, "gd/squad": 0.5}; empty: all alike',
     )
-    unit: Unit = added("source", description="what a mixture or a sampler chooses among: source or intent of the rows")
+    unit: Unit = added(
+        "source", description="what a mixture or a sampler chooses among: source or intent of the rows, or all as one"
+    )
+    clusters: int | None = added(
+        None,
+        ge=2,
+        description="with a sampler: clusters of passages in each unit, to choose among; empty: whole units",
+    )
     sampler: AnySampler | None = added(
         None,
         description="how often each source is learned from: a name such as inf_dds, or JSON with parameters",
@@ -124,8 +131,10 @@ class TrainParams(OptimiserParams):
     def _check_sampler(self) -> TrainParams:
         if self.sampler and any(source.weight != 1 for source in self.mixture.values()):
             raise ValueError("a sampler says how often a source is seen: leave the weights of the mixture at 1")
-        if not self.sampler and (self.targets or self.budget):
-            raise ValueError("targets and budget are a sampler's: name one, such as sampler=inf_dds")
+        if not self.sampler and (self.targets or self.budget or self.clusters):
+            raise ValueError("targets, clusters and budget are a sampler's: name one, such as sampler=inf_dds")
+        if self.sampler and self.sampler.needs_clusters and not self.clusters:
+            raise ValueError(f"sampler={self.sampler.name!r} weighs clusters: say how many, such as clusters=32")
         return self
 
 

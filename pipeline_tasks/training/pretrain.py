@@ -165,7 +165,7 @@ def _rows(pairs: Version, cloze: list[Version], params: PretrainParams) -> Itera
         of = sources(rows, params.unit, rows["origin"])
         asked_with, answered_by = (_chosen(rows, side, place, view) for side in zip(*_SIDES.values(), strict=True))
         yield block(asked_with, answered_by, sources=of.take(place))
-    yield from _cloze_rows(cloze, params.cloze_sentences)
+    yield from _cloze_rows(cloze, params.cloze_sentences, "all" if params.unit == "all" else CLOZE)
 
 
 def _chosen(rows: pa.Table, columns: Sequence[str], place: np.ndarray, view: np.ndarray) -> pa.ChunkedArray:
@@ -174,12 +174,12 @@ def _chosen(rows: pa.Table, columns: Sequence[str], place: np.ndarray, view: np.
     return texts.take(place + len(rows) * view)
 
 
-def _cloze_rows(cloze: list[Version], n_sentences: int) -> Iterator[pa.Table]:
+def _cloze_rows(cloze: list[Version], n_sentences: int, source: str = CLOZE) -> Iterator[pa.Table]:
     for version in cloze:
         for rows in of_split(version, ["passage_id", "text"], "train"):
             ids_and_texts = zip(rows["passage_id"].to_pylist(), rows["text"].to_pylist(), strict=True)
             found = [pair for named in ids_and_texts for pair in cloze_pairs(*named, n_sentences)]
-            of = [CLOZE] * len(found)
+            of = [source] * len(found)
             yield block([pair.query for pair in found], [pair.positive for pair in found], sources=of)
 
 

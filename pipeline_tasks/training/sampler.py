@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
@@ -31,11 +31,13 @@ class Pool:
         names: of the sources.
         n_rows: training rows of each.
         steps: of the whole training.
+        shares: of the targets' queries that fall into each, [m]; None where they are no clusters, or without targets.
     """
 
     names: Sequence[str]
     n_rows: np.ndarray
     steps: int
+    shares: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.names)
@@ -43,6 +45,9 @@ class Pool:
 
 class Sampler(Named):
     """Base of all samplers: its fields are its parameters. Static ones define :meth:`probabilities` and no more."""
+
+    needs_clusters: ClassVar[bool] = False
+    """What it chooses among must be clusters."""
 
     def begin(self, pool: Pool) -> State:
         """What is known before the first step."""

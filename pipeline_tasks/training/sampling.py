@@ -23,6 +23,7 @@ from pipeline_tasks.training.sampler import Pool, Sampler
 from pipeline_tasks.training.schedule import Batch, Batches, check_mixture, n_steps
 from pipeline_tasks.training.targets import Drawn
 from pipeline_tasks.training.trials import Trials
+from pipeline_tasks.training.units import Units, units_of
 
 Trajectory = Sequence[Mapping[str, Any]]
 _DRAW, _DECIDE, _PROBE = range(3)
@@ -37,6 +38,9 @@ class Sampling(Sequence[np.ndarray]):
         data: training rows.
         targets: name -> rows that it is guided by.
         gradients: of the data.
+
+    Attributes:
+        key: stands for the clusters that the sources are divided into; empty where they are not.
     """
 
     def __init__(self, sampler: Sampler, data: Rows, targets: Mapping[str, Rows], gradients: Gradients) -> None:
@@ -45,9 +49,12 @@ class Sampling(Sequence[np.ndarray]):
         self._targets = {name: rows for name, rows in targets.items() if len(rows)}
         if isinstance(sampler, Guided) and not self._targets:
             raise InputError(f"sampler={sampler.name!r} is guided by targets: name judged sets, or have dev queries")
-        self._streams = _streams(data, self._params)
+        units = units_of(data, self._params, gradients.encoder.model.get_input_embeddings().num_embeddings)
+        self.key = units.key
+        self._streams = _streams(data, units, self._params)
         n_rows = np.array([len(stream.rows) for stream in self._streams])
-        self.pool = Pool(data.sources, n_rows, n_steps(dict(zip(data.sources, n_rows, strict=True)), self._params))
+        steps = n_steps(dict(zip(units.names, n_rows, strict=True)), self._params)
+        self.pool = Pool(units.names, n_rows, steps, units.shares(list(self._targets.values())))
         spent = {"gradients": 0, "deciding": 0, "tokens": 0, "deciding_tokens": 0}
         self.state: dict[str, Any] = {
             "sampler": sampler.begin(self.pool), "drawn": [0] * len(self.pool), "batches": [], "spent": spent,
@@ -145,12 +152,12 @@ class Sampling(Sequence[np.ndarray]):
         return Drawn(self._gradients.encoder, data, chosen, self._params)
 
 
-def _streams(data: Rows, params: TrainParams) -> list[Batches]:
-    """The batches of every source, with the objective that a mixture may give it."""
+def _streams(data: Rows, units: Units, params: TrainParams) -> list[Batches]:
+    """The batches of every unit, with the objective that a mixture may give its source."""
     objectives = {name: source.objective or params.objective for name, source in params.mixture.items()}
     if params.mixture:
         check_mixture(data.sources, params)
     return [
-        Batches(data, np.flatnonzero(data.source_of == number), objectives.get(name, params.objective), params)
-        for number, name in enumerate(data.sources)
+        Batches(data, rows, objectives.get(source, params.objective), params)
+        for source, rows in zip(units.sources, units.rows(), strict=True)
     ]

@@ -102,6 +102,7 @@ def _train(
     if params.sampler:
         guided_by = dict(zip(targets, guides, strict=True)) or {"dev": of_trained}
         sampling = Sampling(params.sampler, data, guided_by, gradients)
+        identity += sampling.key
         task = Task(
             sampling, lambda _, step: gradients.add(sampling.batch(step), step), score, identity, n_tokens, sampling
         )

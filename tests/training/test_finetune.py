@@ -146,9 +146,10 @@ def test_several_builds_in_one_training_and_the_sampler_turns_from_the_wrong_one
 
 
 def test_a_training_without_a_sampler_has_the_id_that_it_had_before_there_were_any(store):
-    plain, sampled = (plan(store, finetune, SMALL | more).identity for more in ({}, {"sampler": "uniform"}))
-    new = {"unit", "sampler", "targets", "budget", "triplets_from"}
-    assert (new & plain.keys(), new & sampled.keys()) == (set(), {"sampler"})
+    chosen = {}, {"sampler": "uniform"}, {"sampler": "uniform", "clusters": 4}
+    plain, sampled, divided = (plan(store, finetune, SMALL | more).identity for more in chosen)
+    new = {"unit", "clusters", "sampler", "targets", "budget", "triplets_from"}
+    assert [new & known.keys() for known in (plain, sampled, divided)] == [set(), {"sampler"}, {"sampler", "clusters"}]
 
 
 def test_a_mixture_of_intents_weighs_intents(store):

@@ -23,7 +23,7 @@ from pipeline_tasks.training.adapt_backbone import AdaptParams, adapt_backbone
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import tokenized
 from pipeline_tasks.training.finetune import FinetuneParams, finetune
-from pipeline_tasks.training.forecast import Load, forecast, loads, told
+from pipeline_tasks.training.forecast import Load, forecast, in_clusters, loads, told
 from pipeline_tasks.training.pretrain import PretrainParams, pretrain
 from pipeline_tasks.training.schedule import n_steps, plan_schedule
 from tests.stores import put
@@ -107,6 +107,26 @@ def test_what_a_sampler_takes_to_decide_is_forecast_too():
     # Three decisions of two sources and three steps each; the budget has room for one of them.
     assert (plain.n_tokens, sampled.n_tokens) == (40 * 10 * 200, (40 + 18) * 10 * 200)
     assert bound.n_tokens == (20 + 6) * 10 * 200
+
+
+def test_all_rows_may_be_one_unit_whatever_they_are_of(store):
+    text = " ".join(f"Sentence number {i} tells a crew what to do at gate {i}." for i in range(6))
+    put(store, PASSAGES, [{"passage_id": "s", "text": text, "split": "train"}], dataset="sentences")
+    by_source, as_one = (
+        read(store, pretrain, size="596m", cloze_from=["sentences"], **more)[0].rows for more in ({}, {"unit": "all"})
+    )
+    assert (by_source, as_one) == ({"dm": 20, "cloze": 2}, {"all": 22})
+    assert read(store, finetune, size="596m", alpha=0.95, unit="all")[0].rows == {"all": 10}
+
+
+def test_clusters_count_as_sources_and_are_taken_to_be_alike_in_size(store):
+    guided = {"name": "inf_dds", "warmup_steps": 1, "every": 2, "steps": 1}
+    chosen = {"size": "596m", "batch_size": 2, "budget": 10, "sampler": guided, "clusters": 3}
+    train, _ = read(store, pretrain, **chosen)
+    assert train.rows == {"dm/cluster-0": 6, "dm/cluster-1": 7, "dm/cluster-2": 7}
+    # Four steps, and two decisions of three gradients.
+    assert n_steps(train.rows, PretrainParams(**chosen)) == 4
+    assert in_clusters({"few": 2}, 3) == {"few/cluster-1": 1, "few/cluster-2": 1}
 
 
 def test_a_mixture_weighs_the_tokens():

@@ -66,17 +66,20 @@ def test_every_sampler_trains_and_says_what_it_did(tiny_bert, mixed, dev, tmp_pa
     small = {"every": 4, "warmup_steps": 1, "trial_steps": 2}
     given = {"name": name, **REQUIRED.get(name, {})}
     given |= {field: value for field, value in small.items() if field in type(sampler(given)).model_fields}
-    params = chosen(sampler=given, budget=18)
+    params = chosen(sampler=given, budget=18, clusters=2 if sampler(given).needs_clusters else None)
     result = train(mixed, dev, tiny_bert, params, tmp_path, targets={"one": dev, "two": dev})
     rows = trajectory(result.trajectory).to_pylist()
-    assert {row["source"] for row in rows} == {"help", "harm", "none"}
-    by_point = np.array([row["probability"] for row in rows]).reshape(-1, 3)
+    units = {"help", "harm", "none"}
+    if params.clusters:
+        units = {f"{source}/cluster-{number}" for source in units for number in range(2)}
+    assert {row["source"] for row in rows} == units
+    by_point = np.array([row["probability"] for row in rows]).reshape(-1, len(units))
     np.testing.assert_allclose(by_point.sum(axis=1), 1)
     last = rows[-1]
     assert last["optimiser_step"] == result.steps
     assert last["gradients"] == result.steps + last["deciding_gradients"] <= 18
     assert last["gradients"] + params.sampler.cost(3) + 1 > 18
-    assert sum(row["n_batches"] for row in rows[-3:]) >= result.steps
+    assert sum(row["n_batches"] for row in rows[-len(units) :]) >= result.steps
     assert (last["n_deciding_tokens"] > 0) == (last["deciding_gradients"] > 0) == (params.sampler.cost(3) > 0)
 
 
@@ -128,10 +131,10 @@ def killed(mixed: Examples, dev: Examples, backbone: Path, params: TrainParams, 
 
 
 def test_killed_in_the_middle_of_a_decision_it_ends_in_the_same_bytes(tiny_bert, mixed, dev, tmp_path) -> None:
-    params = chosen(sampler=INF_DDS, budget=16)
+    params = chosen(sampler={**INF_DDS, "steps": 1}, clusters=2, budget=16)
     whole = train(mixed, dev, tiny_bert, params, tmp_path / "whole")
     assert whole.trajectory[-1]["deciding"] > 0
-    # One step, a decision of six, two steps: the twelfth is on the second source of the second decision.
+    # One step, a decision on two clusters of each source, two steps: the twelfth is in the second decision.
     process = forked().Process(target=killed, args=(mixed, dev, tiny_bert, params, tmp_path / "killed", 12))
     process.start()
     process.join()
@@ -146,7 +149,9 @@ def test_killed_in_the_middle_of_a_decision_it_ends_in_the_same_bytes(tiny_bert,
     [
         ({"sampler": "best"}, "no sampler 'best'; there are .*inf_dds"),
         ({"sampler": "uniform", "mixture": {"dm": 2}}, "leave the weights of the mixture at 1"),
-        ({"budget": 10}, "targets and budget are a sampler's"),
+        ({"budget": 10}, "targets, clusters and budget are a sampler's"),
+        ({"clusters": 8}, "clusters and budget are a sampler's"),
+        ({"sampler": "crisp"}, "sampler='crisp' weighs clusters: say how many, such as clusters=32"),
         ({"sampler": {"name": "inf_dds", "rule": "best"}}, "rule"),
     ],
 )
