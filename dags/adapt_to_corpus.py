@@ -14,7 +14,7 @@ DOC = """
 Takes queries from the passages' own words, ranks the passages for each by BM25, draws short lists from the rankings and
 trains an embedder to score a list as BM25 does. Nothing leaves this installation, and nobody labels anything. Where
 `query_source` is `events` alone, the LLM at the worker's `OPENAI_BASE_URL` reads each passage of the sample, tells its
-main event with the words that say so, and writes a query about it.
+main event with the words that say so, and writes a query about it; a copy of what models are evaluated with is refused.
 
 Beside the adapted embedder, BM25, the embedder as it came and the fusion of either with BM25 are scored: on queries of
 held-out documents, which are in the passages' own words too, or on the domain's questions.
@@ -40,9 +40,10 @@ LLM = form(
     "max_run_tokens",
 )
 EVENTS = form("extract_events", "sample_rate", "splits")
+GATE = form("decontaminate_event_queries", "sets", "passages", "max_contaminated")
 LISTS = form("sample_rank_lists", "k", "m", "strategy", "by", "first", "n_lists")
 ADAPT = form("adapt_to_corpus", "backbone", "start_from", *OF_A_STAGE, *OF_ALL_STAGES)
-FORMS = (QUERIES, EVENTS, LLM, LISTS, ADAPT)
+FORMS = (QUERIES, EVENTS, LLM, GATE, LISTS, ADAPT)
 LIST_NET = """{{ params.objective or '{"name": "list_net", "alpha": %s}' % params.alpha }}"""
 MEASURES = ["ndcg@10", "map@10", "hit@1", "hit@4", "hit@10"]
 SYSTEMS = ["bm25", *(f"rrf(bm25,{{{{ params.size }}}}/{system},k=40)" for system in ("untrained", "corpus"))]
@@ -64,7 +65,8 @@ with DAG(
     writer = {"api": "chat"} | LLM.values(dag)
     events = step("extract_events", inputs=passages, params=writer | EVENTS.values(dag), only_if=BY_LLM)
     written = step("write_event_queries", inputs={"events": events}, params=writer, only_if=BY_LLM)
-    queries = [extracted, written]
+    gate = step("decontaminate_event_queries", inputs={"pairs": written}, params=GATE.values(dag), only_if=BY_LLM)
+    queries = [extracted, gate]
     asked = passages | {"pairs": queries}
     depth = {"depth": dag.param("k"), "k1": 1.2}
     ranked = step("rank_bm25", inputs=asked | {"positives": queries}, params=depth, emits=False)

@@ -57,7 +57,10 @@ def test_rankings_are_as_deep_as_lists_read_them(bag):
 )
 def test_queries_are_of_the_passages_words_or_of_events_and_never_of_both(bag, source, by_llm):
     dag = bag.dags["adapt_to_corpus"]
-    made_by = {True: ("extract_events", "write_event_queries"), False: ("extract_queries",)}
+    made_by = {
+        True: ("extract_events", "write_event_queries", "decontaminate_event_queries"),
+        False: ("extract_queries",),
+    }
     for written, names in made_by.items():
         for name in names:
             rendered = (
@@ -66,4 +69,6 @@ def test_queries_are_of_the_passages_words_or_of_events_and_never_of_both(bag, s
             assert (rendered not in SKIPS) is (written is by_llm), name
     assert "events" in dag.params.get_param("query_source").schema["examples"]
     for name in ("rank_bm25", "sample_rank_lists", "adapt_to_corpus", "judge_queries"):
-        assert {"extract_queries", "write_event_queries"} <= dag.get_task(name).upstream_task_ids, name
+        before = dag.get_task(name).upstream_task_ids
+        assert {"extract_queries", "decontaminate_event_queries"} <= before, name
+        assert "write_event_queries" not in before, f"{name} reads what passed no gate"

@@ -238,9 +238,10 @@ def test_tasks_are_named_after_their_steps_and_use_their_pools(bag):
 
 LATER = ("distill", "adapt_to_corpus", "follow_instructions")
 STAGES = ("pretrain", "finetune", *LATER)
+GATED = ("pairs", "tasks", "event_queries")
 CHOSEN = {
     *(("combine_pairs", name) for name in ("gd", "own")),
-    *((gate, name) for gate in ("decontaminate_pairs", "decontaminate_tasks") for name in ("queries", "passages")),
+    *((f"decontaminate_{pairs}", name) for pairs in GATED for name in ("queries", "passages")),
     *((stage, name) for stage in STAGES for name in ("judged", "judged_passages", "targets", "target_passages")),
     *((stage, "init") for stage in LATER),
     *(("adapt_backbone", "general"), ("pretrain", "cloze"), ("distill", "triplets")),
