@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pipeline_tasks.core.progress import meter
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.training.data.rows import Rows
 from pipeline_tasks.training.data.tokens import Tokens
@@ -49,8 +50,10 @@ class Clusters:
     def nearest(self, passages: Tokens, which: np.ndarray) -> np.ndarray:
         """The cluster of each passage of these numbers, [len(which)]; the first one for a passage without any word."""
         found = [np.zeros(0, np.int64)]
-        for vectors in _vectors(passages, which, self.words):
-            found.append((vectors @ self.centres.T).argmax(axis=1))
+        with meter("looking up clusters", len(which), "passages") as done:
+            for vectors in _vectors(passages, which, self.words):
+                found.append((vectors @ self.centres.T).argmax(axis=1))
+                done.advance(len(vectors))
         return np.concatenate(found)
 
     def shares(self, targets: Rows) -> np.ndarray:
