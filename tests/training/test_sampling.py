@@ -130,11 +130,14 @@ def killed(mixed: Examples, dev: Examples, backbone: Path, params: TrainParams, 
     train(mixed, dev, backbone, params, work)
 
 
-def test_killed_in_the_middle_of_a_decision_it_ends_in_the_same_bytes(tiny_bert, mixed, dev, tmp_path) -> None:
-    params = chosen(sampler={**INF_DDS, "steps": 1}, clusters=2, budget=16)
+@pytest.mark.parametrize("clusters", [None, 2])
+def test_killed_in_the_middle_of_a_decision_it_ends_in_the_same_bytes(
+    tiny_bert, mixed, dev, tmp_path, clusters
+) -> None:
+    params = chosen(sampler={**INF_DDS, "steps": 1} if clusters else INF_DDS, clusters=clusters, budget=16)
     whole = train(mixed, dev, tiny_bert, params, tmp_path / "whole")
     assert whole.trajectory[-1]["deciding"] > 0
-    # One step, a decision on two clusters of each source, two steps: the twelfth is in the second decision.
+    # One step, a decision of six, two steps: the twelfth is in the second decision.
     process = forked().Process(target=killed, args=(mixed, dev, tiny_bert, params, tmp_path / "killed", 12))
     process.start()
     process.join()
