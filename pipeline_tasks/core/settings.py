@@ -16,7 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, V
 
 from pipeline_tasks.core.errors import InputError
 
-OURS = ("FOUNDRY_", "AWS_", "OPENAI_", "BRAVE_", "RAY_ADDRESS", "RAY_AUTH_")
+OURS = ("FOUNDRY_", "AWS_", "OPENAI_", "BRAVE_", "RAY_ADDRESS", "RAY_AUTH_", "HF_TOKEN")
 SECRET = {"KEY", "SECRET", "TOKEN", "PASSWORD"}
 BARE = (
     "PATH",
@@ -32,13 +32,14 @@ Dollars = Annotated[
     float | None, BeforeValidator(lambda value: 0 if value == "free" else value), Field(allow_inf_nan=False)
 ]
 """A price that may be said to be free; None where nobody said anything."""
-Secret = Literal["store", "engine", "llm", "embeddings", "search"]
+Secret = Literal["store", "engine", "llm", "embeddings", "search", "hub"]
 SECRETS: dict[Secret, tuple[str, ...]] = {
     "store": ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_CONTAINER_AUTHORIZATION_TOKEN"),
     "engine": ("RAY_AUTH_TOKEN",),
     "llm": ("OPENAI_API_KEY",),
     "embeddings": ("FOUNDRY_EMBEDDINGS_API_KEY",),
     "search": ("BRAVE_API_KEY",),
+    "hub": ("HF_TOKEN",),
 }
 """Secret -> its variables. A step declares those it needs; every step needs those of the store and the engine."""
 MACHINE_NAMES = """
@@ -71,6 +72,7 @@ class Settings(BaseModel):
     log_format: Literal["text", "json"] = Field("text", description="lines of the log: text, or a JSON object each")
     profile: Literal["offline", "hub"] = Field("offline", description="where weights come from: packages or a hub")
     hub_revisions: str = Field("", description="commits of hub models that the registry has by a branch: NAME=COMMIT,…")
+    hf_token: SecretStr = Field(SecretStr(""), description="HF_TOKEN: of an account on the hub")
     domain: str = Field("disaster", description="a domain of the package by its name, any other by its folder")
     workers: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1, description="processes per step")
     threads: int = Field(2, ge=1, description="threads of one numeric kernel; results depend on it in the last bit")
@@ -144,7 +146,7 @@ class Settings(BaseModel):
 
 
 def _environment() -> dict[str, str]:
-    unprefixed = {"openai_base_url", "openai_api_key", "brave_api_key", "built_image", "ray_address"}
+    unprefixed = {"openai_base_url", "openai_api_key", "brave_api_key", "hf_token", "built_image", "ray_address"}
     names = {f: f.upper() if f in unprefixed else f"FOUNDRY_{f.upper()}" for f in Settings.model_fields}
     return {field: os.environ[name] for field, name in names.items() if os.environ.get(name)}
 

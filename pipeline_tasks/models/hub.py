@@ -34,7 +34,7 @@ def commit_at(source: HubSource) -> str:
     """
     from huggingface_hub import HfApi
 
-    with _asking(source):
+    with asking(source.pin):
         return str(HfApi().model_info(source.id, revision=source.revision).sha)
 
 
@@ -49,7 +49,7 @@ def download(source: HubSource, folder: Path) -> str:
     """
     from huggingface_hub import HfApi, snapshot_download
 
-    with _asking(source):
+    with asking(source.pin):
         found = HfApi().model_info(source.id, revision=source.revision)
         names = [file.rfilename for file in found.siblings or ()]
         wanted = [name for name in names if any(fnmatch(name, pattern) for pattern in source.files)]
@@ -65,14 +65,31 @@ def download(source: HubSource, folder: Path) -> str:
 
 
 @contextmanager
-def _asking(source: HubSource) -> Iterator[None]:
-    from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError, RevisionNotFoundError
+def asking(pin: str) -> Iterator[None]:
+    """Within the block the hub is asked for ``pin``, which is ``id@revision``.
+
+    Raises:
+        InputError: the hub has no such thing, or wants a token for it.
+        TransientError: it cannot be asked.
+    """
+    from huggingface_hub.errors import (
+        EntryNotFoundError,
+        GatedRepoError,
+        HfHubHTTPError,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
 
     clients = [importlib.import_module(name) for name in _CLIENTS if importlib.util.find_spec(name)]
     lost = (HfHubHTTPError, OSError, *(client.TransportError for client in clients))
     try:
         yield
-    except (RepositoryNotFoundError, RevisionNotFoundError) as error:
-        raise InputError(f"the hub has no {source.pin}, or it wants a token: {error}") from error
+    except GatedRepoError as error:
+        raise InputError(
+            f"the hub gives {pin} to those alone who accepted its terms: accept them on its page, and set HF_TOKEN to "
+            f"a token of that account: {error}"
+        ) from error
+    except (RepositoryNotFoundError, RevisionNotFoundError, EntryNotFoundError) as error:
+        raise InputError(f"the hub has no {pin}, or it wants a token: {error}") from error
     except lost as error:
-        raise TransientError(f"the hub did not give {source.pin}: {error}") from error
+        raise TransientError(f"the hub did not give {pin}: {error}") from error

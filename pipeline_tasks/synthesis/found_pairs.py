@@ -88,11 +88,13 @@ class Rules:
         }
 
 
-def pairs_of(found: Callable[[], Found], rules: Rules, run: Run, most: int = 0) -> Iterator[dict[str, Any]]:
+def pairs_of(
+    found: Callable[[], Found], rules: Rules, run: Run, most: int = 0, enough: int = 0
+) -> Iterator[dict[str, Any]]:
     """The pairs among the rows, each once; of more than ``most`` (0: no limit) those with the lowest hashes.
 
     The rows are read twice where there is a limit, so that no more than a number of each is in memory. Those beyond it,
-    and those that are not meant to be pairs, are counted.
+    and those that are not meant to be pairs, are counted. After ``enough`` pairs (0: never) no further row is read.
 
     Reasons of rejects: ``bad_line``, ``no_query``, ``no_positive``, ``too_long``, ``unknown_intent``,
     ``unknown_passage``, ``duplicate_pair``.
@@ -114,6 +116,8 @@ def pairs_of(found: Callable[[], Found], rules: Rules, run: Run, most: int = 0) 
         else:
             seen.add(pair["query_id"])
             yield pair
+            if len(seen) == enough:
+                return
 
 
 def _shown(place: str, row: Fields | None) -> str:

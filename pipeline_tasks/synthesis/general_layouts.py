@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic import Field
 
@@ -15,6 +15,7 @@ from pipeline_tasks.synthesis.pair_files import PairFiles, Place
 
 Pairs = Iterator[tuple[Place, tuple[str, str] | str | None]]
 """The place of every row, and its query and positive; why it has none; None for a line that is no row."""
+Read = Iterator[tuple[Place, dict[str, Any] | None]]
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 _OTHER, _UNANSWERED = "not_of_the_set", "not_answered"
 
@@ -25,6 +26,7 @@ class Table(Entry):
     files: tuple[str, ...] = Field(min_length=1, description="patterns of their paths")
     names: tuple[str, ...] = Field((), description="of the columns, where TSV files have no first line with them")
     separator: str = Field("\t", description="between the columns of TSV files")
+    hub: str = Field("", exclude=True, description="the data set that has them, where it is not the set's own")
 
     def opened(self, folder: str) -> PairFiles:
         """The files below ``folder``.
@@ -34,18 +36,49 @@ class Table(Entry):
         """
         return PairFiles(folder, self.files, self.names, self.separator)
 
-    def read(self, name: str, folder: str, *columns: str) -> Iterator[tuple[Place, dict[str, Any] | None]]:
-        """The rows of set ``name``, once the first of each file has these columns.
+    def read(self, name: str, source: Source, *columns: str, also: tuple[str, ...] = ()) -> Read:
+        """The rows of set ``name``, once the first of each file has these columns; it may have ``also``.
 
         Raises:
             InputError: it lacks one.
         """
         seen = ""
-        for place, row in self.opened(folder).rows():
+        for place, row in source.rows(self, (*columns, *also)):
             if row is not None and place.file != seen:
                 seen = place.file
                 require(name, place, row, *columns)
             yield place, row
+
+
+class Source(Protocol):
+    """Where the files of a set are.
+
+    Attributes:
+        reads_all: every row of a table is read, also where no more can be wanted of it.
+    """
+
+    reads_all: bool
+
+    def rows(self, table: Table, columns: tuple[str, ...]) -> Read:
+        """Every row of a table, with these of its columns at least, where it has them."""
+        ...
+
+
+class InFolder:
+    """Below a folder, or ``s3://bucket/prefix``."""
+
+    reads_all = True
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def rows(self, table: Table, columns: tuple[str, ...]) -> Read:
+        """Every row, with all columns.
+
+        Raises:
+            InputError: there is no file.
+        """
+        return table.opened(self._folder).rows()
 
 
 def require(name: str, place: Place, row: dict[str, Any], *columns: str) -> None:
@@ -74,17 +107,17 @@ class Rows(Table):
     positive: tuple[str, ...]
     only: dict[str, tuple[str, ...]] = Field({}, description="column -> what it may say; other rows are not of the set")
 
-    def patterns(self) -> tuple[str, ...]:
-        """Of all files."""
-        return self.files
+    def tables(self) -> tuple[Table, ...]:
+        """It is one."""
+        return (self,)
 
     def identity(self, folder: str) -> str:
         """What the files hold."""
         return self.opened(folder).identity()
 
-    def pairs(self, name: str, folder: str) -> Pairs:
+    def pairs(self, name: str, source: Source) -> Pairs:
         """Query and positive of every row."""
-        for place, row in self.read(name, folder, self.query, *self.positive, *self.only):
+        for place, row in self.read(name, source, self.query, *self.positive, *self.only):
             if row is not None and any(str(row.get(column)) not in said for column, said in self.only.items()):
                 yield place, _OTHER
             else:
@@ -99,18 +132,18 @@ class Chosen(Table):
     texts: str
     marks: str
 
-    def patterns(self) -> tuple[str, ...]:
-        """Of all files."""
-        return self.files
+    def tables(self) -> tuple[Table, ...]:
+        """It is one."""
+        return (self,)
 
     def identity(self, folder: str) -> str:
         """What the files hold."""
         return self.opened(folder).identity()
 
-    def pairs(self, name: str, folder: str) -> Pairs:
+    def pairs(self, name: str, source: Source) -> Pairs:
         """A pair for each marked text."""
         seen = ""
-        for place, row in self.read(name, folder, self.query, self.within):
+        for place, row in self.read(name, source, self.query, self.within):
             held = None if row is None else row[self.within]
             if row is None or not isinstance(held, dict):
                 yield place, None
@@ -131,12 +164,15 @@ class Named(Table):
     id: str
     text: tuple[str, ...]
 
-    def texts(self, name: str, folder: str, wanted: set[str]) -> dict[str, str]:
+    def texts(self, name: str, source: Source, wanted: set[str]) -> dict[str, str]:
         """The wanted texts by id; the title alone may be missing."""
-        rows = self.read(name, folder, self.id, self.text[-1])
-        return {
-            key: text_of(row, self.text) for _, row in rows if row is not None and (key := str(row[self.id])) in wanted
-        }
+        found: dict[str, str] = {}
+        for _, row in self.read(name, source, self.id, self.text[-1], also=self.text[:-1]):
+            if row is not None and (key := str(row[self.id])) in wanted:
+                found[key] = text_of(row, self.text)
+                if len(found) == len(wanted) and not source.reads_all:
+                    break
+        return found
 
 
 class Judgements(Table):
@@ -154,21 +190,21 @@ class Judged(Entry):
     corpus: Named
     judgements: Judgements
 
-    def patterns(self) -> tuple[str, ...]:
-        """Of all files."""
-        return self.queries.files + self.corpus.files + self.judgements.files
+    def tables(self) -> tuple[Table, ...]:
+        """All three."""
+        return self.queries, self.corpus, self.judgements
 
     def identity(self, folder: str) -> str:
         """What the files hold."""
-        return digest(*(each.opened(folder).identity() for each in (self.queries, self.corpus, self.judgements)))
+        return digest(*(each.opened(folder).identity() for each in self.tables()))
 
-    def pairs(self, name: str, folder: str) -> Pairs:
+    def pairs(self, name: str, source: Source) -> Pairs:
         """A pair for each judgement above 0, its texts empty where query or document is not there.
 
         The texts that judgements name are in memory, not the corpus.
         """
         table, found = self.judgements, []
-        for place, row in table.read(name, folder, table.query, table.document, table.grade):
+        for place, row in table.read(name, source, table.query, table.document, table.grade):
             grade = "" if row is None else str(row[table.grade])
             if row is None or not _NUMBER.fullmatch(grade):
                 yield place, None
@@ -176,7 +212,7 @@ class Judged(Entry):
                 found.append((place, str(row[table.query]), str(row[table.document])))
             else:
                 yield place, _UNANSWERED
-        queries = self.queries.texts(name, folder, {query for _, query, _ in found})
-        documents = self.corpus.texts(name, folder, {document for _, _, document in found})
+        queries = self.queries.texts(name, source, {query for _, query, _ in found})
+        documents = self.corpus.texts(name, source, {document for _, _, document in found})
         for place, query, document in found:
             yield place, (queries.get(query, ""), documents.get(document, ""))

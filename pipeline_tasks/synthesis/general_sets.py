@@ -18,7 +18,7 @@ from pipeline_tasks.core.ids import unit_hash
 from pipeline_tasks.domains.intents import read_toml
 from pipeline_tasks.models.registry import DATA, Entry
 from pipeline_tasks.synthesis.found_pairs import FIELDS, Fields, Found
-from pipeline_tasks.synthesis.general_layouts import Chosen, Judged, Rows
+from pipeline_tasks.synthesis.general_layouts import Chosen, Judged, Rows, Source
 
 _FILE = DATA / "general_sets.toml"
 
@@ -30,6 +30,7 @@ class GeneralSet(Entry):
     revision: str = Field(description="commit on the hub that the layout was read from; empty: not known")
     pairs: int = Field(ge=1, description="how many the paper has of it")
     sampled: bool = Field(False, description="whether these are a sample; the others are the whole set")
+    licence: str = Field("", exclude=True, description="that forbids some use; empty: none that is known")
     intent: str = Field(description="search intent of its queries")
     layout: Literal["seen", "told"] = Field(description="whether the layout was seen on the hub, or only described")
     rule: str = Field(description="what a query and its positive are")
@@ -60,21 +61,41 @@ class GeneralSet(Entry):
         except InputError as error:
             raise InputError(f"set {name!r}: {error}; get them: {self.command(folder)}") from error
 
+    @property
+    def is_judged(self) -> bool:
+        """Whether its pairs are in judgements, so that all of these are read."""
+        return self.judged is not None
+
+    def repositories(self, name: str) -> dict[str, str]:
+        """Data sets on the hub that have its files -> their revision.
+
+        Raises:
+            InputError: no hub has it.
+        """
+        if "://" in self.hub:
+            raise InputError(
+                f"set {name!r} is on no hub: leave it out of sets=, or {self.command(f'FOLDER/{name}')}, and read that "
+                "with source=FOLDER"
+            )
+        others = {table.hub: "" for table in self._read.tables() if table.hub}
+        return {self.hub: self.revision} | others
+
     def command(self, folder: str) -> str:
         """How its files come into ``folder``."""
+        patterns = [pattern for table in self._read.tables() for pattern in table.files]
         if "://" in self.hub:
-            return f"download {', '.join(self._read.patterns())} from {self.hub} into {folder}"
+            return f"download {', '.join(patterns)} from {self.hub} into {folder}"
         at = ["--revision", self.revision] if self.revision else []
-        wanted = [word for pattern in self._read.patterns() for word in ("--include", pattern)]
+        wanted = [word for pattern in patterns for word in ("--include", pattern)]
         return shlex.join(["hf", "download", self.hub, "--repo-type", "dataset", *at, *wanted, "--local-dir", folder])
 
-    def found(self, name: str, folder: str) -> Found:
+    def found(self, name: str, source: Source) -> Found:
         """Its rows as fields of pairs.
 
         Raises:
             InputError: a file lacks a column; the message names set, file, column and what was found.
         """
-        for place, texts in self._read.pairs(name, folder):
+        for place, texts in self._read.pairs(name, source):
             yield str(place), self._fields(*texts) if isinstance(texts, tuple) else texts
 
     def _fields(self, query: str, positive: str) -> Fields:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import dataclass
 from fnmatch import fnmatch
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import IO, Any
 
 import pyarrow as pa
@@ -23,7 +24,9 @@ from pipeline_tasks.core.store.bring_folder import SCHEME, bring_folder
 
 KINDS = (".jsonl", ".csv", ".tsv", ".parquet")
 _PACKED = ".gz"
-_AT_ONCE = 10_000
+AT_ONCE = 10_000
+UNREADABLE = (UnicodeDecodeError, csv.Error, pa.ArrowInvalid, EOFError, gzip.BadGzipFile)
+"""What reading a file raises that is not what its name says."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ class PairFiles:
         if root := folder_of(source):
             self._root = root if root.is_dir() else root.parent
             found = sorted(root.rglob("*")) if root.is_dir() else [root]
-            readable = [path for path in found if _kind(path) in KINDS and is_readable_file(path)]
+            readable = [path for path in found if kind_of(path) in KINDS and is_readable_file(path)]
             self._files = [path for path in readable if any(fnmatch(self._named(path), each) for each in patterns)]
         if not self._files:
             like = "" if tuple(patterns) == ("*",) else f" like {' or '.join(patterns)}"
@@ -87,33 +90,45 @@ class PairFiles:
             try:
                 for number, row in enumerate(self._read(path), 1):
                     yield Place(name, number), row
-            except (UnicodeDecodeError, csv.Error, pa.ArrowInvalid, EOFError, gzip.BadGzipFile) as error:
+            except UNREADABLE as error:
                 raise InputError(
-                    f"{path} cannot be read as {_kind(path)[1:]} ({error}): mend it, or move it away"
+                    f"{path} cannot be read as {kind_of(path)[1:]} ({error}): mend it, or move it away"
                 ) from error
 
     def _read(self, path: Path) -> Iterator[dict[str, Any] | None]:
-        if _kind(path) == ".parquet":
-            for batch in pq.ParquetFile(path).iter_batches(_AT_ONCE):
+        if kind_of(path) == ".parquet":
+            for batch in pq.ParquetFile(path).iter_batches(AT_ONCE):
                 yield from batch.to_pylist()
             return
-        with _opened(path) as lines:
-            if _kind(path) == ".jsonl":
-                yield from map(_json, lines)
-            elif _kind(path) == ".csv":
-                yield from (None if None in row or None in row.values() else row for row in csv.DictReader(lines))
-            else:
-                yield from self._tsv(lines)
+        with path.open("rb") as file:
+            yield from rows_of(file, path, self._names, self._separator)
 
-    def _tsv(self, lines: Iterable[str]) -> Iterator[dict[str, Any] | None]:
-        """Quotes mean nothing in these files, and a field may be of any length."""
-        names = self._names
-        for line in lines:
-            fields = line.rstrip("\r\n").split(self._separator)
-            if not names:
-                names = tuple(fields)
-                continue
-            yield dict(zip(names, fields, strict=True)) if len(fields) == len(names) else None
+
+def rows_of(
+    file: IO[bytes], path: PurePath, names: Sequence[str] = (), separator: str = "\t"
+) -> Iterator[dict[str, Any] | None]:
+    """The rows of a file of lines of the kind that the end of ``path`` says, and None for a line that is none."""
+    kind = kind_of(path)
+    with (
+        gzip.GzipFile(fileobj=file) if path.suffix == _PACKED else nullcontext(file) as unpacked,
+        io.TextIOWrapper(unpacked, "utf-8", newline="" if kind == ".csv" else "\n") as lines,
+    ):
+        if kind == ".jsonl":
+            yield from map(_json, lines)
+        elif kind == ".csv":
+            yield from (None if None in row or None in row.values() else row for row in csv.DictReader(lines))
+        else:
+            yield from _tsv(lines, tuple(names), separator)
+
+
+def _tsv(lines: Iterable[str], names: tuple[str, ...], separator: str) -> Iterator[dict[str, Any] | None]:
+    """Quotes mean nothing in these files, and a field may be of any length."""
+    for line in lines:
+        fields = line.rstrip("\r\n").split(separator)
+        if not names:
+            names = tuple(fields)
+            continue
+        yield dict(zip(names, fields, strict=True)) if len(fields) == len(names) else None
 
 
 def folder_of(source: str) -> Path | None:
@@ -124,19 +139,13 @@ def folder_of(source: str) -> Path | None:
         TransientError: its server does not answer.
     """
     if source.startswith(SCHEME) and not is_from_a_form():
-        return bring_folder(source, settings().store_cache, lambda name: _kind(Path(name)) in KINDS, ", ".join(KINDS))
+        return bring_folder(source, settings().store_cache, lambda name: kind_of(Path(name)) in KINDS, ", ".join(KINDS))
     return named_path(source)
 
 
-def _kind(path: Path) -> str:
-    return Path(path.stem).suffix if path.suffix == _PACKED else path.suffix
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[IO[str]]:
-    opener = gzip.open if path.suffix == _PACKED else open
-    with opener(path, "rt", encoding="utf-8", newline="" if _kind(path) == ".csv" else "\n") as lines:
-        yield lines
+def kind_of(path: PurePath) -> str:
+    """The end of a file's name, without that of its packing."""
+    return PurePath(path.stem).suffix if path.suffix == _PACKED else path.suffix
 
 
 def _json(line: str) -> dict[str, Any] | None:

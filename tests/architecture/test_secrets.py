@@ -12,7 +12,12 @@ from pipeline_tasks.core.registry import get_step, step_names
 from pipeline_tasks.core.settings import SECRETS, Settings
 from tests.architecture.test_house import ROOT, tree
 
-READ_AS = {"openai_api_key": "llm", "embeddings_api_key": "embeddings", "brave_api_key": "search"}
+READ_AS = {
+    "openai_api_key": "llm",
+    "embeddings_api_key": "embeddings",
+    "brave_api_key": "search",
+    "hf_token": "hub",
+}
 """Field of the settings -> secret; an embeddings endpoint without a key of its own is asked with the LLM's."""
 
 

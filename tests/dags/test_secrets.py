@@ -35,6 +35,7 @@ KEYS = {
     ("llm",): {"OPENAI_API_KEY"},
     ("search",): {"BRAVE_API_KEY"},
     ("embeddings",): {"FOUNDRY_EMBEDDINGS_API_KEY"},
+    ("hub",): {"HF_TOKEN"},
 }
 STORE_KEYS = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}
 

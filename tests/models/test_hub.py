@@ -33,8 +33,7 @@ def served():
 @pytest.fixture
 def hub(served, tmp_path, monkeypatch):
     """An empty hub, and the profile that asks it."""
-    for kept in (served.files, served.branches, served.sent):
-        kept.clear()
+    served.clear()
     monkeypatch.setenv("FOUNDRY_PROFILE", "hub")
     monkeypatch.setenv("FOUNDRY_CACHE", str(tmp_path / "cache"))
     settings.cache_clear()
