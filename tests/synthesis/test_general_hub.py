@@ -84,13 +84,14 @@ def sizes(folder: Path) -> int:
 
 def test_every_layout_of_the_hub_gives_the_pairs_that_its_files_give(hub, store, tmp_path):
     plant(tmp_path / "gd")
-    for name in ON_HUB:
-        push(hub, name, tmp_path / "gd" / name)
-    judged = (tmp_path / "gd" / "hotpotqa" / "qrels" / "train.tsv").read_bytes()
-    qrels = hub.push(QRELS, {"train.tsv": judged, "test.tsv": b"wrong"})
-    outcome = go(store, read_general_pairs, source="hub", sets=ON_HUB)
     of_files = LocalStore(tmp_path / "other")
     go(of_files, read_general_pairs, source=str(tmp_path / "gd"), sets=ON_HUB)
+    judged = tmp_path / "gd" / "hotpotqa" / "qrels" / "train.tsv"
+    qrels = hub.push(QRELS, {"train.tsv": judged.read_bytes(), "test.tsv": b"wrong"})
+    judged.unlink()
+    for name in ON_HUB:
+        push(hub, name, tmp_path / "gd" / name)
+    outcome = go(store, read_general_pairs, source="hub", sets=ON_HUB)
     assert len(pairs(store)) == 14 * N and pairs(store) == pairs(of_files)
     read = load_manifest(store, outcome.ref).params["source"]
     one = general_sets()["hotpotqa"]
@@ -172,6 +173,13 @@ def test_a_branch_that_moves_is_another_version_and_a_pinned_commit_is_not(hub, 
     monkeypatch.setenv("FOUNDRY_HUB_REVISIONS", f"squad={first}")
     settings.cache_clear()
     assert go(store, read_general_pairs, source="hub", sets=("squad",)).ref == before
+    converted = (squad(tmp_path, of=3) / "pair" / "train-00000.parquet").read_bytes()
+    files = {"pair/train/0000.parquet": converted}
+    hub.push(general_sets()["squad"].hub, files, branch="refs/convert/parquet", commit="c" * 40)
+    monkeypatch.setenv("FOUNDRY_HUB_REVISIONS", "squad=refs/convert/parquet")
+    settings.cache_clear()
+    version = load_manifest(store, go(store, read_general_pairs, source="hub", sets=("squad",)).ref)
+    assert version.rows == 3 and version.params["source"]["squad"].endswith("c" * 40)
 
 
 @pytest.mark.parametrize(
