@@ -23,6 +23,7 @@ from pipeline_tasks.report.sections.seeds import seed_section
 from pipeline_tasks.report.sections.sizes import size_section
 from pipeline_tasks.report.sections.stages import chain, stage_section
 from pipeline_tasks.report.sections.systems import system_section
+from pipeline_tasks.report.sections.tasks import task_section
 from pipeline_tasks.report.subject import Ask, Subject, lineage, subject
 
 _MADE = "SELECT strftime(created_at, '%Y-%m-%d %H:%M UTC') AS at, step FROM versions WHERE dataset = ? AND version = ?"
@@ -69,6 +70,7 @@ def _made(ask: Ask, about: Subject) -> list[Section]:
     trained = chain(ask, about.model) if about.model else []
     found = [
         flow_section(ask, ref),
+        task_section(ask, ref),
         relabelling_section(ask, ref),
         diversity_section(ask, ref),
         difficulty_section(ask, ref),

@@ -43,9 +43,9 @@ MAY_IMPORT = {
     "corpus": BASE | {"texts"},
     "synthesis": BASE | {"texts"},
     "curation": BASE | {"encoders", "retrieval", "synthesis"},
-    "training": BASE | {"encoders"},
+    "training": BASE | {"encoders", "texts"},
     "evaluation": BASE | {"encoders", "retrieval"},
-    "report": BASE | {"evaluation"},
+    "report": BASE | {"evaluation", "texts"},
     "ask": BASE | {"retrieval", "evaluation", "web"},
     "web": set(),
 }
