@@ -36,6 +36,8 @@ class Chart:
     title: str
     description: str
     draw: Callable[[float], Figure]
+    tips: Sequence[str] = ()
+    """What a browser shows where the pointer rests on the artist whose gid is ``tip-<place>``."""
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from pipeline_tasks.report.sections.differences import difference_section
 from pipeline_tasks.report.sections.difficulty import difficulty_section
 from pipeline_tasks.report.sections.diversity import diversity_section
 from pipeline_tasks.report.sections.flow import flow_section
+from pipeline_tasks.report.sections.instruction_map import instruction_map_section
 from pipeline_tasks.report.sections.queries import query_section
 from pipeline_tasks.report.sections.relabelling import relabelling_section
 from pipeline_tasks.report.sections.sampling import sampling_section
@@ -73,6 +74,7 @@ def _made(ask: Ask, about: Subject) -> list[Section]:
         task_section(ask, ref),
         relabelling_section(ask, ref),
         diversity_section(ask, ref),
+        instruction_map_section(ask, ref),
         difficulty_section(ask, ref),
         curve_section(ask, trained),
     ]

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 ROLES = ("ink", "soft", "line", "panel", "accent", "tint", "start", "refused", "muted", "second")
 COLOUR = {role: f"#0d0e{16 + i:02x}" for i, role in enumerate(ROLES)}
 """Role -> the colour that stands for it while matplotlib draws; in the page it is the style sheet's ``--<role>``."""
+LINES = ("accent", "refused", "second", "start", "muted", "ink")
+"""Roles of what is told apart by colour, in order."""
 SIZE = 12.5
+_TIP = re.compile(r'<g id="tip-(\d+)">')
 _SETTINGS: dict[Any, Any] = {
     "svg.fonttype": "none",
     "text.parse_math": False,
@@ -90,11 +93,12 @@ def _inline(svg: str, chart: Chart, own: str, name: str) -> str:
     """One drawing as part of a page: no style of its own, ids of its own, colours of the page."""
     body = svg[svg.index("<g id=") :]
     used = set(re.findall(r"#([\w-]+)", body))
-    body = re.sub(r' id="([^"]*)"', lambda found: found[0] if found[1] in used else "", body)
+    body = re.sub(r' id="(?!tip-)([^"]*)"', lambda found: found[0] if found[1] in used else "", body)
     body = re.sub(r"font-family: [^;\"]*(; )?", "", body)
     body = re.sub(r' transform="rotate\(-0 [^"]*"', "", body)
     for role, stand_in in COLOUR.items():
         body = body.replace(stand_in, f"var(--{role})")
+    body = _TIP.sub(lambda found: f"<g><title>{escape(chart.tips[int(found[1])])}</title>", body)
     found = re.search(r'viewBox="0 0 ([0-9.]+) ([0-9.]+)"', svg)
     width, height = found.groups() if found else ("1", "1")
     return (

@@ -18,20 +18,29 @@ _TOLD = "SELECT count(*) AS n FROM {} WHERE trim(instruction) <> ''"
 _DRAWN = "SELECT instruction FROM {} WHERE trim(instruction) <> '' ORDER BY sha256(query_id) LIMIT ?"
 
 
+def quoted(name: str) -> str:
+    """A dataset's name as SQL takes it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def told_behind(ask: Ask, ref: str) -> list[tuple[str, str, int]]:
+    """Datasets behind ``ref`` with two instructions or more, the furthest first: name, version, instructions."""
+    found = [(row["dataset"], row["version"]) for row in ask(_BEHIND, ref)]
+    counted = [(name, version, ask(_TOLD.format(quoted(name)))[0]["n"]) for name, version in found]
+    return [(name, version, n) for name, version, n in counted if n > 1]
+
+
 def diversity_section(ask: Ask, ref: str) -> Section | None:
     """The instructions of what ``ref`` learned from, where it is the latest of its name; None where nothing has two."""
-    views = {str(found["dataset"]): found["version"] for found in ask(_BEHIND, ref)}
-    quoted = {name: '"' + name.replace('"', '""') + '"' for name in views}
-    counts = {name: ask(_TOLD.format(view))[0]["n"] for name, view in quoted.items()}
-    told = [name for name, n in counts.items() if n > 1]
+    told = told_behind(ask, ref)
     if not told:
         return None
-    n_drawn = min(SAMPLE, *(counts[name] for name in told))
+    n_drawn = min(SAMPLE, *(n for _, _, n in told))
     rows: list[tuple[str | Version, ...]] = []
-    for name in told:
-        texts = [row["instruction"] for row in ask(_DRAWN.format(quoted[name]), n_drawn)]
-        shares = (shown(inverse_gram_frequency(texts, n)) for n in GRAMS)
-        rows.append((Version(f"{name}@{views[name]}"), f"{counts[name]:,}", f"{len(set(texts)):,}", *shares))
+    for name, version, n in told:
+        texts = [row["instruction"] for row in ask(_DRAWN.format(quoted(name)), n_drawn)]
+        shares = (shown(inverse_gram_frequency(texts, words)) for words in GRAMS)
+        rows.append((Version(f"{name}@{version}"), f"{n:,}", f"{len(set(texts)):,}", *shares))
     words = [
         f"Of {n_drawn:,} instructions of each, drawn by their ids: how many differ, and the mean of 1 / (instructions "
         "that hold it) over their words, pairs and triples of words in a row. It is 1 where no two share any, and the "

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.report.content import Chart, Section, Table, Version
 from pipeline_tasks.report.subject import Ask
-from pipeline_tasks.report.theme import COLOUR, axes, figure
+from pipeline_tasks.report.theme import COLOUR, LINES, axes, figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 _TRAJECTORY = """
 SELECT * FROM sampling_trajectories WHERE dataset = ? AND version = ? ORDER BY optimiser_step, gradients, source
 """
-_LINES = ("accent", "second", "refused", "start", "muted", "ink")
 _STYLES = ("-", "--", ":")
 
 
@@ -76,7 +75,7 @@ def _draw(found: Sequence[Sampled], width: float) -> Figure:
         panel = axes(drawing, 44, 30 + i * block, width - 60, 120)
         for number, (source, points) in enumerate(sampled.sources.items()):
             steps, likely = [p["optimiser_step"] for p in points], [p["probability"] for p in points]
-            colour, style = COLOUR[_LINES[number % len(_LINES)]], _STYLES[number // len(_LINES) % len(_STYLES)]
+            colour, style = COLOUR[LINES[number % len(LINES)]], _STYLES[number // len(LINES) % len(_STYLES)]
             panel.plot(steps, likely, style, color=colour, label=source, linewidth=2, drawstyle="steps-post")
         panel.set_ylim(0, 1)
         panel.set_title(sampled.name)

@@ -21,7 +21,7 @@ SAMPLE = 10_000
 """Distinct tasks that are clustered at most."""
 MOST = 12
 """Clusters at most: what a reader takes in."""
-_SEED, _ROW, _LETTER = 0, 46, 6.4
+_SEED, _ROW, _LETTER = 0, 46, 7.4
 _BEHIND = """
 SELECT v.dataset FROM versions v JOIN ancestors ON v.dataset = ancestor_dataset AND v.version = ancestor_version
 WHERE descendant_dataset || '@' || descendant_version = ? AND v.is_latest AND v.rows > 0
