@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pipeline_tasks.core.errors import InputError
@@ -76,11 +77,11 @@ def _draw(scores: Scores, system: str, sizes: dict[str, int], width: float) -> F
     panel.set_xticks(ticks, [f"{t / 1000:g}B" if t >= 1000 else f"{t}M" for t in ticks])
     panel.minorticks_off()
     panel.set_xlabel("parameters", loc="right")
-    _name(panel, points, system, levels)
+    name_points(panel, points, system, levels)
     return drawing
 
 
-def _name(panel: Axes, points: dict[str, tuple[float, float]], system: str, levels: list[float]) -> None:
+def name_points(panel: Axes, points: dict[str, tuple[float, float]], system: str, levels: Sequence[float] = ()) -> None:
     """Write each name where it covers no point, no level and no other name; the subject's chooses first."""
     at = {name: tuple(map(float, panel.transData.transform(point))) for name, point in points.items()}
     edges = panel.get_window_extent()
