@@ -42,7 +42,7 @@ def layout_section(ask: Ask, scores: Scores, system: str) -> Section | None:
 def drawn(scores: Scores, found: dict[str, Geometry], system: str, width: float) -> Figure:
     """A point for each embedder, the better one further up and to the right; an arrow from the system's start to it."""
     drawing = figure(width, 330)
-    panel = axes(drawing, 52, 14, width - 66, 266)
+    panel = axes(drawing, 52, 24, width - 66, 252)
     points = {name: (one.uniformity, one.normalised_alignment) for name, one in found.items()}
     for name, (x, y) in points.items():
         panel.plot([x], [y], "o", markersize=9, color=colour_of(scores, name, system))

@@ -94,8 +94,9 @@ def name_points(panel: Axes, points: dict[str, tuple[float, float]], system: str
         for align, right, up in _SIDES:
             left = x + right - {"left": 0, "right": long, "center": long / 2}[align]
             boxes.append((left, y + up - 7, left + long, y + up + 7))
-        fits = [not any(_meet(box, other) for other in taken) and _inside(box, edges) for box in boxes]
-        best = fits.index(True) if True in fits else 0
+        inside = [_inside(box, edges) for box in boxes]
+        free = [not any(_meet(box, other) for other in taken) for box in boxes]
+        best = max(range(len(boxes)), key=lambda side: (inside[side], free[side], -side))
         taken.append(boxes[best])
         align, right, up = _SIDES[best]
         panel.annotate(
