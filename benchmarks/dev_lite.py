@@ -146,7 +146,11 @@ def trained(pairs: Examples, dev: dict[str, Examples], options: argparse.Namespa
         print(f"step {step}: {whole:.4f} on the whole set, {lite:.4f} on its DevLite", flush=True)
         return lite
 
-    task = Task([b.rows for b in schedule], lambda _, step: gradients.add(schedule[step], step), score, "dev_lite")
+    def n_tokens(rows: np.ndarray) -> int:
+        return int(data.tokens_of[rows].sum())
+
+    steps = [batch.rows for batch in schedule]
+    task = Task(steps, lambda _, step: gradients.add(schedule[step], step), score, "dev_lite", n_tokens)
     run(encoder, task, params, work / "run", lambda *_: None, settings().threads)
     return sides
 
