@@ -30,10 +30,8 @@ from typing import Any
 from benchmarks.faulty_llm import PRICE_IN, PRICE_OUT, FaultyLLM
 from benchmarks.measure import finish, show
 
-SHARE, ONE_EACH = 0.2, ("http_400", "http_500", "hang", "cut", "schema")
-# A window answers every try that comes while it is open, so it is drawn a seventh as often as another fault.
-DRAWN = (*ONE_EACH * 7, "http_429")
-BROKEN = SHARE / (len(ONE_EACH) + 2)
+SHARE, DRAWN = 0.2, ("http_400", "http_500", "hang", "cut", "schema", "http_429")
+BROKEN = SHARE / (len(DRAWN) + 1)
 """Share of answers that are half a JSON object: as often as any other kind."""
 CONCURRENCY, TIMEOUT_S, RETRY_AFTER_S = 16, 4.0, 0.5
 STEPS = {"write_needs": "needs", "write_pairs": "mtp/dm"}
@@ -57,7 +55,7 @@ class WritingLLM(FaultyLLM):
     """
 
     def __init__(self, delay_s: float) -> None:
-        super().__init__(BROKEN * len(DRAWN) / 7, DRAWN, retry_after_s=RETRY_AFTER_S, delay_s=delay_s)
+        super().__init__(BROKEN * len(DRAWN), DRAWN, retry_after_s=RETRY_AFTER_S, delay_s=delay_s)
         self.broken, self.spans = 0, [[0.0, 0.0]]
 
     def begin(self, key: str, prompt: str) -> tuple[str, float]:

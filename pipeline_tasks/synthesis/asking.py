@@ -49,13 +49,15 @@ def write_all(asked: Sequence[Asked[T]], what: str, params: LlmParams, run: Run)
     Raises:
         InputError, TransientError: as :func:`~pipeline_tasks.synthesis.endpoint.ask_all`.
     """
-    outcomes = ask_all([one.prompt for one in asked], params, run)
-    again: dict[int, Prompt] = {}
-    for place, (one, outcome) in enumerate(zip(asked, outcomes, strict=True)):
-        if isinstance(outcome, Response) and (prompt := one.repair(outcome, one.prompt)):
-            again[place] = prompt
-    for place, outcome in zip(again, ask_all(list(again.values()), params, run), strict=True):
-        outcomes[place] = outcome
+    again = set[int]()
+
+    def repair(place: int, answer: Response) -> Prompt | None:
+        prompt = asked[place].repair(answer, asked[place].prompt)
+        if prompt:
+            again.add(place)
+        return prompt
+
+    outcomes = ask_all([one.prompt for one in asked], params, run, repair)
     if again:
         run.count("repairs", len(again))
     return [_written(one, outcome, what) for one, outcome in zip(asked, outcomes, strict=True)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import tee
 from typing import Any, Literal
@@ -119,17 +119,39 @@ def opened(params: LlmParams, run: Run) -> Iterator[LLMClient]:
             run.counters.update(client.counts)
 
 
-def ask_all(prompts: list[Prompt], params: LlmParams, run: Run) -> list[Response | Unanswered]:
+def ask_all(
+    prompts: Sequence[Prompt],
+    params: LlmParams,
+    run: Run,
+    then: Callable[[int, Response], Prompt | None] = lambda _, __: None,
+) -> list[Response | Unanswered]:
     """Answers in order, each bought once, ever; what the endpoint refuses or fails at says why.
+
+    ``then`` may put another prompt in the place of one, given its place and the answer to it.
 
     Raises:
         InputError: no endpoint is configured, it refuses the key, the model or everything, or the budget is spent.
         TransientError: the endpoint stays busy or broken; answers so far are kept.
     """
-    return list(ask_each((_request(prompt, params.temperature) for prompt in prompts), len(prompts), params, run))
+
+    def asked(prompt: Prompt) -> Request:
+        chat = (prompt.system, prompt.turns, prompt.fields if prompt.structured else ())
+        return Request(prompt.text, prompt.max_tokens, params.temperature, prompt.stop, prompt.seed, *chat)
+
+    def asked_then(place: int, answer: Response) -> Request | None:
+        prompt = then(place, answer)
+        return asked(prompt) if prompt else None
+
+    return list(ask_each(map(asked, prompts), len(prompts), params, run, asked_then))
 
 
-def ask_each(requests: Iterable[Request], n: int, params: LlmParams, run: Run) -> Iterator[Response | Unanswered]:
+def ask_each(
+    requests: Iterable[Request],
+    n: int,
+    params: LlmParams,
+    run: Run,
+    then: Callable[[int, Response], Request | None] = lambda _, __: None,
+) -> Iterator[Response | Unanswered]:
     """:func:`ask_all` for ``n`` requests, one after the other: neither they nor their answers are all held at once.
 
     Raises:
@@ -141,16 +163,11 @@ def ask_each(requests: Iterable[Request], n: int, params: LlmParams, run: Run) -
         client.endpoint.pace.say = meter.say
         acceptance = Acceptance(client)
         asked, noted = tee(requests)
-        for request, outcome in zip(noted, client.ask_many(asked), strict=True):
+        for request, outcome in zip(noted, client.ask_many(asked, then), strict=True):
             acceptance.note(request, outcome)
             yield _without_filtered(outcome)
             meter.advance()
         acceptance.conclude()
-
-
-def _request(prompt: Prompt, temperature: float) -> Request:
-    chat = (prompt.system, prompt.turns, prompt.fields if prompt.structured else ())
-    return Request(prompt.text, prompt.max_tokens, temperature, prompt.stop, prompt.seed, *chat)
 
 
 def _without_filtered(outcome: Response | Unanswered) -> Response | Unanswered:

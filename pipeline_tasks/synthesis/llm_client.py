@@ -8,7 +8,7 @@ stored before it is used. Only an answer that was on its way when the process wa
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -34,8 +34,8 @@ from pipeline_tasks.synthesis.llm_api import (
 )
 
 __all__ = ["LLMClient", "Request", "Response"]
-AHEAD = 8
-"""Requests read ahead for each open one, so that one that has to be repeated holds up no other."""
+AHEAD = 256
+"""Requests read ahead for each open one: while one hangs until it times out, and is asked again, all others go on."""
 RESTING = 2
 """Threads for each request that may be open, so that one that waits to be asked again leaves its place to another."""
 CHECK = "check"
@@ -92,8 +92,15 @@ class LLMClient:
         self.endpoint.count("llm_answers_reused" if cached else "llm_requests")
         return response_of(response_id, record, cached=cached)
 
-    def ask_many(self, requests: Iterable[Request]) -> Iterator[Response | Unanswered]:
+    def ask_many(
+        self, requests: Iterable[Request], then: Callable[[int, Response], Request | None] = lambda _, __: None
+    ) -> Iterator[Response | Unanswered]:
         """The answers to ``requests`` in their order, as many at once as the terms allow, reading ahead.
+
+        Args:
+            requests: what is asked.
+            then: given the place of a request and its answer, what is to be asked in its stead, if anything; called
+                once a request, from several threads.
 
         Raises:
             TransientError: as for :meth:`complete`; answers that came before it are stored.
@@ -103,8 +110,8 @@ class LLMClient:
         with ThreadPoolExecutor(max_workers=RESTING * concurrency, thread_name_prefix="llm") as pool:
             waiting: deque[Future[Response | Unanswered]] = deque()
             try:
-                for request in requests:
-                    waiting.append(pool.submit(self._outcome, request))
+                for place, request in enumerate(requests):
+                    waiting.append(pool.submit(self._outcome, request, partial(then, place)))
                     if len(waiting) >= AHEAD * concurrency:
                         yield waiting.popleft().result()
                 while waiting:
@@ -126,9 +133,11 @@ class LLMClient:
         self._post(short, body_of(short, self.model, self.api), f"{CHECK}-{uuid4().hex}")
         self.endpoint.count("llm_requests")
 
-    def _outcome(self, request: Request) -> Response | Unanswered:
+    def _outcome(self, request: Request, then: Callable[[Response], Request | None]) -> Response | Unanswered:
         try:
-            return self.ask(request)
+            response = self.ask(request)
+            other = None if response.finish_reason == CONTENT_FILTER else then(response)
+            return self.ask(other) if other else response
         except Unanswered as unanswered:
             return unanswered
 

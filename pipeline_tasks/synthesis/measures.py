@@ -196,7 +196,8 @@ def _share(part: set, of: set, *, none: float = 1.0) -> float:
 
 def _repeated(text: str) -> float:
     words = words_of(text)
-    again = max(grams_of(words, RUN).values(), default=0) > 1
+    runs = list(grams_of(words, RUN))
+    again = len(set(runs)) < len(runs)
     return 1.0 if again else 1 - len(set(words)) / max(1, len(words))
 
 

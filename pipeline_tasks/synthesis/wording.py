@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 _WORD = re.compile(r"\w+(?:['’-]\w+)*")
@@ -64,9 +63,9 @@ def numbers_of(text: str) -> set[str]:
     return {number.lstrip("0") or "0" for number in digits_of(text)} | named
 
 
-def grams_of(words: Sequence[str], n: int) -> Counter[tuple[str, ...]]:
-    """Runs of ``n`` words, counted."""
-    return Counter(zip(*(words[i:] for i in range(n)), strict=False))
+def grams_of(words: Sequence[str], n: int) -> Iterator[tuple[str, ...]]:
+    """Runs of ``n`` words, in their order."""
+    return zip(*(words[i:] for i in range(n)), strict=False)
 
 
 def longest_run(one: Sequence[str], other: Sequence[str]) -> int:
@@ -74,10 +73,10 @@ def longest_run(one: Sequence[str], other: Sequence[str]) -> int:
     least, most = 0, min(len(one), len(other))
     while least < most:
         n = (least + most + 1) // 2
-        if grams_of(one, n).keys() & grams_of(other, n).keys():
-            least = n
-        else:
+        if set(grams_of(one, n)).isdisjoint(grams_of(other, n)):
             most = n - 1
+        else:
+            least = n
     return least
 
 
@@ -87,9 +86,10 @@ def english_share(text: str) -> float:
 
     One alone tells nothing: ``per`` is Italian and English. A text that is mostly not in Latin letters has no English.
     """
-    letters = [c for c in text if c.isalpha()]
-    if sum(c <= _LAST_LATIN for c in letters) < 0.5 * len(letters):
-        return 0.0
+    if not text.isascii():
+        letters = [c for c in text if c.isalpha()]
+        if sum(c <= _LAST_LATIN for c in letters) < 0.5 * len(letters):
+            return 0.0
     words = words_of(text)
     english, other = sum(word in _ENGLISH for word in words), sum(word in _OTHERS for word in words)
     return english / (english + other) if other > 1 else 1.0

@@ -2,6 +2,7 @@ import json
 import logging
 import multiprocessing
 import threading
+import time
 
 import pytest
 
@@ -177,6 +178,25 @@ def test_many_answers_keep_their_order_and_share_equal_requests(endpoint, respon
     one_by_one = [client(there.url, responses).ask(r).response_id for r in requests]
     assert [r.response_id for r in got] == one_by_one
     assert len(there.seen) == 7
+
+
+def test_one_that_takes_long_holds_up_no_other_not_even_what_is_asked_again(endpoint, responses):
+    requests = [Request(f"prompt {i}", 8) for i in range(200)]
+    others, patience = [], time.monotonic() + 10
+
+    def slow(_):
+        while len(there.seen) <= len(requests) and time.monotonic() < patience:
+            time.sleep(0.005)
+        others.append(len(there.seen) - 1)
+        return answer("late")[1]
+
+    there = endpoint((200, slow), answer("soon"))
+    asked = client(there.url, responses, concurrency=2).ask_many(
+        requests, lambda place, _: Request("other words", 8) if place == 7 else None
+    )
+    got = [r.text for r in asked]
+    assert others == [len(requests)] and sorted(got) == ["late", *["soon"] * 199]
+    assert sum("other words" in str(one["body"]) for one in there.seen) == 1
 
 
 def _ask_in_another_process(url, folder, barrier):
