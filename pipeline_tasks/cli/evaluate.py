@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
@@ -83,6 +84,9 @@ def evaluate_command(
         version = Version.open(store, made)
         found, *others = (scores_of(version, name) for name in shown)
         _show(store, found, others, _called(store, baseline), by_intent)
+        for line in _left_out(store, given):
+            typer.echo(line)
+        typer.echo(found.ref)
 
 
 def _run(store: Store, name: str, given: dict[str, list[str]], **values: Any) -> Ref:
@@ -166,23 +170,36 @@ def _show(store: Store, found: Scores, others: list[Scores], baseline: str, by_i
     differences = found.gains(base)
     of = f"{len(found.kinds)} intents, macro average" if len(found.kinds) > 1 else "1 intent"
     gain = " (linear gain)" * found.metric.startswith("ndcg")
-    title = f"{found.metric}{gain} on {found.ref}: {len(found.intents):,} queries of {of}"
+    n = len(found.intents)
+    title = f"{found.metric}{gain} on {found.ref}: {n:,} {'query' if n == 1 else 'queries'} of {of}"
     intents = found.kinds if by_intent else []
     heads = [f"{intent} ({found.counts[intent]})" for intent in intents]
     apart = [f"against {base}", "95%", "p"] if differences else []
     more = [other.metric for other in others]
-    table = Table("system", found.metric, "95%", *more, *heads, *apart, title=title, title_justify="left")
+    table = Table("system", found.metric, "95%", *more, *heads, *apart)
     for system, row in reversed(found.table.items()):
         score, means = row[AVERAGE], [f"{row[intent].mean:.3f}" for intent in intents]
         between = f"{score.low:.3f} … {score.high:.3f}"
         beside = [f"{other.table[system][AVERAGE].mean:.3f}" for other in others]
         table.add_row(system, f"{score.mean:.3f}", between, *beside, *means, *_apart(differences.get(system)))
-    console().print(table)
+    console().print(title, table, sep="\n")
     for name, difference in differences.items():
         typer.echo(f"{name} against {base}: {difference.in_words()}")
     for line in noise_in_words(store, found, base):
         typer.echo(line)
-    typer.echo(found.ref)
+
+
+def _left_out(store: Store, given: dict[str, list[str]]) -> Iterator[str]:
+    """What of a set was not scored and why; of the passages, where they are the set's own."""
+    sql = """SELECT reason, count(*) AS n FROM rejects WHERE dataset = $1 AND version = $2 GROUP BY ALL UNION ALL
+             SELECT name, max(value)::BIGINT FROM counters
+             WHERE name = 'queries_unjudged' AND value > 0 AND dataset = $1 AND version = $2 GROUP BY ALL
+             ORDER BY ALL"""
+    for name in (*given["queries"], *given["passages"]):
+        dataset, _, version = name.partition("@")
+        rows = query(store, sql, [dataset, version]).to_pylist() if dataset != "passages" else []
+        if rows:
+            yield f"left out of {dataset}: " + ", ".join(f"{row['reason']} {row['n']:,}" for row in rows)
 
 
 def _apart(difference: Difference | None) -> list[str]:

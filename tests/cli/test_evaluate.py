@@ -103,6 +103,20 @@ def test_every_measure_that_is_asked_for_is_shown(workplace):
     assert next(line for line in table if "bm25" in line).replace("│", " ").split()[-2:] == ["1.000", "1.000"]
 
 
+def test_what_of_a_set_is_not_scored_is_said_each_time(workplace):
+    judged = Path(workplace.judged)
+    for name, row in (("queries", {"_id": "q8", "text": " "}), ("queries", {"_id": "q9", "text": "whatever"})):
+        (judged / f"{name}.jsonl").open("a").write("\n" + json.dumps(row))
+    (judged / "corpus.jsonl").open("a").write("\n" + json.dumps({"_id": "1", "text": "once more"}))
+    (judged / "qrels" / "test.tsv").open("a").write("q8\t1\t1\nq1\t99\t1\nq7\t1\t1\n")
+    for _ in range(2):
+        told = workplace.foundry("bm25", "--on", workplace.judged).splitlines()
+        assert told[-3:-1] == [
+            "left out of judged/my-set: blank_query 1, queries_unjudged 1, unknown_passage 1, unknown_query 1",
+            "left out of corpus/my-set: duplicate_id 1",
+        ]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
