@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from airflow.sdk import DAG, Param
-from foundry_airflow.steps import DEFAULT_ARGS, evaluated, evaluation_fields, fold_lineage, form, given, step, within
+from foundry_airflow.steps import (
+    BY_CHAT,
+    DEFAULT_ARGS,
+    batch_field,
+    evaluated,
+    evaluation_fields,
+    fold_lineage,
+    form,
+    given,
+    step,
+    within,
+)
 
 from pipeline_tasks.models.sizes import SIZES
 from pipeline_tasks.training.params import OF_A_STAGE, OF_ALL_STAGES
@@ -25,21 +36,10 @@ Started by hand. Another alpha pays for training alone, other intervals for list
 SIZE = Param("22m", type="string", enum=list(SIZES), description="size of the embedder: its usual values")
 ALPHA = Param(1.0, type="number", exclusiveMinimum=0, section="adapt_to_corpus", description="BM25 scores are divided "
               "by it in ListNet's target: the smaller, the more the first passages count")  # fmt: skip
-SET = {"set_name": evaluation_fields()["set_name"]}
 QUERIES = form("extract_queries", "query_source", "per_passage")
 QUERIES.params["query_source"].schema["examples"].append("events")
 BY_LLM, OFFLINE = (f"{{{{ params.query_source {how} ['events'] }}}}" for how in ("==", "!="))
-LLM = form(
-    "extract_events",
-    "llm",
-    "context_tokens",
-    "json_schema",
-    "temperature",
-    "concurrency",
-    "max_run_usd",
-    "max_run_tokens",
-)
-EVENTS = form("extract_events", "sample_rate", "splits")
+LLM, EVENTS = form("extract_events", *BY_CHAT), form("extract_events", "sample_rate", "splits")
 GATE = form("decontaminate_event_queries", "sets", "passages", "max_contaminated")
 LISTS = form("sample_rank_lists", "k", "m", "strategy", "by", "first", "n_lists")
 ADAPT = form("adapt_to_corpus", "backbone", "start_from", *OF_A_STAGE, *OF_ALL_STAGES)
@@ -57,22 +57,24 @@ with DAG(
     default_args=DEFAULT_ARGS,
     tags=["foundry", "training"],
     doc_md=DOC,
-    params={"size": SIZE, "alpha": ALPHA} | SET | {name: field for f in FORMS for name, field in f.params.items()},
+    params={"size": SIZE, "alpha": ALPHA}
+    | {"set_name": evaluation_fields()["set_name"]}
+    | batch_field("extract_events")
+    | {name: field for f in FORMS for name, field in f.params.items()},
 ) as dag:
-    passages = given(passages="passages")
-    size = {"size": dag.param("size")}
+    passages, size = given(passages="passages"), {"size": dag.param("size")}
     extracted = step("extract_queries", inputs=passages, params=QUERIES.values(dag), only_if=OFFLINE)
-    writer = {"api": "chat"} | LLM.values(dag)
-    events = step("extract_events", inputs=passages, params=writer | EVENTS.values(dag), only_if=BY_LLM)
-    written = step("write_event_queries", inputs={"events": events}, params=writer, only_if=BY_LLM)
+    writer, batch = {"api": "chat"} | LLM.values(dag), dag.param("batch")
+    each = writer | EVENTS.values(dag)
+    events = step("extract_events", inputs=passages, params=each, only_if=BY_LLM, ahead=batch)
+    written = step("write_event_queries", inputs={"events": events}, params=writer, only_if=BY_LLM, ahead=batch)
     gate = step("decontaminate_event_queries", inputs={"pairs": written}, params=GATE.values(dag), only_if=BY_LLM)
-    queries = [extracted, gate]
-    asked = passages | {"pairs": queries}
-    depth = {"depth": dag.param("k"), "k1": 1.2}
-    ranked = step("rank_bm25", inputs=asked | {"positives": queries}, params=depth, emits=False)
-    lists = step("sample_rank_lists", inputs=asked | {"rankings": ranked}, params=LISTS.values(dag))
+    queries, depth = [extracted, gate], {"depth": dag.param("k"), "k1": 1.2}
+    read = passages | {"pairs": queries}
+    ranked = step("rank_bm25", inputs=read | {"positives": queries}, params=depth, emits=False)
+    lists = step("sample_rank_lists", inputs=read | {"rankings": ranked}, params=LISTS.values(dag))
     chosen = ADAPT.values(dag) | size | {"objective": LIST_NET}
     adapted = step("adapt_to_corpus", inputs={"lists": lists, "queries": queries}, params=chosen)
     compared = size | {"backbone": dag.param("backbone"), "systems": SYSTEMS, "measures": MEASURES}
-    scores = evaluated(dag, asked | {"embeddings": []}, adapted, compared)
+    scores = evaluated(dag, read | {"embeddings": []}, adapted, compared)
     fold_lineage(scores)

@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from airflow.sdk import DAG, Param
-from foundry_airflow.steps import DEFAULT_ARGS, evaluation_fields, fold_lineage, form, given, step, within
+from foundry_airflow.steps import (
+    BY_CHAT,
+    DEFAULT_ARGS,
+    batch_field,
+    evaluation_fields,
+    fold_lineage,
+    form,
+    given,
+    step,
+    within,
+)
 
 from pipeline_tasks.models.sizes import SIZES
 from pipeline_tasks.training.params import OF_A_STAGE, OF_ALL_STAGES
@@ -24,16 +34,7 @@ writes. Every answer is kept: a run on more pairs pays for the new ones, another
 SIZE = Param("22m", type="string", enum=list(SIZES), description="size of the embedder: its usual values")
 JUDGE = Param(None, type=["null", "string"], section="check_tuples", description="model that checks (left empty: llm)")
 WRITE = form("write_instructions", "sample_rate", "splits")
-LLM = form(
-    "write_instructions",
-    "llm",
-    "context_tokens",
-    "json_schema",
-    "temperature",
-    "concurrency",
-    "max_run_usd",
-    "max_run_tokens",
-)
+LLM = form("write_instructions", *BY_CHAT)
 CHECK = form("check_tuples", "n_distractors")
 TRAIN = form("follow_instructions", "backbone", "start_from", "n_negatives", *OF_A_STAGE, *OF_ALL_STAGES)
 RULES = form("judge_instructions", "rules")
@@ -50,14 +51,15 @@ with DAG(
     doc_md=DOC,
     params={"size": SIZE, "judge": JUDGE}
     | evaluation_fields()
+    | batch_field("write_instructions")
     | {name: field for f in FORMS for name, field in f.params.items()},
 ) as dag:
     read = given(pairs="mtp", passages="passages")
-    asked, size = LLM.values(dag), {"size": dag.param("size")}
-    told = step("write_instructions", inputs={"pairs": read["pairs"]}, params=WRITE.values(dag) | asked)
-    poisoned = step("poison_tuples", inputs={"pairs": told}, params=asked)
+    asked, size, batch = LLM.values(dag), {"size": dag.param("size")}, dag.param("batch")
+    told = step("write_instructions", inputs={"pairs": read["pairs"]}, params=WRITE.values(dag) | asked, ahead=batch)
+    poisoned = step("poison_tuples", inputs={"pairs": told}, params=asked, ahead=batch)
     judged_by = asked | {"llm": "{{ params.judge or params.llm or '' }}"}
-    checked = step("check_tuples", inputs={"tuples": poisoned}, params=CHECK.values(dag) | judged_by)
+    checked = step("check_tuples", inputs={"tuples": poisoned}, params=CHECK.values(dag) | judged_by, ahead=batch)
     trained = step("follow_instructions", inputs={"tuples": checked}, params=TRAIN.values(dag) | size)
     judged_set = {"set_name": dag.param("set_name")}
     queries = step("judge_queries", inputs=read, params=judged_set, emits=False)

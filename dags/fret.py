@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow.sdk import DAG, Param
-from foundry_airflow.steps import DEFAULT_ARGS, fold_lineage, form, given, step, within
+from foundry_airflow.steps import DEFAULT_ARGS, batch_field, fold_lineage, form, given, step, within
 
 DOC = """
 ### From `passages` to `mtt/fret`
@@ -49,11 +49,13 @@ with DAG(
     tags=["foundry", "synthesis"],
     doc_md=DOC,
     params={"grader": GRADER, "endpoint_scorer": ENDPOINT_SCORER}
+    | batch_field("write_tasks_and_queries")
     | {name: field for f in FORMS for name, field in f.params.items()},
 ) as dag:
     read = given(passages="passages")
     paid = LLM.values(dag) | BUDGET.values(dag)
-    written = step("write_tasks_and_queries", inputs=read, params=WRITE.values(dag) | paid)
+    batch, written_by = dag.param("batch"), WRITE.values(dag) | paid
+    written = step("write_tasks_and_queries", inputs=read, params=written_by, ahead=batch)
     pairs = step("decontaminate_tasks", inputs={"pairs": written}, params=GATE.values(dag))
     encoder = {"model": dag.param("model")}
     embedded = step("embed_passages", inputs=read, params=encoder, emits=False)
@@ -65,7 +67,7 @@ with DAG(
     scored = step("relabel", inputs=compared, params=shown | RELABEL.values(dag), only_if=here)
     llm = {"llm": dag.param("endpoint_scorer")} | TOP.values(dag) | BUDGET.values(dag)
     told = step("score_passages", inputs=compared, params=shown | llm, only_if=there)
-    llm = {"llm": dag.param("grader")}
-    graded = step("grade_passages", inputs=compared, params=encoder | paid | llm, only_if="{{ params.grader or '' }}")
+    llm, grades = encoder | paid | {"llm": dag.param("grader")}, "{{ params.grader or '' }}"
+    graded = step("grade_passages", inputs=compared, params=llm, only_if=grades, ahead=batch)
     triplets = step("unify", inputs={"relabelled": [scored, told, graded]}, params=UNIFY.values(dag))
     fold_lineage(triplets)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow.sdk import DAG, Asset
-from foundry_airflow.steps import DEFAULT_ARGS, fold_lineage, form, given, step, within
+from foundry_airflow.steps import DEFAULT_ARGS, batch_field, fold_lineage, form, given, step, within
 
 DOC = """
 ### From `passages` to `mtp`
@@ -14,7 +14,8 @@ General-domain pairs join where the store has `mtp/gd`, pairs of your own where 
 queries, of judged questions and of the judged sets in `sets` are refused; where they are too many, the run stops.
 
 Starts when `passages` changed, and by hand. The endpoint is the worker's `OPENAI_BASE_URL`; the pool `llm` limits how
-many steps ask it at once, `max_run_usd` and `max_run_tokens` what each of the two steps may spend.
+many steps ask it at once, `max_run_usd` and `max_run_tokens` what each of the two steps may spend. With `batch` both
+buy their answers by the endpoint's batch API first, at half the price, and sleep meanwhile, for a day at most each.
 """
 
 NEEDS = form("write_needs", "sample_rate", "rates", "intents", "intents_per_passage", "splits")
@@ -33,6 +34,7 @@ ASKED = (
     "max_run_tokens",
 )
 LLM = form("write_needs", *ASKED)
+BATCH = batch_field("write_needs")
 
 with DAG(
     "synthesize_pairs",
@@ -43,10 +45,11 @@ with DAG(
     default_args=DEFAULT_ARGS,
     tags=["foundry", "synthesis"],
     doc_md=DOC,
-    params=NEEDS.params | LLM.params | OWN.params | GATE.params,
+    params=NEEDS.params | LLM.params | BATCH | OWN.params | GATE.params,
 ) as dag:
-    needs = step("write_needs", inputs=given(passages="passages"), params=NEEDS.values(dag) | LLM.values(dag))
-    pairs = step("write_pairs", inputs={"needs": needs}, params=LLM.values(dag))
+    batch, asked = dag.param("batch"), NEEDS.values(dag) | LLM.values(dag)
+    needs = step("write_needs", inputs=given(passages="passages"), params=asked, ahead=batch)
+    pairs = step("write_pairs", inputs={"needs": needs}, params=LLM.values(dag), ahead=batch)
     combined = step("combine_pairs", inputs={"dm": pairs}, params=OWN.values(dag))
     mtp = step("decontaminate_pairs", inputs={"pairs": combined}, params=GATE.values(dag))
     fold_lineage(mtp)

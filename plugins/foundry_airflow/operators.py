@@ -175,6 +175,9 @@ class StepOperator(PlannedOperator):
 
     def execute(self, context: Context) -> str:
         """Find the version or make it."""
+        return self._find_or_make(context)
+
+    def _find_or_make(self, context: Context) -> str:
         with airflow_errors():
             store = open_store()
             job = self.job(store)
@@ -238,15 +241,18 @@ class StepOperator(PlannedOperator):
             raise
 
     def _call(self, job: Job) -> Call:
-        arguments = ["run", self.step]
+        group = ["--group", self.group] if self.group else []
+        return call_of(job, [*self._arguments(job, "run"), *group], self.group)
+
+    def _arguments(self, job: Job, command: str) -> list[str]:
+        """Of a ``foundry`` command about the step as it is planned."""
+        arguments = [command, self.step]
         for name in {**job.input_names, **self.inputs}:
             refs = job.input_names.get(name, [""])
             arguments += [part for ref in refs for part in ("--input", f"{name}={ref}")]
         for name, value in self.parameters().items():
             arguments += ["--set", f"{name}={_text(value)}"]
-        if self.group:
-            arguments += ["--group", self.group]
-        return call_of(job, arguments, self.group)
+        return arguments
 
     def on_kill(self) -> None:
         """End the step with the task."""

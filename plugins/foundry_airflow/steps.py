@@ -11,6 +11,7 @@ from airflow.sdk import DAG, Asset, AssetAlias, Param, TaskGroup, TriggerRule, X
 from airflow.sdk.configuration import conf
 from airflow.sdk.definitions.param import DagParam, ParamsDict
 
+from foundry_airflow.ahead import AHEAD, AheadOperator, batch_field
 from foundry_airflow.alerts import task_failed, within
 from foundry_airflow.inputs import (
     EachOperator,
@@ -31,7 +32,9 @@ from pipeline_tasks.evaluation.judge_queries import OWN_SETS
 __all__ = [
     "DEFAULT_ARGS",
     "AT_ONCE",
+    "BY_CHAT",
     "LEVEL",
+    "batch_field",
     "default",
     "evaluated",
     "evaluation_fields",
@@ -58,6 +61,8 @@ DEFAULT_ARGS = {
 AT_ONCE = 8
 """Runs at once of a DAG whose runs write datasets of their own, a size's or a level's. Where all runs write the same
 datasets there is one at a time, so that what was built last is what ``latest`` names."""
+BY_CHAT = ("llm", "context_tokens", "json_schema", "temperature", "concurrency", "max_run_usd", "max_run_tokens")
+"""Parameters of a step that asks an LLM by chat: who, how, and what it may cost."""
 MAP_LABEL = "{{ task.map_label }}"
 LEVEL: dict[str, Any] = {"type": "string", "pattern": r"^(0?\.\d+|1(\.0+)?)$"}
 """Schema of a field for one level of difficulty, an alpha."""
@@ -75,6 +80,7 @@ def step(
     otherwise: str = "",
     emits: bool = True,
     max_groups: int | None = None,
+    ahead: Any = None,
 ) -> XComArg:
     """The task ``name`` that makes the step's version; its output is ``dataset@version``.
 
@@ -91,6 +97,8 @@ def step(
         otherwise: why it was skipped, and what to do about it.
         emits: emit the asset event. An asset has one producer: off for all but one task that writes the dataset.
         max_groups: groups of parts at most; ``[foundry] max_groups`` of the configuration where not given.
+        ahead: template or parameter; where it comes out true, a task ``<name>_ahead`` first buys by the batch API what
+            the step will ask an LLM.
     """
     found = get_step(name)
     work: dict[str, Any] = {"step": name, "inputs": inputs or {}, "values": params or {}}
@@ -107,10 +115,13 @@ def step(
         )
         return mapped.expand(each=values.output).output
     commit = StepOperator(task_id=name, outlets=outlets, doc_md=doc, **work, **limits)
+    bought = [] if ahead is None else [AheadOperator(task_id=f"{name}_{AHEAD}", wanted=ahead, **work, **limits)]
+    bought >> commit
     if found.kind == "map":
         limit = max_groups or conf.getint("foundry", "max_groups", fallback=8)
         with TaskGroup(f"{name}_groups"):
             groups = GroupsOperator(task_id="plan", max_groups=limit, **work)
+            bought >> groups
             mapped = StepOperator.partial(task_id="run", map_index_template=MAP_LABEL, **work, **limits)
             mapped.expand(group=groups.output) >> commit
     return commit.output

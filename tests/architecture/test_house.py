@@ -141,7 +141,7 @@ def test_only_dags_and_plugins_import_airflow():
     assert using - {"tests"} == {"dags", "plugins"}
 
 
-PUBLIC = ("airflow.sdk", "airflow.plugins_manager", "airflow.triggers.base", "airflow.listeners")
+PUBLIC = ("airflow.sdk", "airflow.plugins_manager", "airflow.triggers.base", "airflow.listeners", "airflow.providers")
 
 
 def test_one_file_uses_what_airflow_keeps_to_itself():

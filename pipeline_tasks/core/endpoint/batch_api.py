@@ -20,6 +20,7 @@ from pipeline_tasks.core.wire import clean
 
 _NAME = "foundry"
 _ENDED = ("completed", "expired", "cancelled", "failed")
+_ROOTS = ("/files", "/batches")
 _PAGES, _A_PAGE = 50, 100
 _LONGEST_SAID = 200
 
@@ -153,6 +154,13 @@ class BatchApi:
             return self._endpoint.call(method, path, **sent)
         except Refused as refused:
             raise InputError(f"{self._endpoint.host} refuses {method} {path}: {refused.detail}") from None
+        except InputError as error:
+            if path not in _ROOTS or "(404)" not in str(error):
+                raise
+            raise InputError(
+                f"{self._endpoint.host} has no batch API (404 for {method} {path}): ask at once, without "
+                "`foundry batch` and with the field batch off"
+            ) from None
 
 
 def said(errors: Any) -> str:
