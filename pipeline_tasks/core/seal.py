@@ -12,10 +12,11 @@ import logging
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from pipeline_tasks.core.ranges import RangedFile
 
 log = logging.getLogger(__name__)
 TAIL_BYTES = 64 << 10
@@ -102,12 +103,12 @@ def _runs(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return found
 
 
-class _Pieces(io.RawIOBase):
+class _Pieces(RangedFile):
     """A file of which only these pieces are there."""
 
     def __init__(self, pieces: dict[int, bytes], size_bytes: int) -> None:
-        super().__init__()
-        self._pieces, self._size, self._at = pieces, size_bytes, 0
+        super().__init__(size_bytes)
+        self._pieces = pieces
 
     def between(self, first: int, past: int) -> bytes:
         """The bytes from ``first`` to before ``past``, which one piece holds."""
@@ -115,27 +116,3 @@ class _Pieces(io.RawIOBase):
             if at <= first and past <= at + len(data):
                 return data[first - at : past - at]
         raise OSError(f"bytes {first} to {past} were not fetched")
-
-    def readable(self) -> bool:
-        """Yes."""
-        return True
-
-    def seekable(self) -> bool:
-        """Yes."""
-        return True
-
-    def tell(self) -> int:
-        """Where the next read begins."""
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Let the next read begin there."""
-        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        return self._at
-
-    def readinto(self, buffer: Any) -> int:
-        """Fill ``buffer``."""
-        data = self.between(self._at, self._at + len(buffer))
-        buffer[: len(data)] = data
-        self._at += len(data)
-        return len(data)

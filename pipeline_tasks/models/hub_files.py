@@ -5,7 +5,6 @@ Nothing of a data set is executed, and of a large file no more is asked for than
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.ids import short_id
+from pipeline_tasks.core.ranges import RangedFile
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.models.hub import asking, is_commit
 
@@ -113,47 +113,23 @@ class DataFiles:
         return data
 
 
-class RangeFile(io.RawIOBase):
-    """A file on the hub as Python has files: a read is one range, or comes of the block that it is in."""
+class RangeFile(RangedFile):
+    """A file on the hub: a read is one range, or comes of the block that it is in."""
 
     def __init__(self, files: DataFiles, path: str, block_bytes: int) -> None:
-        super().__init__()
+        super().__init__(files.sizes[path])
         self._files, self._path, self._block_bytes = files, path, block_bytes
-        self._size, self._at, self._start, self._block = files.sizes[path], 0, -1, b""
+        self._start, self._block = -1, b""
 
-    def readable(self) -> bool:
-        """Part of the interface."""
-        return True
-
-    def seekable(self) -> bool:
-        """Part of the interface."""
-        return True
-
-    def tell(self) -> int:
-        """Part of the interface."""
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Part of the interface."""
-        self._at = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence] + offset
-        return self._at
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        """Part of the interface; 0 at the end of the file."""
-        end = min(self._at + len(buffer), self._size)
-        if end <= self._at:
-            return 0
-        data = self._of_block(end) if self._block_bytes else self._files.read(self._path, self._at, end)
-        buffer[: len(data)] = data
-        self._at += len(data)
-        return len(data)
-
-    def _of_block(self, end: int) -> bytes:
-        start = self._at - self._at % self._block_bytes
+    def between(self, first: int, past: int) -> bytes:
+        """The bytes from ``first`` to before ``past``, as far as they are in one block."""
+        if not self._block_bytes:
+            return self._files.read(self._path, first, past)
+        start = first - first % self._block_bytes
         if start != self._start:
             self._block = self._files.read(self._path, start, min(start + self._block_bytes, self._size))
             self._start = start
-        return self._block[self._at - start : end - start]
+        return self._block[first - start : past - start]
 
 
 def _token() -> str | None:
