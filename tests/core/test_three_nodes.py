@@ -1,0 +1,103 @@
+"""Partitioned steps on a real Ray cluster of three nodes that lose one after another."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline_tasks.core.settings import settings
+from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.datasets import PAIRS, PASSAGES
+from pipeline_tasks.retrieval.rank_bm25 import rank_bm25
+from pipeline_tasks.retrieval.rank_passages import rank_passages
+from tests.core.toy_steps import check_whole, make
+from tests.retrieval.test_vector_shards import MODEL, SMALL, planted
+from tests.stores import put
+
+pytestmark = pytest.mark.skipif(not find_spec("ray"), reason="Ray is not installed: pip install retriever-foundry[ray]")
+ROOM = {"object_store_memory": 100 << 20, "memory": 8 << 30}
+N = 48
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A head that takes no tasks, and three nodes with a processor each."""
+    for name, value in {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}.items():
+        monkeypatch.setenv(name, value)
+    from ray.cluster_utils import Cluster  # which reads them as it is imported
+
+    found = Cluster(initialize_head=True, head_node_args=ROOM | {"num_cpus": 0, "include_dashboard": False})
+    for _ in range(3):
+        found.add_node(num_cpus=1, **ROOM)
+    monkeypatch.setenv("FOUNDRY_ENGINE", "ray")
+    monkeypatch.setenv("RAY_ADDRESS", found.address)
+    settings.cache_clear()
+    yield found
+    found.shutdown()
+    settings.cache_clear()
+
+
+@contextmanager
+def one_dies(cluster: Any, store: LocalStore) -> Iterator[list[int]]:
+    """A node of the cluster is killed once the block has stored its second piece; yields how many there were then."""
+    before, ended, pieces = n_pieces(store), threading.Event(), list[int]()
+
+    def kill() -> None:
+        while not ended.is_set():
+            if (now := n_pieces(store)) >= before + 2:
+                cluster.remove_node(cluster.list_all_nodes()[-1], allow_graceful=False)
+                pieces.append(now)
+                return
+            time.sleep(0.01)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    yield pieces
+    ended.set()
+    killer.join()
+
+
+def n_pieces(store: LocalStore) -> int:
+    return sum(1 for _ in store.keys("memo"))
+
+
+def texts(folder: Path) -> LocalStore:
+    store = planted(folder)
+    each = [{"passage_id": f"p{n:02}", "text": f"flood {n % 7} river {n % 5} gauge {n}"} for n in range(N)]
+    put(store, PASSAGES, *(each[at : at + 6] for at in range(0, N, 6)))
+    pairs = [{"query_id": f"q{n:02}", "query": f"river {n % 5} flood {n % 7}"} for n in range(N)]
+    put(
+        store,
+        PAIRS,
+        [pair | {"positive_id": f"g-{pair['query_id']}", "positive": "ice"} for pair in pairs],
+        dataset="mtp",
+    )
+    return store
+
+
+STEPS = (
+    (rank_bm25, {"depth": 5, "shard_passages": 6}),
+    (rank_passages, {"model": MODEL} | SMALL),
+)
+
+
+def test_a_node_that_dies_in_the_middle_of_a_step_changes_no_byte(cluster, tmp_path, monkeypatch):
+    store = texts(tmp_path / "ray")
+    for made, params in STEPS:
+        with one_dies(cluster, store) as at_death:
+            make(store, made, **params)
+        assert at_death and at_death[0] < n_pieces(store), f"{made.name} was done before a node died"
+    monkeypatch.setenv("FOUNDRY_ENGINE", "local")
+    settings.cache_clear()
+    here = texts(tmp_path / "local")
+    for made, params in STEPS:
+        make(here, made, **params)
+    assert check_whole(store) == check_whole(here)
