@@ -33,6 +33,7 @@ def estimate_command(
     answer_s: Annotated[float, typer.Option(min=0, help="seconds that one answer is taken to need")] = 2.0,
 ) -> None:
     """Rows, requests, tokens, dollars and hours of what an LLM is asked, a row and in all; stored answers are free."""
+    from pipeline_tasks.synthesis.batches import SHARE
     from pipeline_tasks.synthesis.endpoint import LlmParams
     from pipeline_tasks.synthesis.enough import rates_for
     from pipeline_tasks.synthesis.estimate import estimate, of_step
@@ -58,8 +59,9 @@ def estimate_command(
         counts = (bill.rows, bill.n_requests, bill.n_stored, *bill.tokens)
         table.add_row(bill.step, *(f"{n:,}" for n in counts), f"{bill.usd:,.2f}", f"{bill.hours(answer_s):.2f}")
     console().print(table)
-    hours = sum(bill.hours(answer_s) for bill in bills)
-    typer.echo(f"{sum(bill.usd for bill in bills):,.2f} dollars, {hours:.2f} hours at {answer_s:g} s an answer")
+    usd, hours = sum(bill.usd for bill in bills), sum(bill.hours(answer_s) for bill in bills)
+    by_batches = f"; by batches {usd * SHARE:,.2f} dollars, within a day for each step" if usd else ""
+    typer.echo(f"{usd:,.2f} dollars, {hours:.2f} hours at {answer_s:g} s an answer{by_batches}")
     for bill in bills if pays else ():
         n = max(1, bill.rows)
         typer.echo(

@@ -89,7 +89,7 @@ def test_after_a_small_run_the_bill_of_a_large_one_is_known_within_15_percent(st
 
 
 def test_it_says_where_the_budget_would_stop_a_run(store, asked, monkeypatch, capsys):
-    needs, _ = estimate(store, asked | {"max_run_usd": 0.001}, {})
+    needs, pairs = estimate(store, asked | {"max_run_usd": 0.001}, {})
     assert needs.usd > 0.001
     assert needs.notes()[-1].startswith("write_needs would stop at max_run_usd=0.001")
     assert needs.hours(3600) == needs.n_requests / 4
@@ -99,6 +99,7 @@ def test_it_says_where_the_budget_would_stop_a_run(store, asked, monkeypatch, ca
     estimate_command(DAG, sets=[f"llm={asked['llm']}", "max_run_usd=0.001"], answer_s=3600)
     told = capsys.readouterr().out
     assert f"{needs.n_requests * 2:.2f} hours at 3600 s an answer" in told and "would stop at max_run_usd" in told
+    assert f"by batches {(needs.usd + pairs.usd) / 2:,.2f} dollars" in told
     with pytest.raises(InputError, match="'build_triplets' pays for nothing; ask about synthesize_pairs"):
         estimate_command("build_triplets")
 
