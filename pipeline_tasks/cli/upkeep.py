@@ -25,6 +25,7 @@ from pipeline_tasks.core.errors import FoundryError
 from pipeline_tasks.core.gc import DAY_S, GRACE_S, HOUR_S, drop, find_garbage
 from pipeline_tasks.core.lineage import DATABASE, fold
 from pipeline_tasks.core.lineage.metrics import exposition
+from pipeline_tasks.core.parameters import of_installation
 from pipeline_tasks.core.resources import configured
 from pipeline_tasks.core.settings import Settings, settings
 from pipeline_tasks.core.spending import key_of, read_state, spent
@@ -111,6 +112,7 @@ def checks(found: Settings) -> Iterator[Check]:
     free = shutil.disk_usage(folder).free
     yield Check("disk", free > _LOW_DISK_BYTES, f"{sized(free)} free at {folder}")
     yield _resources(found)
+    yield _parameters(found)
     yield _models(found)
     yield _endpoint(found)
     if found.openai_base_url:
@@ -144,6 +146,17 @@ def _resources(found: Settings) -> Check:
         for name, table in tables.items()
     ]
     return Check("resources", True, f"{found.resources}: {'; '.join(told) or 'nothing'}", needed=True)
+
+
+def _parameters(found: Settings) -> Check:
+    if found.parameters is None:
+        return Check("parameters", True, "as steps declare; FOUNDRY_PARAMETERS names a file that changes them")
+    try:
+        tables = of_installation().items()
+    except FoundryError as error:
+        return Check("parameters", False, str(error), needed=True)
+    said = ", ".join(f"{table}.{name} = {value}" for table, values in tables for name, value in values.items())
+    return Check("parameters", True, f"{found.parameters}: {said or 'nothing'}", needed=True)
 
 
 def _existing(path: Path) -> Path:

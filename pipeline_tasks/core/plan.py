@@ -11,6 +11,7 @@ from typing import Any
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Ref, version_id
+from pipeline_tasks.core.parameters import usual
 from pipeline_tasks.core.requests import CHANGE, PREVIOUS, before, requests
 from pipeline_tasks.core.schema import FILES
 from pipeline_tasks.core.step import From, Step, StepParams
@@ -117,6 +118,8 @@ class Job:
 def plan(store: Store, step: Step, values: dict[str, Any], given: dict[str, list[str]] | None = None) -> Job:
     """Resolve ``given`` (input name -> dataset names, versions optional) and defaults into a :class:`Job`.
 
+    Parameters that ``values`` leave out are as the operator's file has them, else as the step does.
+
     Raises:
         InputError: unknown input or parameter, a dataset that is not there, or one whose rows are of another schema.
     """
@@ -124,7 +127,7 @@ def plan(store: Store, step: Step, values: dict[str, Any], given: dict[str, list
     unknown = sorted(set(given) - set(step.reads))
     if unknown:
         raise InputError(f"{step.name} has no input {unknown[0]!r}; its inputs are: {', '.join(step.reads) or 'none'}")
-    params = step.parse(values)
+    params = step.parse(usual(step) | values)
     dataset = step.output(params)
     try:
         Ref(dataset=dataset)

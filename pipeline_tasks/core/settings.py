@@ -68,6 +68,7 @@ class Settings(BaseModel):
     )
     cache: Path = Field(Path("~/.cache/retriever-foundry"), description="model weights, once per machine")
     resources: Path | None = Field(None, description="TOML file: memory, time, cards and retries of steps")
+    parameters: Path | None = Field(None, description="TOML file: parameters of steps where nobody gives any")
     sql_memory_mib: int = Field(0, ge=0, description="MiB of DuckDB for one question; 0: by the container's limit")
     log_format: Literal["text", "json"] = Field("text", description="lines of the log: text, or a JSON object each")
     profile: Literal["offline", "hub"] = Field("offline", description="where weights come from: packages or a hub")
@@ -163,7 +164,7 @@ def secret_variables(needs: Iterable[Secret]) -> tuple[str, ...]:
 def passed_on(needs: Iterable[Secret]) -> dict[str, str]:
     """The variables that a step on another machine gets: ours, and of all secrets those that it needs."""
     allowed = secret_variables(needs)
-    ours = {n: v for n, v in os.environ.items() if n.startswith(OURS) and not (is_secret(n) or _names_a_file(n))}
+    ours = {n: v for n, v in os.environ.items() if n.startswith(OURS) and not (is_secret(n) or _stays_here(n))}
     return ours | {name: os.environ[name] for name in allowed if name in os.environ}
 
 
@@ -172,7 +173,7 @@ def inherited(needs: Iterable[Secret]) -> dict[str, str]:
 
     Whatever else the caller's environment holds, such as the keys of a scheduler's database, stays with the caller.
     """
-    here = {n: v for n, v in os.environ.items() if _is_of_machine(n) or (n.startswith(OURS) and _names_a_file(n))}
+    here = {n: v for n, v in os.environ.items() if _is_of_machine(n) or (n.startswith(OURS) and _stays_here(n))}
     return here | passed_on(needs)
 
 
@@ -202,6 +203,11 @@ def _names_a_file(name: str) -> bool:
     return name.endswith("_FILE")
 
 
+def _stays_here(name: str) -> bool:
+    """Whether it names a file of this machine; what ``FOUNDRY_PARAMETERS`` says is given to steps by value."""
+    return _names_a_file(name) or name == "FOUNDRY_PARAMETERS"
+
+
 def _is_of_machine(name: str) -> bool:
     return name.upper() in MACHINE_NAMES or (name.startswith(tuple(MACHINE_PREFIXES)) and not is_secret(name))
 
@@ -221,7 +227,10 @@ def settings() -> Settings:
         raise InputError(
             f"setting {name!r} is {first['input']!r}: {first['msg']}; mend the environment variable"
         ) from error
-    named = {name: getattr(found, name) for name in ("cache", "store_cache", "scratch", "resources", "llm_prices")}
+    named = {
+        name: getattr(found, name)
+        for name in ("cache", "store_cache", "scratch", "resources", "parameters", "llm_prices")
+    }
     folders = {name: path.expanduser().absolute() for name, path in named.items() if path}
     places = {"store": Settings.store_place(found.store), "domain": Settings.domain_place(found.domain)}
     return found.model_copy(update=folders | places)

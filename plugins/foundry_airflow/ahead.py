@@ -22,7 +22,8 @@ AHEAD = "ahead"
 def batch_field(section: str) -> dict[str, Param]:
     """The field ``batch`` of a form: what :func:`foundry_airflow.steps.step` takes as ``ahead``."""
     told = "buy the answers by the endpoint's batch API first: half the price, within a day (off: ask at once)"
-    return {"batch": Param(False, type="boolean", section=section, description=told)}
+    usual = conf.getboolean("foundry", "batch", fallback=False)
+    return {"batch": Param(usual, type="boolean", section=section, description=told)}
 
 
 class AheadOperator(StepOperator):

@@ -22,6 +22,7 @@ from pipeline_tasks.core import memo
 from pipeline_tasks.core.errors import FoundryError, TransientError
 from pipeline_tasks.core.local_files import for_a_form
 from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.parameters import usual
 from pipeline_tasks.core.plan import Job, plan
 from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.runner import note_reuse
@@ -106,9 +107,10 @@ class PlannedOperator(BaseOperator):
         return ", ".join(f"{name} {value}" for name, value in self.each.items())
 
     def parameters(self) -> dict[str, Any]:
-        """The parameters that were set, and the device of a container."""
+        """The parameters that were set, here or by the operator, and the device of a container."""
         chosen = {n: v for n, v in {**self.values, **self.each}.items() if v is not None and v != ""}
-        return device_for(get_step(self.step)) | chosen
+        step = get_step(self.step)
+        return device_for(step) | usual(step) | chosen
 
     def job(self, store: Store) -> Job:
         """What there is to do, down to the exact version that will be made.

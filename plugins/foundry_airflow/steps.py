@@ -24,6 +24,7 @@ from foundry_airflow.inputs import (
 )
 from foundry_airflow.operators import GroupsOperator, StepOperator
 from foundry_airflow.tries import RETRY_DELAY_S
+from pipeline_tasks.core.parameters import usual
 from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.resources import resources_of
 from pipeline_tasks.core.step import Resources
@@ -215,8 +216,9 @@ def form(name: str, *parameters: str, prefix: str = "") -> Form:
     """Form fields for some parameters of step ``name``: types, limits and descriptions are the step's own."""
     schema = get_step(name).params.model_json_schema()["properties"]
     fields = {parameter: prefix + parameter for parameter in parameters}
-    usual = {p: {"default": made} for p in parameters if (made := _made(name, p)) is not None}
-    return Form({fields[p]: _field(name, schema[p] | usual.get(p, {})) for p in parameters}, fields)
+    made = {p: found for p in parameters if (found := _made(name, p)) is not None} | usual(get_step(name))
+    defaults = {p: {"default": made[p]} if p in made else {} for p in parameters}
+    return Form({fields[p]: _field(name, schema[p] | defaults[p]) for p in parameters}, fields)
 
 
 def _made(name: str, parameter: str) -> Any:

@@ -6,7 +6,7 @@ import pytest
 from pydantic import SecretStr
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.settings import Settings, is_secret, passed_on, secret_values, settings
+from pipeline_tasks.core.settings import Settings, inherited, is_secret, passed_on, secret_values, settings
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +55,7 @@ def test_an_empty_variable_is_no_value(monkeypatch):
     assert settings().workers >= 1
 
 
-def test_every_setting_but_the_secret_ones_reaches_every_step(monkeypatch, tmp_path):
+def test_every_setting_but_the_secret_ones_and_what_is_given_by_value_reaches_every_step(monkeypatch, tmp_path):
     monkeypatch.setenv("FOUNDRY_STORE", str(tmp_path))
     plain = [f"FOUNDRY_{n.upper()}" for n, f in Settings.model_fields.items() if f.annotation is not SecretStr]
     plain = [*plain, "FOUNDRY_MAX_TOKENS_PER_MONTH", "OPENAI_BASE_URL"]
@@ -64,6 +64,7 @@ def test_every_setting_but_the_secret_ones_reaches_every_step(monkeypatch, tmp_p
     for name in ("FOUNDRY_EMBEDDINGS_API_KEY", "OPENAI_API_KEY", "FOUNDRY_NEW_TOKEN"):
         monkeypatch.setenv(name, "secret")
     monkeypatch.setattr("pipeline_tasks.core.settings.settings", lambda: Settings(store=tmp_path))
-    assert {name for name in plain if name in passed_on(())} == set(plain)
+    assert {name for name in plain if name in passed_on(())} == set(plain) - {"FOUNDRY_PARAMETERS"}
+    assert {name for name in plain if name in inherited(())} == set(plain)
     assert "secret" not in passed_on(()).values()
     assert secret_values().count("secret") == 3

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from airflow.sdk import Asset, AssetAlias
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+from foundry_airflow.containers import container_of
 from foundry_airflow.inputs import follow
 from foundry_airflow.operators import GroupsOperator, StepOperator, open_store
+from foundry_airflow.steps import form
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.settings import settings
@@ -120,6 +122,19 @@ def test_a_try_that_lasts_too_long_is_ended_and_the_file_says_after_how_long(tmp
     settings.cache_clear()
     with pytest.raises(AirflowException, match="exit code 124.*longer than it may"):
         run("stumble", values={"how": "hang", "mark": str(tmp_path / "mark")})
+
+
+def test_what_the_operator_says_of_parameters_is_in_the_command_and_in_the_form(tmp_path, monkeypatch):
+    monkeypatch.setenv("FOUNDRY_PARAMETERS", str(tmp_path / "parameters.toml"))
+    (tmp_path / "parameters.toml").write_text("[count]\nparts = 3\n")
+    settings.cache_clear()
+    operator = StepOperator(task_id="count", step="count", values={"parts": None})
+    call = operator._call(operator.job(open_store()))
+    assert call.arguments == ("run", "count", "--set", "parts=3")
+    assert "FOUNDRY_PARAMETERS" not in container_of(call).environment, "no such file there"
+    told = StepOperator(task_id="count", step="count", values={"parts": 4})
+    assert told.parameters() == {"parts": 4}
+    assert "(left empty: 3)" in form("count", "parts").params["parts"].description
 
 
 def test_planning_errors_fail_before_any_process(tmp_path, monkeypatch):
