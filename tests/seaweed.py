@@ -6,13 +6,12 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sysconfig
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,8 @@ import boto3
 import pytest
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
+
+from tests.ports import free_ports
 
 KEY, SECRET, BUCKET = "test-key", "test-secret", "test-bucket"
 ADMIN = {"name": "test", "credentials": [{"accessKey": KEY, "secretKey": SECRET}], "actions": ["Admin"]}
@@ -106,12 +107,3 @@ def running(folder: Path, identities: dict[str, Any] | None = None) -> Iterator[
         yield server
     finally:
         server.kill()
-
-
-def free_ports(n: int) -> list[int]:
-    """Ports that nobody listens on."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(n)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]

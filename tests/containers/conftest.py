@@ -21,7 +21,8 @@ from pipeline_tasks.demo.site import URL_LIST, build_site
 from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.models.fetch import fetch
 from pipeline_tasks.models.registry import get
-from tests.containers.stack import Stack, free_ports, written
+from tests.containers.stack import Stack, written
+from tests.ports import free_ports
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

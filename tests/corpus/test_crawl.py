@@ -17,6 +17,7 @@ from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.corpus.crawl import crawl
 from pipeline_tasks.datasets import URLS
 from tests.corpus.web import Page, Web, answer, serving
+from tests.ports import free_port
 from tests.stores import go, put, reasons, rejects, rows
 
 GZIP = {"Content-Encoding": "gzip"}
@@ -208,7 +209,7 @@ def test_a_document_without_end_is_left_early(store: LocalStore):
 def test_addresses_that_nobody_answers(store: LocalStore):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        refusing = f"http://127.0.0.1:{_free_port()}/a.pdf"
+        refusing = f"http://127.0.0.1:{free_port()}/a.pdf"
         mute, odd, long = f"http://127.0.0.1:{port}/a.pdf", "http://a..b/a.pdf", f"http://{'a' * 80}.org/a.pdf"
         listed(store, refusing, mute, odd, long)
         fetch(store, attempts=1, timeout_s=0.3)
@@ -219,11 +220,6 @@ def test_addresses_that_nobody_answers(store: LocalStore):
         short_id(odd): "bad_url",
         short_id(long): "bad_url",
     }
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
 
 
 def test_files_of_this_machine(store: LocalStore, tmp_path: Path):

@@ -11,6 +11,8 @@ import pytest
 from airflow.triggers.callback import CallbackTrigger
 from foundry_airflow import alerts
 
+from tests.ports import free_port
+
 SECRET = "T000-very-secret-path"
 
 
@@ -84,9 +86,7 @@ def test_a_task_that_fails_is_told_with_its_error_and_where_its_log_is(stumble):
 
 
 def test_a_dead_webhook_changes_nothing_but_the_log(stumble):
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        url = f"http://127.0.0.1:{free.getsockname()[1]}/{SECRET}"
-    done, log = stumble(url)
+    done, log = stumble(f"http://127.0.0.1:{free_port()}/{SECRET}")
     assert done.returncode == 1 and "this can never work" in done.stdout
     assert "the alert webhook cannot be reached" in log
     assert SECRET not in log + done.stdout + done.stderr

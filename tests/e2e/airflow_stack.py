@@ -15,6 +15,8 @@ from typing import Any
 
 import httpx
 
+from tests.ports import free_port
+
 ROOT = Path(__file__).parents[2]
 GRACE_S = 15.0
 PATIENCE_S = 480.0
@@ -101,7 +103,7 @@ def wait_for(what: Callable[[], Any], seconds: float, told: str) -> Any:
 @contextmanager
 def airflow(home: Path, environment: dict[str, str], ahead_s: float = 0) -> Iterator[Airflow]:
     """Airflow over the project's DAGs, its clock ``ahead_s`` seconds ahead; one over an old home knows its DAGs."""
-    port = _free_port()
+    port = free_port()
     environment = (
         environment
         | QUICK
@@ -146,7 +148,7 @@ def airflow(home: Path, environment: dict[str, str], ahead_s: float = 0) -> Iter
 @contextmanager
 def ui(home: Path, environment: dict[str, str]) -> Iterator[Airflow]:
     """The Airflow of ``make ui``, which ends whole when it is told to."""
-    port = _free_port()
+    port = free_port()
     home.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-c", UI, str(home), str(port)]
     with (home / "ui.log").open("ab") as log:
@@ -158,11 +160,6 @@ def ui(home: Path, environment: dict[str, str]) -> Iterator[Airflow]:
         assert child.wait() == 143
     with socket.socket() as knock:
         assert knock.connect_ex(("127.0.0.1", port)), "the web pages are still there"
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return free.getsockname()[1]
 
 
 def _logged_in(port: int) -> Airflow:

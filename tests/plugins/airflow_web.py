@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -39,12 +38,6 @@ class Server:
     def client(self, user: str | None = None) -> httpx.Client:
         headers = {"Authorization": f"Bearer {self.token(user)}"} if user else {}
         return httpx.Client(base_url=f"{self.url}/lineage", headers=headers, timeout=60)
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 def start(home: Path, store: Path, port: int) -> subprocess.Popen[bytes]:

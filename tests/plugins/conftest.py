@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from airflow_web import Server, free_port, hostile_store, start, wait_until_up  # noqa: E402
+from airflow_web import Server, hostile_store, start, wait_until_up  # noqa: E402
+
+from tests.ports import free_port  # noqa: E402
 
 
 @pytest.fixture(scope="session")

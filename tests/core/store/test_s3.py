@@ -19,7 +19,8 @@ from pipeline_tasks.core.store.cache import Cache
 from pipeline_tasks.core.store.s3 import S3Store
 from tests.core.conftest import CACHE_BYTES
 from tests.disks import small_disk
-from tests.seaweed import BUCKET, free_ports, running
+from tests.ports import free_port
+from tests.seaweed import BUCKET, running
 from tests.stores import put_part
 
 LEASE_S = 2.0
@@ -89,7 +90,7 @@ def test_a_wrong_clock_is_told(s3, monkeypatch, tmp_path):
 @pytest.mark.parametrize("host", ["127.0.0.1", "no-such-host.invalid"])
 def test_a_server_out_of_reach_is_told_and_may_come_back(s3, monkeypatch, tmp_path, host):
     monkeypatch.setattr(bucket_module, "ATTEMPTS", 3)
-    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://{host}:{free_ports(1)[0]}")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://{host}:{free_port()}")
     with pytest.raises(TransientError, match="cannot be reached .*; check AWS_ENDPOINT_URL_S3"):
         again(s3, tmp_path).read("refs/x")
 
