@@ -179,7 +179,7 @@ def _held(params: TrainParams, train: Load) -> tuple[int, bool]:
     of_batch = round(min(params.batch_size, sum(train.rows.values())) * train.per_row)
     together = of_batch if whole_batch else round(train.per_row)
     if together > params.graph_tokens:
-        return max(params.micro_batch_tokens, params.max_passage_length), True
+        return max(params.graph_tokens, params.micro_batch_tokens, params.max_passage_length), True
     return min(of_batch, params.graph_tokens), False
 
 

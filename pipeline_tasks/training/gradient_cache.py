@@ -3,9 +3,10 @@
 The loss of a batch needs the embeddings of all its texts, but autograd would keep the activations of all of
 them too. When they do not fit, what does not fit is encoded twice:
 
-1. encode each micro-batch, keep the embeddings, drop the activations of all but the first few micro-batches;
+1. encode each micro-batch, keep the embeddings, drop the activations of all but the last few micro-batches;
 2. take the loss and its gradient with respect to the embeddings (a small graph);
-3. encode each micro-batch that lost its activations again, and push its share of that gradient through the encoder.
+3. push each micro-batch's share of that gradient through the encoder, the last one first; one that lost its activations
+   is encoded again, when those that had kept theirs have given them up.
 
 By the chain rule the weights' gradients are those of the plain pass, for up to a third more computation. It holds
 only if both passes of a micro-batch see the same dropout: ``encode(i)`` must be a function of ``i`` and the
@@ -39,12 +40,12 @@ def backward(
     """Add this process's share of the gradients of ``loss_of`` over all pieces to the weights, and return the loss.
 
     Args:
-        encode: embeds piece ``i`` to [sizes[i], d]; called twice with the same ``i`` from ``held`` on, and must then
-            give the same embeddings.
+        encode: embeds piece ``i`` to [sizes[i], d]; called twice with the same ``i`` for all but the last ``held``, and must
+            then give the same embeddings.
         sizes: texts of every piece.
         loss_of: [sum of sizes, d] to a scalar; the pieces' embeddings in order.
         like: [0, d], on the device and of the type of the embeddings.
-        held: how many of the first pieces keep their activations, so that no second forward pass is needed for them;
+        held: how many of the last pieces keep their activations, so that no second forward pass is needed for them;
             with all of them it is the plain pass.
         peers: which of the pieces are this process's.
     """
@@ -53,11 +54,12 @@ def backward(
         loss.backward()
         return loss.item()
     # With autograd on, so that both passes run the same attention kernels.
-    kept = {i: encode(i) if i < held else encode(i).detach() for i in peers.share(len(sizes))}
+    first_held = len(sizes) - held
+    kept = {i: encode(i) if i >= first_held else encode(i).detach() for i in peers.share(len(sizes))}
     embeddings = peers.gather(kept, sizes, like).requires_grad_()
     loss = loss_of(embeddings)
     (of_embeddings,) = torch.autograd.grad(loss, embeddings)
     gradients = of_embeddings.split(list(sizes))
-    for i, embedded in kept.items():
-        (embedded if i < held else encode(i)).backward(gradients[i])
+    for i, embedded in reversed(kept.items()):
+        (embedded if i >= first_held else encode(i)).backward(gradients[i])
     return loss.item()

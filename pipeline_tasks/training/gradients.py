@@ -76,10 +76,8 @@ class Gradients:
             queries, passages = embeddings[back].split([len(asked), len(group.passages)])
             return cut.share * batch.objective.loss(queries, passages, table)
 
-        tokens = np.cumsum([lengths[piece].sum() for piece in pieces])
-        # Beside what is held there has to be room for the piece that is being encoded.
-        room = params.graph_tokens - (params.micro_batch_tokens if tokens[-1] > params.graph_tokens else 0)
-        held = int(np.searchsorted(tokens, room, side="right"))
+        tokens = np.cumsum([lengths[piece].sum() for piece in reversed(pieces)])
+        held = int(np.searchsorted(tokens, params.graph_tokens, side="right"))
         like = torch.empty((0, encoder.model.config.hidden_size), device=encoder.device)
         return backward(encode, list(map(len, pieces)), loss_of, like, held=held, peers=peers)
 

@@ -153,8 +153,9 @@ def test_hours_by_hand():
 @pytest.mark.parametrize(
     ("changed", "held"),
     [
-        ({"in_batch": True}, 1024),  # through the cache: a micro-batch at a time
-        ({"in_batch": True, "micro_batch_tokens": 64}, 512),  # which holds one text at least
+        ({"in_batch": True}, 4096),  # through the cache: what graph_tokens allow
+        ({"in_batch": True, "graph_tokens": 200}, 1024),  # and a micro-batch at least
+        ({"in_batch": True, "graph_tokens": 200, "micro_batch_tokens": 64}, 512),  # which holds one text at least
         ({"in_batch": True, "batch_size": 10}, 3000),  # fits as it is
         ({}, 4096),  # rows that do not see each other, as many as graph_tokens allow
         ({"graph_tokens": 200}, 1024),
