@@ -20,6 +20,7 @@ MODULES = {
     "show": "inspect",
     "export": "export",
     "plan": "plan",
+    "sweep": "sweep",
     "estimate": "estimate",
     "batch": "batch",
     "evaluate": "evaluate",

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
 
 from pipeline_tasks.cli.costs import Figure, Known
 from pipeline_tasks.cli.dags import dag_names, steps_of
-from pipeline_tasks.cli.planned import Asked, Chain, Line, totals
+from pipeline_tasks.cli.planned import Chain, Line, by_name, totals
 from pipeline_tasks.cli.run import inputs_of, parameters_of
 from pipeline_tasks.cli.terminal import console
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.lineage.rates import Rates
-from pipeline_tasks.core.registry import get_step, step_names
+from pipeline_tasks.core.registry import step_names
 from pipeline_tasks.core.store import open_store
 
 _UNITS = ("B", "kB", "MB", "GB", "TB")
@@ -51,30 +51,11 @@ def plan_command(
         if not asked and not skipped:
             raise InputError(f"{names[0]} runs no step")
     else:
-        asked = _named(names, values, inputs)
+        asked = by_name(names, values, inputs)
     chain = Chain(Known(store, Rates.of(store), on, answer_s))
     show([chain.add(one) for one in asked], skipped)
     for name in () if is_dag else set(names) & set(dag_names()):
         typer.echo(f"this is the step {name}; the DAG of that name: foundry plan {name} --dag")
-
-
-def _named(names: list[str], values: dict[str, Any], inputs: dict[str, list[str]]) -> list[Asked]:
-    """Steps by name: each gets the parameters and inputs that it has, and reads what those before it write."""
-    steps = [get_step(name) for name in names]
-    for option, words, known in (
-        ("--set", values, {name for step in steps for name in step.params.model_fields}),
-        ("--input", inputs, {name for step in steps for name in step.reads}),
-    ):
-        if unknown := sorted(set(words) - known):
-            raise InputError(
-                f"{option} {unknown[0]}: {', '.join(names)} have no such name; they have: {', '.join(sorted(known))}"
-            )
-    found = []
-    for step in steps:
-        chosen = {name: value for name, value in values.items() if name in step.params.model_fields}
-        read = {name: texts for name, texts in inputs.items() if name in step.reads}
-        found.append(Asked(step, chosen, read, step.output(step.parse(chosen))))
-    return found
 
 
 def show(lines: list[Line], skipped: list[str]) -> None:

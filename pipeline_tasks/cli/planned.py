@@ -13,6 +13,7 @@ from pipeline_tasks.cli.costs import NOTHING, Cost, Figure, Known
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Manifest
 from pipeline_tasks.core.plan import Job, plan, resolve_input
+from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.resources import resources_of
 from pipeline_tasks.core.step import Step, StepParams
 from pipeline_tasks.core.todo import Todo
@@ -35,6 +36,29 @@ class Asked:
     values: dict[str, Any]
     inputs: dict[str, list[str]]
     name: str
+
+
+def by_name(names: list[str], values: dict[str, Any], inputs: dict[str, list[str]]) -> list[Asked]:
+    """Steps by name: each gets the parameters and inputs that it has, and reads what those before it write.
+
+    Raises:
+        InputError: there is no such step, or no step of them has such a parameter or input.
+    """
+    steps = [get_step(name) for name in names]
+    for option, words, known in (
+        ("--set", values, {name for step in steps for name in step.params.model_fields}),
+        ("--input", inputs, {name for step in steps for name in step.reads}),
+    ):
+        if unknown := sorted(set(words) - known):
+            raise InputError(
+                f"{option} {unknown[0]}: {', '.join(names)} have no such name; they have: {', '.join(sorted(known))}"
+            )
+    found = []
+    for step in steps:
+        chosen = {name: value for name, value in values.items() if name in step.params.model_fields}
+        read = {name: texts for name, texts in inputs.items() if name in step.reads}
+        found.append(Asked(step, chosen, read, step.output(step.parse(chosen))))
+    return found
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from pipeline_tasks.report.sections.queries import query_section
 from pipeline_tasks.report.sections.relabelling import relabelling_section
 from pipeline_tasks.report.sections.sampling import sampling_section
 from pipeline_tasks.report.sections.seeds import seed_section
+from pipeline_tasks.report.sections.settings import settings_section
 from pipeline_tasks.report.sections.sizes import size_section
 from pipeline_tasks.report.sections.stages import chain, stage_section
 from pipeline_tasks.report.sections.systems import system_section
@@ -61,6 +62,7 @@ def _of_set(store: Store, ask: Ask, scores: Scores, about: Subject, answered: bo
         system_section(ask, scores),
         layout_section(ask, scores, shown),
         seed_section(store, scores, shown),
+        settings_section(ask, scores, shown),
         stage_section(ask, scores, system) if system else None,
         size_section(scores, system),
         query_section(ask, scores, shown),

@@ -1,0 +1,113 @@
+"""``foundry sweep``: steps in a row, once for every combination of some values of their parameters."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import sys
+from collections.abc import Iterator
+from itertools import product
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from pipeline_tasks.cli.planned import by_name
+from pipeline_tasks.cli.run import inputs_of, parameters_of
+from pipeline_tasks.cli.terminal import console
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.lines import say
+from pipeline_tasks.core.plan import plan
+from pipeline_tasks.core.registry import get_step
+from pipeline_tasks.core.runner import Outcome, run_job
+from pipeline_tasks.core.settings import settings
+from pipeline_tasks.core.store import Store, open_store
+
+
+def sweep_command(
+    names: Annotated[list[str], typer.Argument(metavar="STEP…", help="steps in the order of their run")],
+    over: Annotated[
+        list[str], typer.Option("--over", metavar="PARAM=A,B", help="values to try, or a JSON list of them")
+    ],
+    sets: Annotated[list[str] | None, typer.Option("--set", metavar="PARAM=VALUE", help="the same in all")] = None,
+    given: Annotated[
+        list[str] | None,
+        typer.Option("--input", metavar="NAME=DATASET[@VERSION]", help="an input of the steps that read it"),
+    ] = None,
+    by: Annotated[str, typer.Option(metavar="COUNTER", help="of the last step, that sorts")] = "dev_ndcg_at_10",
+) -> None:
+    """Run every combination, the best by the last step's counter first; what is there is not made again.
+
+    A parameter goes to all steps that have it; `objective.alpha` is one within another.
+    """
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    store, fixed, inputs = open_store(), parameters_of(sets or []), inputs_of(given or [])
+    settings_tried = list(combinations([_values(text) for text in over]))
+    for chosen in settings_tried:  # every name is looked at before the first step costs anything
+        by_name(names, nested(fixed | chosen, names), inputs)
+    found = []
+    for number, chosen in enumerate(settings_tried, 1):
+        say(f"setting {number} of {len(settings_tried)}: {told(chosen)}")
+        found.append((chosen, run_chain(store, names, nested(fixed | chosen, names), inputs)))
+    found.sort(key=lambda one: -one[1].counters.get(by, float("-inf")))
+    table = Table(*found[0][0], by, "version")
+    for chosen, made in found:
+        table.add_row(*map(str, chosen.values()), _counter(made, by), str(made.ref))
+    console().print(table)
+    if str(found[0][1].ref).startswith("model/"):
+        typer.echo(shlex.join(["foundry", "evaluate", *(str(made.ref) for _, made in found)]))
+
+
+def combinations(values: list[tuple[str, list[Any]]]) -> Iterator[dict[str, Any]]:
+    """Parameter -> value, of every combination; the last parameter changes first."""
+    for chosen in product(*(each for _, each in values)):
+        yield dict(zip((name for name, _ in values), chosen, strict=True))
+
+
+def nested(values: dict[str, Any], names: list[str]) -> dict[str, Any]:
+    """Values by parameter: what is named ``a.b`` goes into a, beside what that has; one that is a name is its ``name``.
+
+    Raises:
+        InputError: a is neither given as an object nor one of its kind by default.
+    """
+    found = {name: value for name, value in values.items() if "." not in name}
+    for path, value in values.items():
+        name, dot, part = path.partition(".")
+        if not dot:
+            continue
+        fields = [fields[name] for step in names if name in (fields := get_step(step).params.model_fields)]
+        whole = found.get(name, fields[0].default if fields else None)
+        whole = {"name": whole} if isinstance(whole, str) else whole
+        if not isinstance(whole, dict):
+            raise InputError(f"{path}: {name} is no parameter of {', '.join(names)} that has parts")
+        found[name] = whole | {part: value}
+    return found
+
+
+def run_chain(store: Store, names: list[str], values: dict[str, Any], inputs: dict[str, list[str]]) -> Outcome:
+    """Run steps, each of which reads what those before it made; what became of the last one."""
+    made: dict[str, str] = {}
+    for asked in by_name(names, values, inputs):
+        reads = {name: read.defaults(asked.step.parse(asked.values)) for name, read in asked.step.reads.items()}
+        linked = {name: [made.get(text, text) for text in texts] for name, texts in (reads | asked.inputs).items()}
+        handed = {name: texts for name, texts in linked.items() if name in asked.inputs or texts != reads.get(name)}
+        outcome = run_job(store, plan(store, asked.step, asked.values, handed), workers=settings().workers)
+        made[asked.name] = str(outcome.ref)
+    return outcome
+
+
+def told(chosen: dict[str, Any]) -> str:
+    """A setting in a line."""
+    return ", ".join(f"{name}={value}" for name, value in chosen.items())
+
+
+def _values(text: str) -> tuple[str, list[Any]]:
+    name, value = next(iter(parameters_of([text]).items()))
+    values = value if isinstance(value, list) else [one for one in str(value).split(",") if one]
+    if not values:
+        raise InputError(f"--over {text!r} has no value to try: say PARAM=A,B")
+    return name, values
+
+
+def _counter(made: Outcome, name: str) -> str:
+    return f"{made.counters[name]:,.10g}" if name in made.counters else "none"

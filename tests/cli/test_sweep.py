@@ -1,0 +1,60 @@
+"""``foundry sweep``: every combination of values, nothing made twice."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipeline_tasks.cli.sweep import combinations, nested
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.core.versions import Version
+
+CHAIN = ("sweep", "count", "square", "total", "--over", "parts=2,3", "--over", "plus=[1, 5]", "--by", "rows_in")
+
+
+def test_each_combination_is_made_of_what_its_own_steps_before_made(toys, tmp_path):
+    swept = toys(*CHAIN)
+    assert swept.returncode == 0, swept.stderr
+    rows = [line.split("│")[1:-1] for line in swept.stdout.splitlines() if line.startswith("│")]
+    found = {(parts.strip(), plus.strip()): (int(n), ref.strip()) for parts, plus, n, ref in rows}
+    assert {setting: n for setting, (n, _) in found.items()} == {
+        ("2", "1"): 4, ("2", "5"): 4, ("3", "1"): 6, ("3", "5"): 6
+    }  # fmt: skip
+    assert [n for n, _ in found.values()] == [6, 6, 4, 4], "the best first"
+    assert len({ref for _, ref in found.values()}) == 4
+    store = LocalStore(tmp_path / "store")
+    sums = {
+        setting: Version.open(store, Ref.parse(ref)).table()["number"][0].as_py() for setting, (_, ref) in found.items()
+    }
+    assert sums == {("2", "1"): 15, ("2", "5"): 19, ("3", "1"): 56, ("3", "5"): 60}
+    assert "setting 4 of 4: parts=3, plus=5" in swept.stderr
+    before = sorted((tmp_path / "store").rglob("*.parquet"))
+    again = toys(*CHAIN)
+    assert again.stdout == swept.stdout
+    assert sorted((tmp_path / "store").rglob("*.parquet")) == before, "nothing is made again"
+
+
+def test_all_names_are_looked_at_before_the_first_step_runs(toys, tmp_path):
+    told = toys("sweep", "count", "square", "--over", "prts=2,3")
+    assert told.returncode != 0 and "prts" in told.stderr and "parts" in told.stderr
+    assert not list((tmp_path / "store").glob("datasets/*"))
+
+
+def test_the_last_parameter_changes_first():
+    assert list(combinations([("m", ["4", "9"]), ("alpha", ["1", "2"])])) == [
+        {"m": "4", "alpha": "1"}, {"m": "4", "alpha": "2"}, {"m": "9", "alpha": "1"}, {"m": "9", "alpha": "2"}
+    ]  # fmt: skip
+
+
+def test_a_part_of_a_parameter_goes_beside_its_other_parts():
+    steps = ["sample_rank_lists", "adapt_to_corpus"]
+    assert nested({"objective.alpha": "2", "m": "4"}, steps) == {
+        "m": "4",
+        "objective": {"name": "list_net", "alpha": "2"},
+    }
+    assert nested({"objective": {"name": "list_mle"}, "objective.scale": "3"}, steps)["objective"] == {
+        "name": "list_mle", "scale": "3"
+    }  # fmt: skip
+    with pytest.raises(InputError, match="epochs.more: epochs is no parameter .* that has parts"):
+        nested({"epochs.more": "2"}, steps)
