@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from judged_sets import SETS, JudgedSet
@@ -28,7 +28,7 @@ from pipeline_tasks.models.sizes import backbone
 from pipeline_tasks.models.use import folder
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import tokenized
-from pipeline_tasks.training.params import TrainParams
+from pipeline_tasks.training.params import Precision, TrainParams
 from pipeline_tasks.training.task import open_encoder
 from pipeline_tasks.training.trainer import train
 from pipeline_tasks.training.validation import validate
@@ -53,6 +53,7 @@ class Setting:
     budget: int
     batch_size: int
     target_batch: int
+    precision: Precision
 
 
 def planted(data: Path, n: Mapping[str, int], target: JudgedSet) -> Examples:
@@ -119,7 +120,8 @@ def run(setting: Setting, sampler: dict[str, Any], seed: int) -> dict[str, Any]:
     clusters, sampler = sampler.get("clusters"), {name: sampler[name] for name in sampler.keys() - {"clusters"}}
     params = TrainParams(
         size="22m", device="cpu", in_batch=True, learning_rate=1e-4, batch_size=setting.batch_size, seed=seed,
-        sampler=sampler, clusters=clusters, budget=setting.budget, evals_per_epoch=1, **LENGTHS,
+        sampler=sampler, clusters=clusters, budget=setting.budget, evals_per_epoch=1, precision=setting.precision,
+        **LENGTHS,
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as work:
         result = train(
@@ -154,6 +156,7 @@ def main() -> None:
     parser.add_argument("--systems", nargs="+", default=[], help="beginnings of their names; all where not given")
     parser.add_argument("--starts", nargs="+", type=float, default=[0.3, 1.0, 100.0], help="temperatures")
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--precision", choices=get_args(Precision), default="fp32", help="arithmetic of the trainings")
     parser.add_argument("--budget", type=int, default=0, help="gradients of a training")
     parser.add_argument("--data", type=Path, default=DATA, help="folder of the judged sets")
     options = parser.parse_args()
@@ -162,7 +165,7 @@ def main() -> None:
     batch, looked_at, budget = (8, 16, 60) if options.quick else (16, 60, 400)
     setting = Setting(
         planted(options.data, n, guides), asked(guides, "dev"), asked(guides, "test"), options.budget or budget, batch,
-        looked_at,
+        looked_at, options.precision,
     )  # fmt: skip
     start = open_encoder(folder(backbone("22m").name), TrainParams(size="22m", device="cpu"))
     results: dict[str, Any] = {"start": {"ndcg": round(ndcg(start, setting.test), 4)}}
