@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from airflow.sdk import DAG, Param
+from foundry_airflow.refresh import RefreshOperator, source_field
 from foundry_airflow.steps import (
     BY_CHAT,
     DEFAULT_ARGS,
@@ -20,17 +21,17 @@ from pipeline_tasks.models.sizes import SIZES
 from pipeline_tasks.training.params import OF_A_STAGE, OF_ALL_STAGES
 
 DOC = """
-### From `passages` to `model/<size>/corpus`
+### From documents or `passages` to `model/<size>/corpus`
 
-Takes queries from the passages' own words, ranks the passages for each by BM25, draws short lists from the rankings and
-trains an embedder to score a list as BM25 does. Nothing leaves this installation, and nobody labels anything. Where
-`query_source` is `events` alone, the LLM at the worker's `OPENAI_BASE_URL` reads each passage of the sample, tells its
-main event with the words that say so, and writes a query about it; a copy of what models are evaluated with is refused.
+Where a `source` is given, `corpus_refresh` runs on it first. Takes queries from the passages' own words, ranks the
+passages for each by BM25, draws short lists from the rankings and trains an embedder to score a list as BM25 does.
+Nothing leaves this installation, and nobody labels anything. Where `query_source` is `events` alone, the LLM at the
+worker's `OPENAI_BASE_URL` reads each passage of the sample, tells its main event with the words that say so, and writes
+a query about it; a copy of what models are evaluated with is refused.
 
 Beside the adapted embedder, BM25, the embedder as it came and the fusion of either with BM25 are scored: on queries of
-held-out documents, which are in the passages' own words too, or on the domain's questions.
-
-Started by hand. Another alpha pays for training alone, other intervals for lists and training.
+held-out documents, which are in the passages' own words too, or on the domain's questions. Started by hand. Another
+alpha pays for training alone, other intervals for lists and training.
 """
 
 SIZE = Param("22m", type="string", enum=list(SIZES), description="size of the embedder: its usual values")
@@ -50,19 +51,19 @@ SYSTEMS = ["bm25", *(f"rrf(bm25,{{{{ params.size }}}}/{system},k=40)" for system
 
 with DAG(
     "adapt_to_corpus",
-    description="passages -> an embedder adapted to them by keyword rankings",
+    description="documents or passages -> an embedder adapted to them by keyword rankings",
     schedule=None,
     max_active_runs=1,
     deadline=within(hours=48),
     default_args=DEFAULT_ARGS,
     tags=["foundry", "training"],
     doc_md=DOC,
-    params={"size": SIZE, "alpha": ALPHA}
-    | {"set_name": evaluation_fields()["set_name"]}
-    | batch_field("extract_events")
+    params={"size": SIZE, "alpha": ALPHA, "set_name": evaluation_fields()["set_name"]}
+    | (source_field("list_urls") | batch_field("extract_events"))
     | {name: field for f in FORMS for name, field in f.params.items()},
 ) as dag:
-    passages, size = given(passages="passages"), {"size": dag.param("size")}
+    refreshed = RefreshOperator(task_id="refresh", source=dag.param("source"))
+    passages, size = given(after=refreshed, passages="passages"), {"size": dag.param("size")}
     extracted = step("extract_queries", inputs=passages, params=QUERIES.values(dag), only_if=OFFLINE)
     writer, batch = {"api": "chat"} | LLM.values(dag), dag.param("batch")
     each = writer | EVENTS.values(dag)
@@ -76,5 +77,4 @@ with DAG(
     chosen = ADAPT.values(dag) | size | {"objective": LIST_NET}
     adapted = step("adapt_to_corpus", inputs={"lists": lists, "queries": queries}, params=chosen)
     compared = size | {"backbone": dag.param("backbone"), "systems": SYSTEMS, "measures": MEASURES}
-    scores = evaluated(dag, read | {"embeddings": []}, adapted, compared)
-    fold_lineage(scores)
+    fold_lineage(evaluated(dag, read | {"embeddings": []}, adapted, compared))

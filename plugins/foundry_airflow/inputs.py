@@ -98,9 +98,14 @@ class VersionsOperator(BaseOperator):
                 context["ti"].xcom_push(key, found)
 
 
-def given(**paths: Where) -> dict[str, XComArg]:
-    """The versions that this run reads, by name: the outputs of a first task ``versions``."""
-    operator = VersionsOperator(task_id="versions", paths=paths)
+def given(*, after: BaseOperator | None = None, **paths: Where) -> dict[str, XComArg]:
+    """The versions that this run reads, by name: the outputs of a task ``versions``, the first one, or that ``after``.
+
+    It waits for what it is ``after``, which may be skipped.
+    """
+    operator = VersionsOperator(task_id="versions", paths=paths, trigger_rule=TriggerRule.NONE_FAILED)
+    if after:
+        after >> operator
     return {key: XComArg(operator, key) for key in paths}
 
 

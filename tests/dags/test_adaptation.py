@@ -72,3 +72,14 @@ def test_queries_are_of_the_passages_words_or_of_events_and_never_of_both(bag, s
         before = dag.get_task(name).upstream_task_ids
         assert {"extract_queries", "decontaminate_event_queries"} <= before, name
         assert "write_event_queries" not in before, f"{name} reads what passed no gate"
+
+
+def test_a_source_is_refreshed_before_the_run_decides_what_it_reads(bag):
+    dag = bag.dags["adapt_to_corpus"]
+    refresh = dag.get_task("refresh")
+    assert (refresh.trigger_dag_id, refresh.source._name) == ("corpus_refresh", "source")
+    assert "refresh" in dag.get_task("versions").upstream_task_ids
+    assert dag.get_task("versions").trigger_rule == "none_failed", "a refresh that was skipped holds nothing up"
+    assert "source" in bag.dags["corpus_refresh"].params
+    rendered = dag.get_template_env().from_string(refresh.trigger_run_id).render(dag=dag, run_id="manual__1")
+    assert rendered == "adapt_to_corpus__manual__1", "a task that is cleared runs the same refresh again"

@@ -1,0 +1,56 @@
+"""A DAG that begins at ``passages`` may begin at documents: ``corpus_refresh`` runs on them first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
+from airflow.sdk import Context, Param
+from airflow.sdk.exceptions import AirflowSkipException
+
+from foundry_airflow.operators import SKIPS
+
+REFRESH = "corpus_refresh"
+_LOOK_EVERY_S = 10
+
+
+def source_field(section: str) -> dict[str, Param]:
+    """The field ``source`` of a form: what :class:`RefreshOperator` is given."""
+    told = (
+        "a folder of PDFs, or a URL or file of a list of addresses, on which corpus_refresh runs first (empty: on the "
+        "passages that are there); what is not in it any more is withdrawn from the corpus"
+    )
+    return {"source": Param(None, type=["null", "string"], section=section, description=told)}
+
+
+class RefreshOperator(TriggerDagRunOperator):
+    """Runs ``corpus_refresh`` on a source and waits for it in the triggerer; skipped where no source is given.
+
+    A try again, and a task that was cleared, run the same refresh again, which finds what was made.
+
+    Args:
+        source: a template or parameter.
+    """
+
+    template_fields = (*TriggerDagRunOperator.template_fields, "source")
+    ui_color = "#f4efe6"
+
+    def __init__(self, *, source: Any, **kwargs: Any) -> None:
+        super().__init__(
+            trigger_dag_id=REFRESH,
+            trigger_run_id="{{ dag.dag_id }}__{{ run_id }}",
+            reset_dag_run=True,
+            fail_when_dag_is_paused=True,
+            wait_for_completion=True,
+            deferrable=True,
+            poke_interval=_LOOK_EVERY_S,
+            **kwargs,
+        )
+        self.source = source
+
+    def execute(self, context: Context) -> None:
+        """Start the run, and sleep until it has ended."""
+        if self.source in SKIPS:
+            raise AirflowSkipException("no source is given: the passages that are there are read")
+        self.conf = {"source": self.source}
+        super().execute(context)
