@@ -42,11 +42,11 @@ QUERIES.params["query_source"].schema["examples"].append("events")
 BY_LLM, OFFLINE = (f"{{{{ params.query_source {how} ['events'] }}}}" for how in ("==", "!="))
 LLM, EVENTS = form("extract_events", *BY_CHAT), form("extract_events", "sample_rate", "splits")
 GATE = form("decontaminate_event_queries", "sets", "passages", "max_contaminated")
-LISTS = form("sample_rank_lists", "k", "m", "strategy", "by", "first", "n_lists")
+LISTS = form("sample_rank_lists", "lead", "k", "m", "strategy", "by", "first", "skip", "n_lists")
 ADAPT = form("adapt_to_corpus", "backbone", "start_from", *OF_A_STAGE, *OF_ALL_STAGES)
 FORMS = (QUERIES, EVENTS, LLM, GATE, LISTS, ADAPT)
-LIST_NET = """{{ params.objective or '{"name": "list_net", "alpha": %s}' % params.alpha }}"""
-MEASURES = ["ndcg@10", "map@10", "hit@1", "hit@4", "hit@10"]
+LOSS = """{% if params.objective %}{{ params.objective }}{% elif params.lead == 'own' %}info_nce{% else %}\
+{"name": "list_net", "alpha": {{ params.alpha }}}{% endif %}"""
 SYSTEMS = ["bm25", *(f"rrf(bm25,{{{{ params.size }}}}/{system},k=40)" for system in ("untrained", "corpus"))]
 
 with DAG(
@@ -66,15 +66,15 @@ with DAG(
     passages, size = given(after=refreshed, passages="passages"), {"size": dag.param("size")}
     extracted = step("extract_queries", inputs=passages, params=QUERIES.values(dag), only_if=OFFLINE)
     writer, batch = {"api": "chat"} | LLM.values(dag), dag.param("batch")
-    each = writer | EVENTS.values(dag)
-    events = step("extract_events", inputs=passages, params=each, only_if=BY_LLM, ahead=batch)
+    events = step("extract_events", inputs=passages, params=writer | EVENTS.values(dag), only_if=BY_LLM, ahead=batch)
     written = step("write_event_queries", inputs={"events": events}, params=writer, only_if=BY_LLM, ahead=batch)
     gate = step("decontaminate_event_queries", inputs={"pairs": written}, params=GATE.values(dag), only_if=BY_LLM)
     queries, depth = [extracted, gate], {"depth": dag.param("k"), "k1": 1.2}
     read = passages | {"pairs": queries}
     ranked = step("rank_bm25", inputs=read | {"positives": queries}, params=depth, emits=False)
     lists = step("sample_rank_lists", inputs=read | {"rankings": ranked}, params=LISTS.values(dag))
-    chosen = ADAPT.values(dag) | size | {"objective": LIST_NET}
+    chosen = ADAPT.values(dag) | size | {"objective": LOSS, "in_batch": "{{ params.lead == 'own' }}"}
     adapted = step("adapt_to_corpus", inputs={"lists": lists, "queries": queries}, params=chosen)
-    compared = size | {"backbone": dag.param("backbone"), "systems": SYSTEMS, "measures": MEASURES}
+    measures = ["ndcg@10", "map@10", "hit@1", "hit@4", "hit@10"]
+    compared = size | {"backbone": dag.param("backbone"), "systems": SYSTEMS, "measures": measures}
     fold_lineage(evaluated(dag, read | {"embeddings": []}, adapted, compared))

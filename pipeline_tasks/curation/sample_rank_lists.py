@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +15,7 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.run import Run
-from pipeline_tasks.core.step import From, StepParams, step
+from pipeline_tasks.core.step import From, StepParams, added, step
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.curation.passage_index import split_numbers
@@ -33,6 +34,12 @@ class SampleRankListsParams(StepParams):
     by: By = Field("rank", description="what is cut: the ranks, or the range of the scores")
     first: int = Field(3, ge=0, description="ranks of the first interval; 0: as the strategy has it")
     n_lists: int = Field(1, ge=1, description="lists of a query")
+    lead: Literal["ranking", "own"] = added(
+        "ranking", description="what a list begins with: what the ranking does, or the passage that the query is from"
+    )
+    skip: int = added(
+        3, ge=0, description="with lead=own: ranks before the first interval, whose passages may answer, too"
+    )
 
 
 @step(
@@ -52,6 +59,10 @@ def sample_rank_lists(rows: pa.Table, params: SampleRankListsParams, run: Run) -
     and those whose score is 0, which BM25 gives where no word is shared. A query that is left with fewer than two is
     the reject ``short_list``.
 
+    With ``lead`` ``own`` a list begins with the passage that the query is from, at the score of the ranking's first,
+    and the other intervals are cut from what ranks behind the first ``skip`` others: hard negatives, spread over the
+    ranking.
+
     Source: BMEmbed 3.2; its appendix D.2 for the defaults of ``strategy`` and ``first``, D.1 for several lists.
 
     Raises:
@@ -67,19 +78,33 @@ def sample_rank_lists(rows: pa.Table, params: SampleRankListsParams, run: Run) -
     places = _places(ranked.flatten(), texts.ids, f"{source.ref} ranks what is no passage here")
     ends, values = np.cumsum(pc.list_value_length(ranked).to_numpy()), scores.flatten().to_numpy()
     queries = pairs.rows.take(pa.array(asked))
+    sources = _sources(queries, texts, str(run.inputs["pairs"].manifest.ref)) if params.lead == "own" else asked
     drawn = _Drawn()
     for row, query_id in enumerate(queries["query_id"].to_pylist()):
         start = ends[row - 1] if row else 0
         read = slice(start, min(ends[row], start + params.k))
         kept = (values[read] > 0) & (texts.splits[places[read]] == pairs.splits[asked[row]])
-        own, own_scores = places[read][kept], values[read][kept]
-        if len(own) < _SHORTEST:
-            run.reject(query_id, "short_list", f"{len(own)} passages of its split share a word with it")
+        lists = list(_lists(query_id, sources[row], places[read][kept], values[read][kept], params))
+        if len(lists[0][0]) < _SHORTEST:
+            run.reject(query_id, "short_list", f"{kept.sum()} passages of its split share a word with it")
             continue
-        cut = interval_ends(own_scores, params.m, params.strategy, params.by, params.first)
-        for number, ranks in enumerate(sample(query_id, cut, params.n_lists)):
-            drawn.add(short_id(query_id, number), row, own[ranks], own_scores[ranks])
+        for number, (own, own_scores) in enumerate(lists):
+            drawn.add(short_id(query_id, number), row, own, own_scores)
     return drawn.table(queries, texts)
+
+
+def _lists(
+    query_id: str, source: int, places: np.ndarray, scores: np.ndarray, params: SampleRankListsParams
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Places and scores of each list of a query, whose ranking is ``places`` [n] with ``scores`` [n]."""
+    head, head_scores = places[:0], scores[:0]
+    if params.lead == "own":
+        behind = np.flatnonzero(places != source)[params.skip :]
+        head, head_scores = np.array([source]), scores[:1]
+        places, scores = places[behind], scores[behind]
+    cut = interval_ends(scores, params.m - len(head), params.strategy, params.by, params.first)
+    for ranks in sample(query_id, cut, params.n_lists):
+        yield np.concatenate([head, places[ranks]]), np.concatenate([head_scores, scores[ranks]])
 
 
 class _Corpus(NamedTuple):
@@ -96,12 +121,23 @@ def _opened(store: Store, passages: str, pairs: str) -> tuple[_Corpus, _Corpus]:
     of_passages, of_pairs = (Version.open(store, Ref.parse(ref)) for ref in (passages, pairs))
     own = of_passages.table(["passage_id", "text", "split"])
     written = of_pairs.table(["positive_id", "positive", "split"]).rename_columns(own.column_names)
-    asked = of_pairs.table(["query_id", "intent", "query", "split"])
+    asked = of_pairs.table(["query_id", "intent", "query", "split", "passage_id", "positive_id"])
     return _corpus(pa.concat_tables([own, written]), of_passages), _corpus(asked, of_pairs)
 
 
 def _corpus(rows: pa.Table, version: Version) -> _Corpus:
     return _Corpus(rows.column(0).combine_chunks(), split_numbers(rows["split"], version), rows)
+
+
+def _sources(queries: pa.Table, texts: _Corpus, ref: str) -> np.ndarray:
+    """The place of the passage that each query is from; of what was written for it where its passage is not here.
+
+    Raises:
+        InputError: neither is.
+    """
+    ours = pc.is_in(queries["passage_id"], value_set=texts.ids)
+    ids = pc.if_else(ours, queries["passage_id"], queries["positive_id"])
+    return _places(ids.combine_chunks(), texts.ids, f"{ref} has a pair without a passage here")
 
 
 def _places(ids: pa.Array, known: pa.Array, unless: str) -> np.ndarray:

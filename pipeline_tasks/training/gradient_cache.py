@@ -40,8 +40,8 @@ def backward(
     """Add this process's share of the gradients of ``loss_of`` over all pieces to the weights, and return the loss.
 
     Args:
-        encode: embeds piece ``i`` to [sizes[i], d]; called twice with the same ``i`` for all but the last ``held``, and must
-            then give the same embeddings.
+        encode: embeds piece ``i`` to [sizes[i], d]; called twice with the same ``i`` for all but the last ``held``, and
+            must then give the same embeddings.
         sizes: texts of every piece.
         loss_of: [sum of sizes, d] to a scalar; the pieces' embeddings in order.
         like: [0, d], on the device and of the type of the embeddings.

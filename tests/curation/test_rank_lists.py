@@ -109,6 +109,32 @@ def test_lists_hold_texts_and_scores_and_neither_held_out_passages_nor_strangers
     assert rejects(store, "rank_lists")["q2"]["reason"] == "short_list"
 
 
+def test_a_list_may_begin_with_the_passage_that_its_query_is_from(store):
+    from_p3 = {"query_id": "q1", "query": "query 1", "intent": "qa", "split": "train", "passage_id": "p3"}
+    pairs = {"pairs": [str(put(store, PAIRS, [from_p3, from_p3 | {"query_id": "q2"}], dataset="mtp/own"))]}
+    go(store, sample_rank_lists, pairs, k=8, m=5, first=0, lead="own", skip=2)
+    (one,) = rows(store, "rank_lists")
+    assert one["passage_ids"] == ["p3", "p4", "p5"], "p0 and p1 are skipped, p2 is held out"
+    assert one["scores"] == [9.0, 5.0, 4.0], "it has the score of the first"
+    assert rejects(store, "rank_lists")["q2"]["reason"] == "short_list", "nothing is left to tell it from"
+    go(store, sample_rank_lists, pairs, k=8, m=2, first=0, lead="own", skip=0, n_lists=30)
+    drawn = [row["passage_ids"] for row in rows(store, "rank_lists")]
+    assert {ids[0] for ids in drawn} == {"p3"} and {ids[1] for ids in drawn if len(ids) == 2} >= {
+        "p0",
+        "p1",
+        "p4",
+        "p5",
+    }
+
+
+def test_a_pair_whose_passage_is_not_here_is_from_what_was_written_for_it(store):
+    pair = {"query_id": "q1", "query": "query 1", "intent": "qa", "split": "train", "passage_id": "gone"}
+    pair |= {"positive_id": "w1", "positive": "w"}
+    pairs = {"pairs": [str(put(store, PAIRS, [pair, {**pair, "query_id": "q2"}], dataset="mtp/own"))]}
+    go(store, sample_rank_lists, pairs, k=8, m=2, lead="own", skip=0)
+    assert [(row["passage_ids"][0], row["passages"][0]) for row in rows(store, "rank_lists")] == [("w1", "w")] * 2
+
+
 def test_no_rankings_give_no_lists(store):
     none = put(store, RANKINGS, [], dataset="rankings/none")
     go(store, sample_rank_lists, {"rankings": [str(none)]})

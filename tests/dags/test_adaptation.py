@@ -22,17 +22,23 @@ def test_a_decoder_is_adapted_first_unless_it_is_to_stay_causal(bag, size, causa
 
 
 @pytest.mark.parametrize(
-    ("params", "objective"),
+    ("params", "objective", "in_batch"),
     [
-        ({"objective": None, "alpha": 2.5}, {"name": "list_net", "alpha": 2.5}),
-        ({"objective": "list_mle", "alpha": 1.0}, {"name": "list_mle"}),
+        ({"objective": None, "alpha": 2.5, "lead": None}, {"name": "list_net", "alpha": 2.5}, False),
+        ({"objective": "list_mle", "alpha": 1.0, "lead": None}, {"name": "list_mle"}, False),
+        ({"objective": None, "alpha": 1.0, "lead": "own"}, {"name": "info_nce"}, True),
+        ({"objective": "list_contrast", "alpha": 1.0, "lead": "own"}, {"name": "list_contrast", "alpha": 1.0}, True),
     ],
 )
-def test_the_alpha_of_a_form_is_that_of_list_net_unless_another_objective_is_chosen(bag, params, objective):
+def test_lists_are_learned_by_list_net_at_the_forms_alpha_and_own_passages_by_contrast(
+    bag, params, objective, in_batch
+):
     dag = bag.dags["adapt_to_corpus"]
-    template = dag.get_template_env().from_string(dag.get_task("adapt_to_corpus").values["objective"])
-    named = AdaptToCorpusParams(size="22m", device="cpu", objective=template.render(params=params))
-    assert named.objective.model_dump() == objective
+    chosen = dag.get_task("adapt_to_corpus").values
+    render = dag.get_template_env().from_string
+    given = {name: render(chosen[name]).render(params=params) for name in ("objective", "in_batch")}
+    named = AdaptToCorpusParams(size="22m", device="cpu", **given)
+    assert (named.objective.model_dump(), named.in_batch) == (objective, in_batch)
 
 
 def test_an_adapted_embedder_is_compared_with_what_it_came_as_and_with_bm25_alone_and_fused(bag):
