@@ -63,7 +63,7 @@ with DAG(
     | {name: field for f in FORMS for name, field in f.params.items()},
 ) as dag:
     refreshed = RefreshOperator(task_id="refresh", source=dag.param("source"))
-    passages, size = given(after=refreshed, passages="passages"), {"size": dag.param("size")}
+    passages, size = given(refreshed, passages="passages"), {"size": dag.param("size")}
     extracted = step("extract_queries", inputs=passages, params=QUERIES.values(dag), only_if=OFFLINE)
     writer, batch = {"api": "chat"} | LLM.values(dag), dag.param("batch")
     events = step("extract_events", inputs=passages, params=writer | EVENTS.values(dag), only_if=BY_LLM, ahead=batch)

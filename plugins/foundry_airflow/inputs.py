@@ -98,7 +98,7 @@ class VersionsOperator(BaseOperator):
                 context["ti"].xcom_push(key, found)
 
 
-def given(*, after: BaseOperator | None = None, **paths: Where) -> dict[str, XComArg]:
+def given(after: BaseOperator | None = None, /, **paths: Where) -> dict[str, XComArg]:
     """The versions that this run reads, by name: the outputs of a task ``versions``, the first one, or that ``after``.
 
     It waits for what it is ``after``, which may be skipped.
