@@ -184,9 +184,7 @@ def main() -> None:
     parser.add_argument("--dev", type=int, default=500, help="of the synthetic queries, those that choose")
     parser.add_argument("--test", type=int, default=10_000, help="judged queries at most")
     parser.add_argument("--passages", type=int, default=1_000_000, help="of the corpus at most, all that are judged")
-    parser.add_argument(
-        "--objective", nargs="+", choices=get_args(Objective)[1:], default=["list_net", "list_contrast"]
-    )
+    parser.add_argument("--objective", nargs="+", choices=get_args(Objective), default=["list_net", "info_nce"])
     parser.add_argument("--teacher", nargs="+", choices=("bm25", "fused"), default=["bm25"])
     parser.add_argument("--k", type=int, nargs="+", default=[1000])
     parser.add_argument("--m", type=int, nargs="+", default=[9])

@@ -16,6 +16,7 @@ from pipeline_tasks.report.sections.differences import difference_section
 from pipeline_tasks.report.sections.difficulty import difficulty_section
 from pipeline_tasks.report.sections.diversity import diversity_section
 from pipeline_tasks.report.sections.flow import flow_section
+from pipeline_tasks.report.sections.influences import influence_section
 from pipeline_tasks.report.sections.instruction_map import instruction_map_section
 from pipeline_tasks.report.sections.layout import layout_section
 from pipeline_tasks.report.sections.queries import query_section
@@ -82,7 +83,8 @@ def _made(ask: Ask, about: Subject) -> list[Section]:
         difficulty_section(ask, ref),
         curve_section(ask, trained),
     ]
-    found += [cost_section(ask, ref), sampling_section(ask, trained), pair_cost_section(ask, ref)]
+    found += [cost_section(ask, ref), sampling_section(ask, trained), influence_section(ask, trained)]
+    found.append(pair_cost_section(ask, ref))
     return [section for section in found if section]
 
 
