@@ -38,6 +38,15 @@ def rows() -> Examples:
 
 
 @pytest.fixture(scope="session")
+def lists() -> Examples:
+    """One list per topic, of two to five passages with a ranker's scores, of which the topic's own is the first."""
+    topics = range(len(TOPICS))
+    others = [[passage((t + k) % len(TOPICS), k) for k in range(1, 2 + t % 4)] for t in topics]
+    scores = [[12.0, *(5.0 - k for k in range(len(texts)))] for texts in others]
+    return Examples.of([query(t) for t in topics], [passage(t) for t in topics], others, targets=scores)
+
+
+@pytest.fixture(scope="session")
 def many_rows() -> Examples:
     """Six wordings of each topic, so that the topic word is what can be learned; four negatives a row."""
     pairs = [(topic, variant) for variant in (0, 3, 4, 5, 6, 7) for topic in range(len(TOPICS))]

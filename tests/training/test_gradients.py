@@ -54,3 +54,13 @@ def test_dropout_is_on_and_seeded(tiny_bert, rows) -> None:
     assert first[0] == again[0]
     assert all(torch.equal(gradient, again[1][name]) for name, gradient in first[1].items())
     assert first[0] != other[0]
+
+
+@pytest.mark.parametrize("objective", ["list_net", "list_mle"])
+def test_lists_of_unlike_lengths_cut_into_pieces_equal_one_padded_batch(tiny_bert, lists, objective: str) -> None:
+    common = {"objective": objective, "dropout": False}
+    padded_loss, padded = gradients(tiny_bert, lists, graph_tokens=10**6, micro_batch_tokens=10**6, **common)
+    packed_loss, packed = gradients(tiny_bert, lists, graph_tokens=120, micro_batch_tokens=40, **common)
+    assert packed_loss == pytest.approx(padded_loss, rel=1e-5)
+    for name, gradient in padded.items():
+        torch.testing.assert_close(packed[name], gradient, rtol=1e-4, atol=1e-6)
