@@ -60,3 +60,12 @@ def test_what_is_nearer_and_more_even_is_up_and_to_the_right_and_has_its_name(bu
 def test_an_evaluation_from_before_has_no_layout(built):
     with lineage(built[0]) as ask:
         assert layout_section(ask, judged(built[0], ask), "33m/finetune-0.75") is None
+
+
+def test_a_name_that_would_cover_another_is_left_out_but_for_the_subjects(built):
+    names = [f"33m/a-long-name-of-a-version-{n}" for n in range(12)]
+    found = {name: Geometry(0.5, 1.4 + n / 1e4, 1.2 + n / 1e4) for n, name in enumerate(names)}
+    with lineage(built[0]) as ask:
+        (panel,) = drawn(judged(built[0], ask), found, names[7], PHONE).axes
+    shown = [text.get_text() for text in panel.texts if text.get_text() in found]
+    assert names[7] in shown and len(shown) < len(names)

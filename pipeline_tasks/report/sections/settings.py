@@ -54,12 +54,14 @@ def settings_section(ask: Ask, scores: Scores, system: str) -> Section | None:
         f"Average {metric} of every version by what was set, in it or in what it learned from; a line joins the means "
         "of a value. What was chosen by this table was chosen on these queries: its score here flatters it."
     )
+    start = scores.start_of(system)
+    if start:
+        about += f" The dashed line is {start}, which they began as."
     best = sorted(tried, key=lambda one: (-one.score, *one.values.values()))
     rows: list[tuple[str | Version, ...]] = [
         (*one.values.values(), f"{one.score:.3f}", Version(one.ref)) for one in best
     ]
     table = Table((*names, f"average {metric}", "version"), rows, frozenset({*range(len(names)), len(names) + 1}))
-    start = scores.start_of(system)
     level = scores.table[start][AVERAGE].mean if start else None
     numeric = [name for name in names if all(_number(one.values[name]) is not None for one in tried)][:_MOST_PANELS]
     words = next((name for name in names if name not in numeric), "")

@@ -82,7 +82,10 @@ def _draw(scores: Scores, system: str, sizes: dict[str, int], width: float) -> F
 
 
 def name_points(panel: Axes, points: dict[str, tuple[float, float]], system: str, levels: Sequence[float] = ()) -> None:
-    """Write each name where it covers no point, no level and no other name; the subject's chooses first."""
+    """Write each name where it covers no point, no level and no other name; the subject's chooses first.
+
+    A name that would cover another is left to the table; the subject's is always there.
+    """
     at = {name: tuple(map(float, panel.transData.transform(point))) for name, point in points.items()}
     edges = panel.get_window_extent()
     crossing = [float(panel.transData.transform((1, level))[1]) for level in levels]
@@ -97,6 +100,8 @@ def name_points(panel: Axes, points: dict[str, tuple[float, float]], system: str
         inside = [_inside(box, edges) for box in boxes]
         free = [not any(_meet(box, other) for other in taken) for box in boxes]
         best = max(range(len(boxes)), key=lambda side: (inside[side], free[side], -side))
+        if name != system and not free[best]:
+            continue
         taken.append(boxes[best])
         align, right, up = _SIDES[best]
         panel.annotate(
