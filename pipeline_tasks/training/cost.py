@@ -5,7 +5,8 @@ q, kv (queries, keys) and f (MLP):
 
 - weights: 4 bytes each; 2 where they are frozen in bfloat16, and 4 for each adapter's. Under autocast a bfloat16 copy
   of the matrices comes to 4-byte weights: 2 more.
-- gradients 4 T, AdamW's two moments 8 T (Rajbhandari et al. 2020, arXiv 1910.02054, section 3.1).
+- gradients 4 T, AdamW's two moments 8 T, or 8 T / c where c cards divide them (Rajbhandari et al. 2020, arXiv
+  1910.02054, sections 3.1 and 5.1).
 - activations: n L ((4h + 2q + 2kv + 2f) b + 2h) bytes, b bytes a number, the last 2h for dropout: the 34 h of
   Korthikanti et al. 2022 (arXiv 2205.05198, equation 1) where q = kv = h, f = 4h and b = 2, without its term for
   attention probabilities, which fused attention never holds. A gated MLP holds 4f, and drops nothing. Recomputed:
@@ -54,13 +55,14 @@ class Cost:
             return self.shape.adapter_params(self.rank, self.targets)
         return self.shape.n_params - self.shape.pooler_params
 
-    def memory(self, tokens: int, masked: float = 0, *, head: bool = False) -> dict[str, int]:
+    def memory(self, tokens: int, masked: float = 0, *, head: bool = False, keepers: int = 1) -> dict[str, int]:
         """Bytes at once, by what they hold.
 
         Args:
             tokens: whose activations are held at once.
             masked: how many of them are predicted.
             head: the head that predicts tokens is loaded.
+            keepers: how many cards divide the optimiser's moments.
         """
         shape, number = self.shape, 2 if self.half else 4
         n_params = shape.n_params + (shape.width * shape.vocabulary if head and not shape.tied else 0)
@@ -75,7 +77,7 @@ class Cost:
         return {
             "weights": weights,
             "gradients": 4 * self.trained,
-            "optimiser": 8 * self.trained,
+            "optimiser": -(-8 * self.trained // keepers),
             "activations": tokens * held + round(12 * masked * shape.vocabulary),
         }
 

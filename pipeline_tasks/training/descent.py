@@ -5,48 +5,44 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.training.optimiser import Optimiser
 from pipeline_tasks.training.params import OptimiserParams
+from pipeline_tasks.training.peers import ALONE, Peers
 
 _ROWS_NAMED = 10
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A copy of the weights that train and of their optimiser's moments."""
+    """A copy of the weights that train, and of the optimiser's moments that this process keeps."""
 
     weights: list[Tensor]
     moments: list[dict[str, Tensor]]
 
 
 class Descent:
-    """Changes the weights of a model by AdamW; biases and normalisation weights (vectors) are not decayed."""
+    """Changes the weights of a model; several processes make the same calls."""
 
-    def __init__(self, model: torch.nn.Module, params: OptimiserParams) -> None:
+    def __init__(self, model: torch.nn.Module, params: OptimiserParams, peers: Peers = ALONE) -> None:
         self.params = params
         self._model = model
         self._weights = [weights for weights in model.parameters() if weights.requires_grad]
-        groups = [
-            {"params": [w for w in self._weights if w.ndim >= 2], "weight_decay": params.weight_decay},
-            {"params": [w for w in self._weights if w.ndim < 2], "weight_decay": 0.0},
-        ]
-        self.optimizer = torch.optim.AdamW(groups, lr=params.learning_rate, fused=True)
+        self.optimiser = Optimiser(self._weights, params, peers)
 
     @property
     def rate(self) -> float:
         """The learning rate."""
-        return float(self.optimizer.param_groups[0]["lr"])
+        return self.optimiser.rate
 
     @rate.setter
     def rate(self, rate: float) -> None:
-        for parameters in self.optimizer.param_groups:
-            parameters["lr"] = rate
+        self.optimiser.rate = rate
 
     def learn(self, add: Callable[[], float], rows: np.ndarray, step: int) -> float:
         """One step of the optimiser.
@@ -66,7 +62,7 @@ class Descent:
             tokens = self.params.micro_batch_tokens
             raise InputError(
                 f"the GPU's memory is full at step {step}: lower micro_batch_tokens ({tokens}), or graph_tokens where "
-                "the stage has it, or set recompute=true"
+                "the stage has it, or set recompute=true, or sharding=zero1 where several GPUs train all weights"
             ) from error
         if not math.isfinite(loss):
             named = ", ".join(map(str, sorted(rows)[:_ROWS_NAMED])) + (", ..." if len(rows) > _ROWS_NAMED else "")
@@ -75,25 +71,19 @@ class Descent:
                 f"{len(rows)} training rows: {named}"
             )
         torch.nn.utils.clip_grad_norm_(self._model.parameters(), self.params.max_grad_norm)
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        self.optimiser.step()
         return loss
 
     def mark(self) -> Mark:
         """Where weights and optimiser are."""
-        moments: list[dict[str, Any]] = [self.optimizer.state.get(weights, {}) for weights in self._weights]
-        copies = [{name: moment.clone() for name, moment in own.items()} for own in moments]
-        return Mark([weights.detach().clone() for weights in self._weights], copies)
+        return Mark([weights.detach().clone() for weights in self._weights], self.optimiser.moments())
 
     @torch.no_grad()
     def back(self, mark: Mark) -> None:
         """Put weights and optimiser where they were, to the bit."""
-        for weights, kept, moments in zip(self._weights, mark.weights, mark.moments, strict=True):
+        for weights, kept in zip(self._weights, mark.weights, strict=True):
             weights.copy_(kept)
-            if not moments:
-                self.optimizer.state.pop(weights, None)
-            for name, moment in moments.items():
-                self.optimizer.state[weights][name].copy_(moment)
+        self.optimiser.back(mark.moments)
 
     @torch.no_grad()
     def since(self, mark: Mark) -> list[Tensor]:
@@ -112,15 +102,14 @@ class Descent:
         rate, self.rate = self.rate, 0.0
         for weights, part in zip(self._weights, way, strict=True):
             weights.grad = part.clone()
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        self.optimiser.step()
         self.rate = rate
 
     def gradients(self, add: Callable[[], float]) -> list[Tensor]:
         """Those that ``add`` adds to the weights; neither weights nor optimiser change."""
         add()
         found = [torch.zeros_like(w) if w.grad is None else w.grad.detach() for w in self._weights]
-        self.optimizer.zero_grad(set_to_none=True)
+        self.optimiser.forget()
         return found
 
 

@@ -113,7 +113,7 @@ def told(inputs: Inputs, params: StepParams, on: str = "") -> list[str]:
         return [f"{name} is not in models/data/shapes.toml, so what its training would take is not known"]
     half = params.device == "cpu" or params.precision == "bf16"
     train, dev = loads(inputs, params)
-    found = forecast(params, train, dev, half=half)
+    found = forecast(params, train, dev, half=half, n_cards=chosen[0].number)
     cost = _cost(params, half=half)
     rows = sum(train.rows.values())
     memory = ", ".join(f"{name} {size / _GIB:.2f}" for name, size in found.memory.items())
@@ -147,19 +147,20 @@ def _span(hours: float) -> str:
     return f"{hours:.1f} hours" if hours >= 1 else f"{60 * hours:.1f} minutes"
 
 
-def forecast(params: Training, train: Load, dev: Load, *, half: bool) -> Forecast:
-    """What a training on ``train``, chosen by ``dev``, would take; ``half``: in bfloat16."""
+def forecast(params: Training, train: Load, dev: Load, *, half: bool, n_cards: int = 1) -> Forecast:
+    """What a training on ``train``, chosen by ``dev``, would take of each card; ``half``: in bfloat16."""
     cost, steps = _cost(params, half=half), n_steps(train.rows, params)
+    keepers = n_cards if params.sharding == "zero1" else 1
     n_tokens = round(_rows_seen(params, train) * train.per_row)
     evaluated = (params.epochs * params.evals_per_epoch + 1) * dev.n_tokens
     if isinstance(params, AdaptParams):
         held = max(params.micro_batch_tokens, params.max_passage_length)
-        memory = cost.memory(held, params.mask_share * held, head=True)
+        memory = cost.memory(held, params.mask_share * held, head=True, keepers=keepers)
         head = 2 * params.mask_share * cost.shape.width * cost.shape.vocabulary
         forward, learned = cost.forward(train.per_text) + head, cost.step(train.per_text) + 2 * head
     else:
         held, cached = _held(params, train)
-        memory = cost.memory(held)
+        memory = cost.memory(held, keepers=keepers)
         forward, learned = cost.forward(train.per_text), cost.step(train.per_text, cached=cached)
     return Forecast(steps, n_tokens, memory, n_tokens * learned + evaluated * forward)
 

@@ -16,6 +16,7 @@ from pipeline_tasks.training.samplers import AnySampler
 
 Unit = Literal["source", "intent", "all"]
 Precision = Literal["fp32", "bf16"]
+Sharding = Literal["", "zero1"]
 
 
 def resolved(**kwargs: Any) -> Any:
@@ -59,6 +60,9 @@ class OptimiserParams(StepParams):
     lora_targets: tuple[str, ...] = resolved(description="layers that get adapters, such as q_proj; empty: the size's")
     keep_adapters: bool = Field(False, description="save the adapters too, in adapter/ beside the merged model")
     recompute: bool = tuning(False, description="activations are computed again for the gradient: less memory, slower")
+    sharding: Sharding = tuning(
+        "", description="zero1: several devices divide the optimiser's moments; empty: each has all of them"
+    )
     checkpoint_every_steps: int = tuning(50, ge=1, description="optimiser steps between checkpoints")
 
     @model_validator(mode="before")

@@ -71,6 +71,20 @@ class Peers:
         for one in under_way:
             one.wait()
 
+    def hand_out(self, owned: Sequence[tuple[Tensor, int]]) -> None:
+        """Give every process each tensor as the process of that rank has it."""
+        for one in [distributed.broadcast(tensor, owner, async_op=True) for tensor, owner in owned]:
+            one.wait()
+
+    def to_leader(self, tensor: Tensor | None, owner: int) -> None:
+        """Fill the leader's ``tensor`` with its owner's; other processes have no part in it."""
+        if tensor is None or owner == 0:
+            return
+        if self.leads:
+            distributed.recv(tensor, src=owner)
+        elif self.rank == owner:
+            distributed.send(tensor, dst=0)
+
     def add(self, number: float) -> float:
         """The sum of all processes' numbers."""
         if self.count == 1:

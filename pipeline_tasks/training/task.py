@@ -100,7 +100,7 @@ def run(
     fingerprint = _fingerprint(task, encoder, params, threads)
     with reproducible(max(1, threads // peers.count)):
         with peers.leader_first():
-            loop = _Run(encoder, task, params, work_dir, fingerprint, leads=peers.leads)
+            loop = _Run(encoder, task, params, work_dir, fingerprint, peers)
         resumed_at = loop.state.step
         loop.finish(progress)
     return loop.result(resumed_at)
@@ -139,13 +139,12 @@ class _Run:
         params: OptimiserParams,
         work_dir: Path,
         fingerprint: str,
-        *,
-        leads: bool,
+        peers: Peers,
     ) -> None:
-        self.encoder, self.task, self.params, self.leads = encoder, task, params, leads
+        self.encoder, self.task, self.params, self.leads = encoder, task, params, peers.leads
         self.work_dir, self.fingerprint = work_dir, fingerprint
         self.evaluate_at = evaluation_steps(len(task.schedule), params)
-        self.descent = Descent(encoder.model, params)
+        self.descent = Descent(encoder.model, params, peers)
         if params.recompute:
             encoder.model.activation_checkpointing_enable({"use_reentrant": False})
         self.state = Progress()
@@ -153,7 +152,7 @@ class _Run:
         if saved:
             self.state, weights, optimizer_state = saved
             encoder.restore(weights)
-            self.descent.optimizer.load_state_dict(optimizer_state)
+            self.descent.optimiser.load(optimizer_state)
             log.info("resuming at step %d of %d", self.state.step, len(task.schedule))
         if task.sampling:
             self.state.sampling = task.sampling.state = self.state.sampling or task.sampling.state
@@ -166,13 +165,12 @@ class _Run:
         while state.step < total:
             facts = self._step(state.step)
             state.step += 1
-            if not self.leads:
-                continue
-            if state.step in self.evaluate_at:
+            if state.step in self.evaluate_at and self.leads:
                 facts |= self._evaluate()
             if state.step in self.evaluate_at or state.step % self.params.checkpoint_every_steps == 0:
                 self._save()
-            progress(state.step, total, facts)
+            if self.leads:
+                progress(state.step, total, facts)
 
     def result(self, resumed_at: int) -> TrainResult:
         """The best weights, loaded; those that it has, in a process that does not lead and knows of no scores."""
@@ -221,8 +219,9 @@ class _Run:
         return {"dev_score": score}
 
     def _save(self) -> None:
-        weights, optimizer_state = self.encoder.trained(), self.descent.optimizer.state_dict()
-        checkpoints.save(self.work_dir, self.fingerprint, self.state, weights, optimizer_state)
+        optimizer_state = self.descent.optimiser.state()
+        if self.leads:
+            checkpoints.save(self.work_dir, self.fingerprint, self.state, self.encoder.trained(), optimizer_state)
 
 
 def _peak_gib(device: torch.device) -> float:

@@ -181,6 +181,17 @@ def test_adapters_take_a_large_model_to_a_card_that_its_weights_do_not_fit():
     assert with_adapters.operations < everything.operations
 
 
+def test_cards_that_divide_the_moments_have_room_for_a_model_that_one_has_not():
+    load, (h100,) = Load({"": 1000}, 3000, 300_000), cards("H100")
+    params = FinetuneParams(size="4b", device="cuda", lora_rank=0)
+    alone = forecast(params, load, load, half=True, n_cards=4)
+    divided = forecast(params.model_copy(update={"sharding": "zero1"}), load, load, half=True, n_cards=4)
+    assert divided.memory == alone.memory | {"optimiser": alone.memory["optimiser"] // 4}
+    assert divided.fits(h100)
+    assert not alone.fits(h100)
+    assert divided.operations == alone.operations
+
+
 def test_a_dry_run_tells_it_without_weights(store, tmp_path):
     command = [sys.executable, "-m", "pipeline_tasks.cli.main", "run", "pretrain", "--set", "size=596m"]
     places = {"FOUNDRY_STORE": str(store.root), "FOUNDRY_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}
@@ -206,6 +217,12 @@ def test_without_a_name_every_kind_of_card_is_told(store):
     job = plan(store, pretrain, {"size": "596m"})
     lines = told(Inputs(job.open(store)), job.params)
     assert [line.split(":")[0] for line in lines[3:]] == [f"1 x {name}" for name in GPUS]
+
+
+def test_what_is_told_of_several_cards_is_what_each_of_them_holds(store):
+    job = plan(store, pretrain, {"size": "4b", "lora_rank": 0, "sharding": "zero1"})
+    moments = [told(Inputs(job.open(store)), job.params, on)[2].split("optimiser ")[1] for on in ("H100", "4xH100")]
+    assert [part.split(",")[0] for part in moments] == ["29.97", "7.49"]
 
 
 @pytest.mark.parametrize("text", ["0xH100", "xH100", "H100x2", "h100", "2x"])

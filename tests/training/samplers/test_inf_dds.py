@@ -72,7 +72,7 @@ def test_it_is_algorithm_1_to_the_last_digits(weighing: str, k: int | None, step
         np.testing.assert_allclose(found[chosen], toy.decide(chosen), rtol=1e-12)
         assert np.isnan(np.delete(found, chosen, axis=0)).all()
         np.testing.assert_allclose(point.theta, toy.theta, rtol=1e-12)
-        (moments,) = point.descent.optimizer.state.values()
+        (moments,) = point.descent.optimiser.adam.state.values()
         np.testing.assert_allclose(moments["exp_avg"], toy.m, rtol=1e-10)
         np.testing.assert_allclose(moments["exp_avg_sq"], toy.v, rtol=1e-10)
         assert moments["step"] == toy.t
