@@ -1,7 +1,8 @@
 """What training adds on judged queries of other documents, beside systems that were not trained and a plain script.
 
 The trainings are cumulative, each from the start: pairs of query and source passage; generated positives too; these as
-queries too; the mean of the weights of the first and the last. Then, from the best of these on development queries:
+queries too; the mean of the weights of the first and the last; pairs with negatives that are spread over the keyword
+ranking, and the mean of that and of the last. Then, from the best of these on development queries:
 mined hard negatives; the same with what a teacher makes of them, beside the labels or in their place. What is told is
 NDCG@10, graded, mean over intents. With ``--dev`` the test queries are not looked at: for choosing settings.
 """
@@ -26,7 +27,7 @@ from pipeline_tasks.models.use import REFERENCE_MODELS
 from pipeline_tasks.training.params import Precision
 
 DATA = Path("../shared/data/ir")
-FIRST = ("pairs", "positives", "views", "averaged")
+FIRST = ("pairs", "positives", "views", "averaged", "spread", "spread averaged")
 PLAIN = "plain script"
 
 

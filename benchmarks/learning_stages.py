@@ -17,6 +17,7 @@ from judged_sets import JudgedSet
 
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.settings import settings
+from pipeline_tasks.curation.rank_lists import interval_ends, sample
 from pipeline_tasks.encoders.layout import layout_of_folder
 from pipeline_tasks.models.sizes import backbone
 from pipeline_tasks.models.use import folder
@@ -31,6 +32,7 @@ from pipeline_tasks.training.params import Precision, TrainParams
 from pipeline_tasks.training.trainer import train
 
 DEPTH, N_NEGATIVES, ALPHA, RANKS = 200, 9, 0.95, 10
+SKIPPED, INTERVALS = 3, 3
 LENGTHS = {"max_query_length": 64, "max_passage_length": 192}
 FUSION = "rrf"
 Arrays = Mapping[str, np.ndarray]
@@ -43,6 +45,7 @@ class Stage:
     Attributes:
         written: generated positives beside the source passages.
         restated: these as queries, too.
+        spread: negatives of three intervals of the keyword ranking, behind its first ranks.
         mined: hard negatives; such a training goes on from the better of those without.
         labels: the loss on the labels counts.
         taught: what a teacher makes of each row counts.
@@ -51,6 +54,7 @@ class Stage:
 
     written: bool = False
     restated: bool = False
+    spread: bool = False
     mined: bool = False
     labels: bool = True
     taught: bool = False
@@ -62,6 +66,8 @@ STAGES = {
     "positives": Stage(written=True),
     "views": Stage(written=True, restated=True),
     "averaged": Stage(averages=("pairs", "views")),
+    "spread": Stage(spread=True),
+    "spread averaged": Stage(averages=("spread", "views")),
     "negatives": Stage(mined=True),
     "distilled": Stage(mined=True, taught=True),
     "taught alone": Stage(mined=True, taught=True, labels=False),
@@ -166,6 +172,21 @@ def negatives(data: JudgedSet, found: References) -> list[list[str]]:
     return mined
 
 
+def spread(data: JudgedSet, found: References) -> list[list[str]]:
+    """Per pair a passage of each of three intervals of the ranking by BM25, as ``lead=own`` draws them."""
+    ids, trained_on = list(data.passages), {pair.passage_id for pair in data.pairs}
+    answers: dict[str, set[str]] = {}
+    for pair in data.pairs:
+        answers.setdefault(pair.query, set()).add(pair.passage_id)
+    drawn = []
+    for pair, ranked in zip(data.pairs, found.pairs["bm25"], strict=True):
+        others = [ids[p] for p in ranked if p >= 0 and ids[p] in trained_on and ids[p] not in answers[pair.query]]
+        behind = others[SKIPPED:]
+        ends = interval_ends(np.arange(len(behind), 0, -1), INTERVALS, "doubling", "rank", SKIPPED)
+        drawn.append([behind[rank] for rank in sample(pair.query, ends, 1)[0]])
+    return drawn
+
+
 def taught(data: JudgedSet, mined: list[list[str]], found: References, teacher: str) -> list[list[float]]:
     """A teacher's score of each pair's source and negatives."""
     places = {name: place for place, name in enumerate(data.passages)}
@@ -189,6 +210,8 @@ def training_set(data: JudgedSet, stage: Stage, found: References, teacher: str)
     if stage.restated:
         rows += [(pair.positive, data.passages[pair.passage_id]) for pair in data.pairs if pair.positive]
     queries, positives = zip(*rows, strict=True)
+    if stage.spread:
+        return Examples.of(queries, positives, [[data.passages[i] for i in ids] for ids in spread(data, found)])
     if not stage.mined:
         return Examples.of(queries, positives)
     mined = negatives(data, found)
