@@ -62,13 +62,15 @@ def save(
 def load(folder: Path, fingerprint: str) -> tuple[Progress, dict[str, Any], dict[str, Any]] | None:
     """The newest checkpoint as (progress, weights, optimizer state), or None where there is none.
 
+    Tensors are mapped from the file: several processes of a machine read it without a copy each.
+
     Raises:
         InputError: the checkpoint is of a run with other data, backbone or hyperparameters.
     """
     newest = max(folder.glob("step-*.pt"), default=None)
     if newest is None:
         return None
-    state = torch.load(newest, map_location="cpu", weights_only=True)
+    state = torch.load(newest, map_location="cpu", weights_only=True, mmap=True)
     if state["fingerprint"] != fingerprint:
         raise InputError(
             f"{newest} belongs to another run ({state['fingerprint'][:12]}, not {fingerprint[:12]}): "

@@ -158,12 +158,15 @@ class Optimiser:
         return kept
 
     def load(self, state: dict[str, Any]) -> None:
-        """Go on from what :meth:`state` gave, whatever the number of processes was and whoever kept what."""
+        """Go on from what :meth:`state` gave, whatever the number of processes was and whoever kept what.
+
+        Nothing of ``state`` is held on to, which may be mapped from a file.
+        """
         own: dict[int, dict[str, Tensor]] = {}
         for number, (piece, parameter) in enumerate(self._own.items()):
             whole = state["state"].get(piece.weight, {})
             own[number] = {
-                name: moment if name == "step" else _within(moment, piece).view_as(parameter).clone()
+                name: (moment if name == "step" else _within(moment, piece).view_as(parameter)).clone()
                 for name, moment in whole.items()
             }
         kept = {number: moments for number, moments in own.items() if moments}

@@ -1,5 +1,8 @@
 """A folder of checkpoints holds the newest whole one, whatever was being written when the process died."""
 
+import re
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -42,3 +45,18 @@ def test_other_runs_are_refused(tmp_path) -> None:
     commit(tmp_path, 1)
     with pytest.raises(InputError, match="another run"):
         load(tmp_path, "walk")
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read off /proc")
+def test_a_process_that_takes_half_of_a_checkpoint_holds_no_more(tmp_path) -> None:
+    n = 1 << 24
+    save(tmp_path, "run", Progress(step=1), {"weight": torch.ones(n)}, {"exp_avg": torch.ones(n)})
+
+    def held_mib() -> float:
+        return int(re.search(r"RssAnon:\s+(\d+)", Path("/proc/self/status").read_text())[1]) / 1024
+
+    before = held_mib()
+    _, _, optimizer = load(tmp_path, "run")
+    half = optimizer["exp_avg"][: n // 2].clone()
+    assert 24 <= held_mib() - before <= 48
+    assert half.sum() == n // 2
