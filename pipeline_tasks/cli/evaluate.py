@@ -20,7 +20,7 @@ from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.runner import run_job
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import Store, open_store
-from pipeline_tasks.core.versions import Version, load_manifest, resolve
+from pipeline_tasks.core.versions import Version, load_manifest, named, resolve
 from pipeline_tasks.domains.questions import OWN_SETS
 from pipeline_tasks.evaluation.evaluate_instructions import MEASURES as OF_INSTRUCTIONS
 from pipeline_tasks.evaluation.evaluate_instructions import P_MRR
@@ -98,7 +98,7 @@ def _run(store: Store, name: str, given: dict[str, list[str]], **values: Any) ->
 
 def _judged(store: Store, name: str, split: str, with_title: bool) -> tuple[dict[str, list[str]], str]:
     """The queries and passages of a set, and its name here."""
-    if name in OWN_SETS:
+    if name in OWN_SETS and not (name == "heldout" and _are_of_a_dag(store, name)):
         passages = str(resolve(store, Ref.parse("passages")))
         queries = _run(store, "judge_queries", {"passages": [passages]}, set_name=name)
         return {"queries": [str(queries)], "passages": [passages]}, name
@@ -110,6 +110,11 @@ def _judged(store: Store, name: str, split: str, with_title: bool) -> tuple[dict
     passages = str(_run(store, "read_passages", {}, with_title=with_title, **folder))
     queries = _run(store, "judge_queries", {"passages": [passages]}, **folder)
     return {"queries": [str(queries)], "passages": [passages]}, set_name
+
+
+def _are_of_a_dag(store: Store, name: str) -> bool:
+    """Whether held-out queries are there, and no ``mtp`` to take others from: adaptation to a corpus takes its own."""
+    return named(store, "mtp") is None and named(store, f"judged/{name}") is not None
 
 
 def _instructed(store: Store, name: str, set_name: str, given: dict[str, list[str]], split: str) -> str:

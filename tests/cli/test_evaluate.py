@@ -15,7 +15,7 @@ from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import load_manifest, resolve
-from pipeline_tasks.datasets import PASSAGE_EMBEDDINGS
+from pipeline_tasks.datasets import JUDGED_QUERIES, PASSAGE_EMBEDDINGS, PASSAGES
 from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.models.fetch import fetch
@@ -93,6 +93,17 @@ def test_vectors_of_what_a_model_was_before_are_not_asked_for_what_it_is_now(wor
     put(workplace.store, PASSAGE_EMBEDDINGS, old, dataset=f"embeddings/{model}", passages=passages)
     workplace.foundry(model, "--on", "my-set")
     assert "embeddings" not in load_manifest(workplace.store, Ref.parse("eval/my-set")).inputs
+
+
+def test_held_out_queries_are_those_that_are_there_where_no_pairs_are(workplace):
+    with pytest.raises(InputError, match="not in the store"):
+        workplace.foundry("bm25", "--on", "heldout")
+    passages = put(workplace.store, PASSAGES, [{"passage_id": i, "text": text} for i, text in TEXTS.items()])
+    with pytest.raises(InputError, match="there are none"):
+        workplace.foundry("bm25", "--on", "heldout")
+    rows = [{"query_id": "q", "intent": "qa", "query": "ta", "passage_ids": ["1"], "grades": [1]}]
+    put(workplace.store, JUDGED_QUERIES, rows, dataset="judged/heldout", passages=passages)
+    assert workplace.foundry("bm25", "--on", "heldout").splitlines()[-1].startswith("eval/heldout@")
 
 
 def test_every_measure_that_is_asked_for_is_shown(workplace):
