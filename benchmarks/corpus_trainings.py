@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 from corpus_tasks import Task
-from learning_stages import Arrays, kept
+from learning_rows import Arrays, kept
 
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.settings import settings

@@ -18,7 +18,8 @@ from typing import Any, get_args
 
 import numpy as np
 from judged_sets import SETS, smaller
-from learning_stages import FUSION, STAGES, Bench, Recipe, references
+from learning_rows import FUSION, references
+from learning_stages import STAGES, Bench, Recipe
 from measure import finish, show
 
 from pipeline_tasks.evaluation.statistics import Difference, compare

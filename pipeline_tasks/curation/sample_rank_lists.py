@@ -85,7 +85,7 @@ def sample_rank_lists(rows: pa.Table, params: SampleRankListsParams, run: Run) -
         read = slice(start, min(ends[row], start + params.k))
         kept = (values[read] > 0) & (texts.splits[places[read]] == pairs.splits[asked[row]])
         lists = list(_lists(query_id, sources[row], places[read][kept], values[read][kept], params))
-        if len(lists[0][0]) < _SHORTEST:
+        if (len(lists[0][0]) if params.lead == "own" else kept.sum()) < _SHORTEST:
             run.reject(query_id, "short_list", f"{kept.sum()} passages of its split share a word with it")
             continue
         for number, (own, own_scores) in enumerate(lists):
