@@ -49,7 +49,7 @@ def settings_of(options: argparse.Namespace) -> dict[str, list[Setting]]:
     found = {CL: [Setting("info_nce", "evidence", 0.0, t, r) for t, r in product(options.temperature, options.rate)]}
     for objective, teacher in product(options.objective, options.teacher):
         alphas = {"bm25": options.alpha, "fused": options.fused_alpha}[teacher]
-        alphas = alphas if objective in ("list_net", "list_contrast") else [0.0]
+        alphas = alphas if objective == "list_net" else [0.0]
         grid = product(alphas, options.temperature, options.rate, options.m, options.k, options.strategy)
         found[f"{objective} by {teacher}"] = [Setting(objective, teacher, *values) for values in grid]
     return found

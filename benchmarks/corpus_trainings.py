@@ -33,7 +33,7 @@ from pipeline_tasks.training.trainer import train
 
 LENGTHS = {"max_query_length": 64, "max_passage_length": 192}
 U = 40
-Objective = Literal["info_nce", "list_net", "list_mle", "list_contrast"]
+Objective = Literal["info_nce", "list_net", "list_mle"]
 Teacher = Literal["evidence", "bm25", "fused"]
 
 
@@ -60,7 +60,7 @@ class Setting:
     @property
     def in_batch(self) -> bool:
         """Whether the passages of the other rows are negatives."""
-        return self.objective in ("info_nce", "list_contrast")
+        return self.objective == "info_nce"
 
 
 class Trainings:

@@ -27,7 +27,7 @@ def test_a_decoder_is_adapted_first_unless_it_is_to_stay_causal(bag, size, causa
         ({"objective": None, "alpha": 2.5, "lead": None}, {"name": "list_net", "alpha": 2.5}, False),
         ({"objective": "list_mle", "alpha": 1.0, "lead": None}, {"name": "list_mle"}, False),
         ({"objective": None, "alpha": 1.0, "lead": "own"}, {"name": "info_nce"}, True),
-        ({"objective": "list_contrast", "alpha": 1.0, "lead": "own"}, {"name": "list_contrast", "alpha": 1.0}, True),
+        ({"objective": "list_mle", "alpha": 1.0, "lead": "own"}, {"name": "list_mle"}, True),
     ],
 )
 def test_lists_are_learned_by_list_net_at_the_forms_alpha_and_own_passages_by_contrast(
