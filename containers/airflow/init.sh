@@ -4,6 +4,7 @@ set -eu
 python /opt/init/bucket.py
 airflow db migrate
 airflow pools import /opt/plugins/foundry_airflow/pools.json
-airflow users create --role Admin --username "$ADMIN_USER" --password "$ADMIN_PASSWORD" \
-    --firstname Foundry --lastname Admin --email "$ADMIN_USER@localhost"
-airflow users reset-password --username "$ADMIN_USER" --password "$ADMIN_PASSWORD"
+# With "=": one generated password in 64 begins with a dash.
+airflow users create --role=Admin --username="$ADMIN_USER" --password="$ADMIN_PASSWORD" \
+    --firstname=Foundry --lastname=Admin --email="$ADMIN_USER@localhost"
+airflow users reset-password --username="$ADMIN_USER" --password="$ADMIN_PASSWORD"

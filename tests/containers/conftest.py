@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
 import subprocess
 import uuid
@@ -34,6 +35,7 @@ LLM_PRICE_OUT=1
 FOUNDRY_SOURCE=http://127.0.0.1:18743/{URL_LIST}
 FOUNDRY_ALLOW_HOSTS=127.0.0.1:18743
 """
+DASHED = ("ADMIN_PASSWORD", "POSTGRES_PASSWORD", "API_SECRET_KEY", "JWT_SECRET", "S3_SECRET_KEY", "S3_ADMIN_SECRET")
 BUILT = ("airflow", "cpu", "seaweedfs", "dockerproxy")
 
 
@@ -103,10 +105,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def env_file(tmp_path_factory: pytest.TempPathFactory, site: Path) -> Path:
-    """Settings of a stack of the tests' own: free ports, new secrets."""
+    """Settings of a stack of the tests' own: free ports, new secrets, each with a dash first, as one in 64 has."""
     path = tmp_path_factory.mktemp("stack") / ".env"
     page, s3 = free_ports(2)
-    path.write_text(f"PORT={page}\nS3_PORT={s3}\nSITE={site}{OUTSIDE}", "utf-8")
+    chosen = "".join(f"{name}=-{secrets.token_urlsafe(24)}\n" for name in DASHED)
+    path.write_text(f"PORT={page}\nS3_PORT={s3}\nSITE={site}{OUTSIDE}{chosen}", "utf-8")
     return written(path)
 
 

@@ -76,8 +76,12 @@ class Stack:
         return ran.stdout
 
     def up(self) -> None:
-        """Return once every part is healthy."""
-        self("up", "--detach", "--wait", "--wait-timeout", str(int(PATIENCE_S)), "--no-build")
+        """Return once every part is healthy; where one is not, what each said last."""
+        try:
+            self("up", "--detach", "--wait", "--wait-timeout", str(int(PATIENCE_S)), "--no-build")
+        except AssertionError as error:
+            error.add_note(self("logs", "--no-color", "--tail", "20"))
+            raise
 
     def down(self) -> None:
         """Nothing of it is left, its data included."""
