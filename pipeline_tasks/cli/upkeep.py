@@ -26,7 +26,8 @@ from pipeline_tasks.core.gc import DAY_S, GRACE_S, HOUR_S, drop, find_garbage
 from pipeline_tasks.core.lineage import DATABASE, fold
 from pipeline_tasks.core.lineage.metrics import exposition
 from pipeline_tasks.core.parameters import of_installation
-from pipeline_tasks.core.resources import configured
+from pipeline_tasks.core.registry import get_step, step_names
+from pipeline_tasks.core.resources import configured, resources_of
 from pipeline_tasks.core.settings import Settings, settings
 from pipeline_tasks.core.spending import key_of, read_state, spent
 
@@ -139,6 +140,8 @@ def _resources(found: Settings) -> Check:
         return Check("resources", True, "each step as it declares; FOUNDRY_RESOURCES names a file that changes it")
     try:
         tables = configured()
+        for name in step_names():
+            resources_of(get_step(name))
     except FoundryError as error:
         return Check("resources", False, str(error), needed=True)
     told = [

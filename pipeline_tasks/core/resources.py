@@ -37,6 +37,7 @@ class Table(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     memory_gib: float | None = Field(None, gt=0, description="GiB that one run may use")
+    more_memory_gib: float | None = Field(None, gt=0, description="GiB of one more run, where that was too little")
     timeout_minutes: float | None = Field(None, ge=0, description="minutes that one try may last; 0: no limit")
     gpus: int | None = Field(None, ge=0, description="cards of one run")
     retries: int | None = Field(None, ge=0, description="tries after the first one")
@@ -47,10 +48,17 @@ def resources_of(step: Step) -> Resources:
 
     Raises:
         InputError: the file cannot be read, or names a step, a field or a value that cannot be; it says what can.
+            Or ``more_memory_gib`` is not more than ``memory_gib``.
     """
     tables = configured()
     changes = [tables[name].model_dump(exclude_none=True) for name in (DEFAULT, step.name) if name in tables]
-    return replace(step.resources, **{name: value for change in changes for name, value in change.items()})
+    found = replace(step.resources, **{name: value for change in changes for name, value in change.items()})
+    if found.more_memory_gib is not None and found.more_memory_gib <= found.memory_gib:
+        raise InputError(
+            f"{settings().resources or '@step'}: {step.name}.more_memory_gib = {found.more_memory_gib:g} is not more "
+            f"than its memory_gib = {found.memory_gib:g}; raise it or leave it out"
+        )
+    return found
 
 
 def configured() -> dict[str, Table]:

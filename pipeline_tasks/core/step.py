@@ -113,6 +113,7 @@ class Resources:
 
     Attributes:
         memory_gib: the run is ended beyond that, in a container or a pod.
+        more_memory_gib: what a container or a pod that was out of memory gets once; None: nothing else is tried.
         timeout_minutes: of one try; 0: no limit.
         gpus: cards; None: as many as the installation gives to a step that asks for the image ``gpu``.
         retries: tries after the first one.
@@ -123,6 +124,7 @@ class Resources:
     image: Literal["cpu", "gpu"] = "cpu"
     pool: str = ""
     memory_gib: float = 2.0
+    more_memory_gib: float | None = None
     timeout_minutes: float = 24 * 60
     gpus: int | None = None
     retries: int = 3
@@ -193,6 +195,7 @@ def step(
     image: Literal["cpu", "gpu"] = "cpu",
     pool: str = "",
     memory_gib: float = 2.0,
+    more_memory_gib: float | None = None,
     resumes: bool = False,
     secrets: tuple[Secret, ...] = (),
 ) -> Callable[[Callable[..., Any]], Step]:
@@ -212,6 +215,7 @@ def step(
         image: container image.
         pool: Airflow pool that limits it (``llm``, ``gpu``).
         memory_gib: memory one run needs.
+        more_memory_gib: memory of one more run, where that was too little.
         resumes: a killed run goes on from what it left in its scratch folder; other kinds than reduce always go on.
         secrets: keys of services that the body asks (``llm``, ``embeddings``, ``search``); the store's need no word.
     """
@@ -232,7 +236,9 @@ def step(
             grows=grows,
             always=always,
             processes=kind == "partitioned" if processes is None else processes,
-            resources=Resources(image, pool, memory_gib, resumes=resumes or kind != "reduce", secrets=secrets),
+            resources=Resources(
+                image, pool, memory_gib, more_memory_gib, resumes=resumes or kind != "reduce", secrets=secrets
+            ),
         )
 
     return wrap

@@ -70,8 +70,10 @@ class Ended:
         exit_code: its own; negative or above 128: killed by a signal.
         last_line: the last line of its standard output.
         why: what ended it from outside, where that is known.
+        out_of_memory: the engine knows that it was ended for want of memory.
     """
 
     exit_code: int
     last_line: str = ""
     why: str = ""
+    out_of_memory: bool = False

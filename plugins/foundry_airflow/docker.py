@@ -202,4 +202,6 @@ def _ended(handle: Handle, state: dict[str, Any]) -> Ended:
     last = handle.logs(stdout=True, stderr=False, tail=LAST_LINES).decode(errors="replace").strip()
     limit_gib = handle.attrs["HostConfig"]["Memory"] / MIB / 1024
     why = f"out of memory, its limit is {limit_gib:g} GiB; raise [foundry] memory_factor" if state["OOMKilled"] else ""
-    return Ended(state["ExitCode"], last.splitlines()[-1] if last else "", why or state.get("Error", ""))
+    return Ended(
+        state["ExitCode"], last.splitlines()[-1] if last else "", why or state.get("Error", ""), state["OOMKilled"]
+    )

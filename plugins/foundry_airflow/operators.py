@@ -17,7 +17,7 @@ from pydantic import JsonValue
 from foundry_airflow.backends import Backend, backend, checked, configured, device_for
 from foundry_airflow.calls import Call, Ended, call_of
 from foundry_airflow.engines import EngineBackend
-from foundry_airflow.tries import goes_on, so_far
+from foundry_airflow.tries import again, has_more, so_far, told_of_both, with_more
 from pipeline_tasks.core import memo
 from pipeline_tasks.core.errors import FoundryError, TransientError
 from pipeline_tasks.core.local_files import for_a_form
@@ -190,13 +190,15 @@ class StepOperator(PlannedOperator):
                     note_reuse(store, job)
             return self._made(context, str(found) if found else self._run(store, job))
 
-    def resume(self, context: Context, event: dict[str, Any], before: str | None = None) -> str:
-        """Go on after the wait for a command, with how it ended; ``before``: how far the work had come."""
+    def resume(self, context: Context, event: dict[str, Any], before: str | None = None, more: bool = False) -> str:
+        """Go on after the wait for a command, with how it ended; ``before``: how far it had come, ``more``: memory."""
         ended = Ended(**event)
         with airflow_errors():
-            store = open_store()
-            if ended.exit_code and goes_on(store, job := self.job(store), self.group, ended, before):
-                return self._made(context, self._run(store, job))
+            if ended.exit_code:
+                store = open_store()
+                call = self._call(job := self.job(store))
+                if following := again(store, job, with_more(call) if more else call, ended, before):
+                    return self._made(context, self._run(store, job, following))
         return self._made(context, self._result(ended))
 
     def _made(self, context: Context, made: str) -> str:
@@ -212,12 +214,12 @@ class StepOperator(PlannedOperator):
                 if found := self.job(store).made(store):
                     log.info("%s is there: %s", found, ended.why)
                     return str(found)
-        return checked(self.step, ended)
+        return checked(self.step, told_of_both(self.step, ended))
 
-    def _run(self, store: Store, job: Job) -> str:
+    def _run(self, store: Store, job: Job, following: Call | None = None) -> str:
         for value in secret_values():
             mask_secret(value)
-        name, call = configured(), self._call(job)
+        name, call = configured(), following or self._call(job)
         log.info("foundry %s", json.dumps(call.arguments, ensure_ascii=False))
         self._backend = backend(name)
         before = so_far(store, job, self.group)
@@ -225,7 +227,8 @@ class StepOperator(PlannedOperator):
             from foundry_airflow.trigger import CommandTrigger
 
             self._backend.start(call, log.info)
-            self.defer(trigger=CommandTrigger(name, call.name), method_name="resume", kwargs={"before": before})
+            kwargs: dict[str, Any] = {"before": before} | ({"more": True} if has_more(call) else {})
+            self.defer(trigger=CommandTrigger(name, call.name), method_name="resume", kwargs=kwargs)
         told = [""]
 
         def say(line: str) -> None:
@@ -234,7 +237,8 @@ class StepOperator(PlannedOperator):
 
         try:
             ended = self._backend.run(call, say)
-            while goes_on(store, job, self.group, ended, before):
+            while following := again(store, job, call, ended, before):
+                call = following
                 before = so_far(store, job, self.group)
                 ended = self._backend.run(call, say)
             return self._result(ended)

@@ -43,13 +43,13 @@ def ended(pod: dict[str, Any]) -> Ended | None:
         (one["state"]["terminated"] for one in _statuses(pod) if "terminated" in one.get("state", {})), {}
     )
     why = ""
-    if done.get("reason") == "OOMKilled":
+    if starved := done.get("reason") == "OOMKilled":
         limits = next(one["resources"]["limits"] for one in pod["spec"]["containers"] if one["name"] == STEP)
         why = f"out of memory, its limit is {limits['memory']}; raise [foundry] memory_factor"
     elif status.get("reason"):
         why = ": ".join(filter(None, (status["reason"], status.get("message"))))
     last = (done.get("message") or "").strip().splitlines()
-    return Ended(done.get("exitCode", KILLED), last[-1].strip() if last else "", why)
+    return Ended(done.get("exitCode", KILLED), last[-1].strip() if last else "", why, starved)
 
 
 def never_begins(pod: dict[str, Any], limit_m: float) -> Ended | None:

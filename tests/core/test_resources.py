@@ -47,9 +47,16 @@ def test_a_step_has_what_its_own_table_says_then_the_default_then_what_it_declar
     ("text", "said"),
     [
         ("[fine_tune]\nretries = 1", "no step is called 'fine_tune'; tables may be: default, .*finetune"),
-        ("[crawl]\nmemory = 4", r"crawl.memory = 4: .*a table may have: memory_gib, timeout_minutes, gpus, retries"),
+        (
+            "[crawl]\nmemory = 4",
+            r"crawl.memory = 4: .*a table may have: memory_gib, more_memory_gib, timeout_minutes, gpus, retries",
+        ),
         ("[crawl]\nmemory_gib = 0", "crawl.memory_gib = 0: .*greater than 0"),
         ("[crawl]\nmemory_gib = inf", "crawl.memory_gib = inf: .*finite"),
+        (
+            "[crawl]\nmemory_gib = 4\nmore_memory_gib = 4",
+            "crawl.more_memory_gib = 4 is not more than its memory_gib = 4; raise it",
+        ),
         ("[crawl]\nretries = '3'", "crawl.retries = '3': .*integer"),
         ("[crawl]\ngpus = -1", "crawl.gpus = -1"),
         ("crawl = 4", "crawl = 4: .*table may have"),

@@ -12,6 +12,7 @@ pytest.importorskip("kubernetes", reason="the extra `kubernetes` is not installe
 from foundry_airflow.operators import StepOperator, open_store
 from foundry_airflow.trigger import CommandTrigger
 
+from pipeline_tasks.core.settings import settings
 from tests.dags.test_kubernetes_backend import cluster  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("toys")
@@ -67,6 +68,24 @@ def test_a_waiting_task_whose_pod_is_evicted_goes_on_where_the_step_came_further
     with pytest.raises(TaskDeferred) as caught:
         operator.resume({"outlet_events": {}}, evicted, **kwargs)
     assert list(cluster.pods) == [name] and caught.value.kwargs == {"before": "a checkpoint"}
+
+
+def test_a_waiting_task_out_of_memory_goes_on_once_with_what_is_declared(cluster, tmp_path, monkeypatch):  # noqa: F811
+    (tmp_path / "resources.toml").write_text("[count]\nmemory_gib = 2\nmore_memory_gib = 3\n")
+    monkeypatch.setenv("FOUNDRY_RESOURCES", str(tmp_path / "resources.toml"))
+    settings.cache_clear()
+    wait, limits = deferred(monkeypatch), []
+    for last in (False, True):
+        (pod,) = cluster.pods.values()
+        limits.append(pod["spec"]["containers"][0]["resources"]["limits"]["memory"])
+        name = wait.trigger.name
+        cluster.terminated(name, 137, "OOMKilled")
+        event = asyncio.run(first(CommandTrigger("kubernetes", name)))
+        said = "limit is 3072Mi.*2 GiB and then 3 GiB were too little"
+        with pytest.raises(AirflowException if last else TaskDeferred, match=said if last else None) as caught:
+            StepOperator(task_id="count", step="count").resume({"outlet_events": {}}, event, **(wait.kwargs or {}))
+        wait = caught.value
+    assert limits == ["2048Mi", "3072Mi"] and cluster.pods == {}
 
 
 def test_one_triggerer_watches_many(cluster, monkeypatch):  # noqa: F811

@@ -22,6 +22,7 @@ from foundry_airflow.operators import StepOperator, open_store
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.registry import get_step
+from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.step import Resources
 from pipeline_tasks.core.versions import Version
 
@@ -83,6 +84,21 @@ def test_how_a_container_ended_decides_about_another_try(store_folder, how, kind
     with pytest.raises(AirflowException, match=match) as caught:
         run("stumble", values={"how": how, "mark": str(store_folder / "mark")})
     assert type(caught.value) is kind
+    assert of_store(on_docker, store_folder) == []
+
+
+def test_a_container_out_of_memory_runs_once_more_with_what_is_declared(store_folder, monkeypatch, on_docker, caplog):
+    resources, mark = store_folder.parent / "resources.toml", store_folder / "mark"
+    monkeypatch.setenv("FOUNDRY_RESOURCES", str(resources))
+    settings.cache_clear()
+    resources.write_text("[stumble]\nmemory_gib = 0.14\nmore_memory_gib = 0.25\n")
+    with pytest.raises(AirflowException, match=r"limit is 0\.25 GiB.*0\.14 GiB and then 0\.25 GiB were too little"):
+        run("stumble", values={"how": "memory", "mark": str(mark)})
+    assert len(mark.read_text().splitlines()) == 2, "once more, and no third time"
+    resources.write_text("[stumble]\nmemory_gib = 0.14\nmore_memory_gib = 1\n")
+    assert run("stumble", values={"how": "memory", "mark": str(mark)}).startswith("stumbles@")
+    assert len(mark.read_text().splitlines()) == 4
+    assert "out of memory with 0.14 GiB; once more with 1 GiB" in caplog.text
     assert of_store(on_docker, store_folder) == []
 
 

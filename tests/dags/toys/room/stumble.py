@@ -42,7 +42,7 @@ def stumble(inputs: Inputs, params: StumbleParams, run: Run) -> pa.Table:
     if params.how == "hang":
         time.sleep(600)
     if params.how == "memory":
-        b"x" * 2**32
+        b"x" * 2**29
     if params.how == "wait":
         for n in count():
             log.info("tick %d", n)
