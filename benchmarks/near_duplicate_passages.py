@@ -13,7 +13,6 @@ import importlib
 import math
 import sys
 import tempfile
-from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +20,7 @@ from measure import Measured, finish, measured, show
 
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.corpus.all_pairs import AllPairs, cosine_of
-from pipeline_tasks.corpus.keep_earliest import UNKNOWN, keep_earliest
+from pipeline_tasks.corpus.keep_earliest import settle
 
 THRESHOLD = 0.9
 DIMENSIONS = 384
@@ -76,31 +75,23 @@ def ours(vectors: np.ndarray) -> np.ndarray:
 
 
 def representatives(vectors: np.ndarray) -> np.ndarray:
-    """What ``cluster_passages`` makes of vectors that it never saw."""
-    return _kept(vectors, np.full(len(vectors), UNKNOWN), np.zeros(len(vectors)))[0]
+    """What ``cluster_passages`` makes of a block."""
+    return settle(AllPairs(vectors, THRESHOLD), np.zeros(len(vectors), bool))[0]
 
 
-def refreshed(given: tuple[np.ndarray, np.ndarray, np.ndarray]) -> np.ndarray:
-    """The same where all but the last thousand are known."""
-    return _kept(*given)[0]
+def refreshed(given: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+    """The same of the last thousand, where it is known which of all others stand."""
+    vectors, standing = given
+    new = np.arange(len(vectors) - NEW, len(vectors))
+    alike = np.isin(new, AllPairs(vectors, THRESHOLD).above(new, standing)[0])
+    return settle(AllPairs(vectors[new], THRESHOLD), alike)[0]
 
 
-def known_but_new(path: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Vectors, and representatives and cosines as a run without the last thousand left them."""
+def known_but_new(path: str) -> tuple[np.ndarray, np.ndarray]:
+    """Vectors, and which of all but the last thousand stand."""
     vectors = np.load(path)
-    n = len(vectors) - NEW
-    known, cosines = np.full(len(vectors), UNKNOWN), np.zeros(len(vectors))
-    known[:n], cosines[:n] = _kept(vectors[:n], known[:n], cosines[:n])
-    return vectors, known, cosines
-
-
-def _kept(vectors: np.ndarray, known: np.ndarray, cosines: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    return keep_earliest(AllPairs(vectors, THRESHOLD), known, cosines, lambda n, unit: nullcontext(_NoMeter()))
-
-
-class _NoMeter:
-    def advance(self, n: int) -> None:
-        pass
+    known = representatives(vectors[:-NEW])
+    return vectors, np.flatnonzero(known == np.arange(len(known)))
 
 
 def range_search(vectors: np.ndarray) -> np.ndarray:

@@ -2,9 +2,9 @@
 
 The body of a partitioned step computes nothing of size itself. It says what the pieces are, calls a function on each of
 them (:meth:`PartitionedRun.spread`), hands the tables that they give on to the next function, and yields what the last
-one gave. Where rows have to move, a function gives one table per partition of the next round, by the hash of a key or
-by range; the next function reads its table of every piece, in the order of the pieces. So what is made does not depend
-on which piece was done when, where, or by which run.
+one gave, or tables that it puts together of small things. Where rows have to move, a function gives one table per
+partition of the next round, by the hash of a key or by range; the next function reads its table of every piece, in the
+order of the pieces. So what is made does not depend on which piece was done when, where, or by which run.
 
 A piece is memoised as a part of a map step is: by the function's name, the code version of the step, and what it reads.
 """

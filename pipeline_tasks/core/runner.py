@@ -10,7 +10,7 @@ import resource
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -36,7 +36,7 @@ from pipeline_tasks.core.progress import meter
 from pipeline_tasks.core.removals import RemovedRows
 from pipeline_tasks.core.requests import Request, note_request
 from pipeline_tasks.core.run import Inputs
-from pipeline_tasks.core.schema import FILES
+from pipeline_tasks.core.schema import FILES, RowSchema
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.store.disk import space_in
 from pipeline_tasks.core.versions import REMOVED, Version, load_manifest, write_file, write_rows
@@ -214,7 +214,7 @@ def _parts(store: Store, job: Job, run: PartitionedRun, result: Any) -> list[Par
     if schema is None:
         return _files(store, result)
     if job.step.kind == "partitioned":
-        return _final(run, result)
+        return list(map(partial(_final, store, run, schema), result))
     tables = [result] if isinstance(result, pa.Table) else result
     conformed: Iterator[pa.Table] = map(schema.conform, tables)
     if job.step.grows:
@@ -223,12 +223,13 @@ def _parts(store: Store, job: Job, run: PartitionedRun, result: Any) -> list[Par
     return parts if parts or job.step.grows else [write_rows(store, schema.table())]
 
 
-def _final(run: PartitionedRun, result: Iterable[Part]) -> list[Part]:
+def _final(store: Store, run: PartitionedRun, schema: RowSchema, made: Part | pa.Table) -> Part:
     """What partitions gave is there already, and becomes a part of the version as it is."""
-    parts = list(result)
-    if not run.final.issuperset(part.sha256 for part in parts):
+    if isinstance(made, pa.Table):
+        return write_rows(store, schema.conform(made))
+    if made.sha256 not in run.final:
         raise InputError(f"{run.label} yields a table whose rows were not checked; spread(…, final=True) gives it")
-    return parts
+    return made
 
 
 def _files(store: Store, folder: Path) -> list[Part]:

@@ -9,9 +9,13 @@ a fixed order of addition, so that neither the axes, nor the tiles, nor the thre
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
+
+from pipeline_tasks.core.settings import settings
+from pipeline_tasks.core.side_by_side import in_order, numpy_threads
 
 _AXES_SAMPLE, _WIDTH_SAMPLE = 8192, 1024
 _WIDTHS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
@@ -21,6 +25,9 @@ _CHECK_COST = 40_000
 """Columns of the product that cost as much as one pair that has to be checked."""
 _ROUNDING = 2.0**-21
 """Eight times the relative error of one float32 addition: covers the sums of turning, squaring and multiplying."""
+
+Pairs = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Row, column and cosine of each."""
 
 
 class AllPairs:
@@ -40,7 +47,7 @@ class AllPairs:
         self.short = short_forms(vectors, threshold)
         self.screened = self.checked = 0
 
-    def above(self, rows: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def above(self, rows: np.ndarray, columns: np.ndarray) -> Pairs:
         """All pairs of ``rows`` with an earlier one of ``columns`` whose cosine is above the threshold.
 
         Memory follows the number of pairs found, not of those compared.
@@ -48,36 +55,43 @@ class AllPairs:
         Shapes:
             rows [p] and columns [q], indices in rising order; returns three arrays [k]: row, column, cosine (float64).
         """
-        found = [self._check(i, j) for i, j in self._candidates(rows, columns)]
-        return tuple(np.concatenate(parts) for parts in zip(_NONE, *found, strict=True))  # type: ignore[return-value]
-
-    def _candidates(self, rows: np.ndarray, columns: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Pairs whose bound is above the threshold, tile by tile."""
-        if not (len(rows) and len(columns)):
-            return
-        columns = columns[: np.searchsorted(columns, rows[-1])]
-        space = np.empty(_TILE_ROWS * _TILE_COLUMNS, np.float32)
+        columns = columns[: np.searchsorted(columns, rows[-1])] if len(rows) else columns[:0]
         tiles = (rows[at : at + _TILE_ROWS] for at in range(0, len(rows), _TILE_ROWS))
         lefts = [(tile, self.short[tile]) for tile in tiles]
-        for at in range(0, len(columns), _TILE_COLUMNS):
-            right = columns[at : at + _TILE_COLUMNS]
-            turned = np.ascontiguousarray(self.short[right].T)
-            for left, short in lefts:
-                if left[-1] <= right[0]:
-                    continue
-                bound = np.matmul(short, turned, out=space[: left.size * right.size].reshape(left.size, -1))
-                self.screened += bound.size
-                i, j = np.divmod(np.flatnonzero(bound > self.threshold), right.size)
-                i, j = left[i], right[j]
-                earlier = j < i
-                yield i[earlier], j[earlier]
+        rights = [columns[at : at + _TILE_COLUMNS] for at in range(0, len(columns), _TILE_COLUMNS)]
+        threads = settings().threads
+        found = [_NONE]
+        with numpy_threads(threads) as pool:
+            for some, screened, checked in in_order(pool, 2 * threads, partial(self._against, lefts), rights):
+                found += some
+                self.screened += screened
+                self.checked += checked
+        return tuple(map(np.concatenate, zip(*found, strict=True)))  # type: ignore[return-value]
 
-    def _check(self, rows: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _against(
+        self, lefts: Sequence[tuple[np.ndarray, np.ndarray]], right: np.ndarray
+    ) -> tuple[list[Pairs], int, int]:
+        """Pairs above the threshold in a column of tiles; how many were screened, and checked."""
+        turned = np.ascontiguousarray(self.short[right].T)
+        space = np.empty(_TILE_ROWS * len(right), np.float32)
+        found, screened, checked = [], 0, 0
+        for left, short in lefts:
+            if left[-1] <= right[0]:
+                continue
+            bound = np.matmul(short, turned, out=space[: left.size * right.size].reshape(left.size, -1))
+            screened += bound.size
+            i, j = np.divmod(np.flatnonzero(bound > self.threshold), right.size)
+            i, j = left[i], right[j]
+            earlier = j < i
+            checked += int(np.count_nonzero(earlier))
+            found.append(self._check(i[earlier], j[earlier]))
+        return found, screened, checked
+
+    def _check(self, rows: np.ndarray, columns: np.ndarray) -> Pairs:
         cosines = np.empty(len(rows))
         for at in range(0, len(rows), _CHECK_PAIRS):
             some = slice(at, at + _CHECK_PAIRS)
             cosines[some] = cosine_of(self.vectors[rows[some]], self.vectors[columns[some]])
-        self.checked += len(rows)
         kept = cosines > self.threshold
         return rows[kept], columns[kept], cosines[kept]
 

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable
+from typing import Protocol
 
 import numpy as np
 
-from pipeline_tasks.core.progress import Meter
-from pipeline_tasks.corpus.all_pairs import AllPairs
+from pipeline_tasks.corpus.all_pairs import AllPairs, Pairs
 
 _BLOCK = 2048
 UNKNOWN = -1
 
-Pairs = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+class Comparison(Protocol):
+    """Rows, by their place in the order of all, and which of them are alike; where they are is its own affair."""
+
+    def batches(self, rows: np.ndarray) -> Iterable[np.ndarray]:
+        """``rows`` in their order, cut into batches; the next one is asked for when the last one is decided."""
+
+    def decide(self, rows: np.ndarray, standing: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Representatives of a batch and the cosines to them, where ``standing`` are the other rows that stand."""
+
+    def alike(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """Those of ``rows`` that are like an earlier one of ``columns``."""
 
 
 def keep_earliest(
-    pairs: AllPairs,
-    representatives: np.ndarray,
-    cosines: np.ndarray,
-    progress: Callable[[int, str], AbstractContextManager[Meter]],
-    block: int = _BLOCK,
+    compare: Comparison, representatives: np.ndarray, cosines: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Every row's representative: itself if it stays, else the earlier row that stayed and is most like it.
 
@@ -35,11 +41,9 @@ def keep_earliest(
     because nothing before it is open.
 
     Args:
-        pairs: the vectors.
+        compare: the rows; its batches have no say in the result.
         representatives: index of each row's representative, :data:`UNKNOWN` where it is not known.
         cosines: cosine to it.
-        progress: a meter for so many rows.
-        block: rows decided at once; has no say in the result.
 
     Shapes: representatives [n] int64 and cosines [n] float64, as is what is returned.
     """
@@ -49,34 +53,53 @@ def keep_earliest(
     stood = np.zeros(len(opened), bool)
     while opened.size:
         representatives[opened] = UNKNOWN
-        with progress(len(opened), "passages") as meter:
-            for at in range(0, len(opened), block):
-                some = opened[at : at + block]
-                standing = everyone[representatives == everyone]
-                representatives[some], cosines[some] = _decide(pairs, some, standing)
-                meter.advance(len(some))
+        for some in compare.batches(opened):
+            standing = np.flatnonzero(representatives == everyone)
+            representatives[some], cosines[some] = compare.decide(some, standing)
         stands = representatives[opened] == opened
         settled = np.setdiff1d(everyone, opened, assume_unique=True)
         fallen = settled[np.isin(representatives[settled], opened[stood & ~stands])]
-        opened = np.union1d(fallen, pairs.above(settled, opened[stands & ~stood])[0])
+        opened = np.union1d(fallen, compare.alike(settled, opened[stands & ~stood]))
         stood = representatives[opened] == opened
     return representatives, cosines
 
 
-def _decide(pairs: AllPairs, rows: np.ndarray, standing: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Representatives of ``rows`` and the cosines to them, given the other rows that stand."""
-    with_standing = pairs.above(rows, standing)
-    free = np.setdiff1d(rows, with_standing[0], assume_unique=False)
-    with_free = pairs.above(rows, free)
-    stands = _standing_of(free, with_free)
-    valid = np.isin(with_free[1], stands)
-    i, j, cosine = (np.concatenate([a, b[valid]]) for a, b in zip(with_standing, with_free, strict=True))
-    order = np.lexsort((j, -cosine, i))
-    found, first = np.unique(i[order], return_index=True)
-    at = np.searchsorted(rows, found)
-    best, best_cosine = rows.copy(), np.ones(len(rows))
-    best[at], best_cosine[at] = j[order][first], cosine[order][first]
-    return best, best_cosine
+def settle(
+    pairs: AllPairs, alike: np.ndarray, block: int = _BLOCK, advance: Callable[[int], None] = lambda n: None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same for rows in memory: each row's representative among them, and the cosine to it.
+
+    Args:
+        pairs: the vectors.
+        alike: rows that are like one elsewhere that stands, and so do not; one that is like none of these rows has
+            :data:`UNKNOWN`.
+        block: rows compared at once; has no say in the result.
+        advance: told how many rows are done.
+
+    Shapes: alike [n] bool; returns [n] int64 and [n] float64.
+    """
+    representatives, cosines = np.full(len(alike), UNKNOWN), np.zeros(len(alike))
+    stands = np.zeros(len(alike), bool)
+    for at in range(0, len(alike), block):
+        rows = np.arange(at, min(at + block, len(alike)))
+        with_standing = pairs.above(rows, np.flatnonzero(stands[:at]))
+        free = np.setdiff1d(rows[~alike[rows]], with_standing[0])
+        with_free = pairs.above(rows, free)
+        stays = _standing_of(free, with_free)
+        valid = np.isin(with_free[1], stays)
+        stands[stays], representatives[stays], cosines[stays] = True, stays, 1
+        i, j, cosine = (np.concatenate([a, b[valid]]) for a, b in zip(with_standing, with_free, strict=True))
+        found, representatives_of, cosines_of = most_alike(i, j, cosine)
+        representatives[found], cosines[found] = representatives_of, cosines_of
+        advance(len(rows))
+    return representatives, cosines
+
+
+def most_alike(rows: np.ndarray, columns: np.ndarray, cosines: np.ndarray) -> Pairs:
+    """Of each row's pairs the one with the largest cosine; of equal cosines the earliest column."""
+    order = np.lexsort((columns, -cosines, rows))
+    found, first = np.unique(rows[order], return_index=True)
+    return found, columns[order][first], cosines[order][first]
 
 
 def _standing_of(free: np.ndarray, pairs: Pairs) -> np.ndarray:

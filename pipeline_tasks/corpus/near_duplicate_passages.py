@@ -27,7 +27,7 @@ def near_duplicate_passages(inputs: Inputs, params: NoParams, run: Run) -> None:
     """
     passages = inputs["chunks"].table(["passage_id"])["passage_id"]
     found = inputs["duplicates"].table()
-    if found["passage_id"].to_pylist() != passages.to_pylist():
+    if not found["passage_id"].equals(passages):
         raise InputError(
             "the duplicates are not of these passages; run embed_passages --input passages=chunks and cluster_passages"
         )

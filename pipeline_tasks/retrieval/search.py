@@ -18,8 +18,8 @@ import numpy as np
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.settings import settings
+from pipeline_tasks.core.side_by_side import numpy_threads, torch_threads
 from pipeline_tasks.retrieval.screen import SHIFT, Kind, Screened, faster_screen, frozen, product, room_for
-from pipeline_tasks.retrieval.side_by_side import numpy_threads, torch_threads
 
 if TYPE_CHECKING:
     from pipeline_tasks.retrieval.scan_kernels import Best, Given

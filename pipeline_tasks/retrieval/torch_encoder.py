@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.side_by_side import in_order, torch_threads
 from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.encoders.trunk import DType, load_model, on_device, vectors
 from pipeline_tasks.models.use import load_tokenizer
-from pipeline_tasks.retrieval.side_by_side import in_order, torch_threads
 from pipeline_tasks.retrieval.token_encoder import Batch, TokenEncoder
 
 POOLED_HERE = ("mean", "cls", "last")

@@ -56,7 +56,7 @@ def test_threads_have_no_say_in_any_bit():
     root = Path(__file__).parents[2]
 
     def digest(threads: str) -> str:
-        environment = {"OPENBLAS_NUM_THREADS": threads, "OMP_NUM_THREADS": threads, "PYTHONPATH": str(root)}
+        environment = {"FOUNDRY_THREADS": threads, "OPENBLAS_NUM_THREADS": threads, "PYTHONPATH": str(root)}
         command = [sys.executable, "-c", DIGEST]
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=True, cwd=root).stdout
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -8,8 +10,10 @@ import pytest
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Ref, Removal
+from pipeline_tasks.core.runner import Outcome
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import REMOVED, Version, commit, point, write_rows
+from pipeline_tasks.corpus import passage_blocks
 from pipeline_tasks.corpus.cluster_passages import cluster_passages
 from pipeline_tasks.datasets import PASSAGE_EMBEDDINGS
 from tests.corpus.vectors import brute_representatives, planted, unit
@@ -44,10 +48,11 @@ def said(store: LocalStore) -> dict[str, str]:
     return {row["passage_id"]: row["representative_id"] for row in rows(store, DUPLICATES)}
 
 
-def test_every_passage_names_the_one_it_repeats(store):
+@pytest.mark.parametrize("block_passages", [70, 250, 10_000], ids=["a part each", "two blocks", "one block"])
+def test_every_passage_names_the_one_it_repeats(store, block_passages):
     vectors = planted(300, seed=0)
     put(store, PASSAGE_EMBEDDINGS, embedded(vectors[:200]), [], embedded(vectors[200:], 200), dataset=EMBEDDINGS)
-    outcome = go(store, cluster_passages)
+    outcome = go(store, cluster_passages, block_passages=block_passages)
     expected = brute_representatives(vectors, 0.9)
     assert said(store) == {f"p{i}": f"p{other}" for i, other in enumerate(expected)}
     assert [part.rows for part in latest(store, DUPLICATES).manifest.parts] == [200, 0, len(vectors) - 200]
@@ -55,15 +60,16 @@ def test_every_passage_names_the_one_it_repeats(store):
     assert outcome.counters["passages_taken_over"] == 0
 
 
-PARTS = [embedded(planted(400, seed=1)[at : at + 100], at) for at in range(0, 400, 100)]
+VECTORS = planted(400, seed=1)[:400]
+PARTS = [embedded(VECTORS[at : at + 100], at) for at in range(0, 400, 100)]
 
 
-@pytest.fixture
-def refreshed(store) -> LocalStore:
-    """A store in which 400 passages were clustered before."""
+@pytest.fixture(params=[70, 250, 10_000], ids=["a part each", "two a block", "one block"])
+def again(request, store) -> Callable[[], Outcome]:
+    """Clusters once more what the store holds, in which 400 passages were clustered before, in blocks of some size."""
     put(store, PASSAGE_EMBEDDINGS, *PARTS, dataset=EMBEDDINGS)
     go(store, cluster_passages)
-    return store
+    return partial(go, store, cluster_passages, block_passages=request.param)
 
 
 def same_as_fresh(store: LocalStore, tmp_path: Path) -> None:
@@ -79,62 +85,82 @@ def same_as_fresh(store: LocalStore, tmp_path: Path) -> None:
     assert latest(other, DUPLICATES).manifest.to_bytes() == made.to_bytes()
 
 
-def test_new_passages_are_compared_with_stored_ones_alone(refreshed, tmp_path):
-    before = latest(refreshed, DUPLICATES).manifest
+def test_new_passages_are_compared_with_stored_ones_alone(store, again, tmp_path):
+    before = latest(store, DUPLICATES).manifest
     new = planted(60, seed=1)[:30]
-    grown(refreshed, *PARTS, embedded(new, 400))
-    outcome = go(refreshed, cluster_passages)
+    grown(store, *PARTS, embedded(new, 400))
+    outcome = again()
     assert outcome.counters["passages_taken_over"] == 400
     assert outcome.counters["pairs_screened"] <= 30 * 430
-    assert latest(refreshed, DUPLICATES).manifest.parts[:4] == before.parts, "what did not change is stored once"
-    same_as_fresh(refreshed, tmp_path)
+    assert latest(store, DUPLICATES).manifest.parts[:4] == before.parts, "what did not change is stored once"
+    same_as_fresh(store, tmp_path)
 
 
-def test_a_withdrawn_representative_frees_those_it_stood_for(refreshed, tmp_path):
+def test_a_withdrawn_representative_frees_those_it_stood_for(store, again, tmp_path):
     stood_for: dict[str, list[str]] = {}
-    for passage, representative in said(refreshed).items():
+    for passage, representative in said(store).items():
         if passage != representative:
             stood_for.setdefault(representative, []).append(passage)
     gone = sorted(stood_for, key=lambda name: -len(stood_for[name]))[:5]
-    grown(refreshed, *PARTS, without={"passage_id": gone})
-    outcome = go(refreshed, cluster_passages)
+    grown(store, *PARTS, without={"passage_id": gone})
+    outcome = again()
     freed = [passage for name in gone for passage in stood_for[name] if passage not in gone]
-    now = said(refreshed)
+    now = said(store)
     assert not set(gone) & (set(now) | set(now.values()))
     assert any(now[passage] == passage for passage in freed)
     assert outcome.counters["passages_taken_over"] == 395 - len(freed)
-    same_as_fresh(refreshed, tmp_path)
+    same_as_fresh(store, tmp_path)
 
 
 @pytest.mark.parametrize("order", [[1, 2], [3, 0, 1], [0, 9, 1, 9, 2, 3]], ids=["fewer", "turned", "between"])
-def test_parts_that_go_come_and_move(refreshed, tmp_path, order):
+def test_parts_that_go_come_and_move(store, again, tmp_path, order):
     """A document withdrawn as a whole, parts in another order, and parts that replace others."""
     new = iter([embedded(planted(40, seed=7)[:20], 1000), embedded(planted(40, seed=1)[:20], 2000)])
     parts = [PARTS[i] if i < 9 else next(new) for i in order]
-    grown(refreshed, *parts, without={"doc_id": ["d3"]})
-    go(refreshed, cluster_passages)
-    same_as_fresh(refreshed, tmp_path)
+    grown(store, *parts, without={"doc_id": ["d3"]})
+    again()
+    same_as_fresh(store, tmp_path)
 
 
-def test_a_withdrawn_passage_comes_back(refreshed, tmp_path):
-    first = latest(refreshed, DUPLICATES).manifest
-    grown(refreshed, *PARTS, without={"passage_id": [f"p{i}" for i in range(0, 400, 3)]})
-    go(refreshed, cluster_passages)
-    put(refreshed, PASSAGE_EMBEDDINGS, *PARTS, embedded(planted(4, 9)[:2], 800), dataset=EMBEDDINGS)
-    go(refreshed, cluster_passages)
-    assert latest(refreshed, DUPLICATES).manifest.parts[:4] == first.parts
-    same_as_fresh(refreshed, tmp_path)
+def test_a_withdrawn_passage_comes_back(store, again, tmp_path):
+    first = latest(store, DUPLICATES).manifest
+    grown(store, *PARTS, without={"passage_id": [f"p{i}" for i in range(0, 400, 3)]})
+    again()
+    put(store, PASSAGE_EMBEDDINGS, *PARTS, embedded(planted(4, 9)[:2], 800), dataset=EMBEDDINGS)
+    again()
+    assert latest(store, DUPLICATES).manifest.parts[:4] == first.parts
+    same_as_fresh(store, tmp_path)
 
 
-def test_another_vector_under_the_same_id_is_a_new_passage(refreshed, tmp_path):
+def test_another_vector_under_the_same_id_is_a_new_passage(store, again, tmp_path):
     changed = embedded(planted(100, seed=8)[:100], 100)
-    grown(refreshed, PARTS[0], changed, *PARTS[2:])
-    assert go(refreshed, cluster_passages).counters["passages_taken_over"] <= 300
-    same_as_fresh(refreshed, tmp_path)
+    grown(store, PARTS[0], changed, *PARTS[2:])
+    assert again().counters["passages_taken_over"] <= 300
+    same_as_fresh(store, tmp_path)
 
 
-def test_another_threshold_takes_nothing_over(refreshed):
-    assert go(refreshed, cluster_passages, threshold=0.8).counters["passages_taken_over"] == 0
+def test_another_threshold_takes_nothing_over(store, again):
+    assert again(threshold=0.8).counters["passages_taken_over"] == 0
+
+
+def test_a_run_that_ended_goes_on_with_the_blocks_that_are_left(store, monkeypatch):
+    put(store, PASSAGE_EMBEDDINGS, *PARTS, dataset=EMBEDDINGS)
+    settle, settled = passage_blocks.settle, []
+
+    def ended(*args, **named):
+        settled.append(1)
+        if len(settled) == 3:
+            raise KeyboardInterrupt
+        return settle(*args, **named)
+
+    monkeypatch.setattr(passage_blocks, "settle", ended)
+    with pytest.raises(KeyboardInterrupt):
+        go(store, cluster_passages, block_passages=100)
+    counters = go(store, cluster_passages, block_passages=100).counters
+    # Of four blocks two were settled, and compared were the second with the first and the third with both.
+    assert (counters["partitions_reused"], counters["partitions_built"]) == (5, 5)
+    assert len(settled) == 5
+    assert said(store) == {f"p{i}": f"p{other}" for i, other in enumerate(brute_representatives(VECTORS, 0.9))}
 
 
 @pytest.mark.parametrize(

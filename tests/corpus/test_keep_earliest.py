@@ -5,19 +5,36 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline_tasks.core.progress import meter
 from pipeline_tasks.corpus.all_pairs import AllPairs
-from pipeline_tasks.corpus.keep_earliest import UNKNOWN, keep_earliest
+from pipeline_tasks.corpus.keep_earliest import UNKNOWN, keep_earliest, most_alike, settle
 from tests.corpus.vectors import brute_representatives, planted
 
 
-def progress(total, unit):
-    return meter("test", total, unit)
+class InMemory:
+    """Rows whose vectors are at hand; every row's work is counted."""
+
+    def __init__(self, vectors: np.ndarray, batch: int = 5, threshold: float = 0.9) -> None:
+        self.pairs, self.batch = AllPairs(vectors, threshold), batch
+
+    def batches(self, rows):
+        yield from (rows[at : at + self.batch] for at in range(0, len(rows), self.batch))
+
+    def decide(self, rows, standing):
+        found = [self.pairs.above(rows, standing)]
+        here, cosines = settle(self._of(rows), np.isin(rows, found[0][0]), block=3)
+        known = np.flatnonzero(here != UNKNOWN)
+        found.append((rows[known], rows[here[known]], cosines[known]))
+        return most_alike(*map(np.concatenate, zip(*found, strict=True)))[1:]
+
+    def alike(self, rows, columns):
+        return np.unique(self.pairs.above(rows, columns)[0])
+
+    def _of(self, rows):
+        return AllPairs(self.pairs.vectors[rows], self.pairs.threshold)
 
 
 def fresh(vectors, threshold=0.9, block=2048):
-    known = np.full(len(vectors), UNKNOWN)
-    return keep_earliest(AllPairs(vectors, threshold), known, np.zeros(len(vectors)), progress, block)
+    return settle(AllPairs(vectors, threshold), np.zeros(len(vectors), bool), block)
 
 
 @pytest.mark.parametrize(("n", "seed", "threshold"), [(200, 0, 0.9), (400, 1, 0.85), (900, 2, 0.95), (300, 3, 0.6)])
@@ -55,10 +72,18 @@ def test_many_copies_of_one_cost_one_comparison_each():
     """2,000 equal rows are two million pairs; all but the first block are compared with the one that stays."""
     vectors = np.repeat(planted(2, 0)[:1], 2000, axis=0)
     pairs = AllPairs(vectors, 0.9)
-    known = np.full(2000, UNKNOWN)
-    representatives, _ = keep_earliest(pairs, known, np.zeros(2000), progress, block=100)
+    representatives, _ = settle(pairs, np.zeros(2000, bool), block=100)
     assert not representatives.any()
     assert pairs.checked < 10_000
+
+
+def test_rows_that_are_like_one_elsewhere_do_not_stand():
+    """The first three are alike; the first is like a row elsewhere, so the second stands, and the third is like it."""
+    angles = np.radians([0, 5, 9, 90])
+    vectors = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+    for block in (1, 10):
+        found = settle(AllPairs(vectors, 0.9), np.array([True, False, False, False]), block)[0]
+        assert found.tolist() == [UNKNOWN, 1, 1, 3]
 
 
 @settings(max_examples=60)
@@ -81,7 +106,7 @@ def test_what_is_known_changes_nothing(seed, gone, n_new, d, data):
     now = {int(row): index for index, row in enumerate(origin) if row != UNKNOWN}
     known = np.array([now.get(int(representatives[row]), UNKNOWN) if row >= 0 else UNKNOWN for row in origin], np.int64)
     said = np.array([cosines[row] if row >= 0 else 0.0 for row in origin])
-    again = keep_earliest(AllPairs(after, 0.9), known, said, progress, block=5) if len(after) else (known, said)
+    again = keep_earliest(InMemory(after), known, said) if len(after) else (known, said)
     expected = fresh(after) if len(after) else (known, said)
     assert [a.tobytes() for a in again] == [a.tobytes() for a in expected]
     assert expected[0].tolist() == brute_representatives(after, 0.9)
