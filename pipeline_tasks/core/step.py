@@ -113,7 +113,7 @@ class Resources:
 
     Attributes:
         memory_gib: the run is ended beyond that, in a container or a pod.
-        more_memory_gib: what a container or a pod that was out of memory gets once; None: nothing else is tried.
+        more_memory_gib: what a container, a pod or a task of a cluster that was out of memory gets once; None: nothing.
         timeout_minutes: of one try; 0: no limit.
         gpus: cards; None: as many as the installation gives to a step that asks for the image ``gpu``.
         retries: tries after the first one.

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from pipeline_tasks.core.partitions import Partition
 from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.settings import settings
-from pipeline_tasks.core.step import NoParams, step
+from pipeline_tasks.core.step import NoParams, StepParams, step
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.datasets import PAIRS, PASSAGES
 from pipeline_tasks.retrieval.rank_bm25 import rank_bm25
@@ -49,10 +50,10 @@ def fresh() -> Iterator[None]:
     settings.cache_clear()
 
 
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
+@contextmanager
+def one_node(**variables: str) -> Iterator[str]:
     """A cluster of one node, which ends with its parent."""
-    env = os.environ | TOKEN | {"PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0"}
+    env = os.environ | TOKEN | {"PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0"} | variables
     process = subprocess.Popen(
         [sys.executable, "-c", CLUSTER], env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
@@ -63,8 +64,18 @@ def address() -> Iterator[str]:
     process.wait()
 
 
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with one_node() as found:
+        yield found
+
+
 @pytest.fixture
 def cluster(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    use(address, monkeypatch)
+
+
+def use(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FOUNDRY_ENGINE", "ray")
     monkeypatch.setenv("RAY_ADDRESS", address)
     for name, value in TOKEN.items():
@@ -116,6 +127,56 @@ def test_the_work_of_a_lost_worker_is_done_by_another(cluster, tmp_path):
     make(store, toy_survivor)
     assert (tmp_path / "killed").exists()
     assert latest(store, "survivors").table()["value"].to_pylist() != [os.getpid()]
+
+
+@pytest.fixture
+def cramped(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A cluster whose node is short of memory when an eighth of the machine's is taken beside what is taken now."""
+    taken = {line.split(":")[0]: int(line.split()[1]) for line in Path("/proc/meminfo").read_text().splitlines()}
+    limit = 1 - taken["MemAvailable"] / taken["MemTotal"] + 0.125
+    with one_node(RAY_memory_usage_threshold=f"{limit:.3f}", RAY_memory_monitor_refresh_ms="100") as address:
+        use(address, monkeypatch)
+        yield
+
+
+class Hunger(StepParams):
+    """How many tries want too much."""
+
+    hungry: int
+
+
+@step(reads={"items": ITEMS}, writes=TOTALS, kind="partitioned", dataset="hungry", memory_gib=1, more_memory_gib=3)
+def toy_hungry(inputs, params: Hunger, run) -> list[Part]:
+    """One row, by a worker that wants more memory than there is, so many times."""
+    values = {"tries": str(run.store.root / "tries"), "hungry": params.hungry}
+    (made,) = run.spread(hungry, [Partition(values=values)], final=True)
+    return made
+
+
+def hungry(given: Partition, run: Run) -> list[pa.Table]:
+    """GiB that the task of the last try was given; those before it take memory until they are ended."""
+    import ray
+
+    tries = Path(given.values["tries"])
+    with tries.open("a") as file:
+        print(ray.get_runtime_context().get_assigned_resources()["memory"] / 2**30, file=file)
+    held = []
+    while len(tries.read_text().split()) <= given.values["hungry"]:
+        held.append(os.urandom(1 << 20) * 100)
+    return [TOTALS.table([{"total_id": "tries", "value": len(tries.read_text().split())}])]
+
+
+@on_ray
+def test_a_task_out_of_memory_runs_once_more_with_what_is_declared(cramped, tmp_path):
+    """By Ray's own tries it would run for ever."""
+    store = LocalStore(tmp_path)
+    make(store, toy_list, rows=WORLD)
+    make(store, toy_hungry, hungry=1)
+    assert (tmp_path / "tries").read_text().split() == ["1.0", "3.0"]
+    (tmp_path / "tries").unlink()
+    with pytest.raises(TransientError, match="with 1 GiB and then 3 GiB declared; give it more \\(more_memory_gib of"):
+        make(store, toy_hungry, hungry=2)
+    assert (tmp_path / "tries").read_text().split() == ["1.0", "3.0"]
 
 
 @step(reads={"items": ITEMS}, writes=TOTALS, kind="map", dataset="refused")

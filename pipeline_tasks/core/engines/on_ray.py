@@ -7,7 +7,10 @@ and finds what others have made. Ray keeps worker processes, and with them an en
 
 from __future__ import annotations
 
+import logging
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from socket import create_connection
 from types import TracebackType
@@ -16,6 +19,8 @@ from urllib.parse import urlsplit
 
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.step import Resources
+
+log = logging.getLogger(__name__)
 
 _WAITING = 1000
 """Tasks handed over at a time: enough for any cluster of ours, and few beside those that a corpus can have."""
@@ -47,24 +52,41 @@ class OnRay:
     def each(self, work: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
         """Place and result of each item, as they are done.
 
+        What a lost worker or node worked on is tried again as often as the step may be; what was out of memory, once,
+        where the step says with how much more. Ray's own tries are none: it repeats what was out of memory for ever.
+
         Raises:
             InputError: Ray is not installed, or no node has what the step declares.
-            TransientError: there is no cluster, or it lost a task more often than the step may be tried again.
+            TransientError: there is no cluster, it lost a task too often, or there was not enough memory for one.
         """
         if not items:
             return
         ray = self._connect()
-        task = ray.remote(**self._options(ray))(_call)
+        task = ray.remote(**self._options(ray, self._needs.memory_gib))(_call)
         shared = ray.put(work)
-        todo = iter(enumerate(items))
-        running: dict[Any, int] = {}
+        todo, again = map(_Try, range(len(items))), deque[_Try]()
+        running: dict[Any, _Try] = {}
         while True:
-            for place, item in islice(todo, _WAITING - len(running)):
-                running[task.remote(shared, item)] = place
+            while again and len(running) < _WAITING:
+                one = again.popleft()
+                options = self._options(ray, one.memory_gib or self._needs.memory_gib)
+                running[task.options(**options).remote(shared, items[one.place])] = one
+            for one in islice(todo, _WAITING - len(running)):
+                running[task.remote(shared, items[one.place])] = one
             if not running:
                 return
             (done,), _ = ray.wait(list(running), num_returns=1)
-            yield running.pop(done), self._result(ray, done)
+            one = running.pop(done)
+            try:
+                found = ray.get(done)
+            except ray.exceptions.RayTaskError as error:
+                raise error.cause from error
+            except ray.exceptions.OutOfMemoryError as error:
+                again.append(self._with_more(one, error))
+            except _lost(ray) as error:
+                again.append(self._once_more(one, error))
+            else:
+                yield one.place, found
 
     def _connect(self) -> Any:
         ray = _ray()
@@ -73,7 +95,7 @@ class OnRay:
             self._connected = True
         return ray
 
-    def _options(self, ray: Any) -> dict[str, Any]:
+    def _options(self, ray: Any, memory_gib: float) -> dict[str, Any]:
         """What a task takes; a step that does without a card where there is none does so on a cluster, too.
 
         Raises:
@@ -84,28 +106,48 @@ class OnRay:
         gpus = self._needs.gpus
         if gpus is None:
             gpus = 1 if self._needs.image == "gpu" and cards else 0
-        memory = int(self._needs.memory_gib * (1 << 30))
+        memory = int(memory_gib * (1 << 30))
         if not any(node.get("GPU", 0) >= gpus and node.get("memory", 0) >= memory for node in nodes):
             most = max(node.get("memory", 0) for node in nodes) / (1 << 30)
             raise InputError(
-                f"{self._name} asks for {self._needs.memory_gib:g} GiB and {gpus} GPUs a task, and no node of the Ray "
+                f"{self._name} asks for {memory_gib:g} GiB and {gpus} GPUs a task, and no node of the Ray "
                 f"cluster has both (at most {most:.1f} GiB, {cards:g} GPUs); see FOUNDRY_RESOURCES, or add such a node"
             )
-        return {"num_cpus": 1, "num_gpus": gpus, "memory": memory, "max_retries": self._needs.retries}
+        return {"num_cpus": 1, "num_gpus": gpus, "memory": memory, "max_retries": 0}
 
-    def _result(self, ray: Any, done: Any) -> Any:
-        lost = ray.exceptions
-        try:
-            return ray.get(done)
-        except lost.RayTaskError as error:
-            raise error.cause from error
-        except lost.OutOfMemoryError as error:
+    def _with_more(self, one: _Try, error: Exception) -> _Try:
+        """The try after one that was out of memory."""
+        had, more = self._needs.memory_gib, self._needs.more_memory_gib
+        if more is None or one.memory_gib:
+            told = f"{had:g} GiB and then {more:g} GiB" if one.memory_gib else f"{had:g} GiB"
+            name = "more_memory_gib" if one.memory_gib else "memory_gib, or more_memory_gib for one more try,"
             raise TransientError(
-                f"a task of {self._name} was out of memory, with {self._needs.memory_gib:g} GiB declared; give it more "
-                f"(memory_gib of [{self._name}] in FOUNDRY_RESOURCES), or let its parameters hold less: {error}"
+                f"a task of {self._name} was out of memory, with {told} declared; give it more ({name} of "
+                f"[{self._name}] in FOUNDRY_RESOURCES), or let its parameters hold less: {error}"
             ) from error
-        except (lost.RaySystemError, lost.WorkerCrashedError, lost.NodeDiedError, lost.ObjectLostError) as error:
+        log.warning("a task of %s was out of memory with %g GiB; it runs once more with %g GiB", self._name, had, more)
+        return replace(one, memory_gib=more)
+
+    def _once_more(self, one: _Try, error: Exception) -> _Try:
+        """The try after one whose worker or node was lost."""
+        if one.lost == self._needs.retries:
             raise TransientError(f"the Ray cluster lost a task of {self._name}; run it again: {error}") from error
+        log.warning("the Ray cluster lost a task of %s; it runs again: %s", self._name, str(error).split("\n")[0])
+        return replace(one, lost=one.lost + 1)
+
+
+@dataclass(frozen=True)
+class _Try:
+    """One try of one item: how often it was lost before, and with how much memory it runs, if not with the declared."""
+
+    place: int
+    lost: int = 0
+    memory_gib: float | None = None
+
+
+def _lost(ray: Any) -> tuple[type[Exception], ...]:
+    lost = ray.exceptions
+    return lost.RaySystemError, lost.WorkerCrashedError, lost.NodeDiedError, lost.ObjectLostError
 
 
 def _call(work: Callable[[Any], Any], item: Any) -> Any:
