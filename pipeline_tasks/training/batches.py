@@ -5,8 +5,15 @@ from collections.abc import Sequence
 import numpy as np
 
 
-def plan_batches(n: int, batch_size: int, seed: int, epoch: int, apart: Sequence[np.ndarray] = ()) -> list[np.ndarray]:
-    """Shuffle ``n`` rows into ceil(n / batch_size) batches that differ in size by one row at most.
+def plan_batches(
+    n: int,
+    batch_size: int,
+    seed: int,
+    epoch: int,
+    apart: Sequence[np.ndarray] = (),
+    together: np.ndarray | None = None,
+) -> list[np.ndarray]:
+    """Shuffle ``n`` rows into ceil(n / batch_size) batches that differ in size by one row, or one unit, at most.
 
     The plan is a function of the arguments alone. Rows that share a key, directly or through other rows, never
     meet in a batch as long as there are no fewer batches than rows so linked.
@@ -14,19 +21,32 @@ def plan_batches(n: int, batch_size: int, seed: int, epoch: int, apart: Sequence
     Args:
         apart: key arrays [n] of small integers; rows with an equal key in one of them (same query, same positive)
             are kept apart.
+        together: [n]; rows with an equal number are a unit, whose rows meet, whatever keys they share. Where there are
+            fewer units than batches it has no say.
 
     Shapes:
         returns arrays of row numbers that together hold each of 0..n-1 once.
     """
     if n == 0:
         return []
-    random = np.random.default_rng([seed, epoch])
+    random, n_batches = np.random.default_rng([seed, epoch]), -(-n // batch_size)
+    units = np.zeros(0, np.int64) if together is None else np.unique(together, return_inverse=True)[1]
+    n_units = len(np.unique(units))
+    if n_units < n_batches:
+        return _deal(n, n_batches, _linked(apart) if apart else None, random)
+    in_units = np.argsort(units, kind="stable")
+    rows_of = np.split(in_units, np.searchsorted(units[in_units], np.arange(1, n_units)))
+    labels = units[_linked([*apart, units])[[rows[0] for rows in rows_of]]]
+    return [np.concatenate([rows_of[unit] for unit in hand]) for hand in _deal(n_units, n_batches, labels, random)]
+
+
+def _deal(n: int, n_batches: int, labels: np.ndarray | None, random: np.random.Generator) -> list[np.ndarray]:
+    """Shuffle ``n`` units into batches; those with one label, [n] numbers below ``n``, go to different ones."""
     order = random.permutation(n)
-    if apart:
-        place = random.permutation(n)[_linked(apart)]
+    if labels is not None:
+        place = random.permutation(n)[labels]
         order = order[np.argsort(place[order], kind="stable")]
-    n_batches = -(-n // batch_size)
-    # Linked rows are neighbours in ``order``; dealt out like cards, they go to different batches.
+    # Linked units are neighbours in ``order``; dealt out like cards, they go to different batches.
     return [order[hand::n_batches] for hand in random.permutation(n_batches)]
 
 

@@ -61,6 +61,7 @@ class FollowInstructionsParams(StartParams, TrainParams):
     writes=None,
     kind="reduce",
     dataset="model/{size}/instructions",
+    version="2",
     image="gpu",
     pool="gpu",
     memory_gib=8,

@@ -40,6 +40,27 @@ def test_one_key_for_all_still_plans_all_rows() -> None:
     assert [len(batch) for batch in batches] == [8] * 5
 
 
+def test_rows_of_a_unit_meet_and_units_that_share_a_key_do_not() -> None:
+    """Units of three rows; each shares its query with the unit beside it, as two tuples of one query do."""
+    units = np.random.default_rng(0).permutation(np.arange(300) // 3)
+    queries = units // 2
+    for epoch in range(3):
+        batches = plan_batches(300, 24, 0, epoch, [queries], units)
+        assert sorted(np.concatenate(batches).tolist()) == list(range(300))
+        assert {len(batch) for batch in batches} <= {21, 24}
+        for batch in batches:
+            found, n_rows = np.unique(units[batch], return_counts=True)
+            assert set(n_rows.tolist()) == {3}
+            assert len(set((found // 2).tolist())) == len(found)
+
+
+@pytest.mark.parametrize(("n", "batch_size"), [(0, 4), (1, 4), (9, 2), (9, 1), (9, 100)])
+def test_few_units_still_fill_all_batches(n: int, batch_size: int) -> None:
+    batches = plan_batches(n, batch_size, 0, 0, [np.arange(n)], np.arange(n) // 3)
+    assert len(batches) == -(-n // batch_size) and all(map(len, batches))
+    assert sorted(np.concatenate([*batches, []]).tolist()) == list(range(n))
+
+
 def test_micro_batches_keep_to_the_budget_and_pad_little() -> None:
     lengths = np.random.default_rng(0).integers(8, 257, size=400)
     pieces = micro_batches(lengths, 2048)

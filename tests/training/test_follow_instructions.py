@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -13,8 +15,12 @@ from pipeline_tasks.datasets import TUPLES
 from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.retrieval.encoders import load_encoder
+from pipeline_tasks.training.candidates import make_group
+from pipeline_tasks.training.data.examples import Examples
+from pipeline_tasks.training.data.rows import tokenized
 from pipeline_tasks.training.export import export
-from pipeline_tasks.training.follow_instructions import follow_instructions, training_rows
+from pipeline_tasks.training.follow_instructions import FollowInstructionsParams, follow_instructions, training_rows
+from pipeline_tasks.training.schedule import plan_schedule
 from tests.shapes import TOPICS
 from tests.stores import go, put
 
@@ -75,6 +81,19 @@ def test_a_tuple_is_a_row_for_each_question_that_a_passage_answers(store):
     assert [row["other_instructions"] for row in found] == [[asked[1]], [asked[0]], [asked[3]]]
     assert [set(row["other_queries"]) for row in found] == [set(asked[2:]), set(asked[2:]), set(asked[:2])]
     assert all(not row["negatives"] for rows in training_rows(tuples, layout, 0) for row in rows.to_pylist())
+
+
+def test_the_questions_of_a_tuple_meet_in_a_batch(store, tiny_bert, tmp_path):
+    """So each of its seven texts is encoded once, where three batches would encode 21."""
+    tuples, layout = Version.open(store, Ref.parse("tuples/checked")), Layout("mean", 24)
+    examples, tokens = Examples(partial(training_rows, tuples, layout)), load(tiny_bert).tokens
+    data = tokenized(examples, tokens, tmp_path, max_query_length=16, max_passage_length=16)
+    params = FollowInstructionsParams(**SMALL | {"batch_size": 6})
+    for rows, _ in plan_schedule(data, params):
+        group = make_group(rows, data, in_batch=True, contrasted=True)
+        n_tuples = len(rows) / 3
+        assert len(group.passages) == 3 * n_tuples
+        assert len(group.queries) + len(group.contrasts) <= 4 * n_tuples
 
 
 def test_after_training_the_ranking_changes_with_the_instruction(store, embedder, tmp_path):

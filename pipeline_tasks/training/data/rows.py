@@ -68,6 +68,14 @@ class Rows:
         own = self.queries.lengths[self.query_of] + self.passages.lengths[self.positive_of].astype(np.int64)
         return own + np.diff(of_negatives[self.negatives_of.offsets])
 
+    @cached_property
+    def siblings(self) -> np.ndarray:
+        """A number that rows share which are told apart from each other's queries, as those of a tuple are, [n]."""
+        n_contrasts = np.diff(self.contrasts_of.offsets)
+        first = self.query_of.copy()
+        np.minimum.at(first, np.repeat(np.arange(len(self)), n_contrasts), self.contrasts_of.values)
+        return np.where(n_contrasts, first, len(self.queries) + np.arange(len(self)))
+
 
 def tokenized(
     examples: Examples, tokenizer: TextTokens, folder: Path, *, max_query_length: int, max_passage_length: int
