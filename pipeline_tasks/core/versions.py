@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path, PurePosixPath
 
 import pyarrow as pa
@@ -22,9 +23,11 @@ from pipeline_tasks.core.removals import RemovedRows, without
 from pipeline_tasks.core.schema import REJECTS, ChangedColumnsError, RowSchema
 from pipeline_tasks.core.seal import seal
 from pipeline_tasks.core.store import Store
+from pipeline_tasks.core.store.protocol import WHOLE_BYTES
 
 log = logging.getLogger(__name__)
 _ONE_DICTIONARY = 1 << 30
+_AHEAD = 128
 ID = re.compile(r"[0-9a-f]{16}")
 """What the id of a version looks like."""
 REMOVED = pa.schema([pa.field("key", pa.string())])
@@ -241,12 +244,21 @@ class Version:
 
     def parts(self, columns: list[str] | None = None) -> Iterator[pa.Table]:
         """Live rows part by part, in order."""
-        for index in range(len(self.manifest.parts)):
+        for index in self._brought(range(len(self.manifest.parts))):
             yield self.part(index, columns)
+
+    def _brought(self, indices: Iterable[int]) -> Iterator[int]:
+        """``indices`` of parts; of small ones a bucket is asked side by side, for more the more are read."""
+        todo, n = iter(indices), 1
+        while some := list(islice(todo, n)):
+            parts = (self.manifest.parts[index] for index in some)
+            self.store.bring(part.key for part in parts if part.size_bytes <= WHOLE_BYTES)
+            yield from some
+            n = min(2 * n, _AHEAD)
 
     def batches(self, columns: list[str], n_rows: int, parts: Iterable[int] | None = None) -> Iterator[pa.Table]:
         """Live rows, of these parts or of all, in blocks of at most ``n_rows``; no more than a block is in memory."""
-        for index in range(len(self.manifest.parts)) if parts is None else parts:
+        for index in self._brought(range(len(self.manifest.parts)) if parts is None else parts):
             removed, at = self.removed.rows(index), 0
             with self._of_this_release():
                 for rows in part_batches(self.store, self.manifest.parts[index], columns, n_rows, self.schema):

@@ -25,6 +25,8 @@ LOST = (
     "make again"
 )
 """What to do about an object that is missing or damaged."""
+WHOLE_BYTES = 1 << 20
+"""Objects up to this size are fetched whole: it takes as long as the second request that pieces need."""
 _OBJECT = re.compile(r"objects/[0-9a-f]{2}/([0-9a-f]{64})(?:\.\w+)?")
 _COMPONENT = re.compile(r"[^\x00-\x1f\x7f\\/]{1,255}")
 

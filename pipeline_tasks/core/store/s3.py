@@ -22,12 +22,11 @@ from pipeline_tasks.core.store.cache import Cache
 from pipeline_tasks.core.store.disk import shortage
 from pipeline_tasks.core.store.lease import LEASE_S, leased, shown
 from pipeline_tasks.core.store.local import LocalStore
-from pipeline_tasks.core.store.protocol import LOST, Entry, Pin, checked_key, sha256_in
+from pipeline_tasks.core.store.protocol import LOST, WHOLE_BYTES, Entry, Pin, checked_key, sha256_in
 
 log = logging.getLogger(__name__)
 IMMUTABLE = ("objects", "lineage/events")
 _LOOK_FIRST_BYTES = 1 << 20
-_WHOLE_BYTES = 1 << 20  # takes as long as the second request that pieces need
 _DOWNLOADS = 2
 _BLOCK = 1_000
 
@@ -171,7 +170,7 @@ class S3Store:
 
     def ranges(self, key: str, size_bytes: int) -> Callable[[int, int], bytes] | None:
         """See :meth:`Store.ranges`."""
-        if size_bytes <= _WHOLE_BYTES or self._cache.get(checked_key(key)):
+        if size_bytes <= WHOLE_BYTES or self._cache.get(checked_key(key)):
             return None
 
         def fetch(first: int, past: int) -> bytes:

@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.manifest import Part
+from pipeline_tasks.core.manifest import Manifest, Part
 from pipeline_tasks.core.parts import part_batches, part_schema, read_part
 from pipeline_tasks.core.store.bucket import Bucket
 from pipeline_tasks.core.store.s3 import S3Store
-from pipeline_tasks.core.versions import write_rows
+from pipeline_tasks.core.versions import Version, write_rows
 
 BODY_BYTES = 50_000
 ROWS = 40
@@ -74,6 +74,30 @@ def test_what_is_most_of_a_part_or_here_already_is_read_from_one_file(s3, part, 
     assert (s3.folder / part.key).exists() and there < part.size_bytes * 1.1
     assert read_part(s3, part, ASKED).to_pylist() == _wanted()
     assert sum(fetched) == there
+
+
+def test_small_parts_are_fetched_before_they_are_read_and_large_ones_are_not(s3, part):
+    """One, then two, then four and so on, side by side: whoever stops at the first part has not fetched them all."""
+    small = [write_rows(s3, _bodies().slice(n, 1)) for n in range(10)]
+    manifest = Manifest(
+        dataset="d", id="1", step="s", code_version="1", rows_schema="", key="", params={}, inputs={}, rows=50,
+        parts=[*small[:2], part, *small[2:]],
+    )  # fmt: skip
+    for one in small:
+        s3._cache.drop(one.key)
+
+    def here() -> list[int]:
+        return [n for n, one in enumerate(small) if (s3.folder / one.key).exists()]
+
+    assert not here()
+    found = Version(s3, manifest).parts(ASKED)
+    rows, seen = [], []
+    for table in found:
+        rows += table.to_pylist()
+        seen.append(here())
+    assert seen[:4] == [[0], [0, 1], [0, 1], [0, 1, 2, 3, 4, 5]] and seen[-1] == list(range(10))
+    assert rows == [*_wanted()[:2], *_wanted(), *_wanted()[2:10]]
+    assert not (s3.folder / part.key).exists()
 
 
 def test_a_small_part_is_fetched_in_one_request(s3, fetched):
