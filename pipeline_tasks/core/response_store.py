@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, Protocol
 
 from pipeline_tasks.core.errors import TransientError
@@ -20,6 +21,9 @@ from pipeline_tasks.core.ids import canonical_json
 log = logging.getLogger(__name__)
 PATIENCE_S = (2.0, 5.0, 15.0, 30.0, 60.0)
 """Pauses before a bought answer is offered again to a store that does not take it."""
+Record = dict[str, Any]
+Keep = Callable[[Record], Record]
+"""Stores an answer; what it gives is the one that is stored, which another buyer's may be."""
 
 
 class ExclusiveStore(Protocol):
@@ -46,15 +50,15 @@ class ResponseStore:
         self._turns: dict[str, threading.Lock] = {}
 
     def get_or_buy(
-        self, response_id: str, buy: Callable[[], dict[str, Any]], *, alone: bool = False
-    ) -> tuple[dict[str, Any], bool]:
-        """The stored answer and True; else what ``buy`` gives, which is stored first, and False.
+        self, response_id: str, buy: Callable[[Keep], Record], *, alone: bool = False
+    ) -> tuple[Record, bool]:
+        """The stored answer and True; else what ``buy`` has bought and stored, and False.
 
         One thread of this store buys an answer at a time, the others wait for it.
 
         Args:
             response_id: the request.
-            buy: asks for the answer; its errors pass through, and nothing is stored.
+            buy: asks for the answer, and gives what the function made of it that stores it; its errors pass through.
             alone: one process buys at a time, on whichever machine, and the others wait for it.
         """
         with self._turns.setdefault(response_id, threading.Lock()):
@@ -65,15 +69,15 @@ class ResponseStore:
                 with self._store.alone(f"answer-{response_id}"):
                     found = self._found_or_bought(response_id, buy)
             else:
-                found = self._kept(response_id, buy()), False
+                found = buy(partial(self._kept, response_id)), False
         self._turns.pop(response_id, None)
         return found
 
-    def _found_or_bought(self, response_id: str, buy: Callable[[], dict[str, Any]]) -> tuple[dict[str, Any], bool]:
+    def _found_or_bought(self, response_id: str, buy: Callable[[Keep], Record]) -> tuple[Record, bool]:
         record = self.read(response_id)
-        return (self._kept(response_id, buy()), False) if record is None else (record, True)
+        return (buy(partial(self._kept, response_id)), False) if record is None else (record, True)
 
-    def read(self, response_id: str) -> dict[str, Any] | None:
+    def read(self, response_id: str) -> Record | None:
         """The stored answer to the request named ``response_id``, or None; what is no answer is forgotten."""
         data = self._store.read(_key(response_id))
         try:
@@ -83,13 +87,13 @@ class ResponseStore:
             self._store.delete(_key(response_id))
             return None
 
-    def write(self, response_id: str, record: dict[str, Any]) -> dict[str, Any]:
+    def write(self, response_id: str, record: Record) -> Record:
         """Store ``record`` unless an answer is there already; returns the one that is stored."""
         if self._store.create(_key(response_id), canonical_json(record)):
             return record
         return self.read(response_id) or record
 
-    def _kept(self, response_id: str, record: dict[str, Any]) -> dict[str, Any]:
+    def _kept(self, response_id: str, record: Record) -> Record:
         """:meth:`write` with patience: the store may be starting again, and this was paid for."""
         for pause_s in PATIENCE_S:
             try:

@@ -7,7 +7,7 @@ and ``<id>.json`` what they cost. Only answers that were on their way when the p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
@@ -61,15 +61,18 @@ class EmbeddingsEndpoint:
         if found is not None:
             self.endpoint.count("vectors_reused", len(texts))
             return found
-        bought = self._buy(texts, answer_id)
+        vectors = self._buy(texts, answer_id, partial(self._keep, stem))
+        self.endpoint.count("vectors_bought", len(texts))
+        self.endpoint.count("embedding_requests")
+        return Answer(answer_id, vectors)
+
+    def _keep(self, stem: str, bought: Bought[np.ndarray]) -> np.ndarray:
         usage = {"prompt_tokens": bought.tokens.prompt, "completion_tokens": 0}
         request, response = {"model": self.model}, {"usage": usage}
         record = {"api": "embeddings", "request": request, "response": response, "cost_usd": bought.usd}
         self._store.create(f"{stem}.f32", bought.kept.astype("<f4").tobytes())
         self._store.create(f"{stem}.json", canonical_json(record))
-        self.endpoint.count("vectors_bought", len(texts))
-        self.endpoint.count("embedding_requests")
-        return Answer(answer_id, bought.kept)
+        return bought.kept
 
     def _stored(self, stem: str, answer_id: str, n_texts: int) -> Answer | None:
         kept = self._store.read(f"{stem}.f32") if self._store.exists(f"{stem}.json") else None
@@ -78,12 +81,14 @@ class EmbeddingsEndpoint:
             kept = None
         return None if kept is None else Answer(answer_id, np.frombuffer(kept, "<f4").reshape(-1, self.dim))
 
-    def _buy(self, texts: Sequence[str], answer_id: str) -> Bought[np.ndarray]:
+    def _buy(
+        self, texts: Sequence[str], answer_id: str, keep: Callable[[Bought[np.ndarray]], np.ndarray]
+    ) -> np.ndarray:
         body = {"model": self.model, "input": list(texts), "encoding_format": "float"}
         at_most = Tokens(sum(len(text.encode()) + SPECIAL_TOKENS for text in texts))
         read = partial(self._read, n_texts=len(texts))
         try:
-            return self.endpoint.post("/embeddings", body, read, at_most=at_most, name=answer_id)
+            return self.endpoint.post("/embeddings", body, read, at_most=at_most, name=answer_id, keep=keep)
         except Refused as refused:
             raise InputError(
                 f"{self.endpoint.host} refused to embed {len(texts)} texts with {self.model!r} ({refused.detail}): "

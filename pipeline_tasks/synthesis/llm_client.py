@@ -2,7 +2,8 @@
 
 A request is named by the sha256 of what decides its answer: model, api, prompt and sampling. Neither the endpoint nor
 the key is part of it, so an answer bought from one endpoint serves when another hosts the same model. The answer is
-stored before it is used. Only an answer that was on its way when the process was killed can be lost.
+stored before it is used, and before another request may have its place. Only answers that were on their way when the
+process was killed can be lost, and these are ``concurrency`` at most.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from pipeline_tasks.core.endpoint import FREE, Bought, Endpoint, Refused, Unanswered
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import digest
-from pipeline_tasks.core.response_store import ResponseStore
+from pipeline_tasks.core.response_store import Keep, Record, ResponseStore
 from pipeline_tasks.synthesis.llm_api import (
     CONTENT_FILTER,
     PATHS,
@@ -38,6 +39,7 @@ AHEAD = 256
 """Requests read ahead for each open one: while one hangs until it times out, and is asked again, all others go on."""
 RESTING = 2
 """Threads for each request that may be open, so that one that waits to be asked again leaves its place to another."""
+T = TypeVar("T")
 CHECK = "check"
 """How requests are named that are asked anew each time."""
 
@@ -88,7 +90,8 @@ class LLMClient:
         body = body_of(request, self.model, self.api)
         response_id = digest({"api": self.api, "body": body})
         paid = self.endpoint.price != FREE
-        record, cached = self._store.get_or_buy(response_id, lambda: self._buy(request, body, response_id), alone=paid)
+        buy = partial(self._buy, request, body, response_id)
+        record, cached = self._store.get_or_buy(response_id, buy, alone=paid)
         self.endpoint.count("llm_answers_reused" if cached else "llm_requests")
         return response_of(response_id, record, cached=cached)
 
@@ -130,7 +133,7 @@ class LLMClient:
             Refused: it does not.
         """
         short = replace(request, prompt="Hello", system="", turns=())
-        self._post(short, body_of(short, self.model, self.api), f"{CHECK}-{uuid4().hex}")
+        self._post(short, body_of(short, self.model, self.api), f"{CHECK}-{uuid4().hex}", lambda bought: bought)
         self.endpoint.count("llm_requests")
 
     def _outcome(self, request: Request, then: Callable[[Response], Request | None]) -> Response | Unanswered:
@@ -141,16 +144,19 @@ class LLMClient:
         except Unanswered as unanswered:
             return unanswered
 
-    def _buy(self, request: Request, body: dict[str, Any], response_id: str) -> dict[str, Any]:
+    def _buy(self, request: Request, body: dict[str, Any], response_id: str, keep: Keep) -> Record:
+        def stored(answer: dict[str, Any], usd: float) -> Record:
+            return keep({"api": self.api, "request": body, "response": answer, "cost_usd": usd})
+
         try:
-            bought = self._post(request, body, response_id)
-            answer, cost = bought.kept, bought.usd
+            return self._post(request, body, response_id, lambda bought: stored(bought.kept, bought.usd))
         except Refused as refused:
             if refused.code != CONTENT_FILTER:
                 raise
-            answer, cost = refused_answer(self.model), 0.0
-        return {"api": self.api, "request": body, "response": answer, "cost_usd": cost}
+            return stored(refused_answer(self.model), 0.0)
 
-    def _post(self, request: Request, body: dict[str, Any], name: str) -> Bought[dict[str, Any]]:
-        read = partial(answer_of, api=self.api, body=body)
-        return self.endpoint.post(PATHS[self.api], sent(body), read, at_most=at_most(request), name=name)
+    def _post(
+        self, request: Request, body: dict[str, Any], name: str, keep: Callable[[Bought[dict[str, Any]]], T]
+    ) -> T:
+        read, most = partial(answer_of, api=self.api, body=body), at_most(request)
+        return self.endpoint.post(PATHS[self.api], sent(body), read, at_most=most, name=name, keep=keep)

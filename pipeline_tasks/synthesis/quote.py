@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 from pipeline_tasks.core.endpoint import Endpoint, NoAnswer, Terms, Tokens
 from pipeline_tasks.core.plan import Job
-from pipeline_tasks.core.response_store import ResponseStore
+from pipeline_tasks.core.response_store import Keep, ResponseStore
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.synthesis.llm_api import Api, Request, Response, at_most
@@ -65,7 +65,7 @@ class _Client(LLMClient):
         self._note(request, Tokens(response.prompt_tokens, response.completion_tokens))
         return response
 
-    def _buy(self, request: Request, body: dict[str, Any], response_id: str) -> NoReturn:
+    def _buy(self, request: Request, body: dict[str, Any], response_id: str, keep: Keep) -> NoReturn:
         self._note(request, None)
         self._unanswered[response_id] = request, body
         raise NoAnswer(NOT_BOUGHT, "it would be bought")

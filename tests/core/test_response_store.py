@@ -19,9 +19,9 @@ from pathlib import Path
 from pipeline_tasks.core.response_store import ResponseStore
 from pipeline_tasks.core.store import LocalStore
 
-def buy():
+def buy(keep):
     print("asking", flush=True)
-    return {"n": input()}
+    return keep({"n": input()})
 
 ResponseStore(LocalStore(Path(sys.argv[1]))).get_or_buy(sys.argv[2], buy, alone=True)
 """
@@ -48,7 +48,7 @@ def test_the_first_record_stays(tmp_path):
 def test_an_answer_that_a_power_cut_left_empty_is_asked_for_again(tmp_path):
     store = LocalStore(tmp_path)
     store.create(f"responses/ab/{NAME}.json", b"")
-    assert ResponseStore(store).get_or_buy(NAME, lambda: {"n": 1}) == ({"n": 1}, False)
+    assert ResponseStore(store).get_or_buy(NAME, lambda keep: keep({"n": 1})) == ({"n": 1}, False)
     assert ResponseStore(store).read(NAME) == {"n": 1}
 
 
@@ -68,9 +68,9 @@ def test_many_writers_agree(tmp_path):
 def test_threads_that_want_the_same_answer_buy_it_once(tmp_path):
     responses, bought = ResponseStore(LocalStore(tmp_path)), []
 
-    def buy():
+    def buy(keep):
         bought.append(1)
-        return {"n": len(bought)}
+        return keep({"n": len(bought)})
 
     with ThreadPoolExecutor(8) as pool:
         got = list(pool.map(lambda _: responses.get_or_buy(NAME, buy), range(32)))
@@ -82,15 +82,17 @@ def test_threads_that_want_the_same_answer_buy_it_once(tmp_path):
 def test_a_failed_purchase_stores_nothing_and_can_be_made_again(tmp_path):
     responses = ResponseStore(LocalStore(tmp_path))
     with pytest.raises(ZeroDivisionError):
-        responses.get_or_buy(NAME, lambda: {"n": 1 / 0}, alone=True)
+        responses.get_or_buy(NAME, lambda keep: keep({"n": 1 / 0}), alone=True)
     assert responses.read(NAME) is None
-    assert responses.get_or_buy(NAME, lambda: {"n": 1}, alone=True) == ({"n": 1}, False)
+    assert responses.get_or_buy(NAME, lambda keep: keep({"n": 1}), alone=True) == ({"n": 1}, False)
 
 
 @pytest.mark.parametrize(("killed", "got"), [(False, ({"n": "1"}, True)), (True, ({"n": 2}, False))])
 def test_a_process_that_asks_is_waited_for_and_one_that_was_killed_is_not(tmp_path, killed, got):
     with buyer(tmp_path) as child, ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(ResponseStore(LocalStore(tmp_path)).get_or_buy, NAME, lambda: {"n": 2}, alone=True)
+        waiting = pool.submit(
+            ResponseStore(LocalStore(tmp_path)).get_or_buy, NAME, lambda keep: keep({"n": 2}), alone=True
+        )
         with pytest.raises(TimeoutError):
             waiting.result(0.3)
         if killed:
@@ -116,6 +118,6 @@ def test_what_was_bought_is_kept_while_the_store_is_away(tmp_path, monkeypatch):
     monkeypatch.setattr(response_store, "PATIENCE_S", (0.0, 0.0))
     bought = []
     responses = ResponseStore(Away(tmp_path))
-    assert responses.get_or_buy(NAME, lambda: bought.append(1) or {"n": 1}) == ({"n": 1}, False)
-    assert responses.get_or_buy(NAME, lambda: bought.append(1) or {"n": 2}) == ({"n": 1}, True)
+    assert responses.get_or_buy(NAME, lambda keep: bought.append(1) or keep({"n": 1})) == ({"n": 1}, False)
+    assert responses.get_or_buy(NAME, lambda keep: bought.append(1) or keep({"n": 2})) == ({"n": 1}, True)
     assert bought == [1]

@@ -3,6 +3,7 @@ import logging
 import multiprocessing
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -197,6 +198,36 @@ def test_one_that_takes_long_holds_up_no_other_not_even_what_is_asked_again(endp
     got = [r.text for r in asked]
     assert others == [len(requests)] and sorted(got) == ["late", *["soon"] * 199]
     assert sum("other words" in str(one["body"]) for one in there.seen) == 1
+
+
+class Slow(LocalStore):
+    """A store that takes no answer until it is let."""
+
+    def __init__(self, root):
+        super().__init__(root)
+        self.let, self.offered = threading.Event(), 0
+
+    def create(self, key, data):
+        if key.startswith("responses/"):
+            self.offered += 1
+            self.let.wait(60)
+        return super().create(key, data)
+
+
+def test_no_more_answers_than_may_be_open_are_paid_for_and_not_stored(endpoint, tmp_path):
+    there, store = endpoint(answer()), Slow(tmp_path)
+    asked = client(there.url, ResponseStore(store), concurrency=2)
+    with ThreadPoolExecutor(1) as pool:
+        got = pool.submit(lambda: list(asked.ask_many([Request(f"prompt {i}", 8) for i in range(9)])))
+        patience = time.monotonic() + 60
+        while store.offered < 2 and time.monotonic() < patience:
+            time.sleep(0.005)
+        with pytest.raises(TimeoutError):
+            got.result(0.5)
+        paid = store.offered, len(there.seen)
+        store.let.set()
+        assert (len(got.result(60)), len(there.seen)) == (9, 9)
+    assert paid == (2, 2)
 
 
 def _ask_in_another_process(url, folder, barrier):

@@ -33,6 +33,7 @@ UNREACHABLE = "unreachable"
 _SHARED_S = 1.0
 """Shorter pauses are not worth telling other processes of."""
 T = TypeVar("T")
+R = TypeVar("R")
 Read = Callable[[Any], tuple[T, Tokens | None]]
 """What to keep of an answer, and the tokens that it says it took; LookupError, TypeError or ValueError: not the API."""
 
@@ -117,8 +118,17 @@ class Endpoint:
         """Its name in messages."""
         return self._named.host
 
-    def post(self, path: str, body: dict[str, Any], read: Read[T], *, at_most: Tokens, name: str) -> Bought[T]:
-        """The answer to a POST of ``body``.
+    def post(
+        self,
+        path: str,
+        body: dict[str, Any],
+        read: Read[T],
+        *,
+        at_most: Tokens,
+        name: str,
+        keep: Callable[[Bought[T]], R],
+    ) -> R:
+        """What ``keep`` makes of the answer to a POST of ``body``.
 
         Args:
             path: below the base address.
@@ -126,6 +136,8 @@ class Endpoint:
             read: what to keep of an answer.
             at_most: tokens that it can take.
             name: of the request; sent along, so that an endpoint that knows it bills it once.
+            keep: stores the answer, before another request may have the place of this one: so no more answers than
+                ``concurrency`` are ever paid for and not stored. Its errors pass through.
 
         Raises:
             Refused: the endpoint does not accept this request.
@@ -134,7 +146,7 @@ class Endpoint:
             LimitReached: the request might cost more than is left.
             InputError: key, model, address or account are to be mended.
         """
-        return self._patiently(partial(self._try, path, body, read, at_most, name))
+        return self._patiently(partial(self._try, path, body, read, at_most, name, keep))
 
     def call(self, method: str, path: str, *, once: bool = False, **sent: Any) -> bytes:
         """The whole reply to a request that costs nothing by itself, such as one about files.
@@ -180,7 +192,15 @@ class Endpoint:
             return NoAnswer("no_answer", f"{fault.detail} in {tries}")
         return TransientError(f"{self.host} {fault.detail} in all of {tries}; see that it is up, and try again")
 
-    def _try(self, path: str, body: dict[str, Any], read: Read[T], at_most: Tokens, name: str) -> Bought[T]:
+    def _try(
+        self,
+        path: str,
+        body: dict[str, Any],
+        read: Read[T],
+        at_most: Tokens,
+        name: str,
+        keep: Callable[[Bought[T]], R],
+    ) -> R:
         with self._counted(at_most) as bill, self.pace.turn() as began:
             bill.tokens = at_most
             reply = self._send("POST", path, json=body, headers={"Idempotency-Key": name})
@@ -189,8 +209,8 @@ class Endpoint:
                 raise self._failure(reply, began)
             kept, used = _kept(read, reply.body)
             bill.tokens = used or at_most
-        self._bought(bill.tokens)
-        return Bought(kept, bill.tokens, self.price.of(bill.tokens))
+            self._bought(bill.tokens)
+            return keep(Bought(kept, bill.tokens, self.price.of(bill.tokens)))
 
     @contextmanager
     def _counted(self, at_most: Tokens) -> Iterator[_Bill]:

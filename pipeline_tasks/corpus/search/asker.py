@@ -110,7 +110,7 @@ class Asker:
                 raise self._ended
         else:
             record, stored = self._responses.get_or_buy(
-                response_id, lambda: named | self._buy(path, params, read), alone=bool(self._price_usd)
+                response_id, lambda keep: keep(named | self._buy(path, params, read)), alone=bool(self._price_usd)
             )
         if stored:
             self._count("search_answers_reused")
