@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,17 +18,14 @@ from typing import Any, Generic, TypeVar
 
 import httpx
 
-from pipeline_tasks import __version__
 from pipeline_tasks.core.endpoint.errors import Fault, Named, NoAnswer, Reply, TooMany, meaning
 from pipeline_tasks.core.endpoint.pace import Pace, backoff_s
 from pipeline_tasks.core.endpoint.price import FREE, Price, Tokens
 from pipeline_tasks.core.endpoint.terms import Terms
-from pipeline_tasks.core.errors import InputError, TransientError
+from pipeline_tasks.core.endpoint.transport import UNREACHABLE, Transport, checked_host
+from pipeline_tasks.core.errors import TransientError
 from pipeline_tasks.core.spending import Ledger, Taken
 
-LARGEST_REPLY = 64 << 20
-UNREACHABLE = "unreachable"
-"""The one fault after which nothing can have been billed."""
 _SHARED_S = 1.0
 """Shorter pauses are not worth telling other processes of."""
 T = TypeVar("T")
@@ -87,25 +83,18 @@ class Endpoint:
     ) -> None:
         self.terms, self.price = terms or Terms(), price
         self.counts: Counter[str] = Counter()
-        self._named = Named(_checked_host(base_url, url_setting), model, key_setting, url_setting)
+        self._named = Named(checked_host(base_url, url_setting), model, key_setting, url_setting)
         self.pace = Pace(self._named.host, self.terms.concurrency, self.terms.patience_s)
         self._ledger, self._secret = ledger, secret
         self._answers, self._counting = 0, threading.Lock()
-        self._http = httpx.Client(
-            base_url=base_url.rstrip("/"),
-            headers={"User-Agent": f"retriever-foundry/{__version__}"}
-            | ({"Authorization": f"Bearer {secret}"} if secret else {}),
-            timeout=self.terms.timeout_s,
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=self.terms.concurrency),
-            follow_redirects=False,
-        )
+        self._transport = Transport(base_url, secret, self.terms.timeout_s, self.terms.concurrency)
 
     def __enter__(self) -> Endpoint:
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.pace.stop()
-        self._http.close()
+        self._transport.close()
         self.flush()
 
     def flush(self) -> None:
@@ -165,7 +154,7 @@ class Endpoint:
 
     def _call(self, method: str, path: str, sent: dict[str, Any]) -> bytes:
         with self.pace.turn() as began:
-            reply = self._send(method, path, **sent)
+            reply = self._transport.send(method, path, **sent)
             if reply.status != httpx.codes.OK:
                 raise self._failure(reply, began)
         self.pace.answered()
@@ -203,7 +192,7 @@ class Endpoint:
     ) -> R:
         with self._counted(at_most) as bill, self.pace.turn() as began:
             bill.tokens = at_most
-            reply = self._send("POST", path, json=body, headers={"Idempotency-Key": name})
+            reply = self._transport.send("POST", path, json=body, headers={"Idempotency-Key": name})
             if reply.status != httpx.codes.OK:
                 bill.tokens = Tokens()
                 raise self._failure(reply, began)
@@ -248,26 +237,6 @@ class Endpoint:
                 self._ledger.pause(wait_s)
         return error
 
-    def _send(self, method: str, path: str, **sent: Any) -> Reply:
-        """The whole reply, within time and size."""
-        ends = time.monotonic() + self.terms.timeout_s
-        data = bytearray()
-        try:
-            with self._http.stream(method, path, **sent) as answer:
-                for block in answer.iter_bytes():
-                    data += block
-                    if len(data) > LARGEST_REPLY:
-                        raise Fault("bad_answer", f"sent more than {LARGEST_REPLY} bytes")
-                    if time.monotonic() > ends:
-                        raise Fault("timeout", f"was not done in {self.terms.timeout_s:g} s")
-        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            raise Fault(UNREACHABLE, f"cannot be reached ({type(error).__name__})") from None
-        except httpx.TimeoutException as error:
-            raise Fault("timeout", f"did not answer ({type(error).__name__})") from None
-        except httpx.RequestError as error:
-            raise Fault("cut_off", f"cut its answer off ({type(error).__name__})") from None
-        return Reply(answer.status_code, {k.lower(): v for k, v in answer.headers.items()}, bytes(data))
-
     def _bought(self, tokens: Tokens) -> None:
         self.pace.answered()
         with self._counting:
@@ -289,16 +258,3 @@ def _kept(read: Read[T], body: bytes) -> tuple[T, Tokens | None]:
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         detail = f"sent an answer that is not of this API ({type(error).__name__})"
         raise Fault("bad_answer", detail) from None
-
-
-def _checked_host(base_url: str, setting: str) -> str:
-    """The endpoint without anything that may be secret, fit for messages."""
-    try:
-        url = httpx.URL(base_url)
-    except (httpx.InvalidURL, UnicodeError):
-        url = httpx.URL("")
-    if url.scheme not in ("http", "https") or not url.host:
-        raise InputError(f"{setting} is no http(s) URL; set it to one such as http://127.0.0.1:8080/v1")
-    if url.userinfo or url.query:
-        raise InputError(f"{setting}, at {url.host}, carries a user name or query; a key has a variable of its own")
-    return f"{url.host}:{url.port}" if url.port else url.host
