@@ -1,4 +1,4 @@
-"""Whole replies of an endpoint over HTTP, within time and size. No redirect is followed: it would take the key along."""
+"""Whole replies of an endpoint over HTTP, within time and size. No redirect is followed: it would take the key on."""
 
 from __future__ import annotations
 
