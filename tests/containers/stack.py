@@ -18,7 +18,7 @@ import boto3
 import httpx
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_S = 600.0
+PATIENCE_S = 1200.0
 LIVE = ("queued", "running")
 
 
