@@ -1,8 +1,9 @@
 """Relabelling where the truth is known: does it find the better passage, and does it leave good seeds alone?
 
 The truth is planted, or with ``--judged`` what people judged. ``--scorer`` is the folder of a causal model with its
-weights as safetensors, or names of encoders with ``+`` between them, which judge by their cosines: each, their ranks
-fused, and what they agree on, as ``mutual_agreement`` has it.
+weights as safetensors; or names of encoders with ``+`` between them, which judge by their cosines: each, their ranks
+fused, and what they agree on, as ``mutual_agreement`` has it; or the name of a reranker, which gives way to another
+passage only by a margin. A margin is chosen on ``--split dev``, whose towns and questions are others.
 """
 
 from __future__ import annotations
@@ -17,10 +18,15 @@ import planted_notices
 from judged_sets import disaster_guides
 from measure import finish, show
 
+from pipeline_tasks.core.settings import settings
 from pipeline_tasks.curation import relevance_prompts as prompts
 from pipeline_tasks.curation.agreement import NOBODY, agreed
 from pipeline_tasks.curation.causal_scorer import CausalScorer
 from pipeline_tasks.curation.passage_scores import fused_order
+from pipeline_tasks.curation.rerank_passages import order_with_margin
+from pipeline_tasks.models.registry import get
+from pipeline_tasks.models.use import folder as folder_of
+from pipeline_tasks.retrieval.cross_encoder import load_cross_encoder
 from pipeline_tasks.retrieval.encoders import open_encoder
 
 Query = planted_notices.Query | judged_seeds.Query
@@ -61,6 +67,16 @@ def by_encoders(queries: Sequence[Query], names: Sequence[str]) -> dict[str, lis
     return found
 
 
+def by_reranker(queries: Sequence[Query], name: str, margins: Sequence[float]) -> dict[str, list[int]]:
+    """Place of the best passage of each query, by each margin."""
+    model = load_cross_encoder(folder_of(name), 512, settings().threads)
+    asked = [(query.text, text) for query in queries for text in query.candidates]
+    scores = model.scores(*map(list, zip(*asked, strict=True)))
+    of_queries = np.split(scores, np.cumsum([len(query.candidates) for query in queries])[:-1])
+    orders = {m: [order_with_margin(of, q.seed, m) for q, of in zip(queries, of_queries, strict=True)] for m in margins}
+    return {f"margin {margin:g}": [int(order[0]) for order in found] for margin, found in orders.items()}
+
+
 def _cosines(queries: Sequence[Query], name: str) -> list[np.ndarray]:
     encoder = open_encoder(name)
     texts = list(dict.fromkeys(text for query in queries for text in query.candidates))
@@ -69,23 +85,33 @@ def _cosines(queries: Sequence[Query], name: str) -> list[np.ndarray]:
     return [passages[[place[t] for t in q.candidates]] @ vector for q, vector in zip(queries, asked, strict=True)]
 
 
+def _judged_by(queries: Sequence[Query], args: argparse.Namespace) -> dict[str, list[int]]:
+    if Path(args.scorer).is_dir():
+        return by_causal_model(queries, Path(args.scorer))
+    names = args.scorer.split("+")
+    if get(names[0]).role == "reranker":
+        return by_reranker(queries, args.scorer, args.margins)
+    return by_encoders(queries, names)
+
+
 def main() -> None:
     """Print a table of all ways, and as the last line the figures of each."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--scorer", required=True, help="folder of a causal model, or encoders: NAME+NAME")
+    parser.add_argument("--scorer", required=True, help="folder of a causal model, or encoders: NAME+NAME, or reranker")
+    parser.add_argument("--margins", type=float, nargs="+", default=[0, 0.25, 0.5, 1, 2], help="of a reranker")
+    parser.add_argument("--split", choices=("dev", "test"), default="test")
     parser.add_argument("--judged", type=Path, help="folder of a judged set; without it the truth is planted")
-    parser.add_argument("--queries", type=int, default=40, help="at most; 50 are planted")
+    parser.add_argument("--queries", type=int, default=40, help="at most; 100 are planted, 40 for dev")
     parser.add_argument("--candidates", type=int, default=8, help="planted passages that are compared for each")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--quick", action="store_true", help="few queries: does it run?")
     args = parser.parse_args()
     n = 4 if args.quick else args.queries
     if args.judged:
-        queries, told = judged_seeds.judged(disaster_guides(args.judged), n), judged_seeds.told
+        queries, told = judged_seeds.judged(disaster_guides(args.judged), n, args.split), judged_seeds.told
     else:
-        queries, told = planted_notices.planted(n, args.candidates, args.seed), planted_notices.told
-    folder = Path(args.scorer)
-    found = by_causal_model(queries, folder) if folder.is_dir() else by_encoders(queries, args.scorer.split("+"))
+        queries, told = planted_notices.planted(n, args.candidates, args.seed, args.split), planted_notices.told
+    found = _judged_by(queries, args)
     shares = {way: told(queries, chosen) for way, chosen in found.items()}
     show("relabelling", ("by", *next(iter(shares.values()))), [(way, *of.values()) for way, of in shares.items()])
     finish({"queries": len(queries), "candidates": sum(len(q.candidates) for q in queries) / len(queries)} | shares)

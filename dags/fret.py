@@ -13,9 +13,9 @@ passages that `model` finds nearest to a query with its task, another LLM says w
 positive, whether the query was written for it or not.
 
 Started by hand, after `corpus_refresh`. The endpoint is the worker's `OPENAI_BASE_URL`. Its model `grader` gives
-grades; where that is left empty, its model `endpoint_scorer` gives likelihoods, and where that is empty too, the causal
-model `scorer` on the worker. A small one is no judge: look at what it changed
-(`SELECT * FROM relabelled WHERE source_rank > 1`) before you train on it.
+grades; where that is left empty, its model `endpoint_scorer` gives likelihoods; where that is empty too, the `reranker`
+scores query and passage together on the worker, and without one the causal model `scorer` does. A small causal model is
+no judge: look at what it changed (`SELECT * FROM relabelled WHERE source_rank > 1`) before you train on it.
 `train_retriever` takes the triplets with others where its field `triplets_from` has `mtt/fret`.
 """
 
@@ -27,8 +27,15 @@ NEAREST = form("nearest_passages", "model", "depth")
 RELABEL = form("relabel", "scorer", "precision", "batch_size")
 SHOWN = form("relabel", "passage_chars", "k")
 TOP = form("score_passages", "top_logprobs")
+RERANK = form("rerank_passages", "margin", "max_length")
 UNIFY = form("unify", "negatives", "n_negatives", "builds", "per_source")
-FORMS = (WRITE, LLM, BUDGET, GATE, NEAREST, RELABEL, SHOWN, TOP, UNIFY)
+FORMS = (WRITE, LLM, BUDGET, GATE, NEAREST, RELABEL, SHOWN, TOP, RERANK, UNIFY)
+RERANKER = Param(
+    None,
+    type=["null", "string"],
+    section="rerank_passages",
+    description="model that reads query and passage together, such as ms-marco-minilm-l12 (left empty: none)",
+)
 GRADER = Param(
     None, type=["null", "string"], section="grade_passages", description="model that grades (left empty: none)"
 )
@@ -48,7 +55,7 @@ with DAG(
     default_args=DEFAULT_ARGS,
     tags=["foundry", "synthesis"],
     doc_md=DOC,
-    params={"grader": GRADER, "endpoint_scorer": ENDPOINT_SCORER}
+    params={"grader": GRADER, "endpoint_scorer": ENDPOINT_SCORER, "reranker": RERANKER}
     | batch_field("write_tasks_and_queries")
     | {name: field for f in FORMS for name, field in f.params.items()},
 ) as dag:
@@ -62,12 +69,15 @@ with DAG(
     asked = {"pairs": pairs, "passages": read["passages"]}
     nearest = step("nearest_passages", inputs=asked | {"embeddings": embedded}, params=NEAREST.values(dag))
     compared, shown = asked | {"nearest": nearest}, encoder | SHOWN.values(dag)
-    here = "{{ not (params.grader or params.endpoint_scorer) }}"
+    here = "{{ not (params.grader or params.endpoint_scorer or params.reranker) }}"
     there = "{{ not params.grader and params.endpoint_scorer or '' }}"
     scored = step("relabel", inputs=compared, params=shown | RELABEL.values(dag), only_if=here)
     llm = {"llm": dag.param("endpoint_scorer")} | TOP.values(dag) | BUDGET.values(dag)
     told = step("score_passages", inputs=compared, params=shown | llm, only_if=there)
     llm, grades = encoder | paid | {"llm": dag.param("grader")}, "{{ params.grader or '' }}"
     graded = step("grade_passages", inputs=compared, params=llm, only_if=grades, ahead=batch)
-    triplets = step("unify", inputs={"relabelled": [scored, told, graded]}, params=UNIFY.values(dag))
+    ranker = encoder | {"reranker": dag.param("reranker")} | RERANK.values(dag)
+    alone = "{{ not (params.grader or params.endpoint_scorer) and params.reranker or '' }}"
+    reranked = step("rerank_passages", inputs=compared, params=ranker, only_if=alone)
+    triplets = step("unify", inputs={"relabelled": [scored, told, graded, reranked]}, params=UNIFY.values(dag))
     fold_lineage(triplets)

@@ -2,5 +2,5 @@
 
 STEPS = (
     "mutual_agreement", "mine_negatives", "score_triplets", "sample_rank_lists", "check_tuples_by_margin", "relabel",
-    "grade_passages", "score_passages", "unify",
+    "grade_passages", "score_passages", "rerank_passages", "unify",
 )  # fmt: skip

@@ -37,7 +37,7 @@ class CausalScorer:
         self, folder: Path, device: str = "cpu", precision: Precision = "float32", batch_size: int = 16
     ) -> None:
         self._tokenizer = load_tokenizer(folder)
-        self._model = load_model(folder, dtype=precision, with_head=True).to(device)
+        self._model = load_model(folder, dtype=precision, head="next_token").to(device)
         self._device, self._batch_size = device, batch_size
         self._begun: dict[str, tuple[int, Any]] = {}
 

@@ -15,6 +15,7 @@ from pipeline_tasks.core.ids import seed_of, unit_hash
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.step import step
 from pipeline_tasks.curation.compared_passages import READS, Compared
+from pipeline_tasks.curation.passage_scores import ranks_of
 from pipeline_tasks.datasets import RELABELLED
 from pipeline_tasks.models.use import REFERENCE_MODELS
 from pipeline_tasks.synthesis.asking import Asked, Refusal, write_all
@@ -92,19 +93,13 @@ def grade_passages(rows: pa.Table, params: GradePassagesParams, run: Run) -> pa.
         "likelihoods": pa.nulls(n_all, pa.float32()),
         "relevances": pa.array(np.concatenate(grades)),
         "likelihood_ranks": pa.nulls(n_all, pa.int32()),
-        "relevance_ranks": pa.array(np.concatenate([*map(_ranks, best)])),
+        "relevance_ranks": pa.array(np.concatenate([*map(ranks_of, best)])),
     }
     return compared.taken(graded).ordered(best, found, run)
 
 
 def _shuffled(query_id: str, ids: Sequence[str]) -> list[int]:
     return sorted(range(len(ids)), key=lambda place: unit_hash("shown", query_id, ids[place]))
-
-
-def _ranks(order: np.ndarray) -> np.ndarray:
-    ranks = np.empty(len(order), np.int32)
-    ranks[order] = np.arange(1, len(order) + 1)
-    return ranks
 
 
 def _ask(query_id: str, task: str, query: str, texts: Sequence[str], params: GradePassagesParams) -> Asked[list[int]]:

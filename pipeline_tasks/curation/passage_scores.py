@@ -91,6 +91,13 @@ def fused_order(scores: Sequence[np.ndarray], k: int = USUAL_K) -> tuple[np.ndar
     orders = [np.argsort(-one, kind="stable") for one in scores]
     ranks = np.empty((len(scores), len(scores[0])), np.int32)
     for number, order in enumerate(orders):
-        ranks[number, order] = np.arange(1, len(order) + 1)
+        ranks[number] = ranks_of(order)
     best, _ = fuse([order[None, :] for order in orders], len(scores[0]), k)
     return best[0], ranks
+
+
+def ranks_of(order: np.ndarray) -> np.ndarray:
+    """The 1-based rank of each place in an order. Shapes: [n]; returns [n], int32."""
+    ranks = np.empty(len(order), np.int32)
+    ranks[order] = np.arange(1, len(order) + 1)
+    return ranks

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 DType = Literal["float32", "bfloat16", "auto"]
 """What weights are held in; ``auto``: as they were saved."""
+Head = Literal["next_token", "score"]
+"""What is on top of a trunk: a prediction of the next token, or scores of a text or of a pair of texts."""
 
 
 @dataclass
@@ -95,7 +97,7 @@ def load_model(
     dtype: DType = "float32",
     causal: bool | None = None,
     attention: str | None = None,
-    with_head: bool = False,
+    head: Head | None = None,
 ) -> Any:
     """The transformers model of a folder, in evaluation mode; the same folder always gives the same weights.
 
@@ -108,16 +110,17 @@ def load_model(
         causal: whether tokens attend to earlier ones alone; None: as its config says. It is set on the config, which
             the masks of transformers follow, with padding and without, and which is saved with the model.
         attention: name of an attention kernel; None: the model's own best.
-        with_head: with what predicts the next token (``AutoModelForCausalLM``).
+        head: with what is on top of the trunk; None: the trunk alone.
 
     Raises:
         InputError: the folder holds no model that transformers can load without pickles or code of its own, or weights
             are missing from it.
     """
     import torch
-    from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
+    from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForSequenceClassification
 
-    auto: Any = AutoModelForCausalLM if with_head else AutoModel
+    heads = {None: AutoModel, "next_token": AutoModelForCausalLM, "score": AutoModelForSequenceClassification}
+    auto: Any = heads[head]
     safely: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     kind = dtype if dtype == "auto" else getattr(torch, dtype)
     try:

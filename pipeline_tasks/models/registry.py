@@ -13,7 +13,7 @@ DATA = Path(__file__).with_name("data")
 FILES = ("offline", "baselines_encoders", "baselines_decoders", "served", "backbones", "assignments")
 WEIGHT_SUFFIXES = (".safetensors", ".onnx", ".gguf")
 
-Role = Literal["encoder", "backbone", "llm"]
+Role = Literal["encoder", "backbone", "llm", "reranker"]
 Pooling = Literal["mean", "cls", "last", "own"]
 Backend = Literal["torch", "onnx", "gguf", "endpoint"]
 ANY = "any"

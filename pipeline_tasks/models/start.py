@@ -119,13 +119,33 @@ def start_of(name: str) -> Start:
     Raises:
         InputError: there is no such model, this run may not read it, or nothing here can train it.
     """
-    return _folder(name) if "/" in name or name.startswith(("~", ".")) else _registered(name)
+    return _folder(name) if _is_path(name) else _registered(name)
+
+
+def reranker_of(name: str) -> Start:
+    """The model that ``name`` stands for, one that scores a query and a passage together.
+
+    Raises:
+        InputError: there is no such model, this run may not read it, or it is of another kind.
+    """
+    if _is_path(name):
+        return _folder(name)
+    if (spec := get(name)).role != "reranker":
+        raise InputError(
+            f"reranker={name!r} is no model that scores pairs: name a reranker of `foundry models`, or the folder of a "
+            "model for sequence classification"
+        )
+    return Start(name, licences=((name, spec.licence),))
+
+
+def _is_path(name: str) -> bool:
+    return "/" in name or name.startswith(("~", "."))
 
 
 def _registered(name: str) -> Start:
     spec = get(name)
     here = spec.backend if settings().profile == "offline" else "torch" if spec.hub else ""
-    if spec.only_served or spec.role == "llm" or here != "torch":
+    if spec.only_served or spec.role in ("llm", "reranker") or here != "torch":
         raise InputError(
             f"backbone={name!r} cannot be trained here ({spec.note or 'no weights'}): name another model of `foundry "
             "models`, or its folder, or take its weights from a hub (FOUNDRY_PROFILE=hub)"

@@ -135,7 +135,7 @@ def _open(backbone_dir: Path, params: AdaptParams) -> tuple[Encoder, Any]:
     from pipeline_tasks.encoders.trunk import Encoder, load_model, load_tokenizer
     from pipeline_tasks.training.task import device_of, dtype_of
 
-    model = load_model(backbone_dir, dtype=dtype_of(params), causal=False, with_head=True).to(device_of(params))
+    model = load_model(backbone_dir, dtype=dtype_of(params), causal=False, head="next_token").to(device_of(params))
     trunk, head = model.base_model, model.get_output_embeddings()
     if head.weight is not trunk.get_input_embeddings().weight:
         head.requires_grad_(False)

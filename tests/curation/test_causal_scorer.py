@@ -33,7 +33,7 @@ def plain(folder, text: str) -> np.ndarray:
 
     ids = load_tokenizer(folder).encode(text, return_tensors="pt")
     with torch.inference_mode():
-        return load_model(folder, with_head=True)(ids).logits[0].float().log_softmax(-1).numpy()
+        return load_model(folder, head="next_token")(ids).logits[0].float().log_softmax(-1).numpy()
 
 
 def test_likelihoods_of_a_batch_are_those_of_one_and_of_plain_transformers(folder, scorer):
