@@ -10,6 +10,9 @@ from pipeline_tasks.core.errors import InputError
 
 _LONGEST_BATCH = 4096
 
+QUANTISATION = "7-bit-per-channel"
+"""What :func:`quantise` does, in the identity of what its graphs make."""
+
 
 def write_graph(model: Any, target: Path, max_length: int) -> None:
     """Write ``model``, loaded with eager attention, for batches of any size and texts up to ``max_length`` tokens.
@@ -55,9 +58,18 @@ def write_graph(model: Any, target: Path, max_length: int) -> None:
 
 
 def quantise(exact: Path, target: Path) -> None:
-    """Write the graph ``exact`` with int8 weights, a scale a channel; activations are quantised as they come."""
+    """Write the graph ``exact`` with int8 weights, a scale a channel; activations are quantised as they come.
+
+    Weights have 7 bits: with 8, a processor without VNNI adds two products up in 16 bits, which overflow, and its
+    vectors are others (measured: a cosine of 0.75 for random weights, 0.985 in place of 0.990 for all-MiniLM-L6-v2).
+    """
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     quantize_dynamic(
-        exact, target, op_types_to_quantize=["MatMul", "Gemm"], per_channel=True, weight_type=QuantType.QInt8
+        exact,
+        target,
+        op_types_to_quantize=["MatMul", "Gemm"],
+        per_channel=True,
+        reduce_range=True,
+        weight_type=QuantType.QInt8,
     )

@@ -21,6 +21,7 @@ from pipeline_tasks.core.settings import Secret
 from pipeline_tasks.core.step import step, tuning
 from pipeline_tasks.core.vectors import lists
 from pipeline_tasks.datasets import PASSAGE_EMBEDDINGS, PASSAGES
+from pipeline_tasks.encoders.graph import QUANTISATION
 from pipeline_tasks.models.registry import get
 from pipeline_tasks.models.use import is_served
 from pipeline_tasks.retrieval.embed_params import EmbedParams
@@ -41,7 +42,7 @@ class EncodeParams(EmbedParams, PaidParams):
         found = super().identity()
         if self.precision != "int8" or is_served(get(self.model)):
             return found
-        return found | {"libraries": versions_of("onnxruntime")}
+        return found | {"libraries": versions_of("onnxruntime"), "quantisation": QUANTISATION}
 
     def secrets(self, declared: tuple[Secret, ...]) -> tuple[Secret, ...]:
         """A model that runs here wants no key."""

@@ -17,7 +17,7 @@ import numpy as np
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.runtime import versions_of
-from pipeline_tasks.encoders.graph import quantise, write_graph
+from pipeline_tasks.encoders.graph import QUANTISATION, quantise, write_graph
 from pipeline_tasks.retrieval.encoder import Encoder
 from pipeline_tasks.retrieval.torch_encoder import TorchSource, load_source
 
@@ -27,8 +27,8 @@ SAMPLE = 64
 
 
 def graph_name() -> str:
-    """File name of an int8 graph; it names the version that quantised it, since another may choose other numbers."""
-    return f"int8-per-channel-onnxruntime-{versions_of('onnxruntime')['onnxruntime']}.onnx"
+    """File name of an int8 graph; it names what quantised it, and how: another version may choose other numbers."""
+    return f"int8-{QUANTISATION}-onnxruntime-{versions_of('onnxruntime')['onnxruntime']}.onnx"
 
 
 def quantised(source: TorchSource) -> Path:
