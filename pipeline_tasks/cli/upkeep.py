@@ -119,7 +119,7 @@ def checks(found: Settings) -> Iterator[Check]:
     if found.openai_base_url:
         yield _budget(found)
     yield _gpu()
-    yield _engine(found)
+    yield from _engine(found)
     docker = shutil.which("docker")
     yield Check("Docker", docker is not None, docker or "no docker command; the process back-end does without")
     yield _readers()
@@ -210,18 +210,25 @@ def _rooms(models: bytes) -> str:
     return f": {', '.join(told)}" if told else ""
 
 
-def _engine(found: Settings) -> Check:
-    """The cluster where one is configured; with ``FOUNDRY_ENGINE=ray`` no step gets far without."""
+def _engine(found: Settings) -> Iterator[Check]:
+    """The cluster where one is configured, without which no step gets far then, and each of its nodes."""
     if found.engine == "local":
-        return Check("engine", True, f"this machine, {found.workers} processes; FOUNDRY_ENGINE=ray takes a cluster")
-    from pipeline_tasks.core.engines.on_ray import nodes
+        yield Check("engine", True, f"this machine, {found.workers} processes; FOUNDRY_ENGINE=ray takes a cluster")
+        return
+    from pipeline_tasks.core.engines.cluster import nodes_at
 
     try:
-        there = nodes(found.ray_address)
+        there = nodes_at(found.ray_address)
     except FoundryError as error:
-        return Check("engine", False, str(error), needed=True)
-    told = (f"{n.get('CPU', 0):g} CPUs, {n.get('GPU', 0):g} GPUs, {sized(int(n.get('memory', 0)))}" for n in there)
-    return Check("engine", True, f"Ray, {len(there)} nodes: {'; '.join(told)}", needed=True)
+        yield Check("engine", False, str(error), needed=True)
+        return
+    cpus, gpus, memory = (sum(of) for of in zip(*((n.cpus, n.gpus, n.memory_bytes) for n in there), strict=True))
+    told = f"Ray, {len(there)} {'node' if len(there) == 1 else 'nodes'}: {cpus:g} CPUs, {gpus:g} GPUs, {sized(memory)}"
+    yield Check("engine", cpus >= 1, told if cpus >= 1 else f"{told}: add a node that offers a CPU", needed=True)
+    for node in there:
+        cards = f"{node.gpus:g} GPUs" + (f" ({node.gpu_kind})" if node.gpu_kind else "")
+        head = ", the head" if node.is_head else ""
+        yield Check(f"node {node.name}", True, f"{node.cpus:g} CPUs, {cards}, {sized(node.memory_bytes)}{head}")
 
 
 def _readers() -> Check:

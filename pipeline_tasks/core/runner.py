@@ -92,7 +92,7 @@ def _told(store: Store, job: Job, group: tuple[int, int] | None, workers: int) -
         "reused": outcome.reused,
         "duration_s": round(time.monotonic() - started, 3),
         "peak_memory_bytes": _peak_memory_bytes(),
-        "engine": named(job.step),
+        "engine": named(job.step, job.params),
         "workers": workers if job.step.processes else 1,
         "counters": dict(outcome.counters),
     }
@@ -152,7 +152,7 @@ def _run_map(
     with (
         counted(counters),
         meter(job.step.name, len(todo), "parts") as progress,
-        engine_of(job.step, workers) as engine,
+        engine_of(job.step, job.params, workers) as engine,
     ):
         for place, record in engine.each(partial(memo.compute, store, job, opened), todo):
             records[todo[place]] = record
@@ -178,7 +178,11 @@ def _run_whole(store: Store, job: Job, opened: dict[str, list[Version]], workers
     previous = job.previous(store) if job.step.grows else None
     name = digest(job.ref.version, previous.manifest.id) if previous else job.ref.version
     run = PartitionedRun(store, Inputs(opened), seed_of(job.step.name, name), job.step.name, name, previous, job=job)
-    with counted(run.counters), told(store, job, store.scratches / name), engine_of(job.step, workers) as run.engine:
+    with (
+        counted(run.counters),
+        told(store, job, store.scratches / name),
+        engine_of(job.step, job.params, workers) as run.engine,
+    ):
         result = job.step.body(run.inputs, job.params, run)
         parts = _parts(store, job, run, result)  # a generator rejects rows until its end
     rejects = run.rejects_table()

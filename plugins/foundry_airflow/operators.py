@@ -19,6 +19,7 @@ from foundry_airflow.calls import Call, Ended, call_of
 from foundry_airflow.engines import EngineBackend
 from foundry_airflow.tries import again, has_more, so_far, told_of_both, with_more
 from pipeline_tasks.core import memo
+from pipeline_tasks.core.engines import named
 from pipeline_tasks.core.errors import FoundryError, TransientError
 from pipeline_tasks.core.local_files import for_a_form
 from pipeline_tasks.core.manifest import Ref
@@ -274,7 +275,8 @@ def _text(value: Any) -> str:
 class GroupsOperator(PlannedOperator):
     """Lists the groups of parts of a map step that still have work, ``["0/4", "1/4", …]``.
 
-    The list is empty where the version is there, or where one run may as well do all that is missing.
+    The list is empty where the version is there, or where one run may as well do all that is missing: little is, or a
+    cluster computes the parts, which spreads them over all that is free by itself.
 
     Args:
         max_groups: at most so many.
@@ -289,7 +291,7 @@ class GroupsOperator(PlannedOperator):
         with airflow_errors():
             store = open_store()
             job = self.job(store)
-            if job.made(store):
+            if job.made(store) or named(job.step, job.params) == "ray":
                 return []
             missing = memo.missing(store, job)
         n = min(self.max_groups, len(missing))

@@ -1,4 +1,4 @@
-"""Stores of both kinds: what holds for a folder must hold for a bucket."""
+"""Stores of both kinds: what holds for a folder must hold for a bucket. And a Ray cluster, where Ray is installed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore, Store
 from pipeline_tasks.core.store.s3 import S3Store
+from tests.core.ray_cluster import one_node, use
 from tests.seaweed import Seaweed, running
 
 CACHE_BYTES = 1 << 30
@@ -41,3 +42,18 @@ def s3(seaweed: Seaweed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
 def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     """An empty store, of one kind and then of the other."""
     return LocalStore(tmp_path / "store") if request.param == "folder" else request.getfixturevalue("s3")
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """That of a Ray cluster of one node."""
+    with one_node() as found:
+        yield found
+
+
+@pytest.fixture
+def cluster(address: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Steps compute on that cluster."""
+    use(address, monkeypatch)
+    yield
+    settings.cache_clear()

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import os
-import secrets
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -17,6 +13,7 @@ import pytest
 
 from pipeline_tasks.cli.upkeep import checks
 from pipeline_tasks.core.engines import engine_of
+from pipeline_tasks.core.engines.cluster import Node
 from pipeline_tasks.core.engines.local import Local
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.manifest import Part
@@ -28,19 +25,11 @@ from pipeline_tasks.core.step import NoParams, StepParams, step
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.datasets import PAIRS, PASSAGES
 from pipeline_tasks.retrieval.rank_bm25 import rank_bm25
+from tests.core.ray_cluster import on_ray, one_node, use, use_this_machine
 from tests.core.toy_steps import ITEMS, TOTALS, check_whole, latest, make, toy_list, toy_scale, toy_tally
 from tests.stores import put
 
-ROOT = Path(__file__).parents[2]
 WORLD = {f"item{n}": n % 5 for n in range(6)} | {"unlucky": 13}
-TOKEN = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-CLUSTER = """
-import sys, ray
-ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=100 << 20, _memory=8 << 30)
-print(ray.get_runtime_context().gcs_address, flush=True)
-sys.stdin.read()
-"""
-on_ray = pytest.mark.skipif(not find_spec("ray"), reason="Ray is not installed: pip install retriever-foundry[ray]")
 
 
 @pytest.fixture(autouse=True)
@@ -48,38 +37,6 @@ def fresh() -> Iterator[None]:
     settings.cache_clear()
     yield
     settings.cache_clear()
-
-
-@contextmanager
-def one_node(**variables: str) -> Iterator[str]:
-    """A cluster of one node, which ends with its parent."""
-    env = os.environ | TOKEN | {"PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0"} | variables
-    process = subprocess.Popen(
-        [sys.executable, "-c", CLUSTER], env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    assert process.stdin and process.stdout
-    lines = (line.strip() for line in process.stdout)
-    yield next(line for line in lines if line.rpartition(":")[2].isdigit())
-    process.stdin.close()
-    process.wait()
-
-
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    with one_node() as found:
-        yield found
-
-
-@pytest.fixture
-def cluster(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    use(address, monkeypatch)
-
-
-def use(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FOUNDRY_ENGINE", "ray")
-    monkeypatch.setenv("RAY_ADDRESS", address)
-    for name, value in TOKEN.items():
-        monkeypatch.setenv(name, value)
 
 
 def run_chain(folder: Path) -> dict[str, bytes]:
@@ -99,8 +56,7 @@ def run_chain(folder: Path) -> dict[str, bytes]:
 @on_ray
 def test_one_node_gives_the_same_versions_and_bytes_as_this_machine(cluster, tmp_path, monkeypatch):
     found = run_chain(tmp_path / "ray")
-    monkeypatch.setenv("FOUNDRY_ENGINE", "local")
-    settings.cache_clear()
+    use_this_machine(monkeypatch)
     assert found == run_chain(tmp_path / "local")
 
 
@@ -210,27 +166,55 @@ def test_what_no_node_has_is_refused_and_not_waited_for(cluster, tmp_path):
 
 
 @on_ray
-def test_doctor_shows_the_nodes(cluster):
-    (engine,) = (check for check in checks(settings()) if check.name == "engine")
-    assert (engine.ok, engine.found) == (True, "Ray, 1 nodes: 2 CPUs, 0 GPUs, 8.0 GiB")
+def test_doctor_shows_the_nodes(cluster, address):
+    engine, node = (check for check in checks(settings()) if check.name.startswith(("engine", "node ")))
+    assert (engine.ok, engine.found) == (True, "Ray, 1 node: 2 CPUs, 0 GPUs, 8.0 GiB")
+    assert (node.name, node.found) == (f"node {address.partition(':')[0]}", "2 CPUs, 0 GPUs, 8.0 GiB, the head")
+
+
+@on_ray
+def test_doctor_refuses_a_cluster_that_computes_nothing(cluster, monkeypatch):
+    alone = Node("10.0.0.1", is_head=True, cpus=0, gpus=0, gpu_kind="", memory_bytes=1 << 30)
+    monkeypatch.setattr("pipeline_tasks.core.engines.cluster.nodes", lambda ray: [alone])
+    engine = next(check for check in checks(settings()) if check.name == "engine")
+    assert (engine.ok, engine.needed) == (False, True)
+    assert engine.found == "Ray, 1 node: 0 CPUs, 0 GPUs, 1.0 GiB: add a node that offers a CPU"
+
+
+def test_cards_are_told_by_their_kind():
+    has = {"CPU": 8.0, "GPU": 2.0, "memory": 2.0**33, "accelerator_type:H100": 1.0, "node:10.0.0.2": 1.0}
+    assert Node.of({"NodeManagerAddress": "10.0.0.2", "Resources": has}) == Node(
+        "10.0.0.2", is_head=False, cpus=8, gpus=2, gpu_kind="H100", memory_bytes=1 << 33
+    )
 
 
 def test_without_a_cluster_it_is_said_what_to_do(tmp_path, monkeypatch):
-    monkeypatch.setenv("FOUNDRY_ENGINE", "ray")
-    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    use("127.0.0.1:1", monkeypatch)
     store = LocalStore(tmp_path)
     make(store, toy_list, rows={"a": 1})
     said = (TransientError, "start one") if find_spec("ray") else (InputError, r"install retriever-foundry\[ray\]")
     with pytest.raises(said[0], match=said[1]):
         make(store, toy_scale)
+    engine = next(check for check in checks(settings()) if check.name == "engine")
+    assert (engine.ok, engine.needed) == (False, True)
+    assert ("start one" if find_spec("ray") else "install retriever-foundry[ray]") in engine.found
 
 
 def test_what_is_one_piece_or_pays_a_service_stays_on_this_machine(monkeypatch):
     monkeypatch.setenv("FOUNDRY_ENGINE", "ray")
-    here = {name for name in ("write_pairs", "mutual_agreement", "finetune") if isinstance(_engine(name), Local)}
-    assert here == {"write_pairs", "mutual_agreement", "finetune"}
-    assert not isinstance(_engine("rank_bm25"), Local) and not isinstance(_engine("chunk_passages"), Local)
+    for name in ("write_pairs", "mutual_agreement", "finetune", "evaluate_retriever"):
+        assert isinstance(_engine(name), Local)
+    for name in ("rank_bm25", "chunk_passages"):
+        assert not isinstance(_engine(name), Local)
 
 
-def _engine(name: str) -> object:
-    return engine_of(get_step(name), 1)
+def test_an_encoder_computes_on_the_cluster_unless_an_endpoint_is_asked(monkeypatch):
+    monkeypatch.setenv("FOUNDRY_ENGINE", "ray")
+    monkeypatch.setenv("FOUNDRY_SERVED_MODELS", "all-minilm-l6-v2")
+    assert isinstance(_engine("embed_passages", model="all-minilm-l6-v2"), Local)
+    assert not isinstance(_engine("embed_passages", model="bge-small-en-v1.5"), Local)
+
+
+def _engine(name: str, **params: object) -> object:
+    made = get_step(name)
+    return engine_of(made, made.parse(params), 1)

@@ -74,6 +74,13 @@ def test_only_groups_with_work_are_listed_and_the_commit_finds_them(store_folder
     assert made.startswith("squares@")
 
 
+def test_a_cluster_gets_all_parts_in_one_run(store_folder, monkeypatch):
+    numbers = run("count", values={"parts": 6})
+    monkeypatch.setenv("FOUNDRY_ENGINE", "ray")
+    settings.cache_clear()
+    assert GroupsOperator(task_id="plan", max_groups=4, step="square", inputs={"numbers": numbers}).execute({}) == []
+
+
 def test_a_command_that_is_gone_may_have_done_its_work():
     gone = {"exit_code": 137, "last_line": "", "why": "its container is gone; somebody removed it"}
     follower = StepOperator(task_id="count", step="count")

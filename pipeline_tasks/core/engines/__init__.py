@@ -10,7 +10,7 @@ from pipeline_tasks.core.engines.local import Local
 from pipeline_tasks.core.engines.on_ray import OnRay
 from pipeline_tasks.core.resources import resources_of
 from pipeline_tasks.core.settings import is_secret, passed_on, settings
-from pipeline_tasks.core.step import Step
+from pipeline_tasks.core.step import Step, StepParams
 
 
 class Engine(Protocol):
@@ -20,20 +20,21 @@ class Engine(Protocol):
         """Place and result of each item, as they are done; ``work``, items and results can be pickled."""
 
 
-def named(step: Step) -> Literal["local", "ray"]:
+def named(step: Step, params: StepParams) -> Literal["local", "ray"]:
     """The engine that a run of ``step`` has here: see :func:`engine_of`."""
-    on_ray = settings().engine == "ray" and step.kind != "reduce" and not step.resources.secrets
-    return "ray" if on_ray else "local"
+    spreads = step.kind == "map" or (step.kind == "partitioned" and step.processes)
+    pays = params.secrets(step.resources.secrets)
+    return "ray" if settings().engine == "ray" and spreads and not pays else "local"
 
 
-def engine_of(step: Step, workers: int) -> AbstractContextManager[Engine]:
+def engine_of(step: Step, params: StepParams, workers: int) -> AbstractContextManager[Engine]:
     """The engine of one run of ``step``, with at most ``workers`` processes where it is this machine.
 
-    A step over whole datasets is one piece of work, and one that pays a service has its limits in one process: these
-    stay here.
+    A step over whole datasets is one piece of work, as is one whose partitions take one process, and one that pays a
+    service has its limits in one process: these stay here. One that runs its encoder itself pays nobody.
     """
     found = settings()
-    if named(step) == "ray":
+    if named(step, params) == "ray":
         # What a task gets can be read on the cluster's pages: its nodes have the store's keys in their own environment.
         ours = passed_on(()).items()
         environment = {name: value for name, value in ours if not (is_secret(name) or name.startswith("RAY_"))}

@@ -1,8 +1,8 @@
-"""Tasks of a Ray cluster, each with the processors, cards and memory that the step declares.
+"""Actors of a Ray cluster, each with the processor, cards and memory that the step declares.
 
-What a task makes is in the store when it ends, and only its name comes back: so the store is a bucket, or a folder that
-all nodes share, and nothing of size is in Ray's object store. A task whose worker or node is lost runs again elsewhere,
-and finds what others have made. Ray keeps worker processes, and with them an encoder that a task has loaded.
+What an actor makes of an item is in the store when it is done, and only its name comes back: so the store is a bucket,
+or a folder that all nodes share, and nothing of size is in Ray's object store. What a lost actor or node worked on is
+done by another, which finds what others have made.
 """
 
 from __future__ import annotations
@@ -11,116 +11,107 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
-from socket import create_connection
 from types import TracebackType
 from typing import Any
-from urllib.parse import urlsplit
 
-from pipeline_tasks.core.errors import InputError, TransientError
+from pipeline_tasks.core.engines.actors import Actor, Actors
+from pipeline_tasks.core.engines.cluster import connect
+from pipeline_tasks.core.errors import TransientError
 from pipeline_tasks.core.step import Resources
 
 log = logging.getLogger(__name__)
 
-_WAITING = 1000
-"""Tasks handed over at a time: enough for any cluster of ours, and few beside those that a corpus can have."""
-
-_PATIENCE_S = 10.0
+_LOOK_S = 5.0
+"""How often actors without work are looked at, where nothing else happens."""
 
 
 class OnRay:
-    """Tasks on the cluster at ``address``, or on the one of this machine where that is empty.
+    """Actors on the cluster at ``address``, or on the one of this machine where that is empty.
 
     Args:
         address: as in ``RAY_ADDRESS``.
         name: of the step.
-        needs: what one task may take.
-        environment: variables that a task gets.
+        needs: what one actor may take.
+        environment: variables that an actor gets.
     """
 
     def __init__(self, address: str, name: str, needs: Resources, environment: Mapping[str, str]) -> None:
         self._address, self._name, self._needs, self._environment = address, name, needs, dict(environment)
-        self._connected = False
+        self._joined: tuple[Any, Actors] | None = None
 
     def __enter__(self) -> OnRay:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._connected:
-            _ray().shutdown()  # ends what still runs of this step
+        if self._joined:
+            self._joined[0].shutdown()  # ends the actors, and what they still compute
+            self._joined = None
 
     def each(self, work: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
         """Place and result of each item, as they are done.
 
-        What a lost worker or node worked on is tried again as often as the step may be; what was out of memory, once,
-        where the step says with how much more. Ray's own tries are none: it repeats what was out of memory for ever.
+        What a lost actor or node worked on is tried again as often as the step may be; what was out of memory, once,
+        where the step says with how much more.
 
         Raises:
-            InputError: Ray is not installed, or no node has what the step declares.
-            TransientError: there is no cluster, it lost a task too often, or there was not enough memory for one.
+            InputError: Ray is not installed, or no node has what the step declares, or one has another version of this
+                package.
+            TransientError: there is no cluster, it lost an item too often, or there was not enough memory for one.
         """
         if not items:
             return
-        ray = self._connect()
-        task = ray.remote(**self._options(ray, self._needs.memory_gib))(_call)
-        shared = ray.put(work)
-        todo, again = map(_Try, range(len(items))), deque[_Try]()
-        running: dict[Any, _Try] = {}
-        while True:
-            while again and len(running) < _WAITING:
-                one = again.popleft()
-                options = self._options(ray, one.memory_gib or self._needs.memory_gib)
-                running[task.options(**options).remote(shared, items[one.place])] = one
-            for one in islice(todo, _WAITING - len(running)):
-                running[task.remote(shared, items[one.place])] = one
-            if not running:
-                return
-            (done,), _ = ray.wait(list(running), num_returns=1)
-            one = running.pop(done)
-            try:
-                found = ray.get(done)
-            except ray.exceptions.RayTaskError as error:
-                raise error.cause from error
-            except ray.exceptions.OutOfMemoryError as error:
-                again.append(self._with_more(one, error))
-            except _lost(ray) as error:
-                again.append(self._once_more(one, error))
-            else:
-                yield one.place, found
+        ray, actors = self._join()
+        shared = [ray.put(work)]
+        todo = {self._needs.memory_gib: deque(_Try(place, self._needs.memory_gib) for place in range(len(items)))}
+        running: dict[Any, tuple[Actor, _Try]] = {}
+        try:
+            while running or any(todo.values()):
+                for memory_gib, tries in todo.items():
+                    while tries and (free := actors.take(memory_gib)):
+                        one = tries.popleft()
+                        running[free.handle.compute.remote(shared, items[one.place])] = free, one
+                actors.suit({memory_gib: len(tries) for memory_gib, tries in todo.items()})
+                done, _ = ray.wait([*running, *actors.starting], num_returns=1, timeout=_LOOK_S)
+                for ref in done:
+                    if ref in actors.starting:
+                        actors.begun(ref)
+                        continue
+                    actor, one = running.pop(ref)
+                    found, following = self._ended(ray, ref, one)
+                    if following:
+                        actors.end(actor)
+                        todo.setdefault(following.memory_gib, deque()).appendleft(following)
+                    else:
+                        actors.give_back(actor)
+                        yield one.place, found
+        finally:
+            if self._joined:
+                for actor, _ in running.values():
+                    actors.end(actor)
 
-    def _connect(self) -> Any:
-        ray = _ray()
-        if not self._connected:
-            connect(self._address, self._environment)
-            self._connected = True
-        return ray
+    def _join(self) -> tuple[Any, Actors]:
+        if self._joined is None:
+            ray = connect(self._address, self._environment)
+            self._joined = ray, Actors(ray, self._name, self._needs)
+        return self._joined
 
-    def _options(self, ray: Any, memory_gib: float) -> dict[str, Any]:
-        """What a task takes; a step that does without a card where there is none does so on a cluster, too.
-
-        Raises:
-            InputError: no node has that much: the task would wait for ever.
-        """
-        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-        cards = max(node.get("GPU", 0) for node in nodes)
-        gpus = self._needs.gpus
-        if gpus is None:
-            gpus = 1 if self._needs.image == "gpu" and cards else 0
-        memory = int(memory_gib * (1 << 30))
-        if not any(node.get("GPU", 0) >= gpus and node.get("memory", 0) >= memory for node in nodes):
-            most = max(node.get("memory", 0) for node in nodes) / (1 << 30)
-            raise InputError(
-                f"{self._name} asks for {memory_gib:g} GiB and {gpus} GPUs a task, and no node of the Ray "
-                f"cluster has both (at most {most:.1f} GiB, {cards:g} GPUs); see FOUNDRY_RESOURCES, or add such a node"
-            )
-        return {"num_cpus": 1, "num_gpus": gpus, "memory": memory, "max_retries": 0}
+    def _ended(self, ray: Any, ref: Any, one: _Try) -> tuple[Any, _Try | None]:
+        """What came of a try, or the try after it."""
+        try:
+            return ray.get(ref), None
+        except ray.exceptions.RayTaskError as error:
+            raise error.cause from error
+        except ray.exceptions.OutOfMemoryError as error:
+            return None, self._with_more(one, error)
+        except _lost(ray) as error:
+            return None, self._once_more(one, error)
 
     def _with_more(self, one: _Try, error: Exception) -> _Try:
         """The try after one that was out of memory."""
         had, more = self._needs.memory_gib, self._needs.more_memory_gib
-        if more is None or one.memory_gib:
-            told = f"{had:g} GiB and then {more:g} GiB" if one.memory_gib else f"{had:g} GiB"
-            name = "more_memory_gib" if one.memory_gib else "memory_gib, or more_memory_gib for one more try,"
+        if more is None or one.memory_gib == more:
+            told = f"{had:g} GiB and then {more:g} GiB" if more else f"{had:g} GiB"
+            name = "more_memory_gib" if more else "memory_gib, or more_memory_gib for one more try,"
             raise TransientError(
                 f"a task of {self._name} was out of memory, with {told} declared; give it more ({name} of "
                 f"[{self._name}] in FOUNDRY_RESOURCES), or let its parameters hold less: {error}"
@@ -129,7 +120,7 @@ class OnRay:
         return replace(one, memory_gib=more)
 
     def _once_more(self, one: _Try, error: Exception) -> _Try:
-        """The try after one whose worker or node was lost."""
+        """The try after one whose actor or node was lost."""
         if one.lost == self._needs.retries:
             raise TransientError(f"the Ray cluster lost a task of {self._name}; run it again: {error}") from error
         log.warning("the Ray cluster lost a task of %s; it runs again: %s", self._name, str(error).split("\n")[0])
@@ -138,67 +129,13 @@ class OnRay:
 
 @dataclass(frozen=True)
 class _Try:
-    """One try of one item: how often it was lost before, and with how much memory it runs, if not with the declared."""
+    """One try of one item: with how much memory it runs, and how often it was lost before."""
 
     place: int
+    memory_gib: float
     lost: int = 0
-    memory_gib: float | None = None
 
 
 def _lost(ray: Any) -> tuple[type[Exception], ...]:
     lost = ray.exceptions
-    return lost.RaySystemError, lost.WorkerCrashedError, lost.NodeDiedError, lost.ObjectLostError
-
-
-def _call(work: Callable[[Any], Any], item: Any) -> Any:
-    return work(item)
-
-
-def connect(address: str, environment: Mapping[str, str]) -> None:
-    """Join the cluster at ``address``; its tasks get ``environment``.
-
-    Raises:
-        InputError: Ray is not installed.
-        TransientError: no cluster answers.
-    """
-    ray = _ray()
-    try:
-        _knock(address)
-        ray.init(
-            address=address or "auto",
-            logging_level="ERROR",
-            configure_logging=False,
-            runtime_env={"env_vars": dict(environment)},
-        )
-    except OSError as error:
-        where = f"at {address}" if address else "on this machine"
-        raise TransientError(
-            f"no Ray cluster answers {where}; start one (`ray start --head`), or name one in RAY_ADDRESS"
-        ) from error
-
-
-def _knock(address: str) -> None:
-    """Fail at once where nobody listens: Ray itself goes on trying for many minutes."""
-    if address and address != "auto":
-        found = urlsplit(address if "://" in address else f"//{address}")
-        with create_connection((found.hostname or "", found.port or 0), _PATIENCE_S):
-            pass
-
-
-def nodes(address: str) -> list[dict[str, float]]:
-    """Processors (CPU), cards (GPU) and bytes of memory of every node of the cluster; errors as of :func:`connect`."""
-    connect(address, {})
-    try:
-        return [node["Resources"] for node in _ray().nodes() if node["Alive"]]
-    finally:
-        _ray().shutdown()
-
-
-def _ray() -> Any:
-    try:
-        import ray
-    except ImportError as error:
-        raise InputError(
-            "FOUNDRY_ENGINE=ray, and Ray is not installed here; install retriever-foundry[ray], or set it to local"
-        ) from error
-    return ray
+    return lost.RaySystemError, lost.RayActorError, lost.WorkerCrashedError, lost.NodeDiedError, lost.ObjectLostError

@@ -1,0 +1,179 @@
+"""Ray actors that compute one item after another: processes that keep an encoder loaded from part to part.
+
+Each holds the processor, the cards and the memory that the step declares, as long as there are items for it. They are
+asked for a few at a time, more with each that has begun, and what no node has room for yet waits in Ray's queue: so a
+step takes what is free, what other steps give back and what nodes that join bring, and an autoscaler sees the need.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pipeline_tasks import __version__
+from pipeline_tasks.core.engines.cluster import nodes
+from pipeline_tasks.core.errors import InputError, TransientError
+from pipeline_tasks.core.step import Resources
+
+_FIRST = 4
+"""Actors that are asked for before any has begun."""
+
+_IDLE_S = 10.0
+"""An actor without work is kept that long, most often for the next round of a partitioned step."""
+
+_KEPT_S = 1800.0
+"""Then an actor makes room for another step that may be waiting: a model that takes a minute loads for 3% of that."""
+
+
+class Computing:
+    """What runs in an actor's process."""
+
+    def __init__(self) -> None:
+        self._work: tuple[Any, Any] = (None, None)
+
+    def begun(self) -> tuple[str, str]:
+        """Version of this package, and the node's name."""
+        return __version__, socket.gethostname()
+
+    def compute(self, work: list[Any], item: Any) -> Any:
+        """Call the function that ``work`` refers to; it is fetched once, since it holds the step's whole inputs."""
+        import ray
+
+        if work[0] != self._work[0]:
+            self._work = work[0], ray.get(work[0])
+        return self._work[1](item)
+
+
+@dataclass(eq=False)
+class Actor:
+    """One of them, as the step sees it.
+
+    Attributes:
+        handle: Ray's.
+        memory_gib: what it holds.
+        since: when it had begun, by the monotonic clock.
+        idle_since: when it was last given back.
+    """
+
+    handle: Any
+    memory_gib: float
+    since: float = field(default_factory=time.monotonic)
+    idle_since: float = 0.0
+
+
+class Actors:
+    """The actors of one run of a step.
+
+    Args:
+        ray: the module, with a cluster joined.
+        name: of the step.
+        needs: what one actor may take.
+    """
+
+    def __init__(self, ray: Any, name: str, needs: Resources) -> None:
+        self._ray, self._name, self._needs = ray, name, needs
+        self._options: dict[float, dict[str, Any]] = {}
+        self._free: list[Actor] = []
+        self._held: Counter[float] = Counter()
+        self._failed = 0
+        self.starting: dict[Any, Actor] = {}
+
+    def take(self, memory_gib: float) -> Actor | None:
+        """A free actor with that much memory."""
+        found = next((actor for actor in self._free if actor.memory_gib == memory_gib), None)
+        if found:
+            self._free.remove(found)
+        return found
+
+    def give_back(self, actor: Actor) -> None:
+        """It is free; one that has been kept for long is ended, and another asked for where there is work."""
+        now = time.monotonic()
+        if now - actor.since > _KEPT_S:
+            self.end(actor)
+        else:
+            actor.idle_since = now
+            self._free.append(actor)
+
+    def begun(self, ref: Any) -> None:
+        """Look at one of ``starting`` that Ray is done with.
+
+        Raises:
+            InputError: its node has another version of this package.
+            TransientError: actors do not start.
+        """
+        actor = self.starting.pop(ref)
+        try:
+            version, node = self._ray.get(ref)
+        except self._ray.exceptions.RayError as error:
+            self._failed += 1
+            if self._failed > self._needs.retries:
+                raise TransientError(f"the Ray cluster starts no process for {self._name}: {error}") from error
+            return
+        if version != __version__:
+            raise InputError(
+                f"{node} of the Ray cluster has retriever-foundry {version}, and this is {__version__}: nodes that do "
+                "not make the same of the same are not used; install one version everywhere"
+            )
+        self._failed = 0
+        self._held[actor.memory_gib] += 1
+        actor.since = actor.idle_since = time.monotonic()
+        self._free.append(actor)
+
+    def suit(self, todo: Mapping[float, int]) -> None:
+        """Ask for actors, and end those that are not needed.
+
+        Args:
+            todo: GiB of memory -> items that wait for an actor with so much.
+
+        Raises:
+            InputError: no node has what the step declares.
+        """
+        for memory_gib in {actor.memory_gib for actor in self.starting.values()} | set(todo):
+            n_waiting = todo.get(memory_gib, 0)
+            starting = [ref for ref, actor in self.starting.items() if actor.memory_gib == memory_gib]
+            for ref in starting[n_waiting:]:
+                self._kill(self.starting.pop(ref))
+            for _ in range(min(n_waiting, max(_FIRST, self._held[memory_gib])) - len(starting)):
+                self._start(memory_gib)
+        longest = 0 if self.starting else _IDLE_S  # what is asked for may need the room of an idle one
+        for actor in [actor for actor in self._free if time.monotonic() - actor.idle_since >= longest]:
+            self._free.remove(actor)
+            self.end(actor)
+
+    def end(self, actor: Actor) -> None:
+        """It had begun, and is not needed or lost."""
+        self._held[actor.memory_gib] -= 1
+        self._kill(actor)
+
+    def _kill(self, actor: Actor) -> None:
+        self._ray.kill(actor.handle)
+
+    def _start(self, memory_gib: float) -> None:
+        if memory_gib not in self._options:
+            self._options[memory_gib] = self._fitting(memory_gib)
+        handle = self._ray.remote(**self._options[memory_gib])(Computing).remote()
+        self.starting[handle.begun.remote()] = Actor(handle, memory_gib)
+
+    def _fitting(self, memory_gib: float) -> dict[str, Any]:
+        """What an actor takes; a step that does without a card where there is none does so on a cluster, too.
+
+        Raises:
+            InputError: no node has that much: the actor would wait for ever.
+        """
+        there = nodes(self._ray)
+        cards = max(node.gpus for node in there)
+        gpus = self._needs.gpus
+        if gpus is None:
+            gpus = 1 if self._needs.image == "gpu" and cards else 0
+        memory = int(memory_gib * (1 << 30))
+        if not any(node.cpus >= 1 and node.gpus >= gpus and node.memory_bytes >= memory for node in there):
+            most = max(node.memory_bytes for node in there) / (1 << 30)
+            raise InputError(
+                f"{self._name} asks for {memory_gib:g} GiB and {gpus} GPUs a task, and no node of the Ray cluster has "
+                f"both (at most {most:.1f} GiB, {cards:g} GPUs); see FOUNDRY_RESOURCES, or add such a node"
+            )
+        return {"num_cpus": 1, "num_gpus": gpus, "memory": memory, "max_restarts": 0, "max_task_retries": 0}

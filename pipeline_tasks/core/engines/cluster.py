@@ -1,0 +1,105 @@
+"""The Ray cluster that the settings name: joining it, and what its nodes have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from socket import create_connection
+from typing import Any
+from urllib.parse import urlsplit
+
+from pipeline_tasks.core.errors import InputError, TransientError
+
+_PATIENCE_S = 10.0
+_HEAD, _KIND = "node:__internal_head__", "accelerator_type:"
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node that is alive.
+
+    Attributes:
+        name: its address.
+        is_head: it runs the cluster's own services.
+        cpus: processors that it offers.
+        gpus: cards that it offers.
+        gpu_kind: what the cards are; empty where there are none, or Ray does not know them.
+        memory_bytes: memory that it offers.
+    """
+
+    name: str
+    is_head: bool
+    cpus: float
+    gpus: float
+    gpu_kind: str
+    memory_bytes: int
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> Node:
+        """From what ``ray.nodes()`` tells of it."""
+        has: Mapping[str, float] = told["Resources"]
+        kinds = [name.removeprefix(_KIND) for name in has if name.startswith(_KIND)]
+        cpus, gpus, memory = (has.get(name, 0) for name in ("CPU", "GPU", "memory"))
+        return cls(told["NodeManagerAddress"], _HEAD in has, cpus, gpus, ", ".join(kinds), int(memory))
+
+
+def connect(address: str, environment: Mapping[str, str]) -> Any:
+    """Join the cluster at ``address`` (empty: that of this machine), whose actors get ``environment``; the module Ray.
+
+    Raises:
+        InputError: Ray is not installed, or another version than the cluster's.
+        TransientError: no cluster answers.
+    """
+    ray = _ray()
+    try:
+        _knock(address)
+        ray.init(
+            address=address or "auto",
+            logging_level="ERROR",
+            configure_logging=False,
+            runtime_env={"env_vars": dict(environment)},
+        )
+    except OSError as error:
+        where = f"at {address}" if address else "on this machine"
+        raise TransientError(
+            f"no Ray cluster answers {where}; start one (`ray start --head`), or name one in RAY_ADDRESS"
+        ) from error
+    except RuntimeError as error:
+        if "Version mismatch" not in str(error):
+            raise
+        told = " ".join(str(error).split())
+        raise InputError(f"this machine and the Ray cluster differ; install the same on both: {told}") from error
+    return ray
+
+
+def _knock(address: str) -> None:
+    """Fail at once where nobody listens: Ray itself goes on trying for many minutes."""
+    if address and address != "auto":
+        found = urlsplit(address if "://" in address else f"//{address}")
+        with create_connection((found.hostname or "", found.port or 0), _PATIENCE_S):
+            pass
+
+
+def nodes(ray: Any) -> list[Node]:
+    """The nodes of the cluster that was joined, its head first."""
+    found = [Node.of(told) for told in ray.nodes() if told["Alive"]]
+    return sorted(found, key=lambda node: (not node.is_head, node.name))
+
+
+def nodes_at(address: str) -> list[Node]:
+    """The nodes of the cluster at ``address``; errors as of :func:`connect`."""
+    ray = connect(address, {})
+    try:
+        return nodes(ray)
+    finally:
+        ray.shutdown()
+
+
+def _ray() -> Any:
+    try:
+        import ray
+    except ImportError as error:
+        raise InputError(
+            "FOUNDRY_ENGINE=ray, and Ray is not installed here; install retriever-foundry[ray], or set it to local"
+        ) from error
+    return ray

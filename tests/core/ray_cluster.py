@@ -1,0 +1,55 @@
+"""A real Ray cluster of one node with two processors, which ends with the tests that started it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from pipeline_tasks.core.settings import settings
+
+ROOT = Path(__file__).parents[2]
+TOKEN = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+CLUSTER = """
+import sys, ray
+ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=100 << 20, _memory=8 << 30)
+print(ray.get_runtime_context().gcs_address, flush=True)
+sys.stdin.read()
+"""
+on_ray = pytest.mark.skipif(not find_spec("ray"), reason="Ray is not installed: pip install retriever-foundry[ray]")
+
+
+@contextmanager
+def one_node(**variables: str) -> Iterator[str]:
+    """The address of a cluster of one node, which ends with its parent."""
+    env = os.environ | TOKEN | {"PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0"} | variables
+    process = subprocess.Popen(
+        [sys.executable, "-c", CLUSTER], env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert process.stdin and process.stdout
+    lines = (line.strip() for line in process.stdout)
+    try:
+        yield next(line for line in lines if line.rpartition(":")[2].isdigit())
+    finally:
+        process.stdin.close()
+        process.wait()
+
+
+def use(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let steps of this test compute on the cluster there."""
+    for name, value in (TOKEN | {"FOUNDRY_ENGINE": "ray", "RAY_ADDRESS": address}).items():
+        monkeypatch.setenv(name, value)
+    settings.cache_clear()
+
+
+def use_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let steps of this test compute in processes again."""
+    monkeypatch.setenv("FOUNDRY_ENGINE", "local")
+    settings.cache_clear()
