@@ -1,172 +1,207 @@
 """What training on tuples adds to an embedder's p-MRR, and costs of its plain NDCG, on queries that it has not seen.
 
-No LLM takes part: tuples are made by rules from one half of a judged set's queries, instructions to score by are made
-by the same rules for the other half. So this says whether an objective learns what its tuples say, in wordings that it
-has met; it says nothing of instructions by an LLM or of people.
+No LLM takes part: tuples are made by rules from one part of the judged sets' queries, and instructions to score by are
+made by other rules, in other words, for another part. One model learns from the tuples of all sets.
 
-Source: InF-IR, Table 3, for the variants of the objective.
+Source: InF-IR, Table 3 and section 6, for what is varied.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
+import json
+import random
 import tempfile
-from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from judged_sets import SETS, JudgedSet, Query
+from instructed_sets import SETS, Instructed, Values, against, instructed, values_of
 from measure import finish, show
+from planted_tuples import tuples_of
 
-from pipeline_tasks.core.ids import unit_hash
 from pipeline_tasks.core.settings import settings
+from pipeline_tasks.curation.check_tuples_by_margin import margins_of
 from pipeline_tasks.datasets import TUPLES
 from pipeline_tasks.encoders.layout import layout_of
-from pipeline_tasks.evaluation.altered_instructions import RULES, alter, words_of
-from pipeline_tasks.evaluation.metrics import score
-from pipeline_tasks.evaluation.p_mrr import p_mrr
+from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.models.sizes import backbone
 from pipeline_tasks.models.use import folder
 from pipeline_tasks.retrieval.encoders import load_encoder
-from pipeline_tasks.retrieval.search import top_k
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.export import export
-from pipeline_tasks.training.follow_instructions import FollowInstructionsParams, rows_of
+from pipeline_tasks.training.follow_instructions import FollowInstructionsParams, plain_rows_of, rows_of
 from pipeline_tasks.training.trainer import train
 
 DATA = Path("../shared/data/ir")
-OBJECTIVES = {"uni-P": ("uni", ["P"]), "uni-P-I": ("uni", ["P", "I"]), "multi-P-I": ("multi", ["P", "I"])}
-DEEPEST = 1000
+LONGEST = 128
+CHECKS_BY, MARGIN = "bge-small-en-v1.5", 0.0
 
 
-class Words:
-    """The words of a set's passages, and how rare each is."""
+@dataclass(frozen=True)
+class Variant:
+    """What is made small, and on which rows."""
 
-    def __init__(self, data: JudgedSet) -> None:
-        """Of all passages."""
-        self.of = {name: words_of(text) for name, text in data.passages.items()}
-        self._often = Counter(word for said in self.of.values() for word in said)
-
-    def rarity(self, word: str) -> float:
-        """The rarer in the corpus, the larger."""
-        return math.log(len(self.of) / self._often[word])
+    form: str = "multi"
+    terms: tuple[str, ...] = ("P", "I")
+    n_negatives: int = 2
+    plain: bool = True
+    checked: bool = False
 
 
-def tuples_of(queries: list[Query], data: JudgedSet, words: Words) -> list[dict]:
-    """A tuple for each query with two words that divide its relevant passages; every second one leaves a word out.
-
-    That of the others wants a word, so there is none where no other query has a passage with it.
-    """
-    relevant = {q.text: [name for name, grade in q.judged.items() if grade > 0] for q in queries}
-    found = []
-    for place, query in enumerate(queries):
-        made = {one.rule: one for one in alter(query.text, query.judged, words.of, words.rarity)}
-        if "also" not in made:
-            continue
-        wants = place % 2 == 0
-        x, y = made["also"].changed.split('"')[1:4:2]
-        own, other = ([n for n in relevant[query.text] if word in words.of[n]] for word in (x, y))
-        told, poisoned = (
-            made["only" if wants else "without"].changed.replace(f'"{x}"', f'"{word}"')
-            for word in ((x, y) if wants else (y, x))
-        )
-        fits = {name for name, said in words.of.items() if (x in said if wants else y not in said)}
-        asked = ((q, n) for q in relevant if q != query.text for n in relevant[q] if n in fits)
-        poison = min(asked, key=lambda one: unit_hash("poison", query.text, *one), default=None)
-        if poison is None or poison[1] in relevant[query.text]:
-            continue
-        passages = {"positive": own[0], "instruction_passage": other[0], "query_passage": poison[1]}
-        texts = {
-            "query": query.text,
-            "instruction": told,
-            "poisoned_instruction": poisoned,
-            "poisoned_query": poison[0],
-        }
-        found.append(texts | {part: data.passages[name] for part, name in passages.items()} | {"intent": "any"})
-    return found
+VARIANTS = {
+    "multi-P-I": Variant(),
+    "multi-P-I-IQ": Variant(terms=("P", "I", "IQ")),
+    "uni-P": Variant("uni", ("P",)),
+    "uni-P-I": Variant("uni"),
+    "one-negative": Variant(n_negatives=1),
+    "no-negatives": Variant(n_negatives=0),
+    "without-plain-rows": Variant(plain=False),
+    "checked": Variant(checked=True),
+}
+"""Each is the first but for what its name says."""
 
 
-def measured(model: Path, queries: list[Query], data: JudgedSet, words: Words) -> dict[str, float]:
-    """p-MRR by rule, and NDCG@10 without instructions."""
-    encoder = load_encoder(model, settings().cache, settings().threads)
-    ids, passages = list(data.passages), encoder.encode_passages(list(data.passages.values()))
-
-    def ranked(texts: list[str], told: list[str | None]) -> list[list[str]]:
-        places = top_k(encoder.encode_queries(texts, None, told), passages, min(DEEPEST, len(ids)))[0]
-        return [[ids[place] for place in row] for row in places]
-
-    texts, grades = [q.text for q in queries], [q.judged for q in queries]
-    plain = score(ranked(texts, [None] * len(texts)), grades, ["ndcg@10"])["ndcg@10"]
-    made = [(q.text, one) for q in queries for one in alter(q.text, q.judged, words.of, words.rarity)]
-    before, after = (
-        ranked([q for q, _ in made], [getattr(one, told) for _, one in made]) for told in ("instruction", "changed")
-    )
-    values = p_mrr(before, after, [one.grades for _, one in made], [one.changed_grades for _, one in made])
-    of_rule = {rule: values[[one.rule == rule for _, one in made]] for rule in RULES}
-    means = {f"p_mrr/{rule}": float(of.mean()) for rule, of in of_rule.items()}
-    return {"p_mrr": float(values.mean()), **means, "ndcg@10": float(plain.mean()), "n": len(made)}
-
-
-def trained(tuples: list[dict], variant: str, seed: int, options: argparse.Namespace, out: Path) -> Path:
-    """The embedder after training; the last step's weights, for none is chosen here."""
-    start = folder(backbone("22m").name)
-    form, terms = OBJECTIVES[variant]
-    lengths = {"max_query_length": 64, "max_passage_length": 128}
-    objective = {"name": "instruction_contrast", "form": form, "terms": terms}
-    own = {"temperature": 0.05, "learning_rate": options.rate, "epochs": options.epochs, "batch_size": options.batch}
-    params = FollowInstructionsParams(size="22m", device="cpu", seed=seed, objective=objective, **own, **lengths)
-    layout = replace(layout_of(start), max_length=128)
-    rows = Examples(lambda: rows_of(TUPLES.table(tuples), layout))
-    with tempfile.TemporaryDirectory() as work:
-        result = train(rows, Examples.of(), start, params, Path(work), threads=settings().threads)
-    export(result.encoder, out, card={"name": out.name}, layout=layout)
+def start_of(options: argparse.Namespace, out: Path) -> Path:
+    """The model that training starts from, cut at the length that the trained ones are cut at."""
+    found = options.start or folder(backbone("22m").name)
+    if not out.exists():
+        export(load(found), out, card={"name": "start"}, layout=replace(layout_of(found), max_length=LONGEST))
     return out
 
 
-def measure(name: str, options: argparse.Namespace, place: Path) -> dict:
-    """One set."""
-    whole = SETS[name](options.data / name)
-    queries = sorted(whole.queries, key=lambda q: unit_hash("half", q.text))
-    queries = [q for q in queries if sum(grade > 0 for grade in q.judged.values()) > 1][: options.queries]
-    half = len(queries) // 2
-    named = [n for q in queries for n in q.judged]
-    kept = set(list(dict.fromkeys([*named, *whole.passages]))[: max(options.passages, len(set(named)))])
-    data = replace(whole, passages={n: text for n, text in whole.passages.items() if n in kept})
-    words, test = Words(data), queries[half:]
-    tuples = tuples_of(queries[:half], data, words)
-    found = {"start": [measured(folder(backbone("22m").name), test, data, words)]}
-    for variant in options.objectives:
-        models = (trained(tuples, variant, seed, options, place / f"{variant}-{seed}") for seed in options.seeds)
-        found[variant] = [measured(model, test, data, words) for model in models]
-    means = {s: {k: round(float(np.mean([one[k] for one in of])), 4) for k in of[0]} for s, of in found.items()}
-    spread = {s: round(float(np.std([one["p_mrr"] for one in of])), 4) for s, of in found.items()}
-    title = f"{name}: {len(data.passages)} passages, {len(tuples)} tuples, {len(test)} queries, seeds {options.seeds}"
-    show(title, ("system", *means["start"], "sd of p_mrr"), [[s, *of.values(), spread[s]] for s, of in means.items()])
-    return {"tuples": len(tuples), "means": means, "sd": spread}
+def trained(tuples: list[dict], variant: Variant, seed: int, options: argparse.Namespace, start: Path) -> Any:
+    """The encoder after training; the last step's weights, for none is chosen here."""
+    objective = {"name": "instruction_contrast", "form": variant.form, "terms": variant.terms}
+    own = {"temperature": options.temperature, "learning_rate": options.rate, "epochs": options.epochs}
+    lengths = {"max_query_length": options.query_length, "max_passage_length": LONGEST}
+    rows_a_tuple = 6 if variant.plain else 3
+    params = FollowInstructionsParams(
+        size="22m",
+        device="cpu",
+        seed=seed,
+        objective=objective,
+        batch_size=options.batch * rows_a_tuple,
+        **own,
+        **lengths,
+    )
+    rows, layout = TUPLES.table(tuples), layout_of(start)
+    blocks = list(rows_of(rows, layout, variant.n_negatives))
+    blocks += plain_rows_of(rows, layout, variant.n_negatives) if variant.plain else []
+    with tempfile.TemporaryDirectory() as work:
+        result = train(
+            Examples(lambda: blocks), Examples.of(), start, params, Path(work), said, threads=settings().threads
+        )
+    return result.encoder
+
+
+def said(step: int, steps: int, facts: dict[str, float]) -> None:
+    """A line now and then."""
+    if step % 10 == 0 or step == steps:
+        print(f"step {step} of {steps}, loss {facts['loss']:.3f}", flush=True)
+
+
+def kept_by_margin(tuples: list[dict]) -> list[dict]:
+    """The tuples that a reference model tells apart."""
+    encoder = load_encoder(folder(CHECKS_BY), settings().cache, settings().threads)
+    kept = (margins_of(TUPLES.table(tuples), encoder) >= MARGIN).all(axis=1)
+    return [one for one, keeps in zip(tuples, kept, strict=True) if keeps]
+
+
+def measure(options: argparse.Namespace, keep: Path) -> dict[str, Any]:
+    """Every variant on all sets."""
+    cut = (options.words, options.split, options.queries, options.passages)
+    sets = {name: instructed(name, options.data / name, *cut) for name in options.sets}
+    tuples = [one for s in sets.values() for one in tuples_of(s.parts["tuples"], s.data, s.words, options.tuples)]
+    random.Random(0).shuffle(tuples)
+    print(f"{len(tuples)} tuples of {len({one['query'] for one in tuples})} queries", flush=True)
+    check_settings(options, keep)
+    start = start_of(options, keep / "start")
+    found = {"start": [scored(start, sets, cut, keep / "values")]}
+    for name in options.variants:
+        learned = kept_by_margin(tuples) if VARIANTS[name].checked else tuples
+        print(name, len(learned), "tuples", flush=True)
+        for seed in options.seeds:
+            model = keep / f"{name}-{seed}"
+            if not model.exists():
+                encoder = trained(learned, VARIANTS[name], seed, options, start)
+                partly = keep / "partly"
+                export(encoder, partly, card={"name": name}, layout=layout_of(start))
+                partly.rename(model)
+            found.setdefault(name, []).append(scored(model, sets, cut, keep / "values"))
+            print(name, seed, json.dumps(found[name][-1]["all"].summary()), flush=True)
+    return {of: told(of, {name: [one[of] for one in seeds] for name, seeds in found.items()}) for of in ("all", *sets)}
+
+
+def check_settings(options: argparse.Namespace, keep: Path) -> None:
+    """Note in the folder what its models were trained with.
+
+    Raises:
+        SystemExit: they were trained with something else.
+    """
+    names = ("sets", "start", "tuples", "words", "query_length", "rate", "temperature", "epochs", "batch")
+    own, noted = json.dumps({name: getattr(options, name) for name in names}, default=str), keep / "settings.json"
+    keep.mkdir(parents=True, exist_ok=True)
+    if noted.exists() and noted.read_text("utf-8") != own:
+        raise SystemExit(f"{keep} has models of other settings, {noted.read_text('utf-8')}: name another folder")
+    noted.write_text(own, "utf-8")
+
+
+def scored(model: Path, sets: dict[str, Instructed], cut: tuple, keep: Path) -> dict[str, Values]:
+    """What a model scores on each set and on all together; what has been scored is read."""
+    of_set = {}
+    for name, given in sets.items():
+        path = keep / f"{model.name}-{name}-{'-'.join(map(str, cut))}.json"
+        if not path.exists():
+            values_of(model, given, cut[1]).save(path)
+        of_set[name] = Values.read(path)
+    return of_set | {"all": Values.joined(list(of_set.values()))}
+
+
+def told(of: str, found: dict[str, list[Values]]) -> dict[str, Any]:
+    """A table of systems, and the same figures."""
+    start = found["start"][0]
+    figures = {}
+    for name, seeds in found.items():
+        mean = Values.mean(seeds)
+        own = mean.summary()
+        if name != "start":
+            gains = against(mean, start)
+            own |= {f"{m} gain": [round(v, 4) for v in (d.gain, d.low, d.high)] for m, d in gains.items()}
+            own["sd"] = float(np.std([one.p_mrr.mean() for one in seeds], ddof=1)) if len(seeds) > 1 else 0.0
+        figures[name] = own
+    title = f"{of}: {start.n_instructions} instructions of {len(start.p_mrr)} queries; NDCG@10 of {len(start.plain)}"
+    columns = list(dict.fromkeys(column for own in figures.values() for column in own))
+    show(title, ("system", *columns), [[name, *(own.get(c, "") for c in columns)] for name, own in figures.items()])
+    rounded = {
+        name: {c: round(v, 4) if isinstance(v, float) else v for c, v in o.items()} for name, o in figures.items()
+    }
+    return {"instructions": start.n_instructions, "queries": len(start.p_mrr)} | rounded
 
 
 def main() -> None:
-    """Run the sets that are asked for."""
+    """Train and score what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sets", nargs="+", choices=SETS, default=["multihoprag_snippets"])
     parser.add_argument("--data", type=Path, default=DATA, help="folder of the judged sets")
-    parser.add_argument("--objectives", nargs="+", choices=OBJECTIVES, default=list(OBJECTIVES))
+    parser.add_argument("--split", choices=("dev", "test"), default="test", help="queries that are scored")
+    parser.add_argument("--keep", type=Path, help="folder where models and figures stay, so that a stopped run goes on")
+    parser.add_argument("--start", type=Path, help="folder of the model to start from; none: all-MiniLM-L6-v2")
+    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=["multi-P-I"])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--queries", type=int, default=10_000, help="judged queries at most; half are for tuples")
-    parser.add_argument(
-        "--passages", type=int, default=1_000_000, help="of the corpus at most, besides all judged ones"
-    )
-    parser.add_argument("--rate", type=float, default=2e-5)
-    parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--tuples", type=int, default=200, help="of a set at most")
+    parser.add_argument("--queries", type=int, default=150, help="of a set at most that are scored")
+    parser.add_argument("--passages", type=int, default=500, help="of a set that are searched, besides all judged ones")
+    parser.add_argument("--words", type=int, default=60, help="after which passages are cut")
+    parser.add_argument("--query-length", type=int, default=80)
+    parser.add_argument("--rate", type=float, default=5e-5)
+    parser.add_argument("--temperature", type=float, default=0.05)
+    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--batch", type=int, default=6, help="tuples in a batch")
     options = parser.parse_args()
-    found = {}
-    for name in options.sets:
-        with tempfile.TemporaryDirectory() as place:
-            found[name] = measure(name, options, Path(place))
-    finish(found)
+    with tempfile.TemporaryDirectory() as place:
+        finish(measure(options, options.keep or Path(place)))
 
 
 if __name__ == "__main__":

@@ -102,6 +102,15 @@ def multihoprag_snippets(folder: Path) -> JudgedSet:
     )
 
 
+def judged_folder(folder: Path, intent: str) -> JudgedSet:
+    """Any folder with a corpus, queries of one intent and judgements in a file; all queries are for tests."""
+    judged: dict[str, dict[str, int]] = {}
+    _read_qrels(folder / "qrels.tsv", judged)
+    rows = [row for row in _lines(folder / "queries.jsonl") if row["_id"] in judged]
+    passages = {row["_id"]: row["text"] for row in _lines(folder / "corpus.jsonl")}
+    return JudgedSet(passages, [Query(row["text"], intent, "test", judged[row["_id"]]) for row in rows], [])
+
+
 SETS = {"disaster_guides": disaster_guides, "multihoprag_snippets": multihoprag_snippets}
 
 

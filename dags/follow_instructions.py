@@ -36,7 +36,7 @@ JUDGE = Param(None, type=["null", "string"], section="check_tuples", description
 WRITE = form("write_instructions", "sample_rate", "splits")
 LLM = form("write_instructions", *BY_CHAT)
 CHECK = form("check_tuples", "n_distractors")
-TRAIN = form("follow_instructions", "backbone", "start_from", "n_negatives", *OF_A_STAGE, *OF_ALL_STAGES)
+TRAIN = form("follow_instructions", "backbone", "start_from", "n_negatives", "plain_rows", *OF_A_STAGE, *OF_ALL_STAGES)
 RULES = form("judge_instructions", "rules")
 FORMS = (WRITE, LLM, CHECK, TRAIN, RULES)
 

@@ -2,22 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from pipeline_tasks.ask.systems import System
-
-_END = re.compile(r"(?<=[.!?])[\"'”’)\]]*\s+|\n+")
-_SHORTEST = 20
-
-
-def sentences(text: str) -> list[str]:
-    """Sentences as they stand in ``text``, without bullets; none that is too short to be known again."""
-    found, start = [], 0
-    for end in [match.end() for match in _END.finditer(text)] + [len(text)]:
-        found.append(text[start:end].strip(" \t\n·•*-–"))
-        start = end
-    return [sentence for sentence in found if len(sentence) >= _SHORTEST]
+from pipeline_tasks.texts.sentences import sentences
 
 
 def plain(text: str) -> str:

@@ -32,11 +32,15 @@ _ANSWERS = {
     ("instruction", "poisoned_query"): "query_passage",
 }
 """Which passage answers a query of a tuple under an instruction of it; none answers where both are poisoned."""
+_OF_QUERY = {"positive": "query", "instruction_passage": "query", "query_passage": "poisoned_query"}
+"""Which query a passage of a tuple answers where there is no instruction."""
+PLAIN = "plain"
+"""What a mixture calls the rows without instruction; those with one have an empty name."""
 _COLUMNS = ["intent", *_INSTRUCTIONS, *_QUERIES, *_ANSWERS.values()]
 
 
 class FollowInstructionsParams(StartParams, TrainParams):
-    """Hyperparameters; a tuple is three rows."""
+    """Hyperparameters; a tuple is three rows, and with ``plain_rows`` six."""
 
     stage: ClassVar[StageName] = "finetune"
 
@@ -47,6 +51,7 @@ class FollowInstructionsParams(StartParams, TrainParams):
     )
     in_batch: bool = Field(True, description="the other passages of the batch are negatives too")
     n_negatives: int = Field(2, ge=0, le=2, description="of the tuple's two other passages so many are negatives")
+    plain_rows: bool = Field(True, description="a tuple's queries are rows without instruction, too")
     start_from: tuple[str, ...] = Field(
         (), max_length=1, description="trained model to start from, such as model/33m/finetune; empty: the backbone"
     )
@@ -61,7 +66,7 @@ class FollowInstructionsParams(StartParams, TrainParams):
     writes=None,
     kind="reduce",
     dataset="model/{size}/instructions",
-    version="2",
+    version="3",
     image="gpu",
     pool="gpu",
     memory_gib=8,
@@ -75,7 +80,9 @@ def follow_instructions(inputs: Inputs, params: FollowInstructionsParams, run: R
     questions is to find its own passage among all of them, or on a judged set; where none is as good as the start, that
     is the result. Without development tuples the last one is.
 
-    Source: InF-IR 5. Departure: an instruction and its query are joined by a colon.
+    Source: InF-IR 5. Departures: an instruction and its query are joined by a colon; beside its three questions a tuple
+        brings its queries without instruction (``plain_rows``), as a model that sees none of these forgets how to
+        answer them.
 
     Raises:
         InputError: there are no tuples to train on.
@@ -96,18 +103,25 @@ def follow_instructions(inputs: Inputs, params: FollowInstructionsParams, run: R
         "asked": layout.query_prefix(None, "{instruction}") + "{query}",
         **begun,
     }
-    examples = Examples(partial(training_rows, tuples, layout, params.n_negatives, params.unit))
+    rows = partial(training_rows, tuples, layout, params.n_negatives, params.unit, plain=params.plain_rows)
     chosen_on = judged_dev.dev_set(inputs, partial(dev_set, tuples))
     targets = judged_dev.target_sets(inputs)
-    return train_and_export(examples, chosen_on, (folder, found), params, run, card, layout, targets)
+    return train_and_export(Examples(rows), chosen_on, (folder, found), params, run, card, layout, targets)
 
 
 def training_rows(
-    tuples: Version, layout: Layout, n_negatives: int = 2, unit: Unit = "source", split: str = "train"
+    tuples: Version,
+    layout: Layout,
+    n_negatives: int = 2,
+    unit: Unit = "source",
+    split: str = "train",
+    plain: bool = False,
 ) -> Iterator[pa.Table]:
-    """Three rows for each tuple of a split; see :func:`rows_of`."""
+    """Three rows for each tuple of a split, with ``plain`` six; see :func:`rows_of` and :func:`plain_rows_of`."""
     for rows in of_split(tuples, _COLUMNS, split):
         yield from rows_of(rows, layout, n_negatives, unit)
+        if plain:
+            yield from plain_rows_of(rows, layout, n_negatives, unit)
 
 
 def rows_of(tuples: pa.Table, layout: Layout, n_negatives: int = 2, unit: Unit = "source") -> Iterator[pa.Table]:
@@ -116,25 +130,62 @@ def rows_of(tuples: pa.Table, layout: Layout, n_negatives: int = 2, unit: Unit =
     A row's positive is that passage; its negatives are the other two; what it is told apart from are the tuple's other
     instruction with its query, and the tuple's other query with either instruction.
     """
-    texts = {(i, q): asked(_told(tuples, i, q), layout)["queries"] for i in _INSTRUCTIONS for q in _QUERIES}
-    passages = {name: given(tuples[name], layout).to_pylist() for name in _ANSWERS.values()}
+    texts, passages = _texts(tuples, layout), _passages(tuples, layout)
     for (instruction, query), answer in _ANSWERS.items():
         same = [texts[other, query] for other in _INSTRUCTIONS if other != instruction]
-        others = [texts[other, q] for other in _INSTRUCTIONS for q in _QUERIES if q != query]
-        negatives = [passages[name] for name in _ANSWERS.values() if name != answer][:n_negatives]
+        negatives = [passages[name] for name in passages if name != answer][:n_negatives]
         yield block(
             queries=texts[instruction, query],
             positives=passages[answer],
             negatives=_by_row(negatives, len(tuples)),
             other_instructions=_by_row(same, len(tuples)),
-            other_queries=_by_row(others, len(tuples)),
+            other_queries=_by_row(_of_other_query(texts, query), len(tuples)),
             sources=sources(tuples, unit, ""),
+            tuples=_names(texts),
+        )
+
+
+def plain_rows_of(tuples: pa.Table, layout: Layout, n_negatives: int = 2, unit: Unit = "source") -> Iterator[pa.Table]:
+    """Three rows for each tuple: its queries without instruction, with each passage that answers one.
+
+    Both passages that answer the tuple's query are known answers of it, and so no negatives for each other. There is no
+    other instruction; the tuple's other query under either of its own is what a row is told apart from.
+    """
+    texts, passages = _texts(tuples, layout), _passages(tuples, layout)
+    for answer, query in _OF_QUERY.items():
+        plain = asked(tuples.select(["intent", query]).rename_columns(["intent", "query"]), layout)["queries"]
+        negatives = [passages[name] for name in passages if _OF_QUERY[name] != query][:n_negatives]
+        yield block(
+            queries=plain,
+            positives=passages[answer],
+            negatives=_by_row(negatives, len(tuples)),
+            other_queries=_by_row(_of_other_query(texts, query), len(tuples)),
+            sources=sources(tuples, unit, PLAIN),
+            tuples=_names(texts),
         )
 
 
 def dev_set(tuples: Version, layout: Layout) -> Examples:
     """The questions of development tuples over all their passages."""
     return Examples(partial(training_rows, tuples, layout, split="dev"))
+
+
+def _texts(tuples: pa.Table, layout: Layout) -> dict[tuple[str, str], list[str]]:
+    """(instruction, query) -> how a model is asked."""
+    return {(i, q): asked(_told(tuples, i, q), layout)["queries"] for i in _INSTRUCTIONS for q in _QUERIES}
+
+
+def _passages(tuples: pa.Table, layout: Layout) -> dict[str, list[str]]:
+    return {name: given(tuples[name], layout).to_pylist() for name in _ANSWERS.values()}
+
+
+def _of_other_query(texts: dict[tuple[str, str], list[str]], query: str) -> list[list[str]]:
+    return [texts[told, other] for told in _INSTRUCTIONS for other in _QUERIES if other != query]
+
+
+def _names(texts: dict[tuple[str, str], list[str]]) -> list[str]:
+    """Of each tuple one that its rows share: all that it asks."""
+    return ["\n".join(asked) for asked in zip(*texts.values(), strict=True)]
 
 
 def _told(rows: pa.Table, instruction: str, query: str) -> pa.Table:

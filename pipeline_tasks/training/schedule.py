@@ -33,8 +33,8 @@ def plan_schedule(data: Rows, params: TrainParams) -> list[Batch]:
 
     Without a mixture, rows of all sources meet. With one, a batch has rows of one source, batches of a source are
     spread evenly over an epoch, and a source goes on in the next epoch where it stopped. Where rows see one another,
-    equal queries and equal positives are kept apart. Rows that are told apart from each other's queries meet, so that
-    each text of a tuple is encoded once.
+    equal queries and equal positives are kept apart. Rows of a tuple meet where the objective reads contrasts, so that
+    each of its texts is encoded once.
 
     Raises:
         InputError: the mixture leaves a source of the rows out, or names one that has no rows, or all weights are 0.
@@ -106,7 +106,7 @@ class Batches:
         self.rows, self.objective, self._params = rows, objective, params
         whole_batch = params.in_batch or objective.needs_batch
         self._apart = (data.query_of[rows], data.positive_of[rows]) if whole_batch else ()
-        self._together = data.siblings[rows] if objective.reads_contrasts else None
+        self._together = data.tuple_of[rows] if objective.reads_contrasts else None
         self._number, self._pass = -1, [np.zeros(0, np.int64)] * math.ceil(len(rows) / params.batch_size)
 
     def __getitem__(self, number: int) -> Batch:

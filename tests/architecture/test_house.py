@@ -42,11 +42,11 @@ MAY_IMPORT = {
     "retrieval": BASE | {"encoders"},
     "corpus": BASE | {"texts"},
     "synthesis": BASE | {"texts"},
-    "curation": BASE | {"encoders", "retrieval", "synthesis"},
+    "curation": BASE | {"encoders", "retrieval", "synthesis", "texts"},
     "training": BASE | {"encoders", "texts"},
     "evaluation": BASE | {"encoders", "retrieval"},
     "report": BASE | {"evaluation", "texts"},
-    "ask": BASE | {"retrieval", "evaluation", "web"},
+    "ask": BASE | {"retrieval", "evaluation", "texts", "web"},
     "web": set(),
 }
 OUTSIDE = {"cli", "demo"}

@@ -11,7 +11,6 @@ import pytest
 from pipeline_tasks.ask.answers import answer
 from pipeline_tasks.ask.catalog import best_first
 from pipeline_tasks.ask.corpus import open_corpus
-from pipeline_tasks.ask.quotes import sentences
 from pipeline_tasks.ask.systems import open_system
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Ref
@@ -19,6 +18,7 @@ from pipeline_tasks.core.versions import load_manifest
 from pipeline_tasks.datasets import PASSAGES
 from pipeline_tasks.retrieval.embed_passages import embed_passages
 from pipeline_tasks.retrieval.encoder import Encoder
+from pipeline_tasks.texts.sentences import sentences
 from tests.ask.conftest import TEXTS, put_model
 from tests.retrieval.tiny import decoder
 from tests.stores import go, put

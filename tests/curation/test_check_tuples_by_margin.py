@@ -20,7 +20,7 @@ ANSWERS = {"positive": (0, 2), "instruction_passage": (1, 2), "query_passage": (
 def test_a_margin_is_what_lies_between_the_right_passage_and_the_nearest_other():
     random = np.random.default_rng(0)
     queries, passages = (v / np.linalg.norm(v, axis=2, keepdims=True) for v in random.normal(size=(2, 4, 3, 8)))
-    for n, found in enumerate(margins(queries, passages)):
+    for n, found in enumerate(margins(np.einsum("nqd,npd->nqp", queries, passages))):
         for k in range(3):
             scores = passages[n] @ queries[n, k]
             assert found[k] == pytest.approx(scores[k] - max(np.delete(scores, k)))
@@ -33,20 +33,42 @@ class Words(Encoder):
         return np.array([[word in text for word in "abcd"] for text in texts], np.float32)
 
 
+def opened(params, texts, run) -> Words:
+    return Words("words", 4, Layout("mean", 8))
+
+
 def test_only_what_is_told_apart_stays_and_poison_that_is_none_is_said_to_be(tmp_path, monkeypatch):
     store = LocalStore(tmp_path)
     parts = dict(zip(PARTS, "abcd", strict=True))
     clean = {name: " ".join("abcd"[i] for i in places) for name, places in ANSWERS.items()}
-    wrong = {"leaky": clean | {"positive": "a", "query_passage": "a c"}, "vague": clean | {"query_passage": "a c"}}
+    wrong = {"leaky": clean | {"positive": "a", "query_passage": "a c"}, "vague": clean | {"query_passage": "b d"}}
     facts = {"intent": "qa", "split": "train"} | parts
     tuples = {"clean": clean} | wrong
     given = [facts | of_tuple | {"query_id": name} for name, of_tuple in tuples.items()]
     put(store, TUPLES, given, dataset="tuples/poisoned")
-    monkeypatch.setattr(
-        module.CheckTuplesByMarginParams, "open", lambda self, texts, run: Words("words", 4, Layout("mean", 8))
-    )
+    monkeypatch.setattr(module.CheckTuplesByMarginParams, "open", opened)
     go(store, check_tuples_by_margin, model="all-minilm-l6-v2", margin=0.1)
     assert [row["query_id"] for row in rows(store, "tuples/by-margin")] == ["clean"]
     found = rejects(store, "tuples/by-margin")
     assert {name: row["reason"] for name, row in found.items()} == {"leaky": "not_poison", "vague": "ambiguous"}
-    assert found["vague"]["detail"].startswith("positive: 0.000")
+    assert found["vague"]["detail"].endswith("query_passage: 0.000")
+
+
+@pytest.mark.parametrize(("by", "kept"), [("passage", ["clean", "leaky"]), ("sentence", ["clean"])])
+def test_by_sentences_a_passage_that_says_what_the_positive_says_is_no_poison(tmp_path, monkeypatch, by, kept):
+    """Half of it is about something else, so that as a whole it is farther from the question than the positive."""
+    store = LocalStore(tmp_path)
+    clean = {name: " ".join("abcd"[i] for i in places) for name, places in ANSWERS.items()}
+    leaky = {"query_passage": f"{'z' * 20} a c. {'z' * 20} b d."}
+    facts = {"intent": "qa", "split": "train"} | dict(zip(PARTS, "abcd", strict=True)) | clean
+    put(
+        store,
+        TUPLES,
+        [facts | {"query_id": "clean"}, facts | leaky | {"query_id": "leaky"}],
+        dataset="tuples/poisoned",
+    )
+    monkeypatch.setattr(module.CheckTuplesByMarginParams, "open", opened)
+    checked = go(store, check_tuples_by_margin, model="all-minilm-l6-v2", margin=0.1, by=by)
+    assert [row["query_id"] for row in rows(store, "tuples/by-margin")] == kept
+    assert {row["reason"] for row in rejects(store, "tuples/by-margin").values()} <= {"not_poison"}
+    assert checked.counters["texts_encoded"] == 2 * 3 + 3 + (2 if by == "sentence" else 1)

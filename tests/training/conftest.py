@@ -1,12 +1,17 @@
 """Toy rows that a tiny random model can learn."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from pipeline_tasks.datasets import TUPLES
+from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.training.data.examples import Examples
+from pipeline_tasks.training.follow_instructions import plain_rows_of, rows_of
 from tests import shapes
 from tests.shapes import FILLERS, TOPICS
+from tests.training.made import planted
 
 
 @pytest.fixture(scope="session")
@@ -44,6 +49,13 @@ def lists() -> Examples:
     others = [[passage((t + k) % len(TOPICS), k) for k in range(1, 2 + t % 4)] for t in topics]
     scores = [[12.0, *(5.0 - k for k in range(len(texts)))] for texts in others]
     return Examples.of([query(t) for t in topics], [passage(t) for t in topics], others, targets=scores)
+
+
+@pytest.fixture(scope="session")
+def tuples() -> Examples:
+    """The questions of a tuple for each topic, and its queries without instruction."""
+    given, layout = TUPLES.table([planted(topic, "train") for topic in range(len(TOPICS))]), Layout("mean", 24)
+    return Examples(partial(iter, [*rows_of(given, layout), *plain_rows_of(given, layout)]))
 
 
 @pytest.fixture(scope="session")

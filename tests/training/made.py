@@ -1,4 +1,4 @@
-"""Stores with what a training stage reads: a tiny model and a few rows."""
+"""Stores with what a training stage reads: a tiny model and a few rows; tuples of toy topics."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from pipeline_tasks.core.schema import FILES
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import commit, point, write_file
 from pipeline_tasks.datasets import PAIRS
+from tests.shapes import TOPICS
 from tests.stores import put
+
+KINDS = ("wa", "wb")
+"""What an instruction may want of a topic; a passage says which of them it is."""
 
 
 def pairs_only(folder: Path) -> LocalStore:
@@ -32,3 +36,21 @@ def put_model(store: LocalStore, folder: Path, dataset: str, version: str = "0" 
     commit(store, manifest)
     point(store, manifest.ref)
     return manifest.ref
+
+
+def planted(topic: int, split: str, filler: str = "wf") -> dict:
+    """A tuple of a topic: an instruction for one kind, poison for the other; the next topic is the poisoned query."""
+    query, other = (f"{TOPICS[(topic + n) % len(TOPICS)]} {filler}" for n in (0, 1))
+    told, poisoned = KINDS if topic % 2 else KINDS[::-1]
+    return {
+        "query_id": f"q{topic}-{split}",
+        "intent": "qa",
+        "split": split,
+        "query": query,
+        "instruction": f"{told} only",
+        "positive": f"{told} wc {query}",
+        "poisoned_instruction": f"{poisoned} only",
+        "poisoned_query": other,
+        "instruction_passage": f"{poisoned} wd {query}",
+        "query_passage": f"{told} we {other}",
+    }

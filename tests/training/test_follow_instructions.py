@@ -6,6 +6,8 @@ from functools import partial
 
 import numpy as np
 import pytest
+import torch
+from torch.nn import functional
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Ref
@@ -20,32 +22,15 @@ from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import tokenized
 from pipeline_tasks.training.export import export
 from pipeline_tasks.training.follow_instructions import FollowInstructionsParams, follow_instructions, training_rows
+from pipeline_tasks.training.gradients import table_of
 from pipeline_tasks.training.schedule import plan_schedule
 from tests.shapes import TOPICS
 from tests.stores import go, put
+from tests.training.made import planted
 
 SMALL = {"size": "22m", "max_query_length": 16, "max_passage_length": 16, "batch_size": 24, "device": "cpu"}
+TOLD, ANSWERS = ("instruction", "poisoned_instruction"), ("positive", "instruction_passage", "query_passage")
 LEARNING = SMALL | {"learning_rate": 5e-3, "temperature": 0.1, "epochs": 8, "evals_per_epoch": 1}
-KINDS = ("wa", "wb")
-"""What an instruction may want of a topic; a passage says which of them it is."""
-
-
-def planted(topic: int, split: str, filler: str = "wf") -> dict:
-    """A tuple of a topic: an instruction for one kind, poison for the other; the next topic is the poisoned query."""
-    query, other = (f"{TOPICS[(topic + n) % len(TOPICS)]} {filler}" for n in (0, 1))
-    told, poisoned = KINDS if topic % 2 else KINDS[::-1]
-    return {
-        "query_id": f"q{topic}-{split}",
-        "intent": "qa",
-        "split": split,
-        "query": query,
-        "instruction": f"{told} only",
-        "positive": f"{told} wc {query}",
-        "poisoned_instruction": f"{poisoned} only",
-        "poisoned_query": other,
-        "instruction_passage": f"{poisoned} wd {query}",
-        "query_passage": f"{told} we {other}",
-    }
 
 
 @pytest.fixture(scope="module")
@@ -83,17 +68,55 @@ def test_a_tuple_is_a_row_for_each_question_that_a_passage_answers(store):
     assert all(not row["negatives"] for rows in training_rows(tuples, layout, 0) for row in rows.to_pylist())
 
 
-def test_the_questions_of_a_tuple_meet_in_a_batch(store, tiny_bert, tmp_path):
-    """So each of its seven texts is encoded once, where three batches would encode 21."""
+def test_without_instruction_each_passage_answers_its_own_query(store):
+    tuples, layout = Version.open(store, Ref.parse("tuples/checked")), Layout("mean", 24, prefixes={"query": "wk "})
+    blocks = [rows.to_pylist() for rows in training_rows(tuples, layout, plain=True)]
+    found, tuple_ = [rows[1] for rows in blocks[3:]], planted(1, "train")
+    query, other = tuple_["query"], tuple_["poisoned_query"]
+    told = [[f"wk {tuple_[name]}: {text}" for name in TOLD] for text in (query, other)]
+    assert [row["query"] for row in found] == [f"wk {query}", f"wk {query}", f"wk {other}"]
+    assert [row["positive"] for row in found] == [tuple_[name] for name in ANSWERS]
+    for_query = [[tuple_["query_passage"]], told[1]]
+    for_other = [[tuple_["positive"], tuple_["instruction_passage"]], told[0]]
+    assert [[row["negatives"], row["other_queries"]] for row in found] == [for_query, for_query, for_other]
+    assert not any("other_instructions" in row for row in found)
+    assert [row["source"] for row in found] == ["plain"] * 3
+    assert [row["source"] for row in (rows[1] for rows in blocks[:3])] == [""] * 3
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_the_questions_of_a_tuple_meet_in_a_batch(store, tiny_bert, tmp_path, plain):
+    """So each of its texts is encoded once, and not once for each of its rows."""
     tuples, layout = Version.open(store, Ref.parse("tuples/checked")), Layout("mean", 24)
-    examples, tokens = Examples(partial(training_rows, tuples, layout)), load(tiny_bert).tokens
+    examples, tokens = Examples(partial(training_rows, tuples, layout, plain=plain)), load(tiny_bert).tokens
     data = tokenized(examples, tokens, tmp_path, max_query_length=16, max_passage_length=16)
-    params = FollowInstructionsParams(**SMALL | {"batch_size": 6})
+    rows_a_tuple, queries_a_tuple = (6, 6) if plain else (3, 4)
+    params = FollowInstructionsParams(**SMALL | {"batch_size": 2 * rows_a_tuple})
     for rows, _ in plan_schedule(data, params):
         group = make_group(rows, data, in_batch=True, contrasted=True)
-        n_tuples = len(rows) / 3
+        n_tuples = len(rows) / rows_a_tuple
         assert len(group.passages) == 3 * n_tuples
-        assert len(group.queries) + len(group.contrasts) <= 4 * n_tuples
+        assert len(set(group.queries.tolist())) + len(group.contrasts) <= queries_a_tuple * n_tuples
+
+
+def test_a_query_without_instruction_has_no_wrong_instruction_and_no_answer_of_it_is_wrong(store, tiny_bert, tmp_path):
+    tuples, layout = Version.open(store, Ref.parse("tuples/checked")), Layout("mean", 24)
+    examples, tokens = Examples(partial(training_rows, tuples, layout, plain=True)), load(tiny_bert).tokens
+    data = tokenized(examples, tokens, tmp_path, max_query_length=16, max_passage_length=16)
+    mine = np.flatnonzero(data.tuple_of == data.tuple_of[0])
+    group = make_group(mine, data, in_batch=True, contrasted=True)
+    plain = data.source_of[mine] == data.sources.index("plain")
+    assert plain.sum() == 3 and group.other_instructions.any(axis=1).tolist() == (~plain).tolist()
+    assert group.candidates.sum(axis=1).tolist() == [3, 3, 3, 2, 2, 3]
+    queries, passages = (
+        functional.normalize(torch.randn(n, 8, generator=torch.Generator().manual_seed(n)), dim=1)
+        for n in (len(group.queries) + len(group.contrasts), 3)
+    )
+    table = table_of(group, 0.1, "cpu")
+    terms = table.contrast_scores(queries, passages, table.other_instructions)
+    matching = (queries[: len(mine)] * passages[table.positives]).sum(dim=1) / 0.1
+    costs = terms.logsumexp(dim=1) - matching
+    assert (costs[plain].abs() < 1e-5).all() and (costs[~plain] > 1e-3).all()
 
 
 def test_after_training_the_ranking_changes_with_the_instruction(store, embedder, tmp_path):

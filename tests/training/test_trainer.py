@@ -149,7 +149,11 @@ def test_stopped_at_any_step_epoch_edges_included_it_ends_the_same(tiny_bert, ro
 
 @pytest.mark.parametrize(
     ("kind", "changed", "most"),
-    [("rows", {"epochs": 8}, 6), ("lists", {"epochs": 3, "objective": objective("list_net")}, 3)],
+    [
+        ("rows", {"epochs": 8}, 6),
+        ("lists", {"epochs": 3, "objective": objective("list_net")}, 3),
+        ("tuples", {"epochs": 1, "in_batch": True, "objective": objective("instruction_contrast")}, 4),
+    ],
 )
 def test_killed_at_random_moments_it_ends_in_the_same_bytes(request, tiny_bert, dev, tmp_path, kind, changed, most):
     from tests.training import killable

@@ -19,6 +19,7 @@ SCHEMA = pa.schema(
         pa.field("negatives", pa.list_(pa.string())),
         pa.field("targets", pa.list_(pa.float32())),
         pa.field("source", pa.string()),
+        pa.field("tuple", pa.string()),
         pa.field("other_instructions", pa.list_(pa.string())),
         pa.field("other_queries", pa.list_(pa.string())),
     ]
@@ -30,6 +31,7 @@ SCHEMA = pa.schema(
 - ``negatives``: hard negatives, hardest first; also of ``list<dictionary>``, where a text is stored once a block.
 - ``targets``: a teacher's score of the positive and of each negative, in this order; empty without a teacher.
 - ``source``: where the row is from, as a mixture names it.
+- ``tuple``: a name that rows share which are made of the same texts, and so meet in a batch; empty: of none.
 - ``other_instructions``: the query with instructions under which the positive does not answer it.
 - ``other_queries``: other queries, each with an instruction, that the positive does not answer.
 """
@@ -61,10 +63,22 @@ class Examples:
         targets: Sequence[Sequence[float]] | None = None,
         sources: Sequence[str] | None = None,
         others: Sequence[str] = (),
-        **contrasts: Sequence[Sequence[str]],
+        tuples: Sequence[str] | None = None,
+        other_instructions: Sequence[Sequence[str]] | None = None,
+        other_queries: Sequence[Sequence[str]] | None = None,
     ) -> Examples:
-        """Rows that are in memory, one block; ``contrasts`` as for :func:`block`."""
-        rows = block(queries, positives, negatives, prompts=prompts, targets=targets, sources=sources, **contrasts)
+        """Rows that are in memory, one block."""
+        rows = block(
+            queries,
+            positives,
+            negatives,
+            prompts=prompts,
+            targets=targets,
+            sources=sources,
+            tuples=tuples,
+            other_instructions=other_instructions,
+            other_queries=other_queries,
+        )
         return cls(partial(iter, [rows]), others)
 
 
@@ -76,6 +90,7 @@ def block(
     prompts: Sequence[str] | None = None,
     targets: Sequence[Sequence[float]] | None = None,
     sources: Sequence[str] | pa.Array | pa.ChunkedArray | None = None,
+    tuples: Sequence[str] | None = None,
     other_instructions: Sequence[Sequence[str]] | None = None,
     other_queries: Sequence[Sequence[str]] | None = None,
 ) -> pa.Table:
@@ -86,7 +101,7 @@ def block(
     """
     given: dict[str, Any] = {
         "query": queries, "prompt": prompts, "positive": positives, "negatives": negatives, "targets": targets,
-        "source": sources, "other_instructions": other_instructions, "other_queries": other_queries,
+        "source": sources, "tuple": tuples, "other_instructions": other_instructions, "other_queries": other_queries,
     }  # fmt: skip
     columns = {name: column for name, column in given.items() if column is not None}
     if len({len(column) for column in columns.values()}) > 1:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import canonical_json, short_id
@@ -39,6 +40,7 @@ class Rows:
         targets_of: row -> a teacher's scores of the positive and of each negative; none without a teacher.
         contrasts_of: row -> queries that it is told apart from: its own with other instructions, then others.
         n_instructions: how many of these are its own query, [n].
+        tuple_of: a number that rows of one tuple share and no other row has, [n].
         answers: query -> every passage that is some row's positive for it.
         sources: names of where rows are from.
         source_of: row -> one of these, [n].
@@ -54,6 +56,7 @@ class Rows:
     targets_of: Ragged
     contrasts_of: Ragged
     n_instructions: np.ndarray
+    tuple_of: np.ndarray
     answers: Ragged
     sources: list[str]
     source_of: np.ndarray
@@ -67,14 +70,6 @@ class Rows:
         of_negatives = np.concatenate([[0], self.passages.lengths[self.negatives_of.values].cumsum()])
         own = self.queries.lengths[self.query_of] + self.passages.lengths[self.positive_of].astype(np.int64)
         return own + np.diff(of_negatives[self.negatives_of.offsets])
-
-    @cached_property
-    def siblings(self) -> np.ndarray:
-        """A number that rows share which are told apart from each other's queries, as those of a tuple are, [n]."""
-        n_contrasts = np.diff(self.contrasts_of.offsets)
-        first = self.query_of.copy()
-        np.minimum.at(first, np.repeat(np.arange(len(self)), n_contrasts), self.contrasts_of.values)
-        return np.where(n_contrasts, first, len(self.queries) + np.arange(len(self)))
 
 
 def tokenized(
@@ -118,7 +113,8 @@ class _Reading:
     """What is kept of the texts while they are read for the first time."""
 
     def __init__(self, tokenizer: TextTokens) -> None:
-        self.queries, self.passages = Numbering(), Numbering()
+        self.queries, self.passages, self._tuples = Numbering(), Numbering(), Numbering()
+        self._in_tuple: list[np.ndarray] = []
         self._tokenizer = tokenizer
         self._unpooled: list[np.ndarray] = []
         self._sources: dict[str, int] = {}
@@ -143,6 +139,8 @@ class _Reading:
         self._unpooled.append(np.zeros(len(contrasts.flatten()), np.int64))
         self._contrasts.append(_lengths(contrasts))
         self._instructions.append(_lengths(block["other_instructions"].combine_chunks()))
+        self._tuples.add(block["tuple"])
+        self._in_tuple.append(pc.not_equal(block["tuple"], "").to_numpy())
         coded = block["source"].combine_chunks().dictionary_encode()
         numbers = [self._sources.setdefault(name, len(self._sources)) for name in coded.dictionary.to_pylist()]
         self._source_of.append(np.array(numbers, np.int16)[coded.indices.to_numpy()])
@@ -158,6 +156,8 @@ class _Reading:
         queries, contrasts = _apart(query_at, self._rows, self._contrasts)
         positives, negatives = _apart(passage_at, self._rows, self._negatives)
         query_of, positive_of = (np.concatenate([np.zeros(0, np.int64), *pieces]) for pieces in (queries, positives))
+        tuples, alone = self._tuples.finish()[0], ~np.concatenate([np.zeros(0, bool), *self._in_tuple])
+        tuples[alone] = len(tuples) + np.arange(alone.sum())
         numbers = {
             "unpooled": np.concatenate([np.zeros(0, np.int64), *self._unpooled])[first_query],
             "query_of": query_of,
@@ -166,6 +166,7 @@ class _Reading:
             "targets_of": Ragged.joined(self._targets, self._scores, np.float32),
             "contrasts_of": Ragged.joined(self._contrasts, contrasts, np.int64),
             "n_instructions": np.concatenate([np.zeros(0, np.int64), *self._instructions]),
+            "tuple_of": tuples,
             "answers": _answers(query_of, positive_of, len(first_query)),
             "sources": list(self._sources),
             "source_of": np.concatenate([np.zeros(0, np.int16), *self._source_of]),

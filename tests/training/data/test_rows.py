@@ -132,3 +132,12 @@ def test_other_rows_have_another_key_and_tokens_of_their_own(rows, tokenizer, tm
 def test_bad_rows_are_named(tokenizer, tmp_path, blocks, message: str) -> None:
     with pytest.raises(InputError, match=message):
         tokenized(Examples(blocks), tokenizer, tmp_path, **LENGTHS)
+
+
+def test_rows_of_a_tuple_share_a_number_and_those_of_none_have_their_own(tokenizer, tmp_path) -> None:
+    examples = Examples.of(["ta", "tb", "tc", "td", "te"], ["wa"] * 5, tuples=["x", "", "y", "", "x"])
+    found = tokenized(in_blocks(examples, 2), tokenizer, tmp_path / "blocks", **LENGTHS).tuple_of.tolist()
+    assert found[0] == found[4] and len(set(found)) == 4
+    (given,) = examples.blocks()
+    without = Examples.of(given["query"], given["positive"])
+    assert len(set(tokenized(without, tokenizer, tmp_path / "without", **LENGTHS).tuple_of.tolist())) == 5

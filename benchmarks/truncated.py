@@ -1,0 +1,110 @@
+"""What the first dimensions of an embedding are worth: after training on all of them, and on prefixes as well.
+
+Source: Gecko 3.3 and Table 4, whose 256 of 768 dimensions lose about a point.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+from judged_sets import SETS, JudgedSet, smaller
+from learning_rows import LENGTHS, Arrays, dev_set, kept
+from measure import finish, show
+
+from pipeline_tasks.core.ids import short_id
+from pipeline_tasks.core.settings import settings
+from pipeline_tasks.encoders.layout import layout_of_folder
+from pipeline_tasks.evaluation.statistics import compare
+from pipeline_tasks.models.sizes import SIZES, backbone
+from pipeline_tasks.models.use import folder
+from pipeline_tasks.retrieval.encoders import load_encoder
+from pipeline_tasks.retrieval.search import top_k
+from pipeline_tasks.training.data.examples import Examples
+from pipeline_tasks.training.export import export
+from pipeline_tasks.training.params import Precision, TrainParams
+from pipeline_tasks.training.trainer import train
+
+DATA = Path("../shared/data/ir")
+K = 10
+
+
+def vectors(data: JudgedSet, model: Path) -> Arrays:
+    """Embeddings of all judged queries and of the corpus, each of length 1."""
+    encoder = load_encoder(model, model.parent, settings().threads)
+    asked = encoder.encode_queries([query.text for query in data.queries])
+    return {"queries": asked, "passages": encoder.encode_passages(list(data.passages.values()))}
+
+
+def trained(data: JudgedSet, objective: Any, seed: int, options: argparse.Namespace, place: Path) -> Arrays:
+    """The vectors after training on all pairs; they are kept in ``place``."""
+    start = folder(backbone(options.size).name)
+    own = {"objective": objective, "in_batch": True, "seed": seed, "evals_per_epoch": 1} | LENGTHS
+    params = TrainParams(size=options.size, device="cpu", precision=options.precision, **own)
+
+    def made() -> Arrays:
+        rows = Examples.of(*zip(*((pair.query, data.passages[pair.passage_id]) for pair in data.pairs), strict=True))
+        layout = replace(layout_of_folder(start), max_length=LENGTHS["max_passage_length"])
+        with tempfile.TemporaryDirectory() as work:
+            result = train(rows, dev_set(data), start, params, Path(work), threads=settings().threads)
+            export(result.encoder, Path(work) / "out", card={"name": "truncated"}, layout=layout)
+            return vectors(data, Path(work) / "out")
+
+    return kept(place / f"truncated-{seed}-{short_id(params.identity(), settings().threads)}.npz", made)
+
+
+def scores(data: JudgedSet, found: Arrays, width: int) -> np.ndarray:
+    """NDCG@10 of each test query by the first ``width`` dimensions, of length 1 again."""
+    cut = {name: np.ascontiguousarray(of[:, :width]) for name, of in found.items()}
+    asked, passages = (of / np.linalg.norm(of, axis=1, keepdims=True) for of in (cut["queries"], cut["passages"]))
+    return data.scores(top_k(asked, passages, K)[0], "test")
+
+
+def measure(name: str, options: argparse.Namespace, place: Path) -> dict[str, Any]:
+    """One set."""
+    data = SETS[name](options.data / name)
+    data = smaller(data, 64, 12) if options.quick else data
+    widths, weights, intents = options.widths, data.weights("test"), data.intents("test")
+    start = vectors(data, folder(backbone(options.size).name))
+    ways = {"all": "info_nce", "prefixes": {"name": "matryoshka", "dims": widths}}
+    seeds = options.seeds[:1] if options.quick else options.seeds
+    systems = {"untouched": [start]} | {
+        f"trained on {way}": [trained(data, objective, seed, options, place) for seed in seeds]
+        for way, objective in ways.items()
+    }
+    rows, told = [], {}
+    for system, each in systems.items():
+        values = {width: np.mean([scores(data, found, width) for found in each], axis=0) for width in widths}
+        for width in widths:
+            lost = compare(values[width], values[widths[0]], intents)
+            told[f"{system}, {width}"] = [
+                round(x, 4) for x in (float(values[width] @ weights), lost.gain, lost.low, lost.high)
+            ]
+            rows.append([system, width, *told[f"{system}, {width}"]])
+    columns = ("system", "dimensions", "NDCG@10", f"over {widths[0]}", "95% from", "to")
+    show(f"{name}, {options.size}: {len(intents)} test queries, seeds {seeds}", columns, rows)
+    return told
+
+
+def main() -> None:
+    """Run the sets that are asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sets", nargs="+", choices=SETS, default=["disaster_guides"])
+    parser.add_argument("--data", type=Path, default=DATA, help="folder of the judged sets")
+    parser.add_argument("--size", choices=SIZES, default="22m")
+    parser.add_argument("--widths", type=int, nargs="+", default=[384, 256, 128], help="the whole width first")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--precision", choices=get_args(Precision), default="fp32", help="of training")
+    parser.add_argument("--quick", action="store_true", help="64 pairs, one seed: does it run?")
+    parser.add_argument("--keep", type=Path, help="folder in which vectors stay: a run that was stopped goes on")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as passing:
+        finish({name: measure(name, options, options.keep or Path(passing)) for name in options.sets})
+
+
+if __name__ == "__main__":
+    main()
