@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from instructed_sets import SETS, Instructed, Values, against, instructed, values_of
 from measure import finish, show
-from planted_tuples import tuples_of
+from planted_tuples import KINDS, WORDINGS, tuples_of
 
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.curation.check_tuples_by_margin import margins_of
@@ -113,7 +113,13 @@ def measure(options: argparse.Namespace, keep: Path) -> dict[str, Any]:
     """Every variant on all sets."""
     cut = (options.words, options.split, options.queries, options.passages)
     sets = {name: instructed(name, options.data / name, *cut) for name in options.sets}
-    tuples = [one for s in sets.values() for one in tuples_of(s.parts["tuples"], s.data, s.words, options.tuples)]
+    tuples = [
+        one
+        for s in sets.values()
+        for one in tuples_of(
+            s.parts["tuples"], s.data, s.words, options.tuples, kinds=options.kinds, wordings=options.wordings
+        )
+    ]
     random.Random(0).shuffle(tuples)
     print(f"{len(tuples)} tuples of {len({one['query'] for one in tuples})} queries", flush=True)
     check_settings(options, keep)
@@ -140,7 +146,19 @@ def check_settings(options: argparse.Namespace, keep: Path) -> None:
     Raises:
         SystemExit: they were trained with something else.
     """
-    names = ("sets", "start", "tuples", "words", "query_length", "rate", "temperature", "epochs", "batch")
+    names = (
+        "sets",
+        "start",
+        "tuples",
+        "words",
+        "query_length",
+        "rate",
+        "temperature",
+        "epochs",
+        "batch",
+        "kinds",
+        "wordings",
+    )
     own, noted = json.dumps({name: getattr(options, name) for name in names}, default=str), keep / "settings.json"
     keep.mkdir(parents=True, exist_ok=True)
     if noted.exists() and noted.read_text("utf-8") != own:
@@ -190,6 +208,8 @@ def main() -> None:
     parser.add_argument("--start", type=Path, help="folder of the model to start from; none: all-MiniLM-L6-v2")
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=["multi-P-I"])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS), help="of tuples")
+    parser.add_argument("--wordings", choices=WORDINGS, default="own", help="of the tuples' instructions")
     parser.add_argument("--tuples", type=int, default=200, help="of a set at most")
     parser.add_argument("--queries", type=int, default=150, help="of a set at most that are scored")
     parser.add_argument("--passages", type=int, default=500, help="of a set that are searched, besides all judged ones")

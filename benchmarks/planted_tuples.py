@@ -1,7 +1,7 @@
 """Tuples by rules: queries of a judged set with instructions of which the words of passages decide what they want.
 
 The wordings are other ones than those of :mod:`pipeline_tasks.evaluation.altered_instructions`, by which models are
-scored, so that a model which learned a sentence by heart gains nothing.
+scored, so that a model which learned a sentence by heart gains nothing; or, where that is asked for, these very ones.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from typing import Literal, NamedTuple
 from judged_sets import JudgedSet, Query
 
 from pipeline_tasks.core.ids import unit_hash
+from pipeline_tasks.evaluation import altered_instructions as told
 from pipeline_tasks.evaluation.altered_instructions import words_of
 
 Kind = Literal["wants", "leaves", "turns", "turned", "either"]
 KINDS: tuple[Kind, ...] = ("wants", "leaves", "turns", "turned", "either")
 Part = Literal["tuples", "dev", "test"]
 PARTS: tuple[Part, ...] = ("tuples", "dev", "test")
-WITH = (
+WITH: tuple[str, ...] = (
     'The text has to contain "{}".',
     'I want texts about "{}".',
     'Keep texts with the word "{}" in them.',
@@ -30,7 +31,7 @@ WITH = (
     "I need the part on {}.",
     'Restrict yourself to what names "{}".',
 )
-WITHOUT = (
+WITHOUT: tuple[str, ...] = (
     'The text must not contain "{}".',
     'Leave out texts about "{}".',
     'Drop texts with the word "{}" in them.',
@@ -46,6 +47,8 @@ EITHER = (
     '"{}" or "{}" must be in the text.',
     "Nothing counts unless it speaks of {} or of {}.",
 )
+WORDINGS = {"own": (WITH, WITHOUT, EITHER), "evaluation": ((told.ONLY,), (told.WITHOUT,), (told.EITHER,))}
+"""Of instructions that want a word, that want it not, and that want one of two."""
 _CHOICE = 12
 """Of the most telling words of a query's passages so many are spoken of."""
 _OFTENEST = 0.1
@@ -74,8 +77,8 @@ class _Told(NamedTuple):
     def fits(self, said: set[str]) -> bool:
         return bool(said & {*self.words}) == self.has
 
-    def text(self, seed: str) -> str:
-        wordings = (EITHER if len(self.words) == 2 else WITH) if self.has else WITHOUT
+    def text(self, seed: str, wordings_of: Sequence[Sequence[str]]) -> str:
+        wordings = wordings_of[len(self.words) if len(self.words) == 2 else int(not self.has)]
         return wordings[int(unit_hash("wording", seed, *self.words) * len(wordings))].format(*self.words)
 
 
@@ -105,6 +108,7 @@ def tuples_of(
     most: int,
     of_query: int = 2,
     kinds: Sequence[Kind] = KINDS,
+    wordings: str = "own",
 ) -> list[dict]:
     """Tuples of queries in turn, a few of each, until there are ``most``; kinds take turns as well."""
     relevant = {q.text: relevant_of(q) for q in queries}
@@ -117,7 +121,7 @@ def tuples_of(
     found: list[dict] = []
     for place, query in enumerate(queries):
         turn = [kinds[(place + number) % len(kinds)] for number in range(len(kinds))]
-        made = _of_query(query, turn, relevant[query.text], data, words, able, everything)
+        made = _of_query(query, turn, relevant[query.text], data, words, able, everything, WORDINGS[wordings])
         found += [one for one, _ in zip(made, range(of_query), strict=False)]
         if len(found) >= most:
             break
@@ -137,16 +141,17 @@ def _of_query(
     words: Words,
     able: Mapping[str, list[tuple[str, str]]],
     everything: list[tuple[str, str]],
+    wordings: Sequence[Sequence[str]],
 ) -> Iterator[dict]:
     for number, (x, y, own, other) in enumerate(_pairs(query, relevant, words)):
         kind = kinds[number % len(kinds)]
-        told, poisoned = _instructions(kind, x, y, words, words.of[own] | words.of[other])
-        asked = [one for word in told.words for one in able[word]] if told.has else everything
+        wanted, other_wanted = _instructions(kind, x, y, words, words.of[own] | words.of[other])
+        asked = [one for word in wanted.words for one in able[word]] if wanted.has else everything
         drawn = sorted(asked, key=lambda one: unit_hash("poison", query.text, x, y, *one))
         fitting = (
             (text, name)
             for text, name in drawn
-            if text != query.text and name not in query.judged and told.fits(words.of[name])
+            if text != query.text and name not in query.judged and wanted.fits(words.of[name])
         )
         poison = next(fitting, None)
         if poison is None:
@@ -154,8 +159,8 @@ def _of_query(
         yield {
             "intent": "any",
             "query": query.text,
-            "instruction": told.text(query.text),
-            "poisoned_instruction": poisoned.text(query.text),
+            "instruction": wanted.text(query.text, wordings),
+            "poisoned_instruction": other_wanted.text(query.text, wordings),
             "poisoned_query": poison[0],
             "positive": data.passages[own],
             "instruction_passage": data.passages[other],

@@ -25,10 +25,11 @@ Rule = Literal["without", "only", "also"]
 RULES: tuple[Rule, ...] = get_args(Rule)
 
 _WORD = re.compile(r"[a-z]{4,}")
-_ALL = "Passages that answer the query are relevant."
-_WITHOUT = _ALL + ' Passages that mention "{}" are not relevant.'
-_ONLY = 'Of the passages that answer the query only those that mention "{}" are relevant.'
-_EITHER = 'Of the passages that answer the query only those that mention "{}" or "{}" are relevant.'
+# The wordings of instructions, with a place for each word.
+ALL = "Passages that answer the query are relevant."
+WITHOUT = ALL + ' Passages that mention "{}" are not relevant.'
+ONLY = 'Of the passages that answer the query only those that mention "{}" are relevant.'
+EITHER = 'Of the passages that answer the query only those that mention "{}" or "{}" are relevant.'
 
 
 class Altered(NamedTuple):
@@ -91,12 +92,12 @@ def alter(
     for rule in rules:
         if rule == "without":
             left = {name: min(grade, 0) if first in words[name] else grade for name, grade in grades.items()}
-            yield Altered(rule, _ALL, _WITHOUT.format(first), dict(grades), left)
+            yield Altered(rule, ALL, WITHOUT.format(first), dict(grades), left)
         elif rule == "only":
-            yield Altered(rule, _ALL, _ONLY.format(first), dict(grades), only(first))
+            yield Altered(rule, ALL, ONLY.format(first), dict(grades), only(first))
         elif second:
-            changed = _EITHER.format(first, second)
-            yield Altered(rule, _ONLY.format(first), changed, only(first), only(first, second))
+            changed = EITHER.format(first, second)
+            yield Altered(rule, ONLY.format(first), changed, only(first), only(first, second))
 
 
 def _split(n_having: int, n_relevant: int) -> float:

@@ -81,8 +81,8 @@ def follow_instructions(inputs: Inputs, params: FollowInstructionsParams, run: R
     is the result. Without development tuples the last one is.
 
     Source: InF-IR 5. Departures: an instruction and its query are joined by a colon; beside its three questions a tuple
-        brings its queries without instruction (``plain_rows``), as a model that sees none of these forgets how to
-        answer them.
+        brings its queries without instruction (``plain_rows``), since the model is asked so as well, and may forget
+        what it does not see.
 
     Raises:
         InputError: there are no tuples to train on.
