@@ -4,7 +4,8 @@
 
 - ``step``: the whole step as the pipeline runs it: reads Parquet, selects, writes triplets with all their texts.
 - ``selection``: what the queries do: ids and cosines of the negatives, no texts. It also passes over copies of the
-  positive and what answers a query of the same text, which the queries do not.
+  positive and what answers a query of the same text, which the queries do not, and stores what each block of queries
+  came to, for a killed run.
 
 Each runs in a process of its own, over the same Parquet files, after one run at the smallest size in the same process
 (imports, compiled code). Peak memory is the whole process'. The last line is of ``selection``, as the queries are, and
@@ -18,19 +19,24 @@ import sys
 import tempfile
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.backfill_queries import duckdb_lists, duckdb_rows, polars_rows  # noqa: E402
 from benchmarks.measure import finish, measured, show  # noqa: E402
 from benchmarks.ranked_store import DEPTH, MODEL, plant  # noqa: E402
+from pipeline_tasks.core.store import LocalStore, Store  # noqa: E402
 
 ALPHA = 0.9
 WORDS = 90
-BLOCK = 16_384
 CHOSEN = pa.schema([("query_id", pa.string()), ("ids", pa.list_(pa.string())), ("scores", pa.list_(pa.float32()))])
+
+
+def forget(store: Store) -> None:
+    """Delete what a run before has made, so that this one makes it."""
+    store.delete_all([*store.keys("versions/mtt"), *store.keys("memo")])
 
 
 def step(root: Path, alpha: float = ALPHA) -> dict[str, float]:
@@ -38,9 +44,9 @@ def step(root: Path, alpha: float = ALPHA) -> dict[str, float]:
     from pipeline_tasks.core.plan import plan as planned
     from pipeline_tasks.core.registry import get_step
     from pipeline_tasks.core.runner import run_job
-    from pipeline_tasks.core.store import LocalStore
 
     store = LocalStore(root)
+    forget(store)
     job = planned(store, get_step("mine_negatives"), {"alpha": alpha, "models": (MODEL,)}, {})
     return dict(run_job(store, job).counters)
 
@@ -49,28 +55,26 @@ def selection(root: Path) -> int:
     """Negatives chosen; ids and cosines are written to one Parquet file."""
     import pyarrow.parquet as pq
 
-    from pipeline_tasks.core.manifest import Ref
-    from pipeline_tasks.core.store import LocalStore
-    from pipeline_tasks.core.versions import Version
-    from pipeline_tasks.curation.mine_negatives import MineNegativesParams, choose_all
-    from pipeline_tasks.curation.passage_index import PassageIndex
-    from pipeline_tasks.curation.wanted import Wanted
+    from pipeline_tasks.core.engines import engine_of
+    from pipeline_tasks.core.partitions import PartitionedRun
+    from pipeline_tasks.core.plan import plan as planned
+    from pipeline_tasks.core.registry import get_step
+    from pipeline_tasks.core.run import Inputs
+    from pipeline_tasks.core.versions import read_part
+    from pipeline_tasks.curation.mine_negatives import mine
 
     store = LocalStore(root)
-    opened = {n: Version.open(store, Ref.parse(n)) for n in ("passages", "mtp", "labelled", f"rankings/{MODEL}")}
-    index = PassageIndex.read(opened["passages"], opened["mtp"], store.scratch("selection"))
-    wanted = Wanted.read(opened["labelled"], opened["mtp"], index)
-    chosen = choose_all(wanted, index, {MODEL: opened[f"rankings/{MODEL}"]}, MineNegativesParams(alpha=ALPHA))
-    with pq.ParquetWriter(root / "chosen.parquet", CHOSEN) as writer:
-        for at in range(0, len(chosen.n), BLOCK):
-            n, codes, scores = (found[at : at + BLOCK] for found in (chosen.n, chosen.codes, chosen.scores))
-            there = codes >= 0
-            ends = pa.array(np.concatenate([[0], np.cumsum(n)]).astype(np.int32))
-            ids = pa.ListArray.from_arrays(ends, index.ids.take(pa.array(codes[there])))
-            cosines = pa.ListArray.from_arrays(ends, pa.array(scores[there]))
-            names = wanted.query_ids.slice(at, BLOCK)
-            writer.write_table(pa.table([names, ids, cosines], schema=CHOSEN))
-    return int(chosen.n.sum())
+    forget(store)
+    job = planned(store, get_step("mine_negatives"), {"alpha": ALPHA, "models": (MODEL,)}, {})
+    inputs, n = Inputs(job.open(store)), 0
+    run = PartitionedRun(store, inputs, 0, "selection", "selection", job=job)
+    with engine_of(job.step, 1) as run.engine, pq.ParquetWriter(root / "chosen.parquet", CHOSEN) as writer:
+        for mined in mine(inputs, job.params, run):
+            found = read_part(store, mined.chosen, ["query", "negative_ids", "negative_scores"])
+            names = mined.block.read(["query_id"])["query_id"].take(found["query"])
+            writer.write_table(pa.table([names, found["negative_ids"], found["negative_scores"]], schema=CHOSEN))
+            n += pa.compute.sum(pa.compute.list_value_length(found["negative_ids"])).as_py()
+    return n
 
 
 METHODS = {

@@ -90,10 +90,10 @@ def ours(task: Task) -> list[list[str]]:
     """Search, then the rule of ``mine_negatives`` on its arrays."""
     import pyarrow as pa
 
-    from pipeline_tasks.curation.id_table import IdTable, strings, text_hashes
+    from pipeline_tasks.curation.id_table import HashTable, IdTable, strings, text_hashes
     from pipeline_tasks.curation.mine_negatives import MineNegativesParams
-    from pipeline_tasks.curation.negative_kernels import choose
-    from pipeline_tasks.curation.negative_rules import Asked, Chosen, Known, Ranked, groups
+    from pipeline_tasks.curation.negative_kernels import choose, low_enough
+    from pipeline_tasks.curation.negative_rules import Asked, Candidates, Chosen, Known, Low, Ranked, groups
     from pipeline_tasks.retrieval.scan_kernels import dots
     from pipeline_tasks.retrieval.search import top_k
 
@@ -101,18 +101,23 @@ def ours(task: Task) -> list[list[str]]:
     at, scores = top_k(task.queries, task.passages, DEPTH)
     ids = pa.array(task.texts()[1])
     own = np.arange(n, dtype=np.int32)
-    starts, codes = groups(own, [own], n)
+    zeros = np.zeros(len(ids), np.int8)
     asked = Asked(
-        own, dots(task.queries, task.passages, own.astype(np.int64)[:, None])[:, 0], own, np.zeros(n, np.int8),
-        np.zeros(n, np.int8),
-    )  # fmt: skip
-    known = Known(text_hashes(ids), np.zeros(len(ids), np.int8), starts, codes)
+        own, dots(task.queries, task.passages, own.astype(np.int64)[:, None])[:, 0], own, zeros[:n], zeros[:n]
+    )
     flat = scores.ravel()
     flat.setflags(write=False)
     ranked = Ranked(strings(ids.take(pa.array(at.ravel()))), flat, np.arange(n + 1) * DEPTH)
+    kinds = {np.uint64: len(flat), np.float32: len(flat), np.int32: n, bool: n}
     chosen = Chosen.empty(n, K, 1)
+    low = Low(*(np.empty(size, kind) for kind, size in kinds.items()), chosen.skipped)
     rules = MineNegativesParams(alpha=ALPHA, n_negatives=K).rules
-    choose(own, ranked, asked, known, IdTable.of(ids), rules, chosen)
+    all_of_them = np.full(n, DEPTH, np.int32)
+    found = low_enough(own, ranked, asked, IdTable.of(ids.slice(0, n)), rules, all_of_them, low)
+    table, _ = HashTable.of(text_hashes(ids))
+    ends = np.concatenate([[0], np.cumsum(low.n)])
+    candidates = Candidates(table.numbers(low.hashes[:found]), low.scores, ends)
+    choose(candidates, asked, Known(text_hashes(ids), zeros, *groups(own, [own], n)), chosen)
     names = ids.to_pylist()
     return [[names[code] for code in row[:m]] for row, m in zip(chosen.codes.tolist(), chosen.n, strict=True)]
 

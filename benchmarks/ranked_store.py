@@ -65,14 +65,13 @@ def plant(root: Path, n_queries: int, n_passages: int, n_words: int) -> LocalSto
 
     put_blocks(store, RANKINGS, f"rankings/{MODEL}", rankings())
     intents = np.array(["qa", "qadoc", "twitter", "factcheck", "nli", "sts"])[np.arange(n_queries) % 6]
-    label = {
-        "query_id": queries, "query": [f"what about {q}?" for q in queries], "positive_id": positives,
-        "positive": texts_of(positives, n_words), "source_passage_id": [passages[i] for i in source],
-        "split": "train", "intent": intents.tolist(), "best_model": MODEL,
-        "votes": [[{"model": MODEL, "passage_ids": [p], "positive_rank": int(r) + 1, "positive_score": float(s)}]
-                  for p, r, s in zip(positives, place, score, strict=True)],
-    }  # fmt: skip
-    put_blocks(store, LABELLED, "labelled", iter([label]))
+    put_blocks(store, LABELLED, "labelled", (
+        {"query_id": queries[b], "query": [f"what about {q}?" for q in queries[b]], "positive_id": positives[b],
+         "positive": texts_of(positives[b], n_words), "source_passage_id": [passages[i] for i in source[b]],
+         "split": "train", "intent": intents[b].tolist(), "best_model": MODEL,
+         "votes": [[{"model": MODEL, "passage_ids": [p], "positive_rank": int(r) + 1, "positive_score": float(s)}]
+                   for p, r, s in zip(positives[b], place[b], score[b], strict=True)]} for b in blocks
+    ))  # fmt: skip
     return store
 
 

@@ -199,4 +199,5 @@ def _compute(store: Store, job: Job, work: Work, schema: RowSchema | None, given
         )
         store.replace(memo_key(key), record.model_dump_json().encode())
     store.drop_scratch(key)
+    pa.default_memory_pool().release_unused()  # else a process holds what its largest partitions of each kind held
     return record

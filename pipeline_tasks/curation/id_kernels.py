@@ -95,3 +95,38 @@ def find_all(texts: Strings, table: IdTable) -> np.ndarray:
     for i in range(numbers.size):
         numbers[i] = find(texts, i, table)
     return numbers
+
+
+@compiled
+def enter(hashes: np.ndarray, slots: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """Number the distinct hashes in the order in which they come; ``slots`` and ``known`` are written to.
+
+    Shapes:
+        hashes and known [n], uint64; slots a power of two above n, int32, all negative; returns [n], int32.
+    """
+    numbers, mask, n = np.empty(hashes.size, np.int32), np.uint64(slots.size - 1), 0
+    for i in range(hashes.size):
+        at = np.int64(hashes[i] & mask)
+        while slots[at] >= 0 and known[slots[at]] != hashes[i]:
+            at = (at + 1) & np.int64(mask)
+        if slots[at] < 0:
+            slots[at], known[n] = n, hashes[i]
+            n += 1
+        numbers[i] = slots[at]
+    return numbers
+
+
+@compiled
+def find_hashes(hashes: np.ndarray, slots: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """The number of every hash, or -1.
+
+    Shapes:
+        hashes [n], uint64; returns [n], int32.
+    """
+    numbers, mask = np.empty(hashes.size, np.int32), np.uint64(slots.size - 1)
+    for i in range(hashes.size):
+        at = np.int64(hashes[i] & mask)
+        while slots[at] >= 0 and known[slots[at]] != hashes[i]:
+            at = (at + 1) & np.int64(mask)
+        numbers[i] = slots[at]
+    return numbers

@@ -48,6 +48,42 @@ class IdTable(NamedTuple):
         return find_all(strings(ids), self)
 
 
+class HashTable(NamedTuple):
+    """Distinct hashes, numbered in the order in which they came.
+
+    Attributes:
+        slots: open addressing.
+        known: hash of each number, uint64.
+    """
+
+    slots: np.ndarray
+    known: np.ndarray
+
+    @classmethod
+    def of(cls, hashes: np.ndarray) -> tuple[HashTable, np.ndarray]:
+        """The table of these hashes, and the number of each.
+
+        Shapes:
+            hashes [n], uint64; numbers [n], int32.
+        """
+        from pipeline_tasks.curation.id_kernels import enter
+
+        slots = np.full(1 << max(4, (2 * len(hashes)).bit_length()), -1, np.int32)
+        known = np.empty(len(hashes), np.uint64)
+        numbers = enter(hashes, slots, known)
+        return cls(slots, known[: numbers.max(initial=-1) + 1]), numbers
+
+    def numbers(self, hashes: np.ndarray) -> np.ndarray:
+        """The number of each hash, -1 where it is not in the table.
+
+        Shapes:
+            hashes [n], uint64; returns [n], int32.
+        """
+        from pipeline_tasks.curation.id_kernels import find_hashes
+
+        return find_hashes(hashes, self.slots, self.known)
+
+
 def strings(column: pa.Array | pa.ChunkedArray) -> Strings:
     """A string column without copying its bytes; a missing string is an empty one."""
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

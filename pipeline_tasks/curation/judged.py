@@ -15,7 +15,8 @@ from pipeline_tasks.core.versions import Version
 from pipeline_tasks.curation.agreement import NOBODY, Votes
 from pipeline_tasks.curation.id_table import IdTable, strings
 from pipeline_tasks.curation.negative_rules import Ranked
-from pipeline_tasks.curation.passage_index import SPLITS, PassageIndex, split_numbers
+from pipeline_tasks.curation.passage_index import PassageIndex
+from pipeline_tasks.curation.splits import SPLITS, split_numbers
 from pipeline_tasks.models.registry import ANY
 
 _BLOCK = 4096

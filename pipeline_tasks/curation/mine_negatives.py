@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
-from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.run import Inputs, Run
-from pipeline_tasks.core.settings import settings
-from pipeline_tasks.core.step import From, StepParams, step
-from pipeline_tasks.core.versions import Version
+from pipeline_tasks.core.manifest import Part
+from pipeline_tasks.core.partitions import Partition, PartitionedRun
+from pipeline_tasks.core.run import Inputs
+from pipeline_tasks.core.step import From, StepParams, step, tuning
+from pipeline_tasks.core.versions import read_part
+from pipeline_tasks.curation.blocks import Block, blocks_of, ranked_rows
 from pipeline_tasks.curation.build_summary import summary
-from pipeline_tasks.curation.id_table import strings
-from pipeline_tasks.curation.negative_rules import UNRANKED, Chosen, Ranked, Rules
-from pipeline_tasks.curation.passage_index import PassageIndex
-from pipeline_tasks.curation.wanted import Wanted
+from pipeline_tasks.curation.chosen_negatives import choose_low, write_triplets
+from pipeline_tasks.curation.low_candidates import find_low
+from pipeline_tasks.curation.negative_rules import Rules
+from pipeline_tasks.curation.passage_facts import COLUMNS, facts_of, part_number
+from pipeline_tasks.curation.same_texts import known_answers
 from pipeline_tasks.datasets import LABELLED, PAIRS, PASSAGES, RANKINGS, TRIPLETS
 from pipeline_tasks.retrieval.judges import best_models
 
-_RANKED = ["query_id", "passage_ids", "scores", "positive_score"]
-_RANKED_BLOCK = 512
 _TRIPLET_BLOCK = 32_768
 
 
@@ -40,11 +40,18 @@ class MineNegativesParams(StepParams):
     min_rank: int = Field(1, ge=1, description="first rank that is looked at")
     max_rank: int = Field(200, ge=1, description="last rank that is looked at (DMRetriever 3.4.3)")
 
+    shard_passages: int = tuning(100_000, ge=1, description="passages whose ids a process holds at a time")
+    block_queries: int = tuning(16_384, ge=1, description="queries that a process mines for at a time")
+
     @property
     def rules(self) -> Rules:
         """These parameters as the compiled rule reads them."""
-        highest = np.float32(self.max_score if self.max_score < 1 else np.inf)
-        return Rules(np.float32(self.alpha), np.float32(self.absolute_margin), highest, self.min_rank, self.max_rank)
+        return Rules.of(self.values)
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """What a partition is told of them."""
+        return self.model_dump(include={*Rules._fields, "n_negatives"})
 
 
 @step(
@@ -55,12 +62,12 @@ class MineNegativesParams(StepParams):
         "rankings": From(RANKINGS, "rankings/{item}", each="models"),
     },
     writes=TRIPLETS,
-    kind="reduce",
+    kind="partitioned",
     dataset="mtt/{alpha}",
     version="2",
-    memory_gib=4,
+    memory_gib=2,
 )
-def mine_negatives(inputs: Inputs, params: MineNegativesParams, run: Run) -> Iterator[pa.Table]:
+def mine_negatives(inputs: Inputs, params: MineNegativesParams, run: PartitionedRun) -> Iterator[Part | pa.Table]:
     """Give every labelled query up to K hard negatives in rank order, each with sim < alpha * sim(positive).
 
     Never a negative: what is known to answer the query (its positive, source passage and generated positive, and those
@@ -74,132 +81,83 @@ def mine_negatives(inputs: Inputs, params: MineNegativesParams, run: Run) -> Ite
     Raises:
         InputError: a best model without rankings, a query that its ranking lacks, or an id that nobody knows.
     """
-    index = PassageIndex.read(inputs["passages"], inputs["pairs"], run.scratch)
-    pa.default_memory_pool().release_unused()
-    wanted = Wanted.read(inputs["labelled"], inputs["pairs"], index)
-    pa.default_memory_pool().release_unused()
-    chosen = choose_all(wanted, index, inputs.by_last_name("rankings"), params)
-    pa.default_memory_pool().release_unused()
-    yield from _triplets(wanted, chosen, index, params, run)
-    run.counters.update(summary(wanted, chosen, params.n_negatives))
+    mined = mine(inputs, params, run)
+    done = run.spread(write_triplets, _triplets(inputs, mined), final=True)
+    for parts in done:
+        yield from parts
+    if not done:
+        yield TRIPLETS.table()
+    run.counters.update(summary(read_part(run.store, part) for block in mined for part in block.told))
 
 
-def choose_all(
-    wanted: Wanted, index: PassageIndex, rankings: dict[str, Version], params: MineNegativesParams
-) -> Chosen:
-    """The negatives of all queries, each from its best model's ranking.
+@dataclass(frozen=True)
+class Mined:
+    """What was chosen for a block of queries.
+
+    Attributes:
+        block: the queries.
+        chosen: those of them with negatives: ids, cosines, and where the texts lie.
+        held_by: numbers of the parts that hold these texts.
+        told: tables of the summary.
+    """
+
+    block: Block
+    chosen: Part
+    held_by: set[int]
+    told: Sequence[Part]
+
+
+def mine(inputs: Inputs, params: MineNegativesParams, run: PartitionedRun) -> list[Mined]:
+    """The negatives of all queries, block by block, without their texts.
 
     Raises:
         InputError: see :func:`mine_negatives`.
     """
-    missing = set(wanted.models) - set(rankings)
-    if missing:
-        raise InputError(f"no rankings of {sorted(missing)} among {sorted(rankings)}; name each best_model in models=")
-    chosen = Chosen.empty(len(wanted.query_ids), params.n_negatives, len(wanted.intents))
-    for number, model in enumerate(wanted.models):
-        _choose(rankings[model], wanted, wanted.model == number, index, params.rules, chosen)
-    return chosen
+    facts = facts_of(inputs, params.shard_passages, run)
+    blocks = blocks_of(inputs["labelled"], params.block_queries)
+    known = known_answers(blocks, inputs["pairs"], params.block_queries, run)
+    ranked = ranked_rows(blocks, inputs.by_last_name("rankings"), params.block_queries, run)
+    mined: dict[int, Mined] = {}
+    # A few more than K: some are of another split or known to answer. Where that is not enough, all are looked at.
+    for most in (2 * params.n_negatives + 8, None):
+        todo = [at for at in range(len(blocks)) if at not in mined]
+        low = run.spread(find_low, [
+            Partition({"queries": blocks[at].rows, **ranked[at]}, {"known": known[at]},
+                      blocks[at].values | params.values | {"most": most})
+            for at in todo
+        ])  # fmt: skip
+        chosen = run.spread(choose_low, [
+            Partition({"queries": blocks[at].rows, **ranked[at]},
+                      {"low": [candidates], "known": known[at], "facts": facts}, blocks[at].values | params.values)
+            for at, (candidates, _) in zip(todo, low, strict=True)
+        ], lasting=False)  # fmt: skip
+        for at, (_, skipped), (found, parts, told, again) in zip(todo, low, chosen, strict=True):
+            if not again.rows:
+                numbers = set(read_part(run.store, parts)["part"].to_pylist())
+                mined[at] = Mined(blocks[at], found, numbers, [skipped, told])
+    return [mined[at] for at in range(len(blocks))]
 
 
-def _choose(
-    version: Version, wanted: Wanted, mine: np.ndarray, index: PassageIndex, rules: Rules, chosen: Chosen
-) -> None:
-    def choose_part(number: int) -> np.ndarray:
-        own = chosen._replace(skipped=np.zeros_like(chosen.skipped))
-        for block in version.batches(_RANKED, _RANKED_BLOCK, [number]):
-            _choose_block(block, version, wanted, mine, index, rules, own)
-        return own.skipped
-
-    with ThreadPoolExecutor(settings().threads) as pool:
-        chosen.skipped[:] += sum(pool.map(choose_part, range(len(version.manifest.parts))))
-    lacking = np.flatnonzero(mine & (chosen.n == UNRANKED))
-    if len(lacking):
-        raise InputError(
-            f"{version.manifest.ref} lacks query {wanted.query_ids[int(lacking[0])]} ({len(lacking)} in all): "
-            "it is of other pairs; run rank_passages again"
-        )
+def _triplets(inputs: Inputs, mined: Sequence[Mined]) -> list[Partition]:
+    """What each part of the version is made of: so many triplets each, in the order of the queries."""
+    total = sum(one.chosen.rows for one in mined)
+    return [
+        _triplet_block(inputs, mined, at, min(at + _TRIPLET_BLOCK, total)) for at in range(0, total, _TRIPLET_BLOCK)
+    ]
 
 
-def _choose_block(
-    block: pa.Table,
-    version: Version,
-    wanted: Wanted,
-    mine: np.ndarray,
-    index: PassageIndex,
-    rules: Rules,
-    chosen: Chosen,
-) -> None:
-    from pipeline_tasks.curation.negative_kernels import choose
-
-    rows = wanted.table.numbers(block["query_id"])
-    rows[(rows >= 0) & ~mine[rows]] = -1
-    _fill_in(wanted, rows, block["positive_score"].to_numpy())
-    unknown = choose(rows, _ranked(block, version), wanted.asked, wanted.known, index.table, rules, chosen)
-    if unknown >= 0:
-        name = block["passage_ids"].combine_chunks().flatten()[unknown]
-        raise InputError(f"{version.manifest.ref} ranks {name}, which is no passage here; run rank_passages again")
-
-
-def _fill_in(wanted: Wanted, rows: np.ndarray, scores: np.ndarray) -> None:
-    """Take the cosine of a generated positive from the ranking where no vote has it; it may be outside the top."""
-    scored = wanted.asked.positive_score
-    needed = (rows >= 0) & wanted.own[rows] & np.isnan(scored[rows])
-    scored[rows[needed]] = scores[needed]
-
-
-def _ranked(block: pa.Table, version: Version) -> Ranked:
-    ids, scores = (block[name].combine_chunks() for name in ("passage_ids", "scores"))
-    starts, same = (np.asarray(column.offsets, np.int64) for column in (ids, scores))
-    if not np.array_equal(starts - starts[0], same - same[0]):
-        raise InputError(f"{version.manifest.ref}: a query has another number of passages than scores; rank again")
-    return Ranked(strings(ids.flatten()), scores.flatten().to_numpy(), starts - starts[0])
-
-
-def _triplets(
-    wanted: Wanted, chosen: Chosen, index: PassageIndex, params: MineNegativesParams, run: Run
-) -> Iterator[pa.Table]:
-    for row in np.flatnonzero(chosen.n == 0):
-        score = wanted.asked.positive_score[row]
-        if np.isnan(score):
-            detail = "its positive has no vote of its best model, and is not in that model's ranking"
-            run.reject(str(wanted.query_ids[int(row)]), "no_positive_score", detail)
-        else:
-            detail = f"no passage below {params.alpha} * {score:.3f}"
-            run.reject(str(wanted.query_ids[int(row)]), "no_negative", detail)
-    kept = np.flatnonzero(chosen.n > 0)
-    with run.progress(len(kept), "triplets") as meter:
-        for at in range(0, len(kept), _TRIPLET_BLOCK):
-            rows = kept[at : at + _TRIPLET_BLOCK]
-            yield _table(rows, wanted, chosen, index)
-            pa.default_memory_pool().release_unused()
-            meter.advance(len(rows))
-
-
-def _table(rows: np.ndarray, wanted: Wanted, chosen: Chosen, index: PassageIndex) -> pa.Table:
-    n = chosen.n[rows]
-    there = np.arange(chosen.codes.shape[1]) < n[:, None]
-    codes = chosen.codes[rows][there]
-    ends = pa.array(np.concatenate([[0], np.cumsum(n)]).astype(np.int32))
-    names = wanted.rows.take(pa.array(rows))
-    return pa.table(
-        {
-            **{name: names[name] for name in ("query_id", "intent", "query", "positive_id")},
-            "positive": index.texts.take(pa.array(wanted.asked.positive[rows])).cast(pa.string()),
-            "positive_score": wanted.asked.positive_score[rows],
-            "negative_ids": pa.ListArray.from_arrays(ends, index.ids.take(pa.array(codes))),
-            "negatives": pa.ListArray.from_arrays(ends, _texts(codes, index)),
-            "negative_scores": pa.ListArray.from_arrays(ends, pa.array(chosen.scores[rows][there])),
-            "split": names["split"],
-            "mining_model": names["best_model"],
-        }
+def _triplet_block(inputs: Inputs, mined: Sequence[Mined], first: int, past: int) -> Partition:
+    touched, at, skipped = [], 0, 0
+    for one in mined:
+        if at < past and at + one.chosen.rows > first:
+            touched.append(one)
+            skipped = at if len(touched) == 1 else skipped
+        at += one.chosen.rows
+    numbers = set().union(*(one.held_by for one in touched))
+    held = {name: [p for p in inputs[name].manifest.parts if part_number(p) in numbers] for name in COLUMNS}
+    return Partition(
+        {f"queries {place}": one.block.rows for place, one in enumerate(touched)},
+        {"chosen": [one.chosen for one in touched], **held},
+        {"first": first - skipped, "past": past - skipped}
+        | {"blocks": [[one.block.first, one.block.past] for one in touched]},
     )
-
-
-def _texts(codes: np.ndarray, index: PassageIndex) -> pa.DictionaryArray:
-    """The texts, each once: neighbouring queries share many negatives."""
-    distinct = np.flatnonzero(np.bincount(codes, minlength=len(index.ids)))
-    place = np.empty(len(index.ids), np.int32)
-    place[distinct] = np.arange(len(distinct), dtype=np.int32)
-    texts = index.texts.take(pa.array(distinct)).cast(pa.string())
-    index.forget_texts()
-    return pa.DictionaryArray.from_arrays(pa.array(place[codes]), texts)

@@ -21,7 +21,8 @@ from pipeline_tasks.core.step import From, StepParams, step
 from pipeline_tasks.curation.agreement import NOBODY, Strategy, Votes, agreed, within_cap
 from pipeline_tasks.curation.id_table import text_hashes
 from pipeline_tasks.curation.judged import Judged
-from pipeline_tasks.curation.passage_index import SPLITS, PassageIndex
+from pipeline_tasks.curation.passage_index import PassageIndex
+from pipeline_tasks.curation.splits import SPLITS
 from pipeline_tasks.curation.vote_columns import tops, vote_lists
 from pipeline_tasks.datasets import LABELLED, PAIRS, PASSAGES, RANKINGS
 from pipeline_tasks.models.registry import ANY

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,6 +32,13 @@ class Rules(NamedTuple):
     min_rank: int
     max_rank: int
 
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Rules:
+        """The rules of these parameters; a highest cosine of 1 is no limit."""
+        highest = np.float32(values["max_score"] if values["max_score"] < 1 else np.inf)
+        floats = np.float32(values["alpha"]), np.float32(values["absolute_margin"]), highest
+        return cls(*floats, values["min_rank"], values["max_rank"])
+
 
 class Ranked(NamedTuple):
     """Rankings of one model: ids and scores of all candidates, best first, and where each query's begin."""
@@ -44,7 +52,7 @@ class Asked(NamedTuple):
     """Queries that want negatives.
 
     Attributes:
-        positive: number of the positive, int32.
+        positive: number of the positive, int32; among positives alone where cosines are all that counts.
         positive_score: its cosine, float32; NaN where it is still to be found in the ranking.
         group: queries of the same text share one, int32.
         split, intent: int8.
@@ -57,8 +65,37 @@ class Asked(NamedTuple):
     intent: np.ndarray
 
 
+class Low(NamedTuple):
+    """Candidates of some rankings whose cosines are low enough, one ranking after another.
+
+    Attributes:
+        hashes: of their ids, uint64.
+        scores: their cosines, float32.
+        n: how many each ranking has, int32.
+        cut: whether a query has more of them than it wanted, bool [q].
+        skipped: what was passed over and why, int64 [intents, 6].
+    """
+
+    hashes: np.ndarray
+    scores: np.ndarray
+    n: np.ndarray
+    cut: np.ndarray
+    skipped: np.ndarray
+
+
+class Candidates(NamedTuple):
+    """Candidates of each query, best first, by number: those of query i from ``starts[i]`` on."""
+
+    codes: np.ndarray
+    scores: np.ndarray
+    starts: np.ndarray
+
+
 class Known(NamedTuple):
-    """Passages: hash of the text and split of each; known positives of each group from ``starts`` on in ``codes``."""
+    """Passages: hash of the text and split of each; known positives of each group from ``starts`` on in ``codes``.
+
+    The split of what is no passage is negative.
+    """
 
     hashes: np.ndarray
     splits: np.ndarray

@@ -12,12 +12,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.curation.id_table import IdTable, strings, text_hashes
-
-SPLITS = ("train", "dev", "test")
+from pipeline_tasks.curation.splits import split_numbers
 
 
 @dataclass(frozen=True)
@@ -70,21 +68,6 @@ def _part(job: tuple[Version, str, str, int]) -> tuple[pa.Table, np.ndarray, np.
     version, key, text, number = job
     rows = version.part(number, [key, text, "split"])
     return rows, text_hashes(rows[text]), split_numbers(rows["split"], version)
-
-
-def split_numbers(column: pa.ChunkedArray, version: Version) -> np.ndarray:
-    """The place of each row's split in :data:`SPLITS`, int8.
-
-    Raises:
-        InputError: a split that nobody knows.
-    """
-    import pyarrow.compute as pc
-
-    found = pc.index_in(column, value_set=pa.array(SPLITS))
-    if found.null_count:
-        unknown = pc.unique(column.filter(pc.is_null(found))).to_pylist()
-        raise InputError(f"{version.manifest.ref}: rows of split {unknown}; the splits are {', '.join(SPLITS)}")
-    return found.to_numpy().astype(np.int8)
 
 
 def _nothing() -> None:

@@ -118,3 +118,16 @@ def test_a_new_alpha_searches_and_encodes_nothing(store):
     outcome = go(store, mine_negatives, alpha=0.8, models=("one",))
     assert not outcome.reused and not {"texts_encoded", "queries_searched"} & set(outcome.counters)
     assert {key.split("/")[1] for key in set(store.keys("versions")) - before} == {"mtt"}
+
+
+def test_where_the_best_candidates_may_not_be_negatives_all_are_looked_at(store):
+    """Two hundred copies of the positive before the first that may."""
+    build(store, votes=(("one", 0.95),), queries=("q", "r"))
+    copies = [{"passage_id": f"c{i}", "text": "text 0", "split": "train"} for i in range(200)]
+    put(store, PASSAGES, rows(store, "passages"), copies)
+    ids = ["p0", *(row["passage_id"] for row in copies), "p1"]
+    ranked = {"passage_ids": ids, "scores": [0.9 - 0.002 * place for place in range(len(ids))]}
+    put(store, RANKINGS, [{"query_id": name} | ranked for name in ("q", "r")], dataset="rankings/one")
+    found = go(store, mine_negatives, alpha=1.0, models=("one",), n_negatives=2, max_rank=202)
+    assert {row["query_id"]: row["negative_ids"] for row in rows(store, "mtt/1.0")} == {"q": ["p1"], "r": ["p1"]}
+    assert found.counters["skipped_duplicate_of_positive"] == 400 and not rejects(store, "mtt/1.0")

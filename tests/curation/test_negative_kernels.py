@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline_tasks.curation.id_table import IdTable, strings, text_hashes
+from pipeline_tasks.curation.id_table import HashTable, IdTable, strings, text_hashes
 from pipeline_tasks.curation.mine_negatives import MineNegativesParams
-from pipeline_tasks.curation.negative_kernels import bound, choose
-from pipeline_tasks.curation.negative_rules import SKIPS, Asked, Chosen, Known, Ranked, groups
+from pipeline_tasks.curation.negative_kernels import bound, choose, low_enough
+from pipeline_tasks.curation.negative_rules import SKIPS, Asked, Candidates, Chosen, Known, Low, Ranked, groups
 
 POSITIVE = "p"
 
@@ -20,25 +20,28 @@ def chosen(scores, positive, texts=None, split=None, known=(), **params):
     """Places of the candidates chosen for one query, and what was passed over; ``positive`` None: look it up."""
     rules = MineNegativesParams(**params)
     names = [f"c{i}" for i in range(len(scores))]
-    ids = [POSITIVE, *names]
-    table = IdTable.of(pa.array(ids))
+    table, codes = HashTable.of(text_hashes(pa.array([POSITIVE, *names])))
     hashes = text_hashes(pa.array(["the answer", *(texts or names)]))
-    numbers = table.numbers(pa.array([POSITIVE, *(names[i] for i in known)]))
-    group = np.zeros(1, np.int32)
-    starts, codes = groups(np.zeros(len(numbers), np.int32), [numbers], 1)
     splits = np.array([0, *(split or [0] * len(scores))], np.int8)
-    asked = Asked(numbers[:1], np.array([positive], np.float32), group, np.zeros(1, np.int8), np.zeros(1, np.int8))
-    found = Chosen.empty(1, rules.n_negatives, 1)
+    zero = np.zeros(1, np.int32)
+    asked = Asked(zero, np.array([positive], np.float32), zero, splits[:1], splits[:1])
     ranked = Ranked(strings(pa.array(names, pa.string())), np.array(scores, np.float32), np.array([0, len(scores)]))
     ranked.scores.setflags(write=False)
-    unknown = choose(
-        np.zeros(1, np.int32), ranked, asked, Known(hashes, splits, starts, codes), table, rules.rules, found
+    n = len(scores)
+    low = Low(
+        np.empty(n, np.uint64), np.empty(n, np.float32), zero.copy(), np.zeros(1, bool), np.zeros((1, 6), np.int64)
     )
-    assert unknown == -1
+    n = low_enough(zero, ranked, asked, IdTable.of(pa.array([POSITIVE])), rules.rules, np.full(1, n, np.int32), low)
+    assert low.n[0] == n and not low.cut[0]
+    found = Chosen.empty(1, rules.n_negatives, 1)
+    starts, known = groups(np.zeros(len(known) + 1, np.int32), [codes[[0, *(i + 1 for i in known)]]], 1)
+    candidates = Candidates(table.numbers(low.hashes[:n]), low.scores, np.array([0, n]))
+    assert choose(candidates, asked, Known(hashes, splits, starts, known), found) == -1
+    skipped = low.skipped[0] + found.skipped[0]
     n = found.n[0]
     np.testing.assert_array_equal(found.scores[0, :n], np.float32(scores)[found.codes[0, :n] - 1])
     assert (found.codes[0, n:] == -1).all()
-    return (found.codes[0, :n] - 1).tolist(), dict(zip(SKIPS, found.skipped[0].tolist(), strict=True))
+    return (found.codes[0, :n] - 1).tolist(), dict(zip(SKIPS, skipped.tolist(), strict=True))
 
 
 def test_the_first_k_below_the_margin_in_rank_order():

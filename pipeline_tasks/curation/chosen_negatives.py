@@ -1,0 +1,165 @@
+"""Negatives of a block of queries from its candidates, and triplets from them: partitions of ``mine_negatives``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.partitions import Partition
+from pipeline_tasks.core.run import Run
+from pipeline_tasks.core.versions import read_part
+from pipeline_tasks.curation.blocks import Block, queries_of
+from pipeline_tasks.curation.build_summary import tell_chosen
+from pipeline_tasks.curation.id_table import HashTable, text_hashes
+from pipeline_tasks.curation.low_candidates import COLUMNS
+from pipeline_tasks.curation.negative_rules import Asked, Candidates, Chosen, Known, groups
+from pipeline_tasks.curation.passage_facts import Facts, read_texts
+
+
+def choose_low(given: Partition, run: Run) -> Iterator[pa.Table]:
+    """Negatives and where their texts lie, the parts that hold these, a summary, and the queries that lack candidates.
+
+    Where there are any of the last, nothing else is: the block is to be done again with all candidates.
+
+    Raises:
+        InputError: a positive or a candidate that is no passage.
+    """
+    (low,) = given.parts["low"]
+    wanted = read_part(run.store, low).combine_chunks()
+    lists = wanted["candidates"].combine_chunks()
+    n, hashes = len(wanted), lists.flatten().to_numpy()
+    table, codes = HashTable.of(np.concatenate([wanted["positive"].to_numpy(), hashes]))
+    facts = Facts.look_up(run.store, given.parts["facts"], table)
+    if (facts.splits[codes[:n]] < 0).any():
+        row = int(np.argmax(facts.splits[codes[:n]] < 0))
+        name = queries_of(given, ["positive_id"])["positive_id"][row]
+        ref = given.rows["queries"].version.manifest.ref
+        raise InputError(f"{ref}: positive {name} is no passage here; label the queries again")
+    intents = wanted["intent"].combine_chunks().dictionary_encode()
+    names = intents.dictionary.to_pylist()
+    texts, group = np.unique(wanted["text"].to_numpy(), return_inverse=True)
+    positive, scores = codes[:n], wanted["positive_score"].to_numpy()
+    asked = Asked(positive, scores, group.astype(np.int32), wanted["split"].to_numpy(), intents.indices.to_numpy())
+    chosen = Chosen.empty(n, given.values["n_negatives"], len(names))
+    candidates = Candidates(
+        codes[n:], wanted["scores"].combine_chunks().flatten().to_numpy(), np.asarray(lists.offsets)
+    )
+    _choose(candidates, asked, _known(given, texts, table, facts, run), chosen, hashes, given)
+    again = (chosen.n < given.values["n_negatives"]) & wanted["cut"].to_numpy(zero_copy_only=False)
+    if again.any():
+        chosen = chosen._replace(n=np.zeros_like(chosen.n))
+    else:
+        _reject(given, scores, chosen.n, run)
+    found = _table(chosen, asked, facts)
+    yield found
+    yield pa.table({"part": np.unique(np.concatenate([found["part"].to_numpy(), _flat(found, "parts")]))})
+    yield tell_chosen(chosen, scores, asked.intent, names)
+    yield pa.table({"row": np.flatnonzero(again)})
+
+
+def _known(given: Partition, texts: np.ndarray, table: HashTable, facts: Facts, run: Run) -> Known:
+    known = pa.concat_tables(read_part(run.store, part) for part in given.parts["known"])
+    owner = np.searchsorted(texts, known["text"].to_numpy())
+    starts, codes = groups(owner, [table.numbers(known["passage"].to_numpy())], len(texts))
+    return Known(facts.texts, facts.splits, starts, codes)
+
+
+def _choose(
+    candidates: Candidates, asked: Asked, known: Known, chosen: Chosen, hashes: np.ndarray, given: Partition
+) -> None:
+    from pipeline_tasks.curation.negative_kernels import choose
+
+    unknown = choose(candidates, asked, known, chosen)
+    if unknown < 0:
+        return
+    for model in sorted(set(given.rows) - {"queries"}):
+        version = given.rows[model].version
+        for rows in version.parts(["passage_ids"]):
+            ids = rows["passage_ids"].combine_chunks().flatten()
+            at = np.flatnonzero(text_hashes(ids) == hashes[unknown])
+            if len(at):
+                ref = version.manifest.ref
+                raise InputError(f"{ref} ranks {ids[int(at[0])]}, which is no passage here; run rank_passages again")
+
+
+def _reject(given: Partition, scores: np.ndarray, n: np.ndarray, run: Run) -> None:
+    rows = np.flatnonzero(n == 0)
+    names = queries_of(given, ["query_id"])["query_id"].take(pa.array(rows)).to_pylist() if len(rows) else []
+    for name, score in zip(names, scores[rows], strict=True):
+        if np.isnan(score):
+            detail = "its positive has no vote of its best model, and is not in that model's ranking"
+            run.reject(name, "no_positive_score", detail)
+        else:
+            run.reject(name, "no_negative", f"no passage below {given.values['alpha']} * {score:.3f}")
+
+
+def _table(chosen: Chosen, asked: Asked, facts: Facts) -> pa.Table:
+    """The rows of queries with negatives: ids, cosines, and where positive and negatives lie."""
+    rows = np.flatnonzero(chosen.n > 0)
+    n = chosen.n[rows]
+    there = np.arange(chosen.codes.shape[1]) < n[:, None]
+    codes, positive = chosen.codes[rows][there], asked.positive[rows]
+    ends = pa.array(np.concatenate([[0], np.cumsum(n)]).astype(np.int32))
+    return pa.table({
+        "query": rows,
+        "positive_score": asked.positive_score[rows],
+        "part": facts.parts[positive],
+        "row": facts.rows[positive],
+        "negative_ids": pa.ListArray.from_arrays(ends, facts.ids.take(pa.array(codes))),
+        "negative_scores": pa.ListArray.from_arrays(ends, pa.array(chosen.scores[rows][there])),
+        "parts": pa.ListArray.from_arrays(ends, pa.array(facts.parts[codes])),
+        "rows": pa.ListArray.from_arrays(ends, pa.array(facts.rows[codes])),
+    })  # fmt: skip
+
+
+def write_triplets(given: Partition, run: Run) -> Iterator[pa.Table]:
+    """Triplets of some neighbouring queries that have negatives, with the texts of all passages."""
+    chosen, names = [], []
+    for at, part in enumerate(given.parts["chosen"]):
+        found = read_part(run.store, part)
+        rows = Block(given.rows[f"queries {at}"], *given.values["blocks"][at]).read(COLUMNS)
+        chosen.append(found)
+        names.append(rows.take(found["query"]))
+    some = slice(given.values["first"], given.values["past"])
+    one, two = (pa.concat_tables(tables).slice(some.start, some.stop - some.start) for tables in (chosen, names))
+    yield _triplets(one.combine_chunks(), two.combine_chunks(), given, run)
+
+
+def _triplets(chosen: pa.Table, names: pa.Table, given: Partition, run: Run) -> pa.Table:
+    ids, scores = (chosen[name].combine_chunks() for name in ("negative_ids", "negative_scores"))
+    ends = pa.array(np.asarray(ids.offsets) - ids.offsets[0].as_py())
+    (places, positives), (codes, negatives) = read_texts(
+        run.store,
+        {name: given.parts[name] for name in ("passages", "pairs")},
+        (chosen["part"].to_numpy(), chosen["row"].to_numpy()),
+        (_flat(chosen, "parts"), _flat(chosen, "rows")),
+    )
+    run.count("texts_read", len(positives) + len(negatives))
+    return pa.table(
+        {
+            **{name: names[name] for name in ("query_id", "intent", "query", "positive_id")},
+            "positive": positives.take(pa.array(places)),
+            "positive_score": chosen["positive_score"],
+            "negative_ids": pa.ListArray.from_arrays(ends, ids.flatten()),
+            "negatives": pa.ListArray.from_arrays(ends, _shared(negatives, codes)),
+            "negative_scores": pa.ListArray.from_arrays(ends, scores.flatten()),
+            "split": names["split"],
+            "mining_model": names["best_model"],
+        }
+    )
+
+
+def _shared(texts: pa.Array, codes: np.ndarray) -> pa.DictionaryArray:
+    """``texts`` by number, each once: of a dictionary that holds a text twice Arrow writes other bytes every time."""
+    numbers = pa.array(codes)
+    if len(np.unique(text_hashes(texts))) == len(texts):
+        return pa.DictionaryArray.from_arrays(numbers, texts)
+    encoded = texts.dictionary_encode()
+    return pa.DictionaryArray.from_arrays(encoded.indices.take(numbers), encoded.dictionary)
+
+
+def _flat(table: pa.Table, column: str) -> np.ndarray:
+    return table[column].combine_chunks().flatten().to_numpy()
