@@ -55,7 +55,7 @@ def selection(root: Path) -> int:
     """Negatives chosen; ids and cosines are written to one Parquet file."""
     import pyarrow.parquet as pq
 
-    from pipeline_tasks.core.engines import engine_of
+    from pipeline_tasks.core.engines.local import Local
     from pipeline_tasks.core.partitions import PartitionedRun
     from pipeline_tasks.core.plan import plan as planned
     from pipeline_tasks.core.registry import get_step
@@ -68,7 +68,7 @@ def selection(root: Path) -> int:
     job = planned(store, get_step("mine_negatives"), {"alpha": ALPHA, "models": (MODEL,)}, {})
     inputs, n = Inputs(job.open(store)), 0
     run = PartitionedRun(store, inputs, 0, "selection", "selection", job=job)
-    with engine_of(job.step, 1) as run.engine, pq.ParquetWriter(root / "chosen.parquet", CHOSEN) as writer:
+    with Local(1) as run.engine, pq.ParquetWriter(root / "chosen.parquet", CHOSEN) as writer:
         for mined in mine(inputs, job.params, run):
             found = read_part(store, mined.chosen, ["query", "negative_ids", "negative_scores"])
             names = mined.block.read(["query_id"])["query_id"].take(found["query"])

@@ -56,6 +56,7 @@ SECTIONS: dict[str, dict[str, Callable[[], str]]] = {
         "S3_SECRET_KEY": secret,
         "S3_ADMIN_KEY": lambda: secrets.token_hex(10),
         "S3_ADMIN_SECRET": secret,
+        "RAY_AUTH_TOKEN": lambda: secrets.token_hex(32),
     },
     "Airflow's pages: http://BIND:PORT, and who logs in there first.": {
         "BIND": lambda: "127.0.0.1",
@@ -67,6 +68,9 @@ SECTIONS: dict[str, dict[str, Callable[[], str]]] = {
         "DOCKER_SOCKET": docker_socket,
         "DOCKER_GID": docker_gid,
         "GPUS": lambda: "0",
+    },
+    "Who computes parts and partitions of steps; COMPOSE_PROFILES=ray and FOUNDRY_ENGINE=ray: a Ray cluster.": {
+        "FOUNDRY_ENGINE": lambda: "local",
     },
     "Steps: README.md has the settings. COMPOSE_PROFILES=llm or llm-cpu adds a language model.": {
         "FOUNDRY_PROFILE": lambda: "offline",

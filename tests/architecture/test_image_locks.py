@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 LOCKS = {
     "containers/airflow/requirements.txt": ("airflow", "server", "docker", "kubernetes", "s3", "remote-logs"),
-    "containers/steps/requirements.txt": ("steps", "s3"),
+    "containers/steps/requirements.txt": ("steps", "s3", "ray"),
     "containers/steps/requirements-llm.txt": ("llm", "s3"),
 }
 PINNED = re.compile(r"^([a-z0-9._-]+)(?:\[[a-z,]+\])?==([^\s\\;]+)", re.MULTILINE)

@@ -23,6 +23,7 @@ SECRETS = {
     "JWT_SECRET",
     "S3_SECRET_KEY",
     "S3_ADMIN_SECRET",
+    "RAY_AUTH_TOKEN",
 }
 DAGS = {"corpus_refresh", "synthesize_pairs", "build_triplets", "train_retriever"}
 
@@ -57,7 +58,7 @@ def test_an_older_env_file_gets_what_it_lacks_and_the_new_version(tmp_path):
     assert SECRETS <= set(found)
 
 
-@pytest.mark.parametrize("profile", ["", "llm", "llm-cpu", "tools"])
+@pytest.mark.parametrize("profile", ["", "llm", "llm-cpu", "tools", "ray"])
 def test_the_file_is_valid_and_nothing_is_published_beyond_loopback(env_file, profile):
     config = json.loads(Stack("valid", env_file)("--profile", profile, "config", "--format", "json"))
     published = [port for service in config["services"].values() for port in service.get("ports", [])]

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import secrets
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from pipeline_tasks.core.settings import settings
+from tests.ports import free_ports
 
 ROOT = Path(__file__).parents[2]
 TOKEN = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
@@ -40,6 +43,38 @@ def one_node(**variables: str) -> Iterator[str]:
     finally:
         process.stdin.close()
         process.wait()
+
+
+@contextmanager
+def head_with_clients(folder: Path) -> Iterator[str]:
+    """A head as ``ray start`` makes it, with the address for machines that are no node; it ends with its parent."""
+    port, clients, *others = free_ports(5)
+    env = os.environ | TOKEN | {"PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0"}
+    names = ("node-manager-port", "object-manager-port", "runtime-env-agent-port")
+    ports = [f"--{name}={number}" for name, number in zip(names, others, strict=True)]
+    start = [str(Path(sys.executable).parent / "ray"), "start", "--head", "--block", "--num-cpus=2", f"--port={port}"]
+    start += [f"--ray-client-server-port={clients}", "--include-dashboard=false", f"--memory={8 << 30}", *ports]
+    start += [f"--object-store-memory={100 << 20}", f"--temp-dir={folder}"]
+    until_read = ["sh", "-c", '"$@" & cat >/dev/null; kill $!; wait $!', "sh", *start]
+    with (
+        (folder / "said").open("w") as said,
+        subprocess.Popen(until_read, env=env, stdin=subprocess.PIPE, stdout=said) as head,
+    ):
+        assert head.stdin
+        try:
+            wait_until_open(clients, head)
+            yield f"ray://127.0.0.1:{clients}"
+        finally:
+            head.stdin.close()
+
+
+def wait_until_open(port: int, process: subprocess.Popen[bytes]) -> None:
+    """Return once somebody listens on a port of this machine."""
+    while process.poll() is None:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), 5):
+            return
+        time.sleep(0.2)
+    raise AssertionError(f"the head ended with {process.returncode}")
 
 
 def use(address: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pytest
@@ -20,7 +21,7 @@ from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.step import StepParams, step, tuning
 from pipeline_tasks.core.store import LocalStore
-from tests.core.ray_cluster import on_ray, use_this_machine
+from tests.core.ray_cluster import head_with_clients, on_ray, use, use_this_machine
 from tests.core.toy_steps import ITEMS, TOTALS, check_whole, latest, make, toy_list
 
 pytestmark = on_ray
@@ -131,3 +132,14 @@ def test_a_node_with_another_version_of_the_package_is_refused(cluster, tmp_path
     make(store, toy_list, rows=WORLD)
     with pytest.raises(InputError, match=r"has retriever-foundry [\d.]+.*, and this is 0\.0\.1"):
         make(store, toy_encode)
+
+
+def test_a_machine_that_is_no_node_computes_as_a_client(tmp_path, monkeypatch):
+    """As a step in a container or a pod does."""
+    with TemporaryDirectory(prefix="ray") as folder, head_with_clients(Path(folder)) as address:
+        use(address, monkeypatch)
+        store = LocalStore(tmp_path / "ray")
+        make(store, toy_list, rows=WORLD, part_rows=1)
+        make(store, toy_encode, deadly="item05")
+    assert Counter(noted(store.folder / "begun")) == Counter(WORLD.keys()) + Counter(["item05"])
+    assert check_whole(store) == made_here(tmp_path / "local", monkeypatch)

@@ -145,9 +145,15 @@ class Actors:
             self.end(actor)
 
     def end(self, actor: Actor) -> None:
-        """It had begun, and is not needed or lost."""
+        """It had begun, and is not needed."""
         self._held[actor.memory_gib] -= 1
         self._kill(actor)
+
+    def lost(self, actor: Actor) -> None:
+        """It is gone, and with it may be, on the same node, those that had no work: an item would try one by one."""
+        for one in (actor, *self._free):
+            self.end(one)
+        self._free.clear()
 
     def _kill(self, actor: Actor) -> None:
         self._ray.kill(actor.handle)

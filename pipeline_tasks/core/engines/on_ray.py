@@ -79,7 +79,7 @@ class OnRay:
                     actor, one = running.pop(ref)
                     found, following = self._ended(ray, ref, one)
                     if following:
-                        actors.end(actor)
+                        actors.lost(actor)
                         todo.setdefault(following.memory_gib, deque()).appendleft(following)
                     else:
                         actors.give_back(actor)

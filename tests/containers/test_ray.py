@@ -1,0 +1,73 @@
+"""The Ray cluster of docker-compose.yml: nodes that share a bucket and nothing else make the bytes of one process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.plan import plan
+from pipeline_tasks.core.runner import run_job
+from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.datasets import PASSAGES
+from pipeline_tasks.retrieval.embed_passages import embed_passages
+from tests.containers.conftest import docker, weights_for
+from tests.containers.stack import PATIENCE_S, Stack
+from tests.stores import put
+
+MODEL = "all-minilm-l6-v2"
+NODES = ("ray-head", "ray-worker")
+
+
+@pytest.fixture
+def cluster(stack: Stack) -> Iterator[Stack]:
+    """The stack with a head and two workers beside it, which go again."""
+    weights_for(stack, MODEL)
+    with_ray = ("--profile", "ray")
+    try:
+        stack(*with_ray, "up", "--detach", "--wait", "--wait-timeout", str(int(PATIENCE_S)), "--no-build", *NODES)
+        yield stack
+    except AssertionError as error:
+        error.add_note(stack(*with_ray, "logs", "--no-color", "--tail", "30", *NODES))
+        raise
+    finally:
+        stack(*with_ray, "rm", "--stop", "--force", "--volumes", *NODES)
+
+
+def passages(folder: Path) -> LocalStore:
+    """A store with six parts of passages."""
+    store = LocalStore(folder)
+    parts = ([{"passage_id": f"p{n}-{m}", "text": f"flood {n} of river {m}"} for m in range(4)] for n in range(6))
+    put(store, PASSAGES, *parts)
+    return store
+
+
+def test_a_cluster_without_a_common_disk_makes_the_bytes_of_one_process(cluster, tmp_path):
+    here = passages(tmp_path / "here")
+    cluster.sync(tmp_path / "copies", str(here.root), "s3://foundry/store")
+    command = ("foundry", "run", "embed_passages", "--set", f"model={MODEL}")
+    made = cluster("--profile", "tools", "run", "--rm", "--no-deps", "--env", "FOUNDRY_ENGINE=ray", *command)
+    run_job(here, job := plan(here, embed_passages, {"model": MODEL}))
+    key = f"versions/embeddings/{MODEL}/{job.ref.version}.json"
+    assert str(Ref.parse(made.split()[-1])) == str(job.ref)
+    assert cluster.manifests()[key] == here.read(key)
+    assert engine_of_last_run(cluster) == "ray"
+
+
+def test_nodes_share_weights_that_they_cannot_change_and_nothing_else(cluster):
+    names = cluster("--profile", "ray", "ps", "--quiet", *NODES).split()
+    mounts = [{m["Destination"]: m for m in json.loads(docker("inspect", name))[0]["Mounts"]} for name in names]
+    assert len(names) == 3
+    assert len({found["/var/cache/foundry"]["Name"] for found in mounts}) == 3
+    assert [found["/weights"]["RW"] for found in mounts] == [False] * 3
+    assert all(set(found) == {"/var/cache/foundry", "/weights"} for found in mounts)
+
+
+def engine_of_last_run(stack: Stack) -> str:
+    """What the last event of ``embed_passages`` says."""
+    ends = [one for one in stack.bucket.objects.filter(Prefix="store/lineage/events/") if "complete" in one.key]
+    facts = [json.loads(one.get()["Body"].read())["run"]["facets"]["foundry"] for one in ends]
+    return next(found["engine"] for found in facts if found.get("dataset") == f"embeddings/{MODEL}")
