@@ -30,21 +30,15 @@ TOP = form("score_passages", "top_logprobs")
 RERANK = form("rerank_passages", "margin", "max_length")
 UNIFY = form("unify", "negatives", "n_negatives", "builds", "per_source")
 FORMS = (WRITE, LLM, BUDGET, GATE, NEAREST, RELABEL, SHOWN, TOP, RERANK, UNIFY)
-RERANKER = Param(
-    None,
-    type=["null", "string"],
-    section="rerank_passages",
-    description="model that reads query and passage together, such as ms-marco-minilm-l12 (left empty: none)",
-)
-GRADER = Param(
-    None, type=["null", "string"], section="grade_passages", description="model that grades (left empty: none)"
-)
-ENDPOINT_SCORER = Param(
-    None,
-    type=["null", "string"],
-    section="score_passages",
-    description="model of the endpoint that gives likelihoods (left empty: none); it must echo prompts, as vLLM does",
-)
+JUDGES = {
+    "grader": ("grade_passages", "model of the endpoint that grades"),
+    "endpoint_scorer": ("score_passages", "model of the endpoint that gives likelihoods; it must echo, as vLLM does"),
+    "reranker": ("rerank_passages", "model that reads query and passage together, such as ms-marco-minilm-l12"),
+}
+JUDGE_FIELDS = {
+    name: Param(None, type=["null", "string"], section=section, description=f"{told} (left empty: none)")
+    for name, (section, told) in JUDGES.items()
+}
 
 with DAG(
     "fret",
@@ -55,7 +49,7 @@ with DAG(
     default_args=DEFAULT_ARGS,
     tags=["foundry", "synthesis"],
     doc_md=DOC,
-    params={"grader": GRADER, "endpoint_scorer": ENDPOINT_SCORER, "reranker": RERANKER}
+    params=JUDGE_FIELDS
     | batch_field("write_tasks_and_queries")
     | {name: field for f in FORMS for name, field in f.params.items()},
 ) as dag:

@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipeline_tasks.core.dictionaries import with_distinct_dictionaries
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import file_sha256
 from pipeline_tasks.core.manifest import LATEST, REJECTS_SUFFIX, Manifest, Part, Ref
@@ -39,6 +40,7 @@ def write_rows(store: Store, table: pa.Table) -> Part:
     A column of dictionary type stays one whatever its size: a long text that many rows share is there once. Beside
     such columns no other gets a dictionary, which would be as large as the column where all values differ.
     """
+    table = with_distinct_dictionaries(table)
     shared = [_leaf(field) for field in table.schema if _holds_dictionary(field.type)]
     with store.temporary(".parquet") as path:
         pq.write_table(

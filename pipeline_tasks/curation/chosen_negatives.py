@@ -144,21 +144,12 @@ def _triplets(chosen: pa.Table, names: pa.Table, given: Partition, run: Run) -> 
             "positive": positives.take(pa.array(places)),
             "positive_score": chosen["positive_score"],
             "negative_ids": pa.ListArray.from_arrays(ends, ids.flatten()),
-            "negatives": pa.ListArray.from_arrays(ends, _shared(negatives, codes)),
+            "negatives": pa.ListArray.from_arrays(ends, pa.DictionaryArray.from_arrays(pa.array(codes), negatives)),
             "negative_scores": pa.ListArray.from_arrays(ends, scores.flatten()),
             "split": names["split"],
             "mining_model": names["best_model"],
         }
     )
-
-
-def _shared(texts: pa.Array, codes: np.ndarray) -> pa.DictionaryArray:
-    """``texts`` by number, each once: of a dictionary that holds a text twice Arrow writes other bytes every time."""
-    numbers = pa.array(codes)
-    if len(np.unique(text_hashes(texts))) == len(texts):
-        return pa.DictionaryArray.from_arrays(numbers, texts)
-    encoded = texts.dictionary_encode()
-    return pa.DictionaryArray.from_arrays(encoded.indices.take(numbers), encoded.dictionary)
 
 
 def _flat(table: pa.Table, column: str) -> np.ndarray:

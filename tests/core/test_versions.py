@@ -31,6 +31,18 @@ def test_the_same_rows_are_the_same_object(store):
     assert first == second and store.exists(first.key)
 
 
+def test_a_dictionary_that_holds_a_value_twice_gives_the_same_bytes_as_one_that_does_not(store):
+    twice, once = pa.array(["a" * 50, "b", "a" * 50]), pa.array(["a" * 50, "b"])
+    flat = [
+        pa.DictionaryArray.from_arrays(pa.array(numbers, pa.int32()), values)
+        for numbers, values in (([2, 0, 1, 2, None, 1], twice), ([0, 0, 1, 0, None, 1], once))
+    ]
+    lists = [pa.ListArray.from_arrays(pa.array([0, 1, 3, None, 6], pa.int32()), column).slice(1) for column in flat]
+    tables = [pa.table({"shared": column.slice(1, 3), "lists": of}) for column, of in zip(flat, lists, strict=True)]
+    assert tables[0].to_pydict() == tables[1].to_pydict()
+    assert len({write_rows(store, table).sha256 for table in [*tables, tables[0]]}) == 1
+
+
 def test_readers_skip_what_is_removed(store):
     unique = latest(store, "unique")
     assert [row["item_id"] for row in rows_of(store, "unique")] == ["a", "c", "d", "e"]

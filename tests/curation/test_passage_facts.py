@@ -7,7 +7,6 @@ import pytest
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import write_rows
-from pipeline_tasks.curation.chosen_negatives import _shared
 from pipeline_tasks.curation.id_table import HashTable
 from pipeline_tasks.curation.passage_facts import Facts
 
@@ -42,11 +41,3 @@ def test_two_ids_of_one_hash_are_told(store, apart):
     shards = [shard(store, row) for row in rows] if apart else [shard(store, *rows)]
     with pytest.raises(InputError, match="the ids a and other have the same hash"):
         Facts.look_up(store, shards, HashTable.of(np.array([7], np.uint64))[0])
-
-
-def test_a_text_is_in_the_dictionary_of_a_part_once():
-    """Arrow leaves what lay in memory in the file where a dictionary holds a value twice."""
-    found = _shared(pa.array(["b", "a", "b"]), np.array([2, 1, 0, 2], np.int32))
-    assert found.dictionary.to_pylist() == ["b", "a"] and found.to_pylist() == ["b", "a", "b", "b"]
-    kept = _shared(pa.array(["b", "a"]), np.array([1, 0], np.int32))
-    assert kept.dictionary.to_pylist() == ["b", "a"] and kept.indices.to_pylist() == [1, 0]

@@ -1,0 +1,37 @@
+"""Columns that hold a value once however many rows share it, in a form whose bytes do not vary."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def with_distinct_dictionaries(table: pa.Table) -> pa.Table:
+    """The table, where no dictionary of a column, or of a column of lists, holds a value twice.
+
+    Of one that does, Parquet's writer gives other bytes from one time to the next.
+    """
+    for place, field in enumerate(table.schema):
+        of_lists = pa.types.is_list(field.type)
+        if pa.types.is_dictionary(field.type.value_type if of_lists else field.type):
+            chunks = [_of_lists(chunk) if of_lists else _distinct(chunk) for chunk in table.column(place).chunks]
+            table = table.set_column(place, field, pa.chunked_array(chunks, field.type))
+    return table
+
+
+def _of_lists(lists: pa.ListArray) -> pa.ListArray:
+    values = lists.flatten()
+    once = _distinct(values)
+    if once is values:
+        return lists
+    lengths = pc.list_value_length(lists).fill_null(0).to_numpy()
+    ends = pa.array(np.cumsum([0, *lengths]), pa.int32())
+    return pa.ListArray.from_arrays(ends, once, type=lists.type, mask=lists.is_null())
+
+
+def _distinct(values: pa.DictionaryArray) -> pa.DictionaryArray:
+    if pc.count_distinct(values.dictionary, mode="all").as_py() == len(values.dictionary):
+        return values
+    once = values.dictionary.dictionary_encode()
+    return pa.DictionaryArray.from_arrays(once.indices.take(values.indices), once.dictionary)
