@@ -5,8 +5,7 @@ with two processors, started beforehand; three turns in one run:
 
 - ``local``: the step's own process, which loads the encoder once;
 - ``kept``: Ray's actors as they are;
-- ``anew``: actors that are ended after each part, so that each part loads the encoder, as it is with plain tasks of
-  Ray on cards (there a task's process ends with it).
+- ``anew``: actors that are ended after each part, so that each part loads the encoder.
 
 All make the same bytes, or the run ends.
 """

@@ -1,6 +1,6 @@
 """What the first dimensions of an embedding are worth: after training on all of them, and on prefixes as well.
 
-Source: Gecko 3.3 and Table 4, whose 256 of 768 dimensions lose about a point.
+Source: Gecko 3.3 and Table 1, where 256 of 768 dimensions score 64.37 in place of 66.31 on MTEB.
 """
 
 from __future__ import annotations
