@@ -1,0 +1,68 @@
+"""Vectors of texts by a model, as it came or after a training of minutes; those of a training are kept in a folder."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from learning_rows import LENGTHS, Arrays, kept
+
+from pipeline_tasks.core.ids import short_id
+from pipeline_tasks.core.settings import settings
+from pipeline_tasks.encoders.layout import layout_of_folder
+from pipeline_tasks.models.sizes import backbone
+from pipeline_tasks.models.use import folder
+from pipeline_tasks.retrieval.encoders import load_encoder
+from pipeline_tasks.training.data.examples import Examples
+from pipeline_tasks.training.export import export
+from pipeline_tasks.training.params import TrainParams
+from pipeline_tasks.training.trainer import train
+
+Texts = Mapping[str, Sequence[str]]
+"""Texts by use: ``queries`` and others, which are encoded as passages."""
+NOTHING = Examples.of()
+"""Development queries of a training whose last step's weights are wanted, whatever they score."""
+
+
+def params_of(size: str, seed: int, **given: Any) -> TrainParams:
+    """Those of the size, on a processor in float32, with in-batch negatives and texts cut as by the plain script.
+
+    A batch of a small model fits in memory, so nothing is encoded twice for a step.
+    """
+    own = {"device": "cpu", "precision": "fp32", "in_batch": True, "evals_per_epoch": 1, "graph_tokens": 32_768}
+    own |= LENGTHS | given
+    return TrainParams(size=size, seed=seed, **own)
+
+
+def start_of(size: str) -> Path:
+    """Folder of the size's backbone."""
+    return folder(backbone(size).name)
+
+
+def vectors(model: Path, texts: Texts) -> Arrays:
+    """Vectors of length 1, by use."""
+    encoder = load_encoder(model, model.parent, settings().threads)
+    encode = {"queries": encoder.encode_queries}
+    return {use: encode.get(use, encoder.encode_passages)(list(some)) for use, some in texts.items()}
+
+
+def after_training(rows: Examples, dev: Examples, params: TrainParams, texts: Texts, place: Path) -> Arrays:
+    """The vectors after a training from the size's backbone.
+
+    They are kept under the hyperparameters and the texts of the rows; the texts to encode are not in the name.
+    """
+    start = start_of(params.size)
+
+    def made() -> Arrays:
+        layout = replace(layout_of_folder(start), max_length=params.max_passage_length)
+        with tempfile.TemporaryDirectory() as work:
+            result = train(rows, dev, start, params, Path(work), threads=settings().threads)
+            export(result.encoder, Path(work) / "out", card={"name": "trained"}, layout=layout)
+            return vectors(Path(work) / "out", texts)
+
+    learned = [block.to_pylist() for block in rows.blocks()]
+    told = short_id(params.identity(), learned, settings().threads)
+    return kept(place / f"trained-{params.seed}-{told}.npz", made)
