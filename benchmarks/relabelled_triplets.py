@@ -41,8 +41,8 @@ WAYS: dict[str, tuple[Positive, Negative]] = {
     "first, a neighbour": ("first", "neighbour"),
     "first, last": ("first", "last"),
 }
-"""Positive and negative: the passage that the query was written for, or the judge's first; another of the nearest, drawn
-by chance, or the judge's last."""
+"""Positive and negative: the passage that the query was written for, or the judge's first; another of the nearest,
+drawn by chance, or the judge's last."""
 
 
 @dataclass(frozen=True)
