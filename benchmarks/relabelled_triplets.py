@@ -98,8 +98,8 @@ def compared(data: JudgedSet, options: argparse.Namespace, place: Path) -> Compa
 
 
 def _judged(asked: list[tuple[str, str]], judge: str) -> Arrays:
-    model = load_cross_encoder(folder(judge), 512, settings().threads)
-    return {"scores": model.scores(*map(list, zip(*asked, strict=True)))}
+    queries, passages = zip(*asked, strict=True)
+    return {"scores": load_cross_encoder(folder(judge), 512, settings().threads).scores(queries, passages)}
 
 
 def trained(data: JudgedSet, found: Compared, way: str, seed: int, options: argparse.Namespace, place: Path) -> Arrays:

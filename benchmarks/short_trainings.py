@@ -32,7 +32,13 @@ def params_of(size: str, seed: int, **given: Any) -> TrainParams:
 
     A batch of a small model fits in memory, so nothing is encoded twice for a step.
     """
-    own = {"device": "cpu", "precision": "fp32", "in_batch": True, "evals_per_epoch": 1, "graph_tokens": 32_768}
+    own: dict[str, Any] = {
+        "device": "cpu",
+        "precision": "fp32",
+        "in_batch": True,
+        "evals_per_epoch": 1,
+        "graph_tokens": 32_768,
+    }
     own |= LENGTHS | given
     return TrainParams(size=size, seed=seed, **own)
 

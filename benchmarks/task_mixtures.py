@@ -69,7 +69,8 @@ class Pool:
     def texts(self, form: str) -> dict[str, list[str]]:
         """What is encoded to score a model that was trained with that form."""
         asked = [asks(task_of(name, q.intent), q.text, form) for name, of in self.judged.items() for q in of.queries]
-        sides = [asks("similar sentences", row[side], form) for side in (0, 1) for row in self.similar]
+        ones, others, _ = zip(*self.similar, strict=True)
+        sides = [asks("similar sentences", text, form) for text in (*ones, *others)]
         corpora = {name: list(of.passages.values()) for name, of in self.judged.items()}
         return {"queries": asked + sides} | corpora
 

@@ -7,54 +7,35 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 from judged_sets import SETS, JudgedSet, smaller
-from learning_rows import LENGTHS, Arrays, dev_set, kept
+from learning_rows import Arrays, dev_set
 from measure import finish, show
+from short_trainings import after_training, params_of, start_of, vectors
 
-from pipeline_tasks.core.ids import short_id
-from pipeline_tasks.core.settings import settings
-from pipeline_tasks.encoders.layout import layout_of_folder
 from pipeline_tasks.evaluation.statistics import compare
-from pipeline_tasks.models.sizes import SIZES, backbone
-from pipeline_tasks.models.use import folder
-from pipeline_tasks.retrieval.encoders import load_encoder
+from pipeline_tasks.models.sizes import SIZES
 from pipeline_tasks.retrieval.search import top_k
 from pipeline_tasks.training.data.examples import Examples
-from pipeline_tasks.training.export import export
-from pipeline_tasks.training.params import Precision, TrainParams
-from pipeline_tasks.training.trainer import train
+from pipeline_tasks.training.params import Precision
 
 DATA = Path("../shared/data/ir")
 K = 10
 
 
-def vectors(data: JudgedSet, model: Path) -> Arrays:
-    """Embeddings of all judged queries and of the corpus, each of length 1."""
-    encoder = load_encoder(model, model.parent, settings().threads)
-    asked = encoder.encode_queries([query.text for query in data.queries])
-    return {"queries": asked, "passages": encoder.encode_passages(list(data.passages.values()))}
+def texts(data: JudgedSet) -> dict[str, list[str]]:
+    """All judged queries, and the corpus."""
+    return {"queries": [query.text for query in data.queries], "passages": list(data.passages.values())}
 
 
 def trained(data: JudgedSet, objective: Any, seed: int, options: argparse.Namespace, place: Path) -> Arrays:
-    """The vectors after training on all pairs; they are kept in ``place``."""
-    start = folder(backbone(options.size).name)
-    own = {"objective": objective, "in_batch": True, "seed": seed, "evals_per_epoch": 1} | LENGTHS
-    params = TrainParams(size=options.size, device="cpu", precision=options.precision, **own)
-
-    def made() -> Arrays:
-        rows = Examples.of(*zip(*((pair.query, data.passages[pair.passage_id]) for pair in data.pairs), strict=True))
-        layout = replace(layout_of_folder(start), max_length=LENGTHS["max_passage_length"])
-        with tempfile.TemporaryDirectory() as work:
-            result = train(rows, dev_set(data), start, params, Path(work), threads=settings().threads)
-            export(result.encoder, Path(work) / "out", card={"name": "truncated"}, layout=layout)
-            return vectors(data, Path(work) / "out")
-
-    return kept(place / f"truncated-{seed}-{short_id(params.identity(), settings().threads)}.npz", made)
+    """The vectors after training on all pairs."""
+    rows = Examples.of(*zip(*((pair.query, data.passages[pair.passage_id]) for pair in data.pairs), strict=True))
+    params = params_of(options.size, seed, objective=objective, precision=options.precision)
+    return after_training(rows, dev_set(data), params, texts(data), place)
 
 
 def scores(data: JudgedSet, found: Arrays, width: int) -> np.ndarray:
@@ -69,7 +50,7 @@ def measure(name: str, options: argparse.Namespace, place: Path) -> dict[str, An
     data = SETS[name](options.data / name)
     data = smaller(data, 64, 12) if options.quick else data
     widths, weights, intents = options.widths, data.weights("test"), data.intents("test")
-    start = vectors(data, folder(backbone(options.size).name))
+    start = vectors(start_of(options.size), texts(data))
     ways = {"all": "info_nce", "prefixes": {"name": "matryoshka", "dims": widths}}
     seeds = options.seeds[:1] if options.quick else options.seeds
     systems = {"untouched": [start]} | {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pipeline_tasks.core.store import LocalStore
-from pipeline_tasks.datasets import RELABELLED, TRIPLETS
+from pipeline_tasks.datasets import LABELLED, RELABELLED, TRIPLETS
 from pipeline_tasks.report.sections.relabelling import relabelling_section
 from pipeline_tasks.report.subject import lineage
 from tests.stores import put
@@ -25,3 +25,23 @@ def test_what_was_changed_is_counted_and_shown_beside_what_was_there(tmp_path):
     assert section.words[0].startswith("relabelled/graded: 1 of 4 queries (25%)")
     assert "2 distinct tasks" in section.words[0] and len(section.words) == 2
     assert section.table.rows == [("query 3", "task 1", "the seed", "the better one")]
+
+
+def test_it_says_how_often_the_reference_models_agree_on_the_same_positive(tmp_path):
+    store = LocalStore(tmp_path)
+    texts = {"passages": ["one", "another"], "split": "train"}
+    firsts = {"q0": ("seed", 1), "q1": ("seed", 1), "q2": ("better", 2), "q3": ("better", 2), "q4": ("seed", 1)}
+    rows = [
+        {"query_id": name, "query": name, "source_rank": rank, "passage_ids": [first, "other"]} | texts
+        for name, (first, rank) in firsts.items()
+    ]
+    relabelled = put(store, RELABELLED, rows, dataset="relabelled")
+    agreed = {"q0": "seed", "q1": "other", "q2": "better", "q3": "seed", "elsewhere": "better"}
+    put(store, LABELLED, [{"query_id": q, "positive_id": p} for q, p in agreed.items()], dataset="labelled")
+    built = put(store, TRIPLETS, [{"query_id": "q0", "split": "train"}], dataset="mtt/fret", relabelled=relabelled)
+    with lineage(store) as ask:
+        section = relabelling_section(ask, str(built))
+    assert section.words[1] == (
+        "Of 4 queries that labelled has too, 2 (50%) have the positive that the reference models agree on; 1 of the 2 "
+        "among them that have another one than the passage that they were written for."
+    )

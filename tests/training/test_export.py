@@ -85,6 +85,17 @@ def test_a_prompt_that_is_not_pooled_gives_one_vector_in_training_in_search_and_
     assert ((embed(tmp_path / "m", asked) * ours).sum(axis=1) < 0.999).any()
 
 
+def test_sentence_transformers_cuts_it_to_its_first_dimensions(exported) -> None:
+    """As the loss of Matryoshka has them: a prefix of the vector, of length 1 again."""
+    from sentence_transformers import SentenceTransformer
+
+    cut = SentenceTransformer(str(exported), device="cpu", local_files_only=True, truncate_dim=5)
+    whole = embed(exported, TEXTS)
+    prefix = whole[:, :5] / np.linalg.norm(whole[:, :5], axis=1, keepdims=True)
+    np.testing.assert_allclose(cut.encode(TEXTS, normalize_embeddings=True), prefix, atol=1e-5)
+    assert cut.encode(TEXTS).shape == (3, 5) and whole.shape[1] > 5
+
+
 def test_same_bytes_wherever_and_after_use(exported, tiny_bert, tmp_path) -> None:
     encoder = load(tiny_bert)
     encoder.tokenizer(TEXTS, truncation=True, max_length=4, padding=True)

@@ -14,6 +14,13 @@ WHERE descendant_dataset || '@' || descendant_version = ? AND is_latest AND rows
 _COUNTS = (
     "SELECT count(*) AS n, count(*) FILTER (source_rank > 1) AS changed, count(DISTINCT instruction) AS tasks FROM "
 )
+_AGREED = "SELECT dataset FROM versions WHERE rows_schema = 'labelled' AND is_latest AND rows > 0 ORDER BY dataset"
+_ALIKE = """
+SELECT count(*) AS n, count(*) FILTER (passage_ids[1] = positive_id) AS alike,
+    count(*) FILTER (source_rank > 1) AS changed,
+    count(*) FILTER (source_rank > 1 AND passage_ids[1] = positive_id) AS changed_alike
+FROM {relabelled} JOIN {labelled} USING (query_id)
+"""
 _EXAMPLE = "SELECT query, coalesce(instruction, '') AS task, left(passages[source_rank], ?) AS before, "
 _EXAMPLE += "left(passages[1], ?) AS now FROM "
 _FURTHEST = " WHERE source_rank > 1 ORDER BY source_rank DESC, query_id LIMIT ?"
@@ -22,16 +29,19 @@ _FURTHEST = " WHERE source_rank > 1 ORDER BY source_rank DESC, query_id LIMIT ?"
 def relabelling_section(ask: Ask, ref: str) -> Section | None:
     """What relabelling changed of what ``ref`` learned from, where it is the latest of its name; None where nothing is.
 
+    Where the reference models voted on the same queries, also how often both ways end at the same passage.
+
     Source: Gecko, Table 3.
     """
     words, rows = [], []
     for name in (row["dataset"] for row in ask(_BEHIND, ref)):
-        view = '"' + name.replace('"', '""') + '"'
+        view = _quoted(name)
         (counts,) = ask(_COUNTS + view)
         words.append(
             f"{name}: {counts['changed']:,} of {counts['n']:,} queries ({counts['changed'] / counts['n']:.0%}) have "
             f"another positive than the passage that they were written for; {counts['tasks']:,} distinct tasks."
         )
+        words += _agreement(ask, name)
         found = ask(_EXAMPLE + view + _FURTHEST, _LETTERS, _LETTERS, _EXAMPLES)
         rows += [(row["query"], row["task"], row["before"] or "", row["now"] or "") for row in found]
     if not words:
@@ -40,3 +50,23 @@ def relabelling_section(ask: Ask, ref: str) -> Section | None:
     table = Table(head, rows, frozenset(range(len(head)))) if rows else None
     shown = ["Examples: those whose passage fell furthest."] if rows else []
     return Section("Positives that a language model chose", [*words, *shown], table=table, in_short=False)
+
+
+def _agreement(ask: Ask, relabelled: str) -> list[str]:
+    """How often mutual agreement has the same positive, in a sentence for each dataset that shares queries."""
+    words = []
+    for labelled in (row["dataset"] for row in ask(_AGREED)):
+        (counts,) = ask(_ALIKE.format(relabelled=_quoted(relabelled), labelled=_quoted(labelled)))
+        if counts["n"]:
+            words.append(
+                f"Of {counts['n']:,} queries that {labelled} has too, {counts['alike']:,} "
+                f"({counts['alike'] / counts['n']:.0%}) have the positive that the reference models agree on; "
+                f"{counts['changed_alike']:,} of the {counts['changed']:,} among them that have another one than the "
+                "passage that they were written for."
+            )
+    return words
+
+
+def _quoted(dataset: str) -> str:
+    """The name of a dataset's view, as SQL writes it."""
+    return '"' + dataset.replace('"', '""') + '"'
