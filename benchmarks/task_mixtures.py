@@ -109,9 +109,9 @@ def pool(data: Path, quick: bool) -> Pool:
     pairs["news questions"] = [(pair.query, news.passages[pair.passage_id]) for pair in news.pairs]
     scored = {split: _sentences(data / "stsb_en" / f"{split}.jsonl") for split in ("train", "test")}
     pairs["similar sentences"] = [(one, other) for one, other, score in scored["train"] if score >= SAME]
-    some = 12 if quick else 600
+    some, similar = (12, 50) if quick else (200, 500)
     judged = {"guides": _test(guides, some, set(INTENTS)), "news": _test(news, some, {"qa"})}
-    return Pool(pairs, judged, scored["test"][: 50 if quick else None])
+    return Pool(pairs, judged, scored["test"][:similar])
 
 
 def _test(data: JudgedSet, n: int, intents: set[str]) -> JudgedSet:
@@ -157,7 +157,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=DATA, help="folder of the judged sets")
     parser.add_argument("--size", choices=SIZES, default="22m")
-    parser.add_argument("--rows", type=int, default=256, help="to train on")
+    parser.add_argument("--rows", type=int, default=192, help="to train on")
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--quick", action="store_true", help="32 rows, one seed: does it run?")
