@@ -28,7 +28,7 @@ RELABEL = form("relabel", "scorer", "precision", "batch_size")
 SHOWN = form("relabel", "passage_chars", "k")
 TOP = form("score_passages", "top_logprobs")
 RERANK = form("rerank_passages", "margin", "max_length")
-UNIFY = form("unify", "negatives", "n_negatives", "builds", "per_source")
+UNIFY = form("unify", "negatives", "n_negatives", "builds", "per_source", "per_task", "format")
 FORMS = (WRITE, LLM, BUDGET, GATE, NEAREST, RELABEL, SHOWN, TOP, RERANK, UNIFY)
 JUDGES = {
     "grader": ("grade_passages", "model of the endpoint that grades"),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Literal
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -12,9 +14,11 @@ from pydantic import Field
 
 from pipeline_tasks.core.ids import unit_hash
 from pipeline_tasks.core.run import Inputs, Run
-from pipeline_tasks.core.step import From, StepParams, step
+from pipeline_tasks.core.step import From, StepParams, added, step
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import INSTRUCTED_TRIPLETS, RELABELLED
+from pipeline_tasks.domains import domain_folder
+from pipeline_tasks.domains.intents import load_intents
 
 
 class UnifyParams(StepParams):
@@ -28,6 +32,29 @@ class UnifyParams(StepParams):
     per_source: int | None = Field(
         None, ge=1, description="training queries of each source at most, drawn by their ids; empty: all"
     )
+    per_task: int | None = added(
+        None,
+        ge=1,
+        description="training queries of each task at most, over all sources, drawn by their ids; empty: all",
+    )
+    format: Literal["unified", "joined"] = added(
+        "unified", description="unified: a query keeps its task apart; joined: its text begins with it, for an ablation"
+    )
+
+    def identity(self) -> dict[str, Any]:
+        """The parameters, and what texts begin with where their intent says it."""
+        return super().identity() | ({"instructions": self.instructions()} if self.format == "joined" else {})
+
+    def instructions(self) -> dict[str, str]:
+        """Intent -> its instruction in the domain."""
+        return {name: intent.instruction for name, intent in load_intents(domain_folder()).items()}
+
+
+class _Drawn(NamedTuple):
+    """Which queries take part: ``of`` each source those that it gives; ``first``: the first source that has a query."""
+
+    of: list[set[str]]
+    first: dict[str, int]
 
 
 @step(
@@ -41,39 +68,75 @@ def unify(inputs: Inputs, params: UnifyParams, run: Run) -> Iterator[pa.Table]:
 
     A relabelled query has its first passage as the positive, and its last one as the negative. A query of a build keeps
     its negatives, and is asked as its intent is where it has no task. ``per_source`` lets every source give as many
-    queries (Gecko 3.3); those that are not drawn are counted as ``not_sampled``. A query that an earlier source has is
-    the reject ``duplicate_id``. ``distinct_tasks`` counts those of relabelled queries.
+    queries, ``per_task`` every task (Gecko 3.3, 4.3), which is a query's instruction, else its intent; those that are
+    not drawn are counted as ``not_sampled``. A query that an earlier source has is the reject ``duplicate_id``.
+    ``distinct_tasks`` counts those of relabelled queries.
 
-    Source: Gecko 3.2 and 3.3.
+    ``format="joined"`` is the paper's ablation without a unified format: the task, or the intent's instruction, stands
+    before the query's text with a blank and nothing else, and no instruction is left.
+
+    Source: Gecko 3.2 and 3.3, Table 2.
     """
-    relabelled, seen = inputs["relabelled"], set[str]()
-    tasks = relabelled.table(["instruction"])["instruction"]
-    run.count("distinct_tasks", len(pc.unique(tasks)))
-    for part in _taken(relabelled, params, seen, run):
-        yield _triplets(part, relabelled, params)
-    for build in inputs.each("builds"):
-        yield from _taken(build, params, seen, run)
+    relabelled = inputs["relabelled"]
+    run.count("distinct_tasks", len(pc.unique(relabelled.table(["instruction"])["instruction"])))
+    versions = [relabelled, *inputs.each("builds")]
+    drawn = _drawn(versions, params)
+    instructions = params.instructions() if params.format == "joined" else None
+    for source, version in enumerate(versions):
+        for part in _taken(version, source, drawn, run):
+            rows = part if source else _triplets(part, relabelled, params)
+            yield rows if instructions is None else _joined(rows, instructions)
 
 
-def _taken(version: Version, params: UnifyParams, seen: set[str], run: Run) -> Iterator[pa.Table]:
-    """The rows of a source that take part, part by part; their queries are ``seen`` then."""
-    drawn = _drawn(version, params.per_source)
+def _taken(version: Version, source: int, drawn: _Drawn, run: Run) -> Iterator[pa.Table]:
+    """The rows of a source that take part, part by part."""
     for part in version.parts():
         ids = part["query_id"].to_pylist()
-        taking = [name in drawn and name not in seen for name in ids]
-        for name in (name for name in ids if name in drawn and name in seen):
+        is_drawn = [name in drawn.of[source] for name in ids]
+        is_first = [drawn.first[name] == source for name in ids]
+        for name in (n for n, draws, leads in zip(ids, is_drawn, is_first, strict=True) if draws and not leads):
             run.reject(name, "duplicate_id", str(version.manifest.ref))
-        run.count("not_sampled", sum(name not in drawn for name in ids))
-        seen.update(ids)
-        yield part.filter(pa.array(taking, pa.bool_()))
+        run.count("not_sampled", len(ids) - sum(is_drawn))
+        yield part.filter(pc.and_(pa.array(is_drawn, pa.bool_()), pa.array(is_first, pa.bool_())))
 
 
-def _drawn(version: Version, most: int | None) -> set[str]:
-    """Queries of a source that take part: of training those that their ids draw, of other splits all."""
-    rows = version.table(["query_id", "split"])
-    trains = pc.equal(rows["split"], "train")
-    trained = sorted(rows["query_id"].filter(trains).to_pylist(), key=lambda name: unit_hash("unify", name))
-    return {*rows["query_id"].filter(pc.invert(trains)).to_pylist(), *trained[:most]}
+def _drawn(versions: Sequence[Version], params: UnifyParams) -> _Drawn:
+    """The queries that take part: of other splits than training's all, and of that one those that find room.
+
+    They are asked in the order that their ids draw, whatever source they are of, and find room while their source and
+    their task have some. One that an earlier source has takes no room of its task.
+    """
+    drawn, training = _Drawn([set() for _ in versions], {}), []
+    for source, version in enumerate(versions):
+        told = version.table(["query_id", "split", "instruction", "intent"])
+        for name, split, own, intent in zip(*(column.to_pylist() for column in told.columns), strict=True):
+            drawn.first.setdefault(name, source)
+            if split == "train":
+                training.append((unit_hash("unify", name), source, name, own or intent))
+            else:
+                drawn.of[source].add(name)
+    of_source, of_task = Counter[int](), Counter[str | None]()
+    for _, source, name, task in sorted(training, key=itemgetter(0)):
+        if _is_full(of_source[source], params.per_source) or _is_full(of_task[task], params.per_task):
+            continue
+        drawn.of[source].add(name)
+        of_source[source] += 1
+        of_task[task] += drawn.first[name] == source
+    return drawn
+
+
+def _is_full(taken: int, most: int | None) -> bool:
+    return most is not None and taken >= most
+
+
+def _joined(rows: pa.Table, instructions: Mapping[str, str]) -> pa.Table:
+    """The rows with their tasks in their queries' texts."""
+    asked = zip(*(rows[name].to_pylist() for name in ("query", "instruction", "intent")), strict=True)
+    tasks = [(own or instructions.get(intent, ""), query) for query, own, intent in asked]
+    texts = pa.array([f"{task} {query}" if task else query for task, query in tasks], pa.string())
+    of = {name: rows.column_names.index(name) for name in ("query", "instruction")}
+    rows = rows.set_column(of["query"], "query", texts)
+    return rows.set_column(of["instruction"], "instruction", pa.nulls(len(rows), pa.string()))
 
 
 def _triplets(rows: pa.Table, relabelled: Version, params: UnifyParams) -> pa.Table:

@@ -1,0 +1,97 @@
+"""One mixture for training: how much of it each task is, and where the task stands."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.curation.unify import UnifyParams, unify
+from pipeline_tasks.datasets import INSTRUCTED_TRIPLETS, RELABELLED, TRIPLETS
+from pipeline_tasks.domains import domain_folder
+from pipeline_tasks.domains.intents import load_intents
+from tests.stores import go, put, rejects, rows
+
+TASK, OTHER = "find an answer", "find a headline"
+SOURCE = {"a": 0, "h": 0, "q": 1, "f": 1, "t": 2}
+BUILDS = {"builds": ["mtt/0.65", "mtt/own/topics"]}
+
+
+def relabelled(name: str, task: str, split: str = "train") -> dict:
+    passages = {"passage_ids": ["p", "n"], "passages": ["the best", "the worst"]}
+    return {"query_id": name, "intent": "any", "instruction": task, "query": f"about {name}", "split": split} | passages
+
+
+def triplet(name: str, intent: str, split: str = "train", **more: str) -> dict:
+    return {"query_id": name, "intent": intent, "query": f"about {name}", "split": split, "negatives": ["n"]} | more
+
+
+@pytest.fixture
+def store(tmp_path) -> LocalStore:
+    """Three sources: relabelled queries of two tasks; a build without tasks; one that shares a task and a query."""
+    store = LocalStore(tmp_path / "store")
+    made = [relabelled(f"a{n}", TASK) for n in range(12)] + [relabelled(f"h{n}", OTHER) for n in range(2)]
+    put(store, RELABELLED, made[:5], [*made[5:], relabelled("kept", TASK, "dev")])
+    of_intents = [triplet(f"q{n}", "qa") for n in range(9)] + [triplet(f"f{n}", "factcheck") for n in range(4)]
+    put(store, TRIPLETS, of_intents, dataset="mtt/0.65")
+    topics = [triplet(f"t{n}", "any", instruction=TASK) for n in range(12)]
+    put(store, INSTRUCTED_TRIPLETS, [*topics, triplet("a3", "any", instruction=TASK)], dataset="mtt/own/topics")
+    return store
+
+
+def tasks_of(found: list[dict]) -> Counter[str]:
+    return Counter(row["instruction"] or row["intent"] for row in found if row["split"] == "train")
+
+
+@pytest.mark.parametrize("most", [3, 5, 24, 100])
+def test_every_task_gives_as_many_queries_whatever_sources_have_it(store, most):
+    counters = go(store, unify, per_task=most, **BUILDS).counters
+    found = rows(store, "mtt/fret")
+    there = {TASK: 24, OTHER: 2, "qa": 9, "factcheck": 4}
+    assert tasks_of(found) == {task: min(n, most) for task, n in there.items()}
+    assert "kept" in {row["query_id"] for row in found}, "other splits are not sampled"
+    if most < 100:
+        origins = {row["query_id"][0] for row in found if row["instruction"] == TASK and row["split"] == "train"}
+        assert origins == {"a", "t"}, "drawn by ids, not by the order of sources"
+    n_rejects = len(rejects(store, "mtt/fret"))
+    assert len(found) + n_rejects + counters["not_sampled"] == 15 + 13 + 13
+    if most == 100:
+        assert rejects(store, "mtt/fret")["a3"]["reason"] == "duplicate_id" and not counters["not_sampled"]
+
+
+def test_fewer_of_a_task_are_among_more_and_a_source_has_its_bound_too(store):
+    taken = []
+    for bounds in ({"per_task": 3}, {"per_task": 5}, {"per_task": 5, "per_source": 4}, {"per_source": 4}):
+        go(store, unify, **bounds, **BUILDS)
+        taken.append([row for row in rows(store, "mtt/fret") if row["split"] == "train"])
+    less, more, both, of_sources = taken
+    assert {row["query_id"] for row in less} < {row["query_id"] for row in more}
+    for found in (both, of_sources):
+        assert max(Counter(SOURCE[row["query_id"][0]] for row in found).values()) == 4
+    assert max(tasks_of(both).values()) <= 5 < tasks_of(of_sources)[TASK]
+    assert len(both) > 8, "a full task leaves its source's room to other tasks"
+
+
+def test_joined_the_task_begins_the_text_and_is_told_nowhere_else(store):
+    go(store, unify, **BUILDS)
+    apart = {row["query_id"]: row for row in rows(store, "mtt/fret")}
+    go(store, unify, format="joined", **BUILDS)
+    joined = {row["query_id"]: row for row in rows(store, "mtt/fret")}
+    asks = {name: intent.instruction for name, intent in load_intents(domain_folder()).items()}
+    assert apart.keys() == joined.keys() and len(joined) == 40
+    for name, row in joined.items():
+        task = apart[name]["instruction"] or asks[row["intent"]]
+        assert row == apart[name] | {"instruction": None, "query": f"{task} about {name}"}
+
+
+def test_a_query_without_a_task_and_of_no_known_intent_stays_as_it_is(store):
+    put(store, TRIPLETS, [triplet("x", "any")], dataset="mtt/plain")
+    go(store, unify, format="joined", builds=["mtt/plain"])
+    assert {row["query_id"]: row["query"] for row in rows(store, "mtt/fret")}["x"] == "about x"
+
+
+def test_left_at_their_defaults_they_change_no_version():
+    assert set(UnifyParams().identity()) == {"negatives", "n_negatives", "builds", "per_source"}
+    said = UnifyParams(per_task=2, format="joined").identity()
+    assert (said["per_task"], said["format"]) == (2, "joined") and said["instructions"] == UnifyParams().instructions()
