@@ -19,6 +19,7 @@ from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import INSTRUCTED_TRIPLETS, RELABELLED
 from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.domains.intents import load_intents
+from pipeline_tasks.models.registry import SEPARATOR
 
 
 class UnifyParams(StepParams):
@@ -73,7 +74,8 @@ def unify(inputs: Inputs, params: UnifyParams, run: Run) -> Iterator[pa.Table]:
     ``distinct_tasks`` counts those of relabelled queries.
 
     ``format="joined"`` is the paper's ablation without a unified format: the task, or the intent's instruction, stands
-    before the query's text with a blank and nothing else, and no instruction is left.
+    before the query's text (and before the passages of a symmetric set) with a blank and nothing else, and no
+    instruction is left.
 
     Source: Gecko 3.2 and 3.3, Table 2.
     """
@@ -130,13 +132,25 @@ def _is_full(taken: int, most: int | None) -> bool:
 
 
 def _joined(rows: pa.Table, instructions: Mapping[str, str]) -> pa.Table:
-    """The rows with their tasks in their queries' texts."""
-    asked = zip(*(rows[name].to_pylist() for name in ("query", "instruction", "intent")), strict=True)
-    tasks = [(own or instructions.get(intent, ""), query) for query, own, intent in asked]
-    texts = pa.array([f"{task} {query}" if task else query for task, query in tasks], pa.string())
-    of = {name: rows.column_names.index(name) for name in ("query", "instruction")}
-    rows = rows.set_column(of["query"], "query", texts)
-    return rows.set_column(of["instruction"], "instruction", pa.nulls(len(rows), pa.string()))
+    """The rows with their tasks in their queries' texts, and so in passages that have them as symmetric sets do."""
+    columns = {name: rows[name].to_pylist() for name in ("query", "positive", "negatives", "instruction", "intent")}
+    texts, positives, negatives = [], [], []
+    for query, positive, others, own, intent in zip(*columns.values(), strict=True):
+        task = own or instructions.get(intent, "")
+        texts.append(f"{task} {query}" if task else query)
+        positives.append(_told_plainly(positive, own))
+        negatives.append([_told_plainly(other, own) for other in others])
+    untold = [None] * len(rows)
+    changed = {"query": texts, "positive": positives, "negatives": negatives, "instruction": untold}
+    types = INSTRUCTED_TRIPLETS.arrow
+    made = {name: pa.array(column, types.field(name).type) for name, column in changed.items()}
+    return pa.table({name: made.get(name, rows[name]) for name in rows.column_names})
+
+
+def _told_plainly(text: str, task: str | None) -> str:
+    """A passage that begins as a query with this task would, with a blank behind the task and nothing else."""
+    before = f"{task}{SEPARATOR}"
+    return f"{task} {text.removeprefix(before)}" if task and text.startswith(before) else text
 
 
 def _triplets(rows: pa.Table, relabelled: Version, params: UnifyParams) -> pa.Table:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.models.registry import INSTRUCTION, ModelSpec, Pooling
+from pipeline_tasks.models.registry import INSTRUCTION, SEPARATOR, ModelSpec, Pooling
 
 _POOLING: dict[str, Pooling] = {"mean": "mean", "cls": "cls", "lasttoken": "last"}
 _OLD_POOLING: dict[str, Pooling] = {
@@ -18,8 +18,6 @@ _OLD_POOLING: dict[str, Pooling] = {
 }
 _PASSAGE_PROMPTS = ("passage", "document", "corpus")
 _LONGEST = 1 << 20
-SEPARATOR = ": "
-"""Between an instruction and its query, where a model's own files do not say."""
 
 
 @dataclass(frozen=True)

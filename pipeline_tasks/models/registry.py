@@ -18,6 +18,8 @@ Pooling = Literal["mean", "cls", "last", "own"]
 Backend = Literal["torch", "onnx", "gguf", "endpoint"]
 ANY = "any"
 INSTRUCTION = "{instruction}"
+SEPARATOR = ": "
+"""Between an instruction and its query, where a model's own files do not say."""
 
 
 class Entry(BaseModel):

@@ -3,52 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
-from pydantic import Field, PrivateAttr
+from pydantic import Field
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import seed_of, short_id
 from pipeline_tasks.core.run import Inputs, Run
-from pipeline_tasks.core.step import StepParams, step
+from pipeline_tasks.core.step import step
 from pipeline_tasks.datasets import INSTRUCTED_TRIPLETS
-from pipeline_tasks.models.registry import ANY
-from pipeline_tasks.synthesis.pair_files import PairFiles
-
-_FIELDS = ("text", "label")
-_PART_ROWS = 10_000
+from pipeline_tasks.synthesis.own_triplets import OwnFilesParams, Passage, first_fault, in_parts, text_of, triplet
 
 
-class ReadClassesParams(StepParams):
+class ReadClassesParams(OwnFilesParams):
     """Which files, and what a query is told."""
 
+    fields_of_a_row: ClassVar[tuple[str, ...]] = ("text", "label")
+
     name: str = Field("classes", description="of the dataset mtt/own/<name>")
-    source: str = Field(description="a .jsonl, .csv or .parquet file, or a folder of such files")
     columns: dict[str, str] = Field({}, description="text, label -> what their column is called in the files")
     task: str = Field(
         "Given a text, find another text of the same class.", min_length=1, description="what goes before a query"
     )
     ids: bool = Field(True, description="an id of the triplet ends its texts, so that no other triplet's are negatives")
-    most_characters: int = Field(8_000, ge=1, description="longer texts are rejects")
-    _files: PairFiles = PrivateAttr()
-
-    def model_post_init(self, context: Any) -> None:
-        """Find the files, and refuse what can name no column."""
-        if unknown := sorted(self.columns.keys() - set(_FIELDS)):
-            raise InputError(f"columns={self.columns!r}: {unknown[0]!r} is none of {', '.join(_FIELDS)}")
-        self._files = PairFiles(self.source)
-
-    def identity(self) -> dict[str, Any]:
-        """The parameters, and what the files hold wherever they lie."""
-        return super().identity() | {"source": self._files.identity()}
-
-    def rows(self) -> Iterator[tuple[str, tuple[str, str] | None]]:
-        """The place of every row, and its text and label; None for a line that is no row."""
-        text, label = (self.columns.get(field, field) for field in _FIELDS)
-        for place, row in self._files.rows():
-            found = None if row is None else tuple(" ".join(str(row.get(n) or "").split()) for n in (text, label))
-            yield str(place), found  # type: ignore[misc]
 
 
 class _Known(NamedTuple):
@@ -59,7 +37,7 @@ class _Known(NamedTuple):
     of_label: dict[str, list[int]]
 
 
-@step(reads={}, writes=INSTRUCTED_TRIPLETS, kind="reduce", dataset="mtt/own/{name}")
+@step(reads={}, writes=INSTRUCTED_TRIPLETS, kind="reduce", dataset="mtt/own/{name}", version="2")
 def read_classes(inputs: Inputs, params: ReadClassesParams, run: Run) -> Iterator[pa.Table]:
     """A triplet for each text of the files: its positive has the same label, its negative another, drawn by its hash.
 
@@ -79,16 +57,14 @@ def read_classes(inputs: Inputs, params: ReadClassesParams, run: Run) -> Iterato
     if len(known.of_label) < 2:
         raise InputError(f"source={params.source!r} has {len(known.of_label)} labels: a negative needs another one")
     run.count("labels", len(known.of_label))
-    for at in range(0, len(known.texts), _PART_ROWS):
-        found = (_triplet(row, known, params, run) for row in range(at, min(at + _PART_ROWS, len(known.texts))))
-        yield INSTRUCTED_TRIPLETS.table([row for row in found if row])
+    yield from in_parts(filter(None, (_triplet(row, known, params, run) for row in range(len(known.texts)))))
 
 
 def _read(params: ReadClassesParams, run: Run) -> _Known:
     known, seen = _Known([], [], {}), set[str]()
     for place, row in params.rows():
         run.count("rows_in")
-        text, label = row or ("", "")
+        text, label = (text_of((row or {}).get(field)) for field in params.fields_of_a_row)
         faults = {
             "bad_line": row is None,
             "no_text": not text,
@@ -96,7 +72,7 @@ def _read(params: ReadClassesParams, run: Run) -> _Known:
             "too_long": len(text) > params.most_characters,
             "duplicate_text": text in seen,
         }
-        if reason := next((name for name, is_so in faults.items() if is_so), ""):
+        if reason := first_fault(faults):
             run.reject(place, reason, text)
             continue
         seen.add(text)
@@ -116,19 +92,9 @@ def _triplet(row: int, known: _Known, params: ReadClassesParams, run: Run) -> di
     negative = _not_among(own, place)
     name = short_id(params.name, text)
     ending = f" {name}" if params.ids else ""
-    return {
-        "query_id": name,
-        "intent": ANY,
-        "instruction": params.task,
-        "query": text + ending,
-        "positive_id": short_id(params.name, known.texts[positive]),
-        "positive": known.texts[positive] + ending,
-        "negative_ids": [short_id(params.name, known.texts[negative])],
-        "negatives": [known.texts[negative] + ending],
-        "negative_scores": [None],
-        "split": "train",
-        "mining_model": "",
-    }
+    others = (known.texts[place] for place in (positive, negative))
+    like, unlike = (Passage(short_id(params.name, other), other + ending) for other in others)
+    return triplet(name, params.task, text + ending, like, [unlike])
 
 
 def _other(places: Sequence[int], own: int, drawn: int) -> int:

@@ -17,7 +17,8 @@ from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import SCORED_TRIPLETS
 from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.domains.intents import load_intents
-from pipeline_tasks.encoders.layout import SEPARATOR, Layout, layout_of_folder
+from pipeline_tasks.encoders.layout import Layout, layout_of_folder
+from pipeline_tasks.models.registry import SEPARATOR
 from pipeline_tasks.training import judged_dev
 from pipeline_tasks.training.common import asked, general_prefixes, given, n_rows, of_split, sources, train_and_export
 from pipeline_tasks.training.data.examples import Examples, block

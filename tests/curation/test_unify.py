@@ -24,7 +24,8 @@ def relabelled(name: str, task: str, split: str = "train") -> dict:
 
 
 def triplet(name: str, intent: str, split: str = "train", **more: str) -> dict:
-    return {"query_id": name, "intent": intent, "query": f"about {name}", "split": split, "negatives": ["n"]} | more
+    texts = {"query": f"about {name}", "positive": "p", "negatives": ["n"]}
+    return {"query_id": name, "intent": intent, "split": split} | texts | more
 
 
 @pytest.fixture

@@ -206,7 +206,7 @@ def test_what_starts_a_dag_is_produced_by_another(bag):
 
 
 BY_HAND = {"read_passages", "pool_passages", "sample_queries"}
-BY_HAND |= {"check_tuples_by_margin", "read_classes", "average_models"}
+BY_HAND |= {"check_tuples_by_margin", "read_classes", "read_triplets", "average_models"}
 """What is run from the command line alone: files of others, what is made of them, and means of chosen models."""
 
 

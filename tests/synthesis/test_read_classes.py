@@ -44,3 +44,11 @@ def test_the_positive_has_the_label_the_negative_has_not_and_all_three_end_in_on
 def test_one_label_alone_is_the_callers_mistake(tmp_path):
     with pytest.raises(InputError, match="has 1 labels: a negative needs another one"):
         go(LocalStore(tmp_path / "store"), read_classes, **write(tmp_path, {"a": "x", "b": "x"}))
+
+
+def test_labels_may_be_numbers_from_zero(tmp_path):
+    store = LocalStore(tmp_path / "store")
+    given = [{"text": text, "label": ("fire", "flood", "storm").index(label)} for text, label in TEXTS.items()]
+    (tmp_path / "classes.jsonl").write_text("\n".join(map(json.dumps, given)))
+    assert go(store, read_classes, source=str(tmp_path / "classes.jsonl")).counters["labels"] == 3
+    assert len(rows(store, "mtt/own/classes")) == len(TEXTS)
