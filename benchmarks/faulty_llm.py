@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 import threading
 import time
 from collections import Counter
@@ -20,6 +21,15 @@ PASSING = ("http_429", "http_500", "hang", "cut", "schema")
 FAULTS = (*REFUSALS, *PASSING)
 PRICE_IN, PRICE_OUT = 2.0, 8.0
 """Dollars per million tokens."""
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that is killed resets its connections: no news."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class FaultyLLM:
@@ -64,8 +74,7 @@ class FaultyLLM:
         self.usd, self.windows, self.most_at_once = 0.0, 0, 0
         self._open, self._closed_until = 0, 0.0
         self._lock, self._ended = threading.Lock(), threading.Event()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        self._server.daemon_threads = True
+        self._server = _Server(("127.0.0.1", 0), _handler(self))
         self.url = f"http://127.0.0.1:{self._server.server_port}/v1"
 
     def __enter__(self) -> FaultyLLM:
@@ -144,7 +153,11 @@ def _handler(llm: FaultyLLM) -> type[BaseHTTPRequestHandler]:
         wbufsize = 1 << 16
 
         def do_POST(self) -> None:  # noqa: N802
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            length = int(self.headers["Content-Length"])
+            if len(data := self.rfile.read(length)) < length:  # the client was killed while it sent
+                self.close_connection = True
+                return
+            body = json.loads(data)
             prompt, answer = llm.answer(self.path, body)
             key = self.headers.get("Idempotency-Key") or prompt
             kind, closed_s = llm.begin(key, prompt)

@@ -15,10 +15,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -27,7 +25,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.faulty_llm import PRICE_IN, PRICE_OUT, FaultyLLM
+from benchmarks.faulty_llm import FaultyLLM
+from benchmarks.killed_steps import run, stored
 from benchmarks.measure import finish, show
 
 SHARE, DRAWN = 0.2, ("http_400", "http_500", "hang", "cut", "schema", "http_429")
@@ -95,36 +94,15 @@ class WritingLLM(FaultyLLM):
         return sum(last - first for first, last in self.spans)
 
 
-def run(step: str, root: Path, there: WritingLLM, *, kill_at: int = 0) -> bool:
-    """Run a step as a user does, and end it at so many bills where told to; whether it ended by itself."""
-    ours = {
-        "FOUNDRY_STORE": str(root),
-        "OPENAI_BASE_URL": there.url,
-        "FOUNDRY_LLM_PRICE_IN": str(PRICE_IN),
-        "FOUNDRY_LLM_PRICE_OUT": str(PRICE_OUT),
-    }
+def run_step(step: str, root: Path, there: WritingLLM, *, kill_at: int = 0) -> bool:
+    """Run a step, and end it at so many bills where told to; whether it ended by itself."""
     told = {"llm": "m", "api": "chat", "concurrency": CONCURRENCY, "timeout_s": TIMEOUT_S}
     told |= {"intents": '["qa"]'} if step == "write_needs" else {}
-    sets = [word for name, value in told.items() for word in ("--set", f"{name}={value}")]
-    command = [sys.executable, "-m", "pipeline_tasks.cli.main", "run", step, *sets]
     there.spans.append([0.0, 0.0])
-    process = subprocess.Popen(command, env=os.environ | ours, start_new_session=True, stdout=subprocess.DEVNULL)
-    while process.poll() is None:
-        if kill_at and len(there.billed) >= kill_at:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            return False
-        time.sleep(0.02)
-    if process.returncode:
-        raise RuntimeError(f"{step} ended with exit code {process.returncode}")
-    return True
-
-
-def stored(root: Path) -> set[str]:
-    """Names of the requests whose answers are kept."""
-    from pipeline_tasks.core.store import LocalStore
-
-    return {key.rpartition("/")[2].removesuffix(".json") for key in LocalStore(root).keys("responses")}
+    code = run(step, root, there, told, kill_at=kill_at)
+    if code not in (0, -signal.SIGKILL):
+        raise RuntimeError(f"{step} ended with exit code {code}")
+    return code == 0
 
 
 def go(passages: int, delay_s: float, root: Path) -> dict[str, Any]:
@@ -141,12 +119,12 @@ def go(passages: int, delay_s: float, root: Path) -> dict[str, Any]:
     bought_again, kills = 0, 0
     with WritingLLM(delay_s) as there:
         for step in STEPS:
-            if run(step, root, there, kill_at=len(there.billed) + passages // 2):
+            if run_step(step, root, there, kill_at=len(there.billed) + passages // 2):
                 raise RuntimeError(f"{step} was done before it could be killed")
             kills += 1
             kept = stored(root)
             asked = Counter({key: there.asked[key] for key in kept})
-            run(step, root, there)
+            run_step(step, root, there)
             bought_again += sum(there.asked[key] > asked[key] for key in kept)
         # What a killed run was about to store is asked for again under its key; an answer under a known key is not
         # billed again, and one that never reached the store at all would be missing here.

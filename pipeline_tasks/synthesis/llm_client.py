@@ -42,6 +42,8 @@ RESTING = 2
 T = TypeVar("T")
 CHECK = "check"
 """How requests are named that are asked anew each time."""
+SHORT = "Hello, how are you today?"
+"""What such a request says. One word may be one token, and an echo of a single token has no log-probability."""
 
 
 class LLMClient:
@@ -132,7 +134,7 @@ class LLMClient:
         Raises:
             Refused: it does not.
         """
-        short = replace(request, prompt="Hello", system="", turns=())
+        short = replace(request, prompt=SHORT, system="", turns=())
         self._post(short, body_of(short, self.model, self.api), f"{CHECK}-{uuid4().hex}", lambda bought: bought)
         self.endpoint.count("llm_requests")
 

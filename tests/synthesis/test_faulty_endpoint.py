@@ -15,7 +15,7 @@ from pipeline_tasks.core.spending import LimitReached, key_of, read_state, spent
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.datasets import PASSAGES
 from pipeline_tasks.synthesis import acceptance
-from pipeline_tasks.synthesis.llm_client import CHECK
+from pipeline_tasks.synthesis.llm_client import CHECK, SHORT
 from pipeline_tasks.synthesis.write_needs import write_needs
 from tests.stores import go, put, reasons, rejects, rows
 
@@ -104,7 +104,7 @@ def test_one_refused_request_does_not_end_the_step(endpoint, store):
     asked = sum(there.asked.values())
     assert go(store, write_needs, **ASKED).ref == outcome.ref and sum(there.asked.values()) == asked
     go(store, write_needs, **ASKED, again="2026-11-22")
-    assert there.prompts.count("Hello") == 1, "answers that are stored say nothing of the endpoint as it is now"
+    assert there.prompts.count(SHORT) == 1, "answers that are stored say nothing of the endpoint as it is now"
     assert sum(there.asked.values()) == asked + len(found) + 1, "only what was refused is asked again"
 
 
@@ -255,5 +255,5 @@ def test_refusals_are_not_asked_again_by_a_killed_run_as_if_the_endpoint_were_wr
     for key in list(store.keys("memo")):
         store.delete(key)
     go(store, write_needs, **ASKED, sample_rate=0.99999)
-    assert there.prompts.count("Hello") == 1
+    assert there.prompts.count(SHORT) == 1
     assert reasons(store, "needs")["llm_refused_request"] > acceptance.FIRST_REFUSED
