@@ -102,17 +102,17 @@ def _judged(asked: list[tuple[str, str]], judge: str) -> Arrays:
     return {"scores": load_cross_encoder(folder(judge), 512, settings().threads).scores(queries, passages)}
 
 
-def trained(data: JudgedSet, found: Compared, way: str, seed: int, options: argparse.Namespace, place: Path) -> Arrays:
-    """Vectors of the judged queries and of the corpus after training on one kind of triplets."""
+def rows_of(data: JudgedSet, found: Compared, way: str, seed: int) -> Examples:
+    """One kind of triplets."""
     triplets = [found.triplet(at, *WAYS[way], seed) for at in range(len(found.pairs))]
     positives, negatives = ([data.passages[name] for name in column] for column in zip(*triplets, strict=True))
-    rows = Examples.of([pair.query for pair in found.pairs], positives, [[text] for text in negatives])
-    params = params_of(options.size, seed, objective=OBJECTIVE, epochs=options.epochs)
-    return after_training(rows, NOTHING, params, _texts(data), place)
+    return Examples.of([pair.query for pair in found.pairs], positives, [[text] for text in negatives])
 
 
-def _texts(data: JudgedSet) -> dict[str, list[str]]:
-    return {"queries": [query.text for query in data.queries], "passages": list(data.passages.values())}
+def scored_on(data: JudgedSet, split: str, most: int) -> JudgedSet:
+    """All of a set, or where it has more queries so many of the split, among the passages judged for any of them."""
+    queries = [query for query in data.queries if query.split == split]
+    return smaller(JudgedSet(data.passages, queries, []), 0, most) if len(queries) > most else data
 
 
 def measure(name: str, options: argparse.Namespace, place: Path) -> dict[str, Any]:
@@ -120,14 +120,19 @@ def measure(name: str, options: argparse.Namespace, place: Path) -> dict[str, An
     data = SETS[name](options.data / name)
     data = smaller(data, 64, 12) if options.quick else data
     place, seeds = place / name, options.seeds[:1] if options.quick else options.seeds
-    found = compared(data, options, place)
+    found, asked = compared(data, options, place), scored_on(data, options.split, options.scored)
+    texts = {"queries": [query.text for query in asked.queries], "passages": list(asked.passages.values())}
+
+    def trained(way: str, seed: int) -> Arrays:
+        params = params_of(options.size, seed, objective=OBJECTIVE, epochs=options.epochs)
+        return after_training(rows_of(data, found, way, seed), NOTHING, params, texts, place)
 
     def scores(of: Arrays) -> np.ndarray:
-        return data.scores(top_k(of["queries"], of["passages"], RANKS)[0], options.split)
+        return asked.scores(top_k(of["queries"], of["passages"], RANKS)[0], options.split)
 
-    untouched = scores(kept(place / f"start-{options.size}.npz", lambda: vectors(start_of(options.size), _texts(data))))
-    of_seeds = {way: [scores(trained(data, found, way, s, options, place)) for s in seeds] for way in WAYS}
-    intents, weights = data.intents(options.split), data.weights(options.split)
+    untouched = scores(kept(place / f"start-{options.size}.npz", lambda: vectors(start_of(options.size), texts)))
+    of_seeds = {way: [scores(trained(way, seed)) for seed in seeds] for way in WAYS}
+    intents, weights = asked.intents(options.split), asked.weights(options.split)
     values = {"untouched": untouched} | {way: np.mean(each, axis=0) for way, each in of_seeds.items()}
     baseline = next(iter(WAYS))
     differences = against(values, baseline, intents)
@@ -156,6 +161,7 @@ def main() -> None:
     parser.add_argument("--margin", type=float, default=0.25, help="logits by which another passage has to be better")
     parser.add_argument("--queries", type=int, default=384, help="to train on")
     parser.add_argument("--depth", type=int, default=10, help="nearest passages that are compared")
+    parser.add_argument("--scored", type=int, default=700, help="queries at most to score by")
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--quick", action="store_true", help="64 pairs, one seed: does it run?")
