@@ -1,6 +1,6 @@
 """Judged sets as tasks of mteb, and models as it calls them: others' code scores ours, and ours stands beside theirs.
 
-mteb is installed by the extra ``mteb`` and imported here alone.
+mteb is installed by the extra ``mteb`` and imported here and in :mod:`pipeline_tasks.evaluation.mteb_files` alone.
 
 Source: Muennighoff et al. 2023, "MTEB: Massive Text Embedding Benchmark".
 """
@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import Store
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
     from mteb.abstasks.retrieval import AbsTaskRetrieval
     from mteb.models import ModelMeta
 
-_SPLIT, _SUBSET = "test", "default"
+TEST, _SUBSET = "test", "default"
+T = TypeVar("T")
 
 
 def task_of(store: Store, name: str) -> AbsTaskRetrieval:
@@ -36,7 +38,6 @@ def task_of(store: Store, name: str) -> AbsTaskRetrieval:
     """
     from datasets import Dataset
     from mteb.abstasks.retrieval import AbsTaskRetrieval
-    from mteb.abstasks.task_metadata import TaskMetadata
 
     version = Version.open(store, Ref.parse(f"judged/{name}"))
     corpus = Version.open(store, Ref.parse(version.manifest.inputs["passages"][0]))
@@ -48,50 +49,59 @@ def task_of(store: Store, name: str) -> AbsTaskRetrieval:
         "relevant_docs": {r["query_id"]: dict(zip(r["passage_ids"], r["grades"], strict=True)) for r in queries},
         "top_ranked": None,
     }
-    metadata = TaskMetadata(
-        name=name,
-        description=f"{version.manifest.ref} over {corpus.manifest.ref}",
-        dataset={"path": version.manifest.dataset, "revision": version.manifest.id},
-        type="Retrieval",
-        eval_splits=[_SPLIT],
-        eval_langs=["eng-Latn"],
-        main_score="ndcg_at_10",
-    )
+    facts = {
+        "name": name,
+        "description": f"{version.manifest.ref} over {corpus.manifest.ref}",
+        "dataset": {"path": version.manifest.dataset, "revision": version.manifest.id},
+        "type": "Retrieval",
+        "main_score": "ndcg_at_10",
+    }
+    return in_memory(AbsTaskRetrieval, facts, {TEST: data})
 
-    class JudgedSet(AbsTaskRetrieval):
-        """The set, in memory."""
 
-        def load_data(self, num_proc: int | None = None, **_: Any) -> None:
-            self.dataset = {_SUBSET: {_SPLIT: data}}
-            self.data_loaded = True
+def in_memory(kind: type[T], facts: Mapping[str, Any], splits: Mapping[str, Any]) -> T:
+    """A task of mteb's ``kind`` whose data are here; it is scored on the split ``test``."""
+    from mteb.abstasks.task_metadata import TaskMetadata
 
-    JudgedSet.metadata = metadata
-    return JudgedSet()
+    def load_data(task: Any, num_proc: int | None = None, **_: Any) -> None:
+        task.dataset = {_SUBSET: splits}
+        task.data_loaded = True
+
+    metadata = TaskMetadata(**facts, eval_splits=[TEST], eval_langs=["eng-Latn"])
+    made: type[T] = type(f"InMemory{kind.__name__}", (kind,), {"metadata": metadata, "load_data": load_data})
+    return made()
 
 
 class MtebModel:
-    """A model of ours as mteb calls one; queries are asked without an intent's instruction."""
+    """A model of ours as mteb calls one; queries are asked without an intent's instruction.
 
-    def __init__(self, encoder: Encoder, revision: str) -> None:
-        self._encoder, self._revision = encoder, revision
+    A ``task`` goes before every query, as the model is given a query's own instruction, and before both sides of what
+    has neither queries nor passages: similarity and classification.
+    """
+
+    def __init__(self, encoder: Encoder, revision: str, task: str = "") -> None:
+        self._encoder, self._revision, self._task = encoder, revision, task
 
     @property
     def mteb_model_meta(self) -> ModelMeta:
         """What mteb files results under."""
         from mteb.models import ModelMeta
 
-        known = {"name": f"retriever-foundry/{self._encoder.name}", "revision": self._revision}
+        revision = "-".join(filter(None, [self._revision, short_id(self._task) if self._task else ""]))
+        known = {"name": f"retriever-foundry/{self._encoder.name}", "revision": revision}
         facts: dict[str, Any] = dict.fromkeys(ModelMeta.model_fields) | known
         return ModelMeta.model_construct(None, **facts | {"modalities": ["text"], "framework": []})
 
     def encode(self, inputs: Iterable[Mapping[str, list[str]]], *, prompt_type: Any = None, **_: Any) -> np.ndarray:
-        """Vectors of all batches; of queries where ``prompt_type`` says so, else of passages.
+        """Vectors of all batches; of queries where ``prompt_type`` says so, or says nothing and there is a task.
 
         Shapes: returns [n, d].
         """
         texts = [text for batch in inputs for text in batch["text"]]
-        is_query = getattr(prompt_type, "value", prompt_type) == "query"
-        return self._encoder.encode_queries(texts) if is_query else self._encoder.encode_passages(texts)
+        side = getattr(prompt_type, "value", prompt_type)
+        if side == "query" or (side is None and self._task):
+            return self._encoder.encode_queries(texts, None, [self._task] * len(texts))
+        return self._encoder.encode_passages(texts)
 
     def similarity(self, one: np.ndarray, other: np.ndarray) -> Any:
         """Cosines [a, b]."""
@@ -106,14 +116,14 @@ class MtebModel:
         return (torch.as_tensor(one) * torch.as_tensor(other)).sum(dim=1)
 
 
-def model_of(store: Store, name: str) -> MtebModel:
-    """A version of ours, a registered model, or a model's folder, for ``mteb.evaluate``.
+def model_of(store: Store, name: str, task: str = "") -> MtebModel:
+    """A version of ours, a registered model, or a model's folder, for ``mteb.evaluate``; queries are told ``task``.
 
     Raises:
         InputError: it is not there.
     """
     if not is_version(name):
-        return MtebModel(encoder_of_folder(name) if is_folder(name) else open_encoder(name), "")
+        return MtebModel(encoder_of_folder(name) if is_folder(name) else open_encoder(name), "", task)
     version = Version.open(store, Ref.parse(name))
     target = settings().cache / "mteb" / version.manifest.id
-    return MtebModel(encoder_of_folder(str(Path(version.lay_out(target)))), version.manifest.id)
+    return MtebModel(encoder_of_folder(str(Path(version.lay_out(target)))), version.manifest.id, task)
