@@ -25,6 +25,7 @@ PRICE_IN, PRICE_OUT = 2.0, 8.0
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = 128  # with Python's 5, connections that a client opens all at once are reset
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that is killed resets its connections: no news."""

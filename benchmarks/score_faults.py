@@ -130,12 +130,14 @@ def undisturbed(root: Path) -> tuple[dict[str, float], int]:
             n = len(there.billed) - n
             figures[f"{step}_s"] = round(time.monotonic() - began, 1)
             figures[f"{step}_processor_ms"] = round(1e3 * (processor_s() - used) / n, 2)
-            figures.setdefault("score_passages_peak_mib", round(peak_mib()))
         return figures, len(there.billed)
 
 
 def go(queries: int, folder: Path) -> dict[str, Any]:
     """All figures over so many queries."""
+    from pipeline_tasks.core.store import LocalStore
+    from pipeline_tasks.synthesis.llm_client import CHECK
+
     calm, root = folder / "calm", folder / "store"
     for one in (calm, root):
         fill(one, queries)
@@ -153,6 +155,8 @@ def go(queries: int, folder: Path) -> dict[str, Any]:
     (parts, refused), (wanted, _) = made(root), made(calm)
     met = sorted(there.met.items())
     tries = sum(there.asked.values())
+    # Where a resumed run bought nothing and something was refused, a short prompt asks whether anything is accepted.
+    checks = sum(key.startswith(CHECK) for key in there.billed)
     show("Faults met", ("kind", "tries"), [*met, ("all faults", sum(there.met.values())), ("all tries", tries)])
     show("Undisturbed", ("", ""), list(figures.items()))
     print(f"Out of budget: … {said}")
@@ -160,14 +164,17 @@ def go(queries: int, folder: Path) -> dict[str, Any]:
         "queries": queries,
         "passages": DEPTH,
         "requests_needed": needed,
-        "answers_paid": sum(there.billed.values()),
+        "answers_paid": sum(there.billed.values()) - checks,
+        "checks_paid": checks,
         "paid_twice": sum(n > 1 for n in there.billed.values()) + runs.bought_again,
         "sent_again": there.sent - len(there.billed),
         "kills": runs.kills,
-        "paid_and_not_stored": len(set(there.billed) - stored(root)),
+        "paid_and_not_stored": len(set(there.billed) - stored(root)) - checks,
         "seconds": round(time.monotonic() - began, 1),
         "rejects": dict(sorted(refused.items())),
         "rows_same_as_undisturbed": parts == wanted,
+        "peak_mib": round(peak_mib()),
+        "responses_mib": round(sum(entry.size_bytes for entry in LocalStore(root).entries("responses")) / (1 << 20)),
         **figures,
     }
 

@@ -144,6 +144,13 @@ def refused_answer(model: str) -> dict[str, Any]:
     return {"text": "", "finish_reason": CONTENT_FILTER, "usage": {}, "model": model, "created": 0}
 
 
+def _log_probs(record: dict[str, Any]) -> LogProbs | None:
+    kept = record["response"].get("log_probs")
+    if kept is None:
+        return None
+    return LogProbs.of_echo(kept) if record["request"].get("echo") else LogProbs(**kept)
+
+
 def response_of(response_id: str, record: dict[str, Any], *, cached: bool) -> Response:
     """A stored record as a :class:`Response`."""
     answer = record["response"]
@@ -156,5 +163,5 @@ def response_of(response_id: str, record: dict[str, Any], *, cached: bool) -> Re
         cost_usd=record["cost_usd"],
         finish_reason=answer["finish_reason"],
         created=answer["created"],
-        log_probs=LogProbs(**answer["log_probs"]) if "log_probs" in answer else None,
+        log_probs=_log_probs(record),
     )

@@ -7,10 +7,12 @@ besides (``max_tokens=1``): some servers take 0 for no limit.
 from __future__ import annotations
 
 import re
+import sys
+from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import isfinite
+from math import isfinite, isnan, nan
 from typing import Any
 
 from pipeline_tasks.core.errors import InputError
@@ -29,15 +31,21 @@ class LogProbs:
 
     Attributes:
         tokens: their texts.
-        log_probs: of each after all before it, in nats; None of the first of a prompt.
+        log_probs: of each after all before it, in nats; NaN of the first of a prompt.
         offsets: where each begins, in characters, as the server counts them.
         top: the likeliest tokens at the last place, with their log-probabilities.
     """
 
     tokens: Sequence[str]
-    log_probs: Sequence[float | None]
+    log_probs: Sequence[float]
     offsets: Sequence[int]
     top: dict[str, float]
+
+    @classmethod
+    def of_echo(cls, kept: dict[str, Any]) -> LogProbs:
+        """What :func:`kept_log_probs` has kept of an echo, packed: thousands of answers may wait for their turn."""
+        numbers = array("d", [nan, *kept["log_probs"][1:]])
+        return cls(tuple(map(sys.intern, kept["tokens"])), numbers, array("d", kept["offsets"]), kept["top"])
 
 
 def kept_log_probs(choice: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
@@ -77,7 +85,7 @@ def behind(told: LogProbs, end: str) -> list[tuple[str, float]] | None:
         start = _by_text(told, end, last) if start is None else start
         if start is not None:
             pairs = zip(told.tokens[start:last], told.log_probs[start:last], strict=True)
-            return [(token, found) for token, found in pairs if found is not None]
+            return [(token, found) for token, found in pairs if not isnan(found)]
     return None
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import tracemalloc
+
 import pytest
 
 from pipeline_tasks.core.errors import InputError
@@ -11,7 +14,8 @@ ASKED = {"model": "m", "echo": True, "logprobs": 1}
 
 
 def told(tokens: list[str], offsets: list[int]) -> LogProbs:
-    return LogProbs(tokens, [None, *(-float(n) for n in range(1, len(tokens)))], offsets, {})
+    log_probs = [None, *(-float(n) for n in range(1, len(tokens)))]
+    return LogProbs.of_echo({"tokens": tokens, "log_probs": log_probs, "offsets": offsets, "top": {}})
 
 
 @pytest.mark.parametrize(
@@ -32,6 +36,18 @@ def told(tokens: list[str], offsets: list[int]) -> LogProbs:
 def test_the_end_of_a_prompt_is_found(tokens, offsets, end, last):
     found = behind(told(tokens, offsets), end)
     assert (None if found is None else tuple(p for _, p in found)) == last
+
+
+def test_answers_that_wait_for_an_earlier_one_take_little_memory():
+    choice = {"tokens": [f" w{n}" for n in range(500)], "log_probs": [None, *(-n / 7 for n in range(1, 500))]}
+    raw = json.dumps(choice | {"offsets": [3 * n for n in range(500)], "top": {" a": -1.0}})
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    waiting = [LogProbs.of_echo(json.loads(raw)) for _ in range(50)]
+    each = (tracemalloc.get_traced_memory()[0] - before) / len(waiting)
+    tracemalloc.stop()
+    assert each < 500 * 3 * 8 * 1.5, "three numbers a token; Python's own objects take four times that"
+    assert behind(waiting[0], " w498") == [(" w498", -498 / 7)]
 
 
 FULL = {"tokens": ["a", " b", " c"], "token_logprobs": [None, -1, -2], "text_offset": [0, 1, 3]}
