@@ -107,7 +107,7 @@ def doctor_command() -> None:
 
 
 def checks(found: Settings) -> Iterator[Check]:
-    """Look at the store, disk, limits of steps, models, LLM endpoint, GPU, engine and Docker; change nothing."""
+    """Look at the store, disk, limits, models, LLM endpoint, GPU, processor, engine and Docker; change nothing."""
     yield _store(found)
     folder = _existing(found.store if isinstance(found.store, Path) else found.store_cache)
     free = shutil.disk_usage(folder).free
@@ -119,6 +119,7 @@ def checks(found: Settings) -> Iterator[Check]:
     if found.openai_base_url:
         yield _budget(found)
     yield _gpu()
+    yield _half_precision()
     yield from _engine(found)
     docker = shutil.which("docker")
     yield Check("Docker", docker is not None, docker or "no docker command; the process back-end does without")
@@ -270,3 +271,13 @@ def _gpu() -> Check:
 
     names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     return Check("GPU", bool(names), ", ".join(names) or "none; training runs on the processor")
+
+
+def _half_precision() -> Check:
+    if find_spec("torch") is None:
+        return Check("half precision", False, "torch is not installed")
+    from pipeline_tasks.encoders.half_precision import slow_here
+
+    if why := slow_here("bfloat16", "cpu"):
+        return Check("half precision", False, f"{why}: on it train with precision=fp32 and encode in float32")
+    return Check("half precision", True, "this processor has instructions for bfloat16")

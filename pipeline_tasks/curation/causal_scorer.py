@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.encoders.half_precision import warn_if_slow
 from pipeline_tasks.encoders.trunk import load_model, load_tokenizer
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class CausalScorer:
     def __init__(
         self, folder: Path, device: str = "cpu", precision: Precision = "float32", batch_size: int = 16
     ) -> None:
+        warn_if_slow(precision, device, f"precision={precision}", "precision=float32")
         self._tokenizer = load_tokenizer(folder)
         self._model = load_model(folder, dtype=precision, head="next_token").to(device)
         self._device, self._batch_size = device, batch_size

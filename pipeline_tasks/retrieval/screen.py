@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.encoders.half_precision import has_products
 
 if TYPE_CHECKING:
     from pipeline_tasks.retrieval.scan_kernels import Asked
@@ -30,10 +31,7 @@ def faster_screen(n_multiplied: int) -> Kind:
     """
     if "torch" not in sys.modules and n_multiplied < _WORTH_TORCH:
         return "float32"
-    import torch
-
-    has = torch.cpu.get_capabilities()
-    return "bfloat16" if any(has.get(name) for name in ("amx_bf16", "avx512_bf16", "bf16")) else "float32"
+    return "bfloat16" if has_products("bfloat16") else "float32"
 
 
 class Screened:

@@ -12,6 +12,7 @@ import numpy as np
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.side_by_side import in_order, torch_threads
+from pipeline_tasks.encoders.half_precision import warn_if_slow
 from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.encoders.trunk import DType, load_model, on_device, vectors
 from pipeline_tasks.models.use import load_tokenizer
@@ -50,6 +51,7 @@ class TorchEncoder(TokenEncoder):
             raise InputError(f"{source.name} pools in a way of its own: only {', '.join(POOLED_HERE)} work here")
         self._device, self._threads = device, source.threads
         self._dtype = getattr(torch, source.precision)
+        warn_if_slow(source.precision, device, f"precision={source.precision}", "precision=float32")
         self._model = load_source(source, device)
         tokenizer = load_tokenizer(source.folder)
         width = self._model.config.hidden_size

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from pipeline_tasks.core.run import Inputs
 from pipeline_tasks.core.step import StepParams
+from pipeline_tasks.encoders.half_precision import slow_here
 from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.models.gpus import Cards, cards
 from pipeline_tasks.models.shapes import SHAPES
@@ -128,6 +129,8 @@ def told(inputs: Inputs, params: StepParams, on: str = "") -> list[str]:
         room = "fits" if found.fits(one) else "does not fit"
         share = f"{one.gpu.share_of_peak:.0%} of the peak assumed"
         lines.append(f"{one}: {_span(found.hours(one, half=half))} ({share}); {room} {one.gpu.memory_gib:g} GiB")
+    if params.precision == "bf16" and (why := slow_here("bfloat16", params.device)):
+        lines.append(f"precision=bf16, and {why}: to train here set precision=fp32")
     return lines
 
 

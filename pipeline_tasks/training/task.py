@@ -18,6 +18,7 @@ import torch
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import canonical_json
+from pipeline_tasks.encoders.half_precision import warn_if_slow
 from pipeline_tasks.encoders.lora import Lora, with_adapters
 from pipeline_tasks.encoders.trunk import DType, Encoder, load
 from pipeline_tasks.training import checkpoints
@@ -232,13 +233,15 @@ def _peak_gib(device: torch.device) -> float:
 
 
 def device_of(params: OptimiserParams) -> torch.device:
-    """The device that ``params`` name.
+    """The device that ``params`` name; says in the log where it is slow at their precision.
 
     Raises:
         InputError: it is a GPU, and there is none.
     """
     if params.device == "cuda" and not torch.cuda.is_available():
         raise InputError("device='cuda' and no GPU is seen: use device='cpu', or a machine with a GPU")
+    if params.precision == "bf16":
+        warn_if_slow("bfloat16", params.device, "precision=bf16", "precision=fp32")
     return torch.device(params.device)
 
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from pipeline_tasks.cli.costs import Known
 from pipeline_tasks.cli.planned import Asked, Chain
@@ -217,6 +218,16 @@ def test_without_a_name_every_kind_of_card_is_told(store):
     job = plan(store, pretrain, {"size": "596m"})
     lines = told(Inputs(job.open(store)), job.params)
     assert [line.split(":")[0] for line in lines[3:]] == [f"1 x {name}" for name in GPUS]
+
+
+@pytest.mark.parametrize(("precision", "has", "said"), [("bf16", False, 1), ("bf16", True, 0), ("fp32", False, 0)])
+def test_a_processor_that_is_slow_in_bf16_is_told_of(store, monkeypatch, precision, has, said):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True, "avx512_bf16": has})
+    job = plan(store, pretrain, {"size": "596m", "device": "cpu", "precision": precision})
+    lines = told(Inputs(job.open(store)), job.params, "H100")[4:]
+    assert [line.startswith("precision=bf16, and this processor has no instructions") for line in lines] == [
+        True
+    ] * said
 
 
 def test_what_is_told_of_several_cards_is_what_each_of_them_holds(store):
