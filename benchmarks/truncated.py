@@ -24,6 +24,7 @@ from pipeline_tasks.training.params import Precision
 
 DATA = Path("../shared/data/ir")
 K = 10
+WAYS = ("all", "prefixes")
 
 
 def texts(data: JudgedSet) -> dict[str, list[str]]:
@@ -34,32 +35,36 @@ def texts(data: JudgedSet) -> dict[str, list[str]]:
 def trained(data: JudgedSet, objective: Any, seed: int, options: argparse.Namespace, place: Path) -> Arrays:
     """The vectors after training on all pairs."""
     rows = Examples.of(*zip(*((pair.query, data.passages[pair.passage_id]) for pair in data.pairs), strict=True))
-    params = params_of(options.size, seed, objective=objective, precision=options.precision)
+    own = {"epochs": options.epochs, "precision": options.precision}
+    own |= {"learning_rate": options.rate} if options.rate else {}
+    params = params_of(options.size, seed, objective=objective, **own)
     return after_training(rows, dev_set(data), params, texts(data), place)
 
 
-def scores(data: JudgedSet, found: Arrays, width: int) -> np.ndarray:
-    """NDCG@10 of each test query by the first ``width`` dimensions, of length 1 again."""
+def scores(data: JudgedSet, found: Arrays, width: int, split: str) -> np.ndarray:
+    """NDCG@10 of each query of a split by the first ``width`` dimensions, of length 1 again."""
     cut = {name: np.ascontiguousarray(of[:, :width]) for name, of in found.items()}
     asked, passages = (of / np.linalg.norm(of, axis=1, keepdims=True) for of in (cut["queries"], cut["passages"]))
-    return data.scores(top_k(asked, passages, K)[0], "test")
+    return data.scores(top_k(asked, passages, K)[0], split)
 
 
 def measure(name: str, options: argparse.Namespace, place: Path) -> dict[str, Any]:
     """One set."""
     data = SETS[name](options.data / name)
     data = smaller(data, 64, 12) if options.quick else data
-    widths, weights, intents = options.widths, data.weights("test"), data.intents("test")
+    widths, split = options.widths, options.split
+    weights, intents = data.weights(split), data.intents(split)
     start = vectors(start_of(options.size), texts(data))
-    ways = {"all": "info_nce", "prefixes": {"name": "matryoshka", "dims": widths}}
+    ways = dict(zip(WAYS, ("info_nce", {"name": "matryoshka", "dims": widths}), strict=True))
     seeds = options.seeds[:1] if options.quick else options.seeds
     systems = {"untouched": [start]} | {
         f"trained on {way}": [trained(data, objective, seed, options, place) for seed in seeds]
         for way, objective in ways.items()
+        if way in options.ways
     }
     rows, told = [], {}
     for system, each in systems.items():
-        values = {width: np.mean([scores(data, found, width) for found in each], axis=0) for width in widths}
+        values = {width: np.mean([scores(data, found, width, split) for found in each], axis=0) for width in widths}
         for width in widths:
             lost = compare(values[width], values[widths[0]], intents)
             told[f"{system}, {width}"] = [
@@ -67,7 +72,7 @@ def measure(name: str, options: argparse.Namespace, place: Path) -> dict[str, An
             ]
             rows.append([system, width, *told[f"{system}, {width}"]])
     columns = ("system", "dimensions", "NDCG@10", f"over {widths[0]}", "95% from", "to")
-    show(f"{name}, {options.size}: {len(intents)} test queries, seeds {seeds}", columns, rows)
+    show(f"{name}, {options.size}: {len(intents)} {split} queries, seeds {seeds}", columns, rows)
     return told
 
 
@@ -78,6 +83,10 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=DATA, help="folder of the judged sets")
     parser.add_argument("--size", choices=SIZES, default="22m")
     parser.add_argument("--widths", type=int, nargs="+", default=[384, 256, 128], help="the whole width first")
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS, help="what is trained on")
+    parser.add_argument("--split", choices=("dev", "test"), default="test", help="choose settings on dev")
+    parser.add_argument("--rate", type=float, help="learning rate; without it the size's")
+    parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--precision", choices=get_args(Precision), default="fp32", help="of training")
     parser.add_argument("--quick", action="store_true", help="64 pairs, one seed: does it run?")
