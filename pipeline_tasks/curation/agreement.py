@@ -11,15 +11,60 @@ NOBODY = -1
 """In place of a passage or a model: there is none."""
 
 
-class Votes(NamedTuple):
-    """What each query's reference models say, best model first.
+class Heard(NamedTuple):
+    """What the rankings of each query's reference models say, best model first.
 
     Attributes:
-        codes: numbers of the best N passages of each model, [q, m, N], int32.
-        scores: their scores, [q, m, N], float32.
+        hashes: of the ids of the best N passages of each model, [q, m, N], uint64.
+        n: how many of them there are, [q, m], int32.
+        scores: their scores, [q, m, N], float32; NaN beyond.
         own_rank: rank of the query's own positive, 1-based; 0 where it is not ranked or not looked for, [q, m], int32.
         own_score: its score, [q, m], float32; NaN where nobody knows.
         seen: whether the model's ranking of the query was read, [q, m].
+    """
+
+    hashes: np.ndarray
+    n: np.ndarray
+    scores: np.ndarray
+    own_rank: np.ndarray
+    own_score: np.ndarray
+    seen: np.ndarray
+
+    @classmethod
+    def empty(cls, n_queries: int, n_models: int, top_n: int) -> Heard:
+        """Nothing read yet."""
+        tops, each = (n_queries, n_models, top_n), (n_queries, n_models)
+        return cls(
+            np.zeros(tops, np.uint64),
+            np.zeros(each, np.int32),
+            np.full(tops, np.nan, np.float32),
+            np.zeros(each, np.int32),
+            np.full(each, np.nan, np.float32),
+            np.zeros(each, bool),
+        )
+
+    @property
+    def there(self) -> np.ndarray:
+        """Whether there is a passage, [q, m, N]."""
+        return np.arange(self.hashes.shape[2]) < self.n[:, :, None]
+
+    def votes(self, numbers: np.ndarray) -> Votes:
+        """The same with a number for each passage that is there.
+
+        Shapes:
+            numbers [passages], in the order of ``hashes[there]``.
+        """
+        codes = np.full(self.hashes.shape, NOBODY, np.int32)
+        codes[self.there] = numbers
+        return Votes(codes, self.scores, self.own_rank, self.own_score, self.seen)
+
+
+class Votes(NamedTuple):
+    """The same by numbers of passages.
+
+    Attributes:
+        codes: numbers of the best N passages of each model, [q, m, N], int32; :data:`NOBODY` where there are fewer.
+        scores, own_rank, own_score, seen: as in :class:`Heard`.
     """
 
     codes: np.ndarray
@@ -27,18 +72,6 @@ class Votes(NamedTuple):
     own_rank: np.ndarray
     own_score: np.ndarray
     seen: np.ndarray
-
-    @classmethod
-    def empty(cls, n_queries: int, n_models: int, top_n: int) -> Votes:
-        """Nothing read yet."""
-        tops, each = (n_queries, n_models, top_n), (n_queries, n_models)
-        return cls(
-            np.full(tops, NOBODY, np.int32),
-            np.full(tops, np.nan, np.float32),
-            np.zeros(each, np.int32),
-            np.full(each, np.nan, np.float32),
-            np.zeros(each, bool),
-        )
 
 
 def agreed(codes: np.ndarray, judges: np.ndarray, own: np.ndarray, strategy: Strategy) -> np.ndarray:
@@ -83,15 +116,10 @@ def placed(votes: Votes, positive: np.ndarray, own: np.ndarray) -> tuple[np.ndar
     return ranks, np.where(in_top, scores, np.where(is_own, votes.own_score, np.nan)).astype(np.float32)
 
 
-def within_cap(hashes: np.ndarray, group: np.ndarray, most: int) -> np.ndarray:
-    """The ``most`` lowest hashes of each group: a sample that a refresh hardly changes.
+def lowest(hashes: np.ndarray, n: int) -> np.ndarray:
+    """The ``n`` lowest hashes, in any order: a sample that a refresh hardly changes.
 
     Shapes:
-        hashes [n], uint64; group [n], int; returns [n], bool.
+        hashes [m], uint64; returns [min(m, n)].
     """
-    order = np.lexsort((hashes, group))
-    sizes = np.unique(group[order], return_counts=True)[1]
-    place = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    kept = np.empty(len(order), bool)
-    kept[order] = place < most
-    return kept
+    return hashes if len(hashes) <= n else np.partition(hashes, n - 1)[:n]

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Part
 from pipeline_tasks.core.partitions import Partition, PartitionedRun, Rows, pieces
 from pipeline_tasks.core.run import Run
@@ -111,3 +112,19 @@ def ranked_rows(
         {row["model"]: Rows.between(rankings[row["model"]], row["first"], row["past"]) for row in table}
         for table in tables
     ]
+
+
+def refuse_unknown(given: Partition, unknown: np.uint64) -> None:
+    """Name the passage of that hash which a block's rankings have, and nobody knows.
+
+    Raises:
+        InputError: always, but where no ranking has it.
+    """
+    for model in sorted(set(given.rows) - {"queries"}):
+        version = given.rows[model].version
+        for rows in version.parts(["passage_ids"]):
+            ids = rows["passage_ids"].combine_chunks().flatten()
+            at = np.flatnonzero(text_hashes(ids) == unknown)
+            if len(at):
+                ref = version.manifest.ref
+                raise InputError(f"{ref} ranks {ids[int(at[0])]}, which is no passage here; run rank_passages again")

@@ -11,12 +11,13 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.partitions import Partition
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.versions import read_part
-from pipeline_tasks.curation.blocks import Block, queries_of
+from pipeline_tasks.curation.blocks import queries_of, refuse_unknown
 from pipeline_tasks.curation.build_summary import tell_chosen
-from pipeline_tasks.curation.id_table import HashTable, text_hashes
+from pipeline_tasks.curation.id_table import HashTable
 from pipeline_tasks.curation.low_candidates import COLUMNS
 from pipeline_tasks.curation.negative_rules import Asked, Candidates, Chosen, Known, groups
 from pipeline_tasks.curation.passage_facts import Facts, read_texts
+from pipeline_tasks.curation.text_parts import own_rows, queries_of_blocks
 
 
 def choose_low(given: Partition, run: Run) -> Iterator[pa.Table]:
@@ -73,16 +74,8 @@ def _choose(
     from pipeline_tasks.curation.negative_kernels import choose
 
     unknown = choose(candidates, asked, known, chosen)
-    if unknown < 0:
-        return
-    for model in sorted(set(given.rows) - {"queries"}):
-        version = given.rows[model].version
-        for rows in version.parts(["passage_ids"]):
-            ids = rows["passage_ids"].combine_chunks().flatten()
-            at = np.flatnonzero(text_hashes(ids) == hashes[unknown])
-            if len(at):
-                ref = version.manifest.ref
-                raise InputError(f"{ref} ranks {ids[int(at[0])]}, which is no passage here; run rank_passages again")
+    if unknown >= 0:
+        refuse_unknown(given, hashes[unknown])
 
 
 def _reject(given: Partition, scores: np.ndarray, n: np.ndarray, run: Run) -> None:
@@ -117,15 +110,10 @@ def _table(chosen: Chosen, asked: Asked, facts: Facts) -> pa.Table:
 
 def write_triplets(given: Partition, run: Run) -> Iterator[pa.Table]:
     """Triplets of some neighbouring queries that have negatives, with the texts of all passages."""
-    chosen, names = [], []
-    for at, part in enumerate(given.parts["chosen"]):
-        found = read_part(run.store, part)
-        rows = Block(given.rows[f"queries {at}"], *given.values["blocks"][at]).read(COLUMNS)
-        chosen.append(found)
-        names.append(rows.take(found["query"]))
-    some = slice(given.values["first"], given.values["past"])
-    one, two = (pa.concat_tables(tables).slice(some.start, some.stop - some.start) for tables in (chosen, names))
-    yield _triplets(one.combine_chunks(), two.combine_chunks(), given, run)
+    chosen = [read_part(run.store, part) for part in given.parts["chosen"]]
+    blocks = queries_of_blocks(given, COLUMNS)
+    names = [rows.take(found["query"]) for rows, found in zip(blocks, chosen, strict=True)]
+    yield _triplets(own_rows(given, chosen), own_rows(given, names), given, run)
 
 
 def _triplets(chosen: pa.Table, names: pa.Table, given: Partition, run: Run) -> pa.Table:

@@ -19,8 +19,9 @@ from pipeline_tasks.curation.build_summary import summary
 from pipeline_tasks.curation.chosen_negatives import choose_low, write_triplets
 from pipeline_tasks.curation.low_candidates import find_low
 from pipeline_tasks.curation.negative_rules import Rules
-from pipeline_tasks.curation.passage_facts import COLUMNS, facts_of, part_number
+from pipeline_tasks.curation.passage_facts import facts_of
 from pipeline_tasks.curation.same_texts import known_answers
+from pipeline_tasks.curation.text_parts import Chosen, text_partitions
 from pipeline_tasks.datasets import LABELLED, PAIRS, PASSAGES, RANKINGS, TRIPLETS
 from pipeline_tasks.retrieval.judges import best_models
 
@@ -82,7 +83,8 @@ def mine_negatives(inputs: Inputs, params: MineNegativesParams, run: Partitioned
         InputError: a best model without rankings, a query that its ranking lacks, or an id that nobody knows.
     """
     mined = mine(inputs, params, run)
-    done = run.spread(write_triplets, _triplets(inputs, mined), final=True)
+    chosen = [Chosen(one.block, {"chosen": one.chosen}, one.chosen.rows, one.held_by) for one in mined]
+    done = run.spread(write_triplets, text_partitions(inputs, chosen, _TRIPLET_BLOCK), final=True)
     for parts in done:
         yield from parts
     if not done:
@@ -136,28 +138,3 @@ def mine(inputs: Inputs, params: MineNegativesParams, run: PartitionedRun) -> li
                 numbers = set(read_part(run.store, parts)["part"].to_pylist())
                 mined[at] = Mined(blocks[at], found, numbers, [skipped, told])
     return [mined[at] for at in range(len(blocks))]
-
-
-def _triplets(inputs: Inputs, mined: Sequence[Mined]) -> list[Partition]:
-    """What each part of the version is made of: so many triplets each, in the order of the queries."""
-    total = sum(one.chosen.rows for one in mined)
-    return [
-        _triplet_block(inputs, mined, at, min(at + _TRIPLET_BLOCK, total)) for at in range(0, total, _TRIPLET_BLOCK)
-    ]
-
-
-def _triplet_block(inputs: Inputs, mined: Sequence[Mined], first: int, past: int) -> Partition:
-    touched, at, skipped = [], 0, 0
-    for one in mined:
-        if at < past and at + one.chosen.rows > first:
-            touched.append(one)
-            skipped = at if len(touched) == 1 else skipped
-        at += one.chosen.rows
-    numbers = set().union(*(one.held_by for one in touched))
-    held = {name: [p for p in inputs[name].manifest.parts if part_number(p) in numbers] for name in COLUMNS}
-    return Partition(
-        {f"queries {place}": one.block.rows for place, one in enumerate(touched)},
-        {"chosen": [one.chosen for one in touched], **held},
-        {"first": first - skipped, "past": past - skipped}
-        | {"blocks": [[one.block.first, one.block.past] for one in touched]},
-    )

@@ -11,24 +11,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import Field, model_validator
 
-from pipeline_tasks.core.run import Inputs, Run
-from pipeline_tasks.core.step import From, StepParams, step
-from pipeline_tasks.curation.agreement import NOBODY, Strategy, Votes, agreed, within_cap
-from pipeline_tasks.curation.id_table import text_hashes
-from pipeline_tasks.curation.judged import Judged
-from pipeline_tasks.curation.passage_index import PassageIndex
-from pipeline_tasks.curation.splits import SPLITS
-from pipeline_tasks.curation.vote_columns import tops, vote_lists
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.manifest import Part
+from pipeline_tasks.core.partitions import Partition, PartitionedRun
+from pipeline_tasks.core.run import Inputs
+from pipeline_tasks.core.step import From, StepParams, step, tuning
+from pipeline_tasks.core.versions import Version, read_part
+from pipeline_tasks.curation.agreement import Strategy
+from pipeline_tasks.curation.block_votes import hear, vote
+from pipeline_tasks.curation.blocks import blocks_of, ranked_rows
+from pipeline_tasks.curation.capped_labels import cap, find_caps, write_labels
+from pipeline_tasks.curation.judged import models_of
+from pipeline_tasks.curation.passage_facts import facts_of
+from pipeline_tasks.curation.text_parts import Chosen, text_partitions
 from pipeline_tasks.datasets import LABELLED, PAIRS, PASSAGES, RANKINGS
 from pipeline_tasks.models.registry import ANY
 from pipeline_tasks.retrieval.judges import judges, judging_models
 
-_BLOCK = 65_536
+_LABEL_BLOCK = 32_768
 
 
 class MutualAgreementParams(StepParams):
@@ -53,6 +56,9 @@ class MutualAgreementParams(StepParams):
         200_000, ge=0, description="pairs kept of one origin but dm, after the filter (DMRetriever, Table 11)"
     )
 
+    shard_passages: int = tuning(100_000, ge=1, description="passages whose ids a process holds at a time")
+    block_queries: int = tuning(16_384, ge=1, description="queries that a process decides on at a time")
+
     @model_validator(mode="before")
     @classmethod
     def _one_tells_the_other(cls, given: dict[str, Any]) -> dict[str, Any]:
@@ -60,7 +66,7 @@ class MutualAgreementParams(StepParams):
         if models and not judges:
             return given | {"judges": {ANY: models}}
         if judges and not models:
-            return given | {"models": tuple(dict.fromkeys(model for panel in judges.values() for model in panel))}
+            return given | {"models": tuple(models_of(judges))}
         return given
 
 
@@ -71,11 +77,11 @@ class MutualAgreementParams(StepParams):
         "rankings": From(RANKINGS, "rankings/{item}", each="models"),
     },
     writes=LABELLED,
-    kind="reduce",
-    version="2",
-    memory_gib=4,
+    kind="partitioned",
+    version="3",
+    memory_gib=2,
 )
-def mutual_agreement(inputs: Inputs, params: MutualAgreementParams, run: Run) -> Iterator[pa.Table]:
+def mutual_agreement(inputs: Inputs, params: MutualAgreementParams, run: PartitionedRun) -> Iterator[Part | pa.Table]:
     """Keep a query only where the reference models agree, and make the agreed passage its positive.
 
     Rejects: ``held_out`` (queries of test documents: they are for evaluation), ``no_agreement`` (mutual, identical),
@@ -85,79 +91,55 @@ def mutual_agreement(inputs: Inputs, params: MutualAgreementParams, run: Run) ->
     Source: DMRetriever 3.4.2, Algorithm 3 lines 2 to 9, appendix J.
 
     Raises:
-        InputError: the rankings lack a model or a query, or nobody judges an intent.
+        InputError: no pairs, rankings that lack a model or a query or have an unknown passage, or nobody judges an
+            intent.
     """
-    index = PassageIndex.read(inputs["passages"], inputs["pairs"], run.scratch)
-    judged = Judged.read(inputs["pairs"], index, params.judges)
-    filtered = _is_in(judged.origins, (*params.filtered, ""))
-    own_wanted = ~filtered | (params.strategy in ("consistency", "none"))
-    votes = judged.votes(inputs.by_last_name("rankings"), index, params.top_n, own_wanted, run)
-    positive = np.where(filtered, agreed(votes.codes, votes.seen, judged.own, params.strategy), judged.own)
-    kept = _refuse(judged, votes, positive, index, params, run)
-    _count(judged, positive, kept, run)
-    at = 0
-    for block in inputs["pairs"].batches(["query_id", "intent", "query", "passage_id", "split"], _BLOCK):
-        rows = at + np.flatnonzero(kept[at : at + block.num_rows])
-        if len(rows):
-            yield _labelled(block.take(pa.array(rows - at)), rows, judged, votes, positive, index)
-        at += block.num_rows
+    chosen = _chosen(inputs, params, run)
+    done = run.spread(write_labels, text_partitions(inputs, chosen, _LABEL_BLOCK), final=True)
+    for parts in done:
+        yield from parts
+    if not done:
+        yield LABELLED.table()
 
 
-def _refuse(
-    judged: Judged, votes: Votes, positive: np.ndarray, index: PassageIndex, params: MutualAgreementParams, run: Run
-) -> np.ndarray:
-    """Reject every query that is not kept, for the first reason that holds; whether each is kept, [q]."""
-    kept = ~judged.held_out
-    _reject(run, judged, ~kept, "held_out", "its document is held out for evaluation")
-    lost = kept & (positive == NOBODY)
-    reason = "not_retrieved" if params.strategy == "consistency" else "no_agreement"
-    rows = np.flatnonzero(lost)
-    run.reject_all(judged.ids.take(pa.array(rows)), reason, tops(judged, votes, rows, index))
-    kept &= ~lost
-    moved = kept & (index.splits[positive] != judged.split)
-    names, splits = index.ids.take(pa.array(positive[moved])), pa.array(index.splits[positive[moved]])
-    details = pc.binary_join_element_wise(names, pa.array(SPLITS).take(splits), " is in split ")
-    _reject(run, judged, moved, "positive_held_out", details)
-    kept &= ~moved
-    general = np.flatnonzero(kept & ~_is_in(judged.origins, ("dm", "")))
-    hashes = text_hashes(judged.ids.take(pa.array(general)))
-    over = np.zeros_like(kept)
-    over[general] = ~within_cap(hashes, judged.origins.indices.to_numpy()[general], params.most_general)
-    _reject(run, judged, over, "over_cap", f"beyond {params.most_general} pairs of its origin, by the hash of its id")
-    return kept & ~over
-
-
-def _reject(run: Run, judged: Judged, which: np.ndarray, reason: str, detail: str | pa.Array) -> None:
-    ids = judged.ids.filter(pa.array(which))
-    run.reject_all(ids, reason, pa.repeat(pa.scalar(detail), len(ids)) if isinstance(detail, str) else detail)
-
-
-def _is_in(column: pa.DictionaryArray, names: tuple[str, ...]) -> np.ndarray:
-    return np.isin(column.dictionary.to_pylist(), names)[column.indices.to_numpy()]
-
-
-def _count(judged: Judged, positive: np.ndarray, kept: np.ndarray, run: Run) -> None:
-    """Queries kept by origin and intent, and those that keep the positive they came with."""
-    run.count("own_positives", int((kept & (positive == judged.own)).sum()))
-    for name, column in (("kept_of_origin", judged.origins), ("kept_of_intent", judged.intents)):
-        found = np.bincount(column.indices.to_numpy()[kept], minlength=len(column.dictionary))
-        for value, n in zip(column.dictionary.to_pylist(), found.tolist(), strict=True):
-            run.count(f"{name}/{value or 'unknown'}", n)
-
-
-def _labelled(
-    block: pa.Table, rows: np.ndarray, judged: Judged, votes: Votes, positive: np.ndarray, index: PassageIndex
-) -> pa.Table:
-    codes = pa.array(positive[rows])
-    best = judged.judges[rows, 0]
-    return pa.table(
-        {
-            **{name: block[name] for name in ("query_id", "intent", "query")},
-            "positive_id": index.ids.take(codes),
-            "positive": index.texts.take(codes).cast(pa.string()),
-            "source_passage_id": block["passage_id"],
-            "split": block["split"],
-            "votes": vote_lists(judged, votes, rows, positive, index),
-            "best_model": pa.array(judged.models).take(pa.array(best)),
-        }
+def _chosen(inputs: Inputs, params: MutualAgreementParams, run: PartitionedRun) -> list[Chosen]:
+    """The labels of all queries, block by block, without their texts; counted on the way."""
+    if not inputs["pairs"].manifest.parts:
+        raise InputError(f"{inputs['pairs'].manifest.ref} has no parts; run the step before it on some input")
+    rankings = _rankings(inputs.by_last_name("rankings"), params)
+    facts = facts_of(inputs, params.shard_passages, run)
+    blocks = blocks_of(inputs["pairs"], params.block_queries)
+    ranked = ranked_rows(blocks, rankings, params.block_queries, run)
+    asked = [{"queries": block.rows, **rows} for block, rows in zip(blocks, ranked, strict=True)]
+    common = {"judges": params.judges, "filtered": [*params.filtered, ""], "top_n": params.top_n}
+    own_wanted = {"own_wanted": params.strategy in ("consistency", "none")}
+    heard = run.spread(
+        hear,
+        [Partition(rows, {}, block.values | common | own_wanted) for block, rows in zip(blocks, asked, strict=True)],
     )
+    voted = run.spread(vote, [
+        Partition(rows, {"heard": said, "facts": facts}, block.values | common | {"strategy": params.strategy})
+        for block, rows, said in zip(blocks, asked, heard, strict=True)
+    ], lasting=False)  # fmt: skip
+    most = {"most": params.most_general}
+    (caps,) = run.spread(find_caps, [Partition({}, {"asked": [told for _, told in voted]}, most)])
+    capped = run.spread(cap, [
+        Partition({"queries": block.rows}, {"votes": [votes], "asked": [told], "caps": caps}, block.values | most)
+        for block, (votes, told) in zip(blocks, voted, strict=True)
+    ], lasting=False)  # fmt: skip
+    chosen = []
+    for block, (votes, _), (rows, parts, counts) in zip(blocks, voted, capped, strict=True):
+        for row in read_part(run.store, counts).to_pylist():
+            run.count(row["counter"], row["n"])
+        held_by = set(read_part(run.store, parts)["part"].to_pylist())
+        chosen.append(Chosen(block, {"votes": votes, "rows": rows}, rows.rows, held_by))
+    return chosen
+
+
+def _rankings(given: dict[str, Version], params: MutualAgreementParams) -> dict[str, Version]:
+    """Those of the models that judge."""
+    models = models_of(params.judges)
+    missing = sorted(set(models) - set(given))
+    if missing:
+        raise InputError(f"no rankings of {missing} among {sorted(given)}; give rankings/{missing[0]} as well")
+    return {model: given[model] for model in models}

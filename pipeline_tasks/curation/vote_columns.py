@@ -8,21 +8,23 @@ import pyarrow.compute as pc
 
 from pipeline_tasks.curation.agreement import NOBODY, Votes, placed
 from pipeline_tasks.curation.judged import Judged
-from pipeline_tasks.curation.passage_index import PassageIndex
 from pipeline_tasks.datasets import LABELLED
 
 
 def vote_lists(
-    judged: Judged, votes: Votes, rows: np.ndarray, positive: np.ndarray, index: PassageIndex
+    judged: Judged, votes: Votes, rows: np.ndarray, positive: np.ndarray, own: np.ndarray, ids: pa.Array
 ) -> pa.ListArray:
-    """The votes on some queries: each model's top N, and the rank and score that it gives the positive."""
+    """The votes on some queries: each model's top N, and the rank and score that it gives the positive.
+
+    Shapes: positive and own [q], numbers of passages; ids of all of them.
+    """
     mine = Votes(*(array[rows] for array in votes))
-    ranks, scores = placed(mine, positive[rows], judged.own[rows])
+    ranks, scores = placed(mine, positive[rows], own[rows])
     seated = judged.judges[rows] != NOBODY
     ranks, scores = ranks[seated], scores[seated]
     columns = {
         "model": pa.array(judged.models, pa.string()).take(pa.array(judged.judges[rows][seated])),
-        "passage_ids": _ids(mine.codes[seated], index),
+        "passage_ids": _ids(mine.codes[seated], ids),
         "positive_rank": pa.array(ranks, mask=ranks == 0),
         "positive_score": pa.array(scores, mask=np.isnan(scores)),
     }
@@ -31,20 +33,20 @@ def vote_lists(
     return pa.ListArray.from_arrays(_ends(seated.sum(axis=1)), flat)
 
 
-def tops(judged: Judged, votes: Votes, rows: np.ndarray, index: PassageIndex) -> pa.Array:
+def tops(judged: Judged, votes: Votes, rows: np.ndarray, ids: pa.Array) -> pa.Array:
     """What each model put on top, in words: ``one: a b; two: c a``."""
     said = []
     for seat in range(judged.judges.shape[1]):
         model = judged.judges[rows, seat]
         names = pa.array(judged.models, pa.string()).take(pa.array(model, mask=model == NOBODY))
-        said.append(pc.binary_join_element_wise(names, pc.binary_join(_ids(votes.codes[rows, seat], index), " "), ": "))
+        said.append(pc.binary_join_element_wise(names, pc.binary_join(_ids(votes.codes[rows, seat], ids), " "), ": "))
     return pc.binary_join_element_wise(*said, "; ", null_handling="skip")
 
 
-def _ids(codes: np.ndarray, index: PassageIndex) -> pa.ListArray:
+def _ids(codes: np.ndarray, ids: pa.Array) -> pa.ListArray:
     """Lists of passage ids, one for each row of ``codes`` [n, N]."""
     there = codes != NOBODY
-    return pa.ListArray.from_arrays(_ends(there.sum(axis=1)), index.ids.take(pa.array(codes[there])))
+    return pa.ListArray.from_arrays(_ends(there.sum(axis=1)), ids.take(pa.array(codes[there])))
 
 
 def _ends(lengths: np.ndarray) -> pa.Array:

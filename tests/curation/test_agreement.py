@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline_tasks.curation.agreement import NOBODY, Votes, agreed, placed, within_cap
+from pipeline_tasks.curation.agreement import NOBODY, Heard, agreed, lowest, placed
 
 
 def positive(orders: tuple[str, ...], top_n: int, strategy: str = "mutual", own: str = "") -> str | None:
@@ -82,18 +82,24 @@ def test_against_a_plain_loop(data, n_models, top_n):
 
 
 def test_rank_and_score_come_from_the_top_n_else_from_what_is_known_of_the_own_positive():
-    votes = Votes.empty(3, 2, 2)
-    votes.codes[:] = [[[5, 6], [6, 7]]] * 3
-    votes.scores[:] = [[[0.9, 0.8], [0.7, 0.6]]] * 3
-    votes.own_rank[:], votes.own_score[:] = 9, 0.25
+    heard = Heard.empty(3, 2, 2)
+    heard.n[:] = 2
+    heard.scores[:] = [[[0.9, 0.8], [0.7, 0.6]]] * 3
+    heard.own_rank[:], heard.own_score[:] = 9, 0.25
+    votes = heard.votes(np.array([5, 6, 6, 7] * 3))
     ranks, scores = placed(votes, np.array([6, 7, 7]), np.array([6, 6, 7]))
     assert ranks.tolist() == [[2, 1], [0, 2], [9, 2]]
     np.testing.assert_allclose(scores, [[0.8, 0.7], [np.nan, 0.6], [0.25, 0.6]], rtol=1e-6)
 
 
-def test_a_cap_takes_the_lowest_hashes_of_each_group():
-    hashes = np.array([5, 1, 9, 2, 7, 3], np.uint64)
-    group = np.array([0, 0, 0, 1, 1, 0])
-    assert within_cap(hashes, group, 2).tolist() == [False, True, False, True, True, True]
-    assert not within_cap(hashes, group, 0).any()
-    assert within_cap(hashes[:0], group[:0], 2).tolist() == []
+def test_where_a_model_has_fewer_than_n_there_is_nobody():
+    heard = Heard.empty(2, 1, 3)
+    heard.n[:] = [[2], [0]]
+    assert heard.votes(np.array([4, 5])).codes.tolist() == [[[4, 5, NOBODY]], [[NOBODY] * 3]]
+
+
+def test_a_sample_is_of_the_lowest_hashes():
+    hashes = np.array([5, 1, 9, 2**63, 3], np.uint64)
+    assert sorted(lowest(hashes, 3).tolist()) == [1, 3, 5]
+    assert lowest(hashes, 5).tolist() == lowest(hashes, 6).tolist() == hashes.tolist()
+    assert lowest(hashes[:0], 1).tolist() == []

@@ -1,0 +1,110 @@
+"""What reference models say of a block of queries, and what they agree on: partitions of ``mutual_agreement``.
+
+Reading rankings is what costs, and does not depend on which passages there are. So what a block's models say is kept by
+hashes of ids, and what these are is looked up after: a refresh, or another cap, reads no ranking of an old query again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline_tasks.core.partitions import Partition
+from pipeline_tasks.core.run import Run
+from pipeline_tasks.core.versions import read_part
+from pipeline_tasks.curation.agreement import NOBODY, Heard, Votes, agreed
+from pipeline_tasks.curation.blocks import refuse_unknown
+from pipeline_tasks.curation.id_table import HashTable, text_hashes
+from pipeline_tasks.curation.judged import Judged
+from pipeline_tasks.curation.passage_facts import Facts
+from pipeline_tasks.curation.splits import SPLITS
+from pipeline_tasks.curation.vote_columns import tops, vote_lists
+
+
+def hear(given: Partition, run: Run) -> Iterator[pa.Table]:
+    """A row for each seat of each query of a block: the model's top N, and what it says of the query's own positive.
+
+    Raises:
+        InputError: the rankings lack a query, or nobody judges an intent.
+    """
+    judged = Judged.read(given)
+    own_wanted = ~judged.is_of(given.values["filtered"]) | given.values["own_wanted"]
+    rankings = {model: given.rows[model].version for model in judged.models}
+    heard = judged.heard(rankings, given.values["top_n"], own_wanted)
+    run.count("rankings_read", int(heard.seen.sum()))
+    ends, there = pa.array(np.cumsum([0, *heard.n.ravel()]).astype(np.int32)), heard.there
+    yield pa.table({
+        "hashes": pa.ListArray.from_arrays(ends, pa.array(heard.hashes[there])),
+        "scores": pa.ListArray.from_arrays(ends, pa.array(heard.scores[there])),
+        "own_rank": heard.own_rank.ravel(), "own_score": heard.own_score.ravel(), "seen": heard.seen.ravel(),
+    })  # fmt: skip
+
+
+def _heard(table: pa.Table, shape: tuple[int, int], top_n: int) -> Heard:
+    table = table.combine_chunks()
+    hashes, scores = (table[name].combine_chunks() for name in ("hashes", "scores"))
+    heard = Heard.empty(*shape, top_n)._replace(
+        n=np.diff(np.asarray(hashes.offsets)).reshape(shape),
+        own_rank=table["own_rank"].to_numpy().reshape(shape),
+        own_score=table["own_score"].to_numpy().reshape(shape),
+        seen=table["seen"].to_numpy().reshape(shape),
+    )
+    there = heard.there
+    heard.hashes[there], heard.scores[there] = hashes.flatten().to_numpy(), scores.flatten().to_numpy()
+    return heard
+
+
+def vote(given: Partition, run: Run) -> Iterator[pa.Table]:
+    """Labels of those queries of a block that are kept, without texts; then what is to be counted of all of them.
+
+    Rejects: all of ``mutual_agreement`` but ``over_cap``, each query for the first reason that holds.
+
+    Raises:
+        InputError: a ranking has a passage that is none here.
+    """
+    judged = Judged.read(given)
+    (heard_part,) = given.parts["heard"]
+    heard = _heard(read_part(run.store, heard_part), judged.judges.shape, given.values["top_n"])
+    hashes = heard.hashes[heard.there]
+    table, numbers = HashTable.of(np.concatenate([judged.own, hashes]))
+    facts = Facts.look_up(run.store, given.parts["facts"], table)
+    own, votes = numbers[: len(judged.own)], heard.votes(numbers[len(judged.own) :])
+    unknown = facts.splits[numbers] < 0
+    if unknown.any():
+        refuse_unknown(given, table.known[numbers[unknown][0]])
+    strategy, filtered = given.values["strategy"], judged.is_of(given.values["filtered"])
+    positive = np.where(filtered, agreed(votes.codes, votes.seen, own, strategy), own)
+    kept = _refuse(judged, votes, positive, facts, strategy, run)
+    rows = np.flatnonzero(kept)
+    yield pa.table({
+        "query": rows,
+        "positive_id": facts.ids.take(pa.array(positive[rows])),
+        "part": facts.parts[positive[rows]],
+        "row": facts.rows[positive[rows]],
+        "votes": vote_lists(judged, votes, rows, positive, own, facts.ids),
+        "best_model": pa.array(judged.models, pa.string()).take(pa.array(judged.judges[rows, 0])),
+    })  # fmt: skip
+    yield pa.table({
+        "origin": judged.origins.cast(pa.string()), "intent": judged.intents.cast(pa.string()),
+        "hash": text_hashes(judged.ids), "own": positive == own, "kept": kept,
+    })  # fmt: skip
+
+
+def _refuse(judged: Judged, votes: Votes, positive: np.ndarray, facts: Facts, strategy: str, run: Run) -> np.ndarray:
+    """Reject every query that is not kept, for the first reason that holds; whether each is kept, [q]."""
+    kept = ~judged.held_out
+    held_out = judged.ids.filter(pa.array(~kept))
+    run.reject_all(held_out, "held_out", pa.repeat("its document is held out for evaluation", len(held_out)))
+    lost = np.flatnonzero(kept & (positive == NOBODY))
+    reason = "not_retrieved" if strategy == "consistency" else "no_agreement"
+    run.reject_all(judged.ids.take(pa.array(lost)), reason, tops(judged, votes, lost, facts.ids))
+    kept &= positive != NOBODY
+    moved = np.flatnonzero(kept & (facts.splits[positive] != judged.split))
+    names, splits = facts.ids.take(pa.array(positive[moved])), pa.array(facts.splits[positive[moved]])
+    details = pc.binary_join_element_wise(names, pa.array(SPLITS).take(splits), " is in split ")
+    run.reject_all(judged.ids.take(pa.array(moved)), "positive_held_out", details)
+    kept[moved] = False
+    return kept
