@@ -58,13 +58,14 @@ def kept_log_probs(choice: dict[str, Any], body: dict[str, Any]) -> dict[str, An
     told = told if isinstance(told, dict) else {}
     tokens, log_probs, offsets = (list(told.get(name) or ()) for name in ("tokens", "token_logprobs", "text_offset"))
     top = (told.get("top_logprobs") or [None])[-1] or {}
-    of_prompt = len(tokens) > 2 and len(tokens) == len(log_probs)  # one token is generated besides
+    are_texts = all(isinstance(token, str) for token in tokens)
+    of_prompt = are_texts and len(tokens) > 2 and len(tokens) == len(log_probs)  # one token is generated besides
     if not body.get("echo"):
         if not isinstance(top, dict) or not top or not _are_numbers(top.values()):
             raise _left_out(body, "the likeliest tokens (top_logprobs)")
     elif not of_prompt or not _are_numbers(log_probs[1:]):
         raise _left_out(body, "log-probabilities of a prompt (echo)")
-    elif len(offsets) != len(tokens) or offsets != sorted(offsets) or offsets[-1] <= 0:
+    elif len(offsets) != len(tokens) or not _are_numbers(offsets) or offsets != sorted(offsets) or offsets[-1] <= 0:
         raise _left_out(body, "where tokens begin (text_offset)")
     return {"tokens": tokens, "log_probs": log_probs, "offsets": offsets, "top": top}
 

@@ -57,6 +57,8 @@ FULL = {"tokens": ["a", " b", " c"], "token_logprobs": [None, -1, -2], "text_off
     ("lacking", "what"),
     [
         ({"tokens": None}, r"a prompt \(echo\)"),
+        ({"tokens": [3, 1, 4]}, r"a prompt \(echo\)"),
+        ({"text_offset": [0, None, 3]}, "text_offset"),
         ({"token_logprobs": [None, None, -2]}, r"a prompt \(echo\)"),
         ({"token_logprobs": [None, "None", -2]}, r"a prompt \(echo\)"),
         ({"token_logprobs": [None, -1]}, r"a prompt \(echo\)"),
