@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from socket import create_connection
+from time import monotonic, sleep
 from typing import Any
 from urllib.parse import urlsplit
 
 from pipeline_tasks.core.errors import InputError, TransientError
 
 _PATIENCE_S = 10.0
+_JOINING_S, _PAUSE_S = 120.0, 1.0
 _HEAD, _KIND = "node:__internal_head__", "accelerator_type:"
 
 
@@ -52,17 +54,12 @@ def connect(address: str, environment: Mapping[str, str]) -> Any:
     """
     ray = _ray()
     try:
-        _knock(address)
-        ray.init(
-            address=address or "auto",
-            logging_level="ERROR",
-            configure_logging=False,
-            runtime_env={"env_vars": dict(environment)},
-        )
+        _join(ray, address, environment)
     except OSError as error:
         where = f"at {address}" if address else "on this machine"
         raise TransientError(
-            f"no Ray cluster answers {where}; start one (`ray start --head`), or name one in RAY_ADDRESS"
+            f"no Ray cluster answers {where} ({' '.join(str(error).split())}); start one (`ray start --head`), or name "
+            "one in RAY_ADDRESS"
         ) from error
     except RuntimeError as error:
         if "Version mismatch" not in str(error):
@@ -70,6 +67,27 @@ def connect(address: str, environment: Mapping[str, str]) -> Any:
         told = " ".join(str(error).split())
         raise InputError(f"this machine and the Ray cluster differ; install the same on both: {told}") from error
     return ray
+
+
+def _join(ray: Any, address: str, environment: Mapping[str, str]) -> None:
+    """Join; at the port for clients again and again, since a busy head serves one later than Ray's client waits."""
+    until = monotonic() + (_JOINING_S if address.startswith("ray://") else 0.0)
+    while True:
+        _knock(address)
+        try:
+            ray.init(
+                address=address or "auto",
+                logging_level="ERROR",
+                configure_logging=False,
+                runtime_env={"env_vars": dict(environment)},
+            )
+        except ConnectionError:
+            ray.shutdown()
+            if monotonic() >= until:
+                raise
+            sleep(_PAUSE_S)
+        else:
+            return
 
 
 def _knock(address: str) -> None:
