@@ -55,12 +55,15 @@ def vectors(model: Path, texts: Texts) -> Arrays:
     return {use: encode.get(use, encoder.encode_passages)(list(some)) for use, some in texts.items()}
 
 
-def after_training(rows: Examples, dev: Examples, params: TrainParams, texts: Texts, place: Path) -> Arrays:
-    """The vectors after a training from the size's backbone.
+def after_training(
+    rows: Examples, dev: Examples, params: TrainParams, texts: Texts, place: Path, start: Path | None = None
+) -> Arrays:
+    """The vectors after a training from ``start``, or from the size's backbone.
 
-    They are kept under the hyperparameters and the texts of the rows; the texts to encode are not in the name.
+    They are kept under the hyperparameters, the name of the start and the texts of the rows; the texts to encode are
+    not in the name.
     """
-    start = start_of(params.size)
+    named, start = [start.name] if start else [], start or start_of(params.size)
 
     def made() -> Arrays:
         layout = replace(layout_of_folder(start), max_length=params.max_passage_length)
@@ -70,5 +73,5 @@ def after_training(rows: Examples, dev: Examples, params: TrainParams, texts: Te
             return vectors(Path(work) / "out", texts)
 
     learned = [block.to_pylist() for block in rows.blocks()]
-    told = short_id(params.identity(), learned, settings().threads)
+    told = short_id(params.identity(), learned, settings().threads, *named)
     return kept(place / f"trained-{params.seed}-{told}.npz", made)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.encoders.projection import Dense, read_dense
 from pipeline_tasks.models.registry import INSTRUCTION, SEPARATOR, ModelSpec, Pooling
 
 _POOLING: dict[str, Pooling] = {"mean": "mean", "cls": "cls", "lasttoken": "last"}
@@ -35,6 +36,7 @@ class Layout:
         needs_intent: its queries cannot be encoded without an instruction.
         template: how it is given the instruction of one query, which ``{instruction}`` stands for; empty: after what
             goes before every query, with a colon.
+        projection: what a pooled vector goes through, in order.
     """
 
     pooling: Pooling
@@ -46,6 +48,11 @@ class Layout:
     causal: bool | None = None
     needs_intent: bool = False
     template: str = ""
+    projection: tuple[Dense, ...] = ()
+
+    def width(self, hidden_size: int) -> int:
+        """Numbers in a vector of a trunk whose hidden states have ``hidden_size``."""
+        return len(self.projection[-1].weights) if self.projection else hidden_size
 
     def query_prefix(self, intent: str | None, instruction: str | None = None) -> str:
         """What goes before a query of that intent; before one with an ``instruction`` of its own, that.
@@ -100,21 +107,35 @@ def layout_of_folder(folder: Path) -> Layout:
     """
     pooling: Pooling | None = None
     pools_prefix = True
+    projection: list[Dense] = []
+    before = ""
     for module in _json(folder / "modules.json"):
         kind, path = module["type"].rsplit(".", 1)[-1], folder / module["path"]
         if kind == "Pooling":
             pooling = _pooling(path / "config.json")
             pools_prefix = bool(_json(path / "config.json").get("include_prompt", True))
+        elif kind == "Dense" and before in {"Pooling", "Dense"}:
+            projection.append(read_dense(path))
         elif kind not in {"Transformer", "Normalize"} or (kind == "Transformer" and path != folder):
             raise InputError(
-                f"{folder} has a module {kind} at {module['path']!r}: only Transformer, Pooling, Normalize work"
+                f"{folder} has a module {kind} at {module['path']!r}: only Transformer, Pooling, Dense after it, and "
+                "Normalize work"
             )
+        before = kind
     if pooling is None:
         raise InputError(
             f"{folder / 'modules.json'} names no Pooling module: save the model with SentenceTransformer.save"
         )
     config = _json(folder / "config.json")
-    return Layout(pooling, _max_length(folder, config), _pad_id(config), _prompts(folder), pools_prefix, _end(folder))
+    return Layout(
+        pooling,
+        _max_length(folder, config),
+        _pad_id(config),
+        _prompts(folder),
+        pools_prefix,
+        _end(folder),
+        projection=tuple(projection),
+    )
 
 
 def _json(path: Path) -> Any:

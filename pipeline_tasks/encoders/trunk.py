@@ -16,6 +16,7 @@ import numpy as np
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.encoders.layout import Layout, layout_of
+from pipeline_tasks.encoders.projection import Dense
 from pipeline_tasks.encoders.tokens import TextTokens, padded
 from pipeline_tasks.models.registry import Pooling
 
@@ -47,6 +48,11 @@ class Encoder:
         """Its tokenizer, as its layout wants texts to end."""
         return TextTokens(self.tokenizer.backend_tokenizer, self.layout.append)
 
+    @property
+    def width(self) -> int:
+        """Numbers in a vector."""
+        return self.layout.width(self.model.config.hidden_size)
+
     def features(self, sequences: Sequence[np.ndarray], unpooled: np.ndarray | None = None) -> dict[str, Tensor]:
         """A batch on the model's device; see :func:`~pipeline_tasks.encoders.tokens.padded`."""
         return on_device(padded(sequences, self.layout.pad_id, unpooled), self.device)
@@ -59,7 +65,7 @@ class Encoder:
         """
         from torch.nn.functional import normalize
 
-        return normalize(vectors(self.model, features, self.layout.pooling), dim=-1)
+        return normalize(vectors(self.model, features, self.layout), dim=-1)
 
     def trained(self) -> dict[str, Tensor]:
         """The weights that training changes, by name: all of them, or the adapters."""
@@ -157,14 +163,27 @@ def hidden_states(model: Any, features: Mapping[str, Tensor]) -> Tensor:
     return model(**given, **without_cache).last_hidden_state.float()
 
 
-def vectors(model: Any, features: Mapping[str, Tensor], pooling: Pooling) -> Tensor:
-    """One vector of any length per text of a batch.
+def vectors(model: Any, features: Mapping[str, Tensor], layout: Layout) -> Tensor:
+    """One vector of any length per text of a batch: pooled, and projected.
 
     Shapes:
         features: [b, s] each; returns [b, d] float32.
     """
-    mask = features["pooling_mask" if pooling == "mean" else "attention_mask"]
-    return pool(hidden_states(model, features), mask, pooling)
+    mask = features["pooling_mask" if layout.pooling == "mean" else "attention_mask"]
+    return _projected(pool(hidden_states(model, features), mask, layout.pooling), layout.projection)
+
+
+def _projected(pooled: Tensor, layers: Sequence[Dense]) -> Tensor:
+    """See :func:`~pipeline_tasks.encoders.projection.project`; in float32 whatever the autocast type."""
+    import torch
+    from torch.nn.functional import linear
+
+    with torch.autocast(pooled.device.type, enabled=False):
+        for layer in layers:
+            bias = None if layer.bias is None else torch.from_numpy(layer.bias).to(pooled)
+            pooled = linear(pooled, torch.from_numpy(layer.weights).to(pooled), bias)
+            pooled = pooled.tanh() if layer.tanh else pooled
+    return pooled
 
 
 def pool(hidden: Tensor, mask: Tensor, pooling: Pooling) -> Tensor:

@@ -9,6 +9,7 @@ import numpy as np
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.encoders.layout import Layout
+from pipeline_tasks.encoders.projection import project
 from pipeline_tasks.retrieval.token_encoder import Batch, TokenEncoder
 
 if TYPE_CHECKING:
@@ -37,12 +38,15 @@ class OnnxEncoder(TokenEncoder):
             raise InputError(
                 f"{graph} gives {shape} for pooling {layout.pooling!r}: only hidden states with mean, cls or last work"
             )
-        super().__init__(name, int(shape[2]), layout, tokenizer, _ONE_TEXT)
+        super().__init__(name, layout.width(int(shape[2])), layout, tokenizer, _ONE_TEXT)
 
     def pooled(self, batch: Batch) -> np.ndarray:
         """See :meth:`TokenEncoder.pooled`."""
         feeds = batch | {"token_type_ids": np.zeros_like(batch["input_ids"])}
         hidden = self._session.run(None, {name: value for name, value in feeds.items() if name in self._inputs})[0]
+        return project(self._pool(hidden, batch), self.layout.projection)
+
+    def _pool(self, hidden: np.ndarray, batch: Batch) -> np.ndarray:
         if self.layout.pooling == "cls":
             return hidden[:, 0]
         if self.layout.pooling == "last":

@@ -54,7 +54,7 @@ class TorchEncoder(TokenEncoder):
         warn_if_slow(source.precision, device, f"precision={source.precision}", "precision=float32")
         self._model = load_source(source, device)
         tokenizer = load_tokenizer(source.folder)
-        width = self._model.config.hidden_size
+        width = source.layout.width(self._model.config.hidden_size)
         super().__init__(source.name, width, source.layout, tokenizer, batch_tokens(device))
 
     def pooled(self, batch: Batch) -> np.ndarray:
@@ -64,7 +64,7 @@ class TorchEncoder(TokenEncoder):
         half = self._dtype is not torch.float32
         lower = torch.autocast(torch.device(self._device).type, self._dtype) if half else nullcontext()
         with torch.inference_mode(), lower:
-            return vectors(self._model, on_device(batch, self._device), self.layout.pooling).cpu().numpy()
+            return vectors(self._model, on_device(batch, self._device), self.layout).cpu().numpy()
 
     def _pooled_each(self, batches: Iterable[Batch]) -> Iterator[np.ndarray]:
         if self._device != "cpu":

@@ -1,4 +1,4 @@
-"""From a backbone to a retriever: adaptation, pre-training, fine-tuning, distillation; to a corpus; means of models."""
+"""From a backbone to a retriever: adaptation, the three stages, distillation; to a corpus; means; ordered ones."""
 
 STEPS = (
     "adapt_backbone",
@@ -8,4 +8,5 @@ STEPS = (
     "adapt_to_corpus",
     "follow_instructions",
     "average_models",
+    "order_dimensions",
 )

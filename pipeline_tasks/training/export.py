@@ -9,14 +9,11 @@ from typing import Any
 from pipeline_tasks.core.markdown import table
 from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.encoders.lora import merged, save_adapters
+from pipeline_tasks.encoders.projection import save_dense
 from pipeline_tasks.encoders.trunk import Encoder, quiet
 
 # The names that sentence-transformers has used since its first versions and still reads.
-_MODULES = [
-    {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
-    {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
-    {"idx": 2, "name": "2", "path": "2_Normalize", "type": "sentence_transformers.models.Normalize"},
-]
+_TYPE = "sentence_transformers.models."
 _POOLING_KEYS = {"mean": "pooling_mode_mean_tokens", "cls": "pooling_mode_cls_token", "last": "pooling_mode_lasttoken"}
 # Facts about the process that saved a tokenizer, not about the tokenizer.
 _LOCAL_KEYS = ("is_local", "local_files_only", "name_or_path", "_name_or_path", "tokenizer_file")
@@ -55,20 +52,28 @@ def export(
     with quiet():
         encoder.model.save_pretrained(out_dir)
     _save_tokenizer(encoder.tokenizer, out_dir, layout.max_length)
-    (out_dir / "2_Normalize").mkdir(exist_ok=True)
-    dimension = encoder.model.config.hidden_size
-    _write_json(out_dir / "modules.json", _MODULES)
+    hidden_size = encoder.model.config.hidden_size
+    dimension = layout.width(hidden_size)
+    kinds = ["Transformer", "Pooling", *["Dense"] * len(layout.projection), "Normalize"]
+    paths = ["", *(f"{place}_{kind}" for place, kind in enumerate(kinds) if place)]
+    modules = [
+        {"idx": place, "name": str(place), "path": path, "type": _TYPE + kind}
+        for place, (kind, path) in enumerate(zip(kinds, paths, strict=True))
+    ]
+    _write_json(out_dir / "modules.json", modules)
     _write_json(out_dir / "sentence_bert_config.json", {"max_seq_length": layout.max_length, "do_lower_case": False})
     _write_json(
         out_dir / "1_Pooling" / "config.json",
         {
-            "word_embedding_dimension": dimension,
+            "word_embedding_dimension": hidden_size,
             **dict.fromkeys(_POOLING_KEYS.values() if layout.pooling != "mean" else (), False),
             _POOLING_KEYS[layout.pooling]: True,
             "include_prompt": layout.pools_prefix,
         },
     )
-    _write_json(out_dir / "2_Normalize" / "config.json", {})
+    for layer, path in zip(layout.projection, paths[2:-1], strict=True):
+        save_dense(layer, out_dir / path)
+    _write_json(out_dir / paths[-1] / "config.json", {})
     _write_json(
         out_dir / "config_sentence_transformers.json",
         {"prompts": prompts, "default_prompt_name": None, "similarity_fn_name": "cosine"},

@@ -78,7 +78,7 @@ class Gradients:
 
         tokens = np.cumsum([lengths[piece].sum() for piece in reversed(pieces)])
         held = int(np.searchsorted(tokens, params.graph_tokens, side="right"))
-        like = torch.empty((0, encoder.model.config.hidden_size), device=encoder.device)
+        like = torch.empty((0, encoder.width), device=encoder.device)
         return backward(encode, list(map(len, pieces)), loss_of, like, held=held, peers=peers)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, get_args
@@ -130,12 +131,11 @@ def pretrain(inputs: Inputs, params: PretrainParams, run: Run) -> Path:
         trunk = reset_top_layers(trunk, run.scratch / "trunk", params.reset_layers)
     found = layout_of(trunk)
     prefixes = general_prefixes(found)
-    layout = Layout(
-        found.pooling,
-        params.max_passage_length,
+    layout = replace(
+        found,
+        max_length=params.max_passage_length,
         prefixes=prefixes,
         pools_prefix=found.pools_prefix or not prefixes,
-        append=found.append,
     )
     start = found if (trunk / "modules.json").is_file() else layout
     examples = Examples(partial(training_rows, pairs, cloze, params, layout))

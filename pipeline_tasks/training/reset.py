@@ -24,7 +24,7 @@ def reset_top_layers(folder: Path, target: Path, n_layers: int) -> Path:
         InputError: the trunk is not of the BERT family, has fewer layers, or pools otherwise than by the mean.
     """
     encoder = load(folder)
-    if encoder.layout.pooling != "mean":
+    if encoder.layout.pooling != "mean" or encoder.layout.projection:
         raise InputError(
             f"reset_layers={n_layers}, but {folder} is an embedder, which knows what a text means; choose 0"
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -87,12 +88,11 @@ def train_on_triplets(inputs: Inputs, params: TripletParams, run: Run, name: str
     prefixes = general_prefixes(start[1])
     if params.instruct:
         prefixes = prompts() | {use: text for use, text in prefixes.items() if use == "passage"}
-    layout = Layout(
-        start[1].pooling,
-        params.max_passage_length,
+    layout = replace(
+        start[1],
+        max_length=params.max_passage_length,
         prefixes=prefixes,
         pools_prefix=params.pool_instruction or not params.instruct,
-        append=start[1].append,
         needs_intent=params.instruct,
     )
     examples = Examples(partial(training_rows, builds, params, layout))

@@ -5,6 +5,7 @@ import torch
 
 from pipeline_tasks.encoders.trunk import Encoder
 from pipeline_tasks.training.batches import micro_batches
+from pipeline_tasks.training.data.ragged import Ragged
 from pipeline_tasks.training.data.rows import Rows
 from pipeline_tasks.training.data.tokens import Tokens
 
@@ -47,7 +48,7 @@ def mean_ndcg(ranks: np.ndarray, grades: np.ndarray, query_of: np.ndarray) -> fl
 
 def embed(
     encoder: Encoder,
-    sequences: Tokens,
+    sequences: Tokens | Ragged,
     micro_batch_tokens: int,
     autocast: bool,
     unpooled: np.ndarray | None = None,
@@ -60,7 +61,7 @@ def embed(
     """
     encoder.model.eval()
     which = np.arange(len(sequences)) if which is None else which
-    vectors = np.empty((len(which), encoder.model.config.hidden_size), dtype=np.float32)
+    vectors = np.empty((len(which), encoder.width), dtype=np.float32)
     with torch.no_grad(), torch.autocast(encoder.device.type, torch.bfloat16, enabled=autocast):
         for piece in micro_batches(sequences.lengths[which], micro_batch_tokens):
             first = None if unpooled is None else unpooled[which[piece]]

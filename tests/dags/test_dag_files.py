@@ -206,8 +206,8 @@ def test_what_starts_a_dag_is_produced_by_another(bag):
 
 
 BY_HAND = {"read_passages", "pool_passages", "sample_queries"}
-BY_HAND |= {"check_tuples_by_margin", "read_classes", "read_triplets", "average_models"}
-"""What is run from the command line alone: files of others, what is made of them, and means of chosen models."""
+BY_HAND |= {"check_tuples_by_margin", "read_classes", "read_triplets", "average_models", "order_dimensions"}
+"""What is run from the command line alone: files of others, what is made of them, and what is made of chosen models."""
 
 
 def test_tasks_are_named_after_their_steps_and_use_their_pools(bag):
