@@ -63,7 +63,7 @@ EVALUATION_SETS = {
     "queries": From(JUDGED_QUERIES, "judged/{item}", each="sets"),
     "passages": From(PASSAGES, "corpus/{item}", each="sets"),
 }
-"""What :func:`refuse_copies` reads besides pairs."""
+"""What :func:`refuse_copies` reads besides pairs or triplets."""
 
 
 @step(
@@ -94,18 +94,29 @@ def decontaminate_pairs(inputs: Inputs, params: DecontaminatePairsParams, run: R
     refuse_copies(inputs, params, run)
 
 
-def refuse_copies(inputs: Inputs, params: DecontaminatePairsParams, run: Run) -> None:
-    """Reject those of ``pairs`` that :func:`decontaminate_pairs` speaks of, and count them.
+def refuse_copies(
+    inputs: Inputs, params: DecontaminatePairsParams, run: Run, *, of: str = "pairs", held_out: str = "pairs"
+) -> None:
+    """Reject those rows of the input ``of`` that :func:`decontaminate_pairs` speaks of, and count them.
+
+    Args:
+        inputs: judged sets besides.
+        params: what is a copy.
+        run: what it tells.
+        of: pairs or triplets; the latter have no source passage.
+        held_out: pairs, of which those of held-out documents are evaluated with; there may be none.
 
     Raises:
         InputError: as there.
     """
-    known = EvaluationTexts.read(inputs, params.asked, params.passages, params.near)
+    apart = inputs[held_out] if held_out in inputs else None
+    known = EvaluationTexts.read(inputs, apart, params.asked, params.passages, params.near)
     found: Counter[str] = Counter()
     checked = refused = 0
-    pairs = inputs["pairs"]
-    with run.progress(pairs.manifest.rows, "pairs") as meter:
-        for block in pairs.batches(["query_id", "query", "positive", "passage", "split"], _BLOCK):
+    pairs = inputs[of]
+    columns = ["query_id", "query", "positive", *(["passage"] if pairs.has("passage") else []), "split"]
+    with run.progress(pairs.manifest.rows, of) as meter:
+        for block in pairs.batches(columns, _BLOCK):
             trained = block.filter(pc.fill_null(pc.not_equal(block["split"], "test"), fill_value=True))
             checked += len(trained)
             for hit in known.found_in(trained, params.passage_share):
@@ -116,13 +127,13 @@ def refuse_copies(inputs: Inputs, params: DecontaminatePairsParams, run: Run) ->
                 refused += len(rows)
                 found.update(f"{name}/{hit.reason}" for sets in hit.sets for name in sets.split(", "))
             meter.advance(len(block))
-    run.count("pairs_checked", checked)
+    run.count(f"{of}_checked", checked)
     for name, n in found.items():
         run.count(f"contaminated/{name}", n)
     if params.max_contaminated < 1 and refused > max(FEW_ROWS, params.max_contaminated * checked):
         most = ", ".join(f"{n:,} {name}" for name, n in found.most_common(5))
         raise InputError(
-            f"{refused:,} of the {checked:,} pairs of {pairs.manifest.ref} have copies of what models are evaluated "
+            f"{refused:,} of the {checked:,} {of} of {pairs.manifest.ref} have copies of what models are evaluated "
             f"with, more than max_contaminated={params.max_contaminated:g} allows: {most}; see where they come from, "
             "or let them be refused by --set max_contaminated=1"
         )

@@ -47,11 +47,14 @@ class EvaluationTexts:
     passages: KnownTexts = field(default_factory=KnownTexts)
 
     @classmethod
-    def read(cls, inputs: Inputs, asked: list[Question], which: str, near: float) -> EvaluationTexts:
+    def read(
+        cls, inputs: Inputs, held_out: Version | None, asked: list[Question], which: str, near: float
+    ) -> EvaluationTexts:
         """Held-out pairs, judged questions and judged sets.
 
         Args:
-            inputs: ``pairs``, ``queries`` (judged sets) and ``passages`` (the corpus of each).
+            inputs: ``queries`` (judged sets) and ``passages`` (the corpus of each).
+            held_out: pairs, of which those of held-out documents count.
             asked: the domain's questions.
             which: passages: ``judged``, those that answer a query of their set; ``all``; or ``none``.
             near: Jaccard similarity from which on two queries are near.
@@ -63,7 +66,8 @@ class EvaluationTexts:
         found = cls([*OWN_SETS, *sets], NearTexts(near))
         if len(found.names) > MOST_OWNERS:
             raise InputError(f"{len(sets)} judged sets are more than {MOST_OWNERS - len(OWN_SETS)}: name fewer in sets")
-        found._add_held_out(inputs["pairs"], which)
+        if held_out:
+            found._add_held_out(held_out, which)
         found._add_query(_QUESTIONS, pa.array([question.query for question in asked], pa.string()))
         if which != "none":
             quotes = [j.evidence for question in asked for j in question.judgements if j.grade > 0]
@@ -100,14 +104,14 @@ class EvaluationTexts:
             self.passages.add(owner, _texts(taken, "text"))
 
     def found_in(self, pairs: pa.Table, passage_share: float) -> Iterator[Hit]:
-        """Pairs with a copy, each once: of its query, near to a query, of its positive, of its source passage."""
+        """Pairs with a copy, each once: of its query, near to a query, of its positive, of its source if any."""
         queries = _texts(pairs, "query")
         taken = np.zeros(len(pairs), bool)
         copies = self.queries.copies_among(queries)
         yield from self._of_kinds("query", "query", copies, taken)
         near = self.near.near_among(queries)
         yield from self._new("query", "query_near", near.rows, near.owners, taken)
-        for column in ("positive", "passage"):
+        for column in [name for name in ("positive", "passage") if name in pairs.column_names]:
             copies = self.passages.copies_among(_texts(pairs, column), passage_share)
             yield from self._of_kinds(column, "passage", copies, taken)
 

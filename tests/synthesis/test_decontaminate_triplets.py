@@ -1,0 +1,88 @@
+"""Triplets of others pass the gate of all pairs, and so do held-out queries of our own that they may have copied."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.datasets import JUDGED_QUERIES, PAIRS, PASSAGES
+from pipeline_tasks.synthesis import decontaminate_pairs as gate
+from pipeline_tasks.synthesis.decontaminate_triplets import decontaminate_triplets
+from pipeline_tasks.synthesis.read_classes import read_classes
+from pipeline_tasks.synthesis.read_triplets import read_triplets
+from tests.stores import go, put, rejects, rows
+
+QUESTION = "Which county opened its emergency shelter after the levee at the river mouth broke on Monday night?"
+HELD_OUT = "How long may frozen food be kept after the power went out in the whole valley?"
+ANSWER = " ".join(f"answer{i}" for i in range(60))
+TASK = "Find what answers it."
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalStore:
+    store = LocalStore(tmp_path / "store")
+    (tmp_path / "domain").mkdir()
+    (tmp_path / "domain" / "questions.jsonl").write_text("")
+    monkeypatch.setattr(gate, "domain_folder", lambda: tmp_path / "domain")
+    monkeypatch.setattr(gate, "load_questions", lambda domain: [])
+    judged = {"query_id": "j", "query": QUESTION, "passage_ids": ["p"], "grades": [1]}
+    put(store, JUDGED_QUERIES, [judged], dataset="judged/news")
+    put(store, PASSAGES, [{"passage_id": "p", "text": ANSWER}], dataset="corpus/news")
+    return store
+
+
+def read(store: LocalStore, folder: Path, given: list[dict], **values) -> None:
+    file = folder / "given.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in given))
+    go(store, read_triplets, name="set", source=str(file), task=TASK, **values)
+
+
+def triplet(query: str, positive: str = "") -> dict:
+    return {"query": query, "positive": positive or f"What stands about {query}", "negative": "something else"}
+
+
+def test_what_is_evaluated_is_refused_as_query_and_as_positive_and_never_as_a_negative(store, tmp_path):
+    given = [
+        triplet("clean"),
+        triplet(QUESTION),
+        triplet("copied answer", ANSWER),
+        triplet("negative") | {"negative": ANSWER},
+    ]
+    read(store, tmp_path, given)
+    made = go(store, decontaminate_triplets, name="set", sets=("news",))
+    assert {row["query"] for row in rows(store, "mtt/own/set/checked")} == {"clean", "negative"}
+    told = [(row["reason"], row["detail"]) for row in rejects(store, "mtt/own/set/checked").values()]
+    assert sorted(told) == [("passage_exact", f"news: {ANSWER[:200]}"), ("query_exact", f"news: {QUESTION}")]
+    assert made.counters["triplets_checked"] == 4
+
+
+def test_queries_of_held_out_documents_are_refused_where_there_are_pairs(store, tmp_path):
+    read(store, tmp_path, [triplet("clean"), triplet(HELD_OUT.lower())])
+    assert go(store, decontaminate_triplets, name="set").counters.get("contaminated/held-out/query_normalised") is None
+    assert len(rows(store, "mtt/own/set/checked")) == 2
+    put(store, PAIRS, [{"query_id": "h", "query": HELD_OUT, "passage": "p", "split": "test"}], dataset="mtp")
+    go(store, decontaminate_triplets, name="set")
+    assert [row["query"] for row in rows(store, "mtt/own/set/checked")] == ["clean"]
+
+
+def test_a_task_or_an_id_in_the_text_hides_no_copy(store, tmp_path):
+    read(store, tmp_path, [triplet("clean"), triplet("copied answer", ANSWER)], symmetric=True)
+    go(store, decontaminate_triplets, name="set", sets=("news",))
+    (refused,) = rejects(store, "mtt/own/set/checked").values()
+    assert refused["reason"] == "passage_13gram"
+    labelled = [{"text": text, "label": label} for label in "ab" for text in (f"one {label}", f"two {label}")]
+    file = tmp_path / "classes.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in [{"text": QUESTION, "label": "a"}, *labelled]))
+    go(store, read_classes, name="classes", source=str(file), task=TASK)
+    go(store, decontaminate_triplets, name="classes", sets=("news",), max_contaminated=1)
+    assert QUESTION not in " ".join(row["query"] for row in rows(store, "mtt/own/classes/checked"))
+
+
+def test_it_stops_where_more_are_copies_than_may_be(store, tmp_path):
+    read(store, tmp_path, [triplet("clean"), *(triplet(QUESTION, f"answer of {i}") for i in range(11))])
+    with pytest.raises(InputError, match=r"11 of the 12 triplets of mtt/own/set@.* max_contaminated=0.05"):
+        go(store, decontaminate_triplets, name="set", sets=("news",))
