@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import argparse
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from measure import finish, show
 from planted_tuples import Part, relevant_of
 
 from pipeline_tasks.core.settings import settings
-from pipeline_tasks.curation.check_tuples_by_margin import Unit, margins_of
+from pipeline_tasks.curation.check_tuples_by_margin import TIES, Unit, margins_of
 from pipeline_tasks.datasets import TUPLES
 from pipeline_tasks.evaluation.altered_instructions import words_of
 from pipeline_tasks.models.use import folder
@@ -98,26 +99,36 @@ def chosen(discarded: np.ndarray, lost: np.ndarray) -> float:
 
 
 def measure(options: argparse.Namespace) -> dict[str, dict[str, float]]:
-    """Every model, by passages and by sentences."""
+    """Every model and every choice of several, by passages and by sentences."""
     base = {"choose": clean(options, "tuples", options.choose), "tell": clean(options, "test", options.n)}
     found: dict[str, dict[str, float]] = {}
-    for name in options.models:
-        encoder = load_encoder(folder(name), settings().cache, settings().threads)
-
-        def least(tuples: Sequence[dict], by: Unit, encoder=encoder) -> tuple[np.ndarray, np.ndarray]:
-            of_all = margins_of(TUPLES.table([*tuples, *ambiguous(tuples)]), encoder, by)
-            return of_all[len(tuples) :], of_all[: len(tuples)]
-
-        for by in options.by:
-            wrong, right = (of.min(axis=1) for of in least(base["choose"], by))
-            margin = chosen(wrong, right)
-            wrong, right = least(base["tell"], by)
-            own = {"n": float(len(wrong)), "margin": margin, **shares(wrong.min(axis=1), right.min(axis=1), margin)}
-            leaky = wrong[0::2]
-            own["not_poison"] = float((leaky[:, 0] < margin).mean())
-            at_zero = shares(wrong.min(axis=1), right.min(axis=1), 1e-4)
-            found[f"{name}, {by}"] = own | {f"{k} at 0": v for k, v in at_zero.items()}
+    for by in options.by:
+        of_model = {
+            name: {use: margins_by(name, tuples, by) for use, tuples in base.items()} for name in options.models
+        }
+        for n in range(1, len(options.models) + 1):
+            for names in combinations(options.models, n):
+                found[f"{', '.join(names)}, {by}"] = told([of_model[name] for name in names])
     return found
+
+
+def margins_by(model: str, tuples: Sequence[dict], by: Unit) -> np.ndarray:
+    """Those of the tuples, and of the same ones made ambiguous, [2, n, 3]."""
+    encoder = load_encoder(folder(model), settings().cache, settings().threads)
+    found = margins_of(TUPLES.table([*tuples, *ambiguous(tuples)]), encoder, by)
+    return found.reshape(2, len(tuples), -1)
+
+
+def told(of_models: Sequence[Mapping[str, np.ndarray]]) -> dict[str, float]:
+    """What models find together: of each question the largest margin counts."""
+    best = {use: np.max([one[use] for one in of_models], axis=0) for use in ("choose", "tell")}
+    right, wrong = best["choose"].min(axis=2)
+    margin = chosen(wrong, right)
+    right, wrong = best["tell"].min(axis=2)
+    leaky = best["tell"][1, 0::2, 0]
+    own = {"n": float(len(wrong)), "margin": margin, **shares(wrong, right, margin)}
+    own["not_poison"] = float((leaky < margin).mean())
+    return own | {f"{name} at the default": value for name, value in shares(wrong, right, TIES).items()}
 
 
 def main() -> None:

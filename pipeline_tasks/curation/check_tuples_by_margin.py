@@ -1,16 +1,20 @@
-"""Tuples whose questions a reference model tells apart: a check that needs no LLM, under a name of its own."""
+"""Tuples whose questions reference models tell apart: a check that needs no LLM, under a name of its own."""
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterator
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from pipeline_tasks.core.run import Run
+from pipeline_tasks.core.settings import Secret
 from pipeline_tasks.core.step import From, step
 from pipeline_tasks.datasets import TUPLES
+from pipeline_tasks.models.registry import get
+from pipeline_tasks.models.use import REFERENCE_MODELS, identity, is_served, licences
 from pipeline_tasks.retrieval.embed_passages import EncodeParams, noted
 from pipeline_tasks.retrieval.encoder import Encoder, Progress
 from pipeline_tasks.texts.sentences import sentences
@@ -20,13 +24,43 @@ _ANSWERS = ("positive", "instruction_passage", "query_passage")
 Unit = Literal["passage", "sentence"]
 
 
-class CheckTuplesByMarginParams(EncodeParams):
-    """Which reference model, and how sure it has to be."""
+TIES = 0.001
+"""Cosines below which two passages are equally near: the same sentence is that but for the last digits."""
 
+
+class CheckTuplesByMarginParams(EncodeParams):
+    """Which reference models, and how sure one has to be."""
+
+    further: tuple[str, ...] = Field(
+        REFERENCE_MODELS[1:], description="encoders besides `model`; of each question the surest of all counts"
+    )
     by: Unit = Field(
         "sentence", description="what a question is compared with: passages, or the nearest sentence of each"
     )
-    margin: float = Field(0.0, ge=-2, le=2, description="cosines by which the right passage has to be the nearest one")
+    margin: float = Field(TIES, ge=-2, le=2, description="cosines by which the right passage has to be the nearest one")
+
+    @model_validator(mode="after")
+    def _once_each(self) -> CheckTuplesByMarginParams:
+        if len({self.model, *self.further}) <= len(self.further):
+            raise ValueError(f"further={list(self.further)} besides model={self.model!r}: name each model once")
+        return self
+
+    def identity(self) -> dict[str, Any]:
+        """The parameters, and what the weights of every model are."""
+        return super().identity() | {"further": [identity(name) for name in self.further]}
+
+    def licences(self) -> dict[str, str]:
+        """Those of all models' weights."""
+        return licences(self.model, *self.further)
+
+    def secrets(self, declared: tuple[Secret, ...]) -> tuple[Secret, ...]:
+        """Models that all run here want no key."""
+        return declared if any(is_served(get(name)) for name in (self.model, *self.further)) else ()
+
+    def each(self) -> Iterator[EncodeParams]:
+        """The same parameters for one model after the other."""
+        for name in (self.model, *self.further):
+            yield self.model_copy(update={"model": name})
 
 
 @step(
@@ -34,19 +68,21 @@ class CheckTuplesByMarginParams(EncodeParams):
     writes=TUPLES,
     kind="map",
     dataset="tuples/by-margin",
-    version="2",
+    version="3",
     image="gpu",
     pool="gpu",
     memory_gib=4,
     secrets=("embeddings",),
 )
 def check_tuples_by_margin(rows: pa.Table, params: CheckTuplesByMarginParams, run: Run) -> pa.Table:
-    """Keep the tuples of which a model finds each question's passage nearest among the three, by a margin.
+    """Keep the tuples of each of whose questions a model finds the passage nearest among the three, by a margin.
 
-    By the nearest sentence of each, a passage that says what another says is as near as that, whatever else it says. It
-    knows what a model that does not reason knows: it keeps what is easy already. Reasons of rejects: ``not_poison``
-    (a passage that was written for poison is nearer to the original instruction and query than the positive),
-    ``ambiguous`` (any other margin is too small); the detail has the three margins.
+    By the nearest sentence of each, a passage that says what another says is as near as that, whatever else it says, to
+    every model; while that one of two passages is much nearer to the bare query differs from model to model. So a
+    question counts as told apart where one of the models does it. They know what a model that does not reason knows:
+    what is kept is easy already. Reasons of rejects: ``not_poison`` (no model finds the positive nearer to the original
+    instruction and query than both passages that were written for poison), ``ambiguous`` (the same of another
+    question); the detail has the three largest margins.
 
     Raises:
         InputError: a text is blank, or the model gives a vector that is none.
@@ -54,14 +90,18 @@ def check_tuples_by_margin(rows: pa.Table, params: CheckTuplesByMarginParams, ru
     """
     if rows.num_rows == 0:
         return TUPLES.table()
-    encoder = params.open(rows["positive"].to_pylist(), run)
     n_texts = rows.num_rows * len(_ASKED) + len({piece for passage in pieces_of(rows, params.by) for piece in passage})
-    with run.progress(n_texts, "texts") as meter, noted(run, encoder, n_texts):
-        found = margins_of(rows, encoder, params.by, meter.advance)
+    of_models: list[np.ndarray] = []
+    with run.progress(n_texts * (1 + len(params.further)), "texts") as meter:
+        for of_one in params.each():
+            encoder = of_one.open(rows["positive"].to_pylist(), run)
+            with noted(run, encoder, n_texts):
+                of_models.append(margins_of(rows, encoder, params.by, meter.advance))
+    found = np.max(of_models, axis=0)
     kept = (found > params.margin).all(axis=1)
     for query_id, of_tuple in zip(rows["query_id"].filter(pa.array(~kept)).to_pylist(), found[~kept], strict=True):
         shown = ", ".join(f"{name}: {value:.3f}" for name, value in zip(_ANSWERS, of_tuple, strict=True))
-        run.reject(query_id, "not_poison" if of_tuple[0] <= 0 else "ambiguous", shown)
+        run.reject(query_id, "not_poison" if of_tuple[0] <= params.margin else "ambiguous", shown)
     return rows.filter(pa.array(kept))
 
 

@@ -46,7 +46,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalStore:
         module.CheckTuplesByMarginParams, "open", lambda self, texts, run: Words("words", 4, Layout("mean", 8))
     )
     put(store, TUPLES, [given(number) for number in range(N_CLEAN + N_LEAKY)], dataset="tuples/poisoned")
-    go(store, module.check_tuples_by_margin, model="all-minilm-l6-v2", margin=0.1)
+    go(store, module.check_tuples_by_margin, model="all-minilm-l6-v2", further=(), margin=0.1)
     assert len(rows(store, "tuples/by-margin")) == N_CLEAN
     return store
 
@@ -121,7 +121,7 @@ def test_labels_say_how_far_the_check_agrees_and_where_it_does_not(foundry):
 
 def test_a_sample_as_csv_comes_back_as_it_was_filled_in(foundry, store):
     put(store, TUPLES, [given(0, positive='=a c\n\na, "c"')], dataset="tuples/poisoned")
-    go(store, module.check_tuples_by_margin, model="all-minilm-l6-v2", margin=0.1)
+    go(store, module.check_tuples_by_margin, model="all-minilm-l6-v2", further=(), margin=0.1)
     foundry("sample", "labels.csv")
     with Path("labels.csv").open(encoding="utf-8-sig", newline="") as handle:
         (row,) = csv.DictReader(handle)
@@ -177,7 +177,7 @@ def test_no_label_is_written_over_and_none_is_taken_for_that_of_another_tuple(fo
         foundry("sample", "labels.jsonl")
     fill("labels.jsonl", [row | {"keep": "yes"} for row in read("labels.jsonl")])
     put(store, TUPLES, [given(0, query_passage="a d d"), given(13)], dataset="tuples/poisoned")
-    go(store, module.check_tuples_by_margin, model="all-minilm-l6-v2", margin=0.1)
+    go(store, module.check_tuples_by_margin, model="all-minilm-l6-v2", further=(), margin=0.1)
     with pytest.raises(InputError, match="none that this check judged"):
         foundry("read", "labels.jsonl")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.curation import check_tuples_by_margin as module
 from pipeline_tasks.curation.check_tuples_by_margin import check_tuples_by_margin, margins
@@ -47,7 +48,7 @@ def test_only_what_is_told_apart_stays_and_poison_that_is_none_is_said_to_be(tmp
     given = [facts | of_tuple | {"query_id": name} for name, of_tuple in tuples.items()]
     put(store, TUPLES, given, dataset="tuples/poisoned")
     monkeypatch.setattr(module.CheckTuplesByMarginParams, "open", opened)
-    go(store, check_tuples_by_margin, model="all-minilm-l6-v2", margin=0.1)
+    go(store, check_tuples_by_margin, model="all-minilm-l6-v2", further=(), margin=0.1)
     assert [row["query_id"] for row in rows(store, "tuples/by-margin")] == ["clean"]
     found = rejects(store, "tuples/by-margin")
     assert {name: row["reason"] for name, row in found.items()} == {"leaky": "not_poison", "vague": "ambiguous"}
@@ -68,7 +69,39 @@ def test_by_sentences_a_passage_that_says_what_the_positive_says_is_no_poison(tm
         dataset="tuples/poisoned",
     )
     monkeypatch.setattr(module.CheckTuplesByMarginParams, "open", opened)
-    checked = go(store, check_tuples_by_margin, model="all-minilm-l6-v2", margin=0.1, by=by)
+    checked = go(store, check_tuples_by_margin, model="all-minilm-l6-v2", further=(), margin=0.1, by=by)
     assert [row["query_id"] for row in rows(store, "tuples/by-margin")] == kept
     assert {row["reason"] for row in rejects(store, "tuples/by-margin").values()} <= {"not_poison"}
     assert checked.counters["texts_encoded"] == 2 * 3 + 3 + (2 if by == "sentence" else 1)
+
+
+def test_of_each_question_the_surest_model_counts_and_no_model_can_tell_a_copy(tmp_path, monkeypatch):
+    """The first model takes the poisoned instruction for none, the second the poisoned query."""
+    store = LocalStore(tmp_path)
+    deaf = {"all-minilm-l6-v2": "bf", "bge-small-en-v1.5": "de"}
+
+    def of_model(params, texts, run):
+        class Deaf(Encoder):
+            def _vectors(self, texts, prefixes, done):
+                heard = [word for word in "abcdef" if word not in deaf[params.model]]
+                return np.array([[word in text for word in heard] for text in texts], np.float32)
+
+        return Deaf(params.model, 4, Layout("mean", 8))
+
+    clean = {"positive": "a c", "instruction_passage": "b c e", "query_passage": "a d f"}
+    copy = clean | {"query_passage": f"{'z' * 20} a d f. {'z' * 20} a c."}
+    facts = {"intent": "qa", "split": "train"} | dict(zip(PARTS, "abcd", strict=True))
+    given = [facts | clean | {"query_id": "clean"}, facts | copy | {"query_id": "copy"}]
+    put(store, TUPLES, given, dataset="tuples/poisoned")
+    monkeypatch.setattr(module.CheckTuplesByMarginParams, "open", of_model)
+    first, second = deaf
+    for model, further, kept in ((first, (), []), (second, (), []), (first, (second,), ["clean"])):
+        made = go(store, check_tuples_by_margin, model=model, further=further)
+        assert [row["query_id"] for row in rows(store, "tuples/by-margin")] == kept
+    assert rejects(store, "tuples/by-margin")["copy"]["reason"] == "not_poison"
+    assert made.counters["texts_encoded"] == 2 * (2 * 3 + 5)
+
+
+def test_a_model_that_is_named_twice_is_refused(tmp_path):
+    with pytest.raises(InputError, match="name each model once"):
+        go(LocalStore(tmp_path), check_tuples_by_margin, model="all-minilm-l6-v2", further=("all-minilm-l6-v2",))
