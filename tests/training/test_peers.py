@@ -31,6 +31,7 @@ WAYS = {
     "gradient cache": TrainParams(in_batch=True, graph_tokens=64, **COMMON),
     "rows apart": TrainParams(in_batch=False, graph_tokens=120, **COMMON),
     "one piece": TrainParams(in_batch=True, **COMMON | {"micro_batch_tokens": 10**6}),
+    "queries as negatives": TrainParams(objective="same_tower", in_batch=True, graph_tokens=64, **COMMON),
 }
 
 
