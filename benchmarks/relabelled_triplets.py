@@ -19,19 +19,17 @@ import numpy as np
 from judged_sets import SETS, JudgedSet, Pair, smaller
 from learning_rows import RANKS, Arrays, kept
 from measure import finish, show
-from short_trainings import NOTHING, after_training, params_of, start_of, vectors
+from short_trainings import NOTHING, after_training, params_of, parser_of, start_of, vectors
 
 from pipeline_tasks.core.ids import short_id, unit_hash
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.curation.rerank_passages import order_with_margin
 from pipeline_tasks.evaluation.statistics import against
-from pipeline_tasks.models.sizes import SIZES
 from pipeline_tasks.models.use import folder
 from pipeline_tasks.retrieval.cross_encoder import load_cross_encoder
 from pipeline_tasks.retrieval.search import top_k
 from pipeline_tasks.training.data.examples import Examples
 
-DATA = Path("../shared/data/ir")
 OBJECTIVE = {"name": "same_tower"}
 Positive = Literal["own", "first"]
 Negative = Literal["neighbour", "last"]
@@ -152,20 +150,14 @@ def measure(name: str, options: argparse.Namespace, place: Path) -> dict[str, An
 
 def main() -> None:
     """Run the sets that are asked for."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = parser_of(__doc__)
     parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
-    parser.add_argument("--data", type=Path, default=DATA, help="folder of the judged sets")
     parser.add_argument("--split", choices=("dev", "test"), default="test")
-    parser.add_argument("--size", choices=SIZES, default="22m")
     parser.add_argument("--judge", default="ms-marco-minilm-l12", help="a reranker of `foundry models`")
     parser.add_argument("--margin", type=float, default=0.25, help="logits by which another passage has to be better")
     parser.add_argument("--queries", type=int, default=384, help="to train on")
     parser.add_argument("--depth", type=int, default=10, help="nearest passages that are compared")
     parser.add_argument("--scored", type=int, default=700, help="queries at most to score by")
-    parser.add_argument("--epochs", type=int, default=1)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--quick", action="store_true", help="64 pairs, one seed: does it run?")
-    parser.add_argument("--keep", type=Path, help="folder in which vectors stay: a run that was stopped goes on")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as passing:
         finish({name: measure(name, options, options.keep or Path(passing)) for name in options.sets})

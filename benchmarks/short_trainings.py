@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +14,7 @@ from learning_rows import LENGTHS, Arrays, kept
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.encoders.layout import layout_of_folder
-from pipeline_tasks.models.sizes import backbone
+from pipeline_tasks.models.sizes import SIZES, backbone
 from pipeline_tasks.models.use import folder
 from pipeline_tasks.retrieval.encoders import load_encoder
 from pipeline_tasks.training.data.examples import Examples
@@ -21,10 +22,23 @@ from pipeline_tasks.training.export import export
 from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.trainer import train
 
+DATA = Path("../shared/data/ir")
 Texts = Mapping[str, Sequence[str]]
 """Texts by use: ``queries`` and others, which are encoded as passages."""
 NOTHING = Examples.of()
 """Development queries of a training whose last step's weights are wanted, whatever they score."""
+
+
+def parser_of(description: str | None) -> argparse.ArgumentParser:
+    """Options that all benchmarks of short trainings have."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--data", type=Path, default=DATA, help="folder of the judged sets")
+    parser.add_argument("--size", choices=SIZES, default="22m")
+    parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--keep", type=Path, help="folder in which vectors stay: a run that was stopped goes on")
+    parser.add_argument("--quick", action="store_true", help="few rows, one seed: does it run?")
+    return parser
 
 
 def params_of(size: str, seed: int, **given: Any) -> TrainParams:

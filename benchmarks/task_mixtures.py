@@ -20,15 +20,13 @@ import numpy as np
 from judged_sets import JudgedSet, disaster_guides, multihoprag_snippets, smaller
 from learning_rows import RANKS, Arrays, kept
 from measure import finish, show
-from short_trainings import NOTHING, after_training, params_of, start_of, vectors
+from short_trainings import NOTHING, after_training, params_of, parser_of, start_of, vectors
 
 from pipeline_tasks.core.ids import unit_hash
 from pipeline_tasks.encoders.layout import SEPARATOR
-from pipeline_tasks.models.sizes import SIZES
 from pipeline_tasks.retrieval.search import top_k
 from pipeline_tasks.training.data.examples import Examples
 
-DATA = Path("../shared/data/ir")
 OBJECTIVE = {"name": "same_tower"}
 TASKS = {
     "guide questions": "Given a question, find the passage of a guide that answers it",
@@ -154,14 +152,8 @@ def trained(of: Pool, way: str, seed: int, options: argparse.Namespace, place: P
 
 def main() -> None:
     """Print the table, and all scores as the last line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, default=DATA, help="folder of the judged sets")
-    parser.add_argument("--size", choices=SIZES, default="22m")
+    parser = parser_of(__doc__)
     parser.add_argument("--rows", type=int, default=192, help="to train on")
-    parser.add_argument("--epochs", type=int, default=1)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--quick", action="store_true", help="32 rows, one seed: does it run?")
-    parser.add_argument("--keep", type=Path, help="folder in which vectors stay: a run that was stopped goes on")
     options = parser.parse_args()
     of, start = pool(options.data, options.quick), start_of(options.size)
     seeds = options.seeds[:1] if options.quick else options.seeds

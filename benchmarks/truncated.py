@@ -15,19 +15,17 @@ import numpy as np
 from judged_sets import SETS, JudgedSet, smaller
 from learning_rows import Arrays, dev_set
 from measure import finish, show
-from short_trainings import after_training, params_of, start_of, vectors
+from short_trainings import after_training, params_of, parser_of, start_of, vectors
 
 from pipeline_tasks.encoders.projection import turned
 from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.evaluation.statistics import compare
-from pipeline_tasks.models.sizes import SIZES
 from pipeline_tasks.retrieval.search import top_k
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.export import export
 from pipeline_tasks.training.order_dimensions import principal_axes
 from pipeline_tasks.training.params import Precision
 
-DATA = Path("../shared/data/ir")
 K = 10
 WAYS = ("all", "prefixes", "ordered prefixes")
 """What is trained on; the last from a start whose dimensions are in order."""
@@ -110,19 +108,13 @@ def measure(name: str, options: argparse.Namespace, place: Path) -> dict[str, An
 
 def main() -> None:
     """Run the sets that are asked for."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = parser_of(__doc__)
     parser.add_argument("--sets", nargs="+", choices=SETS, default=["disaster_guides"])
-    parser.add_argument("--data", type=Path, default=DATA, help="folder of the judged sets")
-    parser.add_argument("--size", choices=SIZES, default="22m")
     parser.add_argument("--widths", type=int, nargs="+", default=[384, 256, 128], help="the whole width first")
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS, help="what is trained on")
     parser.add_argument("--split", choices=("dev", "test"), default="test", help="choose settings on dev")
     parser.add_argument("--rate", type=float, help="learning rate; without it the size's")
-    parser.add_argument("--epochs", type=int, default=1)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--precision", choices=get_args(Precision), default="fp32", help="of training")
-    parser.add_argument("--quick", action="store_true", help="64 pairs, one seed: does it run?")
-    parser.add_argument("--keep", type=Path, help="folder in which vectors stay: a run that was stopped goes on")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as passing:
         finish({name: measure(name, options, options.keep or Path(passing)) for name in options.sets})

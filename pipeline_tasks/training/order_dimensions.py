@@ -84,7 +84,7 @@ def order_dimensions(inputs: Inputs, params: OrderDimensionsParams, run: Run) ->
     card = {
         "name": f"{params.size} ordered",
         "summary": "Dense retriever whose first dimensions are an embedding themselves.",
-        "model": params.start.name,
+        "backbone": params.start.name,
         **begun,
         "ordered by": str(inputs["passages"].manifest.ref),
         "squared length of passages": {f"in the first {n}": f"{share:.1%}" for n, share in told.items()},
