@@ -38,6 +38,7 @@ class OrderDimensionsParams(StartParams):
     start_from: tuple[str, ...] = Field(
         (), max_length=1, description="trained model, such as model/22m/finetune; empty: the size's backbone"
     )
+    dims: int | None = Field(None, ge=1, description="numbers that a vector is cut to; empty: all, in order")
 
 
 @step(
@@ -54,13 +55,14 @@ def order_dimensions(inputs: Inputs, params: OrderDimensionsParams, run: Run) ->
 
     A rotation after pooling, along the principal axes of passages: of all rotations the one after which products of the
     first n dimensions are nearest to those of all dimensions, by least squares over pairs of these passages, for every
-    n. No weight changes, nothing is lost at full width, and sentence-transformers cuts the vectors (``truncate_dim``).
-    A training on prefixes (``matryoshka``) may start from it, or come before it.
+    n. No weight changes, and nothing is lost at full width. With ``dims`` vectors are cut here; without,
+    sentence-transformers does it (``truncate_dim``), at any length. A training on prefixes (``matryoshka``) may start
+    from it, or come before it.
 
     Source: Eckart and Young 1936; beyond DMRetriever and Gecko, whose 256 dimensions are trained.
 
     Raises:
-        InputError: there are fewer passages than dimensions.
+        InputError: there are fewer passages than dimensions, or fewer dimensions than ``dims``.
     """
     from pipeline_tasks.encoders.trunk import load
     from pipeline_tasks.training.export import export
@@ -68,6 +70,9 @@ def order_dimensions(inputs: Inputs, params: OrderDimensionsParams, run: Run) ->
 
     folder, begun = folder_of_start(inputs, params.start, run)
     encoder = load(folder, devices().split(",")[0])
+    dims = params.dims or encoder.width
+    if dims > encoder.width:
+        raise InputError(f"dims={dims}, but {params.size} has {encoder.width} dimensions: choose fewer")
     texts = sample(inputs["passages"], params.n_passages)
     if len(texts) < encoder.width:
         raise InputError(
@@ -77,10 +82,10 @@ def order_dimensions(inputs: Inputs, params: OrderDimensionsParams, run: Run) ->
     with reproducible(settings().threads), run.progress(len(texts), "passages") as meter:
         axes, shares = principal_axes(_vectors(encoder, texts, meter.advance))
     run.count("passages", len(texts))
-    told = {n: round(float(shares[:n].sum()), 4) for n in (encoder.width // 2, encoder.width // 4)}
+    told = {n: round(float(shares[:n].sum()), 4) for n in (dims, encoder.width // 2, encoder.width // 4)}
     for n, share in told.items():
         run.count(f"share_of_first_{n}", share)
-    layout = replace(encoder.layout, projection=turned(encoder.layout.projection, axes))
+    layout = replace(encoder.layout, projection=turned(encoder.layout.projection, axes[:dims]))
     card = {
         "name": f"{params.size} ordered",
         "summary": "Dense retriever whose first dimensions are an embedding themselves.",

@@ -78,6 +78,19 @@ def test_an_ordered_model_that_is_ordered_again_has_one_rotation(store, tmp_path
     np.testing.assert_allclose(rotation.weights @ rotation.weights.T, np.eye(len(rotation.weights)), atol=1e-5)
 
 
+def test_cut_vectors_are_the_first_numbers_of_whole_ones_of_length_1_again(store, tmp_path):
+    whole = go(store, order_dimensions, size="22m", start_from=START).ref
+    short = go(store, order_dimensions, size="22m", start_from=START, dims=6)
+    for found, wanted in zip(
+        vectors(store, short.ref, tmp_path / "short"), vectors(store, whole, tmp_path / "whole"), strict=True
+    ):
+        first = wanted[:, :6] / np.linalg.norm(wanted[:, :6], axis=1, keepdims=True)
+        np.testing.assert_allclose(found, first, atol=1e-5)
+    assert 0 < short.counters["share_of_first_6"] < 1
+    with pytest.raises(InputError, match=r"dims=999, but 22m has \d+ dimensions: choose fewer"):
+        go(store, order_dimensions, size="22m", start_from=START, dims=999)
+
+
 def test_only_passages_to_train_on_decide(store):
     first = go(store, order_dimensions, size="22m", start_from=START)
     put(store, PASSAGES, passages(60) + passages(40, "test"), version="1" * 16)
