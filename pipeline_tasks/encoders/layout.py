@@ -111,6 +111,8 @@ def layout_of_folder(folder: Path) -> Layout:
     before = ""
     for module in _json(folder / "modules.json"):
         kind, path = module["type"].rsplit(".", 1)[-1], folder / module["path"]
+        if not path.is_relative_to(folder) or ".." in Path(module["path"]).parts:
+            raise InputError(f"{folder / 'modules.json'} leads out of the model's folder, to {module['path']!r}")
         if kind == "Pooling":
             pooling = _pooling(path / "config.json")
             pools_prefix = bool(_json(path / "config.json").get("include_prompt", True))

@@ -45,6 +45,13 @@ def test_a_folder_says_whether_its_prompts_are_pooled(tmp_path, stated, pools):
     assert layout_of_folder(write(tmp_path, {"pooling_mode": "mean"} | stated)).pools_prefix is pools
 
 
+@pytest.mark.parametrize("path", ["../elsewhere", "/etc", "1_Pooling/../../elsewhere"])
+def test_a_module_outside_the_folder_is_refused(tmp_path, path):
+    modules = [MODULES[0], MODULES[1] | {"path": path}]
+    with pytest.raises(InputError, match="leads out of the model's folder"):
+        layout_of_folder(write(tmp_path, {"pooling_mode": "mean"}, modules))
+
+
 def test_the_least_length_counts_and_no_limit_is_no_length(tmp_path):
     files = {"sentence_bert_config": {"max_seq_length": 256}, "tokenizer_config": {"model_max_length": 10**30}}
     layout = layout_of_folder(write(tmp_path, {"pooling_mode": "mean"}, **files))
