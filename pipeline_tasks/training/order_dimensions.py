@@ -76,7 +76,7 @@ def order_dimensions(inputs: Inputs, params: OrderDimensionsParams, run: Run) ->
     texts = sample(inputs["passages"], params.n_passages)
     if len(texts) < encoder.width:
         raise InputError(
-            f"{len(texts)} passages for {encoder.width} dimensions: give as many as there are dimensions, "
+            f"{len(texts)} passages to train on for {encoder.width} dimensions: give as many as there are dimensions, "
             f"better ten times as many (n_passages={params.n_passages})"
         )
     with reproducible(settings().threads), run.progress(len(texts), "passages") as meter:

@@ -99,7 +99,7 @@ def test_only_passages_to_train_on_decide(store):
 
 
 def test_fewer_passages_than_dimensions_are_refused(store):
-    with pytest.raises(InputError, match=r"5 passages for \d+ dimensions: give as many.*n_passages=5"):
+    with pytest.raises(InputError, match=r"5 passages to train on for \d+ dimensions: give as many.*n_passages=5"):
         go(store, order_dimensions, size="22m", start_from=START, n_passages=5)
 
 
