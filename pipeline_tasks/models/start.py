@@ -25,7 +25,7 @@ from pipeline_tasks.models import use
 from pipeline_tasks.models.registry import get
 from pipeline_tasks.models.sizes import get_size
 
-_READ = ("*.json", "*.txt", "*.model", "*.safetensors", "*/config.json", "*/model.safetensors")
+_READ = ("*.json", "*.txt", "*.model", "*.safetensors", "*/config.json", "*_Dense/model.safetensors")
 """What loading a model reads of its folder; cards, pickles and other copies of the weights have no say."""
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 _LICENCE = re.compile(r"^licen[sc]e:[ \t]*[\"']?([^\s\"'#]+)", re.MULTILINE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -17,6 +18,7 @@ from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import PAIRS, TRIPLETS
 from pipeline_tasks.encoders.layout import Layout, layout_of
+from pipeline_tasks.encoders.projection import Dense, save_dense
 from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.models.fetch import fetch
 from pipeline_tasks.models.registry import get
@@ -74,6 +76,18 @@ def test_a_folder_starts_a_chain_that_pools_and_asks_as_it_does(store, finished,
     tuned = go(store, finetune, {"init": [str(made.ref)]}, alpha=0.95, **SHORT)
     after = layout_of(Version.open(store, tuned.ref).lay_out(tmp_path / "tuned"))
     assert (after.pooling, after.prefixes) == ("cls", prompts() | {"passage": ASKED["passage"]})
+
+
+def test_dense_modules_of_a_start_stay_through_the_chain_and_count_in_its_id(store, tiny_bert, tmp_path):
+    encoder, folder = load(tiny_bert), tmp_path / "dense"
+    weights = np.random.default_rng(0).standard_normal((6, encoder.width)).astype(np.float32)
+    export(encoder, folder, card=CARD, layout=Layout("mean", 24, projection=(Dense(weights),)))
+    made = go(store, pretrain, backbone=str(folder), **SHORT)
+    tuned = go(store, finetune, {"init": [str(made.ref)]}, alpha=0.95, **SHORT)
+    for place, ref in (("made", made.ref), ("tuned", tuned.ref)):
+        assert layout_of(Version.open(store, ref).lay_out(tmp_path / place)).projection == (Dense(weights),)
+    save_dense(Dense(-weights), folder / "2_Dense")
+    assert plan(store, pretrain, {"backbone": str(folder)} | SHORT).ref != made.ref
 
 
 def test_the_same_files_elsewhere_are_the_same_version_and_others_are_another(store, finished, tmp_path):
