@@ -105,6 +105,11 @@ def _floats(encoder: Encoder) -> dict[str, Tensor]:
 
 
 def _check_asked(first: str, encoder: Encoder, name: str, other: Encoder) -> None:
+    if encoder.layout.projection != other.layout.projection:
+        raise InputError(
+            f"the vectors of {name} and {first} go through different Dense modules after pooling: average models "
+            "first, and order_dimensions of the mean"
+        )
     ours, theirs = (replace(one.layout, max_length=0, pad_id=0) for one in (encoder, other))
     if ours != theirs:
         raise InputError(

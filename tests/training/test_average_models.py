@@ -14,6 +14,7 @@ from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.encoders.layout import Layout, layout_of_folder
+from pipeline_tasks.encoders.projection import Dense
 from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.training.average_models import average_models
 from pipeline_tasks.training.export import export
@@ -88,6 +89,14 @@ def test_models_that_are_asked_differently_are_refused(store, tmp_path, tiny_ber
     put_changed(store, tmp_path / "start", "model/33m/distill", 0.01, instructed)
     with pytest.raises(InputError, match=r"model/33m/distill@0+ is asked otherwise .*1 prompts.*average one stage's"):
         go(store, average_models, models=(MODELS[0], "model/33m/distill"))
+
+
+def test_vectors_that_were_turned_in_two_ways_have_no_mean(store, tmp_path, tiny_bert):
+    width = load(tiny_bert).width
+    turned = Layout("mean", 32, projection=(Dense(-np.eye(width, dtype=np.float32)),))
+    put_changed(store, tmp_path / "start", "model/33m/ordered", 0.02, turned)
+    with pytest.raises(InputError, match=r"model/33m/ordered@0+ and .* different Dense modules.*order_dimensions"):
+        go(store, average_models, models=(MODELS[0], "model/33m/ordered"))
 
 
 def test_models_of_two_shapes_are_refused(store, tmp_path):
