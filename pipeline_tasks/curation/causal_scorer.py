@@ -32,6 +32,9 @@ class CausalScorer:
         device: where it runs.
         precision: of weights and products.
         batch_size: texts at once.
+
+    Raises:
+        InputError: the model's tokens attend to later ones, as an adapted decoder's do, and so know what is asked.
     """
 
     def __init__(
@@ -40,6 +43,10 @@ class CausalScorer:
         warn_if_slow(precision, device, f"precision={precision}", "precision=float32")
         self._tokenizer = load_tokenizer(folder)
         self._model = load_model(folder, dtype=precision, head="next_token").to(device)
+        if getattr(self._model.config, "is_causal", True) is False:
+            raise InputError(
+                f"{folder} says is_causal=false: it reads what follows and has no likelihoods; name a causal model"
+            )
         self._device, self._batch_size = device, batch_size
         self._begun: dict[str, tuple[int, Any]] = {}
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+
 import numpy as np
 import pytest
 
@@ -25,6 +28,14 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def scorer(folder) -> CausalScorer:
     return CausalScorer(folder, batch_size=2)
+
+
+def test_a_decoder_that_looks_ahead_is_refused(folder, tmp_path):
+    ahead = shutil.copytree(folder, tmp_path / "ahead")
+    config = json.loads((ahead / "config.json").read_text())
+    (ahead / "config.json").write_text(json.dumps(config | {"is_causal": False}))
+    with pytest.raises(InputError, match="is_causal=false.*name a causal model"):
+        CausalScorer(ahead)
 
 
 def plain(folder, text: str) -> np.ndarray:
