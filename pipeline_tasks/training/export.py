@@ -54,12 +54,7 @@ def export(
     _save_tokenizer(encoder.tokenizer, out_dir, layout.max_length)
     hidden_size = encoder.model.config.hidden_size
     dimension = layout.width(hidden_size)
-    kinds = ["Transformer", "Pooling", *["Dense"] * len(layout.projection), "Normalize"]
-    paths = ["", *(f"{place}_{kind}" for place, kind in enumerate(kinds) if place)]
-    modules = [
-        {"idx": place, "name": str(place), "path": path, "type": _TYPE + kind}
-        for place, (kind, path) in enumerate(zip(kinds, paths, strict=True))
-    ]
+    modules = _modules(len(layout.projection))
     _write_json(out_dir / "modules.json", modules)
     _write_json(out_dir / "sentence_bert_config.json", {"max_seq_length": layout.max_length, "do_lower_case": False})
     _write_json(
@@ -71,9 +66,9 @@ def export(
             "include_prompt": layout.pools_prefix,
         },
     )
-    for layer, path in zip(layout.projection, paths[2:-1], strict=True):
-        save_dense(layer, out_dir / path)
-    _write_json(out_dir / paths[-1] / "config.json", {})
+    for layer, module in zip(layout.projection, modules[2:-1], strict=True):
+        save_dense(layer, out_dir / module["path"])
+    _write_json(out_dir / modules[-1]["path"] / "config.json", {})
     _write_json(
         out_dir / "config_sentence_transformers.json",
         {"prompts": prompts, "default_prompt_name": None, "similarity_fn_name": "cosine"},
@@ -83,6 +78,16 @@ def export(
     )
     for file in out_dir.rglob("*"):
         file.chmod(0o755 if file.is_dir() else 0o644)
+
+
+def _modules(n_dense: int) -> list[dict[str, Any]]:
+    """What ``modules.json`` lists, in order, so many Dense modules among it."""
+    kinds = ["Transformer", "Pooling", *["Dense"] * n_dense, "Normalize"]
+    paths = ["", *(f"{place}_{kind}" for place, kind in enumerate(kinds) if place)]
+    return [
+        {"idx": place, "name": str(place), "path": path, "type": _TYPE + kind}
+        for place, (kind, path) in enumerate(zip(kinds, paths, strict=True))
+    ]
 
 
 def model_card(card: Mapping[str, Any], prompts: Mapping[str, str], vector: str) -> str:
