@@ -4,6 +4,7 @@
 vectors of 384 numbers in clusters; ``benchmarks/small_searches.py`` has fewer. Timed is the whole search with the
 filling of an index, the best of three turns, in each of which every exact method has its go. A turn is a process of
 its own, warmed by a small search; memory is the peak over what it held with the vectors loaded and everything warm.
+Where there is a graphics card, ours on it takes one turn.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.measure import Measured, finish, measured, show, spread, turns  # noqa: E402
 from benchmarks.vectors import DIM, unit_vectors  # noqa: E402
+from pipeline_tasks.encoders.devices import devices_of  # noqa: E402
 
 K, QUERIES, CLUSTERS = 200, 2000, 1000
 Searched = tuple[np.ndarray, dict[str, float]]
@@ -66,6 +68,18 @@ def hnsw(queries: np.ndarray, passages: np.ndarray) -> Searched:
     return _approximate("hnsw", queries, passages)
 
 
+def torch_on_cards(queries: np.ndarray, passages: np.ndarray) -> Searched:
+    """Ours with ``index=torch``: the vectors go to the cards within the time."""
+    from pipeline_tasks.retrieval.torch_search import torch_search
+
+    return torch_search(queries, [(passages, np.arange(len(passages), dtype=np.int32))], K).keys, {}
+
+
+def faiss_on_cards(queries: np.ndarray, passages: np.ndarray) -> Searched:
+    """Ours with ``index=faiss``."""
+    return _approximate("faiss", queries, passages)
+
+
 def _approximate(kind: str, queries: np.ndarray, passages: np.ndarray) -> Searched:
     from pipeline_tasks.retrieval.faiss_search import faiss_search
 
@@ -80,7 +94,8 @@ EXACT: dict[str, Callable[[np.ndarray, np.ndarray], Searched]] = {
     "faiss_knn": faiss_knn,
     "torch_topk": torch_topk,
 }
-METHODS = EXACT | {"ivf": ivf, "hnsw": hnsw}
+ON_CARDS = {"torch_on_cards": torch_on_cards, "faiss_on_cards": faiss_on_cards} if devices_of("cuda") else {}
+METHODS = EXACT | {"ivf": ivf, "hnsw": hnsw} | ON_CARDS
 
 
 def prepare(method: str, n: int, n_queries: int) -> tuple[str, np.ndarray, np.ndarray]:

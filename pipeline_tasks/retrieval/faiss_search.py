@@ -1,44 +1,21 @@
 """Search by FAISS: exact with the same rows as our own search, or approximate and tuned to a recall that is measured.
 
-FAISS only proposes; what it proposes is scored again in the fixed order of
-:func:`pipeline_tasks.retrieval.scan_kernels.dot`, so that scores and ties do not depend on who searched.
+FAISS only proposes: see :mod:`pipeline_tasks.retrieval.proposals`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
-from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.settings import settings
-from pipeline_tasks.retrieval.screen import slack
-from pipeline_tasks.retrieval.search import NO_KEY, Shard, merge, search
+from pipeline_tasks.retrieval.proposals import Found, counted, exact, scored
+from pipeline_tasks.retrieval.search import NO_KEY, Shard, search
 
 Kind = Literal["faiss", "ivf", "hnsw"]
-_MORE = 64
 _SAMPLE = 200
 _HNSW_LINKS = 32
-
-
-@dataclass(frozen=True)
-class Found:
-    """What was found, and how good it is.
-
-    Attributes:
-        keys: [q, k], int32, as of :func:`pipeline_tasks.retrieval.search.search`.
-        scores: [q, k], float32.
-        recall: share of the true best k that was found, mean over the sample; 1 for exact search.
-        n_sampled: queries on which that was measured.
-        effort: lists probed (ivf) or candidates kept (hnsw) to get there; 0 for exact search.
-    """
-
-    keys: np.ndarray
-    scores: np.ndarray
-    recall: float
-    n_sampled: int
-    effort: int
 
 
 def faiss_search(queries: np.ndarray, shards: list[Shard], k: int, kind: Kind, recall: float = 0.95) -> Found:
@@ -54,25 +31,21 @@ def faiss_search(queries: np.ndarray, shards: list[Shard], k: int, kind: Kind, r
 
     faiss.omp_set_num_threads(settings().threads)
     queries = np.ascontiguousarray(queries, np.float32)
-    kept = [names >= 0 for _, names in shards]
-    vectors = np.concatenate([v[mask] for (v, _), mask in zip(shards, kept, strict=True)])
-    keys = np.concatenate([names[mask] for (_, names), mask in zip(shards, kept, strict=True)])
-    if k > len(keys):
-        raise InputError(f"k = {k} of {len(keys)} passages: ask for at most all of them")
+    vectors, keys = counted(shards, k)
     index = _built(vectors, kind)
     if kind == "faiss":
-        return _exact(index, queries, vectors, keys, k)
+        return exact(index, queries, vectors, keys, k)
     rows = np.unique(np.linspace(0, len(queries) - 1, _SAMPLE).astype(int)) if len(queries) else np.empty(0, int)
     truth = search(queries[rows], [(vectors, keys)], k)[0]
     effort, most = (1, index.nlist) if kind == "ivf" else (max(k, 16), len(keys))
     while True:
         _set_effort(index, kind, effort)
-        tried = _scored(index.search(queries[rows], k)[1], queries[rows], vectors, keys)[0]
+        tried = scored(index.search(queries[rows], k)[1], queries[rows], vectors, keys)[0]
         measured = _recall(tried, truth)
         if measured >= recall or effort >= most:
             break
         effort = min(2 * effort, most)
-    found = _scored(index.search(queries, k)[1], queries, vectors, keys)
+    found = scored(index.search(queries, k)[1], queries, vectors, keys)
     short = np.flatnonzero(found[0][:, -1] == NO_KEY)
     if len(short):
         found[0][short], found[1][short] = search(queries[short], [(vectors, keys)], k)
@@ -102,30 +75,6 @@ def _set_effort(index: Any, kind: Kind, effort: int) -> None:
         index.nprobe = effort
     else:
         index.hnsw.efSearch = effort
-
-
-def _exact(index: Any, queries: np.ndarray, vectors: np.ndarray, keys: np.ndarray, k: int) -> Found:
-    """Ask for more than ``k`` until nothing that was left out can belong to the best ``k``."""
-    found = np.full((len(queries), k), NO_KEY, np.int32), np.full((len(queries), k), -np.inf, np.float32)
-    left, asked, room = np.arange(len(queries)), min(k + _MORE, len(keys)), slack(queries, vectors)
-    while len(left):
-        screened, at = index.search(queries[left], asked)
-        some_keys, scores = merge([_scored(at, queries[left], vectors, keys)], k)
-        found[0][left], found[1][left] = some_keys, scores
-        if asked == len(keys):
-            break
-        left = left[scores[:, -1] <= screened[:, -1] + room[left]]
-        asked = min(4 * asked, len(keys))
-    return Found(*found, 1.0, len(queries), 0)
-
-
-def _scored(
-    at: np.ndarray, queries: np.ndarray, vectors: np.ndarray, keys: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    from pipeline_tasks.retrieval.scan_kernels import dots
-
-    scores = dots(queries, vectors, at)
-    return merge([(np.where(at >= 0, keys[at], NO_KEY), scores)], at.shape[1])
 
 
 def _recall(found: np.ndarray, truth: np.ndarray) -> float:

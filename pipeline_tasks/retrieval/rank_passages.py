@@ -24,17 +24,18 @@ class RankPassagesParams(EmbedParams):
     """Depth of the rankings, how they are searched, and how much a process holds."""
 
     depth: int = Field(200, ge=1, description="passages kept per query (DMRetriever 3.4.3)")
-    index: Literal["exact", "faiss", "ivf", "hnsw"] = Field(
-        "exact", description="exact; faiss: as exact, by FAISS, on a GPU where there is one; ivf, hnsw: approximate"
+    index: Literal["exact", "torch", "faiss", "ivf", "hnsw"] = Field(
+        "exact",
+        description="exact; torch, faiss: the same by these, on a GPU where there is one; ivf, hnsw: approximate",
     )
     recall: float = Field(0.95, gt=0, le=1, description="least recall that ivf and hnsw are tuned to on a sample")
     shard_passages: int = tuning(100_000, ge=1, description="passages that a process holds at a time")
     block_queries: int = tuning(8192, ge=1, description="queries that a process ranks at a time")
 
     def identity(self) -> dict[str, Any]:
-        """All but what gives the same rankings: FAISS's exact search, and recall and sizes where search is exact."""
+        """All but what gives the same rankings: who searches exactly, and recall and sizes where search is exact."""
         found = super().identity()
-        if self.index in ("exact", "faiss"):
+        if self.index not in ("ivf", "hnsw"):
             return found | {"index": "exact", "recall": 1.0}
         return found | {"shard_passages": self.shard_passages, "block_queries": self.block_queries}
 

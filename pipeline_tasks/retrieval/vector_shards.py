@@ -113,6 +113,11 @@ def _searched(queries: np.ndarray, shard: Opened, k: int, given: Partition, run:
     shards, index = [(shard.vectors, shard.keys)], given.values["index"]
     if index == "exact":
         return search(queries, shards, k)
+    if index == "torch":
+        from pipeline_tasks.retrieval.torch_search import torch_search
+
+        on_cards = torch_search(queries, shards, k)
+        return on_cards.keys, on_cards.scores
     from pipeline_tasks.retrieval.faiss_search import faiss_search
 
     found = faiss_search(queries, shards, k, index, given.values["recall"])

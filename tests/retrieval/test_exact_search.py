@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
+import torch
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.retrieval.faiss_search import faiss_search
+from pipeline_tasks.retrieval.proposals import Found
 from pipeline_tasks.retrieval.screen import slack
-from pipeline_tasks.retrieval.search import NO_KEY, merge, search
+from pipeline_tasks.retrieval.search import NO_KEY, Shard, merge, search
+from pipeline_tasks.retrieval.torch_search import torch_search
 
 K = 40
 
@@ -83,18 +87,49 @@ def test_a_new_shard_merges_into_what_was_found_before():
     same(merge([before, fresh], K), brute_force(queries, passages, K))
 
 
-def test_faiss_gives_the_same_rows():
+def by_faiss(queries: np.ndarray, shards: list[Shard], k: int) -> Found:
+    return faiss_search(queries, shards, k, "faiss")
+
+
+PROPOSE = [by_faiss, torch_search, partial(torch_search, devices=["cpu"] * 3, block=97)]
+
+
+@pytest.mark.parametrize("search_by", PROPOSE)
+def test_who_else_proposes_gives_the_same_rows(search_by):
     queries, passages = planted(10)
-    found = faiss_search(queries, [(passages[:100], keys(100)), (passages[100:], keys(3000)[100:])], K, "faiss")
+    found = search_by(queries, [(passages[:100], keys(100)), (passages[100:], keys(3000)[100:])], K)
     same((found.keys, found.scores), brute_force(queries, passages, K))
     assert found.recall == 1
 
 
-def test_faiss_asks_for_more_where_ties_reach_beyond_what_it_found():
+@pytest.mark.parametrize("search_by", PROPOSE)
+def test_more_is_asked_for_where_ties_reach_beyond_what_was_proposed(search_by):
     passages = np.ones((500, 4), np.float32)
     passages[::-1][:3] = 2
-    found = faiss_search(np.ones((2, 4), np.float32), [(passages, keys(500))], 10, "faiss")
+    found = search_by(np.ones((2, 4), np.float32), [(passages, keys(500))], 10)
     assert found.keys.tolist() == [[497, 498, 499, *range(7)]] * 2
+
+
+@pytest.mark.parametrize("search_by", PROPOSE)
+def test_passages_without_a_key_are_not_proposed(search_by):
+    queries, passages = planted(12, n=400, q=9)
+    left = np.where(np.arange(400) % 3, keys(400), -1).astype(np.int32)
+    kept = left >= 0
+    order, scores = brute_force(queries, passages[kept], K)
+    found = search_by(queries, [(passages, left)], K)
+    same((found.keys, found.scores), (left[kept][order], scores))
+    with pytest.raises(InputError, match="k = 401 of 266 passages"):
+        search_by(queries, [(passages, left)], 401)
+
+
+def test_no_query_finds_nothing_and_the_precision_of_products_is_as_before():
+    passages = planted(13, n=80, q=1)[1]
+    torch.set_float32_matmul_precision("high")
+    try:
+        assert torch_search(passages[:0], [(passages, keys(80))], 5).keys.shape == (0, 5)
+        assert torch.get_float32_matmul_precision() == "high"
+    finally:
+        torch.set_float32_matmul_precision("highest")
 
 
 @pytest.mark.parametrize("kind", ["ivf", "hnsw"])

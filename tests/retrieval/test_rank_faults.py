@@ -80,13 +80,13 @@ def test_another_width_is_refused(tmp_path):
         go(store, rank_passages, model=MODEL)
 
 
-def test_faiss_and_blocks_make_one_version_of_the_same_bytes(tmp_path):
+def test_whoever_searches_exactly_makes_one_version_of_the_same_bytes(tmp_path):
     found = []
-    for index in ("exact", "faiss"):
+    for index in ("exact", "faiss", "torch"):
         store = stored(tmp_path / index, 2, 20, 500)
         outcome = go(store, rank_passages, model=MODEL, index=index, depth=30)
         found.append((outcome.ref, digests(store)))
-    assert found[0] == found[1]
+    assert found[0] == found[1] == found[2]
 
 
 def test_approximate_rankings_are_another_version_and_say_their_recall(tmp_path):
