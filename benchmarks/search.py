@@ -72,7 +72,7 @@ def torch_on_cards(queries: np.ndarray, passages: np.ndarray) -> Searched:
     """Ours with ``index=torch``: the vectors go to the cards within the time."""
     from pipeline_tasks.retrieval.torch_search import torch_search
 
-    return torch_search(queries, [(passages, np.arange(len(passages), dtype=np.int32))], K).keys, {}
+    return torch_search(queries, [(passages, np.arange(len(passages), dtype=np.int32))], K)[0], {}
 
 
 def faiss_on_cards(queries: np.ndarray, passages: np.ndarray) -> Searched:

@@ -5,12 +5,13 @@ FAISS only proposes: see :mod:`pipeline_tasks.retrieval.proposals`.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from pipeline_tasks.core.settings import settings
-from pipeline_tasks.retrieval.proposals import Found, counted, exact, scored
+from pipeline_tasks.retrieval.proposals import counted, exact, scored
 from pipeline_tasks.retrieval.search import NO_KEY, Shard, search
 
 Kind = Literal["faiss", "ivf", "hnsw"]
@@ -18,11 +19,30 @@ _SAMPLE = 200
 _HNSW_LINKS = 32
 
 
+@dataclass(frozen=True)
+class Found:
+    """What was found, and how good it is.
+
+    Attributes:
+        keys: [q, k], int32, as of :func:`pipeline_tasks.retrieval.search.search`.
+        scores: [q, k], float32.
+        recall: share of the true best k that was found, mean over the sample; 1 for exact search.
+        n_sampled: queries on which that was measured.
+        effort: lists probed (ivf) or candidates kept (hnsw) to get there; 0 for exact search.
+    """
+
+    keys: np.ndarray
+    scores: np.ndarray
+    recall: float
+    n_sampled: int
+    effort: int
+
+
 def faiss_search(queries: np.ndarray, shards: list[Shard], k: int, kind: Kind, recall: float = 0.95) -> Found:
     """The ``k`` best keys per query; for ``ivf`` and ``hnsw`` with at least that recall on a sample of the queries.
 
     The effort is doubled until the sample's recall is reached, or everything is probed; a query for which fewer than
-    ``k`` were found is searched exactly. The whole corpus is copied, and once more into the index.
+    ``k`` were found is searched exactly. The whole corpus is copied into the index.
 
     Raises:
         InputError: there are fewer than ``k`` passages.
@@ -34,7 +54,7 @@ def faiss_search(queries: np.ndarray, shards: list[Shard], k: int, kind: Kind, r
     vectors, keys = counted(shards, k)
     index = _built(vectors, kind)
     if kind == "faiss":
-        return exact(index, queries, vectors, keys, k)
+        return Found(*exact(index, queries, vectors, keys, k), 1.0, len(queries), 0)
     rows = np.unique(np.linspace(0, len(queries) - 1, _SAMPLE).astype(int)) if len(queries) else np.empty(0, int)
     truth = search(queries[rows], [(vectors, keys)], k)[0]
     effort, most = (1, index.nlist) if kind == "ivf" else (max(k, 16), len(keys))

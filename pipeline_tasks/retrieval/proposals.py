@@ -6,37 +6,17 @@ Scores are those of :func:`pipeline_tasks.retrieval.scan_kernels.dot`, added up 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 import numpy as np
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.settings import settings
-from pipeline_tasks.core.side_by_side import numpy_threads
 from pipeline_tasks.retrieval.screen import slack
 from pipeline_tasks.retrieval.search import NO_KEY, Shard, merge
 
 _MORE = 64
-
-
-@dataclass(frozen=True)
-class Found:
-    """What was found, and how good it is.
-
-    Attributes:
-        keys: [q, k], int32, as of :func:`pipeline_tasks.retrieval.search.search`.
-        scores: [q, k], float32.
-        recall: share of the true best k that was found, mean over the sample; 1 for exact search.
-        n_sampled: queries on which that was measured.
-        effort: lists probed (ivf) or candidates kept (hnsw) to get there; 0 for exact search.
-    """
-
-    keys: np.ndarray
-    scores: np.ndarray
-    recall: float
-    n_sampled: int
-    effort: int
 
 
 class Proposes(Protocol):
@@ -51,35 +31,39 @@ class Proposes(Protocol):
 
 
 def counted(shards: Sequence[Shard], k: int) -> tuple[np.ndarray, np.ndarray]:
-    """The vectors that have a key, copied one after the other, and these keys.
+    """The vectors that have a key, one after the other, and these keys; copied, unless that is one whole shard.
 
     Raises:
         InputError: there are fewer than ``k``.
     """
-    kept = [names >= 0 for _, names in shards]
-    vectors = np.concatenate([v[mask] for (v, _), mask in zip(shards, kept, strict=True)])
-    keys = np.concatenate([names[mask] for (_, names), mask in zip(shards, kept, strict=True)])
+    whole = [(v, names) if (names >= 0).all() else (v[names >= 0], names[names >= 0]) for v, names in shards]
+    vectors, keys = whole[0] if len(whole) == 1 else map(np.concatenate, zip(*whole, strict=True))
     if k > len(keys):
         raise InputError(f"k = {k} of {len(keys)} passages: ask for at most all of them")
     return vectors, keys
 
 
-def exact(index: Proposes, queries: np.ndarray, vectors: np.ndarray, keys: np.ndarray, k: int) -> Found:
+def exact(
+    index: Proposes, queries: np.ndarray, vectors: np.ndarray, keys: np.ndarray, k: int
+) -> tuple[np.ndarray, np.ndarray]:
     """The best ``k``: more is asked for until nothing that was left out can belong to them.
 
     The products of ``index`` may be added up in any order, but in float32.
+
+    Shapes:
+        queries [q, d]; vectors [n, d]; keys [n]; returns keys [q, k], int32, and scores [q, k], float32.
     """
     found = np.full((len(queries), k), NO_KEY, np.int32), np.full((len(queries), k), -np.inf, np.float32)
     left, asked, room = np.arange(len(queries)), min(k + _MORE, len(keys)), slack(queries, vectors)
     while len(left):
         screened, at = index.search(queries[left], asked)
-        some_keys, scores = merge([scored(at, queries[left], vectors, keys)], k)
+        some_keys, scores = (best[:, :k] for best in scored(at, queries[left], vectors, keys))
         found[0][left], found[1][left] = some_keys, scores
         if asked == len(keys):
             break
         left = left[scores[:, -1] <= screened[:, -1] + room[left]]
         asked = min(4 * asked, len(keys))
-    return Found(*found, 1.0, len(queries), 0)
+    return found
 
 
 def scored(at: np.ndarray, queries: np.ndarray, vectors: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -91,9 +75,9 @@ def scored(at: np.ndarray, queries: np.ndarray, vectors: np.ndarray, keys: np.nd
     from pipeline_tasks.retrieval.scan_kernels import dots
 
     threads = settings().threads
-    step = -(-len(at) // threads) or 1
-    parts = [slice(first, first + step) for first in range(0, len(at), step)]
-    with numpy_threads(threads) as pool:
-        found = list(pool.map(lambda part: dots(queries[part], vectors, at[part]), parts))
-    scores = np.concatenate(found) if found else np.empty(at.shape, np.float32)
+    with ThreadPoolExecutor(threads) as pool:
+        parts = pool.map(
+            lambda q, of_q: dots(q, vectors, of_q), np.array_split(queries, threads), np.array_split(at, threads)
+        )
+        scores = np.concatenate(list(parts))
     return merge([(np.where(at >= 0, keys[at], NO_KEY), scores)], at.shape[1])

@@ -44,7 +44,7 @@ class Best(NamedTuple):
     """The best ``k`` of each query so far, and candidates of one shard that have not been scored yet.
 
     Attributes:
-        scored: [q, k], int64: scores and keys as :func:`pipeline_tasks.retrieval.packed.pack` joins them; unsorted.
+        scored: [q, k], int64: scores and keys as :func:`~pipeline_tasks.retrieval.search._packed` joins them; unsorted.
         least: [q], float32: the k-th best score of all passages so far is not below it.
         screened, rows: [q, c], int32: screened scores of the candidates by :func:`_place`, and their rows.
         n: [q], int32: candidates of each query.

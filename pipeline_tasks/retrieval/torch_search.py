@@ -13,26 +13,26 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pipeline_tasks.encoders.devices import devices_of
-from pipeline_tasks.retrieval.proposals import Found, counted, exact
+from pipeline_tasks.retrieval.proposals import counted, exact
 from pipeline_tasks.retrieval.search import Shard
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 QUERY_BLOCK, PASSAGE_BLOCK = 2048, 65_536
-"""Half a gigabyte of products on a card at a time, and as much again for the best of them."""
+"""Half a gigabyte of products on a card at a time."""
 
 
 def torch_search(
     queries: np.ndarray, shards: Sequence[Shard], k: int, devices: Sequence[str] = (), block: int = PASSAGE_BLOCK
-) -> Found:
-    """The ``k`` best keys per query.
+) -> tuple[np.ndarray, np.ndarray]:
+    """The ``k`` best keys per query, and their scores, as of :func:`pipeline_tasks.retrieval.search.search`.
 
     Args:
         queries: query vectors, float32 [q, d].
         shards: vectors and keys.
         k: passages per query.
-        devices: of PyTorch; none: every card of the settings, else the processor, which our own search serves better.
+        devices: of PyTorch; none: every card of the settings, else the processor.
         block: passages per product.
 
     Raises:

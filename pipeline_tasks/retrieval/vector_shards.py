@@ -116,8 +116,7 @@ def _searched(queries: np.ndarray, shard: Opened, k: int, given: Partition, run:
     if index == "torch":
         from pipeline_tasks.retrieval.torch_search import torch_search
 
-        on_cards = torch_search(queries, shards, k)
-        return on_cards.keys, on_cards.scores
+        return torch_search(queries, shards, k)
     from pipeline_tasks.retrieval.faiss_search import faiss_search
 
     found = faiss_search(queries, shards, k, index, given.values["recall"])

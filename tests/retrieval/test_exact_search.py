@@ -12,7 +12,6 @@ import torch
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.retrieval.faiss_search import faiss_search
-from pipeline_tasks.retrieval.proposals import Found
 from pipeline_tasks.retrieval.screen import slack
 from pipeline_tasks.retrieval.search import NO_KEY, Shard, merge, search
 from pipeline_tasks.retrieval.torch_search import torch_search
@@ -87,8 +86,10 @@ def test_a_new_shard_merges_into_what_was_found_before():
     same(merge([before, fresh], K), brute_force(queries, passages, K))
 
 
-def by_faiss(queries: np.ndarray, shards: list[Shard], k: int) -> Found:
-    return faiss_search(queries, shards, k, "faiss")
+def by_faiss(queries: np.ndarray, shards: list[Shard], k: int) -> tuple[np.ndarray, np.ndarray]:
+    found = faiss_search(queries, shards, k, "faiss")
+    assert found.recall == 1
+    return found.keys, found.scores
 
 
 PROPOSE = [by_faiss, torch_search, partial(torch_search, devices=["cpu"] * 3, block=97)]
@@ -98,8 +99,7 @@ PROPOSE = [by_faiss, torch_search, partial(torch_search, devices=["cpu"] * 3, bl
 def test_who_else_proposes_gives_the_same_rows(search_by):
     queries, passages = planted(10)
     found = search_by(queries, [(passages[:100], keys(100)), (passages[100:], keys(3000)[100:])], K)
-    same((found.keys, found.scores), brute_force(queries, passages, K))
-    assert found.recall == 1
+    same(found, brute_force(queries, passages, K))
 
 
 @pytest.mark.parametrize("search_by", PROPOSE)
@@ -107,7 +107,7 @@ def test_more_is_asked_for_where_ties_reach_beyond_what_was_proposed(search_by):
     passages = np.ones((500, 4), np.float32)
     passages[::-1][:3] = 2
     found = search_by(np.ones((2, 4), np.float32), [(passages, keys(500))], 10)
-    assert found.keys.tolist() == [[497, 498, 499, *range(7)]] * 2
+    assert found[0].tolist() == [[497, 498, 499, *range(7)]] * 2
 
 
 @pytest.mark.parametrize("search_by", PROPOSE)
@@ -117,7 +117,7 @@ def test_passages_without_a_key_are_not_proposed(search_by):
     kept = left >= 0
     order, scores = brute_force(queries, passages[kept], K)
     found = search_by(queries, [(passages, left)], K)
-    same((found.keys, found.scores), (left[kept][order], scores))
+    same(found, (left[kept][order], scores))
     with pytest.raises(InputError, match="k = 401 of 266 passages"):
         search_by(queries, [(passages, left)], 401)
 
@@ -126,7 +126,7 @@ def test_no_query_finds_nothing_and_the_precision_of_products_is_as_before():
     passages = planted(13, n=80, q=1)[1]
     torch.set_float32_matmul_precision("high")
     try:
-        assert torch_search(passages[:0], [(passages, keys(80))], 5).keys.shape == (0, 5)
+        assert torch_search(passages[:0], [(passages, keys(80))], 5)[0].shape == (0, 5)
         assert torch.get_float32_matmul_precision() == "high"
     finally:
         torch.set_float32_matmul_precision("highest")
