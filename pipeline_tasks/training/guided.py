@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-from pipeline_tasks.training.policy import Rule, climb, policy_gradient, softmax
+from pipeline_tasks.training.policy import Rule, climb, softmax
 from pipeline_tasks.training.sampler import Pool, Sampler, State
 from pipeline_tasks.training.samplers import AnySampler
 
@@ -26,7 +26,7 @@ class Rewarded(Guided):
     every: int = Field(50, ge=1, description="steps between decisions")
     warmup_steps: int = Field(50, ge=0, description="steps before the first decision")
     rate: float = Field(0.1, gt=0, description="of psi")
-    rule: Rule = Field("adam", description="by which psi climbs: adam or sgd")
+    rule: Rule = Field("adam", description="by which psi climbs: adam, natural or sgd")
 
     def begin(self, pool: Pool) -> State:
         """The logarithms of what ``start`` says."""
@@ -43,4 +43,4 @@ class Rewarded(Guided):
 
     def reward(self, state: State, some: np.ndarray, rewards: np.ndarray) -> None:
         """Let psi climb by the rewards of some sources."""
-        climb(state, policy_gradient(np.array(state["psi"]), some, rewards), self.rate, self.rule)
+        climb(state, some, rewards, self.rate, self.rule)

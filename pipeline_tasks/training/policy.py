@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import numpy as np
 
-Rule = Literal["adam", "sgd"]
+Rule = Literal["adam", "natural", "sgd"]
 _BETAS, _EPSILON = (0.9, 0.999), 1e-8
 
 
@@ -35,14 +36,46 @@ def policy_gradient(psi: np.ndarray, some: np.ndarray, rewards: np.ndarray) -> n
     return found
 
 
-def climb(state: dict[str, list[float]], gradient: np.ndarray, rate: float, rule: Rule) -> None:
-    """Move ``psi`` of the state up the gradient: by Adam, whose moments the state holds as well, or as it is."""
+def natural_gradient(psi: np.ndarray, some: np.ndarray, rewards: np.ndarray) -> np.ndarray:
+    """R_k - sum over i in S of P(i | S) R_i in S, and 0 outside of it: the policy gradient without its factor P(k).
+
+    Where S is everything, it is the policy gradient times the inverse of the policy's Fisher information. A source that
+    is seldom drawn moves by what it does, not by how seldom that is.
+
+    Shapes:
+        as of :func:`policy_gradient`.
+
+    Source:
+        Kakade 2001, "A Natural Policy Gradient".
+    """
+    likely = softmax(psi)[some]
+    found = np.zeros(len(psi))
+    found[some] = rewards - likely @ rewards / likely.sum()
+    return found
+
+
+def climb(state: dict[str, list[float]], some: np.ndarray, rewards: np.ndarray, rate: float, rule: Rule) -> None:
+    """Move ``psi`` of the state up by the rewards of some sources; the state holds what the rule remembers.
+
+    By the policy gradient as it is (``sgd``), by Adam of it, or by the natural gradient in units of the spread that the
+    last rewards had. The unit of the rewards does not matter to the last two.
+    """
+    psi = np.array(state["psi"])
+    if rule == "natural":
+        (spread,) = _mean_of(state, "second", np.array([np.var(rewards)]), _BETAS[0])
+        way = natural_gradient(psi, some, rewards) / (math.sqrt(spread) + _EPSILON)
+    else:
+        way = policy_gradient(psi, some, rewards)
     if rule == "adam":
-        first, second = (np.array(state.get(name) or np.zeros(len(gradient))) for name in ("first", "second"))
-        (done,) = state.get("updates", [0.0])
-        first = _BETAS[0] * first + (1 - _BETAS[0]) * gradient
-        second = _BETAS[1] * second + (1 - _BETAS[1]) * gradient**2
-        state.update(first=first.tolist(), second=second.tolist(), updates=[done + 1])
-        unbiased = [moment / (1 - beta ** (done + 1)) for moment, beta in zip((first, second), _BETAS, strict=True)]
-        gradient = unbiased[0] / (np.sqrt(unbiased[1]) + _EPSILON)
-    state["psi"] = (np.array(state["psi"]) + rate * gradient).tolist()
+        first = _mean_of(state, "first", way, _BETAS[0])
+        way = first / (np.sqrt(_mean_of(state, "second", way**2, _BETAS[1])) + _EPSILON)
+    state["updates"] = [state.get("updates", [0.0])[0] + 1]
+    state["psi"] = (psi + rate * way).tolist()
+
+
+def _mean_of(state: dict[str, list[float]], name: str, now: np.ndarray, beta: float) -> np.ndarray:
+    """The exponential moving mean of what came under the name, ``now`` the last of it, without bias to 0."""
+    (done,) = state.get("updates", [0.0])
+    kept = beta * np.array(state.get(name) or np.zeros(len(now))) + (1 - beta) * now
+    state[name] = kept.tolist()
+    return kept / (1 - beta ** (done + 1))

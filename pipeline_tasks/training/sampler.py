@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 State = dict[str, list[float]]
 """What a sampler has found out so far: plain numbers, so that a checkpoint holds them to the bit."""
-Metric = Literal["loss", "ndcg"]
+Metric = Literal["loss", "calibrated", "ndcg"]
 
 
 @dataclass(frozen=True)

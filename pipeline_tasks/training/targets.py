@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 import torch
+from scipy.optimize import minimize_scalar
+from torch import Tensor
 
 from pipeline_tasks.encoders.trunk import Encoder
 from pipeline_tasks.training.candidates import make_group
 from pipeline_tasks.training.data.rows import Rows
 from pipeline_tasks.training.gradients import Gradients, table_of
+from pipeline_tasks.training.objective import Table
 from pipeline_tasks.training.objectives.info_nce import InfoNCE
 from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.peers import Peers
@@ -42,7 +46,7 @@ class Drawn:
         return int(self.data.tokens_of[self.rows].sum())
 
     def score(self, metric: Metric) -> float:
-        """InfoNCE negated, or NDCG@10; without dropout."""
+        """Loss, negated, as it is or calibrated, or NDCG@10; without dropout."""
         group = make_group(self.rows, self.data, in_batch=True)
         asked = partial(embed, self.encoder, micro_batch_tokens=self.params.micro_batch_tokens, autocast=self._autocast)
         queries = asked(self.data.queries, unpooled=self.data.unpooled, which=group.queries)
@@ -52,7 +56,8 @@ class Drawn:
             grades = np.ones(len(self.rows))
             return mean_ndcg(ranks_of_positives(queries, passages, group.positives), grades, query_of)
         table = table_of(group, self.params.temperature, "cpu")
-        return -InfoNCE().loss(torch.from_numpy(queries), torch.from_numpy(passages), table).item()
+        loss = least_loss if metric == "calibrated" else InfoNCE().loss
+        return -float(loss(torch.from_numpy(queries), torch.from_numpy(passages), table))
 
     def add_gradients(self, key: int, peers: Peers) -> float:
         """Add the gradients of that loss, without dropout, and return it."""
@@ -63,3 +68,24 @@ class Drawn:
     @property
     def _autocast(self) -> bool:
         return self.params.precision == "bf16"
+
+
+def least_loss(queries: Tensor, passages: Tensor, table: Table) -> float:
+    """InfoNCE at the temperature at which it is least, between 0.001 and 1, whatever that of the table is.
+
+    It is convex in 1 / temperature. An encoder that is too sure at the temperature of a training lowers the loss by
+    bringing all texts closer together, which whatever is false teaches fastest; of that nothing is left here.
+
+    Shapes:
+        queries: [b, d]; passages: [p, d], L2-normalised.
+
+    Source:
+        Guo et al. 2017, "On Calibration of Modern Neural Networks", for the temperature.
+    """
+    cosines = replace(table, temperature=1.0).scores(queries, passages)
+    found = minimize_scalar(
+        lambda log: InfoNCE().of_scores(cosines * math.exp(log), table).mean().item(),
+        bounds=(0, math.log(1000)),
+        method="bounded",
+    )
+    return float(found.fun)

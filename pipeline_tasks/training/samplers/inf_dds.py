@@ -50,7 +50,7 @@ class InfDDS(Rewarded):
     """
 
     steps: int = Field(1, ge=1, description="l, steps that are tried on each source")
-    metric: Metric = Field("loss", description="of targets: InfoNCE with in-batch negatives, negated, or ndcg at 10")
+    metric: Metric = Field("loss", description="of targets: InfoNCE, negated: loss or calibrated; or ndcg at 10")
     each_step: bool = Field(False, description="influence is summed over all tried steps, not taken after the last")
     sources: int | None = Field(None, ge=1, description="k, how many sources a decision tries; empty: all")
     weighing: Weighing = Field("softmax", description="of the ways in the update: softmax or influence")
