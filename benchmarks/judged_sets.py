@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +27,11 @@ class Query:
     split: str
     judged: dict[str, int]
     written_for: str = ""
+
+    @property
+    def relevant(self) -> list[str]:
+        """Passages of a grade above 0, as they were judged."""
+        return [name for name, grade in self.judged.items() if grade > 0]
 
 
 @dataclass(frozen=True)
@@ -109,6 +114,21 @@ def judged_folder(folder: Path, intent: str) -> JudgedSet:
     rows = [row for row in _lines(folder / "queries.jsonl") if row["_id"] in judged]
     passages = {row["_id"]: row["text"] for row in _lines(folder / "corpus.jsonl")}
     return JudgedSet(passages, [Query(row["text"], intent, "test", judged[row["_id"]]) for row in rows], [])
+
+
+def divided(folder: Path, intent: str) -> JudgedSet:
+    """As :func:`judged_folder`, of ten queries five to train on, two for development and three for tests.
+
+    A pair's passage is relevant to no query of the others.
+    """
+    data = judged_folder(folder, intent)
+    asked = [
+        replace(query, split="dev" if i % 10 < 2 else "test") for i, query in enumerate(data.queries) if i % 10 < 5
+    ]
+    held_out = {name for query in asked for name in query.relevant}
+    rest = [query for i, query in enumerate(data.queries) if i % 10 >= 5]
+    pairs = [Pair(query.text, name) for query in rest for name in query.relevant if name not in held_out]
+    return JudgedSet(data.passages, asked, pairs)
 
 
 SETS = {"disaster_guides": disaster_guides, "multihoprag_snippets": multihoprag_snippets}

@@ -99,7 +99,7 @@ def asked(data: JudgedSet, split: str) -> Examples:
 
 
 def systems(starts: Sequence[float], target_batch: int) -> dict[str, dict[str, Any]]:
-    """What is compared: static ones, those that decide from several starts, fixed trials, and what Inf-DDS is made of."""
+    """Static ones, those that decide from several starts, fixed trials, and what Inf-DDS is made of."""
     learned = {"every": 2, "warmup_steps": 4, "target_batch": target_batch, "rule": "natural", "rate": 0.25}
     inf_dds = {"name": "inf_dds", "metric": "calibrated", **learned}
     found: dict[str, dict[str, Any]] = {name: {"name": name} for name in ("uniform", "proportional")}
@@ -188,7 +188,11 @@ def main() -> None:
     results: dict[str, Any] = {"start": {"ndcg": round(ndcg(start, setting.test), 4)}}
     chosen = systems(options.starts, looked_at)
     for name in [name for name in chosen if not options.systems or name.startswith(tuple(options.systems))]:
-        results[name] = told([run(setting, chosen[name], seed) for seed in range(options.seeds)])
+        found = []
+        for seed in range(options.seeds):
+            found.append(run(setting, chosen[name], seed))
+            print(name, seed, {source: round(p, 3) for source, p in found[-1]["likely"].items()}, flush=True)
+        results[name] = told(found)
         print(name, results[name], flush=True)
     counts = ("helps_highest", "harms_lowest", "seeds", "deciding", "seconds", "ndcg")
     columns = ("system", *n, *counts)

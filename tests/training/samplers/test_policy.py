@@ -1,0 +1,56 @@
+"""The rules by which a policy climbs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pipeline_tasks.training.policy import Rule, climb, natural_gradient, policy_gradient, softmax
+
+PSI = np.log([0.01, 0.04, 0.35, 0.6])
+REWARDS = np.array([0.4, -0.1, 0.2, 0.1])
+ALL = np.arange(4)
+
+
+def test_natural_gradient_is_the_policy_gradient_by_the_inverse_of_the_fisher_information() -> None:
+    likely = softmax(PSI)
+    fisher = np.diag(likely) - np.outer(likely, likely)
+    found = natural_gradient(PSI, ALL, REWARDS)
+    np.testing.assert_allclose(fisher @ found, policy_gradient(PSI, ALL, REWARDS), atol=1e-15)
+
+
+def test_natural_gradient_is_0_outside_of_what_was_tried_and_0_in_the_mean_within() -> None:
+    some = np.array([0, 2, 3])
+    found = natural_gradient(PSI, some, REWARDS[some])
+    assert found[1] == 0
+    assert softmax(PSI)[some] @ found[some] == pytest.approx(0, abs=1e-15)
+
+
+@pytest.mark.parametrize("rule", ["adam", "natural"])
+def test_the_unit_of_the_rewards_does_not_matter(rule: Rule) -> None:
+    ways: list[list[list[float]]] = []
+    for unit in (1.0, 1000.0):
+        state = {"psi": PSI.tolist()}
+        ways.append([])
+        for turn in range(3):
+            climb(state, ALL, unit * np.roll(REWARDS, turn), 0.2, rule)
+            ways[-1].append(state["psi"])
+    np.testing.assert_allclose(ways[0], ways[1], rtol=1e-4)
+
+
+def test_a_source_that_is_seldom_drawn_overtakes_in_a_few_natural_steps() -> None:
+    psi = {}
+    for rule in ("sgd", "natural"):
+        state = {"psi": PSI.tolist()}
+        for _ in range(12):
+            climb(state, ALL, REWARDS, 0.3, rule)
+        psi[rule] = np.array(state["psi"])
+    assert psi["natural"].argmax() == 0
+    assert psi["natural"].argsort().tolist() == [1, 3, 2, 0]
+    assert psi["sgd"].argmax() == 3
+
+
+def test_what_is_tried_alone_moves_nothing() -> None:
+    state = {"psi": PSI.tolist()}
+    climb(state, np.array([2]), np.array([0.3]), 0.5, "natural")
+    assert state["psi"] == PSI.tolist()
