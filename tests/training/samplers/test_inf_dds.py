@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
 import pytest
 import torch
@@ -121,3 +123,39 @@ def test_a_large_influence_is_a_number_all_the_same() -> None:
     mean.add([torch.zeros(2)], -2.0)
     mean.add([torch.ones(2)], 3.0)
     assert mean.way()[0].tolist() == [1.0, 1.0]
+
+
+def copies_of_weights(n: int) -> int:
+    """Tensors of n numbers that are held anywhere."""
+    gc.collect()
+    tensors = (torch.Tensor, torch.nn.Parameter)
+    return len({one.data_ptr() for one in gc.get_objects() if type(one) in tensors and one.numel() == n})
+
+
+@pytest.mark.parametrize("n_sources", [2, 30])
+def test_memory_is_that_of_one_optimiser_state_however_many_sources(n_sources: int) -> None:
+    """Weights and two moments, a copy of these, and the mean of the ways: gradients are given up after a step."""
+    n = 1009
+    model = torch.nn.Linear(n, 1, bias=False)
+    descent = Descent(model, TrainParams(device="cpu"))
+    held: list[int] = []
+
+    def learn(source: int) -> float:
+        return descent.learn(lambda: pull(source), np.zeros(0), 0)
+
+    def pull(source: int) -> float:
+        loss = ((model.weight - source) ** 2).mean()
+        loss.backward()
+        return loss.item()
+
+    def score(metric: str) -> np.ndarray:
+        held.append(copies_of_weights(n))
+        return np.zeros(1)
+
+    pool = Pool([f"{i}" for i in range(n_sources)], np.full(n_sources, 10), 100)
+    bench = Bench(pool, descent, learn, lambda source: lambda: 0.0, lambda: 0.0, score, lambda source: 0.0)
+    learn(0)
+    ours = sampler({"name": "inf_dds", "steps": 3})
+    ours.decide(bench, ours.begin(pool), np.random.default_rng(0))
+    assert len(held) == 1 + n_sources
+    assert held[1:] == [6] + [7] * (n_sources - 1)
