@@ -100,8 +100,8 @@ def asked(data: JudgedSet, split: str) -> Examples:
 
 def systems(starts: Sequence[float], target_batch: int) -> dict[str, dict[str, Any]]:
     """Static ones, those that decide from several starts, fixed trials, and what Inf-DDS is made of."""
-    learned = {"every": 2, "warmup_steps": 4, "target_batch": target_batch, "rule": "natural", "rate": 0.25}
-    inf_dds = {"name": "inf_dds", "metric": "calibrated", **learned}
+    learned = {"every": 1, "warmup_steps": 4, "target_batch": target_batch, "rule": "natural", "rate": 0.5}
+    inf_dds = {"name": "inf_dds", "metric": "calibrated", "steps": 2, **learned}
     found: dict[str, dict[str, Any]] = {name: {"name": name} for name in ("uniform", "proportional")}
     for tau in starts:
         start = {"start": {"name": "temperature", "tau": tau}}
@@ -116,7 +116,7 @@ def systems(starts: Sequence[float], target_batch: int) -> dict[str, dict[str, A
         "rule adam": {"rule": "adam"},
         "no reptile": {"reptile": False},
         "reptile_rate 1": {"reptile_rate": 1.0},
-        "l 3": {"steps": 3},
+        "l 1": {"steps": 1},
         "k 2": {"sources": 2},
     }
     return found | {f"inf_dds, {name}": inf_dds | change for name, change in changes.items()}
@@ -179,7 +179,7 @@ def main() -> None:
     options = parser.parse_args()
     guides = SETS["disaster_guides"](options.data / "disaster_guides")
     n = {HELPS: 200, HARMS: 400, "cranfield": 200, "climate_fever_local": 300, "snli_test_retrieval": 400}
-    batch, looked_at, budget = (8, 16, 40) if options.quick else (8, 60, 144)
+    batch, looked_at, budget = (8, 16, 40) if options.quick else (8, 60, 180)
     setting = Setting(
         planted(options.data, n, guides), asked(guides, "dev"), asked(guides, "test"), options.budget or budget, batch,
         looked_at, options.precision,
