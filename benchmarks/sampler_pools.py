@@ -99,6 +99,7 @@ def graded(data: JudgedSet, split: str, n_queries: int) -> Examples:
 def systems(names: Sequence[str], target: str) -> dict[str, dict[str, Any]]:
     """Samplers with what they are given; ``expert`` is what one would guess: half the batches from the target's own."""
     learned = {"target_batch": LOOKED_AT, "rule": "natural", "rate": 0.3, "warmup_steps": 4}
+    ours = {"name": "inf_dds", "metric": "calibrated", "every": 4, **learned}
     return {
         "uniform": {"name": "uniform"},
         "proportional": {"name": "proportional"},
@@ -109,7 +110,8 @@ def systems(names: Sequence[str], target: str) -> dict[str, dict[str, Any]]:
         "crisp": {"name": "crisp"},
         "doge": {"name": "doge", "trial_steps": TRIAL, "target_batch": LOOKED_AT},
         "multi_dds": {"name": "multi_dds", "every": 10, **learned},
-        OURS: {"name": "inf_dds", "metric": "calibrated", "every": 4, **learned},
+        OURS: ours,
+        f"{OURS}, reptile_rate 1": ours | {"reptile_rate": 1.0, "reward_temperature": 0.005},
     }
 
 

@@ -115,7 +115,7 @@ def systems(starts: Sequence[float], target_batch: int) -> dict[str, dict[str, A
         "metric ndcg": {"metric": "ndcg"},
         "rule adam": {"rule": "adam"},
         "no reptile": {"reptile": False},
-        "reptile_rate 1": {"reptile_rate": 1.0},
+        "reptile_rate 1": {"reptile_rate": 1.0, "reward_temperature": 0.005},
         "l 1": {"steps": 1},
         "k 2": {"sources": 2},
     }
