@@ -67,6 +67,13 @@ class JudgedSet:
         """NDCG@10 of ``split``, mean over intents."""
         return float(self.scores(ranked, split) @ self.weights(split))
 
+    def answers(self) -> dict[str, set[str]]:
+        """The passages of each query that pairs have."""
+        found: dict[str, set[str]] = {}
+        for pair in self.pairs:
+            found.setdefault(pair.query, set()).add(pair.passage_id)
+        return found
+
     def intents(self, split: str) -> list[str]:
         """Of each query of ``split``."""
         return [query.intent for query in self.queries if query.split == split]

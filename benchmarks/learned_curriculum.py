@@ -79,10 +79,7 @@ def triplets(data: JudgedSet, found: Mapping[str, np.ndarray], alpha: float) -> 
     """Each pair with the passages of other pairs that score highest below alpha times its own."""
     ids = list(data.passages)
     places = {name: place for place, name in enumerate(ids)}
-    answers: dict[str, set[str]] = {}
-    for pair in data.pairs:
-        answers.setdefault(pair.query, set()).add(pair.passage_id)
-    trained_on = {pair.passage_id for pair in data.pairs}
+    answers, trained_on = data.answers(), {pair.passage_id for pair in data.pairs}
     rows = []
     for pair, scores in zip(data.pairs, found["queries"] @ found["passages"].T, strict=True):
         below = alpha * scores[places[pair.passage_id]]

@@ -80,10 +80,7 @@ def negatives(data: JudgedSet, found: References) -> list[list[str]]:
     """Per pair up to nine passages of the training documents, the first reference model's best below the source."""
     ids = list(data.passages)
     places = {name: place for place, name in enumerate(ids)}
-    answers: dict[str, set[str]] = {}
-    for pair in data.pairs:
-        answers.setdefault(pair.query, set()).add(pair.passage_id)
-    trained_on = {pair.passage_id for pair in data.pairs}
+    answers, trained_on = data.answers(), {pair.passage_id for pair in data.pairs}
     name, vectors = next(iter(found.vectors.items()))
     mined = []
     for pair, query, ranked in zip(data.pairs, vectors["pairs"], found.pairs[name], strict=True):
@@ -96,9 +93,7 @@ def negatives(data: JudgedSet, found: References) -> list[list[str]]:
 def spread(data: JudgedSet, found: References) -> list[list[str]]:
     """Per pair a passage of each of three intervals of the ranking by BM25, as ``lead=own`` draws them."""
     ids, trained_on = list(data.passages), {pair.passage_id for pair in data.pairs}
-    answers: dict[str, set[str]] = {}
-    for pair in data.pairs:
-        answers.setdefault(pair.query, set()).add(pair.passage_id)
+    answers = data.answers()
     drawn = []
     for pair, ranked in zip(data.pairs, found.pairs["bm25"], strict=True):
         others = [ids[p] for p in ranked if p >= 0 and ids[p] in trained_on and ids[p] not in answers[pair.query]]
