@@ -25,7 +25,6 @@ from short_trainings import NOTHING, parser_of, start_of, vectors
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.encoders.layout import layout_of_folder
-from pipeline_tasks.encoders.trunk import Encoder
 from pipeline_tasks.evaluation.statistics import interval
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.export import export
@@ -93,15 +92,16 @@ def triplets(data: JudgedSet, found: Mapping[str, np.ndarray], alpha: float) -> 
 
 def scored(setting: Setting, system: str, test: Examples) -> dict[str, np.ndarray]:
     """One training: NDCG@10 by query, and how often each level was drawn."""
-    names, start = list(setting.levels), start_of(setting.params.size)
+    names, start, precision = list(setting.levels), start_of(setting.params.size), setting.params.precision
     if system == "progressive":
-        return {"ndcg": ndcg(setting.progressive().encoder, test), "drawn": np.full(len(names), 1 / len(names))}
+        found = ndcg(setting.progressive().encoder, test, precision)
+        return {"ndcg": found, "drawn": np.full(len(names), 1 / len(names))}
     of = names[-1:] if system == "hardest" else names
     sampler = LEARNED if system == "learned" else {"name": "uniform"}
     result = setting.train(of, sampler, setting.budget, start)
     drawn = dict(zip(of, result.trajectory[-1]["drawn"], strict=True))
     shares = np.array([drawn.get(name, 0) for name in names])
-    return {"ndcg": ndcg(result.encoder, test), "drawn": shares / shares.sum()}
+    return {"ndcg": ndcg(result.encoder, test, precision), "drawn": shares / shares.sum()}
 
 
 def main() -> None:
@@ -134,14 +134,14 @@ def main() -> None:
                 )
                 print(system, seed, round(float(runs[system][-1]["ndcg"].mean()), 4), flush=True)
     untrained = open_encoder(start_of(options.size), TrainParams(size=options.size, device="cpu"))
-    finish(tabled(untrained, test, runs, list(levels)))
+    finish(tabled(ndcg(untrained, test, options.precision), runs, list(levels)))
 
 
 def tabled(
-    untrained: Encoder, test: Examples, runs: Mapping[str, Sequence[Mapping[str, np.ndarray]]], levels: Sequence[str]
+    untrained: np.ndarray, runs: Mapping[str, Sequence[Mapping[str, np.ndarray]]], levels: Sequence[str]
 ) -> dict[str, Any]:
     """Of each system: its mean, its difference to ``mixed``, and the shares of the levels."""
-    per_query = {"untrained": ndcg(untrained, test)}
+    per_query = {"untrained": untrained}
     per_query |= {system: np.mean([one["ndcg"] for one in found], axis=0) for system, found in runs.items()}
     results: dict[str, Any] = {}
     lines = []

@@ -119,13 +119,14 @@ BLIND = ("uniform", "proportional", "temperature", "cooldown", "doremi")
 """Those that look at no target."""
 
 
-def ndcg(encoder: Encoder, test: Examples) -> np.ndarray:
-    """NDCG@10 of each query, [q]."""
+def ndcg(encoder: Encoder, test: Examples, precision: Precision) -> np.ndarray:
+    """NDCG@10 of each query, [q]; the encoder computes as it was trained."""
+    autocast = precision == "bf16"
     with tempfile.TemporaryDirectory() as place:
         rows = tokenized(test, encoder.tokens, Path(place), **LENGTHS)
         queries, passages = (
-            embed(encoder, rows.queries, 4096, autocast=True, unpooled=rows.unpooled),
-            embed(encoder, rows.passages, 4096, autocast=True),
+            embed(encoder, rows.queries, 4096, autocast, unpooled=rows.unpooled),
+            embed(encoder, rows.passages, 4096, autocast),
         )
         ranks = ranks_of_positives(queries[rows.query_of], passages, rows.positive_of)
         grades = rows.targets_of.values[rows.targets_of.offsets[:-1]].astype(np.float64)
@@ -150,7 +151,9 @@ def run(pool: Pool, sampler: dict[str, Any], target: str | None, seed: int) -> d
     for name, n_batches in zip(last["sources"], last["drawn"], strict=True):
         drawn[name.partition("/cluster-")[0]] += n_batches
     cost = np.array([last["deciding_tokens"] / last["tokens"]])
-    scores = {name: ndcg(result.encoder, pool.test[name]) for name in ([target] if target else pool.test)}
+    scores = {
+        name: ndcg(result.encoder, pool.test[name], pool.precision) for name in ([target] if target else pool.test)
+    }
     return scores | {"drawn": np.array(list(drawn.values())) / sum(drawn.values()), "deciding": cost}
 
 
@@ -210,7 +213,7 @@ def compared(pool: Pool, targets: Sequence[str], seeds: Sequence[int], place: Pa
     for target in targets:
         names = systems(list(pool.dev), target)
         runs = {name: [wanted[target, name, seed].scores(pool, place) for seed in seeds] for name in names}
-        results[target] = tabled(target, ndcg(untrained, pool.test[target]), runs, list(pool.dev))
+        results[target] = tabled(target, ndcg(untrained, pool.test[target], pool.precision), runs, list(pool.dev))
     return results
 
 
