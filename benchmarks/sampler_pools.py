@@ -11,19 +11,16 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 from judged_sets import SETS, JudgedSet, divided
-from learning_rows import kept
 from measure import finish, show
-from short_trainings import NOTHING, start_of
+from short_trainings import NOTHING, all_kept, start_of
 
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.settings import settings
@@ -188,10 +185,10 @@ class Training:
     looked_at: str | None
     seed: int
 
-    def scores(self, pool: Pool, place: Path) -> dict[str, np.ndarray]:
-        """As :func:`run` finds them; they lie in ``place`` from then on."""
+    def path(self, pool: Pool, place: Path) -> Path:
+        """Where in ``place`` its scores are kept."""
         told = short_id(self.name, self.sampler, self.looked_at, self.seed, pool.identity)
-        return kept(place / f"{self.name}-{told}.npz", partial(run, pool, self.sampler, self.looked_at, self.seed))
+        return place / f"{self.name}-{told}.npz"
 
 
 def compared(pool: Pool, targets: Sequence[str], seeds: Sequence[int], place: Path, at_once: int) -> dict[str, Any]:
@@ -200,19 +197,19 @@ def compared(pool: Pool, targets: Sequence[str], seeds: Sequence[int], place: Pa
     for seed, target in product(seeds, targets):
         for name, sampler in systems(list(pool.dev), target).items():
             wanted[target, name, seed] = Training(name, sampler, None if name in BLIND else target, seed)
-    todo = list({short_id(*vars(one).values()): one for one in wanted.values()}.values())
-    todo.sort(key=lambda one: one.looked_at is None)  # What targets share comes last: another process may have done it.
-    with ProcessPoolExecutor(at_once, get_context("spawn")) as workers:
-        futures = {workers.submit(one.scores, pool, place): one for one in todo}
-        for number, future in enumerate(as_completed(futures), start=1):
-            one, found = futures[future], future.result()
-            means = {name: round(float(found[name].mean()), 4) for name in targets if name in found}
-            print(f"{number} of {len(todo)}", one.name, one.seed, means, flush=True)
+    # What targets share comes last: another process may have done it.
+    todo = {one.path(pool, place): one for one in sorted(wanted.values(), key=lambda one: one.looked_at is None)}
+    makes = {path: partial(run, pool, one.sampler, one.looked_at, one.seed) for path, one in todo.items()}
+    done: dict[Path, dict[str, np.ndarray]] = {}
+    for path, found in all_kept(makes, at_once):
+        done[path] = found
+        means = {name: round(float(found[name].mean()), 4) for name in targets if name in found}
+        print(f"{len(done)} of {len(todo)}", todo[path].name, todo[path].seed, means, flush=True)
     untrained = open_encoder(start_of("22m"), TrainParams(size="22m", device="cpu"))
     results = {}
     for target in targets:
         names = systems(list(pool.dev), target)
-        runs = {name: [wanted[target, name, seed].scores(pool, place) for seed in seeds] for name in names}
+        runs = {name: [done[wanted[target, name, seed].path(pool, place)] for seed in seeds] for name in names}
         results[target] = tabled(target, ndcg(untrained, pool.test[target], pool.precision), runs, list(pool.dev))
     return results
 

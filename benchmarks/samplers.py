@@ -15,21 +15,20 @@ import csv
 import json
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 from judged_sets import SETS, JudgedSet
 from measure import finish, show
-from short_trainings import NOTHING
+from short_trainings import NOTHING, all_kept, start_of
 
+from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.encoders.trunk import Encoder
-from pipeline_tasks.models.sizes import backbone
-from pipeline_tasks.models.use import folder
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import tokenized
 from pipeline_tasks.training.params import Precision, TrainParams
@@ -40,6 +39,7 @@ from pipeline_tasks.training.validation import validate
 DATA = Path("../shared/data/ir")
 NEUTRAL = ("cranfield", "climate_fever_local", "snli_test_retrieval")
 HELPS, HARMS = "guides", "guides, turned"
+SOURCES = (HELPS, HARMS, *NEUTRAL)
 LENGTHS = {"max_query_length": 32, "max_passage_length": 64}
 CLUSTERS = 8
 """Of each source: 40 in all, where the paper has 32 or 1,024."""
@@ -100,7 +100,7 @@ def asked(data: JudgedSet, split: str) -> Examples:
 
 def systems(starts: Sequence[float], target_batch: int) -> dict[str, dict[str, Any]]:
     """Static ones, those that decide from several starts, fixed trials, and what Inf-DDS is made of."""
-    learned = {"every": 1, "warmup_steps": 4, "target_batch": target_batch, "rule": "natural", "rate": 0.5}
+    learned = {"every": 1, "warmup_steps": 4, "target_batch": target_batch, "rule": "natural", "rate": 0.25}
     inf_dds = {"name": "inf_dds", "metric": "calibrated", "steps": 2, **learned}
     found: dict[str, dict[str, Any]] = {name: {"name": name} for name in ("uniform", "proportional")}
     for tau in starts:
@@ -129,8 +129,8 @@ def ndcg(encoder: Encoder, test: Examples) -> float:
         return validate(encoder, rows, 4096, autocast=False)
 
 
-def run(setting: Setting, sampler: dict[str, Any], seed: int) -> dict[str, Any]:
-    """One training: probabilities at the end, share of tokens that decisions took, the score."""
+def run(setting: Setting, sampler: dict[str, Any], seed: int) -> dict[str, np.ndarray]:
+    """One training: probabilities at the end, [sources], share of tokens that decisions took, seconds, the score."""
     clusters, sampler = sampler.get("clusters"), {name: sampler[name] for name in sampler.keys() - {"clusters"}}
     params = TrainParams(
         size="22m", device="cpu", in_batch=True, learning_rate=1e-4, temperature=0.02, batch_size=setting.batch_size,
@@ -140,60 +140,82 @@ def run(setting: Setting, sampler: dict[str, Any], seed: int) -> dict[str, Any]:
     began = time.process_time()
     with tempfile.TemporaryDirectory() as work:
         result = train(
-            setting.rows, NOTHING, folder(backbone("22m").name), params, Path(work),
+            setting.rows, NOTHING, start_of("22m"), params, Path(work),
             targets={"guides-dev": setting.target}, threads=settings().threads,
         )  # fmt: skip
     seconds = time.process_time() - began
     last = result.trajectory[-1]
-    likely: Counter[str] = Counter()
+    likely = dict.fromkeys(SOURCES, 0.0)
     for name, probability in zip(last["sources"], last["probabilities"], strict=True):
         likely[name.partition("/cluster-")[0]] += probability
     deciding = last["deciding_tokens"] / last["tokens"]
-    return {"likely": likely, "deciding": deciding, "seconds": seconds, "ndcg": ndcg(result.encoder, setting.test)}
+    found = {"deciding": deciding, "seconds": seconds, "ndcg": ndcg(result.encoder, setting.test)}
+    return {"likely": np.array(list(likely.values()))} | {name: np.array(value) for name, value in found.items()}
 
 
-def told(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def told(found: Sequence[Mapping[str, np.ndarray]]) -> dict[str, Any]:
     """Of all seeds of a system."""
-    likely = [one["likely"] for one in found]
+    likely = np.array([one["likely"] for one in found])
+    helps, harms = likely[:, SOURCES.index(HELPS), None], likely[:, SOURCES.index(HARMS), None]
+    mean = {name: float(np.mean([one[name] for one in found])) for name in ("deciding", "seconds", "ndcg")}
     return {
-        "likely": {source: round(float(np.mean([one[source] for one in likely])), 3) for source in likely[0]},
-        "helps_highest": sum(all(one[HELPS] > one[other] for other in one.keys() - {HELPS}) for one in likely),
-        "harms_lowest": sum(all(one[HARMS] < one[other] for other in one.keys() - {HARMS}) for one in likely),
+        "likely": dict(zip(SOURCES, likely.mean(axis=0).round(3).tolist(), strict=True)),
+        "helps_highest": int(((helps > likely).sum(axis=1) == len(SOURCES) - 1).sum()),
+        "harms_lowest": int(((harms < likely).sum(axis=1) == len(SOURCES) - 1).sum()),
         "seeds": len(found),
-        "deciding": round(float(np.mean([one["deciding"] for one in found])), 3),
-        "seconds": round(float(np.mean([one["seconds"] for one in found])), 1),
-        "ndcg": round(float(np.mean([one["ndcg"] for one in found])), 4),
+        "deciding": round(mean["deciding"], 3),
+        "seconds": round(mean["seconds"], 1),
+        "ndcg": round(mean["ndcg"], 4),
     }
 
 
+def trained(
+    setting: Setting, chosen: Mapping[str, dict[str, Any]], seeds: Sequence[int], place: Path, at_once: int
+) -> dict[str, list[dict[str, np.ndarray]]]:
+    """What :func:`run` finds of each system, by seed; what lies in ``place`` is not trained again."""
+    shared = setting.budget, setting.batch_size, setting.target_batch, setting.precision
+    paths = {
+        place / f"{name}-{seed}-{short_id(sampler, *shared)}.npz": (name, seed)
+        for seed in seeds
+        for name, sampler in chosen.items()
+    }
+    found: dict[tuple[str, int], dict[str, np.ndarray]] = {}
+    makes = {path: partial(run, setting, chosen[name], seed) for path, (name, seed) in paths.items()}
+    for path, one in all_kept(makes, at_once):
+        found[paths[path]] = one
+        print(*paths[path], dict(zip(SOURCES, one["likely"].round(3).tolist(), strict=True)), flush=True)
+    return {name: [found[name, seed] for seed in seeds] for name in chosen}
+
+
 def main() -> None:
-    """Print a line a system as it is done, then the table and one JSON object."""
+    """Print a line a training as it is done, then the table and one JSON object."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="few rows and steps: does it run?")
+    parser.add_argument("--quick", action="store_true", help="few steps, one seed: does it run?")
     parser.add_argument("--systems", nargs="+", default=[], help="beginnings of their names; all where not given")
     parser.add_argument("--starts", nargs="+", type=float, default=[0.3, 1.0, 100.0], help="temperatures")
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
     parser.add_argument("--precision", choices=get_args(Precision), default="fp32", help="arithmetic of the trainings")
-    parser.add_argument("--budget", type=int, default=0, help="gradients of a training")
+    parser.add_argument("--budget", type=int, default=356, help="gradients of a training")
+    parser.add_argument("--keep", type=Path, help="folder in which scores stay: a run that was stopped goes on")
+    parser.add_argument("--at-once", type=int, default=1, help="trainings; give each a core by FOUNDRY_THREADS=1")
     parser.add_argument("--data", type=Path, default=DATA, help="folder of the judged sets")
     options = parser.parse_args()
+    if options.quick:
+        options.seeds, options.budget = [0], 40
     guides = SETS["disaster_guides"](options.data / "disaster_guides")
-    n = {HELPS: 200, HARMS: 400, "cranfield": 200, "climate_fever_local": 300, "snli_test_retrieval": 400}
-    batch, looked_at, budget = (8, 16, 40) if options.quick else (8, 60, 180)
+    n = dict(zip(SOURCES, (200, 400, 200, 300, 400), strict=True))
+    looked_at = 16 if options.quick else 60
     setting = Setting(
-        planted(options.data, n, guides), asked(guides, "dev"), asked(guides, "test"), options.budget or budget, batch,
-        looked_at, options.precision,
+        planted(options.data, n, guides), asked(guides, "dev"), asked(guides, "test"), options.budget, 8, looked_at,
+        options.precision,
     )  # fmt: skip
-    start = open_encoder(folder(backbone("22m").name), TrainParams(size="22m", device="cpu"))
+    start = open_encoder(start_of("22m"), TrainParams(size="22m", device="cpu"))
     results: dict[str, Any] = {"start": {"ndcg": round(ndcg(start, setting.test), 4)}}
-    chosen = systems(options.starts, looked_at)
-    for name in [name for name in chosen if not options.systems or name.startswith(tuple(options.systems))]:
-        found = []
-        for seed in range(options.seeds):
-            found.append(run(setting, chosen[name], seed))
-            print(name, seed, {source: round(p, 3) for source, p in found[-1]["likely"].items()}, flush=True)
-        results[name] = told(found)
-        print(name, results[name], flush=True)
+    known = systems(options.starts, looked_at)
+    chosen = {name: known[name] for name in known if not options.systems or name.startswith(tuple(options.systems))}
+    with tempfile.TemporaryDirectory() as place:
+        found = trained(setting, chosen, options.seeds, options.keep or Path(place), options.at_once)
+    results |= {name: told(some) for name, some in found.items()}
     counts = ("helps_highest", "harms_lowest", "seeds", "deciding", "seconds", "ndcg")
     columns = ("system", *n, *counts)
     lines = [

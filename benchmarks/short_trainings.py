@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from learning_rows import LENGTHS, Arrays, kept
 
 from pipeline_tasks.core.ids import short_id
@@ -39,6 +42,14 @@ def parser_of(description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--keep", type=Path, help="folder in which vectors stay: a run that was stopped goes on")
     parser.add_argument("--quick", action="store_true", help="few rows, one seed: does it run?")
     return parser
+
+
+def all_kept(todo: Mapping[Path, Callable[[], Arrays]], at_once: int) -> Iterator[tuple[Path, dict[str, np.ndarray]]]:
+    """As :func:`~learning_rows.kept` for each path, so many at once in processes of their own; each as it is done."""
+    with ProcessPoolExecutor(at_once, get_context("spawn")) as workers:
+        futures = {workers.submit(kept, path, make): path for path, make in todo.items()}
+        for future in as_completed(futures):
+            yield futures[future], future.result()
 
 
 def params_of(size: str, seed: int, **given: Any) -> TrainParams:
