@@ -69,7 +69,7 @@ SECTIONS: dict[str, dict[str, Callable[[], str]]] = {
         "DOCKER_GID": docker_gid,
         "GPUS": lambda: "0",
     },
-    "Who computes parts and partitions of steps; COMPOSE_PROFILES=ray and FOUNDRY_ENGINE=ray: a Ray cluster.": {
+    "Who computes parts of steps, and trains; COMPOSE_PROFILES=ray and FOUNDRY_ENGINE=ray: a Ray cluster.": {
         "FOUNDRY_ENGINE": lambda: "local",
     },
     "Steps: README.md has the settings. COMPOSE_PROFILES=llm or llm-cpu adds a language model.": {

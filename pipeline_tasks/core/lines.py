@@ -43,9 +43,14 @@ def set_up() -> None:
     """Log to the standard error, in the form that ``FOUNDRY_LOG_FORMAT`` names."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if settings().log_format == "json" else logging.Formatter(TEXT))
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    log_by(handler)
     if settings().log_format == "json":
         sys.excepthook = _bug
+
+
+def log_by(handler: logging.Handler) -> None:
+    """Let ``handler`` have what is logged, unless something has it already; of libraries that say much, warnings."""
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
     for name in NOISY:
         logging.getLogger(name).setLevel(logging.WARNING)
 

@@ -7,10 +7,8 @@ created last and exclusively, and a second run starts from the parts that are th
 from __future__ import annotations
 
 import resource
-import shutil
 import time
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -25,8 +23,7 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.events import EventLog
 from pipeline_tasks.core.failure import counted, facts_of
 from pipeline_tasks.core.growth import grow
-from pipeline_tasks.core.headway import told
-from pipeline_tasks.core.ids import digest, seed_of
+from pipeline_tasks.core.ids import digest
 from pipeline_tasks.core.licences import licences_of
 from pipeline_tasks.core.manifest import Manifest, Part, Ref, Removal
 from pipeline_tasks.core.partitions import PartitionedRun
@@ -36,10 +33,11 @@ from pipeline_tasks.core.progress import meter
 from pipeline_tasks.core.removals import RemovedRows
 from pipeline_tasks.core.requests import Request, note_request
 from pipeline_tasks.core.run import Inputs
-from pipeline_tasks.core.schema import FILES, RowSchema
+from pipeline_tasks.core.schema import FILES
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.store.disk import space_in
-from pipeline_tasks.core.versions import REMOVED, Version, load_manifest, write_file, write_rows
+from pipeline_tasks.core.versions import REMOVED, Version, load_manifest, write_rows
+from pipeline_tasks.core.whole import give
 
 
 @dataclass
@@ -177,14 +175,25 @@ def _run_whole(store: Store, job: Job, opened: dict[str, list[Version]], workers
     before = latest.seen(store, job.dataset)
     previous = job.previous(store) if job.step.grows else None
     name = digest(job.ref.version, previous.manifest.id) if previous else job.ref.version
-    run = PartitionedRun(store, Inputs(opened), seed_of(job.step.name, name), job.step.name, name, previous, job=job)
-    with (
-        counted(run.counters),
-        told(store, job, store.scratches / name),
-        engine_of(job.step, job.params, workers) as run.engine,
-    ):
-        result = job.step.body(run.inputs, job.params, run)
-        parts = _parts(store, job, run, result)  # a generator rejects rows until its end
+    with engine_of(job.step, job.params, workers) as engine:
+        if job.step.kind == "partitioned":
+            run, parts = give(store, job, opened, previous, engine, name)
+        else:
+            ((_, (run, parts)),) = engine.each(partial(give, store, job, opened, previous, None), [name])
+        outcome = _committed(store, job, opened, before, run, parts)
+        run.forget_passing()
+        list(engine.each(store.drop_scratch, [name]))  # where it was made: nothing needs its checkpoints any more
+    return outcome
+
+
+def _committed(
+    store: Store,
+    job: Job,
+    opened: dict[str, list[Version]],
+    before: bytes | None,
+    run: PartitionedRun,
+    parts: list[Part],
+) -> Outcome:
     rejects = run.rejects_table()
     reject_parts = [write_rows(store, rejects)] if rejects.num_rows else []
     counters = run.counters
@@ -195,55 +204,17 @@ def _run_whole(store: Store, job: Job, opened: dict[str, list[Version]], workers
     if job.step.keeps:
         parts, removals = _kept(store, job, opened, rejects)
     elif job.step.grows:
+        previous = run.previous
         growth = grow(store, job, run, parts, reject_parts)
         if previous and growth.job is None:
             note_request(store, previous.manifest, Request(id=job.ref.version, params=job.identity))
             latest.found(store, previous.manifest.ref)
-            store.drop_scratch(name)
             counters.update(parts_reused=len(growth.parts), rows_out=previous.manifest.rows)
             return Outcome(previous.manifest.ref, True, counters)
         job, parts, removals = growth.job or job, growth.parts, growth.removals
     manifest = _publish(store, job, before, parts, removals, reject_parts)
     counters.update(parts_built=built or len(parts), rows_out=manifest.rows)
-    run.forget_passing()
-    store.drop_scratch(name)
     return Outcome(job.ref, False, counters)
-
-
-def _parts(store: Store, job: Job, run: PartitionedRun, result: Any) -> list[Part]:
-    """Everything that the body gives, written as it comes: a dataset may be larger than memory."""
-    if job.step.keeps:
-        return []
-    schema = job.step.writes
-    if schema is None:
-        return _files(store, result)
-    if job.step.kind == "partitioned":
-        return list(map(partial(_final, store, run, schema), result))
-    tables = [result] if isinstance(result, pa.Table) else result
-    conformed: Iterator[pa.Table] = map(schema.conform, tables)
-    if job.step.grows:
-        conformed = filter(len, conformed)
-    parts = list(map(partial(write_rows, store), conformed))  # a loop would hold a table while the next is made
-    return parts if parts or job.step.grows else [write_rows(store, schema.table())]
-
-
-def _final(store: Store, run: PartitionedRun, schema: RowSchema, made: Part | pa.Table) -> Part:
-    """What partitions gave is there already, and becomes a part of the version as it is."""
-    if isinstance(made, pa.Table):
-        return write_rows(store, schema.conform(made))
-    if made.sha256 not in run.final:
-        raise InputError(f"{run.label} yields a table whose rows were not checked; spread(…, final=True) gives it")
-    return made
-
-
-def _files(store: Store, folder: Path) -> list[Part]:
-    files = sorted(p for p in folder.rglob("*") if p.is_file())
-    parts = []
-    for path in files:
-        with store.temporary() as copy:
-            shutil.copyfile(path, copy)
-            parts.append(write_file(store, copy, str(path.relative_to(folder))))
-    return parts
 
 
 def _kept(

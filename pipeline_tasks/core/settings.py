@@ -101,7 +101,7 @@ class Settings(BaseModel):
     source_roots: str = Field("", description="folders, joined by colons, that sources named in a form lie below")
     caller: Literal["operator", "form"] = Field("operator", description="who gives the parameters; Airflow sets form")
     ask_url: str = Field("", description="address of a `foundry ask --serve` that the lineage page leads to")
-    engine: Literal["local", "ray"] = Field("local", description="who computes parts and partitions of steps")
+    engine: Literal["local", "ray"] = Field("local", description="who computes parts of steps, and trains")
     ray_address: str = Field("", description="RAY_ADDRESS: a Ray cluster; empty: the one that runs on this machine")
     built_image: str = Field("", description="BUILT_IMAGE: the image that this runs in, with the revision of its code")
     openai_base_url: str = Field("", description="OPENAI_BASE_URL: the OpenAI-compatible endpoint")

@@ -202,9 +202,9 @@ def test_without_a_cluster_it_is_said_what_to_do(tmp_path, monkeypatch):
 
 def test_what_is_one_piece_or_pays_a_service_stays_on_this_machine(monkeypatch):
     monkeypatch.setenv("FOUNDRY_ENGINE", "ray")
-    for name in ("write_pairs", "unify", "finetune", "evaluate_retriever"):
+    for name in ("write_pairs", "unify", "evaluate_retriever"):
         assert isinstance(_engine(name), Local)
-    for name in ("rank_bm25", "chunk_passages", "mutual_agreement"):
+    for name in ("rank_bm25", "chunk_passages", "mutual_agreement", "finetune"):
         assert not isinstance(_engine(name), Local)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any, Literal, Protocol
 
 from pipeline_tasks.core.engines.local import Local
@@ -22,7 +23,7 @@ class Engine(Protocol):
 
 def named(step: Step, params: StepParams) -> Literal["local", "ray"]:
     """The engine that a run of ``step`` has here: see :func:`engine_of`."""
-    spreads = step.kind == "map" or (step.kind == "partitioned" and step.processes)
+    spreads = step.kind == "map" or (step.kind == "partitioned" and step.processes) or _is_training(step)
     pays = params.secrets(step.resources.secrets)
     return "ray" if settings().engine == "ray" and spreads and not pays else "local"
 
@@ -30,13 +31,22 @@ def named(step: Step, params: StepParams) -> Literal["local", "ray"]:
 def engine_of(step: Step, params: StepParams, workers: int) -> AbstractContextManager[Engine]:
     """The engine of one run of ``step``, with at most ``workers`` processes where it is this machine.
 
-    A step over whole datasets is one piece of work, as is one whose partitions take one process, and one that pays a
-    service has its limits in one process: these stay here. One that runs its encoder itself pays nobody.
+    A step over whole datasets is one piece of work: one that trains is done by a node of the cluster. Others stay here,
+    as do those whose partitions take one process, and one that pays a service, as it has its limits in one process. One
+    that runs its encoder itself pays nobody.
     """
     found = settings()
     if named(step, params) == "ray":
         # What a task gets can be read on the cluster's pages: its nodes have the store's keys in their own environment.
         ours = passed_on(()).items()
         environment = {name: value for name, value in ours if not (is_secret(name) or name.startswith("RAY_"))}
-        return OnRay(found.ray_address, step.name, resources_of(step), environment)
+        needs = resources_of(step)
+        if not _is_training(step):
+            return OnRay(found.ray_address, step.name, needs, environment)
+        gpus = (needs.gpus or 1) if params.model_dump().get("device") == "cuda" else 0
+        return OnRay(found.ray_address, step.name, replace(needs, gpus=gpus), environment, threads=found.threads)
     return Local(workers if step.processes else 1)
+
+
+def _is_training(step: Step) -> bool:
+    return step.kind == "reduce" and step.resources.image == "gpu"

@@ -7,14 +7,19 @@ step takes what is free, what other steps give back and what nodes that join bri
 
 from __future__ import annotations
 
+import logging
 import socket
 import time
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from logging.handlers import QueueHandler
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from pipeline_tasks import __version__
+from pipeline_tasks.core import lines
 from pipeline_tasks.core.engines.cluster import nodes
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.step import Resources
@@ -25,15 +30,27 @@ _FIRST = 4
 _IDLE_S = 10.0
 """An actor without work is kept that long, most often for the next round of a partitioned step."""
 
+BESIDE = "beside"
+"""The group of calls that run beside the one that computes."""
+
 _KEPT_S = 1800.0
 """Then an actor makes room for another step that may be waiting: a model that takes a minute loads for 3% of that."""
 
 
 class Computing:
-    """What runs in an actor's process."""
+    """What runs in an actor's process.
 
-    def __init__(self) -> None:
+    Args:
+        tells: what it logs from now on is for :meth:`heard`.
+    """
+
+    def __init__(self, tells: bool) -> None:
         self._work: tuple[Any, Any] = (None, None)
+        self._said: SimpleQueue[logging.LogRecord] = SimpleQueue()
+        if tells:
+            handler = QueueHandler(self._said)
+            handler.setFormatter(logging.Formatter("%(message)s"))
+            lines.log_by(handler)
 
     def begun(self) -> tuple[str, str]:
         """Version of this package, and the node's name."""
@@ -46,6 +63,15 @@ class Computing:
         if work[0] != self._work[0]:
             self._work = work[0], ray.get(work[0])
         return self._work[1](item)
+
+    def heard(self, patience_s: float) -> list[tuple[str, int, str]]:
+        """Logger, level and message of what was logged meanwhile, once there is any, or when patience ends."""
+        with suppress(Empty):
+            found = [self._said.get(timeout=patience_s)]
+            while not self._said.empty():
+                found.append(self._said.get())
+            return [(record.name, record.levelno, record.getMessage()) for record in found]
+        return []
 
 
 @dataclass(eq=False)
@@ -72,10 +98,11 @@ class Actors:
         ray: the module, with a cluster joined.
         name: of the step.
         needs: what one actor may take.
+        threads: of a whole step that an actor does: it has as many processors, where a node does, and tells its lines.
     """
 
-    def __init__(self, ray: Any, name: str, needs: Resources) -> None:
-        self._ray, self._name, self._needs = ray, name, needs
+    def __init__(self, ray: Any, name: str, needs: Resources, threads: int = 0) -> None:
+        self._ray, self._name, self._needs, self._threads = ray, name, needs, threads
         self._options: dict[float, dict[str, Any]] = {}
         self._free: list[Actor] = []
         self._held: Counter[float] = Counter()
@@ -161,7 +188,7 @@ class Actors:
     def _start(self, memory_gib: float) -> None:
         if memory_gib not in self._options:
             self._options[memory_gib] = self._fitting(memory_gib)
-        handle = self._ray.remote(**self._options[memory_gib])(Computing).remote()
+        handle = self._ray.remote(**self._options[memory_gib])(Computing).remote(self._threads > 0)
         self.starting[handle.begun.remote()] = Actor(handle, memory_gib)
 
     def _fitting(self, memory_gib: float) -> dict[str, Any]:
@@ -176,10 +203,13 @@ class Actors:
         if gpus is None:
             gpus = 1 if self._needs.image == "gpu" and cards else 0
         memory = int(memory_gib * (1 << 30))
-        if not any(node.cpus >= 1 and node.gpus >= gpus and node.memory_bytes >= memory for node in there):
+        fitting = [node for node in there if node.cpus >= 1 and node.gpus >= gpus and node.memory_bytes >= memory]
+        if not fitting:
             most = max(node.memory_bytes for node in there) / (1 << 30)
             raise InputError(
                 f"{self._name} asks for {memory_gib:g} GiB and {gpus} GPUs a task, and no node of the Ray cluster has "
                 f"both (at most {most:.1f} GiB, {cards:g} GPUs); see FOUNDRY_RESOURCES, or add such a node"
             )
-        return {"num_cpus": 1, "num_gpus": gpus, "memory": memory, "max_restarts": 0, "max_task_retries": 0}
+        cpus = max(1, min(self._threads, int(max(node.cpus for node in fitting))))
+        taken = {"num_cpus": cpus, "num_gpus": gpus, "memory": memory}
+        return taken | {"max_restarts": 0, "max_task_retries": 0, "concurrency_groups": {BESIDE: 1}}

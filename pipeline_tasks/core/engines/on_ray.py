@@ -16,6 +16,7 @@ from typing import Any
 
 from pipeline_tasks.core.engines.actors import Actor, Actors
 from pipeline_tasks.core.engines.cluster import connect
+from pipeline_tasks.core.engines.heard import Lines
 from pipeline_tasks.core.errors import TransientError
 from pipeline_tasks.core.step import Resources
 
@@ -33,10 +34,14 @@ class OnRay:
         name: of the step.
         needs: what one actor may take.
         environment: variables that an actor gets.
+        threads: of a whole step, where the items are such: what it logs is then logged here.
     """
 
-    def __init__(self, address: str, name: str, needs: Resources, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, address: str, name: str, needs: Resources, environment: Mapping[str, str], threads: int = 0
+    ) -> None:
         self._address, self._name, self._needs, self._environment = address, name, needs, dict(environment)
+        self._threads = threads
         self._joined: tuple[Any, Actors] | None = None
 
     def __enter__(self) -> OnRay:
@@ -64,19 +69,25 @@ class OnRay:
         shared = [ray.put(work)]
         todo = {self._needs.memory_gib: deque(_Try(place, self._needs.memory_gib) for place in range(len(items)))}
         running: dict[Any, tuple[Actor, _Try]] = {}
+        lines = Lines(ray, wanted=self._threads > 0)
         try:
             while running or any(todo.values()):
                 for memory_gib, tries in todo.items():
                     while tries and (free := actors.take(memory_gib)):
                         one = tries.popleft()
                         running[free.handle.compute.remote(shared, items[one.place])] = free, one
+                        lines.follow(free)
                 actors.suit({memory_gib: len(tries) for memory_gib, tries in todo.items()})
-                done, _ = ray.wait([*running, *actors.starting], num_returns=1, timeout=_LOOK_S)
+                done, _ = ray.wait([*running, *actors.starting, *lines.asked], num_returns=1, timeout=_LOOK_S)
                 for ref in done:
+                    if ref in lines.asked:
+                        lines.tell(ref)
+                        continue
                     if ref in actors.starting:
                         actors.begun(ref)
                         continue
                     actor, one = running.pop(ref)
+                    lines.finish(actor)
                     found, following = self._ended(ray, ref, one)
                     if following:
                         actors.lost(actor)
@@ -92,7 +103,7 @@ class OnRay:
     def _join(self) -> tuple[Any, Actors]:
         if self._joined is None:
             ray = connect(self._address, self._environment)
-            self._joined = ray, Actors(ray, self._name, self._needs)
+            self._joined = ray, Actors(ray, self._name, self._needs, self._threads)
         return self._joined
 
     def _ended(self, ray: Any, ref: Any, one: _Try) -> tuple[Any, _Try | None]:

@@ -1,0 +1,87 @@
+"""What the body of a step over whole datasets gives, wherever it is called: parts in the store, rejects, counters."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from pipeline_tasks.core.engines import Engine
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.failure import counted
+from pipeline_tasks.core.headway import told
+from pipeline_tasks.core.ids import seed_of
+from pipeline_tasks.core.manifest import Part
+from pipeline_tasks.core.partitions import PartitionedRun
+from pipeline_tasks.core.plan import Job
+from pipeline_tasks.core.run import Inputs
+from pipeline_tasks.core.schema import RowSchema
+from pipeline_tasks.core.store import Store
+from pipeline_tasks.core.versions import Version, write_file, write_rows
+
+
+def give(
+    store: Store,
+    job: Job,
+    opened: dict[str, list[Version]],
+    previous: Version | None,
+    engine: Engine | None,
+    name: str,
+) -> tuple[PartitionedRun, list[Part]]:
+    """Call the body; the parts that it gave are in the store, and the run knows its rejects and counters.
+
+    Args:
+        store: where everything is.
+        job: what is made.
+        opened: its inputs.
+        previous: the version that a growing dataset grows from.
+        engine: computes partitions; None for a reduce step, which another machine may call.
+        name: of the scratch folder, which stays, and of the seed.
+    """
+    run = PartitionedRun(store, Inputs(opened), seed_of(job.step.name, name), job.step.name, name, previous, job=job)
+    run.engine = engine
+    with counted(run.counters), told(store, job, store.scratches / name):
+        result = job.step.body(run.inputs, job.params, run)
+        parts = _parts(store, job, run, result)  # a generator rejects rows until its end
+    run.engine = None
+    return run, parts
+
+
+def _parts(store: Store, job: Job, run: PartitionedRun, result: Any) -> list[Part]:
+    """Everything that the body gives, written as it comes: a dataset may be larger than memory."""
+    if job.step.keeps:
+        return []
+    schema = job.step.writes
+    if schema is None:
+        return _files(store, result)
+    if job.step.kind == "partitioned":
+        return list(map(partial(_final, store, run, schema), result))
+    tables = [result] if isinstance(result, pa.Table) else result
+    conformed: Iterator[pa.Table] = map(schema.conform, tables)
+    if job.step.grows:
+        conformed = filter(len, conformed)
+    parts = list(map(partial(write_rows, store), conformed))  # a loop would hold a table while the next is made
+    return parts if parts or job.step.grows else [write_rows(store, schema.table())]
+
+
+def _final(store: Store, run: PartitionedRun, schema: RowSchema, made: Part | pa.Table) -> Part:
+    """What partitions gave is there already, and becomes a part of the version as it is."""
+    if isinstance(made, pa.Table):
+        return write_rows(store, schema.conform(made))
+    if made.sha256 not in run.final:
+        raise InputError(f"{run.label} yields a table whose rows were not checked; spread(…, final=True) gives it")
+    return made
+
+
+def _files(store: Store, folder: Path) -> list[Part]:
+    files = sorted(p for p in folder.rglob("*") if p.is_file())
+    parts = []
+    for path in files:
+        with store.temporary() as copy:
+            shutil.copyfile(path, copy)
+            parts.append(write_file(store, copy, str(path.relative_to(folder))))
+    return parts

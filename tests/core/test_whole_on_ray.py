@@ -1,0 +1,126 @@
+"""A step that trains is one piece of work, which a node of a real Ray cluster does."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from pipeline_tasks.core.engines import named
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.run import Inputs, Run
+from pipeline_tasks.core.settings import settings
+from pipeline_tasks.core.step import StepParams, step
+from pipeline_tasks.core.store import LocalStore
+from tests.core.ray_cluster import on_ray, use_this_machine
+from tests.core.toy_steps import ITEMS, check_whole, latest, make, toy_list
+
+log = logging.getLogger(__name__)
+
+
+class TrainParams(StepParams):
+    """What trains, and how it goes."""
+
+    device: Literal["cpu", "cuda"] = "cpu"
+    deadly: bool = False
+
+
+@step(reads={"items": ITEMS}, writes=None, kind="reduce", dataset="model/toy", image="gpu", resumes=True)
+def toy_train(inputs: Inputs, params: TrainParams, run: Run) -> Path:
+    """A file; the first process leaves a checkpoint and kills itself, where it is deadly."""
+    checkpoint = run.scratch / "checkpoint"
+    resumed = checkpoint.exists()
+    run.count("resumed", int(resumed))
+    checkpoint.write_text("half way")
+    log.info("step 1 of 2, %s", "again" if resumed else "at first")
+    if params.deadly and not resumed:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if not params.deadly and (run.store.folder / "refuse").exists():
+        run.count("looked_at", 2)
+        raise InputError("the second step is refused")
+    for row in inputs["items"].table().to_pylist():
+        run.reject(row["item_id"], "not_learned")
+    (run.store.folder / "process").write_text(json.dumps({"pid": os.getpid(), "cards": _cards()}))
+    out = run.scratch / "model"
+    out.mkdir(exist_ok=True)
+    (out / "weights").write_text(f"of {run.seed}")
+    log.info("step 2 of 2")
+    return out
+
+
+def _cards() -> list[str]:
+    """What Ray gave this process; nothing where it is none of Ray's."""
+    import ray
+
+    return ray.get_gpu_ids() if ray.is_initialized() else []
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    settings.cache_clear()
+    yield
+    settings.cache_clear()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    found = LocalStore(tmp_path / "store")
+    make(found, toy_list, rows={"a": 1, "b": 2})
+    return found
+
+
+@on_ray
+def test_it_ends_in_the_same_version_and_tells_its_lines_here(cluster, store, tmp_path, monkeypatch, caplog):
+    with caplog.at_level(logging.INFO):
+        made = make(store, toy_train)
+    assert made.counters["rows_rejected"] == 2 and not made.counters["resumed"]
+    process = json.loads((store.folder / "process").read_text())
+    assert process["pid"] != os.getpid()
+    assert [(r.name, r.getMessage()) for r in caplog.records if r.name == __name__] == [
+        (__name__, "step 1 of 2, at first"),
+        (__name__, "step 2 of 2"),
+    ]
+    assert not list(store.scratches.iterdir())
+    use_this_machine(monkeypatch)
+    here = LocalStore(tmp_path / "here")
+    make(here, toy_list, rows={"a": 1, "b": 2})
+    make(here, toy_train)
+    assert check_whole(store) == check_whole(here)
+    assert json.loads((here.folder / "process").read_text())["pid"] == os.getpid()
+
+
+@on_ray
+def test_one_that_is_killed_goes_on_from_its_checkpoint(cluster, store, caplog):
+    with caplog.at_level(logging.INFO):
+        made = make(store, toy_train, deadly=True)
+    assert made.counters["resumed"] == 1
+    said = [record.getMessage() for record in caplog.records if record.name == __name__]
+    assert said[-2:] == ["step 1 of 2, again", "step 2 of 2"]
+    assert latest(store, "model/toy").manifest.parts[0].name == "weights"
+
+
+@on_ray
+def test_an_error_arrives_with_what_was_counted_and_the_checkpoint_stays(cluster, store):
+    (store.folder / "refuse").touch()
+    with pytest.raises(InputError, match="^the second step is refused$") as told:
+        make(store, toy_train)
+    assert told.value.__dict__["counters"]["looked_at"] == 2
+    assert [path.read_text() for path in store.scratches.rglob("checkpoint")] == ["half way"]
+
+
+@on_ray
+def test_a_training_on_a_card_asks_for_a_node_that_has_one(cluster, store):
+    with pytest.raises(InputError, match=r"toy_train asks for 2 GiB and 1 GPUs a task, and no node"):
+        make(store, toy_train, device="cuda")
+
+
+def test_a_step_over_whole_datasets_that_trains_nothing_stays_here(monkeypatch):
+    monkeypatch.setenv("FOUNDRY_ENGINE", "ray")
+    assert named(toy_list, toy_list.parse({"rows": {}})) == "local"
+    assert named(toy_train, toy_train.parse({})) == "ray"
