@@ -35,7 +35,7 @@ from pipeline_tasks.training.trainer import train
 ALPHAS = (0.65, 0.8, 0.95)
 N_NEGATIVES, LOOKED_AT = 2, 60
 LEARNED = {
-    "name": "inf_dds", "metric": "calibrated", "rule": "natural", "rate": 0.3, "every": 4, "warmup_steps": 4,
+    "name": "inf_dds", "metric": "calibrated", "rule": "standardised", "rate": 0.3, "every": 4, "warmup_steps": 4,
     "target_batch": LOOKED_AT,
 }  # fmt: skip
 Rows = list[tuple[str, str, list[str], str]]

@@ -95,7 +95,7 @@ def graded(data: JudgedSet, split: str, n_queries: int) -> Examples:
 
 def systems(names: Sequence[str], target: str) -> dict[str, dict[str, Any]]:
     """Samplers with what they are given; ``expert`` is what one would guess: half the batches from the target's own."""
-    learned = {"target_batch": LOOKED_AT, "rule": "natural", "rate": 0.3, "warmup_steps": 4}
+    learned = {"target_batch": LOOKED_AT, "rule": "standardised", "rate": 0.3, "warmup_steps": 4}
     ours = {"name": "inf_dds", "metric": "calibrated", "every": 4, **learned}
     return {
         "uniform": {"name": "uniform"},

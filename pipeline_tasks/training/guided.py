@@ -26,7 +26,7 @@ class Rewarded(Guided):
     every: int = Field(50, ge=1, description="steps between decisions")
     warmup_steps: int = Field(50, ge=0, description="steps before the first decision")
     rate: float = Field(0.1, gt=0, description="of psi")
-    rule: Rule = Field("adam", description="by which psi climbs: adam, natural or sgd")
+    rule: Rule = Field("adam", description="by which psi climbs: adam, standardised or sgd")
 
     def begin(self, pool: Pool) -> State:
         """The logarithms of what ``start`` says."""

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-Rule = Literal["adam", "natural", "sgd"]
+Rule = Literal["adam", "standardised", "sgd"]
 _BETAS, _EPSILON = (0.9, 0.999), 1e-8
 
 
@@ -57,13 +57,13 @@ def natural_gradient(psi: np.ndarray, some: np.ndarray, rewards: np.ndarray) -> 
 def climb(state: dict[str, list[float]], some: np.ndarray, rewards: np.ndarray, rate: float, rule: Rule) -> None:
     """Move ``psi`` of the state up by the rewards of some sources; the state holds what the rule remembers.
 
-    By the policy gradient as it is (``sgd``), by Adam of it, or by the natural gradient in units of the spread that the
-    last rewards had. The unit of the rewards does not matter to the last two.
+    By the policy gradient as it is (``sgd``), by Adam of it, or by the natural gradient of standardised rewards: in
+    units of their own standard deviation, so that each decision counts alike. To the last two the unit of the rewards
+    does not matter, and to the last one not that rewards shrink while the model trains.
     """
     psi = np.array(state["psi"])
-    if rule == "natural":
-        (spread,) = _mean_of(state, "second", np.array([np.var(rewards)]), _BETAS[0])
-        way = natural_gradient(psi, some, rewards) / (math.sqrt(spread) + _EPSILON)
+    if rule == "standardised":
+        way = natural_gradient(psi, some, rewards) / (np.std(rewards) if np.ptp(rewards) else math.inf)
     else:
         way = policy_gradient(psi, some, rewards)
     if rule == "adam":

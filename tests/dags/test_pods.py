@@ -9,15 +9,19 @@ from pathlib import Path
 import pytest
 import yaml
 from foundry_airflow.backends import device_for
-from foundry_airflow.calls import Call, Ended
+from foundry_airflow.calls import Call, Ended, call_of
 from foundry_airflow.containers import container_of
 from foundry_airflow.operators import StepOperator
 from foundry_airflow.pods import SHELL, overlaid, pod
 
+from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.resources import resources_of
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.step import Resources
+from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.datasets import PASSAGES
+from tests.stores import put
 
 ROOT = Path(__file__).parents[2]
 MANIFESTS = ROOT / "containers" / "kubernetes"
@@ -108,6 +112,16 @@ def test_the_operators_file_reaches_the_pod(call, tmp_path, monkeypatch):
     monkeypatch.setenv("AIRFLOW__FOUNDRY__GPUS", "0")
     alone = container_of(replace(call, resources=Resources(image="cpu", gpus=1)))
     assert (alone.gpus, alone.image.split(":")[0]) == (1, "retriever-foundry/gpu")
+
+
+@pytest.mark.parametrize(("engine", "gpus"), [("local", 1), ("ray", 0)])
+def test_the_pod_of_a_step_that_a_cluster_computes_holds_no_card(store_folder, monkeypatch, engine, gpus):
+    monkeypatch.setenv("FOUNDRY_ENGINE", engine)
+    settings.cache_clear()
+    store = LocalStore(store_folder)
+    put(store, PASSAGES, [{"passage_id": "p", "text": "flood"}])
+    job = plan(store, get_step("embed_passages"), {"model": "all-minilm-l6-v2"})
+    assert container_of(call_of(job, [], "")).gpus == gpus
 
 
 def test_the_image_has_the_packages_that_its_values_need():

@@ -26,7 +26,7 @@ def test_natural_gradient_is_0_outside_of_what_was_tried_and_0_in_the_mean_withi
     assert softmax(PSI)[some] @ found[some] == pytest.approx(0, abs=1e-15)
 
 
-@pytest.mark.parametrize("rule", ["adam", "natural"])
+@pytest.mark.parametrize("rule", ["adam", "standardised"])
 def test_the_unit_of_the_rewards_does_not_matter(rule: Rule) -> None:
     ways: list[list[list[float]]] = []
     for unit in (1.0, 1000.0):
@@ -38,19 +38,37 @@ def test_the_unit_of_the_rewards_does_not_matter(rule: Rule) -> None:
     np.testing.assert_allclose(ways[0], ways[1], rtol=1e-4)
 
 
-def test_a_source_that_is_seldom_drawn_overtakes_in_a_few_natural_steps() -> None:
+def test_a_source_that_is_seldom_drawn_overtakes_in_a_few_standardised_steps() -> None:
     psi = {}
-    for rule in ("sgd", "natural"):
+    for rule in ("sgd", "standardised"):
         state = {"psi": PSI.tolist()}
         for _ in range(12):
             climb(state, ALL, REWARDS, 0.3, rule)
         psi[rule] = np.array(state["psi"])
-    assert psi["natural"].argmax() == 0
-    assert psi["natural"].argsort().tolist() == [1, 3, 2, 0]
+    assert psi["standardised"].argmax() == 0
+    assert psi["standardised"].argsort().tolist() == [1, 3, 2, 0]
     assert psi["sgd"].argmax() == 3
 
 
 def test_what_is_tried_alone_moves_nothing() -> None:
     state = {"psi": PSI.tolist()}
-    climb(state, np.array([2]), np.array([0.3]), 0.5, "natural")
+    climb(state, np.array([2]), np.array([0.3]), 0.5, "standardised")
     assert state["psi"] == PSI.tolist()
+
+
+@pytest.mark.parametrize("rewards", [[0.3], [0.2, 0.2, 0.2]])
+def test_rewards_that_are_alike_move_nothing(rewards: list[float]) -> None:
+    some = np.arange(len(rewards))
+    state = {"psi": PSI.tolist()}
+    climb(state, some, np.array(rewards), 0.5, "standardised")
+    np.testing.assert_allclose(state["psi"], PSI, atol=1e-12)
+
+
+def test_each_decision_counts_alike_however_small_its_rewards_are() -> None:
+    early, late = ({"psi": PSI.tolist()} for _ in range(2))
+    climb(early, ALL, REWARDS, 0.5, "standardised")
+    climb(late, ALL, REWARDS[::-1] * 1e6, 0.5, "standardised")
+    before = late["psi"]
+    climb(late, ALL, REWARDS * 1e-6, 0.5, "standardised")
+    unit = natural_gradient(np.array(before), ALL, REWARDS) / REWARDS.std()
+    np.testing.assert_allclose(np.array(late["psi"]) - before, 0.5 * unit, rtol=1e-9)
