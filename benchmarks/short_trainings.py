@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from learning_rows import LENGTHS, Arrays, kept
 
+from pipeline_tasks.core.engines.local import end_with_parent
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.encoders.layout import layout_of_folder
@@ -46,7 +47,7 @@ def parser_of(description: str | None) -> argparse.ArgumentParser:
 
 def all_kept(todo: Mapping[Path, Callable[[], Arrays]], at_once: int) -> Iterator[tuple[Path, dict[str, np.ndarray]]]:
     """As :func:`~learning_rows.kept` for each path, so many at once in processes of their own; each as it is done."""
-    with ProcessPoolExecutor(at_once, get_context("spawn")) as workers:
+    with ProcessPoolExecutor(at_once, get_context("spawn"), initializer=end_with_parent) as workers:
         futures = {workers.submit(kept, path, make): path for path, make in todo.items()}
         for future in as_completed(futures):
             yield futures[future], future.result()
