@@ -44,8 +44,8 @@ LENGTHS = {"max_query_length": 32, "max_passage_length": 64}
 CLUSTERS = 8
 """Of each source: 40 in all, where the paper has 32 or 1,024."""
 RATE = 7e-5
-"""Of learning. With 1e-4 much of what a few steps of Adam do to a finished embedder is damage, by whatever pairs; with 3e-5
-pairs that harm do so too slowly to be told from others that do not help."""
+"""Of learning. With 1e-4 much of what a few steps of Adam do to a finished embedder is damage, by whatever pairs; with
+3e-5 pairs that harm do so too slowly to be told from others that do not help."""
 TRIAL = 6
 """Steps of the trials of DoGE and DoReMi, so that a small budget has room for them."""
 
