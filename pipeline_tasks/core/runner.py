@@ -6,6 +6,7 @@ created last and exclusively, and a second run starts from the parts that are th
 
 from __future__ import annotations
 
+import logging
 import resource
 import time
 from collections import Counter
@@ -18,8 +19,8 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline_tasks.core import latest, memo
-from pipeline_tasks.core.engines import engine_of, named
-from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.engines import Engine, engine_of, named
+from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.events import EventLog
 from pipeline_tasks.core.failure import counted, facts_of
 from pipeline_tasks.core.growth import grow
@@ -38,6 +39,8 @@ from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.store.disk import space_in
 from pipeline_tasks.core.versions import REMOVED, Version, load_manifest, write_rows
 from pipeline_tasks.core.whole import give
+
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -182,8 +185,18 @@ def _run_whole(store: Store, job: Job, opened: dict[str, list[Version]], workers
             ((_, (run, parts)),) = engine.each(partial(give, store, job, opened, previous, None), [name])
         outcome = _committed(store, job, opened, before, run, parts)
         run.forget_passing()
-        list(engine.each(store.drop_scratch, [name]))  # where it was made: nothing needs its checkpoints any more
+        store.drop_scratch(name)
+        if job.step.kind == "reduce":
+            _forget_checkpoints(store, engine, name)
     return outcome
+
+
+def _forget_checkpoints(store: Store, engine: Engine, name: str) -> None:
+    """Drop the scratch folder where the version was made."""
+    try:
+        list(engine.each(store.drop_scratch, [name]))
+    except TransientError as error:
+        log.warning("checkpoints stay on a node, in the folder %s of its store's scratch: %s", name, error)
 
 
 def _committed(
