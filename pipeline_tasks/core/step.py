@@ -99,12 +99,19 @@ class From:
     optional: bool = False
 
     def defaults(self, params: StepParams) -> list[str]:
-        """The dataset names read by default."""
+        """The dataset names read by default.
+
+        Raises:
+            InputError: a parameter that names several has one of them more than once.
+        """
         template = self.dataset or (self.schema.name if self.schema else "")
         values = params.model_dump()
         if not self.each:
             return [template.format(**values)]
-        return [template.format(**values, item=item) for item in values[self.each]]
+        named = values[self.each]
+        if twice := [item for at, item in enumerate(named) if item in named[:at]]:
+            raise InputError(f"{self.each} names {twice[0]!r} more than once: name it once")
+        return [template.format(**values, item=item) for item in named]
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ def curve(result: TrainResult, params: OptimiserParams) -> pa.Table:
     steps, scores = range(result.steps + 1), dict(result.scores)
     columns = {
         "optimiser_step": steps,
-        "epoch": [params.epochs * step / result.steps for step in steps],
+        "epoch": [result.epochs * step / result.steps for step in steps],
         "n_rows": np.cumsum([0, *result.rows]),
         "loss": [None, *result.losses],
         "learning_rate": [None, *(learning_rate(step, result.steps, params) for step in range(result.steps))],

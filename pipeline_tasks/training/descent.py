@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,6 +44,15 @@ class Descent:
     @rate.setter
     def rate(self, rate: float) -> None:
         self.optimiser.rate = rate
+
+    @contextmanager
+    def at(self, rate: float) -> Iterator[None]:
+        """Steps are at another learning rate meanwhile."""
+        before, self.rate = self.rate, rate
+        try:
+            yield
+        finally:
+            self.rate = before
 
     def learn(self, add: Callable[[], float], rows: np.ndarray, step: int) -> float:
         """One step of the optimiser.
@@ -98,12 +108,11 @@ class Descent:
 
     @torch.no_grad()
     def note(self, way: Sequence[Tensor]) -> None:
-        """Let the optimiser's moments take ``way`` in as if it had been a gradient; the weights stay."""
-        rate, self.rate = self.rate, 0.0
+        """Let the optimiser's moments take ``way`` in as a gradient, and give it up; the weights stay."""
         for weights, part in zip(self._weights, way, strict=True):
-            weights.grad = part.clone()
-        self.optimiser.step()
-        self.rate = rate
+            weights.grad = part
+        with self.at(0.0):
+            self.optimiser.step()
 
     def gradients(self, add: Callable[[], float]) -> list[Tensor]:
         """Those that ``add`` adds to the weights; neither weights nor optimiser change."""

@@ -37,7 +37,19 @@ class Gradients:
     peers: Peers = ALONE
 
     def add(self, batch: Batch, step: int) -> float:
-        """Add the gradients of the batch's mean loss, in the memory of ``graph_tokens``; that loss.
+        """Add the gradients of the batch's mean loss, those of all processes together; that loss."""
+        total = self.add_own(batch, step)
+        self.add_up()
+        return total
+
+    def add_up(self) -> None:
+        """Have what every process added of its own added up in all of them: once, before the optimiser's step."""
+        self.peers.add_gradients(self.encoder.model.parameters())
+
+    def add_own(self, batch: Batch, step: int, share: float = 1.0) -> float:
+        """Add this process's part of the gradients of ``share`` of the batch's mean loss; that share, of all processes.
+
+        It is done in the memory of ``graph_tokens``.
 
         Rows that do not see each other's passages are done in groups one after the other, each by one process; rows
         that do are one group, through the gradient cache where it is too large or has several processes. The dropout of
@@ -47,13 +59,12 @@ class Gradients:
         params, peers = self.params, self.peers
         whole_batch = params.in_batch or objective.needs_batch
         if whole_batch:
-            total = self._add_group(_Cut(np.arange(len(rows)), 0, len(rows)), batch, step, peers)
-        else:
-            groups = row_groups(self.data.tokens_of[rows], params.graph_tokens)
-            own = (_Cut(groups[number], number, len(rows)) for number in peers.share(len(groups)))
-            total = peers.add(sum(self._add_group(cut, batch, step, ALONE) for cut in own))
-        peers.add_gradients(self.encoder.model.parameters())
-        return total
+            return self._add_group(_Cut(np.arange(len(rows)), 0, share), batch, step, peers)
+        groups = row_groups(self.data.tokens_of[rows], params.graph_tokens)
+        shares = (share * len(group) / len(rows) for group in groups)
+        cuts = [_Cut(group, number, own) for number, (group, own) in enumerate(zip(groups, shares, strict=True))]
+        mine = (cuts[number] for number in peers.share(len(groups)))
+        return peers.add(sum(self._add_group(cut, batch, step, ALONE) for cut in mine))
 
     def _add_group(self, cut: _Cut, batch: Batch, step: int, peers: Peers) -> float:
         encoder, data, params = self.encoder, self.data, self.params
@@ -90,12 +101,8 @@ def table_of(group: Group, temperature: float, device: torch.device | str) -> Ta
 
 
 class _Cut(NamedTuple):
-    """Rows of a batch that are done together: their places, which group they are, rows of the whole batch."""
+    """Rows of a batch that are done together: their places, which group they are, how much their mean loss counts."""
 
     members: np.ndarray
     number: int
-    n_rows: int
-
-    @property
-    def share(self) -> float:
-        return len(self.members) / self.n_rows
+    share: float

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 from pydantic import Field
 
 from pipeline_tasks.training.policy import Rule, climb, softmax
 from pipeline_tasks.training.sampler import Pool, Sampler, State
-from pipeline_tasks.training.samplers import AnySampler
+from pipeline_tasks.training.samplers import Static
 
 
 class Guided(Sampler):
     """Base of those that look at targets."""
+
+    reads_targets: ClassVar[bool] = True
+    decides: ClassVar[bool] = True
 
     target_batch: int = Field(256, ge=2, description="rows of each target that a decision looks at")
 
@@ -22,7 +27,7 @@ class Rewarded(Guided):
     A subclass's ``decide`` finds the rewards and ends with :meth:`reward`.
     """
 
-    start: AnySampler = Field("uniform", validate_default=True, description="what the probabilities are at first")
+    start: Static = Field("uniform", validate_default=True, description="what the probabilities are at first")
     every: int = Field(50, ge=1, description="steps between decisions")
     warmup_steps: int = Field(50, ge=0, description="steps before the first decision")
     rate: float = Field(0.1, gt=0, description="of psi")

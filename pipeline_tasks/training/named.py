@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -17,7 +17,7 @@ from pipeline_tasks.core.closure import meaning
 class Named(BaseModel):
     """Base of them: its fields are its parameters."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -51,6 +51,8 @@ def by_name(given: Any, kind: type[Kind], package: str, names: Sequence[str]) ->
         return given
     if isinstance(given, str):
         given = json.loads(given) if given.startswith("{") else {"name": given}
+    if not isinstance(given, Mapping):
+        raise ValueError(f"a {kind.__name__.lower()} is a name, or JSON of name and parameters, not {given!r}")
     parameters = dict(given)
     name = parameters.pop("name", None)
     if name not in names:

@@ -137,8 +137,13 @@ class TrainParams(OptimiserParams):
             raise ValueError("a sampler says how often a source is seen: leave the weights of the mixture at 1")
         if not self.sampler and (self.targets or self.budget or self.clusters):
             raise ValueError("targets, clusters and budget are a sampler's: name one, such as sampler=inf_dds")
-        if self.sampler and self.sampler.needs_clusters and not self.clusters:
-            raise ValueError(f"sampler={self.sampler.name!r} weighs clusters: say how many, such as clusters=32")
+        if self.unit != "source" and not self.sampler and not self.mixture:
+            raise ValueError(f"unit={self.unit!r} is what a mixture or a sampler chooses among: name one of the two")
+        for part in self.sampler.parts if self.sampler else ():
+            if part.needs_clusters and not self.clusters:
+                raise ValueError(f"sampler={part.name!r} weighs clusters: say how many, such as clusters=32")
+        if self.sampler and self.targets and not any(part.reads_targets for part in self.sampler.parts):
+            raise ValueError(f"sampler={self.sampler.name!r} looks at no targets: leave them empty, or name inf_dds")
         return self
 
 

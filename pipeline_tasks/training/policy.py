@@ -7,8 +7,24 @@ from typing import Literal
 
 import numpy as np
 
+from pipeline_tasks.core.errors import InputError
+
 Rule = Literal["adam", "standardised", "sgd"]
 _BETAS, _EPSILON = (0.9, 0.999), 1e-8
+
+
+def choose(likely: np.ndarray, chance: float) -> int:
+    """The source at which the probabilities, added up in order, pass ``chance``, which is uniform in [0, 1).
+
+    Raises:
+        InputError: they are no numbers.
+    """
+    if not np.isfinite(likely).all():
+        raise InputError(
+            f"the probabilities of the sources are {likely.tolist()}: what a decision found was no number, or too "
+            "large for one; lower the sampler's rate, or learning_rate"
+        )
+    return min(int(np.searchsorted(likely.cumsum(), chance, side="right")), len(likely) - 1)
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
@@ -29,10 +45,9 @@ def policy_gradient(psi: np.ndarray, some: np.ndarray, rewards: np.ndarray) -> n
     Source:
         Inf-DDS, Algorithm 1 and section 3.3.
     """
-    likely = softmax(psi)[some]
-    expected = likely * rewards
+    expected = softmax(psi)[some] * rewards
     found = np.zeros(len(psi))
-    found[some] = expected - likely / likely.sum() * expected.sum()
+    found[some] = expected - softmax(psi[some]) * expected.sum()
     return found
 
 
@@ -48,9 +63,8 @@ def natural_gradient(psi: np.ndarray, some: np.ndarray, rewards: np.ndarray) -> 
     Source:
         Kakade 2001, "A Natural Policy Gradient".
     """
-    likely = softmax(psi)[some]
     found = np.zeros(len(psi))
-    found[some] = rewards - likely @ rewards / likely.sum()
+    found[some] = rewards - softmax(psi[some]) @ rewards
     return found
 
 

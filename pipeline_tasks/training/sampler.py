@@ -48,6 +48,16 @@ class Sampler(Named):
 
     needs_clusters: ClassVar[bool] = False
     """What it chooses among must be clusters."""
+    reads_targets: ClassVar[bool] = False
+    """What it says depends on targets."""
+    decides: ClassVar[bool] = False
+    """It is :meth:`due` now and then."""
+
+    @property
+    def parts(self) -> list[Sampler]:
+        """Itself, and those that its parameters name."""
+        inner = [value for _, value in self if isinstance(value, Sampler)]
+        return [self, *(part for one in inner for part in one.parts)]
 
     def begin(self, pool: Pool) -> State:
         """What is known before the first step."""

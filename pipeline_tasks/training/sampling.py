@@ -19,6 +19,7 @@ from pipeline_tasks.training.descent import Descent
 from pipeline_tasks.training.gradients import Gradients
 from pipeline_tasks.training.guided import Guided
 from pipeline_tasks.training.params import TrainParams
+from pipeline_tasks.training.policy import choose
 from pipeline_tasks.training.sampler import Pool, Sampler
 from pipeline_tasks.training.schedule import Batch, Batches, check_mixture, n_steps
 from pipeline_tasks.training.targets import Drawn
@@ -46,9 +47,13 @@ class Sampling(Sequence[np.ndarray]):
     def __init__(self, sampler: Sampler, data: Rows, targets: Mapping[str, Rows], gradients: Gradients) -> None:
         self._sampler, self._data, self._gradients = sampler, data, gradients
         self._params: TrainParams = gradients.params
-        self._targets = {name: rows for name, rows in targets.items() if len(rows)}
-        if isinstance(sampler, Guided) and not self._targets:
-            raise InputError(f"sampler={sampler.name!r} is guided by targets: name judged sets, or have dev queries")
+        self._targets = targets if any(part.reads_targets for part in sampler.parts) else {}
+        for name, rows in self._targets.items():
+            if (n_queries := len(np.unique(rows.query_of))) < 2:
+                raise InputError(
+                    f"sampler={sampler.name!r} is guided by targets, and of {name!r} the answers of {n_queries} "
+                    "queries are known: name judged sets of two or more, or have dev queries"
+                )
         units = units_of(data, self._params, gradients.encoder.model.get_input_embeddings().num_embeddings)
         self.key = units.key
         self._streams = _streams(data, units, self._params)
@@ -106,7 +111,7 @@ class Sampling(Sequence[np.ndarray]):
         """A source, and the number of its next batch."""
         chance = np.random.default_rng([self._params.seed, step, _DRAW]).random()
         likely = self._sampler.probabilities(self.pool, self.state["sampler"], step)
-        source = min(int(np.searchsorted(likely.cumsum(), chance, side="right")), len(likely) - 1)
+        source = choose(likely, chance)
         return source, self.state["drawn"][source]
 
     def _point(self, step: int, influences: np.ndarray | None, *, last: bool = False) -> None:

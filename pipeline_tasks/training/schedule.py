@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping
+from itertools import count
 from typing import NamedTuple
 
 import numpy as np
@@ -79,15 +80,26 @@ def steps_within(sampler: Sampler, n_sources: int, whole: int, budget: int | Non
     """How many steps there are: ``whole``, or as many as a budget has room for beside the decisions before them.
 
     Raises:
-        InputError: it has room for none.
+        InputError: there is one source, or no decision before the end: so the sampler would change nothing.
     """
-    if budget is None:
-        return whole
-    steps = 0
-    while (budget := budget - 1 - sampler.cost(n_sources) * sampler.due(steps)) >= 0:
-        steps += 1
-    if not steps:
-        raise InputError(f"the budget has no room for a step after a decision of {sampler.cost(n_sources):,} gradients")
+    if sampler.decides and n_sources < 2:
+        raise InputError(
+            f"sampler={sampler.name!r} has {n_sources} source to choose among: give rows of more, or say clusters=8, "
+            "or unit=intent"
+        )
+    cost, steps = sampler.cost(n_sources), whole
+    if budget is not None:
+        steps, left = 0, budget
+        while (left := left - 1 - cost * sampler.due(steps)) >= 0:
+            steps += 1
+    if sampler.decides and not any(sampler.due(step) for step in range(steps)):
+        least = next(step for step in count() if sampler.due(step)) + 1
+        there = f"budget={budget}" if budget is not None else f"{steps} steps"
+        raise InputError(
+            f"sampler={sampler.name!r} would never decide: its first decision takes {cost} gradients before step "
+            f"{least}, and there is {there}. Raise budget or epochs, or lower what the sampler has of warmup_steps, "
+            "steps or trial_steps"
+        )
     return steps
 
 

@@ -12,7 +12,7 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from pipeline_tasks.encoders.trunk import Encoder
-from pipeline_tasks.training.candidates import make_group
+from pipeline_tasks.training.candidates import Group, make_group
 from pipeline_tasks.training.data.rows import Rows
 from pipeline_tasks.training.gradients import Gradients, table_of
 from pipeline_tasks.training.objective import Table
@@ -21,7 +21,7 @@ from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.peers import Peers
 from pipeline_tasks.training.sampler import Metric
 from pipeline_tasks.training.schedule import Batch
-from pipeline_tasks.training.validation import embed, mean_ndcg, ranks_of_positives
+from pipeline_tasks.training.validation import embed, grades, mean_ndcg, ranks_of_positives
 
 
 @dataclass(frozen=True)
@@ -52,18 +52,26 @@ class Drawn:
         queries = asked(self.data.queries, unpooled=self.data.unpooled, which=group.queries)
         passages = asked(self.data.passages, which=group.passages)
         if metric == "ndcg":
-            _, query_of = np.unique(group.queries, return_inverse=True)
-            grades = np.ones(len(self.rows))
-            return mean_ndcg(ranks_of_positives(queries, passages, group.positives), grades, query_of)
+            return self._ndcg(group, queries, passages)
         table = table_of(group, self.params.temperature, "cpu")
         loss = least_loss if metric == "calibrated" else InfoNCE().loss
         return -float(loss(torch.from_numpy(queries), torch.from_numpy(passages), table))
 
-    def add_gradients(self, key: int, peers: Peers) -> float:
-        """Add the gradients of that loss, without dropout, and return it."""
+    def add_gradients(self, key: int, share: float, peers: Peers) -> float:
+        """Add this process's part of the gradients of ``share`` of that loss, without dropout; that share."""
         self.encoder.model.eval()
         together = Gradients(self.encoder, self.data, self.params.model_copy(update={"in_batch": True}), peers)
-        return together.add(Batch(self.rows, InfoNCE()), key)
+        return together.add_own(Batch(self.rows, InfoNCE()), key, share)
+
+    def _ndcg(self, group: Group, queries: np.ndarray, passages: np.ndarray) -> float:
+        """By all known answers of the queries that are among the passages, and their grades."""
+        data = self.data
+        asked, first = np.unique(group.queries, return_index=True)
+        known = np.flatnonzero(np.isin(data.query_of, asked) & np.isin(data.positive_of, group.passages))
+        of = np.searchsorted(asked, data.query_of[known]), np.searchsorted(group.passages, data.positive_of[known])
+        (query_of, answers), once = np.unique(of, axis=1, return_index=True)
+        ranks = ranks_of_positives(queries[first][query_of], passages, answers)
+        return mean_ndcg(ranks, grades(data)[known[once]], query_of)
 
     @property
     def _autocast(self) -> bool:

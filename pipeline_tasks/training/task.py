@@ -63,6 +63,7 @@ class TrainResult:
     Attributes:
         encoder: the weights of ``best_step``, on the CPU, in evaluation mode.
         steps: optimiser steps of the whole run.
+        epochs: passes over the training rows; with a sampler as many rows as that many passes have.
         best_step: the step whose weights these are, 0 for those it came with; the last one without development data.
         best_score: its score on the development set (NDCG@10 in contrastive learning), None without one.
         scores: (step, score) of every evaluation; the first is step 0, the encoder as it came.
@@ -74,6 +75,7 @@ class TrainResult:
 
     encoder: Encoder
     steps: int
+    epochs: float
     best_step: int
     best_score: float | None
     scores: tuple[tuple[int, float], ...]
@@ -181,16 +183,18 @@ class _Run:
         if self.params.recompute:
             self.encoder.model.activation_checkpointing_disable()
         self.encoder.model.to("cpu").eval()
+        rows, sampling = tuple(map(len, self.task.schedule)), self.task.sampling
         return TrainResult(
             encoder=self.encoder,
-            steps=len(self.task.schedule),
+            steps=len(rows),
+            epochs=sum(rows) / int(sampling.pool.n_rows.sum()) if sampling else self.params.epochs,
             best_step=state.step if state.best_step is None else state.best_step,
             best_score=state.best_score,
             scores=tuple(state.scores),
             losses=tuple(state.losses),
-            rows=tuple(map(len, self.task.schedule)),
+            rows=rows,
             resumed_at=resumed_at,
-            trajectory=self.task.sampling.trajectory() if self.task.sampling else (),
+            trajectory=sampling.trajectory() if sampling else (),
         )
 
     def _step(self, step: int) -> dict[str, float]:

@@ -65,7 +65,10 @@ class Trials:
 
     def _of_targets(self) -> float:
         key = self.spend(sum(drawn.n_tokens for drawn in self.targets), 1)
-        return sum(drawn.add_gradients(key, self.gradients.peers) for drawn in self.targets)
+        share = 1 / len(self.targets)
+        loss = sum(drawn.add_gradients(key, share, self.gradients.peers) for drawn in self.targets)
+        self.gradients.add_up()
+        return loss
 
     def _score(self, metric: Metric) -> np.ndarray:
         return np.array([self._of(drawn, metric) for drawn in self.targets])

@@ -75,7 +75,13 @@ def validate(encoder: Encoder, dev: Rows, micro_batch_tokens: int, autocast: boo
     queries = embed(encoder, dev.queries, micro_batch_tokens, autocast, dev.unpooled)
     passages = embed(encoder, dev.passages, micro_batch_tokens, autocast)
     ranks = ranks_of_positives(queries[dev.query_of], passages, dev.positive_of)
-    graded = dev.targets_of.lengths > 0
-    if not graded.any():
-        return mean_ndcg(ranks, np.ones(len(ranks)), np.arange(len(ranks)))
-    return mean_ndcg(ranks, dev.targets_of.values[dev.targets_of.offsets[:-1]].astype(np.float64), dev.query_of)
+    graded = len(dev.targets_of.values) > 0
+    return mean_ndcg(ranks, grades(dev), dev.query_of if graded else np.arange(len(dev)))
+
+
+def grades(rows: Rows) -> np.ndarray:
+    """Of the positive of each row, [n]: the row's first target, or 1 where it has none."""
+    graded = rows.targets_of.lengths > 0
+    found = np.ones(len(rows))
+    found[graded] = rows.targets_of.values[rows.targets_of.offsets[:-1][graded]]
+    return found

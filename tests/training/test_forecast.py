@@ -114,10 +114,12 @@ def test_all_rows_may_be_one_unit_whatever_they_are_of(store):
     text = " ".join(f"Sentence number {i} tells a crew what to do at gate {i}." for i in range(6))
     put(store, PASSAGES, [{"passage_id": "s", "text": text, "split": "train"}], dataset="sentences")
     by_source, as_one = (
-        read(store, pretrain, size="596m", cloze_from=["sentences"], **more)[0].rows for more in ({}, {"unit": "all"})
+        read(store, pretrain, size="596m", cloze_from=["sentences"], **more)[0].rows
+        for more in ({}, {"unit": "all", "mixture": {"all": 1}})
     )
     assert (by_source, as_one) == ({"dm": 20, "cloze": 2}, {"all": 22})
-    assert read(store, finetune, size="596m", alpha=0.95, unit="all")[0].rows == {"all": 10}
+    more = {"unit": "all", "mixture": {"all": 1}}
+    assert read(store, finetune, size="596m", alpha=0.95, **more)[0].rows == {"all": 10}
 
 
 def test_clusters_count_as_sources_and_are_taken_to_be_alike_in_size(store):

@@ -15,11 +15,15 @@ from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import tokenized
+from pipeline_tasks.training.descent import Descent
 from pipeline_tasks.training.gradients import Gradients
 from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.peers import ALONE, Peers, together
+from pipeline_tasks.training.sampler import Pool
 from pipeline_tasks.training.schedule import Batch
+from pipeline_tasks.training.targets import Drawn
 from pipeline_tasks.training.trainer import TrainResult, train
+from pipeline_tasks.training.trials import Trials
 
 LENGTHS = {"max_query_length": 16, "max_passage_length": 32}
 CPUS = ("cpu", "cpu")
@@ -60,6 +64,34 @@ def test_two_processes_with_half_a_batch_each_equal_one_with_the_union(tiny_bert
         for name, whole in weights.items():
             assert torch.equal(halves[0][way][name], halves[1][way][name])
             torch.testing.assert_close(halves[0][way][name], whole, rtol=1e-4, atol=1e-6)
+
+
+def of_targets(folder: Path, sets: list[Examples], work: Path, peers: Peers, *_) -> list[np.ndarray]:
+    """The gradients of targets as a sampler asks for them, one a weight; each process leaves its own."""
+    encoder = load(folder)
+    place = work / f"targets-{peers.rank}-of-{peers.count}"
+    data = [tokenized(rows, encoder.tokens, place / f"{at}", **LENGTHS) for at, rows in enumerate(sets)]
+    params = TrainParams(in_batch=True, graph_tokens=64, **COMMON)
+    drawn = [Drawn(encoder, rows, np.arange(len(rows)), params) for rows in data]
+    descent = Descent(encoder.model, params, peers)
+    own = Gradients(encoder, data[0], params, peers)
+    trials = Trials(0, own, descent, lambda source: None, lambda tokens, n: 7, drawn, [])
+    bench = trials.bench(Pool(["a"], np.ones(1), 1))
+    found = [gradient.numpy() for gradient in descent.gradients(bench.of_targets)]
+    np.savez(work / f"targets-{peers.rank}-of-{peers.count}.npz", *found)
+    return found
+
+
+def test_targets_count_alike_however_many_processes_share_them(tiny_bert, rows, dev, tmp_path) -> None:
+    sets = [rows, dev, rows]
+    alone = [of_targets(tiny_bert, [one], tmp_path, ALONE) for one in sets]
+    mean = [np.mean(some, axis=0) for some in zip(*alone, strict=True)]
+    together(partial(of_targets, tiny_bert, sets, tmp_path), CPUS, print)
+    whole = of_targets(tiny_bert, sets, tmp_path, ALONE)
+    halves = [list(np.load(tmp_path / f"targets-{rank}-of-2.npz").values()) for rank in range(2)]
+    for found in (whole, *halves):
+        for gradient, expected in zip(found, mean, strict=True):
+            np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-6)
 
 
 def says(peers: Peers, tell) -> None:

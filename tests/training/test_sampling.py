@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.training.curve import curve
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.finetune import finetune
 from pipeline_tasks.training.params import TrainParams
@@ -156,6 +157,16 @@ def test_killed_in_the_middle_of_a_decision_it_ends_in_the_same_bytes(
         ({"clusters": 8}, "clusters and budget are a sampler's"),
         ({"sampler": "crisp"}, "sampler='crisp' weighs clusters: say how many, such as clusters=32"),
         ({"sampler": {"name": "inf_dds", "rule": "best"}}, "rule"),
+        ({"sampler": {"name": "inf_dds", "sources": 1}}, "greater than or equal to 2"),
+        ({"sampler": {"name": "inf_dds", "rate": float("inf")}}, "finite number"),
+        ({"sampler": {"name": "expert", "weights": {"a": float("nan")}}}, "finite number"),
+        ({"sampler": {"name": "inf_dds", "start": "multi_dds"}}, "'multi_dds' decides while a model trains"),
+        ({"sampler": {"name": "doremi", "reference": "doge"}}, "'doge' decides while a model trains"),
+        ({"sampler": {"name": "inf_dds", "start": "crisp"}}, "sampler='crisp' weighs clusters"),
+        ({"sampler": {"name": "inf_dds", "start": {"name": "crisp"}}}, "sampler='crisp' weighs clusters"),
+        ({"sampler": [1]}, "a sampler is a name, or JSON of name and parameters, not .1."),
+        ({"sampler": "uniform", "targets": ("a",)}, "sampler='uniform' looks at no targets"),
+        ({"unit": "intent"}, "unit='intent' is what a mixture or a sampler chooses among"),
     ],
 )
 def test_what_makes_no_sense_is_refused(given, message: str) -> None:
@@ -163,9 +174,53 @@ def test_what_makes_no_sense_is_refused(given, message: str) -> None:
         finetune.parse(given)
 
 
-def test_a_budget_without_room_for_a_step_and_no_targets_are_refused(tiny_bert, mixed, tmp_path) -> None:
-    none = Examples.of()
-    with pytest.raises(InputError, match="no room for a step after a decision of 40 gradients"):
-        train(mixed, none, tiny_bert, chosen(sampler="doremi", budget=5), tmp_path / "a")
-    with pytest.raises(InputError, match="is guided by targets: name judged sets"):
-        train(mixed, none, tiny_bert, chosen(sampler="inf_dds"), tmp_path / "b")
+SOON = {"name": "inf_dds", "warmup_steps": 1}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"sampler": "doremi", "budget": 5}, "first decision takes 40 gradients before step 1, and there is budget=5"),
+        ({"sampler": {"name": "inf_dds", "warmup_steps": 21}}, "3 gradients before step 22, and there is 21 steps"),
+    ],
+)
+def test_a_sampler_that_would_never_decide_is_refused(tiny_bert, mixed, dev, tmp_path, given, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        train(mixed, dev, tiny_bert, chosen(**given), tmp_path)
+
+
+def test_one_source_and_targets_of_one_query_leave_nothing_to_choose(
+    tiny_bert, many_rows, mixed, dev, tmp_path
+) -> None:
+    with pytest.raises(InputError, match="has 1 source to choose among: give rows of more, or say clusters=8"):
+        train(many_rows, dev, tiny_bert, chosen(sampler=SOON), tmp_path / "one")
+    with pytest.raises(InputError, match="guided by targets, and of 'dev' the answers of 0 queries are known"):
+        train(mixed, Examples.of(), tiny_bert, chosen(sampler=SOON), tmp_path / "none")
+    few = {"one": Examples.of(["ta tb"] * 2, ["wa", "wb"], others=["wc"])}
+    with pytest.raises(InputError, match="guided by targets, and of 'one' the answers of 1 queries are known"):
+        train(mixed, dev, tiny_bert, chosen(sampler=SOON), tmp_path / "few", targets=few)
+
+
+@pytest.mark.parametrize("name", ["doge", "doremi"])
+def test_a_trial_is_at_the_peak_learning_rate_whatever_the_warm_up(tiny_bert, mixed, dev, tmp_path, name) -> None:
+    ways = {}
+    for share in (0.0, 0.5):
+        params = chosen(sampler={"name": name, "trial_steps": 3}, budget=30, warmup_ratio=share)
+        result = train(mixed, dev, tiny_bert, params, tmp_path / f"{share}")
+        assert len({round(value, 12) for value in end_of(result).values()}) == 3
+        ways[share] = end_of(result)
+        assert result.trajectory[0]["targets"] == (["dev"] if name == "doge" else [])
+    assert ways[0.0] == ways[0.5]
+
+
+def test_a_trial_that_diverges_names_the_remedy(tiny_bert, mixed, dev, tmp_path) -> None:
+    params = chosen(sampler={"name": "doge", "rate": 1e308, "trial_steps": 3}, budget=30)
+    with pytest.raises(InputError, match="lower the sampler's rate"):
+        train(mixed, dev, tiny_bert, params, tmp_path)
+
+
+def test_an_epoch_is_as_many_rows_as_there_are(tiny_bert, mixed, dev, tmp_path) -> None:
+    params = chosen(sampler="uniform", budget=42, epochs=5)
+    result = train(mixed, dev, tiny_bert, params, tmp_path)
+    assert result.epochs == sum(result.rows) / 168
+    assert curve(result, params)["epoch"].to_pylist()[-1] == result.epochs

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from pipeline_tasks.encoders.trunk import Encoder, load
+from pipeline_tasks.training.data.examples import Examples
+from pipeline_tasks.training.data.rows import Rows, tokenized
 from pipeline_tasks.training.objective import Table
 from pipeline_tasks.training.objectives.info_nce import InfoNCE
-from pipeline_tasks.training.targets import least_loss
+from pipeline_tasks.training.params import TrainParams
+from pipeline_tasks.training.targets import Drawn, least_loss
+from pipeline_tasks.training.validation import embed, validate
+
+LENGTHS = {"max_query_length": 16, "max_passage_length": 32}
 
 
 @pytest.fixture
@@ -49,3 +58,46 @@ def test_an_encoder_that_errs_less_has_a_lower_least_loss(vectors: tuple[Tensor,
     better = torch.nn.functional.normalize(queries + passages)
     assert least_loss(better, passages, table(0.01)) < 0.5 * least_loss(queries, passages, table(0.01))
     assert least_loss(passages, passages, table(0.01)) == pytest.approx(0, abs=1e-6)
+
+
+@pytest.fixture
+def judged(tiny_bert: Path, tmp_path: Path) -> tuple[Encoder, Rows]:
+    """Queries with one answer and with several, of more or less worth, among passages that answer nothing."""
+    rows = [
+        (f"t{chr(97 + q)} w{chr(98 + q)}", f"t{chr(97 + q)} w{chr(97 + place)}", [float(3 - place)])
+        for q in range(6)
+        for place in range(1 + q % 3)
+    ]
+    queries, positives, worth = zip(*rows, strict=True)
+    encoder = load(tiny_bert)
+    return encoder, tokenized(Examples.of(queries, positives, targets=worth), encoder.tokens, tmp_path, **LENGTHS)
+
+
+def test_ndcg_counts_every_known_answer_by_its_grade(judged: tuple[Encoder, Rows]) -> None:
+    encoder, data = judged
+    params = TrainParams(device="cpu", **LENGTHS)
+    everything = Drawn(encoder, data, np.arange(len(data)), params).score("ndcg")
+    assert 0.3 < everything < 1
+    assert everything == pytest.approx(validate(encoder, data, 1024, autocast=False))
+
+
+def test_an_answer_that_was_drawn_with_another_row_of_its_query_is_no_wrong_one(judged: tuple[Encoder, Rows]) -> None:
+    """Three answers of one query, and a passage of another that is farther from it than they are."""
+    encoder, data = judged
+    own, other = data.query_of == data.query_of[3], np.flatnonzero(data.query_of == data.query_of[0])
+    rows = np.concatenate([np.flatnonzero(own), other])
+    queries = embed(encoder, data.queries, 1024, autocast=False)
+    passages = embed(encoder, data.passages, 1024, autocast=False)
+    asked = [data.query_of[rows[0]], data.query_of[other[0]]]
+    there = np.unique(data.positive_of[rows])
+    expected = []
+    for query in asked:
+        known = {
+            p: t for q, p, t in zip(data.query_of, data.positive_of, data.targets_of.values, strict=True) if q == query
+        }
+        ranked = there[np.argsort(-(queries[query] @ passages[there].T), kind="stable")]
+        gains = [known.get(passage, 0.0) / np.log2(place + 2) for place, passage in enumerate(ranked)]
+        best = sorted((worth for passage, worth in known.items() if passage in there), reverse=True)
+        expected.append(sum(gains) / sum(worth / np.log2(place + 2) for place, worth in enumerate(best)))
+    found = Drawn(encoder, data, rows, TrainParams(device="cpu", **LENGTHS)).score("ndcg")
+    assert found == pytest.approx(np.mean(expected))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pkgutil
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, SerializeAsAny, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, SerializeAsAny, WithJsonSchema
 
 from pipeline_tasks.training.named import by_name
 from pipeline_tasks.training.sampler import Sampler
@@ -26,3 +26,18 @@ AnySampler = Annotated[
     SerializeAsAny[Sampler], BeforeValidator(sampler), WithJsonSchema({"type": "string"}, mode="validation")
 ]
 """A field that holds a sampler, and takes a name, or a name with parameters."""
+
+
+def _static(given: Sampler) -> Sampler:
+    """What is given.
+
+    Raises:
+        ValueError: it decides, which only the sampler of a training does.
+    """
+    if given.decides:
+        raise ValueError(f"{given.name!r} decides while a model trains: name one that does not, such as temperature")
+    return given
+
+
+Static = Annotated[AnySampler, AfterValidator(_static)]
+"""A field that holds a sampler whose probabilities are known before the training."""

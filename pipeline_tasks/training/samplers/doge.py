@@ -8,7 +8,7 @@ from pydantic import Field
 from pipeline_tasks.training.bench import Bench
 from pipeline_tasks.training.descent import along
 from pipeline_tasks.training.guided import Guided
-from pipeline_tasks.training.policy import softmax
+from pipeline_tasks.training.policy import choose, softmax
 from pipeline_tasks.training.sampler import Pool, State
 
 
@@ -19,7 +19,7 @@ class DoGE(Guided):
     source, one of the targets, and one that is learned from.
 
     Departures: the trial is of the model itself, not of a smaller one; its steps are on one source each, drawn by a,
-    which in the mean is the weighted sum of the paper.
+    which in the mean is the weighted sum of the paper, all at the peak learning rate.
 
     Source:
         Fan et al. 2024, "DoGE: Domain Reweighting with Generalization Estimation", Algorithm 1, for given targets.
@@ -49,12 +49,14 @@ class DoGE(Guided):
         m, descent = len(bench.pool), bench.descent
         mark, logits = descent.mark(), np.zeros(m)
         agreed, weights = np.zeros(m), np.zeros(m)
-        for _ in range(self.trial_steps):
-            wanted = descent.gradients(bench.of_targets)
-            found = np.array([along(descent.gradients(bench.of_source(i)), wanted) for i in range(m)])
-            logits += self.rate * found
-            agreed, weights = agreed + found, weights + softmax(logits)
-            bench.learn(int(random.choice(m, p=softmax(logits))))
+        with descent.at(descent.params.learning_rate):
+            for _ in range(self.trial_steps):
+                wanted = descent.gradients(bench.of_targets)
+                found = np.array([along(descent.gradients(bench.of_source(i)), wanted) for i in range(m)])
+                logits += self.rate * found
+                now = softmax(logits)
+                agreed, weights = agreed + found, weights + now
+                bench.learn(choose(now, random.random()))
         descent.back(mark)
         state["weights"] = (weights / weights.sum()).tolist()
         return (agreed / self.trial_steps)[:, None]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 from pydantic import Field
 
 from pipeline_tasks.training.bench import Bench
-from pipeline_tasks.training.policy import softmax
+from pipeline_tasks.training.policy import choose, softmax
 from pipeline_tasks.training.sampler import Pool, Sampler, State
-from pipeline_tasks.training.samplers import AnySampler
+from pipeline_tasks.training.samplers import Static
 
 
 class DoReMi(Sampler):
@@ -17,14 +19,16 @@ class DoReMi(Sampler):
     Two runs of ``trial_steps`` from the weights of the training, which they leave as they were: a reference, whose
     batches ``reference`` draws, and a proxy, whose batches a draws.
 
-    Departures: both are of the model itself, not of a smaller one; losses are of rows of each source that are drawn
-    once, so that those of the reference are taken once and its weights need not be kept.
+    Departures: both are of the model itself, not of a smaller one, at the peak learning rate; losses are of rows of
+    each source that are drawn once, so that those of the reference are taken once and its weights need not be kept.
 
     Source:
         Xie et al. 2023, "DoReMi: Optimizing Data Mixtures Speeds Up Language Model Pretraining", Algorithm 1.
     """
 
-    reference: AnySampler = Field("proportional", validate_default=True, description="by which the reference trains")
+    decides: ClassVar[bool] = True
+
+    reference: Static = Field("proportional", validate_default=True, description="by which the reference trains")
     trial_steps: int = Field(20, ge=1, description="of the reference, and of the proxy")
     rate: float = Field(1.0, gt=0, description="eta")
     smoothing: float = Field(1e-3, ge=0, le=1, description="share of all alike in a")
@@ -50,17 +54,18 @@ class DoReMi(Sampler):
         m, descent = len(bench.pool), bench.descent
         mark = descent.mark()
         likely = self.reference.probabilities(bench.pool, self.reference.begin(bench.pool), 0)
-        for _ in range(self.trial_steps):
-            bench.learn(int(random.choice(m, p=likely)))
-        learned = np.array([bench.probe(i) for i in range(m)])
-        descent.back(mark)
-        weights, now, excess = np.zeros(m), np.full(m, 1 / m), np.zeros(m)
-        for _ in range(self.trial_steps):
-            excess = np.maximum(0, np.array([bench.probe(i) for i in range(m)]) - learned)
-            now = softmax(np.log(now) + self.rate * excess)
-            now = (1 - self.smoothing) * now + self.smoothing / m
-            weights += now
-            bench.learn(int(random.choice(m, p=now)))
+        with descent.at(descent.params.learning_rate):
+            for _ in range(self.trial_steps):
+                bench.learn(choose(likely, random.random()))
+            learned = np.array([bench.probe(i) for i in range(m)])
+            descent.back(mark)
+            weights, now, excess = np.zeros(m), np.full(m, 1 / m), np.zeros(m)
+            for _ in range(self.trial_steps):
+                excess = np.maximum(0, np.array([bench.probe(i) for i in range(m)]) - learned)
+                now = softmax(np.log(now) + self.rate * excess)
+                now = (1 - self.smoothing) * now + self.smoothing / m
+                weights += now
+                bench.learn(choose(now, random.random()))
         descent.back(mark)
         state["weights"] = (weights / weights.sum()).tolist()
         return excess[:, None]

@@ -56,7 +56,7 @@ class InfDDS(Rewarded):
     steps: int = Field(1, ge=1, description="l, steps that are tried on each source")
     metric: Metric = Field("loss", description="of targets: InfoNCE, negated: loss or calibrated; or ndcg at 10")
     each_step: bool = Field(False, description="influence is summed over all tried steps, not taken after the last")
-    sources: int | None = Field(None, ge=1, description="k, how many sources a decision tries; empty: all")
+    sources: int | None = Field(None, ge=2, description="k, how many sources a decision tries; empty: all")
     weighing: Weighing = Field("softmax", description="of the ways in the update: softmax or influence")
     reward_temperature: float = Field(1.0, gt=0, description="tau of that softmax, in the unit of the metric")
     reptile: bool = Field(True, description="the tried steps move the weights; off: they only tell")
@@ -85,7 +85,9 @@ class InfDDS(Rewarded):
             descent.back(mark)
         if self.reptile and (way := mean.way()):
             descent.go(way, self.reptile_rate or descent.rate)
-            descent.note([-part for part in way])
+            for part in way:
+                part.neg_()
+            descent.note(way)
         self.reward(state, some, influences[some].mean(axis=1))
         return influences
 
@@ -121,5 +123,5 @@ class Reptile:
             part.add_(other, alpha=weight)
 
     def way(self) -> list[Tensor]:
-        """D; nothing where the weights add up to 0."""
-        return [part / self._total for part in self._sum] if self._total else []
+        """D, for whoever asks once; nothing where the weights add up to 0."""
+        return [part.div_(self._total) for part in self._sum] if self._total else []

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import numpy as np
 import pytest
 
-from pipeline_tasks.training.policy import Rule, climb, natural_gradient, policy_gradient, softmax
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.training.policy import Rule, choose, climb, natural_gradient, policy_gradient, softmax
 
 PSI = np.log([0.01, 0.04, 0.35, 0.6])
 REWARDS = np.array([0.4, -0.1, 0.2, 0.1])
@@ -24,6 +27,23 @@ def test_natural_gradient_is_0_outside_of_what_was_tried_and_0_in_the_mean_withi
     found = natural_gradient(PSI, some, REWARDS[some])
     assert found[1] == 0
     assert softmax(PSI)[some] @ found[some] == pytest.approx(0, abs=1e-15)
+
+
+@pytest.mark.parametrize("rule", get_args(Rule))
+def test_sources_that_are_never_drawn_may_be_tried_all_the_same(rule: Rule) -> None:
+    state = {"psi": [0.0, -800.0, -900.0]}
+    assert softmax(np.array(state["psi"])).tolist() == [1, 0, 0]
+    climb(state, np.array([1, 2]), np.array([0.1, 0.4]), 0.5, rule)
+    assert np.isfinite(state["psi"]).all()
+    assert (state["psi"][2] > -900) == (rule == "standardised")
+
+
+def test_what_is_no_number_is_never_drawn_by() -> None:
+    assert [choose(np.array([0.25, 0.75]), chance) for chance in (0, 0.2499, 0.25, 0.999999)] == [0, 0, 1, 1]
+    with pytest.raises(
+        InputError, match=r"the probabilities of the sources are \[nan, nan\].*lower the sampler's rate"
+    ):
+        choose(np.full(2, np.nan), 0.5)
 
 
 @pytest.mark.parametrize("rule", ["adam", "standardised"])
