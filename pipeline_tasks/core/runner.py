@@ -194,7 +194,7 @@ def _run_whole(store: Store, job: Job, opened: dict[str, list[Version]], workers
 def _forget_checkpoints(store: Store, engine: Engine, name: str) -> None:
     """Drop the scratch folder where the version was made."""
     try:
-        list(engine.each(store.drop_scratch, [name]))
+        engine.tidy(store.drop_scratch, name)
     except TransientError as error:
         log.warning("checkpoints stay on a node, in the folder %s of its store's scratch: %s", name, error)
 

@@ -10,6 +10,7 @@ import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from socket import gethostname
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, PrivateAttr, TypeAdapter, ValidationError
@@ -57,11 +58,16 @@ class Start:
         """The folder to load it from: the cache's, or a copy of the folder that was named, made in ``target``.
 
         Raises:
-            InputError: it is not fetched, or the folder has changed since it was named.
+            InputError: it is not fetched, or the folder is not on this machine, or has changed since it was named.
         """
         if self.folder is None:
             return use.folder(self.name)
         if not target.is_dir() or _digest(target) != self.sha256:
+            if not self.folder.is_dir():
+                raise InputError(
+                    f"backbone={str(self.folder)!r} is no folder on {gethostname()}, which trains from it: put it where "
+                    "both this machine and the one that plans see it, at the same path"
+                )
             shutil.rmtree(target, ignore_errors=True)
             for path in _files(self.folder):
                 copy = target / path.relative_to(self.folder)

@@ -12,8 +12,8 @@ from typing import Literal
 
 import pytest
 
-from pipeline_tasks.core.engines import named
-from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.engines import actors, engine_of, named
+from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.step import StepParams, step
@@ -118,6 +118,28 @@ def test_an_error_arrives_with_what_was_counted_and_the_checkpoint_stays(cluster
 def test_a_training_on_a_card_asks_for_a_node_that_has_one(cluster, store):
     with pytest.raises(InputError, match=r"toy_train asks for 2 GiB and 1 GPUs a task, and no node"):
         make(store, toy_train, device="cuda")
+
+
+def name_process(path: Path) -> int:
+    path.write_text(str(os.getpid()))
+    return os.getpid()
+
+
+@on_ray
+def test_what_is_left_is_tidied_by_the_actor_that_left_it_or_by_none(cluster, tmp_path, monkeypatch):
+    """However long it was kept; and no other is started for it, which might wait for ever."""
+    monkeypatch.setattr(actors, "_KEPT_S", -1)
+    with engine_of(toy_train, toy_train.parse({}), 1) as engine:
+        ((_, trained),) = engine.each(name_process, [tmp_path / "trained"])
+        engine.tidy(name_process, tmp_path / "tidied")
+        assert int((tmp_path / "tidied").read_text()) == trained != os.getpid()
+        os.kill(trained, signal.SIGKILL)
+        with pytest.raises(TransientError, match="toy_train on the Ray cluster did not tidy up"):
+            engine.tidy(name_process, tmp_path / "late")
+    with engine_of(toy_train, toy_train.parse({}), 1) as engine:
+        with pytest.raises(TransientError, match="no process of toy_train is left"):
+            engine.tidy(name_process, tmp_path / "never")
+    assert not (tmp_path / "late").exists() and not (tmp_path / "never").exists()
 
 
 def test_a_step_over_whole_datasets_that_trains_nothing_stays_here(monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
+from socket import gethostname
 
 import numpy as np
 import pyarrow as pa
@@ -104,6 +105,16 @@ def test_a_folder_that_changed_after_the_run_was_planned_does_not_train(store, f
     job = plan(store, pretrain, {"backbone": str(copy)} | SHORT)
     (copy / "config_sentence_transformers.json").write_text("{}")
     with pytest.raises(InputError, match="changed since this run began"):
+        run_job(store, job)
+
+
+def test_a_folder_that_the_machine_that_trains_does_not_have_is_told_apart_from_one_that_changed(
+    store, finished, tmp_path
+):
+    copy = shutil.copytree(finished, tmp_path / "copy")
+    job = plan(store, pretrain, {"backbone": str(copy)} | SHORT)
+    shutil.rmtree(copy)
+    with pytest.raises(InputError, match=f"copy' is no folder on {gethostname()}.*put it where both this machine and"):
         run_job(store, job)
 
 

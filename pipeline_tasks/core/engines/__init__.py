@@ -20,6 +20,13 @@ class Engine(Protocol):
     def each(self, work: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
         """Place and result of each item, as they are done; ``work``, items and results can be pickled."""
 
+    def tidy(self, work: Callable[[Any], Any], item: Any) -> None:
+        """Call ``work`` where the last item was computed.
+
+        Raises:
+            TransientError: that place is not there any more, or it failed.
+        """
+
 
 def named(step: Step, params: StepParams) -> Literal["local", "ray"]:
     """The engine that a run of ``step`` has here: see :func:`engine_of`."""

@@ -116,10 +116,17 @@ class Actors:
             self._free.remove(found)
         return found
 
+    def free(self) -> Actor | None:
+        """The one that was given back last, whatever its memory; it stays free."""
+        return max(self._free, key=lambda actor: actor.idle_since, default=None)
+
     def give_back(self, actor: Actor) -> None:
-        """It is free; one that has been kept for long is ended, and another asked for where there is work."""
+        """It is free; one that has been kept for long is ended, and another asked for where there is work.
+
+        That of a whole step is kept to its end, since it has files of its own.
+        """
         now = time.monotonic()
-        if now - actor.since > _KEPT_S:
+        if now - actor.since > _KEPT_S and not self._threads:
             self.end(actor)
         else:
             actor.idle_since = now

@@ -46,6 +46,10 @@ class Local:
                 ) from error
             yield places[future], found
 
+    def tidy(self, work: Callable[[Any], Any], item: Any) -> None:
+        """Call ``work`` here: all processes have the same files."""
+        work(item)
+
 
 def _pool(workers: int) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=end_with_parent)

@@ -25,6 +25,9 @@ log = logging.getLogger(__name__)
 _LOOK_S = 5.0
 """How often actors without work are looked at, where nothing else happens."""
 
+_TIDY_S = 60.0
+"""How long an actor that is to tidy up is waited for."""
+
 
 class OnRay:
     """Actors on the cluster at ``address``, or on the one of this machine where that is empty.
@@ -99,6 +102,21 @@ class OnRay:
             if self._joined:
                 for actor, _ in running.values():
                     actors.end(actor)
+
+    def tidy(self, work: Callable[[Any], Any], item: Any) -> None:
+        """Call ``work`` in an actor that is there and has nothing to do; none is started for it.
+
+        Raises:
+            TransientError: there is none, or it failed.
+        """
+        ray, actors = self._join()
+        free = actors.free()
+        if not free:
+            raise TransientError(f"no process of {self._name} is left on the Ray cluster")
+        try:
+            ray.get(free.handle.compute.remote([ray.put(work)], item), timeout=_TIDY_S)
+        except ray.exceptions.RayError as error:
+            raise TransientError(f"a process of {self._name} on the Ray cluster did not tidy up: {error}") from error
 
     def _join(self) -> tuple[Any, Actors]:
         if self._joined is None:
