@@ -88,7 +88,8 @@ class Known:
             InputError: ``on`` names no cards.
         """
         from pipeline_tasks.synthesis.endpoint import LlmParams
-        from pipeline_tasks.training.forecast import Training, hours
+        from pipeline_tasks.training.forecast import hours
+        from pipeline_tasks.training.loads import Training
 
         if isinstance(job.params, LlmParams):
             return self._bill(job)

@@ -65,8 +65,8 @@ class Start:
         if not target.is_dir() or _digest(target) != self.sha256:
             if not self.folder.is_dir():
                 raise InputError(
-                    f"backbone={str(self.folder)!r} is no folder on {gethostname()}, which trains from it: put it where "
-                    "both this machine and the one that plans see it, at the same path"
+                    f"backbone={str(self.folder)!r} is no folder on {gethostname()}, which trains from it: put it "
+                    "where both this machine and the one that plans see it, at the same path"
                 )
             shutil.rmtree(target, ignore_errors=True)
             for path in _files(self.folder):

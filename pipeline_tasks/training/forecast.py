@@ -1,73 +1,33 @@
 """What a training would take, told before it begins: steps, tokens, memory, hours.
 
-Rows and steps are exact, but for clusters, which are taken to be alike in size. Tokens are taken from the characters of
-the texts, as no tokenizer may be at hand: :data:`CHARACTERS` of them a token, and the special tokens; a passage that
-several rows of a batch share counts each time. Memory and work: :mod:`pipeline_tasks.training.cost`. Hours: work /
-(peak x share of it x cards), the shares as ``models/data/gpus.toml`` assumes them; searching development passages and
-reading data come on top.
+Rows and tokens: :mod:`pipeline_tasks.training.loads`. Memory and work: :mod:`pipeline_tasks.training.cost`; what a
+sampler's decisions take of both is among them. Hours: work / (peak x share of it x cards), the shares as
+``models/data/gpus.toml`` assumes them; searching development passages and reading data come on top.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-
-import pyarrow as pa
-import pyarrow.compute as pc
+from typing import NamedTuple
 
 from pipeline_tasks.core.run import Inputs
 from pipeline_tasks.core.step import StepParams
 from pipeline_tasks.encoders.half_precision import slow_here
-from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.models.gpus import Cards, cards
 from pipeline_tasks.models.shapes import SHAPES
 from pipeline_tasks.models.sizes import backbone
 from pipeline_tasks.models.start import StartParams
-from pipeline_tasks.training import adapt_to_corpus, follow_instructions, judged_dev, pretrain, triplets
-from pipeline_tasks.training.adapt_backbone import AdaptParams, texts_of
+from pipeline_tasks.training.adapt_backbone import AdaptParams
 from pipeline_tasks.training.cost import ROOM, Cost
-from pipeline_tasks.training.data.examples import CONTRASTS, Examples
+from pipeline_tasks.training.guided import Guided
+from pipeline_tasks.training.loads import CHARACTERS, Load, Training, loads, target_loads
 from pipeline_tasks.training.params import OptimiserParams, TrainParams
-from pipeline_tasks.training.schedule import n_gradients, n_steps
+from pipeline_tasks.training.sampling import PROBE_ROWS
+from pipeline_tasks.training.schedule import n_decisions, n_steps
 
-CHARACTERS = 4
-"""Of English, a token: the usual rule of thumb. Other languages and tokenizers need fewer."""
-_SPECIAL = 2
 _GIB = 1 << 30
-Training = (
-    AdaptParams
-    | pretrain.PretrainParams
-    | triplets.TripletParams
-    | adapt_to_corpus.AdaptToCorpusParams
-    | follow_instructions.FollowInstructionsParams
-)
-
-
-@dataclass(frozen=True)
-class Load:
-    """Texts that a training reads.
-
-    Attributes:
-        rows: source -> how many.
-        n_texts: queries and passages of all rows.
-        n_tokens: of all these.
-    """
-
-    rows: Mapping[str, int]
-    n_texts: int
-    n_tokens: int
-
-    @property
-    def per_row(self) -> float:
-        """Tokens of a row."""
-        return self.n_tokens / max(1, sum(self.rows.values()))
-
-    @property
-    def per_text(self) -> float:
-        """Tokens of a text."""
-        return self.n_tokens / max(1, self.n_texts)
 
 
 @dataclass(frozen=True)
@@ -114,7 +74,7 @@ def told(inputs: Inputs, params: StepParams, on: str = "") -> list[str]:
         return [f"{name} is not in models/data/shapes.toml, so what its training would take is not known"]
     half = params.device == "cpu" or params.precision == "bf16"
     train, dev = loads(inputs, params)
-    found = forecast(params, train, dev, half=half, n_cards=chosen[0].number)
+    found = forecast(params, train, dev, target_loads(inputs, params), half=half, n_cards=chosen[0].number)
     cost = _cost(params, half=half)
     rows = sum(train.rows.values())
     memory = ", ".join(f"{name} {size / _GIB:.2f}" for name, size in found.memory.items())
@@ -143,19 +103,32 @@ def hours(inputs: Inputs, params: StepParams, on: str) -> float | None:
     if not isinstance(params, Training) or _started_from(params) not in SHAPES:
         return None
     half = params.device == "cpu" or params.precision == "bf16"
-    return forecast(params, *loads(inputs, params), half=half).hours(cards(on)[0], half=half)
+    found = forecast(params, *loads(inputs, params), target_loads(inputs, params), half=half)
+    return found.hours(cards(on)[0], half=half)
 
 
 def _span(hours: float) -> str:
     return f"{hours:.1f} hours" if hours >= 1 else f"{60 * hours:.1f} minutes"
 
 
-def forecast(params: Training, train: Load, dev: Load, *, half: bool, n_cards: int = 1) -> Forecast:
-    """What a training on ``train``, chosen by ``dev``, would take of each card; ``half``: in bfloat16."""
+def forecast(
+    params: Training, train: Load, dev: Load, targets: Sequence[Load] = (), *, half: bool, n_cards: int = 1
+) -> Forecast:
+    """What a training on ``train``, chosen by ``dev``, would take of each card.
+
+    Args:
+        params: of the training.
+        train: rows.
+        dev: development rows, and what their queries search among.
+        targets: rows of each that a sampler looks at.
+        half: in bfloat16.
+        n_cards: that share it.
+    """
     cost, steps = _cost(params, half=half), n_steps(train.rows, params)
     keepers = n_cards if params.sharding == "zero1" else 1
-    n_tokens = round(_rows_seen(params, train) * train.per_row)
-    evaluated = (params.epochs * params.evals_per_epoch + 1) * dev.n_tokens
+    decided, n_decisions = _decision(params, train, targets)
+    n_tokens = round(_rows_seen(params, train) * train.per_row + n_decisions * decided.learned)
+    evaluated = (params.epochs * params.evals_per_epoch + 1) * dev.n_tokens + n_decisions * decided.scored
     if isinstance(params, AdaptParams):
         held = max(params.micro_batch_tokens, params.max_passage_length)
         memory = cost.memory(held, params.mask_share * held, head=True, keepers=keepers)
@@ -164,17 +137,45 @@ def forecast(params: Training, train: Load, dev: Load, *, half: bool, n_cards: i
     else:
         held, cached = _held(params, train)
         memory = cost.memory(held, keepers=keepers)
+        if decided.held:
+            memory["decision"] = decided.held * cost.trained
         forward, learned = cost.forward(train.per_text), cost.step(train.per_text, cached=cached)
     return Forecast(steps, n_tokens, memory, n_tokens * learned + evaluated * forward)
 
 
 def _rows_seen(params: OptimiserParams, train: Load) -> float:
-    """How many rows are learned from, those of several epochs each time."""
+    """How many rows steps learn from, those of several epochs each time."""
     if isinstance(params, TrainParams) and params.sampler:
-        return n_gradients(train.rows, params) * params.batch_size
+        return n_steps(train.rows, params) * _rows_a_batch(params, train)
     mixture = params.mixture if isinstance(params, TrainParams) else {}
     weights = {name: mixture[name].weight if mixture else 1 for name in train.rows}
     return params.epochs * sum(weights[name] * n for name, n in train.rows.items())
+
+
+def _rows_a_batch(params: TrainParams, train: Load) -> float:
+    """Of one source, whose last batch of a pass may be smaller; the mean over all batches."""
+    return sum(train.rows.values()) / sum(math.ceil(n / params.batch_size) for n in train.rows.values())
+
+
+class _Decision(NamedTuple):
+    """Of a sampler: tokens that are learned from, tokens that are only scored, bytes held a weight that trains."""
+
+    learned: float = 0.0
+    scored: float = 0.0
+    held: int = 0
+
+
+def _decision(params: OptimiserParams, train: Load, targets: Sequence[Load]) -> tuple[_Decision, int]:
+    """What one takes, and how many there are."""
+    if not isinstance(params, TrainParams) or not params.sampler:
+        return _Decision(), 0
+    takes, sampler = params.sampler.takes(len(train.rows)), params.sampler
+    rows = sampler.target_batch if isinstance(sampler, Guided) else 0
+    of_targets = sum(min(rows, sum(one.rows.values())) * one.per_row for one in targets)
+    of_probes = sum(min(PROBE_ROWS, n) for n in train.rows.values()) / len(train.rows) * train.per_row
+    learned = takes.of_sources * _rows_a_batch(params, train) * train.per_row + takes.of_targets * of_targets
+    scored = takes.scores * of_targets + takes.probes * of_probes
+    return _Decision(learned, scored, takes.bytes_a_weight), n_decisions(train.rows, params)
 
 
 def _held(params: TrainParams, train: Load) -> tuple[int, bool]:
@@ -193,66 +194,3 @@ def _started_from(params: OptimiserParams) -> str:
 
 def _cost(params: OptimiserParams, *, half: bool) -> Cost:
     return Cost(SHAPES[_started_from(params)], params.lora_rank, params.lora_targets, half, params.recompute)
-
-
-def loads(inputs: Inputs, params: Training) -> tuple[Load, Load]:
-    """Training and development rows, as the step of these parameters reads them."""
-    if isinstance(params, AdaptParams):
-        train, dev = texts_of(inputs, params)
-        return _load_of_texts(train, params.max_passage_length), _load_of_texts(dev, params.max_passage_length)
-    if isinstance(params, pretrain.PretrainParams):
-        pairs = inputs["pairs"]
-        layout = Layout("mean", 0)
-        rows = partial(pretrain.training_rows, pairs, inputs.each("cloze"), params, layout)
-        return _load(Examples(rows), params), _load(
-            judged_dev.dev_set(inputs, partial(pretrain.dev_set, pairs))(layout), params
-        )
-    if isinstance(params, adapt_to_corpus.AdaptToCorpusParams):
-        layout = Layout("mean", 0)
-        rows = partial(adapt_to_corpus.training_rows, inputs["lists"], layout, params.unit)
-        chosen_by = judged_dev.dev_set(inputs, partial(pretrain.dev_set, inputs["queries"]))
-        return _load(Examples(rows), params), _load(chosen_by(layout), params)
-    if isinstance(params, follow_instructions.FollowInstructionsParams):
-        layout = Layout("mean", 0)
-        rows = partial(follow_instructions.training_rows, inputs["tuples"], layout, params.n_negatives, params.unit)
-        chosen_by = judged_dev.dev_set(inputs, partial(follow_instructions.dev_set, inputs["tuples"]))
-        return _load(Examples(rows), params), _load(chosen_by(layout), params)
-    layout = Layout("mean", 0, prefixes=triplets.prompts() if params.instruct else {}, needs_intent=params.instruct)
-    builds = [inputs["triplets"], *inputs.each("further")]
-    rows = partial(triplets.training_rows, builds, params, layout)
-    chosen_by = judged_dev.dev_set(inputs, partial(triplets.dev_set, inputs["triplets"], params))
-    return _load(Examples(rows), params), _load(chosen_by(layout), params)
-
-
-def _load(examples: Examples, params: TrainParams) -> Load:
-    longest = {"query": params.max_query_length, "positive": params.max_passage_length}
-    rows: Counter[str] = Counter()
-    n_texts, n_tokens = 0, 0.0
-    for block in examples.blocks():
-        rows.update(block["source"].to_pylist() if "source" in block.column_names else {"": len(block)})
-        columns = [(block[name], most) for name, most in longest.items()]
-        if "negatives" in block.column_names:
-            columns.append((pc.list_flatten(block["negatives"]), params.max_passage_length))
-        contrasts = (name for name in CONTRASTS if name in block.column_names)
-        columns += [(pc.list_flatten(block[name]), params.max_query_length) for name in contrasts]
-        n_texts += sum(len(texts) for texts, _ in columns)
-        n_tokens += sum(_tokens(texts, most) for texts, most in columns)
-    others = pa.array(examples.others, pa.string())
-    rows = in_clusters(rows, params.clusters) if params.clusters else rows
-    return Load(rows, n_texts + len(others), round(n_tokens + _tokens(others, params.max_passage_length)))
-
-
-def in_clusters(rows: Mapping[str, int], k: int) -> Counter[str]:
-    """Rows of each cluster, where the ``k`` of a source are alike in size."""
-    parts = {(name, at): (n + at) // k for name, n in rows.items() for at in range(k)}
-    return Counter({f"{name}/cluster-{at}": n for (name, at), n in parts.items() if n})
-
-
-def _load_of_texts(texts: list[str], most: int) -> Load:
-    return Load({"": len(texts)}, len(texts), round(_tokens(pa.array(texts, pa.string()), most)))
-
-
-def _tokens(texts: pa.Array | pa.ChunkedArray, most: int) -> float:
-    """About how many tokens these texts are, each cut at ``most``."""
-    lengths = pc.divide(pc.utf8_length(texts.cast(pa.string())).cast(pa.float64()), CHARACTERS)
-    return pc.sum(pc.min_element_wise(pc.add(lengths, _SPECIAL), float(most))).as_py() or 0.0

@@ -43,6 +43,34 @@ class Pool:
         return len(self.names)
 
 
+@dataclass(frozen=True)
+class Takes:
+    """What a decision takes.
+
+    Attributes:
+        of_sources: gradients of a batch of a source.
+        of_targets: gradients of all targets.
+        scores: of all targets.
+        probes: of rows of a source.
+        bytes_a_weight: that are held beside weights, gradients and moments, for each weight that trains.
+    """
+
+    of_sources: int = 0
+    of_targets: int = 0
+    scores: int = 0
+    probes: int = 0
+    bytes_a_weight: int = 0
+
+    @property
+    def gradients(self) -> int:
+        """Of which each counts as a step of the budget."""
+        return self.of_sources + self.of_targets
+
+
+MARK_BYTES = 12
+"""Of a weight, a copy of which with its two moments a decision goes back to."""
+
+
 class Sampler(Named):
     """Base of all samplers: its fields are its parameters. Static ones define :meth:`probabilities` and no more."""
 
@@ -79,6 +107,6 @@ class Sampler(Named):
         """
         raise NotImplementedError(f"{self.name} does not define decide")
 
-    def cost(self, n_sources: int) -> int:
-        """Gradients that a decision takes; each counts as a step of the budget."""
-        return 0
+    def takes(self, n_sources: int) -> Takes:
+        """What a decision takes among so many sources."""
+        return Takes()

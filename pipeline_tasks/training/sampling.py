@@ -28,7 +28,8 @@ from pipeline_tasks.training.units import Units, units_of
 
 Trajectory = Sequence[Mapping[str, Any]]
 _DRAW, _DECIDE, _PROBE = range(3)
-_PROBE_ROWS = 64
+PROBE_ROWS = 64
+"""Of each source, for the losses that a trial looks at."""
 
 
 class Sampling(Sequence[np.ndarray]):
@@ -149,7 +150,7 @@ class Sampling(Sequence[np.ndarray]):
     @cached_property
     def _probes(self) -> list[Drawn]:
         random = np.random.default_rng([self._params.seed, _PROBE])
-        return [self._some(self._data, _PROBE_ROWS, random, stream.rows) for stream in self._streams]
+        return [self._some(self._data, PROBE_ROWS, random, stream.rows) for stream in self._streams]
 
     def _some(self, data: Rows, n: int, random: np.random.Generator, among: np.ndarray | None = None) -> Drawn:
         rows = np.arange(len(data)) if among is None else among

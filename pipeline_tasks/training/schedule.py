@@ -69,11 +69,10 @@ def n_steps(rows: Mapping[str, int], params: OptimiserParams) -> int:
     return sum(round(params.epochs * per_epoch) for per_epoch in passes)
 
 
-def n_gradients(rows: Mapping[str, int], params: TrainParams) -> int:
-    """How many gradients of a batch are taken: one a step, and those of a sampler's decisions."""
-    steps = n_steps(rows, params)
-    deciding = [params.sampler.cost(len(rows)) for step in range(steps) if params.sampler and params.sampler.due(step)]
-    return steps + sum(deciding)
+def n_decisions(rows: Mapping[str, int], params: OptimiserParams) -> int:
+    """How often a sampler decides, where there is one."""
+    sampler = params.sampler if isinstance(params, TrainParams) else None
+    return sum(sampler.due(step) for step in range(n_steps(rows, params))) if sampler else 0
 
 
 def steps_within(sampler: Sampler, n_sources: int, whole: int, budget: int | None) -> int:
@@ -87,7 +86,7 @@ def steps_within(sampler: Sampler, n_sources: int, whole: int, budget: int | Non
             f"sampler={sampler.name!r} has {n_sources} source to choose among: give rows of more, or say clusters=8, "
             "or unit=intent"
         )
-    cost, steps = sampler.cost(n_sources), whole
+    cost, steps = sampler.takes(n_sources).gradients, whole
     if budget is not None:
         steps, left = 0, budget
         while (left := left - 1 - cost * sampler.due(steps)) >= 0:

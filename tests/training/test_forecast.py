@@ -20,11 +20,15 @@ from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.datasets import PAIRS, PASSAGES, TRIPLETS
 from pipeline_tasks.encoders.trunk import load_tokenizer
 from pipeline_tasks.models.gpus import GPUS, cards
+from pipeline_tasks.models.shapes import SHAPES
+from pipeline_tasks.models.sizes import backbone
 from pipeline_tasks.training.adapt_backbone import AdaptParams, adapt_backbone
+from pipeline_tasks.training.cost import Cost
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import tokenized
 from pipeline_tasks.training.finetune import FinetuneParams, finetune
-from pipeline_tasks.training.forecast import Load, forecast, in_clusters, loads, told
+from pipeline_tasks.training.forecast import forecast, told
+from pipeline_tasks.training.loads import Load, in_clusters, loads, target_loads
 from pipeline_tasks.training.pretrain import PretrainParams, pretrain
 from pipeline_tasks.training.schedule import n_steps, plan_schedule
 from tests.stores import put
@@ -108,6 +112,42 @@ def test_what_a_sampler_takes_to_decide_is_forecast_too():
     # Three decisions of two sources and three steps each; the budget has room for one of them.
     assert (plain.n_tokens, sampled.n_tokens) == (40 * 10 * 200, (40 + 18) * 10 * 200)
     assert bound.n_tokens == (20 + 6) * 10 * 200
+
+
+@pytest.mark.parametrize(
+    ("sampler", "learned", "scored", "held"),
+    [
+        # 24 rows of one source and 6 of the other make four batches, of 7.5 rows in the mean, of 200 tokens each; of
+        # the targets' 100 and 50 rows 60 and 50 are drawn.
+        ({"name": "inf_dds", "steps": 3, "target_batch": 60}, 6 * 1500, 3 * (60 * 200 + 50 * 100), 16),
+        ({"name": "inf_dds", "steps": 3, "each_step": True, "reptile": False}, 6 * 1500, 7 * 25_000, 12),
+        ({"name": "multi_dds", "target_batch": 60}, 4 * 1500 + 2 * 17_000, 0, 16),
+        ({"name": "doge", "trial_steps": 5, "target_batch": 60}, 15 * 1500 + 5 * 17_000, 0, 16),
+        ({"name": "doremi", "trial_steps": 5}, 10 * 1500, 6 * (24 + 6) * 200, 12),
+    ],
+)
+def test_a_decision_takes_gradients_scores_and_memory(sampler, learned, scored, held):
+    """One decision in the four steps of an epoch."""
+    train, targets = Load({"dm": 24, "gd": 6}, 60, 6_000), (Load({"": 100}, 200, 20_000), Load({"": 50}, 100, 5_000))
+    once = {"warmup_steps": 2, "every": 9} if sampler["name"] in ("inf_dds", "multi_dds") else {}
+    params = PretrainParams(size="33m", batch_size=8, device="cpu", sampler=sampler | once)
+    plain = PretrainParams(size="33m", batch_size=8, device="cpu", sampler="uniform")
+    found, without = (forecast(one, train, Load({}, 0, 0), targets, half=True) for one in (params, plain))
+    assert (found.steps, without.n_tokens) == (4, 6_000)
+    assert found.n_tokens - without.n_tokens == learned
+    cost = Cost(SHAPES[backbone("33m").name])
+    assert found.operations - without.operations == pytest.approx((3 * learned + scored) * cost.forward(100))
+    assert "decision" not in without.memory
+    assert found.memory["decision"] == held * cost.trained
+
+
+def test_targets_are_counted_without_what_their_queries_search_among(store):
+    guided = {"size": "596m", "sampler": {"name": "inf_dds", "warmup_steps": 0}}
+    job = plan(store, pretrain, guided)
+    ((target,), (_, dev)) = target_loads(Inputs(job.open(store)), job.params), read(store, pretrain, **guided)
+    assert target.rows == dev.rows and target.n_texts == 2 * 2 < dev.n_texts
+    job = plan(store, pretrain, {"size": "596m"})
+    assert target_loads(Inputs(job.open(store)), job.params) == []
 
 
 def test_all_rows_may_be_one_unit_whatever_they_are_of(store):

@@ -79,9 +79,11 @@ def test_every_sampler_trains_and_says_what_it_did(tiny_bert, mixed, dev, tmp_pa
     last = rows[-1]
     assert last["optimiser_step"] == result.steps
     assert last["gradients"] == result.steps + last["deciding_gradients"] <= 18
-    assert last["gradients"] + params.sampler.cost(3) + 1 > 18
+    assert last["gradients"] + params.sampler.takes(3).gradients + 1 > 18
     assert sum(row["n_batches"] for row in rows[-len(units) :]) >= result.steps
-    assert (last["n_deciding_tokens"] > 0) == (last["deciding_gradients"] > 0) == (params.sampler.cost(3) > 0)
+    assert (
+        (last["n_deciding_tokens"] > 0) == (last["deciding_gradients"] > 0) == (params.sampler.takes(3).gradients > 0)
+    )
 
 
 def test_static_ones_are_what_their_formulas_say(mixed, tiny_bert, tmp_path) -> None:

@@ -9,7 +9,7 @@ from pipeline_tasks.training.bench import Bench
 from pipeline_tasks.training.descent import along
 from pipeline_tasks.training.guided import Guided
 from pipeline_tasks.training.policy import choose, softmax
-from pipeline_tasks.training.sampler import Pool, State
+from pipeline_tasks.training.sampler import MARK_BYTES, Pool, State, Takes
 
 
 class DoGE(Guided):
@@ -40,9 +40,10 @@ class DoGE(Guided):
         """Once."""
         return step == 0
 
-    def cost(self, n_sources: int) -> int:
-        """Of the whole trial."""
-        return self.trial_steps * (n_sources + 2)
+    def takes(self, n_sources: int) -> Takes:
+        """The whole trial, in which the targets' gradient is held while those of the sources are taken."""
+        of_sources = self.trial_steps * (n_sources + 1)
+        return Takes(of_sources, of_targets=self.trial_steps, bytes_a_weight=MARK_BYTES + 4)
 
     def decide(self, bench: Bench, state: State, random: np.random.Generator) -> np.ndarray:
         """The trial; what is returned is the mean W."""

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from pipeline_tasks.training.bench import Bench
 from pipeline_tasks.training.policy import choose, softmax
-from pipeline_tasks.training.sampler import Pool, Sampler, State
+from pipeline_tasks.training.sampler import MARK_BYTES, Pool, Sampler, State, Takes
 from pipeline_tasks.training.samplers import Static
 
 
@@ -45,9 +45,10 @@ class DoReMi(Sampler):
         """Once."""
         return step == 0
 
-    def cost(self, n_sources: int) -> int:
-        """Of both runs."""
-        return 2 * self.trial_steps
+    def takes(self, n_sources: int) -> Takes:
+        """Both runs; the loss of each source before every step of the second."""
+        probes = (self.trial_steps + 1) * n_sources
+        return Takes(2 * self.trial_steps, probes=probes, bytes_a_weight=MARK_BYTES)
 
     def decide(self, bench: Bench, state: State, random: np.random.Generator) -> np.ndarray:
         """Both runs; what is returned is the last excess loss."""

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from pipeline_tasks.training.bench import Bench
 from pipeline_tasks.training.guided import Rewarded
-from pipeline_tasks.training.sampler import Metric, State
+from pipeline_tasks.training.sampler import MARK_BYTES, Metric, State, Takes
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -62,9 +62,11 @@ class InfDDS(Rewarded):
     reptile: bool = Field(True, description="the tried steps move the weights; off: they only tell")
     reptile_rate: float | None = Field(None, gt=0, description="alpha; empty: the learning rate")
 
-    def cost(self, n_sources: int) -> int:
-        """Sources that are tried, times steps on each."""
-        return min(self.sources or n_sources, n_sources) * self.steps
+    def takes(self, n_sources: int) -> Takes:
+        """Steps on the sources that are tried, and scores after them; the sum in D is held meanwhile."""
+        tried = min(self.sources or n_sources, n_sources)
+        scores = 1 + tried * (self.steps if self.each_step else 1)
+        return Takes(tried * self.steps, scores=scores, bytes_a_weight=MARK_BYTES + 4 * self.reptile)
 
     def decide(self, bench: Bench, state: State, random: np.random.Generator) -> np.ndarray:
         """Algorithm 1, lines 5 to 18."""

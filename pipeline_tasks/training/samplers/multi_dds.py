@@ -7,7 +7,7 @@ import numpy as np
 from pipeline_tasks.training.bench import Bench
 from pipeline_tasks.training.descent import along, length
 from pipeline_tasks.training.guided import Rewarded
-from pipeline_tasks.training.sampler import State
+from pipeline_tasks.training.sampler import MARK_BYTES, State, Takes
 
 
 class MultiDDS(Rewarded):
@@ -22,9 +22,9 @@ class MultiDDS(Rewarded):
         Wang et al. 2020, "Balancing Training for Multilingual Neural Machine Translation", Algorithm 1, Equation 9.
     """
 
-    def cost(self, n_sources: int) -> int:
-        """Three gradients a source."""
-        return 3 * n_sources
+    def takes(self, n_sources: int) -> Takes:
+        """Three gradients a source; one of them is held while the others are taken."""
+        return Takes(of_sources=2 * n_sources, of_targets=n_sources, bytes_a_weight=MARK_BYTES + 4)
 
     def decide(self, bench: Bench, state: State, random: np.random.Generator) -> np.ndarray:
         """Rewards by cosine, and psi by REINFORCE."""

@@ -1,0 +1,136 @@
+"""Texts that a training reads, counted before it begins.
+
+Rows are exact, but for clusters, which are taken to be alike in size. Tokens are taken from the characters of the
+texts, as no tokenizer may be at hand: :data:`CHARACTERS` of them a token, and the special tokens; a passage that
+several rows of a batch share counts each time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline_tasks.core.run import Inputs
+from pipeline_tasks.encoders.layout import Layout
+from pipeline_tasks.training import adapt_to_corpus, follow_instructions, judged_dev, pretrain, triplets
+from pipeline_tasks.training.adapt_backbone import AdaptParams, texts_of
+from pipeline_tasks.training.data.examples import CONTRASTS, Examples
+from pipeline_tasks.training.params import TrainParams
+
+CHARACTERS = 4
+"""Of English, a token: the usual rule of thumb. Other languages and tokenizers need fewer."""
+_SPECIAL = 2
+
+Stage = (
+    pretrain.PretrainParams
+    | triplets.TripletParams
+    | adapt_to_corpus.AdaptToCorpusParams
+    | follow_instructions.FollowInstructionsParams
+)
+Training = AdaptParams | Stage
+
+
+@dataclass(frozen=True)
+class Load:
+    """Texts that a training reads.
+
+    Attributes:
+        rows: source -> how many.
+        n_texts: queries and passages of all rows.
+        n_tokens: of all these.
+    """
+
+    rows: Mapping[str, int]
+    n_texts: int
+    n_tokens: int
+
+    @property
+    def per_row(self) -> float:
+        """Tokens of a row."""
+        return self.n_tokens / max(1, sum(self.rows.values()))
+
+    @property
+    def per_text(self) -> float:
+        """Tokens of a text."""
+        return self.n_tokens / max(1, self.n_texts)
+
+
+def loads(inputs: Inputs, params: Training) -> tuple[Load, Load]:
+    """Training and development rows, as the step of these parameters reads them."""
+    if isinstance(params, AdaptParams):
+        train, dev = texts_of(inputs, params)
+        return _load_of_texts(train, params.max_passage_length), _load_of_texts(dev, params.max_passage_length)
+    rows, chosen_by, _ = _examples(inputs, params)
+    return _load(rows, params), _load(chosen_by, params)
+
+
+def target_loads(inputs: Inputs, params: Training) -> list[Load]:
+    """The rows of each target that a sampler looks at; nothing where there is none."""
+    if isinstance(params, AdaptParams) or not params.sampler:
+        return []
+    _, dev, layout = _examples(inputs, params)
+    sets = judged_dev.target_sets(inputs)(layout) or {"dev": dev}
+    return [_load(Examples(one.blocks), params) for one in sets.values()]
+
+
+def _examples(inputs: Inputs, params: Stage) -> tuple[Examples, Examples, Layout]:
+    """Rows to learn from, and development rows, asked as a layout says."""
+    if isinstance(params, pretrain.PretrainParams):
+        pairs = inputs["pairs"]
+        layout = Layout("mean", 0)
+        rows = partial(pretrain.training_rows, pairs, inputs.each("cloze"), params, layout)
+        return Examples(rows), judged_dev.dev_set(inputs, partial(pretrain.dev_set, pairs))(layout), layout
+    if isinstance(params, adapt_to_corpus.AdaptToCorpusParams):
+        layout = Layout("mean", 0)
+        rows = partial(adapt_to_corpus.training_rows, inputs["lists"], layout, params.unit)
+        chosen_by = judged_dev.dev_set(inputs, partial(pretrain.dev_set, inputs["queries"]))
+        return Examples(rows), chosen_by(layout), layout
+    if isinstance(params, follow_instructions.FollowInstructionsParams):
+        layout = Layout("mean", 0)
+        rows = partial(follow_instructions.training_rows, inputs["tuples"], layout, params.n_negatives, params.unit)
+        chosen_by = judged_dev.dev_set(inputs, partial(follow_instructions.dev_set, inputs["tuples"]))
+        return Examples(rows), chosen_by(layout), layout
+    layout = Layout("mean", 0, prefixes=triplets.prompts() if params.instruct else {}, needs_intent=params.instruct)
+    builds = [inputs["triplets"], *inputs.each("further")]
+    rows = partial(triplets.training_rows, builds, params, layout)
+    chosen_by = judged_dev.dev_set(inputs, partial(triplets.dev_set, inputs["triplets"], params))
+    return Examples(rows), chosen_by(layout), layout
+
+
+def _load(examples: Examples, params: TrainParams) -> Load:
+    longest = {"query": params.max_query_length, "positive": params.max_passage_length}
+    rows: Counter[str] = Counter()
+    n_texts, n_tokens = 0, 0.0
+    for block in examples.blocks():
+        rows.update(block["source"].to_pylist() if "source" in block.column_names else {"": len(block)})
+        columns = [(block[name], most) for name, most in longest.items()]
+        if "negatives" in block.column_names:
+            columns.append((pc.list_flatten(block["negatives"]), params.max_passage_length))
+        contrasts = (name for name in CONTRASTS if name in block.column_names)
+        columns += [(pc.list_flatten(block[name]), params.max_query_length) for name in contrasts]
+        n_texts += sum(len(texts) for texts, _ in columns)
+        n_tokens += sum(_tokens(texts, most) for texts, most in columns)
+    others = pa.array(examples.others, pa.string())
+    rows = in_clusters(rows, params.clusters) if params.clusters else rows
+    return Load(rows, n_texts + len(others), round(n_tokens + _tokens(others, params.max_passage_length)))
+
+
+def in_clusters(rows: Mapping[str, int], k: int) -> Counter[str]:
+    """Rows of each cluster, where the ``k`` of a source are alike in size."""
+    parts = {(name, at): (n + at) // k for name, n in rows.items() for at in range(k)}
+    return Counter({f"{name}/cluster-{at}": n for (name, at), n in parts.items() if n})
+
+
+def _load_of_texts(texts: list[str], most: int) -> Load:
+    return Load({"": len(texts)}, len(texts), round(_tokens(pa.array(texts, pa.string()), most)))
+
+
+def _tokens(texts: pa.Array | pa.ChunkedArray, most: int) -> float:
+    """About how many tokens these texts are, each cut at ``most``."""
+    lengths = pc.divide(pc.utf8_length(texts.cast(pa.string())).cast(pa.float64()), CHARACTERS)
+    return pc.sum(pc.min_element_wise(pc.add(lengths, _SPECIAL), float(most))).as_py() or 0.0
