@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from itertools import islice
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from pipeline_tasks.core import memo
 from pipeline_tasks.core.endpoint import FREE, Price, Tokens
@@ -27,7 +27,7 @@ from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.spending import Ledger, LimitReached, Taken, today
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.synthesis.endpoint import ACCOUNT, LlmParams, llm_limits, opened
-from pipeline_tasks.synthesis.llm_api import CONTENT_FILTER, PATHS, answer_of, at_most, refused_answer, sent
+from pipeline_tasks.synthesis.llm_api import CONTENT_FILTER, PATHS, Api, answer_of, at_most, refused_answer, sent
 from pipeline_tasks.synthesis.llm_client import LLMClient, Request
 from pipeline_tasks.synthesis.quote import QuoteRun
 
@@ -46,6 +46,9 @@ class Batch(BaseModel):
         name: digest of its requests.
         step: whose requests they are.
         ids: of the requests, as answers are named by.
+        api: by which they ask.
+        model: that they ask.
+        price: of a million tokens of prompts and of answers.
         id: the endpoint's; empty until that is known.
         day: on which its cost was counted.
         amounts: what was counted.
@@ -56,6 +59,9 @@ class Batch(BaseModel):
     name: str
     step: str
     ids: tuple[str, ...]
+    api: Api
+    model: str
+    price: tuple[float, float]
     id: str = ""
     day: str = ""
     amounts: dict[str, float] = {}
@@ -116,22 +122,22 @@ class _Buying:
         self._api, self._answers = BatchApi(client.endpoint), ResponseStore(store)
         price = client.endpoint.price
         self._price = Price(price.prompt * SHARE, price.completion * SHARE)
+        self._asks = {"api": client.api, "model": client.model, "price": astuple(self._price)}
 
     def round(self, most: int) -> Round:
         """See :func:`buy_ahead`."""
         found = sum((self._looked_at(batch) for batch in self._batches()), Round())
-        if any(batch.step == self._job.step.name for batch in self._batches()):
-            return found
-        return found + self._begin(most)
+        return found if self._batches() else found + self._begin(most)
 
     def _batches(self) -> list[Batch]:
+        """Those of the step; another step's may be of another model, at another price."""
         found = []
         for key, data in self._store.read_all([key for key in self._store.keys(_FOLDER) if key != _FAILED]):
             try:
-                found.append(Batch.model_validate_json(data or b""))
-            except ValidationError:  # as after a power cut: the same requests find the same batch again
+                found.append(Batch.model_validate(self._asks | json.loads(data or b"")))  # older ones say no more
+            except (ValueError, TypeError):  # as after a power cut: the same requests find the same batch again
                 self._store.delete(key)
-        return found
+        return [batch for batch in found if batch.step == self._job.step.name]
 
     def _begin(self, most: int) -> Round:
         """Batches of what the step would ask, but for what has failed too often."""
@@ -158,7 +164,8 @@ class _Buying:
                 yield from self._within_budget(half)
             return
         ids = tuple(one for one, _, _ in some)
-        batch = Batch(name=digest(ids), step=self._job.step.name, ids=ids, day=today(), amounts=amounts)
+        known = {"name": digest(ids), "step": self._job.step.name, "ids": ids, "day": today(), "amounts": amounts}
+        batch = Batch.model_validate(self._asks | known)
         self._note(batch)
         path = PATHS[self._client.api]
         lines = [{"custom_id": one, "method": "POST", "url": f"/v1{path}", "body": sent(body)} for one, _, body in some]
@@ -194,13 +201,13 @@ class _Buying:
             one = line.get("custom_id")
             if one not in left:
                 continue
-            read = self._read(line, bodies[one])
+            read = _read(line, bodies[one], batch)
             if isinstance(read, str):
                 late |= {one} if read == "batch_expired" else set()
                 continue
             answer, used = read
-            cost = self._price.of(used)
-            record = {"api": self._client.api, "request": bodies[one], "response": answer, "cost_usd": cost}
+            cost = Price(*batch.price).of(used)
+            record = {"api": batch.api, "request": bodies[one], "response": answer, "cost_usd": cost}
             self._answers.write(one, record)
             tokens, usd = Tokens(tokens.prompt + used.prompt, tokens.completion + used.completion), usd + cost
             left.discard(one)
@@ -218,7 +225,7 @@ class _Buying:
             body = line.get("body")
             if isinstance(body, dict):
                 body = {"stop": []} | body
-                found[digest({"api": self._client.api, "body": body})] = body
+                found[digest({"api": batch.api, "body": body})] = body
         lost = set(batch.ids) - found.keys()
         if lost:
             found |= {one: body for one, _, body in _wanted(self._store, self._job) if one in lost}
@@ -229,20 +236,6 @@ class _Buying:
                 f"{batch.key} and lose its answers"
             )
         return found
-
-    def _read(self, line: dict, body: dict) -> tuple[dict, Tokens] | str:
-        """The answer in a line and what it took; else the endpoint's word for why there is none."""
-        reply = line.get("response")
-        payload = reply.get("body") if isinstance(reply, dict) else None
-        if isinstance(reply, dict) and isinstance(payload, dict) and reply.get("status_code") == 200:
-            try:
-                answer, used = answer_of(payload, self._client.api, body)
-            except (LookupError, TypeError, ValueError, AttributeError, InputError):
-                return "bad_answer"
-            return answer, used or Tokens(len(json.dumps(body)), int(body["max_tokens"]))
-        error = line.get("error") or (payload.get("error") if isinstance(payload, dict) else None)
-        code = str(error.get("code")) if isinstance(error, dict) else ""
-        return (refused_answer(self._client.model), Tokens()) if code == CONTENT_FILTER else code
 
     def _settle(self, batch: Batch, tokens: Tokens, usd: float, n: int) -> None:
         """Its cost is known; it is no longer on its way."""
@@ -262,6 +255,21 @@ class _Buying:
         if ids:
             before = self._failures()
             self._store.replace(_FAILED, canonical_json(before | {one: before.get(one, 0) + 1 for one in sorted(ids)}))
+
+
+def _read(line: dict, body: dict, batch: Batch) -> tuple[dict, Tokens] | str:
+    """The answer in a line and what it took; else the endpoint's word for why there is none."""
+    reply = line.get("response")
+    payload = reply.get("body") if isinstance(reply, dict) else None
+    if isinstance(reply, dict) and isinstance(payload, dict) and reply.get("status_code") == 200:
+        try:
+            answer, used = answer_of(payload, batch.api, body)
+        except (LookupError, TypeError, ValueError, AttributeError, InputError):
+            return "bad_answer"
+        return answer, used or Tokens(len(json.dumps(body)), int(body["max_tokens"]))
+    error = line.get("error") or (payload.get("error") if isinstance(payload, dict) else None)
+    code = str(error.get("code")) if isinstance(error, dict) else ""
+    return (refused_answer(batch.model), Tokens()) if code == CONTENT_FILTER else code
 
 
 def _wanted(store: Store, job: Job) -> Iterator[tuple[str, Request, dict]]:

@@ -40,9 +40,7 @@ class OwnFilesParams(StepParams):
 
     def rows(self) -> Iterator[tuple[str, dict[str, Any] | None]]:
         """The place of every row, and what its fields hold; None for a line that is no row."""
-        names = {field: self.columns.get(field, field) for field in self.fields_of_a_row}
-        for place, row in self._files.rows():
-            yield str(place), None if row is None else {field: row.get(name) for field, name in names.items()}
+        return self._files.named(self.fields_of_a_row, self.columns)
 
 
 def text_of(value: Any) -> str:

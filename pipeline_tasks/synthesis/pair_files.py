@@ -6,7 +6,8 @@ import csv
 import gzip
 import io
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from codecs import BOM_UTF8
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -58,7 +59,7 @@ class PairFiles:
             InputError: nothing is there that can be read.
             TransientError: a bucket's server does not answer.
         """
-        self._names, self._separator = tuple(names), separator
+        self._source, self._names, self._separator = source, tuple(names), separator
         self._root = Path()
         self._files: list[Path] = []
         if root := folder_of(source):
@@ -77,7 +78,32 @@ class PairFiles:
 
     def identity(self) -> str:
         """What the files hold, wherever they lie."""
-        return digest(*((self._named(path), file_sha256(path)) for path in self._files))
+        # The mark was a part of the first column's name once: rows of such files are others than those that it named.
+        marked = [f"{self._named(path)} begins with a byte order mark" for path in self._files if _is_marked(path)]
+        return digest(*((self._named(path), file_sha256(path)) for path in self._files), *marked)
+
+    def named(self, fields: Sequence[str], columns: Mapping[str, str]) -> Iterator[tuple[str, dict[str, Any] | None]]:
+        """The place of every row, and what its fields hold; None for a line that is no row.
+
+        Args:
+            fields: names to give the values.
+            columns: of some fields what their column is called, where not the same.
+
+        Raises:
+            InputError: as :meth:`rows`; ``columns`` names one that no row has.
+        """
+        names = {field: columns.get(field, field) for field in fields}
+        lacking, there = set(columns.values()), dict[str, None]()
+        for place, row in self.rows():
+            if row is not None:
+                lacking -= row.keys()
+                there |= dict.fromkeys(map(str, row)) if lacking else {}
+            yield str(place), None if row is None else {field: row.get(name) for field, name in names.items()}
+        if lacking:
+            raise InputError(
+                f"columns={dict(columns)!r}: no row of {self._source!r} has a column {min(lacking)!r}; there are "
+                f"{', '.join(there) or 'none'}"
+            )
 
     def rows(self) -> Iterator[tuple[Place, dict[str, Any] | None]]:
         """Every row, and None for a line that is none.
@@ -104,6 +130,15 @@ class PairFiles:
             yield from rows_of(file, path, self._names, self._separator)
 
 
+def _is_marked(path: Path) -> bool:
+    """Whether a file begins as those of some spreadsheets do."""
+    try:
+        with gzip.open(path) if path.suffix == _PACKED else path.open("rb") as file:
+            return file.read(len(BOM_UTF8)) == BOM_UTF8
+    except UNREADABLE:  # rows() says so
+        return False
+
+
 def rows_of(
     file: IO[bytes], path: PurePath, names: Sequence[str] = (), separator: str = "\t"
 ) -> Iterator[dict[str, Any] | None]:
@@ -111,7 +146,7 @@ def rows_of(
     kind = kind_of(path)
     with (
         gzip.GzipFile(fileobj=file) if path.suffix == _PACKED else nullcontext(file) as unpacked,
-        io.TextIOWrapper(unpacked, "utf-8", newline="" if kind == ".csv" else "\n") as lines,
+        io.TextIOWrapper(unpacked, "utf-8-sig", newline="" if kind == ".csv" else "\n") as lines,
     ):
         if kind == ".jsonl":
             yield from map(_json, lines)

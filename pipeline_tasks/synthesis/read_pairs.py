@@ -50,9 +50,8 @@ class ReadPairsParams(StepParams):
 
     def rows(self) -> Found:
         """The rows of all files, with these names for their columns."""
-        names = {field: self.columns.get(field, field) for field in FIELDS}
-        for place, row in self._files.rows():
-            yield str(place), None if row is None else {f: str(row.get(names[f]) or "").strip() for f in FIELDS}
+        for place, row in self._files.named(FIELDS, self.columns):
+            yield place, row and {field: str(value or "").strip() for field, value in row.items()}
 
 
 @step(

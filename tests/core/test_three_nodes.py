@@ -17,6 +17,8 @@ from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import named
 from pipeline_tasks.corpus.cluster_passages import cluster_passages
+from pipeline_tasks.curation.mine_negatives import mine_negatives
+from pipeline_tasks.curation.mutual_agreement import mutual_agreement
 from pipeline_tasks.datasets import PAIRS, PASSAGE_EMBEDDINGS, PASSAGES
 from pipeline_tasks.retrieval.rank_bm25 import rank_bm25
 from pipeline_tasks.retrieval.rank_passages import rank_passages
@@ -28,6 +30,7 @@ from tests.stores import put
 pytestmark = pytest.mark.skipif(not find_spec("ray"), reason="Ray is not installed: pip install retriever-foundry[ray]")
 ROOM = {"object_store_memory": 100 << 20, "memory": 8 << 30}
 N = 48
+FAR = ("amber", "birch", "cedar", "delta", "ember", "fjord", "grove")
 ENCODER = "bge-small-en-v1.5"
 
 
@@ -64,9 +67,11 @@ def one_dies(cluster: Any, store: LocalStore, dataset: str) -> Iterator[list[boo
 
     killer = threading.Thread(target=kill)
     killer.start()
-    yield early
-    ended.set()
-    killer.join()
+    try:
+        yield early
+    finally:
+        ended.set()
+        killer.join()
 
 
 def n_pieces(store: LocalStore) -> int:
@@ -75,12 +80,18 @@ def n_pieces(store: LocalStore) -> int:
 
 def texts(folder: Path) -> LocalStore:
     store = planted(folder)
-    each = [{"passage_id": f"p{n:02}", "text": f"flood {n % 7} river {n % 5} gauge {n}"} for n in range(N)]
+    each = [
+        {"passage_id": f"p{n:02}", "text": f"flood {FAR[n % 7]} river {FAR[n % 5]}", "split": "train"} for n in range(N)
+    ]
     put(store, PASSAGES, *(each[at : at + 6] for at in range(0, N, 6)))
     vectors = near_duplicates(N // 2, seed=1)[:N]
     rows = [{"passage_id": f"p{n:02}", "embedding": vector.tolist()} for n, vector in enumerate(vectors)]
     put(store, PASSAGE_EMBEDDINGS, *(rows[at : at + 6] for at in range(0, N, 6)), dataset=f"embeddings/{ENCODER}")
-    pairs = [{"query_id": f"q{n:02}", "query": f"river {n % 5} flood {n % 7}"} for n in range(N)]
+    asked = {"split": "train", "origin": "dm", "intent": "qa"}
+    pairs = [
+        asked | {"query_id": f"q{n:02}", "passage_id": f"p{n:02}", "query": f"river {FAR[n % 5]} flood {FAR[n % 7]}"}
+        for n in range(N)
+    ]
     put(
         store,
         PAIRS,
@@ -90,8 +101,11 @@ def texts(folder: Path) -> LocalStore:
     return store
 
 
+BLOCKS = {"models": ("bm25",), "shard_passages": 6, "block_queries": 6}
 STEPS = (
     (rank_bm25, {"depth": 5, "shard_passages": 6}),
+    (mutual_agreement, {"strategy": "mutual"} | BLOCKS),
+    (mine_negatives, {"alpha": 0.95} | BLOCKS),
     (rank_passages, {"model": MODEL} | SMALL),
     (cluster_passages, {"model": ENCODER, "block_passages": 6}),
 )

@@ -81,6 +81,25 @@ def test_a_step_finds_what_a_batch_has_brought_and_asks_nobody(store, there):
     assert not there.files.keys() & {batch["input_file_id"] for batch in there.batches.values()}, "deleted there"
 
 
+def test_answers_cost_what_they_did_when_they_were_asked_for(store, there, monkeypatch):
+    looked(store)
+    monkeypatch.setenv("FOUNDRY_LLM_PRICE_IN", "2000")
+    settings.cache_clear()
+    there.end()
+    assert looked(store) == Round(answered=5, usd=pytest.approx(5 * USD * SHARE))
+
+
+def test_another_steps_batch_is_left_to_that_step(store, there):
+    looked(store)
+    (key,) = store.keys("batches")
+    theirs = json.loads(store.read(key) or b"") | {"name": "theirs", "step": "write_pairs"}
+    store.delete(key)
+    store.replace("batches/theirs.json", json.dumps(theirs).encode())
+    there.end()
+    assert looked(store).answered == 0 and store.read("batches/theirs.json")
+    assert not list(store.keys("responses"))
+
+
 def test_an_answer_is_the_same_however_it_was_fetched(store, there, tmp_path):
     looked(store)
     there.end()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
+from codecs import BOM_UTF8
 from collections import Counter
 from pathlib import Path
 
@@ -59,6 +61,22 @@ def test_jsonl_csv_and_parquet_give_the_same_pairs(store, tmp_path):
         ("where is the shelter?", "at the school", "qa", "faq", "train"),
         ("Flood warning!", "leave the valley", "twitter", "logs", "train"),
     ]
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.jsonl"])
+def test_a_byte_order_mark_is_no_part_of_the_first_column(store, tmp_path, name):
+    row = {"intent": "factcheck", "query": "is it safe?", "positive": "It is."}
+    lines = json.dumps(row) if ".jsonl" in name else ",".join(row) + "\n" + ",".join(row.values())
+    write = gzip.compress if name.endswith(".gz") else bytes
+    (tmp_path / name).write_bytes(write(BOM_UTF8 + lines.encode()))
+    go(store, read_pairs, name="faq", source=str(tmp_path / name))
+    assert [row["intent"] for row in rows(store, "mtp/own/faq")] == ["factcheck"]
+
+
+def test_a_column_that_is_named_and_not_there_is_told(store, tmp_path):
+    source = jsonl(tmp_path / "a.jsonl", [{"query": "is it safe?", "positive": "It is.", "sort": "factcheck"}])
+    with pytest.raises(InputError, match="no row of .*a.jsonl' has a column 'kind'; there are query, positive, sort"):
+        go(store, read_pairs, source=source, columns={"intent": "kind"})
 
 
 def test_what_is_no_pair_is_a_reject_that_names_its_line(store, tmp_path):
@@ -140,7 +158,8 @@ def test_a_development_pair_without_a_passage_is_searched_for_by_its_positive(st
     [
         ({"source": "nowhere"}, "source='nowhere' has no .jsonl, .csv, .tsv, .parquet file"),
         ({"columns": {"text": "q"}}, "'text' is none of query, positive"),
-        ({"columns": {"query": "wrong"}}, "its columns are read as query=wrong, positive=positive"),
+        ({"columns": {"query": "wrong"}}, "has a column 'wrong'; there are query, positive, intent"),
+        ({"most_characters": 1}, "its columns are read as query=query, positive=positive"),
         ({"name": "A B"}, "no dataset name"),
     ],
 )
