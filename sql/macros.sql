@@ -1,10 +1,12 @@
--- Tokens and dollars behind a version, named by its id, by DATASET@ID or by DATASET for the latest.
+-- Tokens and dollars behind a version, named by its id, by DATASET@ID, or by DATASET or DATASET@latest for the latest; no
+-- row where there is none of that name.
 -- Counted: every answer that a row of the version or of any of its ancestors names as a response_id, or that a part of
 -- embeddings was bought with, once each, also where that row was removed or refused later. Not counted: answers that were refused before they became a row.
-CREATE MACRO cost_of(version) AS TABLE
+CREATE MACRO cost_of(asked) AS TABLE
 WITH named AS (SELECT v.dataset AS d, v.version AS i, v.is_latest FROM versions v),
 wanted AS (
-    SELECT d, i FROM named WHERE i = split_part(version, '@', -1) OR (d = version AND is_latest)
+    SELECT d, i FROM named
+    WHERE asked IN (i, d || '@' || i) OR (is_latest AND asked IN (d, d || '@latest'))
 ),
 family AS (
     FROM wanted
@@ -18,7 +20,8 @@ answers AS (
 SELECT count(*) AS n_responses, count(*) - count(c.response_id) AS n_unknown,
     coalesce(sum(c.prompt_tokens), 0)::BIGINT AS prompt_tokens,
     coalesce(sum(c.completion_tokens), 0)::BIGINT AS completion_tokens, coalesce(sum(c.cost_usd), 0) AS cost_usd
-FROM answers LEFT JOIN llm_calls c USING (response_id);
+FROM answers LEFT JOIN llm_calls c USING (response_id)
+HAVING EXISTS (FROM wanted);
 
 -- What a pair that is trained on cost, by intent, over the latest needs, mtp/dm and mtp: answers behind all needs and pairs
 -- of an intent, also those that a step refused, over the pairs that stayed. What a refused answer cost is in no table: it

@@ -31,7 +31,7 @@ def test_an_empty_store_folds_and_every_macro_answers(tmp_path):
     store = LocalStore(tmp_path)
     assert ask(store, "SELECT count(*) FROM steps") == [(0,)]
     assert ask(store, "FROM trace_query('x')") == ask(store, "FROM trace_passage('x')") == []
-    assert ask(store, "SELECT n_responses FROM cost_of('x')") == [(0,)]
+    assert ask(store, "SELECT n_responses FROM cost_of('x')") == []
 
 
 def test_steps_say_what_each_run_came_to(built):
@@ -86,7 +86,10 @@ def test_cost_counts_each_answer_once(built):
     assert ask(built, f"SELECT {columns} FROM cost_of('eval/dev')") == [(2, 0, 1500, 150, 0.003)]
     assert ask(built, f"SELECT {columns} FROM cost_of('needs')") == [(1, 0, 1000, 100, 0.001)]
     version = ask(built, "SELECT version FROM versions WHERE dataset = 'mtp'")[0][0]
-    assert ask(built, f"SELECT n_responses FROM cost_of('mtp@{version}')") == [(2,)]
+    for name in (version, f"mtp@{version}", "mtp", "mtp@latest"):
+        assert ask(built, f"SELECT n_responses FROM cost_of('{name}')") == [(2,)]
+    for name in (f"needs@{version}", "nothing", "mtp@none"):
+        assert ask(built, f"SELECT n_responses FROM cost_of('{name}')") == []
 
 
 def test_rejects_evaluations_and_params(built):
