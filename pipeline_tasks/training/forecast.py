@@ -126,9 +126,9 @@ def forecast(
     """
     cost, steps = _cost(params, half=half), n_steps(train.rows, params)
     keepers = n_cards if params.sharding == "zero1" else 1
-    decided, n_decisions = _decision(params, train, targets)
-    n_tokens = round(_rows_seen(params, train) * train.per_row + n_decisions * decided.learned)
-    evaluated = (params.epochs * params.evals_per_epoch + 1) * dev.n_tokens + n_decisions * decided.scored
+    decided = _decisions(params, train, targets)
+    n_tokens = round(_rows_seen(params, train) * train.per_row + decided.learned)
+    evaluated = (params.epochs * params.evals_per_epoch + 1) * dev.n_tokens + decided.scored
     if isinstance(params, AdaptParams):
         held = max(params.micro_batch_tokens, params.max_passage_length)
         memory = cost.memory(held, params.mask_share * held, head=True, keepers=keepers)
@@ -154,28 +154,27 @@ def _rows_seen(params: OptimiserParams, train: Load) -> float:
 
 def _rows_a_batch(params: TrainParams, train: Load) -> float:
     """Of one source, whose last batch of a pass may be smaller; the mean over all batches."""
-    return sum(train.rows.values()) / sum(math.ceil(n / params.batch_size) for n in train.rows.values())
+    return sum(train.rows.values()) / max(1, sum(math.ceil(n / params.batch_size) for n in train.rows.values()))
 
 
-class _Decision(NamedTuple):
-    """Of a sampler: tokens that are learned from, tokens that are only scored, bytes held a weight that trains."""
+class _Decisions(NamedTuple):
+    """All of a sampler: tokens learned from, tokens only scored; bytes that one holds a weight that trains."""
 
     learned: float = 0.0
     scored: float = 0.0
     held: int = 0
 
 
-def _decision(params: OptimiserParams, train: Load, targets: Sequence[Load]) -> tuple[_Decision, int]:
-    """What one takes, and how many there are."""
-    if not isinstance(params, TrainParams) or not params.sampler:
-        return _Decision(), 0
-    takes, sampler = params.sampler.takes(len(train.rows)), params.sampler
+def _decisions(params: OptimiserParams, train: Load, targets: Sequence[Load]) -> _Decisions:
+    if not isinstance(params, TrainParams) or not params.sampler or not params.sampler.decides:
+        return _Decisions()
+    takes, sampler, n = params.sampler.takes(len(train.rows)), params.sampler, n_decisions(train.rows, params)
     rows = sampler.target_batch if isinstance(sampler, Guided) else 0
     of_targets = sum(min(rows, sum(one.rows.values())) * one.per_row for one in targets)
-    of_probes = sum(min(PROBE_ROWS, n) for n in train.rows.values()) / len(train.rows) * train.per_row
+    of_probes = sum(min(PROBE_ROWS, own) for own in train.rows.values()) / len(train.rows) * train.per_row
     learned = takes.of_sources * _rows_a_batch(params, train) * train.per_row + takes.of_targets * of_targets
     scored = takes.scores * of_targets + takes.probes * of_probes
-    return _Decision(learned, scored, takes.bytes_a_weight), n_decisions(train.rows, params)
+    return _Decisions(n * learned, n * scored, takes.bytes_a_weight)
 
 
 def _held(params: TrainParams, train: Load) -> tuple[int, bool]:

@@ -80,18 +80,16 @@ def target_loads(inputs: Inputs, params: Training) -> list[Load]:
 
 def _examples(inputs: Inputs, params: Stage) -> tuple[Examples, Examples, Layout]:
     """Rows to learn from, and development rows, asked as a layout says."""
+    layout = Layout("mean", 0)
     if isinstance(params, pretrain.PretrainParams):
         pairs = inputs["pairs"]
-        layout = Layout("mean", 0)
         rows = partial(pretrain.training_rows, pairs, inputs.each("cloze"), params, layout)
         return Examples(rows), judged_dev.dev_set(inputs, partial(pretrain.dev_set, pairs))(layout), layout
     if isinstance(params, adapt_to_corpus.AdaptToCorpusParams):
-        layout = Layout("mean", 0)
         rows = partial(adapt_to_corpus.training_rows, inputs["lists"], layout, params.unit)
         chosen_by = judged_dev.dev_set(inputs, partial(pretrain.dev_set, inputs["queries"]))
         return Examples(rows), chosen_by(layout), layout
     if isinstance(params, follow_instructions.FollowInstructionsParams):
-        layout = Layout("mean", 0)
         rows = partial(follow_instructions.training_rows, inputs["tuples"], layout, params.n_negatives, params.unit)
         chosen_by = judged_dev.dev_set(inputs, partial(follow_instructions.dev_set, inputs["tuples"]))
         return Examples(rows), chosen_by(layout), layout
