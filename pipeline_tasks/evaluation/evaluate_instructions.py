@@ -78,7 +78,7 @@ def score_instructions(given: Partition, run: Run) -> Iterator[pa.Table]:
     grades = [grades_of(judged, column) for column in ("grades", "changed_grades")]
     before, after = found[: judged.num_rows], found[judged.num_rows :]
     measures = given.values["measures"]
-    first = ([ids[:P_MRR_DEPTH] for ids in rankings] for rankings in (before, after))
-    values = {P_MRR: p_mrr(*first, *grades), **score(before, grades[0], measures)}
+    first, then = ([ids[:P_MRR_DEPTH] for ids in rankings] for rankings in (before, after))
+    values = {P_MRR: p_mrr(first, then, *grades), **score(before, grades[0], measures)}
     values |= {f"{name}{UNDER_CHANGED}": value for name, value in score(after, grades[1], measures).items()}
     yield scored_rows(given, before, judged, values)
