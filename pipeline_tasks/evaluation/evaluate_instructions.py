@@ -20,6 +20,8 @@ from pipeline_tasks.evaluation.p_mrr import p_mrr
 from pipeline_tasks.evaluation.rank_systems import judged_of, ranked_ids
 
 P_MRR = "p-mrr"
+P_MRR_DEPTH = 1000
+"""Ranks that p-MRR looks at; FollowIR reorders as many passages of each query."""
 UNDER_CHANGED = "-changed"
 MEASURES = ("ndcg@5", "map@1000")
 TOLD = ("instruction", "changed_instruction")
@@ -30,6 +32,11 @@ class EvaluateInstructionsParams(EvaluationParams):
 
     set_name: str = Field(HELD_OUT, description="name of the judged set; also of the dataset eval/<set>-instructions")
     measures: tuple[str, ...] = Field(MEASURES, description="of the rankings under either instruction")
+
+    @property
+    def depth(self) -> int:
+        """Ranks that p-MRR, the measures and the rows look at."""
+        return max(super().depth, P_MRR_DEPTH)
 
 
 @step(
@@ -42,6 +49,7 @@ class EvaluateInstructionsParams(EvaluationParams):
     writes=EVALUATIONS,
     kind="partitioned",
     dataset="eval/{set_name}-instructions",
+    version="2",
     image="gpu",
     pool="gpu",
     memory_gib=8,
@@ -53,8 +61,8 @@ def evaluate_instructions(inputs: Inputs, params: EvaluateInstructionsParams, ru
 
     A query is asked with each of its instructions, put where the model has a place for one; BM25 is asked without, and
     so stays at 0. Measures under the changed instruction have ``-changed`` behind their names; the passages that a row
-    keeps are those under the original one. The corpus is all passages, ranked as deep as the deepest measure looks:
-    FollowIR reorders 1,000 given passages of each query, so on its sets the two differ.
+    keeps are those under the original one. The corpus is all passages, of which p-MRR sees the first 1,000 whatever the
+    measures: FollowIR reorders 1,000 given passages of each query, so on its sets the two differ.
 
     Source: Weller et al. 2024, "FollowIR"; InF-IR 6.1.
 
@@ -70,6 +78,7 @@ def score_instructions(given: Partition, run: Run) -> Iterator[pa.Table]:
     grades = [grades_of(judged, column) for column in ("grades", "changed_grades")]
     before, after = found[: judged.num_rows], found[judged.num_rows :]
     measures = given.values["measures"]
-    values = {P_MRR: p_mrr(before, after, *grades), **score(before, grades[0], measures)}
+    first, then = ([ids[:P_MRR_DEPTH] for ids in rankings] for rankings in (before, after))
+    values = {P_MRR: p_mrr(first, then, *grades), **score(before, grades[0], measures)}
     values |= {f"{name}{UNDER_CHANGED}": value for name, value in score(after, grades[1], measures).items()}
     yield scored_rows(given, before, judged, values)

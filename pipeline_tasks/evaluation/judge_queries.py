@@ -63,7 +63,7 @@ class JudgeQueriesParams(FolderParams):
     writes=JUDGED_QUERIES,
     kind="reduce",
     dataset="judged/{set_name}",
-    version="2",
+    version="3",
 )
 def judge_queries(inputs: Inputs, params: JudgeQueriesParams, run: Run) -> pa.Table:
     """Held-out queries with the passage that each was written from, the domain's questions, or a folder's queries.
@@ -124,17 +124,21 @@ def _questions(inputs: Inputs, questions: list[Question]) -> Iterator[dict[str, 
         raise InputError(f"{domain_folder().name} has no questions.jsonl: write one, or evaluate set_name=heldout")
     asked = [(question, judgement) for question in questions for judgement in question.judgements]
     quotes = Quotes(judgement.evidence for _, judgement in asked)
-    grades_of: dict[str, dict[str, int]] = {}
-    documents: dict[str, str] = {}
+    grades_of: dict[tuple[str, str], dict[str, int]] = {}
+    documents: dict[tuple[str, str], str] = {}
     for passage in _passages(inputs):
         for number in quotes.found_in(passage["text"]):
             question, judgement = asked[number]
-            grades = grades_of.setdefault(question.query, {})
+            grades = grades_of.setdefault(_key(question), {})
             grades[passage["passage_id"]] = max(judgement.grade, grades.get(passage["passage_id"], 0))
-            documents.setdefault(question.query, passage["doc_id"])
+            documents.setdefault(_key(question), passage["doc_id"])
     for q in questions:
-        name = {"query_id": short_id(q.intent, q.query), "doc_id": documents.get(q.query, "")}
-        yield name | {"intent": q.intent, "query": q.query, "judged": grades_of.get(q.query, {})}
+        name = {"query_id": short_id(*_key(q)), "doc_id": documents.get(_key(q), "")}
+        yield name | {"intent": q.intent, "query": q.query, "judged": grades_of.get(_key(q), {})}
+
+
+def _key(question: Question) -> tuple[str, str]:
+    return question.intent, question.query
 
 
 def _passages(inputs: Inputs) -> Iterator[dict[str, Any]]:

@@ -26,7 +26,8 @@ BM25 = "bm25"
 FUSED_DEPTH = 200
 """Ranks of each member that a fusion reads."""
 _FUSION = re.compile(r"rrf\(([^()=]+?)(?:,\s*k=(\d+)\s*)?\)")
-_READ = ("*.json", "*.txt", "*.model", "*.safetensors", "*.onnx", "*.onnx.data", "*/config.json")
+_WEIGHTS = ("*.safetensors", "*/*.safetensors", "*.onnx", "*.onnx.data", "*.onnx_data")
+_READ = ("*.json", "*.txt", "*.model", "*/config.json", *_WEIGHTS)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from pipeline_tasks.evaluation.judge_queries import judge_queries
 from pipeline_tasks.evaluation.rank_systems import fuse_systems, system_name
 from pipeline_tasks.evaluation.scores import AVERAGE, scores_of
 from pipeline_tasks.evaluation.stored_vectors import passage_vectors, query_vectors
-from pipeline_tasks.evaluation.systems import encoder_of_folder
+from pipeline_tasks.evaluation.systems import encoder_of_folder, identity
 from pipeline_tasks.models.fetch import fetch
 from pipeline_tasks.models.registry import get
 from pipeline_tasks.retrieval.embed_pairs import embed_pairs
@@ -145,6 +145,17 @@ def test_a_folder_is_evaluated_and_known_by_its_files(store, tmp_path):
     assert again == EvaluationParams(**ALONE | {"systems": (moved + "/",)}).identity()
     (tmp_path / "two" / "config.json").write_text((tmp_path / "two" / "config.json").read_text() + "\n")
     assert again != EvaluationParams(**ALONE | {"systems": (moved,)}).identity(), "other files, another version"
+
+
+@pytest.mark.parametrize("name", ["2_Dense/model.safetensors", "model.onnx", "model.onnx.data", "model.onnx_data"])
+def test_every_file_of_weights_has_a_say_in_what_a_folder_is(tmp_path, name):
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    found = []
+    for weights in (b"one", b"other"):
+        (tmp_path / name).write_bytes(weights)
+        found.append(identity(str(tmp_path)))
+    assert found[0] != found[1]
 
 
 def test_scores_are_sorted_and_compared(store, tmp_path):

@@ -127,3 +127,15 @@ def test_who_follows_an_instruction_scores_above_0_and_who_does_not_hear_it_scor
         "p-mrr", "ndcg@5", "map@1000", "ndcg@5-changed", "map@1000-changed",
     }  # fmt: skip
     assert len(row["passage_ids"]) == len(TEXTS)
+
+
+def test_p_mrr_is_the_same_whatever_else_is_measured(store, monkeypatch):
+    go(store, judge_instructions, set_name="mine")
+    monkeypatch.setattr(systems, "encoder_of_folder", lambda name: Obedient())
+    monkeypatch.setattr(systems, "identity", lambda name: {"name": name})
+    alone = {"size": "", "models": [], "systems": ["./obedient"], "kept": 1}
+    found = []
+    for measures in (["map@1000"], ["ndcg@1"]):
+        ref = go(store, evaluate_instructions, {"models": []}, set_name="mine", **alone, measures=measures).ref
+        found.append(scores_of(Version.open(store, ref), "p-mrr").by_system)
+    assert found[0] == found[1]

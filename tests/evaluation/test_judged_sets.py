@@ -111,6 +111,29 @@ def test_the_domains_questions_find_their_passages_by_what_they_quote(store, tmp
     assert go(store, judge_queries, set_name="questions").ref != first, "other questions are another set"
 
 
+def test_a_question_that_two_intents_ask_has_the_judgements_of_each_apart(store, tmp_path, monkeypatch):
+    domain, other = tmp_path / "mine", "The levee held until the morning, and nobody in the valley had to leave."
+    domain.mkdir()
+    intents = [
+        f'[{name}]\ndefinition = "d"\ninstruction = "i"\nquery = "q"\npositive = "p"\n' for name in ("qa", "nli")
+    ]
+    (domain / "intents.toml").write_text("\n".join(intents))
+    asked = [
+        {"query": "how long?", "intent": intent, "document": "d", "judgements": [{"grade": grade, "evidence": text}]}
+        for intent, grade, text in (("qa", 2, SAID), ("nli", 1, other))
+    ]
+    (domain / "questions.jsonl").write_text("\n".join(map(json.dumps, asked)))
+    monkeypatch.setattr("pipeline_tasks.evaluation.judge_queries.domain_folder", lambda: domain)
+    texts = {"p1": ("d1", SAID), "p2": ("d2", other)}
+    put(store, PASSAGES, [{"passage_id": i, "doc_id": doc, "text": text} for i, (doc, text) in texts.items()])
+    go(store, judge_queries, set_name="questions")
+    found = {row["intent"]: row for row in rows(store, "judged/questions")}
+    assert {i: (row["doc_id"], row["passage_ids"], row["grades"]) for i, row in found.items()} == {
+        "qa": ("d1", ["p1"], [2]),
+        "nli": ("d2", ["p2"], [1]),
+    }
+
+
 def folder(path: Path, corpus: list[dict], queries: list[dict], qrels: str) -> str:
     (path / "qrels").mkdir(parents=True)
     for name, lines in (("corpus", corpus), ("queries", queries)):

@@ -1,9 +1,12 @@
 """Intervals hold what they promise, tests find what is there and nothing that is not."""
 
+from itertools import product
+
 import numpy as np
 import pytest
+from scipy.stats import rankdata, wilcoxon
 
-from pipeline_tasks.evaluation.statistics import against, compare, holm, interval, p_greater, weights
+from pipeline_tasks.evaluation.statistics import COUNTED, against, compare, holm, interval, p_greater, weights
 
 INTENTS = ["qa"] * 60 + ["nli"] * 20
 
@@ -32,6 +35,37 @@ def test_the_signed_rank_test_equals_a_table_by_hand():
     """Five differences of one sign: 1 of 32 ways to hand out the signs."""
     assert p_greater(np.arange(1, 6) / 10, np.zeros(5)) == pytest.approx(1 / 32)
     assert p_greater(np.zeros(5), np.zeros(5)) == 1.0
+
+
+@pytest.mark.parametrize("n", [1, 4, 7, 11])
+@pytest.mark.parametrize("kinds", [1, 3, 1000])
+def test_the_signed_rank_test_equals_a_count_of_all_signs(n, kinds):
+    rng = np.random.default_rng(n)
+    sizes = rng.integers(1, kinds + 1, n) / 1000
+    ranks = rankdata(sizes)
+    sums = np.array([ranks[np.array(kept)].sum() for kept in product([False, True], repeat=n)])
+    for _ in range(20):
+        differences = sizes * rng.choice([-1, 1], n)
+        expected = (sums >= ranks[differences > 0].sum()).mean()
+        alike = np.zeros(100)
+        assert p_greater(np.concatenate([differences, alike]), np.zeros(n + 100)) == pytest.approx(expected)
+
+
+def test_four_queries_that_differ_of_many_are_no_proof():
+    better = np.zeros(100)
+    better[:4] = 1.0
+    found = compare(better, np.zeros(100), ["qa"] * 100)
+    assert found.p == 1 / 16 and found.in_words().startswith("no difference that could not be luck")
+    assert found.p_worse == 1.0
+
+
+@pytest.mark.parametrize("kinds", [4, 1000])
+def test_where_p_is_no_longer_counted_it_is_about_the_same(kinds):
+    rng = np.random.default_rng(0)
+    differences = rng.integers(1, kinds + 1, COUNTED) / 1000 * rng.choice([-1, 1], COUNTED)
+    counted = p_greater(differences, np.zeros(COUNTED))
+    near = float(wilcoxon(differences, alternative="greater", method="approx").pvalue)
+    assert 0.01 < counted < 0.99 and counted == pytest.approx(near, rel=0.05)
 
 
 def test_holm_by_hand():

@@ -97,7 +97,16 @@ def train(store: LocalStore, *addresses: str) -> Ref:
 def evaluate(store: LocalStore, model: Ref, gain: float) -> None:
     """Scores of the model, which is so much better than its start, and of others, on the same queries."""
     systems = {name: (extra, "") for name, extra in GAINS.items()} | {"33m/finetune-0.75": (gain, str(model))}
-    put(store, d.EVALUATIONS, rows_of(systems, N_QUERIES), dataset="eval/judged", models=model)
+    put(store, d.EVALUATIONS, rows_of(systems, N_QUERIES), dataset="eval/judged", models=model, passages=corpus(store))
+
+
+def corpus(store: LocalStore) -> Ref:
+    """The passages that are ranked, one of them hostile."""
+    facts = {"doc_id": "d", "url": "u", "title": SCRIPT, "page": 1}
+    texts = {"p-hostile": IMAGE, "p-d-a": "passage of d-a"}
+    return put(
+        store, d.PASSAGES, [facts | {"passage_id": i, "text": text} for i, text in texts.items()], dataset="chunks"
+    )
 
 
 def compare(store: LocalStore, old: Ref, new: Ref) -> None:
@@ -132,8 +141,6 @@ def row(system: str, model_version: str, i: int, score: float) -> dict[str, Any]
 
 def build(store: LocalStore) -> tuple[Ref, Ref]:
     """Two versions of the model, evaluated; the later one is the better one."""
-    hostile = {"passage_id": "p-hostile", "doc_id": "d", "url": "u", "title": SCRIPT, "page": 1, "text": IMAGE}
-    put(store, d.PASSAGES, [hostile], dataset="chunks")
     old = train(store, "a", "twin", "bad", "c")
     evaluate(store, old, 0.25)
     new = train(store, "a", "twin", "bad", "c", "e")

@@ -21,7 +21,11 @@ placed AS (
         generate_subscripts(passage_ids, 1) AS place
     FROM asked
 ),
-texts AS (SELECT DISTINCT ON (passage_id) passage_id, "text" FROM all_passages)
+corpora AS (
+    SELECT DISTINCT input_dataset AS dataset FROM version_inputs
+    WHERE dataset = ? AND version = ? AND input_name = 'passages'
+),
+texts AS (SELECT DISTINCT ON (passage_id) passage_id, "text" FROM all_passages SEMI JOIN corpora USING (dataset))
 SELECT query_id, query, passage_id, grade, left(t."text", ?) AS "text"
 FROM asked LEFT JOIN placed USING (query_id) LEFT JOIN texts t USING (passage_id)
 WHERE coalesce(place, 1) <= ? ORDER BY query_id, place
@@ -51,9 +55,10 @@ def query_section(ask: Ask, scores: Scores, system: str) -> Section:
 
 def _read(ask: Ask, scores: Scores, system: str, wanted: list[str], start: Mapping[str, float]) -> dict[str, Query]:
     at = Ref.parse(scores.ref)
+    of = (at.dataset, at.version)
     texts: dict[str, str] = {}
     passages: dict[str, list[Passage]] = {}
-    for row in ask(_RETRIEVED, at.dataset, at.version, system, wanted, _LETTERS + 1, _DEPTH):
+    for row in ask(_RETRIEVED, *of, system, wanted, *of, _LETTERS + 1, _DEPTH):
         texts[row["query_id"]] = row["query"]
         if row["passage_id"]:
             found = Passage(row["passage_id"], _beginning(row["text"] or ""), row["grade"])
