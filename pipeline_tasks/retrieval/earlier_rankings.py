@@ -131,7 +131,8 @@ def _merged(before: list[pa.Table], known: np.ndarray, given: Partition, store: 
     lost = gone.to_numpy(zero_copy_only=False).reshape(scores.shape)
     struck = found_table(pc.if_else(gone, "", ids), np.where(lost, np.float32(-np.inf), scores))
     found = (read_part(store, part).take(pa.array(known)) for part in given.parts["found"])
-    best = best_of(chain([struck], found), given.values["depth"])
+    nothing = found_table(pa.array([], pa.string()), np.empty((len(known), 0), np.float32))  # sorts where none is new
+    best = best_of(chain([struck, nothing], found), given.values["depth"])
     if scores.shape[1] < given.values["asked"]:  # the old rankings had all passages
         return best, np.ones(len(known), bool)
     return best, ~lost.any(axis=1) | (matrix(best["scores"])[:, -1] > scores[:, -1])

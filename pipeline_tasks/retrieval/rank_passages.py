@@ -49,7 +49,7 @@ class RankPassagesParams(EmbedParams):
     writes=RANKINGS,
     kind="partitioned",
     dataset="rankings/{model}",
-    version="3",
+    version="4",
     memory_gib=2,
 )
 def rank_passages(inputs: Inputs, params: RankPassagesParams, run: PartitionedRun) -> Iterator[Part]:

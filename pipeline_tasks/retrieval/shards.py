@@ -176,17 +176,28 @@ class Merged:
         self._at = Counter[str]()
 
     def ranked(self, rows: pa.Table) -> pa.Table:
-        """Rankings of the next rows, of which the columns of :data:`ASKED` count."""
+        """Rankings of the next rows, of which the columns of :data:`ASKED` count.
+
+        Raises:
+            RuntimeError: a ranking has a place without a passage.
+        """
         ranked, places = [], []
         for name, which in by_corpus(rows):
             ranked.append(self._best[name].slice(self._at[name], len(which)))
             places.append(which)
             self._at[name] += len(which)
         found = pa.concat_tables(ranked).take(pa.array(np.argsort(np.concatenate(places)))).combine_chunks()
+        _refuse_gaps(found)
         rows = rows.select(ASKED).drop_columns(["origin"])
         for name in found.column_names:
             rows = rows.append_column(name, found[name])
         return rows
+
+
+def _refuse_gaps(found: pa.Table) -> None:
+    ids, scores = (found[name].combine_chunks().flatten() for name in ("passage_ids", "scores"))
+    if pc.any(pc.equal(ids, "")).as_py() or np.isneginf(scores.to_numpy()).any():
+        raise RuntimeError("a ranking has a place without a passage: the step is wrong, and commits nothing; report it")
 
 
 def best_of(shards: Iterable[pa.Table], depth: int) -> pa.Table:

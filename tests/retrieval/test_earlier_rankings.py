@@ -11,6 +11,7 @@ from pipeline_tasks.core.manifest import Manifest, Ref, Removal
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import REMOVED, Version, commit, point, write_rows
 from pipeline_tasks.datasets import PAIR_EMBEDDINGS, PASSAGE_EMBEDDINGS
+from pipeline_tasks.retrieval import earlier_rankings
 from pipeline_tasks.retrieval.rank_passages import rank_passages
 from tests.stores import go, put
 
@@ -90,6 +91,36 @@ def test_merged_rankings_are_those_of_a_full_search(tmp_path, depth, n_gone, new
         assert new_queries or merged.counters["cosines"] < full.counters["cosines"] / 5
     else:
         assert 0 < again < N_QUERIES, "some lists fell short, some were filled by new passages or lost nothing"
+
+
+@pytest.mark.parametrize("depth", [6, 8, DEPTH])
+def test_where_passages_only_go_away_the_rest_is_ranked_as_by_a_full_search(tmp_path, depth):
+    """Of the domain two of its six; of an origin the positives of queries that are gone."""
+    of_faq = {"passage_id": "", "origin": "faq"}
+    stays, goes = ([row | of_faq for row in pairs(name, 4)] for name in ("f", "g"))
+    stores = [LocalStore(tmp_path / name) for name in ("store", "fresh")]
+    for where in stores:
+        put(where, PASSAGE_EMBEDDINGS, passages("a", 6), dataset=f"embeddings/{MODEL}")
+        put(where, PAIR_EMBEDDINGS, pairs("q", 3), stays, goes, dataset=f"query_embeddings/{MODEL}")
+    go(stores[0], rank_passages, model=MODEL, depth=depth)
+    for where in stores:
+        withdrawn(where, "a001", "a003")
+        put(where, PAIR_EMBEDDINGS, pairs("q", 3), stays, dataset=f"query_embeddings/{MODEL}")
+    made = [go(where, rank_passages, model=MODEL, depth=depth) for where in stores]
+    merged, full = (Version.open(where, found.ref) for where, found in zip(stores, made, strict=True))
+    assert merged.manifest.parts == full.manifest.parts and made[0].counters["queries_merged"] == 7
+    ranked = {row["query_id"]: row["passage_ids"] for row in merged.table().to_pylist()}
+    assert set(ranked["f0"]) == {row["positive_id"] for row in stays}
+    assert len(ranked["q0"]) == min(depth, 7) and "" not in ranked["q0"]
+
+
+def test_a_ranking_with_a_place_without_a_passage_is_not_written(tmp_path, monkeypatch):
+    store = first(tmp_path)
+    go(store, rank_passages, model=MODEL, depth=2 * N_OLD)
+    withdrawn(store, "a001")
+    monkeypatch.setattr(earlier_rankings, "best_of", lambda shards, depth: next(iter(shards)))
+    with pytest.raises(RuntimeError, match="a place without a passage"):
+        go(store, rank_passages, model=MODEL, depth=2 * N_OLD)
 
 
 def test_rankings_of_other_vectors_are_not_taken_over(tmp_path):
