@@ -32,7 +32,10 @@ def choose_low(given: Partition, run: Run) -> Iterator[pa.Table]:
     wanted = read_part(run.store, low).combine_chunks()
     lists = wanted["candidates"].combine_chunks()
     n, hashes = len(wanted), lists.flatten().to_numpy()
-    table, codes = HashTable.of(np.concatenate([wanted["positive"].to_numpy(), hashes]))
+    answers = pa.concat_tables(read_part(run.store, part) for part in given.parts["known"])
+    named = [wanted["positive"].to_numpy(), hashes, answers["passage"].to_numpy()]
+    table, numbers = HashTable.of(np.concatenate(named))
+    codes, answering = np.split(numbers, [n + len(hashes)])
     facts = Facts.look_up(run.store, given.parts["facts"], table)
     if (facts.splits[codes[:n]] < 0).any():
         row = int(np.argmax(facts.splits[codes[:n]] < 0))
@@ -48,7 +51,7 @@ def choose_low(given: Partition, run: Run) -> Iterator[pa.Table]:
     candidates = Candidates(
         codes[n:], wanted["scores"].combine_chunks().flatten().to_numpy(), np.asarray(lists.offsets)
     )
-    _choose(candidates, asked, _known(given, texts, table, facts, run), chosen, hashes, given)
+    _choose(candidates, asked, _known(answers, answering, texts, facts), chosen, hashes, given)
     again = (chosen.n < given.values["n_negatives"]) & wanted["cut"].to_numpy(zero_copy_only=False)
     if again.any():
         chosen = chosen._replace(n=np.zeros_like(chosen.n))
@@ -61,11 +64,11 @@ def choose_low(given: Partition, run: Run) -> Iterator[pa.Table]:
     yield pa.table({"row": np.flatnonzero(again)})
 
 
-def _known(given: Partition, texts: np.ndarray, table: HashTable, facts: Facts, run: Run) -> Known:
-    known = pa.concat_tables(read_part(run.store, part) for part in given.parts["known"])
-    owner = np.searchsorted(texts, known["text"].to_numpy())
-    starts, codes = groups(owner, [table.numbers(known["passage"].to_numpy())], len(texts))
-    return Known(facts.texts, facts.splits, starts, codes)
+def _known(answers: pa.Table, codes: np.ndarray, texts: np.ndarray, facts: Facts) -> Known:
+    """What answers each text of ``texts``; ``codes`` are the answers' numbers, of which some are no passages here."""
+    owner = np.searchsorted(texts, answers["text"].to_numpy())
+    starts, there = groups(owner, [np.where(facts.splits[codes] < 0, -1, codes)], len(texts))
+    return Known(facts.texts, facts.splits, starts, there)
 
 
 def _choose(

@@ -91,10 +91,13 @@ def low_enough(
 @compiled
 def _refused(code: int, row: int, asked: Asked, known: Known) -> int:
     """The rule by which a passage cannot be a negative of this query, whatever its score; -1 where it may."""
+    text = known.hashes[code]
+    is_copy = text == known.hashes[asked.positive[row]]
     for i in range(known.starts[asked.group[row]], known.starts[asked.group[row] + 1]):
         if known.codes[i] == code:
             return _KNOWN
-    if known.hashes[code] == known.hashes[asked.positive[row]]:
+        is_copy |= known.hashes[known.codes[i]] == text
+    if is_copy:
         return _DUPLICATE
     return _SPLIT if known.splits[code] != asked.split[row] else -1
 

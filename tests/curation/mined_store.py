@@ -90,9 +90,10 @@ def plain(store: LocalStore, alpha: float, most: int) -> dict[str, list[str]]:
         if score is None:
             continue
         limit = alpha * score if score > 0 else (2 - alpha) * score
+        told = {text[answer] for answer in answers[row["query"]] | {positive} if answer in text}
         may = [
             name for name, cosine in of_rank.items()
-            if cosine < limit and name not in answers[row["query"]] and text[name] != text[positive]
+            if cosine < limit and name not in answers[row["query"]] and text[name] not in told
             and split[name] == row["split"]
         ]  # fmt: skip
         if may:

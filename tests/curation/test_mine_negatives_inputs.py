@@ -85,6 +85,19 @@ def test_a_copy_of_the_positive_is_no_negative(store):
     assert build.outcome.counters["skipped_duplicate_of_positive"] == 1
 
 
+def test_a_copy_of_what_answers_a_query_is_no_negative_whether_that_is_ranked_or_not(store):
+    """p5, the source, is ranked; what was written for the query is not."""
+    build(store)
+    copies = {"of-p5": "text 5", "of-gq": "made for q", "other": "no copy"}
+    more = [{"passage_id": name, "text": text, "split": "train"} for name, text in copies.items()]
+    put(store, PASSAGES, rows(store, "passages"), more)
+    ranked = {"passage_ids": ["p0", *copies, "p5"], "scores": [0.9, 0.7, 0.6, 0.5, 0.4]}
+    put(store, RANKINGS, [{"query_id": "q"} | ranked], dataset="rankings/one")
+    found = go(store, mine_negatives, alpha=1.0, models=("one",)).counters
+    assert [row["negative_ids"] for row in rows(store, "mtt/1.0")] == [["other"]]
+    assert (found["skipped_duplicate_of_positive"], found["skipped_known_positive"]) == (2, 1)
+
+
 def test_the_summary_says_how_hard_the_negatives_are_and_what_was_passed_over(store):
     build(store)
     found = build.outcome.counters

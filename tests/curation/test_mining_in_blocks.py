@@ -107,7 +107,7 @@ def refreshed(store: LocalStore) -> None:
 
 def test_a_refresh_reads_the_rankings_of_new_queries_and_no_others(store):
     """Blocks and shards smaller than a part: what is added makes some of its own."""
-    cut = {"block_queries": 4, "shard_passages": 1}
+    cut = {"block_queries": 4, "shard_passages": 1, "n_negatives": 2}
     first = mine(store, **cut)
     assert first.counters["rankings_read"] == len(rows(store, "labelled"))
     refreshed(store)
@@ -115,7 +115,7 @@ def test_a_refresh_reads_the_rankings_of_new_queries_and_no_others(store):
     assert second.counters["rankings_read"] == 1
     assert second.counters["passages_read"] == 2, "the new passage and the new generated positive"
     assert rows(store, "mtt/0.9")[-1]["query_id"] == "new"
-    assert {row["query_id"]: row["negative_ids"] for row in rows(store, "mtt/0.9")} == plain(store, 0.9, 3)
+    assert {row["query_id"]: row["negative_ids"] for row in rows(store, "mtt/0.9")} == plain(store, 0.9, 2)
 
 
 def test_a_new_alpha_reads_no_passage_but_for_its_text(store):

@@ -79,6 +79,8 @@ def test_each_variant_passes_over_what_it_is_for():
     assert chosen(scores, 0.9, alpha=1.0, split=[1, 0, 2, 0, 0]) == ([1, 3, 4], skips(other_split=2))
     texts = ["a", "the answer", "b", "b", "c"]
     assert chosen(scores, 0.9, texts, alpha=1.0) == ([0, 2, 3, 4], skips(duplicate_of_positive=1))
+    of_known = chosen(scores, 0.9, texts, alpha=1.0, known=(2,))
+    assert of_known == ([0, 4], skips(duplicate_of_positive=2, known_positive=1))
 
 
 def skips(**counts: int) -> dict[str, int]:
@@ -104,12 +106,12 @@ def test_against_a_plain_loop(scores, positive, data):
         min_rank=data.draw(st.integers(1, 5)),
         max_rank=data.draw(st.integers(1, 50)),
     )
-    expected = []
+    expected, told = [], {"the answer", *(texts[i] for i in known)}
     limit = np.float32(params.alpha) * np.float32(positive)
     if positive <= 0:
         limit = (np.float32(2) - np.float32(params.alpha)) * np.float32(positive)
     for i, score in enumerate(np.float32(scores)):
-        may = split[i] == 0 and texts[i] != "the answer" and i not in known
+        may = split[i] == 0 and texts[i] not in told
         far = score < limit and score <= np.float32(positive) - np.float32(params.absolute_margin)
         inside = params.min_rank <= i + 1 <= params.max_rank
         if may and far and inside and (params.max_score == 1 or score <= np.float32(params.max_score)):
