@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from pipeline_tasks.core.manifest import Part
 from pipeline_tasks.core.partitions import Partition, PartitionedRun
@@ -43,6 +43,12 @@ class MineNegativesParams(StepParams):
 
     shard_passages: int = tuning(100_000, ge=1, description="passages whose ids a process holds at a time")
     block_queries: int = tuning(16_384, ge=1, description="queries that a process mines for at a time")
+
+    @model_validator(mode="after")
+    def _check_ranks(self) -> MineNegativesParams:
+        if self.min_rank > self.max_rank:
+            raise ValueError(f"min_rank={self.min_rank} is above max_rank={self.max_rank}: no rank would be looked at")
+        return self
 
     @property
     def rules(self) -> Rules:

@@ -50,6 +50,7 @@ class SampleRankListsParams(StepParams):
     },
     writes=RANK_LISTS,
     kind="map",
+    version="2",
     memory_gib=4,
 )
 def sample_rank_lists(rows: pa.Table, params: SampleRankListsParams, run: Run) -> pa.Table:
@@ -85,7 +86,7 @@ def sample_rank_lists(rows: pa.Table, params: SampleRankListsParams, run: Run) -
         read = slice(start, min(ends[row], start + params.k))
         kept = (values[read] > 0) & (texts.splits[places[read]] == pairs.splits[asked[row]])
         lists = list(_lists(query_id, sources[row], places[read][kept], values[read][kept], params))
-        if (len(lists[0][0]) if params.lead == "own" else kept.sum()) < _SHORTEST:
+        if not lists or len(lists[0][0]) < _SHORTEST:
             run.reject(query_id, "short_list", f"{kept.sum()} passages of its split share a word with it")
             continue
         for number, (own, own_scores) in enumerate(lists):

@@ -52,10 +52,10 @@ class UnifyParams(StepParams):
 
 
 class _Drawn(NamedTuple):
-    """Which queries take part: ``of`` each source those that it gives; ``first``: the first source that has a query."""
+    """Which queries take part: ``of`` each source those that find room, and the source that gives each of them."""
 
     of: list[set[str]]
-    first: dict[str, int]
+    giver: dict[str, int]
 
 
 @step(
@@ -63,6 +63,7 @@ class _Drawn(NamedTuple):
     writes=INSTRUCTED_TRIPLETS,
     kind="reduce",
     dataset="mtt/fret",
+    version="2",
 )
 def unify(inputs: Inputs, params: UnifyParams, run: Run) -> Iterator[pa.Table]:
     """Triplets of relabelled queries and of other builds, in one set that fine-tuning reads.
@@ -70,7 +71,7 @@ def unify(inputs: Inputs, params: UnifyParams, run: Run) -> Iterator[pa.Table]:
     A relabelled query has its first passage as the positive, and its last one as the negative. A query of a build keeps
     its negatives, and is asked as its intent is where it has no task. ``per_source`` lets every source give as many
     queries, ``per_task`` every task (Gecko 3.3, 4.3), which is a query's instruction, else its intent; those that are
-    not drawn are counted as ``not_sampled``. A query that an earlier source has is the reject ``duplicate_id``.
+    not drawn are counted as ``not_sampled``. A query that an earlier source gives is the reject ``duplicate_id``.
     ``distinct_tasks`` counts those of relabelled queries.
 
     ``format="joined"`` is the paper's ablation without a unified format: the task, or the intent's instruction, stands
@@ -95,7 +96,7 @@ def _taken(version: Version, source: int, drawn: _Drawn, run: Run) -> Iterator[p
     for part in version.parts():
         ids = part["query_id"].to_pylist()
         is_drawn = [name in drawn.of[source] for name in ids]
-        is_first = [drawn.first[name] == source for name in ids]
+        is_first = [drawn.giver.get(name) == source for name in ids]
         for name in (n for n, draws, leads in zip(ids, is_drawn, is_first, strict=True) if draws and not leads):
             run.reject(name, "duplicate_id", str(version.manifest.ref))
         run.count("not_sampled", len(ids) - sum(is_drawn))
@@ -106,24 +107,27 @@ def _drawn(versions: Sequence[Version], params: UnifyParams) -> _Drawn:
     """The queries that take part: of other splits than training's all, and of that one those that find room.
 
     They are asked in the order that their ids draw, whatever source they are of, and find room while their source and
-    their task have some. One that an earlier source has takes no room of its task.
+    their task have some. One that another source gives already takes no room, neither of its source nor of its task;
+    one that a source holds out is trained on from no other.
     """
     drawn, training = _Drawn([set() for _ in versions], {}), []
     for source, version in enumerate(versions):
         told = version.table(["query_id", "split", "instruction", "intent"])
         for name, split, own, intent in zip(*(column.to_pylist() for column in told.columns), strict=True):
-            drawn.first.setdefault(name, source)
             if split == "train":
                 training.append((unit_hash("unify", name), source, name, own or intent))
             else:
+                drawn.giver.setdefault(name, source)
                 drawn.of[source].add(name)
     of_source, of_task = Counter[int](), Counter[str | None]()
-    for _, source, name, task in sorted(training, key=itemgetter(0)):
-        if _is_full(of_source[source], params.per_source) or _is_full(of_task[task], params.per_task):
-            continue
+    for _, source, name, task in sorted(training, key=itemgetter(0, 1)):
+        if name not in drawn.giver:
+            if _is_full(of_source[source], params.per_source) or _is_full(of_task[task], params.per_task):
+                continue
+            drawn.giver[name] = source
+            of_source[source] += 1
+            of_task[task] += 1
         drawn.of[source].add(name)
-        of_source[source] += 1
-        of_task[task] += drawn.first[name] == source
     return drawn
 
 

@@ -125,6 +125,11 @@ def test_inputs_that_do_not_belong_together_are_the_callers_mistake(store, given
     assert not list(store.keys("versions/mtt/1.0"))
 
 
+def test_ranks_between_which_there_is_none_are_refused():
+    with pytest.raises(InputError, match="min_rank=300 is above max_rank=200: no rank would be looked at"):
+        mine_negatives.parse({"min_rank": 300, "max_rank": 200})
+
+
 def test_a_new_alpha_searches_and_encodes_nothing(store):
     build(store)
     before = set(store.keys("versions"))

@@ -135,6 +135,14 @@ def test_a_pair_whose_passage_is_not_here_is_from_what_was_written_for_it(store)
     assert [(row["passage_ids"][0], row["passages"][0]) for row in rows(store, "rank_lists")] == [("w1", "w")] * 2
 
 
+@pytest.mark.parametrize("k", [2, 4])
+def test_a_ranking_that_fits_into_the_first_interval_gives_no_list_of_one(store, k):
+    """Of four ranks one is held out, so that the three that are left are one interval."""
+    go(store, sample_rank_lists, k=k)
+    assert rows(store, "rank_lists") == []
+    assert {row["reason"] for row in rejects(store, "rank_lists").values()} == {"short_list"}
+
+
 def test_no_rankings_give_no_lists(store):
     none = put(store, RANKINGS, [], dataset="rankings/none")
     go(store, sample_rank_lists, {"rankings": [str(none)]})

@@ -74,6 +74,26 @@ def test_fewer_of_a_task_are_among_more_and_a_source_has_its_bound_too(store):
     assert len(both) > 8, "a full task leaves its source's room to other tasks"
 
 
+def test_queries_that_two_sources_share_take_the_room_of_one_and_are_given_by_one(store):
+    """The second source has all of the first's, and as many of its own; the third has no training query of its own."""
+    put(store, RELABELLED, [relabelled(f"a{n}", TASK) for n in range(40)])
+    put(store, TRIPLETS, [triplet(f"{source}{n}", "qa") for source in "aq" for n in range(40)], dataset="mtt/0.65")
+    few = [triplet(f"a{n}", "any", instruction=TASK) for n in range(15)] + [triplet("held", "any", "dev")]
+    put(store, INSTRUCTED_TRIPLETS, [*few, triplet("q7", "any", "dev")], dataset="mtt/own/topics")
+    counters = go(store, unify, per_source=20, **BUILDS).counters
+    found, refused = rows(store, "mtt/fret"), rejects(store, "mtt/fret")
+    given = Counter(row["query_id"] for row in found)
+    assert set(given.values()) == {1} and given["held"] == given["q7"] == 1
+    assert refused.keys() - given.keys() == set(), (
+        "what one source gives is a duplicate in the others, and nothing else"
+    )
+    trained = [row for row in found if row["split"] == "train"]
+    of_intent = Counter(row["intent"] for row in trained)
+    assert of_intent["qa"] == 20, "the second source has its twenty beside what the others give"
+    assert all(row["query_id"] != "q7" for row in trained), "one that a source holds out is trained on from no other"
+    assert len(found) + counters["rows_rejected"] + counters["not_sampled"] == 40 + 80 + 17
+
+
 def test_joined_the_task_begins_the_text_and_is_told_nowhere_else(store):
     go(store, unify, **BUILDS)
     apart = {row["query_id"]: row for row in rows(store, "mtt/fret")}
