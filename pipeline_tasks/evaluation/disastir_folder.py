@@ -18,7 +18,7 @@ from typing import Any
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import digest, file_sha256, short_id
 from pipeline_tasks.core.local_files import is_readable_file
-from pipeline_tasks.evaluation.judged_folder import CORPUS, JudgedFolder
+from pipeline_tasks.evaluation.judged_folder import CORPUS, JudgedFolder, text_of
 
 _INTENTS = {
     "qadoc": "qadoc", "qa": "qa", "twitter": "twitter", "tw": "twitter", "factcheck": "factcheck", "fc": "factcheck",
@@ -60,20 +60,24 @@ class DisastIRFolder(JudgedFolder):
         """
         if name == CORPUS:
             for row in _objects(self.path / CORPUS, "corpus_id", "text"):
-                yield {"_id": str(row["corpus_id"]), "text": str(row["text"])}
+                yield {"_id": str(row["corpus_id"]), "text": text_of(row["text"])}
             return
         for file in self._queries:
             for row in _objects(file, "query_id", "user_query"):
-                text = str(row["user_query"])
+                text = text_of(row["user_query"])
                 yield {"_id": f"{file.stem}/{row['query_id']}", "text": text, "intent": intent_of(file)}
 
     def judgements(self) -> dict[str, dict[str, int]]:
-        """Query id -> passage id -> grade; a passage that the corpus does not have is called by a hash of its text.
+        """Query id -> passage id -> grade, which all passages of one text have.
+
+        A passage that the corpus does not have is called by a hash of its text.
 
         Raises:
             InputError: a file holds something else, or a grade is no whole number.
         """
-        passages = {row["text"]: row["_id"] for row in self.rows(CORPUS)}
+        passages: dict[str, list[str]] = {}
+        for row in self.rows(CORPUS):
+            passages.setdefault(row["text"], []).append(row["_id"])
         asked: dict[tuple[str, str], list[str]] = {}
         for row in self.rows("query"):
             asked.setdefault((row["intent"], row["text"]), []).append(row["_id"])
@@ -82,10 +86,10 @@ class DisastIRFolder(JudgedFolder):
             for row in _objects(file, "user_query", "passage", "score"):
                 if not isinstance(row["score"], int):
                     raise InputError(f"{file}: the score {row['score']!r} is no whole number")
-                passage = passages.get(row["passage"]) or short_id(row["passage"])
-                key = intent_of(file), str(row["user_query"])
+                known = passages.get(row["passage"]) or [short_id(row["passage"])]
+                key = intent_of(file), text_of(row["user_query"])
                 for query_id in asked.get(key, [short_id(*key)]):
-                    found.setdefault(query_id, {})[passage] = row["score"]
+                    found.setdefault(query_id, {}).update(dict.fromkeys(known, row["score"]))
         return found
 
 

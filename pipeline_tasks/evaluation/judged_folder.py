@@ -62,7 +62,9 @@ class JudgedFolder:
                     continue
                 try:
                     row = json.loads(line)
-                    yield row | {"_id": str(row["_id"]), "text": str(row["text"])}
+                    if row["_id"] is None:
+                        raise ValueError("an _id is null")
+                    yield row | {"_id": str(row["_id"]), "text": text_of(row["text"])}
                 except (ValueError, KeyError, TypeError) as error:
                     raise InputError(f"{self.path / name}, line {number}: no object with _id and text") from error
 
@@ -83,3 +85,8 @@ class JudgedFolder:
                 except ValueError as error:
                     raise InputError(f"{self.qrels}, line {number}: not query-id, corpus-id and score") from error
         return found
+
+
+def text_of(value: Any) -> str:
+    """A text as a file has it; empty where that says null."""
+    return "" if value is None else str(value)

@@ -23,7 +23,7 @@ class ReadPassagesParams(FolderParams):
     with_title: bool = Field(False, description="put a title in front of its text, as BEIR does")
 
 
-@step(reads={}, writes=PASSAGES, kind="reduce", dataset="corpus/{set_name}")
+@step(reads={}, writes=PASSAGES, kind="reduce", dataset="corpus/{set_name}", version="2")
 def read_passages(inputs: Inputs, params: ReadPassagesParams, run: Run) -> Iterator[pa.Table]:
     """Passages of a judged set, under the ids that they have there.
 

@@ -153,20 +153,21 @@ def test_a_folder_is_read_and_what_cannot_be_scored_is_a_reject(store, tmp_path)
     corpus = [
         {"_id": 7, "title": "Floods", "text": "water rises"}, {"_id": "8", "text": "fire"},
         {"_id": "8", "text": "fire again"}, {"_id": "9", "text": " "},
+        {"_id": "10", "text": None},
     ]  # fmt: skip
     queries = [
         {"_id": "a", "text": "water?", "intent": "qa"}, {"_id": "b", "text": "fire?"}, {"_id": "c", "text": "of dev"},
         {"_id": "d", "text": ""}, {"_id": "e", "text": "nothing relevant"}, {"_id": "f", "text": "dangling"},
-        {"_id": "g", "text": "true?", "intent": "rumour"},
+        {"_id": "g", "text": "true?", "intent": "rumour"}, {"_id": "h", "text": None},
     ]  # fmt: skip
-    qrels = "g\t7\t1\na\t7\t2\na\t8\t0\nb\t8\t1\nb\t99\t1\nd\t7\t1\ne\t7\t0\nf\t98\t1\nz\t7\t1\n"
+    qrels = "g\t7\t1\na\t7\t2\na\t8\t0\nb\t8\t1\nb\t99\t1\nd\t7\t1\ne\t7\t0\nf\t98\t1\nh\t7\t1\nz\t7\t1\n"
     given = {"set_name": "mine", "folder": folder(tmp_path / "set", corpus, queries, qrels)}
     go(store, read_passages, with_title=True, **given)
     assert {row["passage_id"]: row["text"] for row in rows(store, "corpus/mine")} == {
         "7": "Floods water rises",
         "8": "fire",
     }
-    assert reasons(store, "corpus/mine") == {"duplicate_id": 1, "blank_text": 1}
+    assert reasons(store, "corpus/mine") == {"duplicate_id": 1, "blank_text": 2}
     outcome = go(store, judge_queries, {"passages": ["corpus/mine"]}, **given)
     found = {row["query_id"]: row for row in rows(store, "judged/mine")}
     assert {i: (row["intent"], row["passage_ids"], row["grades"]) for i, row in found.items()} == {
@@ -177,7 +178,7 @@ def test_a_folder_is_read_and_what_cannot_be_scored_is_a_reject(store, tmp_path)
         "unknown_passage": 2,
         "unknown_query": 1,
         "unknown_intent": 1,
-        "blank_query": 1,
+        "blank_query": 2,
         "no_passage": 2,
     }
     assert outcome.counters["queries_unjudged"] == 1
@@ -199,6 +200,10 @@ def test_the_same_files_elsewhere_are_the_same_version(store, tmp_path):
         (lambda path: (path / "qrels" / "test.tsv").unlink(), "neither qrels/test.tsv nor qrels.tsv"),
         (lambda path: (path / "corpus.jsonl").unlink(), "has no corpus.jsonl"),
         (lambda path: (path / "queries.jsonl").write_text('{"_id": 1}'), "queries.jsonl, line 1: no object with _id"),
+        (
+            lambda path: (path / "queries.jsonl").write_text('{"_id": null, "text": "y"}'),
+            "queries.jsonl, line 1: no object with _id",
+        ),
         (lambda path: (path / "qrels" / "test.tsv").write_text("a b c\n"), "test.tsv, line 1: not query-id"),
         (lambda path: (path / "qrels" / "test.tsv").write_text("a\t1\t0\n"), "no query has a passage that answers it"),
     ],

@@ -129,6 +129,16 @@ def test_disastir_is_read_by_intent_with_its_grades(store, disastir):
     assert reasons(store, "judged/mine") == {"unknown_passage": 1, "unknown_query": 1}
 
 
+def test_all_passages_of_one_text_have_its_grade(store, disastir):
+    with (disastir / "corpus.jsonl").open("a") as file:
+        file.write("\n" + json.dumps({"corpus_id": "c9", "text": CORPUS["c1"]}))
+    read(store, str(disastir))
+    found = {
+        row["query_id"]: dict(zip(row["passage_ids"], row["grades"], strict=True)) for row in rows(store, "judged/mine")
+    }
+    assert found["QA_Geo/1"] == {"c1": 3, "c9": 3, "c2": 0}
+
+
 @pytest.mark.parametrize(
     ("break_it", "message"),
     [
