@@ -52,8 +52,9 @@ def cost_section(ask: Ask, ref: str) -> Section | None:
     tokens = sum(row["prompt_tokens"] + row["completion_tokens"] for row in rows)
     title = "Cost and time"
     about = (
-        f"All steps behind this together: {duration(seconds)} of work, {tokens:,} tokens, ${dollars:,.2f}. What was "
-        f"reused is counted where it was made."
+        f"All steps behind this together: {duration(seconds)} of work, {tokens:,} tokens, ${dollars:,.2f}. Counted "
+        "are runs that ended with a version; those over groups of parts are on its page in Airflow, and failed ones in "
+        "the table steps."
     )
     head = ("step", "runs", "time", "prompt tokens", "completion tokens", "dollars", "texts encoded", "peak memory")
     table = [
