@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import cycle
@@ -136,7 +137,12 @@ def answer_of(payload: dict[str, Any], api: Api, body: dict[str, Any]) -> tuple[
         **({"reasoning": str(thought)} if thought else {}),
         **({"log_probs": kept_log_probs(choice, body)} if "logprobs" in body else {}),
     }
-    return answer, tokens if sum(tokens) else None
+    return _utf8(answer), tokens if sum(tokens) else None
+
+
+def _utf8(answer: dict[str, Any]) -> dict[str, Any]:
+    """The answer with a question mark for what no file can hold, such as half of an emoji at which it was cut."""
+    return dict(json.loads(json.dumps(answer, ensure_ascii=False).encode("utf-8", "replace")))
 
 
 def refused_answer(model: str) -> dict[str, Any]:

@@ -186,6 +186,8 @@ def kind_of(path: PurePath) -> str:
 def _json(line: str) -> dict[str, Any] | None:
     try:
         row = json.loads(line)
+        if "\\ud" in line.lower():
+            json.dumps(row, ensure_ascii=False).encode()  # half of a character is none
     except ValueError:
         return None
     return row if isinstance(row, dict) else None

@@ -98,7 +98,8 @@ def parse_fields(answer: str, *names: str, first_line: bool = False) -> dict[str
         return Rejected(UNPARSABLE)
     if found.keys() != set(names) or not all(isinstance(value, str) for value in found.values()):
         return Rejected(UNPARSABLE)
-    kept = {name: text.strip().partition("\n")[0] if first_line else text for name, text in found.items()}
+    said = {name: _printable(text) for name, text in found.items()}  # an escape may stand for what is none
+    kept = {name: text.strip().partition("\n")[0] if first_line else text for name, text in said.items()}
     return {name: _tidy(text, "") for name, text in kept.items()}
 
 

@@ -10,8 +10,10 @@ import pytest
 
 from pipeline_tasks.core.endpoint import FREE, Endpoint, Price, Terms, Unanswered
 from pipeline_tasks.core.errors import InputError, TransientError
+from pipeline_tasks.core.ids import canonical_json
 from pipeline_tasks.core.response_store import ResponseStore
 from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.synthesis.llm_api import answer_of
 from pipeline_tasks.synthesis.llm_client import LLMClient, Request
 
 KEY = "sk-secret-0123456789"
@@ -277,3 +279,10 @@ def test_the_real_small_model_answers_and_is_remembered(small_llm, responses):
     assert "four" in first.text and first.cost_usd == 0.0
     assert (first.completion_tokens, first.finish_reason) == (4, "length")
     assert again.cached and again.text == first.text
+
+
+def test_an_answer_that_was_cut_inside_a_character_can_be_stored():
+    choice = {"message": {"content": "high water \ud83d", "reasoning_content": "\udc00"}, "finish_reason": "length"}
+    answer, tokens = answer_of({"choices": [choice], "usage": {"prompt_tokens": 3, "completion_tokens": 4}}, "chat", {})
+    assert (answer["text"], answer["reasoning"], tokens) == ("high water ?", "?", (3, 4))
+    assert json.loads(canonical_json(answer)) == answer

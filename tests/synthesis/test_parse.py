@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline_tasks.synthesis.parse import Pair, Rejected, parse_need, parse_pair
+from pipeline_tasks.synthesis.parse import Pair, Rejected, parse_fields, parse_need, parse_pair
 from pipeline_tasks.synthesis.prompts import Prompt
 
 NEED = Prompt(
@@ -120,3 +120,8 @@ def test_no_content_raises(answer):
         pair = parse_pair(answer, prompt, cut_off=len(answer) % 2 == 0)
         assert isinstance(pair, Rejected) or (pair.query and pair.positive and pair.query != pair.positive)
     assert parse_need(answer, NEED)
+
+
+def test_an_escape_for_half_of_a_character_or_for_none_leaves_no_trace():
+    answer = r'{"need": "high water \ud83d or \u0000 fire \ud83d\ude00"}'
+    assert parse_fields(answer, "need") == {"need": "high water or fire \U0001f600"}

@@ -73,6 +73,14 @@ def test_a_byte_order_mark_is_no_part_of_the_first_column(store, tmp_path, name)
     assert [row["intent"] for row in rows(store, "mtp/own/faq")] == ["factcheck"]
 
 
+def test_half_of_a_character_is_a_bad_line(store, tmp_path):
+    cut = '{"query": "flood map \\ud83d", "positive": "here"}'
+    whole = '{"query": "flood map \\ud83d\\ude00", "positive": "here"}'
+    go(store, read_pairs, name="faq", source=jsonl(tmp_path / "a.jsonl", [cut, whole]))
+    assert [row["query"] for row in rows(store, "mtp/own/faq")] == ["flood map \U0001f600"]
+    assert [row["reason"] for row in rejects(store, "mtp/own/faq").values()] == ["bad_line"]
+
+
 def test_a_column_that_is_named_and_not_there_is_told(store, tmp_path):
     source = jsonl(tmp_path / "a.jsonl", [{"query": "is it safe?", "positive": "It is.", "sort": "factcheck"}])
     with pytest.raises(InputError, match="no row of .*a.jsonl' has a column 'kind'; there are query, positive, sort"):
