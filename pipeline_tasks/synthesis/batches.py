@@ -163,7 +163,7 @@ class _Buying:
             for half in (some[:middle], some[middle:]):
                 yield from self._within_budget(half)
             return
-        ids = tuple(one for one, _, _ in some)
+        ids = tuple(sorted(one for one, _, _ in some))  # threads found them, and the name goes by them
         known = {"name": digest(ids), "step": self._job.step.name, "ids": ids, "day": today(), "amounts": amounts}
         batch = Batch.model_validate(self._asks | known)
         self._note(batch)

@@ -128,6 +128,18 @@ def test_what_came_too_late_is_asked_in_the_next_batch_and_the_rest_is_kept(stor
     assert set(there.billed.values()) == {1} and sorted(there.asked.values()) == [1, 1, 1, 1, 2]
 
 
+def test_where_nothing_was_answered_the_same_requests_are_another_batch(store, there):
+    looked(store)
+    there.end("expired", lambda body: "batch_expired")
+    assert looked(store) == Round(failed=5, open=5)
+    there.end("failed")
+    with pytest.raises(InputError, match="refused a batch of 5 requests"):
+        looked(store)
+    assert looked(store) == Round(open=5) and len(there.batches) == 3
+    there.end()
+    assert looked(store).answered == 5 and looked(store) == Round() and set(there.billed.values()) == {1}
+
+
 def test_a_request_that_fails_twice_is_left_to_the_step(store, there):
     for _ in range(2):
         looked(store)

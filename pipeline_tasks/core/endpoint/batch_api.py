@@ -93,8 +93,8 @@ class BatchApi:
         self._endpoint = endpoint
 
     def start(self, name: str, requests: Iterable[dict[str, Any]], path: str) -> str:
-        """The id of the batch called ``name``, which is begun with these lines unless it was before."""
-        if found := self.find(name):
+        """The id of the batch called ``name``, which is begun with these lines unless one is under way."""
+        if found := self.find(name, ended=False):
             return found
         data = b"".join(json.dumps(line, ensure_ascii=False).encode() + b"\n" for line in requests)
         file = (f"{name}.jsonl", data, "application/jsonl")
@@ -106,12 +106,12 @@ class BatchApi:
             except Fault as fault:  # it may have been begun all the same
                 self._endpoint.count(f"retries_{fault.kind}")
                 self._endpoint.pace.rest(max(backoff_s(tries), fault.wait_s or 0.0))
-                if found := self.find(name):
+                if found := self.find(name, ended=False):
                     return found
         raise TransientError(f"{self._endpoint.host} failed to begin a batch in {tries} attempts; try again later")
 
-    def find(self, name: str) -> str | None:
-        """The id of the batch called ``name``, if there is one among the latest."""
+    def find(self, name: str, *, ended: bool = True) -> str | None:
+        """The id of the last batch called ``name``, if there is one among the latest; ``ended``: even if it has."""
         page = _Page(has_more=True)
         for _ in range(_PAGES):
             if not page.has_more:
@@ -119,7 +119,7 @@ class BatchApi:
             after = {"after": page.data[-1].id} if page.data else {}
             page = self._asked(_Page, "GET", "/batches", params={"limit": _A_PAGE} | after)
             for batch in page.data:
-                if (batch.metadata or {}).get(_NAME) == name:
+                if (batch.metadata or {}).get(_NAME) == name and (ended or not batch.ended):
                     return batch.id
             if not page.data:
                 break
