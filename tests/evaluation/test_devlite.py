@@ -75,9 +75,11 @@ def test_a_pool_of_what_was_not_evaluated_is_refused(store, values, message):
 
 def test_a_training_chooses_its_checkpoint_on_the_judged_queries(store, tmp_path):
     lite(store)
-    pair = {"passage_id": "p00", "intent": "qa", "origin": "dm"}
+    pair = {"passage_id": "p00", "intent": "qa"}
     pairs = [
-        pair | {"query_id": f"t{i}", "query": f"t{c} wa", "passage": f"t{c} wb", "positive": f"t{c} wc", "split": split}
+        pair
+        | {"origin": "dm" if i % 2 else "faq"}
+        | {"query_id": f"t{i}", "query": f"t{c} wa", "passage": f"t{c} wb", "positive": f"t{c} wc", "split": split}
         for i, (c, split) in enumerate([(c, "train") for c in "abcdefgh"] + [("i", "dev")])
     ]
     put(store, PAIRS, pairs, dataset="mtp")
@@ -90,7 +92,10 @@ def test_a_training_chooses_its_checkpoint_on_the_judged_queries(store, tmp_path
     guided = {"name": "inf_dds", "every": 1, "warmup_steps": 0, "target_batch": 4}
     sampled = go(store, pretrain, backbone=start, sampler=guided, targets=("mine-dev",), **SMALL)
     sql = "SELECT source, map_keys(influences)[1] AS target FROM sampling_trajectories WHERE influence IS NOT NULL"
-    assert {tuple(row.values()) for row in query(store, sql).to_pylist()} == {("dm", "mine-dev")}
+    assert {tuple(row.values()) for row in query(store, sql).to_pylist()} == {
+        ("dm", "mine-dev"),
+        ("faq", "mine-dev"),
+    }
     assert sampled.counters["dev_queries"] == 1
     with pytest.raises(InputError, match="judged/nowhere"):
         go(store, pretrain, backbone=start, choose_on=("nowhere",), **SMALL)
