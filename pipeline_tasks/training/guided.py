@@ -16,7 +16,6 @@ class Guided(Sampler):
     """Base of those that look at targets."""
 
     reads_targets: ClassVar[bool] = True
-    decides: ClassVar[bool] = True
 
     target_batch: int = Field(256, ge=2, description="rows of each target that a decision looks at")
 

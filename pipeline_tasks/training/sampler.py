@@ -78,8 +78,11 @@ class Sampler(Named):
     """What it chooses among must be clusters."""
     reads_targets: ClassVar[bool] = False
     """What it says depends on targets."""
-    decides: ClassVar[bool] = False
-    """It is :meth:`due` now and then."""
+
+    @property
+    def decides(self) -> bool:
+        """Whether it is :meth:`due` now and then."""
+        return type(self).decide is not Sampler.decide
 
     @property
     def parts(self) -> list[Sampler]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 from pydantic import Field
 
@@ -25,8 +23,6 @@ class DoReMi(Sampler):
     Source:
         Xie et al. 2023, "DoReMi: Optimizing Data Mixtures Speeds Up Language Model Pretraining", Algorithm 1.
     """
-
-    decides: ClassVar[bool] = True
 
     reference: Static = Field("proportional", validate_default=True, description="by which the reference trains")
     trial_steps: int = Field(20, ge=1, description="of the reference, and of the proxy")
