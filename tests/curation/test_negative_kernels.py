@@ -103,8 +103,8 @@ def test_against_a_plain_loop(scores, positive, data):
         n_negatives=data.draw(st.integers(1, 10)),
         absolute_margin=data.draw(st.sampled_from([0.0, 0.1])),
         max_score=data.draw(st.sampled_from([1.0, 0.5])),
-        min_rank=data.draw(st.integers(1, 5)),
-        max_rank=data.draw(st.integers(1, 50)),
+        min_rank=(first := data.draw(st.integers(1, 5))),
+        max_rank=data.draw(st.integers(first, 50)),
     )
     expected, told = [], {"the answer", *(texts[i] for i in known)}
     limit = np.float32(params.alpha) * np.float32(positive)

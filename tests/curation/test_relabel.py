@@ -110,7 +110,8 @@ def test_the_first_is_the_positive_and_the_last_the_negative_in_rows_that_traini
         assert found[name]["mining_model"] == REFERENCE_MODELS[0]
     of_build = [row for name, row in found.items() if name.startswith("b")]
     assert all(row["instruction"] is None for row in of_build)
-    assert len(of_build) + len(rejects(store, "mtt/fret")) == 2 and counters["not_sampled"] == 2
+    assert len(of_build) == 2 and set(rejects(store, "mtt/fret")) == {"q0"}, "what another source gives takes no room"
+    assert counters["not_sampled"] == 1
     assert counters["distinct_tasks"] == 1
 
 

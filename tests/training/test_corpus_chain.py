@@ -38,7 +38,7 @@ def chain(store: LocalStore, embedder: Path) -> list[Outcome]:
     queries = go(store, extract_queries)
     given = {"pairs": [str(queries.ref)], "positives": [str(queries.ref)]}
     ranked = go(store, rank_bm25, given, depth=12, k1=1.2)
-    lists = go(store, sample_rank_lists, k=12, m=4)
+    lists = go(store, sample_rank_lists, k=12, m=4, first=0)
     return [queries, ranked, lists, go(store, adapt_to_corpus, backbone=str(embedder), **SMALL)]
 
 
