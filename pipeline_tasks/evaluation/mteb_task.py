@@ -18,7 +18,7 @@ from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.versions import Version
-from pipeline_tasks.evaluation.systems import encoder_of_folder, is_folder, is_version
+from pipeline_tasks.evaluation.systems import encoder_of_folder, identity, is_folder, is_version
 from pipeline_tasks.retrieval.encoder import Encoder
 from pipeline_tasks.retrieval.encoders import open_encoder
 
@@ -52,7 +52,7 @@ def task_of(store: Store, name: str) -> AbsTaskRetrieval:
     facts = {
         "name": name,
         "description": f"{version.manifest.ref} over {corpus.manifest.ref}",
-        "dataset": {"path": version.manifest.dataset, "revision": version.manifest.id},
+        "dataset": {"path": version.manifest.dataset, "revision": _revision(version, corpus)},
         "type": "Retrieval",
         "main_score": "ndcg_at_10",
     }
@@ -60,14 +60,18 @@ def task_of(store: Store, name: str) -> AbsTaskRetrieval:
 
 
 def in_memory(kind: type[T], facts: Mapping[str, Any], splits: Mapping[str, Any]) -> T:
-    """A task of mteb's ``kind`` whose data are here; it is scored on the split ``test``."""
+    """A task of mteb's ``kind`` whose data are here; it is scored on the split ``test``.
+
+    mteb files results by a task's name and reads them again whatever the data's revision, so the name ends with it.
+    """
     from mteb.abstasks.task_metadata import TaskMetadata
 
     def load_data(task: Any, num_proc: int | None = None, **_: Any) -> None:
         task.dataset = {_SUBSET: splits}
         task.data_loaded = True
 
-    metadata = TaskMetadata(**facts, eval_splits=[TEST], eval_langs=["eng-Latn"])
+    name = f"{facts['name']}@{facts['dataset']['revision']}"
+    metadata = TaskMetadata(**{**facts, "name": name}, eval_splits=[TEST], eval_langs=["eng-Latn"])
     made: type[T] = type(f"InMemory{kind.__name__}", (kind,), {"metadata": metadata, "load_data": load_data})
     return made()
 
@@ -90,7 +94,8 @@ class MtebModel:
         revision = "-".join(filter(None, [self._revision, short_id(self._task) if self._task else ""]))
         known = {"name": f"retriever-foundry/{self._encoder.name}", "revision": revision}
         facts: dict[str, Any] = dict.fromkeys(ModelMeta.model_fields) | known
-        return ModelMeta.model_construct(None, **facts | {"modalities": ["text"], "framework": []})
+        facts |= {"modalities": ["text"], "model_type": ["dense"], "framework": []}
+        return ModelMeta.model_construct(None, **facts)
 
     def encode(self, inputs: Iterable[Mapping[str, list[str]]], *, prompt_type: Any = None, **_: Any) -> np.ndarray:
         """Vectors of all batches; of queries where ``prompt_type`` says so, or says nothing and there is a task.
@@ -123,7 +128,14 @@ def model_of(store: Store, name: str, task: str = "") -> MtebModel:
         InputError: it is not there.
     """
     if not is_version(name):
-        return MtebModel(encoder_of_folder(name) if is_folder(name) else open_encoder(name), "", task)
+        encoder = encoder_of_folder(name) if is_folder(name) else open_encoder(name)
+        return MtebModel(encoder, short_id(identity(name)), task)
     version = Version.open(store, Ref.parse(name))
     target = settings().cache / "mteb" / version.manifest.id
-    return MtebModel(encoder_of_folder(str(Path(version.lay_out(target)))), version.manifest.id, task)
+    return MtebModel(encoder_of_folder(str(Path(version.lay_out(target)))), _revision(version), task)
+
+
+def _revision(version: Version, *others: Version) -> str:
+    """The version's id, and one of what was erased from it or from others that it is read with."""
+    erased = [each.manifest.erased for each in (version, *others)]
+    return version.manifest.id + (f"-{short_id(erased)}" if any(erased) else "")

@@ -22,29 +22,54 @@ from tests.training.made import put_model
 MODEL = "model/22m/finetune"
 
 
-def test_mteb_finds_the_scores_that_we_find(tmp_path, monkeypatch):
+WORDS = [*shapes.TOPICS, *shapes.FILLERS]
+
+
+@pytest.fixture(autouse=True)
+def caches(tmp_path, monkeypatch):
     monkeypatch.setenv("FOUNDRY_CACHE", str(tmp_path / "cache"))
     settings.cache_clear()
-    store = LocalStore(tmp_path / "store")
-    words = [*shapes.TOPICS, *shapes.FILLERS]
-    texts = [f"{words[i % 36]} {words[(7 * i + 3) % 36]} {words[(5 * i + 1) % 36]}" for i in range(36)]
-    passages = put(
-        store, PASSAGES, [{"passage_id": f"p{i}", "text": text} for i, text in enumerate(texts)], dataset="corpus/mine"
-    )
+    yield
+    settings.cache_clear()
+
+
+@pytest.fixture
+def store(tmp_path) -> LocalStore:
+    return LocalStore(tmp_path / "store")
+
+
+@pytest.fixture
+def passages(store):
+    texts = [f"{WORDS[i % 36]} {WORDS[(7 * i + 3) % 36]} {WORDS[(5 * i + 1) % 36]}" for i in range(36)]
+    rows = [{"passage_id": f"p{i}", "text": text} for i, text in enumerate(texts)]
+    return put(store, PASSAGES, rows, dataset="corpus/mine")
+
+
+def judge(store, passages, step: int) -> None:
+    """The set ``mine``: of 20 queries each has two relevant passages, ``step`` apart."""
     judged = [
         {
             "query_id": f"q{i}",
             "intent": "any",
-            "query": f"{words[i]} {words[i + 9]}",
-            "passage_ids": [f"p{i}", f"p{i + 9}"],
+            "query": f"{WORDS[i]} {WORDS[i + 9]}",
+            "passage_ids": [f"p{i}", f"p{i + step}"],
             "grades": [2, 1],
         }
         for i in range(20)
     ]
     put(store, JUDGED_QUERIES, judged, dataset="judged/mine", passages=passages)
-    layout = Layout("mean", 32, prefixes={"query": "wa "})
-    export(load(shapes.make("bert", tmp_path / "plain")), tmp_path / "m", card={"name": "Tiny"}, layout=layout)
-    put_model(store, tmp_path / "m", MODEL)
+
+
+def made(folder, prefix: str = "wa ", card: str = "Tiny"):
+    """A model's folder that says what goes before a query."""
+    layout = Layout("mean", 32, prefixes={"query": prefix})
+    export(load(shapes.make("bert", folder.parent / "plain")), folder, card={"name": card}, layout=layout)
+    return folder
+
+
+def test_mteb_finds_the_scores_that_we_find(tmp_path, store, passages):
+    judge(store, passages, 9)
+    put_model(store, made(tmp_path / "m"), MODEL)
     given = {"passages": [str(passages)], "models": [MODEL]}
     alone = {"set_name": "mine", "size": "", "models": (), "systems": ()}
     version = Version.open(store, go(store, evaluate_retriever, given, **alone).ref)
@@ -56,4 +81,29 @@ def test_mteb_finds_the_scores_that_we_find(tmp_path, monkeypatch):
             "mteb rounds to five digits"
         )
     assert 0 < theirs["main_score"] < 1
-    settings.cache_clear()
+
+
+def test_results_that_mteb_has_filed_are_of_this_model_and_this_set(tmp_path, store, passages):
+    """mteb's own files, by model, revision and task; one whose name changes is scored, one that is there is read."""
+    kept = mteb.ResultCache(tmp_path / "mteb")
+
+    def filed(name: str) -> tuple[float, float]:
+        """The main score as it is filed, and as it is without files."""
+        model, task = model_of(store, name), task_of(store, "mine")
+        runs = [mteb.evaluate(model, [task], cache=cache, show_progress_bar=False) for cache in (kept, None)]
+        read, scored = (run.task_results[0].scores["test"][0]["main_score"] for run in runs)
+        return read, scored
+
+    one, other = (str(made(tmp_path / side / "m", prefix)) for side, prefix in (("a", "wa "), ("b", "mo ka ")))
+    judge(store, passages, 9)
+    first, second = filed(one), filed(other)
+    judge(store, passages, 11)
+    again = filed(one)
+    for read, scored in (first, second, again):
+        assert read == scored
+    assert len({first, second, again}) == 3, "a result that was taken for another would not be seen"
+    files = [*(tmp_path / "mteb" / "results").rglob("mine@*.json")]
+    assert len(files) == 3 and len({path.parent for path in files}) == 2
+    before = {path: path.stat().st_mtime_ns for path in files}
+    filed(one)
+    assert {path: path.stat().st_mtime_ns for path in files} == before, "what is filed is read"
