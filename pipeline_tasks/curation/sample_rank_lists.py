@@ -18,11 +18,13 @@ from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.step import From, StepParams, added, step
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.versions import Version
+from pipeline_tasks.curation.id_table import text_hashes
 from pipeline_tasks.curation.rank_lists import By, Strategy, interval_ends, sample
 from pipeline_tasks.curation.splits import split_numbers
 from pipeline_tasks.datasets import PAIRS, PASSAGES, RANK_LISTS, RANKINGS
 
 _SHORTEST = 2
+_NONE = np.empty(0, np.uint64)
 
 
 class SampleRankListsParams(StepParams):
@@ -50,7 +52,7 @@ class SampleRankListsParams(StepParams):
     },
     writes=RANK_LISTS,
     kind="map",
-    version="2",
+    version="3",
     memory_gib=4,
 )
 def sample_rank_lists(rows: pa.Table, params: SampleRankListsParams, run: Run) -> pa.Table:
@@ -62,7 +64,8 @@ def sample_rank_lists(rows: pa.Table, params: SampleRankListsParams, run: Run) -
 
     With ``lead`` ``own`` a list begins with the passage that the query is from, at the score of the ranking's first,
     and the other intervals are cut from what ranks behind the first ``skip`` others: hard negatives, spread over the
-    ranking.
+    ranking. No other is a passage with the text of what is known to answer the query: source passages and positives of
+    all pairs with its text, as in :func:`~pipeline_tasks.curation.mine_negatives.mine_negatives`.
 
     Source: BMEmbed 3.2; its appendix D.2 for the defaults of ``strategy`` and ``first``, D.1 for several lists.
 
@@ -73,7 +76,7 @@ def sample_rank_lists(rows: pa.Table, params: SampleRankListsParams, run: Run) -
     if source.params.get("depth", params.k) < params.k:
         depth = source.params["depth"]
         raise InputError(f"k={params.k} of {source.ref}, which has {depth} ranks: rank with depth={params.k}")
-    texts, pairs = _opened(run.store, *(str(run.inputs[name].manifest.ref) for name in ("passages", "pairs")))
+    texts, pairs, answers = _opened(run.store, *(str(run.inputs[name].manifest.ref) for name in ("passages", "pairs")))
     asked = _places(rows["query_id"].combine_chunks(), pairs.ids, f"{source.ref} ranks for a query that is no pair")
     ranked, scores = (rows[name].combine_chunks() for name in ("passage_ids", "scores"))
     places = _places(ranked.flatten(), texts.ids, f"{source.ref} ranks what is no passage here")
@@ -85,7 +88,9 @@ def sample_rank_lists(rows: pa.Table, params: SampleRankListsParams, run: Run) -
         start = ends[row - 1] if row else 0
         read = slice(start, min(ends[row], start + params.k))
         kept = (values[read] > 0) & (texts.splits[places[read]] == pairs.splits[asked[row]])
-        lists = list(_lists(query_id, sources[row], places[read][kept], values[read][kept], params))
+        found, found_scores = places[read][kept], values[read][kept]
+        known = answers.of(pairs.hashes[asked[row]]) if params.lead == "own" else _NONE
+        lists = list(_lists(query_id, sources[row], np.isin(texts.hashes[found], known), found, found_scores, params))
         if not lists or len(lists[0][0]) < _SHORTEST:
             run.reject(query_id, "short_list", f"{kept.sum()} passages of its split share a word with it")
             continue
@@ -95,12 +100,20 @@ def sample_rank_lists(rows: pa.Table, params: SampleRankListsParams, run: Run) -
 
 
 def _lists(
-    query_id: str, source: int, places: np.ndarray, scores: np.ndarray, params: SampleRankListsParams
+    query_id: str,
+    source: int,
+    answering: np.ndarray,
+    places: np.ndarray,
+    scores: np.ndarray,
+    params: SampleRankListsParams,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Places and scores of each list of a query, whose ranking is ``places`` [n] with ``scores`` [n]."""
+    """Places and scores of each list of a query, whose ranking is ``places`` [n] with ``scores`` [n].
+
+    ``answering`` [n] says which places have the text of a known answer.
+    """
     head, head_scores = places[:0], scores[:0]
     if params.lead == "own":
-        behind = np.flatnonzero(places != source)[params.skip :]
+        behind = np.flatnonzero(~answering)[params.skip :]
         head, head_scores = np.array([source]), scores[:1]
         places, scores = places[behind], scores[behind]
     cut = interval_ends(scores, params.m - len(head), params.strategy, params.by, params.first)
@@ -109,25 +122,57 @@ def _lists(
 
 
 class _Corpus(NamedTuple):
-    """What rows are looked up in: ids, the place of each one's split among the splits, and the rows themselves."""
+    """What rows are looked up in.
+
+    Attributes:
+        ids: of each row.
+        splits: the place of its split among the splits.
+        hashes: of its text, a passage's or a query's, uint64.
+        rows: themselves.
+    """
 
     ids: pa.Array
     splits: np.ndarray
+    hashes: np.ndarray
     rows: pa.Table
 
 
+class _Answers(NamedTuple):
+    """What is known to answer the texts of queries: hashes of both, by rising hash of the query."""
+
+    queries: np.ndarray
+    passages: np.ndarray
+
+    @classmethod
+    def known(cls, pairs: _Corpus, texts: _Corpus) -> _Answers:
+        """Source passages and positives of all pairs; a source passage that is not among the ``texts`` is left out."""
+        found = [pc.index_in(pairs.rows[name], value_set=texts.ids) for name in ("passage_id", "positive_id")]
+        queries = np.concatenate([pairs.hashes[column.is_valid().to_numpy()] for column in found])
+        passages = np.concatenate([texts.hashes[column.drop_null().to_numpy()] for column in found])
+        order = np.argsort(queries, kind="stable")
+        return cls(queries[order], passages[order])
+
+    def of(self, query: np.uint64) -> np.ndarray:
+        """Hashes of the texts that answer a query's text."""
+        first, last = (np.searchsorted(self.queries, query, side=side) for side in ("left", "right"))
+        return self.passages[first:last]
+
+
 @lru_cache(maxsize=1)
-def _opened(store: Store, passages: str, pairs: str) -> tuple[_Corpus, _Corpus]:
-    """Passages and written positives by id with their texts, and pairs; those opened last stay in memory."""
+def _opened(store: Store, passages: str, pairs: str) -> tuple[_Corpus, _Corpus, _Answers]:
+    """Passages and written positives by id with their texts, pairs, and what answers; the last ones stay in memory."""
     of_passages, of_pairs = (Version.open(store, Ref.parse(ref)) for ref in (passages, pairs))
     own = of_passages.table(["passage_id", "text", "split"])
     written = of_pairs.table(["positive_id", "positive", "split"]).rename_columns(own.column_names)
     asked = of_pairs.table(["query_id", "intent", "query", "split", "passage_id", "positive_id"])
-    return _corpus(pa.concat_tables([own, written]), of_passages), _corpus(asked, of_pairs)
+    texts = _corpus(pa.concat_tables([own, written]), "text", of_passages)
+    queries = _corpus(asked, "query", of_pairs)
+    return texts, queries, _Answers.known(queries, texts)
 
 
-def _corpus(rows: pa.Table, version: Version) -> _Corpus:
-    return _Corpus(rows.column(0).combine_chunks(), split_numbers(rows["split"], version), rows)
+def _corpus(rows: pa.Table, text: str, version: Version) -> _Corpus:
+    splits = split_numbers(rows["split"], version)
+    return _Corpus(rows.column(0).combine_chunks(), splits, text_hashes(rows[text]), rows)
 
 
 def _sources(queries: pa.Table, texts: _Corpus, ref: str) -> np.ndarray:

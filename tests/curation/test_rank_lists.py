@@ -127,6 +127,23 @@ def test_a_list_may_begin_with_the_passage_that_its_query_is_from(store):
     }
 
 
+def test_what_is_told_apart_has_no_text_that_is_known_to_answer(store):
+    """Copies of the source, the query's written positive, and a copy of what answers another query of its text."""
+    texts = {"p0": "same", "p1": "told", "p3": "same", "p4": "other", "p5": "told too", "p6": "written", "p7": "also"}
+    put(store, PASSAGES, [{"passage_id": name, "text": text, "split": "train"} for name, text in texts.items()])
+    pair = {"query_id": "q1", "query": "query", "split": "train", "passage_id": "p3", "positive_id": "w1"}
+    same = pair | {"query_id": "q2", "passage_id": "gone", "positive_id": "w2", "positive": "other"}
+    strange = same | {"query_id": "q3", "query": "strange", "positive_id": "w3", "positive": "told"}
+    put(store, PAIRS, [pair | {"positive": "written"}, same, strange], dataset="mtp/own")
+    ranked = {"passage_ids": ["p0", "p1", "p4", "p6", "p5"], "scores": [9.0, 8.0, 7.0, 6.0, 5.0]}
+    put(store, RANKINGS, [{"query_id": "q1"} | ranked], dataset="rankings/bm25")
+    go(store, sample_rank_lists, {"pairs": ["mtp/own"]}, k=5, m=9, first=0, lead="own", skip=0)
+    (one,) = rows(store, "rank_lists")
+    assert one["passages"] == ["same", "told", "told too"] and one["passage_ids"] == ["p3", "p1", "p5"]
+    go(store, sample_rank_lists, {"pairs": ["mtp/own"]}, k=5, m=9, first=0)
+    assert rows(store, "rank_lists")[0]["passage_ids"] == ranked["passage_ids"], "a ranking's own lead keeps all"
+
+
 def test_a_pair_whose_passage_is_not_here_is_from_what_was_written_for_it(store):
     pair = {"query_id": "q1", "query": "query 1", "intent": "qa", "split": "train", "passage_id": "gone"}
     pair |= {"positive_id": "w1", "positive": "w"}
