@@ -53,7 +53,7 @@ class System(ABC):
     def search(self, queries: Sequence[str], intents: Sequence[str], k: int) -> tuple[np.ndarray, np.ndarray]:
         """The ``k`` best passages of each query, or all where there are fewer; equal scores by passage id.
 
-        Shapes: returns places in the corpus [q, k] and scores [q, k].
+        Shapes: returns places in the corpus [q, k] and scores [q, k]; -1 and 0 after the end of a fusion.
         """
         return self._search(queries, intents, min(k, self.corpus.rows.num_rows))
 
@@ -122,8 +122,7 @@ class Fused(System):
         self._members = {member: open_system(member, corpus) for member in of}
 
     def _search(self, queries: Sequence[str], intents: Sequence[str], k: int) -> tuple[np.ndarray, np.ndarray]:
-        depth = max(k, FUSED_DEPTH)
-        found = [member.search(queries, intents, depth)[0] for member in self._members.values()]
+        found = [member.search(queries, intents, FUSED_DEPTH)[0] for member in self._members.values()]
         return fuse(found, k, self._k)
 
     def likeness(self, queries: Sequence[str], intents: Sequence[str], texts: Sequence[str]) -> np.ndarray:

@@ -49,7 +49,7 @@ class EvaluateInstructionsParams(EvaluationParams):
     writes=EVALUATIONS,
     kind="partitioned",
     dataset="eval/{set_name}-instructions",
-    version="2",
+    version="3",
     image="gpu",
     pool="gpu",
     memory_gib=8,

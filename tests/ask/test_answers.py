@@ -150,6 +150,14 @@ def test_a_fusion_ranks_by_its_members_alone(corpus):
     assert list(fused[0][0]) == sorted(sums, key=lambda place: (-sums[place], place))
 
 
+def test_a_fusion_asks_its_members_for_as_many_ranks_however_many_are_shown(corpus, monkeypatch):
+    monkeypatch.setattr("pipeline_tasks.ask.systems.FUSED_DEPTH", 2)
+    fused = open_system("rrf(bm25,model/22m/finetune)", corpus)
+    (few, _), (all_of_them, scores) = (fused.search(["flood water"], ["qa"], k) for k in (2, 5))
+    assert list(few[0]) == list(all_of_them[0][:2])
+    assert 2 <= sum(map(fused.ranks, scores[0].tolist())) <= 4, "two members have two each"
+
+
 def test_a_sentence_is_quoted_as_it_stands():
     text = "Heading\n\n· Boil the water for ten minutes. Then let it cool.\n2. Drink 3.5 litres a day, no less!"
     assert sentences(text) == ["Boil the water for ten minutes.", "Drink 3.5 litres a day, no less!"]

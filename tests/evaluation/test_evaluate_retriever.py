@@ -21,7 +21,7 @@ from pipeline_tasks.evaluation.judge_queries import judge_queries
 from pipeline_tasks.evaluation.rank_systems import fuse_systems, system_name
 from pipeline_tasks.evaluation.scores import AVERAGE, scores_of
 from pipeline_tasks.evaluation.stored_vectors import passage_vectors, query_vectors
-from pipeline_tasks.evaluation.systems import encoder_of_folder, identity
+from pipeline_tasks.evaluation.systems import FUSED_DEPTH, encoder_of_folder, identity
 from pipeline_tasks.models.fetch import fetch
 from pipeline_tasks.models.registry import get
 from pipeline_tasks.retrieval.embed_pairs import embed_pairs
@@ -198,6 +198,16 @@ def test_a_fusion_is_of_the_ranks_that_its_systems_give(store):
     assert fused(store, [[["a", "c", "b"]], [["d", "e", "b"]]], 1, k=0) == [["a"]], "1 exceeds 2/3"
     short = [[["a"], ["b", "c"]], [["b"], []]]
     assert fused(store, short, 3) == [["a", "b"], ["b", "c"]], "rankings may be of any length"
+
+
+def test_the_first_ranks_of_a_fusion_are_the_same_however_deep_it_is_looked_at(store):
+    """b would win by its rank in the second, which is one behind the last that is read; one rank higher it does."""
+    others = [f"c{i:04}" for i in range(FUSED_DEPTH + 8)]
+    members = [[["a", "b", *others]], [[*(f"d{i}" for i in range(FUSED_DEPTH)), "b"]]]
+    shallow, deep = (fused(store, members, depth)[0] for depth in (1, 3 * FUSED_DEPTH))
+    assert shallow == deep[:1] == ["a"] and len(deep) == 2 * FUSED_DEPTH
+    members[1][0][FUSED_DEPTH - 1 :] = ["b"]
+    assert fused(store, members, 1) == [["b"]]
 
 
 def test_a_system_is_asked_the_same_once(store, tmp_path, monkeypatch):
