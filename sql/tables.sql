@@ -2,10 +2,12 @@
 
 -- One row per run of a step. status: complete, failed, or unfinished (still running, or killed without a word).
 -- device: what torch computed on, where the step's own process had loaded it; packages: library -> version.
+-- request_id: the id of the version that the run was to make, or of what was asked of a growing dataset; NULL in older
+-- releases. part_group: i/n of a run over every n-th part alone, which makes no version.
 -- engine: local or ray; workers: processes that it may have had for parts or partitions on this machine.
 CREATE TABLE steps (
     run_id VARCHAR, step VARCHAR, code_version VARCHAR, dataset VARCHAR, version VARCHAR, status VARCHAR,
-    started_at TIMESTAMP, ended_at TIMESTAMP, duration_s DOUBLE, reused BOOLEAN, part_group VARCHAR,
+    started_at TIMESTAMP, ended_at TIMESTAMP, duration_s DOUBLE, reused BOOLEAN, part_group VARCHAR, request_id VARCHAR,
     peak_memory_bytes BIGINT, error VARCHAR, release VARCHAR, image VARCHAR, python VARCHAR, processor VARCHAR,
     device VARCHAR, threads INTEGER, packages MAP(VARCHAR, VARCHAR), engine VARCHAR, workers INTEGER
 );

@@ -36,3 +36,19 @@ FROM means
 UNION ALL
 SELECT dataset, version, system, model_version, 'average', metric, avg(score), sum(n_queries)::INTEGER
 FROM means GROUP BY ALL;
+
+-- Every run that did work for a version: those that built it, and those over groups of its parts and those that failed
+-- before, which are of the next run that ended with a version of the same request. Of older releases, which do not tell
+-- the request, that is the next one of the same step and code. Runs that were killed tell nothing of what they did.
+CREATE VIEW work AS
+WITH ended AS (
+    SELECT run_id, dataset, version, step, code_version, coalesce(request_id, '') AS asked, started_at, ended_at, reused
+    FROM steps
+    WHERE status IN ('complete', 'failed') AND (version IS NOT NULL OR NOT coalesce(reused, false))
+)
+SELECT dataset, version, run_id FROM ended WHERE version IS NOT NULL AND NOT coalesce(reused, false)
+UNION ALL
+SELECT w.dataset, made.version, w.run_id
+FROM (FROM ended WHERE version IS NULL) w ASOF JOIN (FROM ended WHERE version IS NOT NULL) made
+    ON w.dataset = made.dataset AND w.step = made.step AND w.code_version = made.code_version AND w.asked = made.asked
+    AND w.started_at <= made.ended_at;

@@ -54,6 +54,7 @@ class _Facts(BaseModel):
     image: str | None = None
     dataset: str | None = None
     group: str | None = None
+    request_id: str | None = None
     error: str | None = None
     duration_s: float | None = None
     reused: bool | None = None
@@ -163,7 +164,8 @@ def event_rows(store: Store, keys: Iterable[str], runs: dict[str, dict[str, Any]
             continue
         run = runs.setdefault(event.run.runId, {"run_id": event.run.runId, "status": "unfinished"})
         run |= {"step": event.job.name, "code_version": facts.codeVersion, "part_group": facts.group}
-        run |= {"release": facts.release, "image": facts.image, **facts.runtime.model_dump()}
+        run |= {"request_id": facts.request_id, "release": facts.release, "image": facts.image}
+        run |= facts.runtime.model_dump()
         run.setdefault("dataset", facts.dataset)
         if event.eventType == "START":
             run["started_at"] = moment
@@ -235,10 +237,7 @@ def _inputs(manifest: Manifest) -> Rows:
 
 
 def _licence_rows(m: Manifest) -> Rows:
-    return [
-        {"model": model, "licence": licence, "non_commercial": is_non_commercial(licence)}
-        for model, licence in m.licences.items()
-    ]
+    return [{"model": n, "licence": of, "non_commercial": is_non_commercial(of)} for n, of in m.licences.items()]
 
 
 def _as_text(value: Any) -> str:

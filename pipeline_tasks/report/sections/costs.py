@@ -18,7 +18,7 @@ WITH behind AS (
     UNION
     SELECT dataset, version FROM versions WHERE dataset || '@' || version = ?1
 ),
-work AS (
+counted AS (
     SELECT run_id,
         max(value) FILTER (name = 'prompt_tokens') AS prompt_tokens,
         max(value) FILTER (name = 'completion_tokens') AS completion_tokens,
@@ -26,12 +26,12 @@ work AS (
         max(value) FILTER (name = 'texts_encoded') AS texts_encoded
     FROM counters GROUP BY run_id
 )
-SELECT step, sum(duration_s) AS seconds, count(*) AS n_runs, coalesce(sum(prompt_tokens), 0)::BIGINT AS prompt_tokens,
+SELECT s.step, sum(s.duration_s) AS seconds, count(*) AS n_runs,
+    count(*) FILTER (s.status = 'failed') AS n_failed, coalesce(sum(prompt_tokens), 0)::BIGINT AS prompt_tokens,
     coalesce(sum(completion_tokens), 0)::BIGINT AS completion_tokens, coalesce(sum(cost_usd), 0) AS cost_usd,
     coalesce(sum(texts_encoded), 0)::BIGINT AS texts_encoded, max(peak_memory_bytes) AS peak_memory_bytes
-FROM steps s JOIN behind USING (dataset, version) LEFT JOIN work USING (run_id)
-WHERE s.status = 'complete' AND NOT coalesce(s.reused, false)
-GROUP BY step ORDER BY min(s.started_at), step
+FROM behind JOIN work USING (dataset, version) JOIN steps s USING (run_id) LEFT JOIN counted USING (run_id)
+GROUP BY s.step ORDER BY min(s.started_at), s.step
 """
 
 _PAIRS = """
@@ -53,14 +53,15 @@ def cost_section(ask: Ask, ref: str) -> Section | None:
     title = "Cost and time"
     about = (
         f"All steps behind this together: {duration(seconds)} of work, {tokens:,} tokens, ${dollars:,.2f}. Counted "
-        "are runs that ended with a version; those over groups of parts are on its page in Airflow, and failed ones in "
-        "the table steps."
+        "are the runs that built a version, those over groups of its parts, and those that failed before. A run that "
+        "was killed tells nothing of what it did; what it paid for answers that are in rows now is part of cost_of."
     )
-    head = ("step", "runs", "time", "prompt tokens", "completion tokens", "dollars", "texts encoded", "peak memory")
+    of_llm = ("prompt tokens", "completion tokens", "dollars")
+    head = ("step", "runs", "failed", "time", *of_llm, "texts encoded", "peak memory")
     table = [
-        (row["step"], f"{row['n_runs']:,}", duration(row["seconds"] or 0), f"{row['prompt_tokens']:,}")
-        + (f"{row['completion_tokens']:,}", f"{row['cost_usd']:,.2f}", f"{row['texts_encoded']:,}")
-        + (f"{(row['peak_memory_bytes'] or 0) / (1 << 20):,.0f} MiB",)
+        (row["step"], f"{row['n_runs']:,}", f"{row['n_failed']:,}", duration(row["seconds"] or 0))
+        + (f"{row['prompt_tokens']:,}", f"{row['completion_tokens']:,}", f"{row['cost_usd']:,.2f}")
+        + (f"{row['texts_encoded']:,}", f"{(row['peak_memory_bytes'] or 0) / (1 << 20):,.0f} MiB")
         for row in rows
     ]
     return Section(title, (about,), Chart(title, about, lambda w: _draw(rows, w)), Table(head, table))
