@@ -66,7 +66,7 @@ def _of_set(store: Store, ask: Ask, scores: Scores, about: Subject, answered: bo
         settings_section(ask, scores, shown),
         stage_section(ask, scores, system) if system else None,
         size_section(scores, system),
-        query_section(ask, scores, shown),
+        query_section(store, ask, scores, shown),
     ]
     return [section for section in sections if section]
 
