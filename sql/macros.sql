@@ -53,7 +53,10 @@ GROUP BY intent ORDER BY intent;
 CREATE MACRO trace_query(id) AS TABLE
 WITH pair AS (SELECT DISTINCT ON (query_id) * FROM all_pairs WHERE query_id = id ORDER BY dataset),
 need AS (SELECT DISTINCT ON (need_id) * FROM all_needs WHERE need_id IN (SELECT need_id FROM pair)),
-place AS (SELECT DISTINCT ON (passage_id) * FROM all_passages WHERE passage_id IN (SELECT passage_id FROM pair)),
+place AS (
+    SELECT DISTINCT ON (a.passage_id) a.* FROM all_passages a JOIN pair p USING (passage_id)
+    ORDER BY a."text" IS NOT DISTINCT FROM p.passage DESC, a.doc_id IS NOT DISTINCT FROM p.doc_id DESC, a.dataset
+),
 document AS (
     SELECT DISTINCT ON (doc_id) doc_id, url, title FROM all_documents WHERE doc_id IN (SELECT doc_id FROM pair)
 ),
@@ -93,14 +96,22 @@ LEFT JOIN llm_calls nc ON nc.response_id = p.need_response_id
 LEFT JOIN llm_calls pc ON pc.response_id = p.response_id
 CROSS JOIN ranked CROSS JOIN refused CROSS JOIN built;
 
--- One row: where a passage comes from and what was made of it. source: pdf, or llm for a positive that the LLM wrote.
+-- One row for each passage of that id, which is one unless corpora give an id to different passages: where it comes from,
+-- the datasets that have it, and what was made of it. source: pdf, or llm for a positive that the LLM wrote. Needs, queries
+-- and builds name a passage by its id alone, so each of several has all of them.
 CREATE MACRO trace_passage(id) AS TABLE
-WITH here AS (
-    SELECT DISTINCT ON (passage_id) * FROM (
-        SELECT 1 AS preference, 'pdf' AS source, passage_id, doc_id, page, "text" FROM all_passages WHERE passage_id = id
+WITH of_corpora AS (
+    SELECT 'pdf' AS source, dataset, passage_id, doc_id, page, url, title, "text" FROM all_passages WHERE passage_id = id
+),
+here AS (
+    SELECT source, passage_id, doc_id, "text", any_value(page) AS page, any_value(url) AS url, any_value(title) AS title,
+        list(DISTINCT dataset ORDER BY dataset) AS datasets
+    FROM (
+        FROM of_corpora
         UNION ALL
-        SELECT 2, 'llm', positive_id, doc_id, NULL, positive FROM all_pairs WHERE positive_id = id
-    ) ORDER BY preference
+        SELECT 'llm', dataset, positive_id, doc_id, NULL, NULL, NULL, positive FROM all_pairs
+        WHERE positive_id = id AND NOT EXISTS (FROM of_corpora)
+    ) GROUP BY source, passage_id, doc_id, "text"
 ),
 document AS (
     SELECT DISTINCT ON (doc_id) doc_id, url, title FROM all_documents WHERE doc_id IN (SELECT doc_id FROM here)
@@ -114,6 +125,8 @@ agreed AS (SELECT list({'dataset': dataset, 'query_id': query_id} ORDER BY datas
 mined AS (SELECT list({'dataset': dataset, 'query_id': query_id,
         'score': negative_scores[list_position(negative_ids, id)]} ORDER BY dataset, query_id) AS negative_of
     FROM all_triplets WHERE list_contains(negative_ids, id))
-SELECT h.passage_id, h.source, h."text", h.page, h.doc_id, d.title, d.url, needs, queries, positive_of, negative_of
+SELECT h.passage_id, h.source, h.datasets, h."text", h.page, h.doc_id, coalesce(h.title, d.title) AS title,
+    coalesce(h.url, d.url) AS url, needs, queries, positive_of, negative_of
 FROM here h LEFT JOIN document d USING (doc_id)
-CROSS JOIN asked CROSS JOIN written CROSS JOIN agreed CROSS JOIN mined;
+CROSS JOIN asked CROSS JOIN written CROSS JOIN agreed CROSS JOIN mined
+ORDER BY h.datasets, h.doc_id, h."text";

@@ -29,6 +29,7 @@ def story(reader: Reader, name: str) -> dict[str, Any]:
     """``{"kind": "query" or "passage", "id": …, "story": the row of trace_query or trace_passage, …}``.
 
     Of a query also ``texts``, what the passages say that got votes, and ``calls``, prompt and answer of each paid call.
+    Of a passage also ``others``, the rows of others with its id, which other corpora may have.
 
     Raises:
         InputError: no query and no passage has that id.
@@ -36,8 +37,8 @@ def story(reader: Reader, name: str) -> dict[str, Any]:
     with reader.asking() as ask:
         for row in ask("FROM trace_query(?)", name):
             return {"kind": "query", "id": name, "story": row, "texts": _texts(ask, row), "calls": _calls(reader, row)}
-        for row in ask("FROM trace_passage(?)", name):
-            return {"kind": "passage", "id": name, "story": row}
+        if found := ask("FROM trace_passage(?)", name):
+            return {"kind": "passage", "id": name, "story": found[0], "others": found[1:]}
     raise InputError(f"no query and no passage has the id {name!r}; search for a word of it, or take one from the list")
 
 

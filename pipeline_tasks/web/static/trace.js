@@ -27,8 +27,8 @@ async function found(contains) {
 }
 
 async function told(id) {
-  const { kind, story, texts, calls } = await get("trace", { id });
-  return kind === "query" ? query(story, texts, calls) : passage(story);
+  const { kind, story, texts, calls, others } = await get("trace", { id });
+  return kind === "query" ? query(story, texts, calls) : [story, ...others].flatMap(passage);
 }
 
 const step = (title, ...content) => h("li", {}, h("h3", {}, title), ...content);
@@ -92,7 +92,7 @@ function passage(p) {
     h("h2", {}, "Passage ", h("span", { class: "mono" }, p.passage_id)),
     h("div", { class: "badges" }, badge(p.source === "pdf" ? "from a PDF" : "written by the LLM")),
     h("ol", { class: "steps" },
-      step("It comes from", facts([["title", p.title || "without title"], ["address", outside(p.url)], p.page && ["page", p.page]])),
+      step("It comes from", facts([["title", p.title || "without title"], ["address", outside(p.url)], p.page && ["page", p.page], ["in", p.datasets.join(", ")]])),
       step("It says", quote(p.text)),
       step("Needs of its readers", list(p.needs, (n) => [badge(n.intent), ` ${n.need}`])),
       step("Queries written from it", list(p.queries, (q) => [badge(q.intent), " ", link(q)])),
