@@ -11,6 +11,8 @@ import uuid
 from datetime import UTC, datetime
 from typing import Any
 
+from pydantic import AwareDatetime, BaseModel, ValidationError
+
 from pipeline_tasks import __version__
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.runtime import runtime
@@ -27,6 +29,57 @@ def _dataset(name: str) -> dict[str, Any]:
     ref = Ref.parse(name)
     facet = {"_producer": PRODUCER, "_schemaURL": SCHEMA_URL, "datasetVersion": ref.version}
     return {"namespace": NAMESPACE, "name": ref.dataset, "facets": {"version": facet}}
+
+
+class _Version(BaseModel):
+    datasetVersion: str
+
+
+class _Facets(BaseModel):
+    version: _Version
+
+
+class _Output(BaseModel):
+    name: str
+    facets: _Facets
+
+
+class _Facts(BaseModel):
+    reused: bool
+
+
+class _RunFacets(BaseModel):
+    foundry: _Facts
+
+
+class _Run(BaseModel):
+    facets: _RunFacets
+
+
+class _Built(BaseModel):
+    """What a COMPLETE event of a run that built something has; one that found it made, or moved a ref, is none."""
+
+    eventTime: AwareDatetime
+    run: _Run
+    outputs: list[_Output]
+
+
+def built_at(store: Store) -> dict[str, float]:
+    """``dataset@version`` -> when a run last built it, in seconds since 1970 by the clock of its machine.
+
+    Copies of a store and erasures write manifests anew, which says nothing of their age; events stay as they are. What
+    is no such event, as after a power cut, says nothing here: folding the lineage tells of it.
+    """
+    found: dict[str, float] = {}
+    for _, data in store.read_all(key for key in store.keys(PREFIX) if key.endswith("-complete.json")):
+        try:
+            event = _Built.model_validate_json(data or b"")
+        except ValidationError:
+            continue
+        for output in () if event.run.facets.foundry.reused else event.outputs:
+            ref = f"{output.name}@{output.facets.version.datasetVersion}"
+            found[ref] = max(found.get(ref, 0.0), event.eventTime.timestamp())
+    return found
 
 
 class EventLog:

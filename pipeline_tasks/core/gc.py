@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.events import built_at
 from pipeline_tasks.core.headway import MARKS
 from pipeline_tasks.core.manifest import REJECTS_SUFFIX, Manifest, Ref
 from pipeline_tasks.core.memo import Record
@@ -88,6 +89,7 @@ def find_garbage(
     Args:
         store: the store.
         keep: this many newest versions per dataset, what a ref names or a running step needs, and all their ancestors.
+            A version is as old as its manifest, or as the event of the run that built it where that is older.
             What a version of a growing dataset grew from is none of these: it holds all parts itself.
         keep_s: seconds; like ``keep`` for versions younger than this; a version stays that either keeps, with neither
             all stay.
@@ -107,9 +109,9 @@ def find_garbage(
     written = {entry.key: entry for entry in store.entries("versions")}
     manifests = manifests_at(store, written)
     all_stay = keep is None and keep_s is None
-    young = now - max(grace_s, keep_s or 0)
+    grace, young = now - grace_s, now - (keep_s or 0)
     needed = [ref for run in running for ref in run.refs]
-    kept = set(manifests) if all_stay else _kept(store, manifests, written, keep or 0, young, needed)
+    kept = set(manifests) if all_stay else _kept(store, manifests, written, keep or 0, grace, young, needed)
     sweep.add("versions", (written[manifest_key(ref)] for ref in manifests if ref not in kept))
     answered = {requests_key(ref) for ref in kept}
     sweep.add("requests", (entry for entry in store.entries("requests") if entry.key not in answered))
@@ -166,11 +168,22 @@ def manifests_at(store: Store, keys: Iterable[str]) -> dict[Ref, Manifest]:
 
 
 def _kept(
-    store: Store, manifests: dict[Ref, Manifest], written: dict[str, Entry], keep: int, young: float, needed: list[Ref]
+    store: Store,
+    manifests: dict[Ref, Manifest],
+    written: dict[str, Entry],
+    keep: int,
+    grace: float,
+    young: float,
+    needed: list[Ref],
 ) -> set[Ref]:
-    """The ``keep`` newest of each dataset, what is younger than ``young``, named or ``needed``, and their ancestors."""
-    when = {ref: written[manifest_key(ref)].modified for ref in manifests}
-    todo = [*needed, *(ref for ref, moment in when.items() if moment > young)]
+    """The ``keep`` newest of each dataset, what was built after ``young``, named or ``needed``, and their ancestors.
+
+    And what was written after ``grace``, whenever it was built.
+    """
+    at = {ref: written[manifest_key(ref)].modified for ref in manifests}
+    built = built_at(store)
+    when = {ref: min(moment, built.get(str(ref), moment)) for ref, moment in at.items()}
+    todo = [*needed, *(ref for ref in manifests if at[ref] > grace or when[ref] > young)]
     for dataset in {ref.dataset for ref in manifests}:
         mine = sorted((r for r in manifests if r.dataset == dataset), key=lambda r: (-when[r], r.version))
         todo += mine[:keep]

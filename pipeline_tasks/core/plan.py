@@ -121,7 +121,8 @@ def plan(store: Store, step: Step, values: dict[str, Any], given: dict[str, list
     Parameters that ``values`` leave out are as the operator's file has them, else as the step does.
 
     Raises:
-        InputError: unknown input or parameter, a dataset that is not there, or one whose rows are of another schema.
+        InputError: unknown input or parameter, a dataset that is not there, one whose rows are of another schema, or
+            one that would give its rows twice.
     """
     given = given or {}
     unknown = sorted(set(given) - set(step.reads))
@@ -136,7 +137,20 @@ def plan(store: Store, step: Step, values: dict[str, Any], given: dict[str, list
             f"{step.name} would write {dataset!r}, which is no dataset name; change the parameter in it"
         ) from error
     inputs = {n: resolve_input(store, step, n, r, params, given.get(n)) for n, r in step.reads.items()}
+    _refuse_repeated(step, inputs)
     return Job(step, params, {name: refs for name, refs in inputs.items() if refs})
+
+
+def _refuse_repeated(step: Step, inputs: dict[str, list[Ref]]) -> None:
+    """Refuse two versions of one dataset where the output keeps all rows of both: a key has one row."""
+    kept: dict[str, str] = {}
+    for name in step.keeps:
+        for ref in inputs.get(name, []):
+            other = kept.setdefault(ref.dataset, f"{name}={ref}")
+            if other != f"{name}={ref}":
+                raise InputError(
+                    f"{step.name} would keep the rows of {ref.dataset} twice, from {other} and {name}={ref}; name one"
+                )
 
 
 def resolve_input(
@@ -145,7 +159,7 @@ def resolve_input(
     """The versions that an input means: those given, else its defaults, of which an optional one may be missing.
 
     Raises:
-        InputError: one is not there, or has rows of another schema.
+        InputError: one is not there, is named twice, or has rows of another schema.
     """
     names = given if given is not None else read.defaults(params)
     found = []
@@ -160,5 +174,7 @@ def resolve_input(
         actual = load_manifest(store, ref).rows_schema
         if actual != expected:
             raise InputError(f"{step.name}: input {name}={ref} holds {actual!r}; name a dataset of {expected!r}")
+        if ref in found:
+            raise InputError(f"{step.name}: input {name} names {ref} more than once; name it once")
         found.append(ref)
     return found

@@ -2,13 +2,14 @@
 
 What a name leads to is copied before the name: objects first, manifests and refs last. So a copy that was cut off holds
 no version that cannot be read, and the next one goes on where it stopped: what is there is not copied again. Objects
-are checked against the sha256 that they are named by. Where both stores know a ref, the source decides.
+are checked against the sha256 that they are named by. Where both stores know a ref, the source decides. Manifests and
+refs are read once: what was found complete is what is written, whatever becomes of the source meanwhile.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -53,30 +54,34 @@ def sync(source: Store, target: Store, names: Sequence[str] = ()) -> Synced:
 
 
 def _sync(source: Store, target: Store, names: Sequence[str]) -> Synced:
-    manifests = _manifests(source, names)
+    meant = refs(source)
+    manifests, judged = _manifests(source, names)
+    judged |= {key: ref.version.encode() for key, ref in meant.items()}
     done = Synced()
     keys = {kind: list(source.keys(kind)) for kind in KINDS}
     if names:
-        keys = _selected(keys, source, manifests)
+        keys = _selected(keys, meant, manifests)
     held = {kind: set(target.keys(kind)) for kind in KINDS}
     for kind in KINDS:
         wanted = keys[kind]
         if kind == "versions":
-            wanted = _complete(manifests, held["objects"], done)
+            wanted = _by_age(source, _complete(manifests, held["objects"], done))
         elif kind == "refs":
-            meant = refs(source)
             wanted = [key for key in wanted if key in meant and manifest_key(meant[key]) in held["versions"]]
-        todo = _missing(source, target, kind, wanted, held[kind])
+        elif kind in _MUTABLE:
+            judged |= {key: data for key, data in source.read_all(wanted) if data is not None}
+        todo = _missing(target, kind, wanted, held[kind], judged)
         done.there[kind] += len(wanted) - len(todo)
-        for key in _copy_all(source, target, kind, todo, done):
+        for key in _copy_all(source, target, kind, todo, judged, done):
             held[kind].add(key)
             done.copied[kind] += 1
     return done
 
 
-def _manifests(source: Store, names: Sequence[str]) -> dict[str, Manifest]:
-    """Key -> manifest of every version to copy."""
+def _manifests(source: Store, names: Sequence[str]) -> tuple[dict[str, Manifest], dict[str, bytes]]:
+    """Key -> manifest of every version to copy, and key -> the bytes that it was read from."""
     found: dict[str, Manifest] = {}
+    judged: dict[str, bytes] = {}
     todo = [manifest_key(resolve(source, Ref.parse(name))) for name in names] or list(source.keys("versions"))
     while todo:
         asked, todo = [key for key in todo if key not in found], []
@@ -84,17 +89,24 @@ def _manifests(source: Store, names: Sequence[str]) -> dict[str, Manifest]:
             manifest = Manifest.read(data)
             if manifest is None:
                 raise InputError(f"{key} in {source} is not a manifest; mend or delete it, and sync again")
-            found[key] = manifest
+            found[key], judged[key] = manifest, data or b""
             parents = (Ref.parse(name) for inputs in manifest.inputs.values() for name in inputs) if names else ()
             base = (Ref(dataset=r.dataset.removesuffix(REJECTS_SUFFIX), version=r.version) for r in parents)
             todo += [key for key in map(manifest_key, base) if source.exists(key)]
-    return found
+    return found, judged
 
 
-def _selected(keys: dict[str, list[str]], source: Store, manifests: dict[str, Manifest]) -> dict[str, list[str]]:
+def _by_age(source: Store, keys: Sequence[str]) -> list[str]:
+    """``keys`` of manifests, the one that was written first in front."""
+    written = {entry.key: entry.modified for entry in source.entries("versions")}
+    return sorted(keys, key=lambda key: (written.get(key, 0.0), key))
+
+
+def _selected(
+    keys: dict[str, list[str]], meant: dict[str, Ref], manifests: dict[str, Manifest]
+) -> dict[str, list[str]]:
     objects = {part.key for manifest in manifests.values() for part in manifest.objects}
     answered = {requests_key(manifest.ref) for manifest in manifests.values()}
-    meant = refs(source)
     return keys | {kind: [] for kind in _WHOLE_STORE_ONLY} | {
         "objects": sorted(objects),
         "requests": [key for key in keys["requests"] if key in answered],
@@ -114,26 +126,35 @@ def _complete(manifests: dict[str, Manifest], objects: set[str], done: Synced) -
     return whole
 
 
-def _missing(source: Store, target: Store, kind: str, wanted: list[str], held: set[str]) -> list[str]:
+def _missing(target: Store, kind: str, wanted: list[str], held: set[str], judged: dict[str, bytes]) -> list[str]:
     if kind not in _MUTABLE:
         return [key for key in wanted if key not in held]
-    ours, theirs = dict(source.read_all(wanted)), dict(target.read_all(key for key in wanted if key in held))
-    return [key for key in wanted if ours[key] is not None and ours[key] != theirs.get(key)]
+    theirs = dict(target.read_all(key for key in wanted if key in held))
+    return [key for key in wanted if key in judged and judged[key] != theirs.get(key)]
 
 
-def _copy_all(source: Store, target: Store, kind: str, keys: list[str], done: Synced) -> list[str]:
-    """The keys that were copied; what cannot be is a problem, and the others go on."""
-    copy: Callable[[Store, Store, str], None] = _copy_object if kind == "objects" else _copy_small
+def _copy_all(
+    source: Store, target: Store, kind: str, keys: list[str], judged: dict[str, bytes], done: Synced
+) -> list[str]:
+    """The keys that were copied; what cannot be is a problem, and the others go on.
+
+    Manifests go one after another: what was written later in the source is so in the target.
+    """
     copied = []
 
     def attempt(key: str) -> str:
         try:
-            copy(source, target, key)
+            if kind == "objects":
+                _copy_object(source, target, key)
+            else:
+                data = judged[key] if key in judged else source.read(key)
+                _write(target, kind, key, data)
         except InputError as error:
             return str(error)
         return ""
 
-    with meter(f"sync {kind}", len(keys), "keys") as progress, ThreadPoolExecutor(_THREADS) as pool:
+    threads = 1 if kind == "versions" else _THREADS
+    with meter(f"sync {kind}", len(keys), "keys") as progress, ThreadPoolExecutor(threads) as pool:
         for key, problem in zip(keys, pool.map(attempt, keys), strict=True):
             if problem:
                 done.problems.append(problem)
@@ -152,7 +173,6 @@ def _copy_object(source: Store, target: Store, key: str) -> None:
         target.create_from(key, path)
 
 
-def _copy_small(source: Store, target: Store, key: str) -> None:
-    data = source.read(key)
+def _write(target: Store, kind: str, key: str, data: bytes | None) -> None:
     if data is not None:
-        (target.replace if key.startswith(_MUTABLE) else target.create)(key, data)
+        (target.replace if kind in _MUTABLE else target.create)(key, data)

@@ -49,11 +49,17 @@ class Block:
             begins = max(0, self.first - at)
             kept.append(table.slice(begins, max(0, self.past - at - begins)))
             at += len(table)
-        return pa.concat_tables(kept).combine_chunks() if kept else pa.table({name: pa.array([]) for name in columns})
+        return pa.concat_tables(kept).combine_chunks()
 
 
 def blocks_of(version: Version, most_rows: int) -> list[Block]:
-    """All rows in blocks of whole parts, and a part that is larger than a block in several."""
+    """All rows in blocks of whole parts, and a part that is larger than a block in several.
+
+    Raises:
+        InputError: the version has no parts, and so no columns to read.
+    """
+    if not version.manifest.parts:
+        raise InputError(f"{version.manifest.ref} has no parts; run the step before it on some input")
     found = []
     for piece in pieces({"queries": version}, most_rows):
         rows = piece["queries"]

@@ -86,7 +86,8 @@ def mine_negatives(inputs: Inputs, params: MineNegativesParams, run: Partitioned
     Source: DMRetriever 3.4.3, Equation 3, Algorithm 3 lines 10 to 15.
 
     Raises:
-        InputError: a best model without rankings, a query that its ranking lacks, or an id that nobody knows.
+        InputError: labels without parts, a best model without rankings, a query that its ranking lacks, or an id that
+            nobody knows.
     """
     mined = mine(inputs, params, run)
     chosen = [Chosen(one.block, {"chosen": one.chosen}, one.chosen.rows, one.held_by) for one in mined]
@@ -121,8 +122,8 @@ def mine(inputs: Inputs, params: MineNegativesParams, run: PartitionedRun) -> li
     Raises:
         InputError: see :func:`mine_negatives`.
     """
-    facts = facts_of(inputs, params.shard_passages, run)
     blocks = blocks_of(inputs["labelled"], params.block_queries)
+    facts = facts_of(inputs, params.shard_passages, run)
     known = known_answers(blocks, inputs["pairs"], params.block_queries, run)
     ranked = ranked_rows(blocks, inputs.by_last_name("rankings"), params.block_queries, run)
     mined: dict[int, Mined] = {}

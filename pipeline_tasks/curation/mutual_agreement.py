@@ -104,11 +104,9 @@ def mutual_agreement(inputs: Inputs, params: MutualAgreementParams, run: Partiti
 
 def _chosen(inputs: Inputs, params: MutualAgreementParams, run: PartitionedRun) -> list[Chosen]:
     """The labels of all queries, block by block, without their texts; counted on the way."""
-    if not inputs["pairs"].manifest.parts:
-        raise InputError(f"{inputs['pairs'].manifest.ref} has no parts; run the step before it on some input")
+    blocks = blocks_of(inputs["pairs"], params.block_queries)
     rankings = _rankings(inputs.by_last_name("rankings"), params)
     facts = facts_of(inputs, params.shard_passages, run)
-    blocks = blocks_of(inputs["pairs"], params.block_queries)
     ranked = ranked_rows(blocks, rankings, params.block_queries, run)
     asked = [{"queries": block.rows, **rows} for block, rows in zip(blocks, ranked, strict=True)]
     common = {"judges": params.judges, "filtered": [*params.filtered, ""], "top_n": params.top_n}

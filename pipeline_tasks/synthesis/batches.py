@@ -101,7 +101,7 @@ def buy_ahead(store: Store, job: Job, most: int = MOST) -> Round:
     Nothing open and nothing answered: there is nothing left to buy.
 
     Raises:
-        InputError: the endpoint takes no batches, or the budget is spent.
+        InputError: the endpoint takes no batches, the budget is spent, or a batch that was written down cannot be read.
         TransientError: the endpoint stays busy or broken.
     """
     params = job.params
@@ -130,13 +130,21 @@ class _Buying:
         return found if self._batches() else found + self._begin(most)
 
     def _batches(self) -> list[Batch]:
-        """Those of the step; another step's may be of another model, at another price."""
+        """Those of the step; another step's may be of another model, at another price.
+
+        Raises:
+            InputError: one cannot be read, whosever it is: what was counted for it, and what it may bring, is unknown.
+        """
         found = []
         for key, data in self._store.read_all([key for key in self._store.keys(_FOLDER) if key != _FAILED]):
             try:
                 found.append(Batch.model_validate(self._asks | json.loads(data or b"")))  # older ones say no more
-            except (ValueError, TypeError):  # as after a power cut: the same requests find the same batch again
-                self._store.delete(key)
+            except (ValueError, TypeError) as error:
+                raise InputError(
+                    f"{key} is no batch ({type(error).__name__}): copy it from a backup, or delete it; then a batch "
+                    "that is on its way is found again, the requests of one that has ended are paid for again, and "
+                    "what was counted for it stays counted"
+                ) from None
         return [batch for batch in found if batch.step == self._job.step.name]
 
     def _begin(self, most: int) -> Round:

@@ -7,7 +7,17 @@ import pytest
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.store import LocalStore
-from tests.core.toy_steps import make, toy_list, toy_model, toy_scale, toy_total, toy_unique, toy_weigh
+from tests.core.toy_steps import (
+    latest,
+    make,
+    toy_gather,
+    toy_list,
+    toy_model,
+    toy_scale,
+    toy_total,
+    toy_unique,
+    toy_weigh,
+)
 
 
 @pytest.fixture
@@ -62,3 +72,22 @@ def test_a_model_is_no_rows(store):
     make(store, toy_model)
     with pytest.raises(InputError, match="holds 'files'; name a dataset of 'items'"):
         plan(store, toy_scale, {}, {"items": ["model/33m/toy"]})
+
+
+def test_a_version_is_read_once_as_one_input(store):
+    make(store, toy_scale)
+    ref = str(latest(store, "items").manifest.ref)
+    for given in ([ref, ref], ["items", ref]):
+        with pytest.raises(InputError, match=f"input items names {ref} more than once; name it once"):
+            plan(store, toy_scale, {}, {"items": given})
+
+
+def test_rows_of_two_versions_of_one_dataset_are_not_kept_together_but_may_be_read(store):
+    items, scaled = [], []
+    for rows in ({"a": 1}, {"a": 1, "b": 2}):
+        items.append(str(make(store, toy_list, rows=rows).ref))
+        scaled.append(str(make(store, toy_scale).ref))
+    said = f"would keep the rows of scaled twice, from scaled={scaled[0]} and scaled={scaled[1]}; name one"
+    with pytest.raises(InputError, match=said):
+        plan(store, toy_unique, {}, {"scaled": scaled})
+    assert len(plan(store, toy_gather, {}, {"items": items}).inputs["items"]) == 2

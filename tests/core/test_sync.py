@@ -6,7 +6,7 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.sync import KINDS, sync
-from pipeline_tasks.core.versions import Version
+from pipeline_tasks.core.versions import Version, manifest_key
 from tests.core.store.test_chain import chain
 from tests.core.toy_steps import check_whole, latest, make, rows_of, toy_list, toy_scale
 
@@ -88,3 +88,28 @@ def test_a_copy_that_was_cut_off_goes_on(source, any_store):
     assert held and not list(any_store.keys("versions"))
     done = sync(source, any_store)
     assert done.there["objects"] == held and everything(any_store) == everything(source)
+
+
+class Moving(LocalStore):
+    """A source in which a version is made, and a manifest written anew, while objects are copied."""
+
+    def copy_to(self, key, path):
+        if not self.exists("moved"):
+            self.create("moved", b"")
+            made = latest(self, "items").manifest
+            self.replace(manifest_key(made.ref), made.model_copy(update={"erased": ["later"]}).to_bytes())
+            make(LocalStore(self.root), toy_list, rows={"new": 1})
+        super().copy_to(key, path)
+
+
+def test_what_was_judged_is_what_is_written(source, tmp_path):
+    before, target = everything(source), LocalStore(tmp_path / "target")
+    done = sync(Moving(source.root), target)
+    assert not done.problems
+    after = everything(target)
+    assert {key: after[key] for key in before if key.startswith(("versions", "refs"))} == {
+        key: data for key, data in before.items() if key.startswith(("versions", "refs"))
+    }
+    check_whole(target)
+    sync(source, target, ["items"])
+    assert rows_of(target, "items") == [{"item_id": "new", "value": 1}]

@@ -149,3 +149,17 @@ def test_where_the_best_candidates_may_not_be_negatives_all_are_looked_at(store)
     found = go(store, mine_negatives, alpha=1.0, models=("one",), n_negatives=2, max_rank=202)
     assert {row["query_id"]: row["negative_ids"] for row in rows(store, "mtt/1.0")} == {"q": ["p1"], "r": ["p1"]}
     assert found.counters["skipped_duplicate_of_positive"] == 400 and not rejects(store, "mtt/1.0")
+
+
+def test_labels_without_parts_are_refused(store):
+    build(store)
+    ref = put(store, LABELLED)
+    with pytest.raises(InputError, match=f"{ref} has no parts; run the step before it on some input"):
+        go(store, mine_negatives, alpha=1.0, models=("one",))
+
+
+def test_a_part_without_labels_gives_no_triplets(store):
+    build(store)
+    put(store, LABELLED, [])
+    go(store, mine_negatives, alpha=1.0, models=("one",))
+    assert rows(store, "mtt/1.0") == []

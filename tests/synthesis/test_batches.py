@@ -202,6 +202,33 @@ def test_a_batch_that_the_endpoint_refuses_costs_nothing_and_is_said(store, ther
     assert counted(store) == {"requests": 0, "usd": 0}
 
 
+@pytest.mark.parametrize("torn", [b"", b'{"name": "half', b"[]", b"{}"])
+def test_a_batch_file_that_cannot_be_read_is_told_and_nothing_is_paid_twice(store, there, torn):
+    looked(store)
+    (key,) = store.keys("batches")
+    whole, before = store.read(key), counted(store)
+    there.end()
+    store.replace(key, torn)
+    for _ in range(2):
+        with pytest.raises(InputError, match=f"{key} is no batch .*: copy it from a backup, or delete it"):
+            looked(store)
+    assert store.read(key) == torn and counted(store) == before and len(there.batches) == 1
+    store.replace(key, whole)
+    assert looked(store).answered == 5 and set(there.billed.values()) == {1}
+    assert counted(store) == {"requests": 5, "usd": pytest.approx(5 * USD * SHARE)}
+
+
+def test_without_its_file_a_batch_on_its_way_is_found_again_and_counted_once_more(store, there):
+    looked(store)
+    worst = counted(store)["usd"]
+    for key in store.keys("batches"):
+        store.delete(key)
+    assert looked(store) == Round(open=5) and len(there.batches) == 1
+    assert counted(store) == {"requests": 10, "usd": pytest.approx(2 * worst)}
+    there.end()
+    assert looked(store).answered == 5 and set(there.billed.values()) == {1}
+
+
 def test_no_batch_is_begun_that_might_pass_the_budget(store, there):
     with pytest.raises(LimitReached, match="max_run_usd=0.0001 is spent"):
         looked(store, max_run_usd=0.0001)

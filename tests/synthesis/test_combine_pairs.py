@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.datasets import PAIRS
 from pipeline_tasks.synthesis.combine_pairs import combine_pairs
@@ -108,3 +109,10 @@ def test_queries_in_nearly_the_same_words_are_one_and_those_of_sets_are_left_alo
     assert refused["a"]["detail"] == f"of b: {alike}"
     go(store, combine_pairs, near=1)
     assert kept(store) == ["b", "a", "c", "d", "e"]
+
+
+def test_two_versions_of_pairs_are_refused_in_one_input_and_in_two(store):
+    refs = [str(put(store, PAIRS, [pair(f"o{n}", f"own {n}", "own")], dataset="mtp/own/a")) for n in range(2)]
+    for given in ({"own": refs}, {"own": [refs[0]], "dm": [refs[1]]}):
+        with pytest.raises(InputError, match="would keep the rows of mtp/own/a twice"):
+            go(store, combine_pairs, given)
