@@ -20,6 +20,7 @@ import numpy as np
 from instructed_sets import SETS, Instructed, Values, against, instructed, values_of
 from measure import finish, show
 from planted_tuples import KINDS, WORDINGS, tuples_of
+from short_trainings import placed
 
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.curation.check_tuples_by_margin import margins_of
@@ -79,10 +80,10 @@ def trained(tuples: list[dict], variant: Variant, seed: int, options: argparse.N
     rows_a_tuple = 6 if variant.plain else 3
     params = FollowInstructionsParams(
         size="22m",
-        device="cpu",
         seed=seed,
         objective=objective,
         batch_size=options.batch * rows_a_tuple,
+        **placed(),
         **own,
         **lengths,
     )
@@ -113,16 +114,9 @@ def measure(options: argparse.Namespace, keep: Path) -> dict[str, Any]:
     """Every variant on all sets."""
     cut = (options.words, options.split, options.queries, options.passages)
     sets = {name: instructed(name, options.data / name, *cut) for name in options.sets}
-    tuples = [
-        one
-        for s in sets.values()
-        for one in tuples_of(
-            s.parts["tuples"], s.data, s.words, options.tuples, kinds=options.kinds, wordings=options.wordings
-        )
-    ]
-    random.Random(0).shuffle(tuples)
-    print(f"{len(tuples)} tuples of {len({one['query'] for one in tuples})} queries", flush=True)
     check_settings(options, keep)
+    tuples = made_tuples(sets, options, keep / "tuples.json")
+    print(f"{len(tuples)} tuples of {len({one['query'] for one in tuples})} queries", flush=True)
     start = start_of(options, keep / "start")
     found = {"start": [scored(start, sets, cut, keep / "values")]}
     for name in options.variants:
@@ -140,6 +134,23 @@ def measure(options: argparse.Namespace, keep: Path) -> dict[str, Any]:
     return {of: told(of, {name: [one[of] for one in seeds] for name, seeds in found.items()}) for of in ("all", *sets)}
 
 
+def made_tuples(sets: dict[str, Instructed], options: argparse.Namespace, path: Path) -> list[dict]:
+    """Those of all sets, in a random order; they are kept, for sorting what poison may be takes minutes."""
+    if not path.exists():
+        made = [
+            tuples_of(
+                one.parts["tuples"], one.data, one.words, options.tuples, options.of_query, options.kinds,
+                options.wordings,
+            )
+            for one in sets.values()
+        ]  # fmt: skip
+        found = [one for of_set in made for one in of_set]
+        random.Random(0).shuffle(found)
+        path.with_suffix(".part").write_text(json.dumps(found), "utf-8")
+        path.with_suffix(".part").rename(path)
+    return json.loads(path.read_text("utf-8"))
+
+
 def check_settings(options: argparse.Namespace, keep: Path) -> None:
     """Note in the folder what its models were trained with.
 
@@ -150,6 +161,7 @@ def check_settings(options: argparse.Namespace, keep: Path) -> None:
         "sets",
         "start",
         "tuples",
+        "of_query",
         "words",
         "query_length",
         "rate",
@@ -211,6 +223,7 @@ def main() -> None:
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS), help="of tuples")
     parser.add_argument("--wordings", choices=WORDINGS, default="own", help="of the tuples' instructions")
     parser.add_argument("--tuples", type=int, default=200, help="of a set at most")
+    parser.add_argument("--of-query", type=int, default=2, help="tuples of a query at most")
     parser.add_argument("--queries", type=int, default=150, help="of a set at most that are scored")
     parser.add_argument("--passages", type=int, default=500, help="of a set that are searched, besides all judged ones")
     parser.add_argument("--words", type=int, default=60, help="after which passages are cut")

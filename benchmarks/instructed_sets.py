@@ -14,6 +14,7 @@ from planted_tuples import Part, Words, divided
 
 from pipeline_tasks.core.ids import unit_hash
 from pipeline_tasks.core.settings import settings
+from pipeline_tasks.encoders.devices import devices
 from pipeline_tasks.evaluation.altered_instructions import RULES, Altered, alter
 from pipeline_tasks.evaluation.metrics import score
 from pipeline_tasks.evaluation.p_mrr import p_mrr
@@ -129,7 +130,7 @@ def instructed(name: str, folder: Path, n_words: int, part: Part, n_queries: int
 def values_of(model: Path, given: Instructed, part: Part) -> Values:
     """What a model scores on the queries of a part; a text that is asked for twice is encoded once."""
     queries, ids = given.parts[part], list(given.searched)
-    encoder = load_encoder(model, settings().cache, settings().threads)
+    encoder = load_encoder(model, settings().cache, settings().threads, devices())
     passages = encoder.encode_passages(list(given.searched.values()))
     made = [(place, one) for place, query in enumerate(queries) for one in given.altered(query)]
     asked: dict[tuple[str, str | None], int] = {}

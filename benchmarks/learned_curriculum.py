@@ -20,10 +20,11 @@ from judged_sets import SETS, JudgedSet
 from learning_rows import kept
 from measure import finish, show
 from sampler_pools import LENGTHS, graded, ndcg
-from short_trainings import NOTHING, parser_of, start_of, vectors
+from short_trainings import NOTHING, parser_of, placed, start_of, vectors
 
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.settings import settings
+from pipeline_tasks.encoders.devices import device_kind
 from pipeline_tasks.encoders.layout import layout_of_folder
 from pipeline_tasks.evaluation.statistics import interval
 from pipeline_tasks.training.data.examples import Examples
@@ -123,8 +124,8 @@ def main() -> None:
         runs: dict[str, list[dict[str, np.ndarray]]] = {}
         for seed in options.seeds:
             params = TrainParams(
-                size=options.size, device="cpu", learning_rate=5e-5, temperature=0.02, batch_size=8, seed=seed,
-                precision=options.precision, graph_tokens=32_768, **LENGTHS,
+                size=options.size, learning_rate=5e-5, temperature=0.02, batch_size=8, seed=seed,
+                precision=options.precision, **placed(), **LENGTHS,
             )  # fmt: skip
             setting = Setting(levels, dev, options.budget, params)
             for system in ("mixed", "progressive", "learned", "hardest"):
@@ -133,7 +134,7 @@ def main() -> None:
                     kept(place / f"{system}-{seed}-{told}.npz", partial(scored, setting, system, test))
                 )
                 print(system, seed, round(float(runs[system][-1]["ndcg"].mean()), 4), flush=True)
-    untrained = open_encoder(start_of(options.size), TrainParams(size=options.size, device="cpu"))
+    untrained = open_encoder(start_of(options.size), TrainParams(size=options.size, device=device_kind()))
     finish(tabled(ndcg(untrained, test, options.precision), runs, list(levels)))
 
 

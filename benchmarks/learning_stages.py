@@ -17,6 +17,7 @@ from learning_rows import FUSION, LENGTHS, RANKS, Arrays, References, dev_set, k
 
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.settings import settings
+from pipeline_tasks.encoders.devices import device_kind, devices
 from pipeline_tasks.encoders.layout import layout_of_folder
 from pipeline_tasks.models.sizes import backbone
 from pipeline_tasks.models.use import folder
@@ -94,7 +95,8 @@ class Recipe:
             hard = "info_nce" if stage.labels else None
             objective = {"name": "kl_distillation", "hard": hard, "teacher_temperature": unit}
         chosen = {"objective": objective, "in_batch": True, "seed": seed, "evals_per_epoch": 1} | LENGTHS
-        return TrainParams(size=self.size, device="cpu", precision=self.precision, **(chosen | dict(self.given)))
+        chosen |= {"device": device_kind()} | dict(self.given)
+        return TrainParams(size=self.size, precision=self.precision, **chosen)
 
 
 def training_set(data: JudgedSet, stage: Stage, found: References, teacher: str) -> Examples:
@@ -174,18 +176,19 @@ class Bench:
         from plain_training import train_plain, vectors
 
         pairs = [(pair.query, self.data.passages[pair.passage_id]) for pair in self.data.pairs]
-        model = train_plain(self.start, pairs, seed, settings().threads, self.recipe.bf16)
-        return ranked(self.data, lambda texts, _: vectors(*model, texts, self.recipe.bf16).numpy())
+        model = train_plain(self.start, pairs, seed, settings().threads, self.recipe.bf16, device_kind())
+        return ranked(self.data, lambda texts, _: vectors(*model, texts, self.recipe.bf16).cpu().numpy())
 
     def _ranked_by(self, model: Path) -> Arrays:
         precision: Any = "bfloat16" if self.recipe.bf16 else "float32"
-        encoder = load_encoder(model, model.parent, settings().threads, precision=precision)
+        encoder = load_encoder(model, model.parent, settings().threads, devices(), precision)
         encode = {True: encoder.encode_queries, False: encoder.encode_passages}
         return ranked(self.data, lambda texts, asked: encode[asked](list(texts)))
 
     def _file(self, *told: Any) -> Path:
         name = "-".join(map(str, told))
-        return self.place / f"{name}-{short_id(self.recipe.size, self.recipe.precision, settings().threads)}.npz"
+        made_with = self.recipe.size, self.recipe.precision, device_kind(), settings().threads
+        return self.place / f"{name}-{short_id(*made_with)}.npz"
 
     def _folder(self, name: str, seed: int, before: str) -> Path:
         stage = STAGES[name]

@@ -20,8 +20,10 @@ LENGTH, BATCH, RATE, SCALE = 192, 32, 2e-5, 50.0
 
 def embed(model: torch.nn.Module, tokenizer: object, texts: Sequence[str], bf16: bool = False) -> Tensor:
     """Mean-pooled, L2-normalised vectors [n, d]."""
-    batch = tokenizer(list(texts), padding=True, truncation=True, max_length=LENGTH, return_tensors="pt")
-    with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+    batch = tokenizer(list(texts), padding=True, truncation=True, max_length=LENGTH, return_tensors="pt").to(
+        model.device
+    )
+    with torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
         hidden = model(**batch).last_hidden_state.float()
     mask = batch["attention_mask"].unsqueeze(-1).float()
     return functional.normalize((hidden * mask).sum(1) / mask.sum(1), dim=-1)
@@ -36,12 +38,12 @@ def batches(pairs: Sequence[tuple[str, str]], seed: int) -> Iterator[list[tuple[
 
 
 def train_plain(
-    folder: Path, pairs: Sequence[tuple[str, str]], seed: int, threads: int, bf16: bool
+    folder: Path, pairs: Sequence[tuple[str, str]], seed: int, threads: int, bf16: bool, device: str = "cpu"
 ) -> tuple[object, object]:
     """The trained model and its tokenizer, after one epoch over (query, passage)."""
     torch.set_num_threads(threads)
     torch.manual_seed(seed)
-    model = AutoModel.from_pretrained(folder, local_files_only=True)
+    model = AutoModel.from_pretrained(folder, local_files_only=True).to(device)
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     steps = len(pairs) // BATCH
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE)
@@ -50,7 +52,7 @@ def train_plain(
     for batch in batches(pairs, seed):
         queries, passages = zip(*batch, strict=True)
         scores = embed(model, tokenizer, queries, bf16) @ embed(model, tokenizer, passages, bf16).T * SCALE
-        functional.cross_entropy(scores, torch.arange(len(batch))).backward()
+        functional.cross_entropy(scores, torch.arange(len(batch), device=device)).backward()
         optimizer.step()
         schedule.step()
         optimizer.zero_grad()

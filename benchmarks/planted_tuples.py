@@ -50,7 +50,7 @@ EITHER = (
 WORDINGS = {"own": (WITH, WITHOUT, EITHER), "evaluation": ((told.ONLY,), (told.WITHOUT,), (told.EITHER,))}
 """Of instructions that want a word, that want it not, and that want one of two."""
 _CHOICE = 12
-"""Of the most telling words of a query's passages so many are spoken of."""
+"""Of the most telling words of a query's passages so many are spoken of, or two for each tuple that is asked for."""
 _OFTENEST = 0.1
 """Words that more of the passages have say too little."""
 
@@ -121,7 +121,7 @@ def tuples_of(
     found: list[dict] = []
     for place, query in enumerate(queries):
         turn = [kinds[(place + number) % len(kinds)] for number in range(len(kinds))]
-        made = _of_query(query, turn, relevant[query.text], data, words, able, everything, WORDINGS[wordings])
+        made = _of_query(query, turn, relevant[query.text], data, words, able, everything, WORDINGS[wordings], of_query)
         found += [one for one, _ in zip(made, range(of_query), strict=False)]
         if len(found) >= most:
             break
@@ -142,8 +142,9 @@ def _of_query(
     able: Mapping[str, list[tuple[str, str]]],
     everything: list[tuple[str, str]],
     wordings: Sequence[Sequence[str]],
+    most: int,
 ) -> Iterator[dict]:
-    for number, (x, y, own, other) in enumerate(_pairs(query, relevant, words)):
+    for number, (x, y, own, other) in enumerate(_pairs(query, relevant, words, max(_CHOICE, 2 * most))):
         kind = kinds[number % len(kinds)]
         wanted, other_wanted = _instructions(kind, x, y, words, words.of[own] | words.of[other])
         asked = [one for word in wanted.words for one in able[word]] if wanted.has else everything
@@ -170,7 +171,7 @@ def _of_query(
         }
 
 
-def _pairs(query: Query, relevant: list[str], words: Words) -> Iterator[tuple[str, str, str, str]]:
+def _pairs(query: Query, relevant: list[str], words: Words, choice: int) -> Iterator[tuple[str, str, str, str]]:
     """(word, other word, a passage with the one alone, a passage with the other alone), no word twice."""
     asked, limit = words_of(query.text), max(3, _OFTENEST * len(words.of))
     count = Counter(word for name in relevant for word in words.of[name])
@@ -178,7 +179,7 @@ def _pairs(query: Query, relevant: list[str], words: Words) -> Iterator[tuple[st
         word for word, n in count.items() if n < len(relevant) and word not in asked and words.often[word] <= limit
     ]
     telling = sorted(telling, key=lambda word: (-min(words.often[word], 5), unit_hash("word", query.text, word)))
-    chosen, used = telling[:_CHOICE], set[str]()
+    chosen, used = telling[:choice], set[str]()
     for x in chosen:
         for y in chosen:
             own = next((n for n in relevant if x in words.of[n] and y not in words.of[n]), "")

@@ -20,10 +20,11 @@ from typing import Any, get_args
 import numpy as np
 from judged_sets import SETS, JudgedSet, divided
 from measure import finish, show
-from short_trainings import NOTHING, all_kept, start_of
+from short_trainings import NOTHING, all_kept, placed, start_of
 
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.settings import settings
+from pipeline_tasks.encoders.devices import device_kind
 from pipeline_tasks.encoders.trunk import Encoder
 from pipeline_tasks.evaluation.statistics import interval, p_greater
 from pipeline_tasks.training.data.examples import Examples
@@ -62,7 +63,7 @@ class Pool:
         n_rows = [
             sum(len(block) for block in rows.blocks()) for rows in (self.rows, *self.dev.values(), *self.test.values())
         ]
-        return self.budget, self.batch_size, self.precision, n_rows
+        return self.budget, self.batch_size, self.precision, device_kind(), n_rows
 
 
 def collections(data: Path) -> dict[str, JudgedSet]:
@@ -134,9 +135,9 @@ def ndcg(encoder: Encoder, test: Examples, precision: Precision) -> np.ndarray:
 def run(pool: Pool, sampler: dict[str, Any], target: str | None, seed: int) -> dict[str, np.ndarray]:
     """One training: scores by target, or of the one target, and how likely each collection was in the mean of steps."""
     params = TrainParams(
-        size="22m", device="cpu", in_batch=True, learning_rate=5e-5, temperature=0.02, batch_size=pool.batch_size,
+        size="22m", in_batch=True, learning_rate=5e-5, temperature=0.02, batch_size=pool.batch_size,
         seed=seed, sampler=sampler, clusters=CLUSTERS if sampler["name"] == "crisp" else None, budget=pool.budget,
-        precision=pool.precision, graph_tokens=32_768, **LENGTHS,
+        precision=pool.precision, **placed(), **LENGTHS,
     )  # fmt: skip
     guides = {target: pool.dev[target]} if target else {}
     with tempfile.TemporaryDirectory() as work:
@@ -205,7 +206,7 @@ def compared(pool: Pool, targets: Sequence[str], seeds: Sequence[int], place: Pa
         done[path] = found
         means = {name: round(float(found[name].mean()), 4) for name in targets if name in found}
         print(f"{len(done)} of {len(todo)}", todo[path].name, todo[path].seed, means, flush=True)
-    untrained = open_encoder(start_of("22m"), TrainParams(size="22m", device="cpu"))
+    untrained = open_encoder(start_of("22m"), TrainParams(size="22m", device=device_kind()))
     results = {}
     for target in targets:
         names = systems(list(pool.dev), target)

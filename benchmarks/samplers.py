@@ -24,10 +24,11 @@ from typing import Any, get_args
 import numpy as np
 from judged_sets import SETS, JudgedSet
 from measure import finish, show
-from short_trainings import NOTHING, all_kept, start_of
+from short_trainings import NOTHING, all_kept, placed, start_of
 
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.settings import settings
+from pipeline_tasks.encoders.devices import device_kind
 from pipeline_tasks.encoders.trunk import Encoder
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import tokenized
@@ -136,9 +137,9 @@ def run(setting: Setting, sampler: dict[str, Any], seed: int) -> dict[str, np.nd
     """One training: probabilities at the end, [sources], share of tokens that decisions took, seconds, the score."""
     clusters, sampler = sampler.get("clusters"), {name: sampler[name] for name in sampler.keys() - {"clusters"}}
     params = TrainParams(
-        size="22m", device="cpu", in_batch=True, learning_rate=RATE, temperature=0.02, batch_size=setting.batch_size,
+        size="22m", in_batch=True, learning_rate=RATE, temperature=0.02, batch_size=setting.batch_size,
         seed=seed, sampler=sampler, clusters=clusters, budget=setting.budget, precision=setting.precision,
-        graph_tokens=32_768, **LENGTHS,
+        **placed(), **LENGTHS,
     )  # fmt: skip
     began = time.process_time()
     with tempfile.TemporaryDirectory() as work:
@@ -176,7 +177,7 @@ def trained(
     setting: Setting, chosen: Mapping[str, dict[str, Any]], seeds: Sequence[int], place: Path, at_once: int
 ) -> dict[str, list[dict[str, np.ndarray]]]:
     """What :func:`run` finds of each system, by seed; what lies in ``place`` is not trained again."""
-    shared = setting.budget, setting.batch_size, setting.target_batch, setting.precision
+    shared = setting.budget, setting.batch_size, setting.target_batch, setting.precision, device_kind()
     paths = {
         place / f"{name}-{seed}-{short_id(sampler, *shared)}.npz": (name, seed)
         for seed in seeds
@@ -212,7 +213,7 @@ def main() -> None:
         planted(options.data, n, guides), asked(guides, "dev"), asked(guides, "test"), options.budget, 8, looked_at,
         options.precision,
     )  # fmt: skip
-    start = open_encoder(start_of("22m"), TrainParams(size="22m", device="cpu"))
+    start = open_encoder(start_of("22m"), TrainParams(size="22m", device=device_kind()))
     results: dict[str, Any] = {"start": {"ndcg": round(ndcg(start, setting.test), 4)}}
     known = systems(options.starts, looked_at)
     chosen = {name: known[name] for name in known if not options.systems or name.startswith(tuple(options.systems))}

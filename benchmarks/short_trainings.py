@@ -17,6 +17,7 @@ from learning_rows import LENGTHS, Arrays, kept
 from pipeline_tasks.core.engines.local import end_with_parent
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.settings import settings
+from pipeline_tasks.encoders.devices import device_kind, devices
 from pipeline_tasks.encoders.layout import layout_of_folder
 from pipeline_tasks.models.sizes import SIZES, backbone
 from pipeline_tasks.models.use import folder
@@ -53,20 +54,19 @@ def all_kept(todo: Mapping[Path, Callable[[], Arrays]], at_once: int) -> Iterato
             yield futures[future], future.result()
 
 
-def params_of(size: str, seed: int, **given: Any) -> TrainParams:
-    """Those of the size, on a processor in float32, with in-batch negatives and texts cut as by the plain script.
+def placed() -> dict[str, Any]:
+    """Where this machine trains, as hyperparameters: on its GPU, if there is one, in large pieces.
 
     A batch of a small model fits in memory, so nothing is encoded twice for a step.
     """
-    own: dict[str, Any] = {
-        "device": "cpu",
-        "precision": "fp32",
-        "in_batch": True,
-        "evals_per_epoch": 1,
-        "graph_tokens": 32_768,
-    }
-    own |= LENGTHS | given
-    return TrainParams(size=size, seed=seed, **own)
+    pieces = {"micro_batch_tokens": 16_384} if device_kind() == "cuda" else {}
+    return {"device": device_kind(), "graph_tokens": 32_768} | pieces
+
+
+def params_of(size: str, seed: int, **given: Any) -> TrainParams:
+    """Those of the size, in float32, with in-batch negatives and texts cut as by the plain script."""
+    own: dict[str, Any] = {"precision": "fp32", "in_batch": True, "evals_per_epoch": 1}
+    return TrainParams(size=size, seed=seed, **(placed() | own | LENGTHS | given))
 
 
 def start_of(size: str) -> Path:
@@ -76,7 +76,7 @@ def start_of(size: str) -> Path:
 
 def vectors(model: Path, texts: Texts) -> Arrays:
     """Vectors of length 1, by use."""
-    encoder = load_encoder(model, model.parent, settings().threads)
+    encoder = load_encoder(model, model.parent, settings().threads, devices())
     encode = {"queries": encoder.encode_queries}
     return {use: encode.get(use, encoder.encode_passages)(list(some)) for use, some in texts.items()}
 
