@@ -9,6 +9,7 @@ counted; the peak is what a plain product of matrices in bfloat16 reaches on the
 from __future__ import annotations
 
 import argparse
+import gc
 import statistics
 import tempfile
 from pathlib import Path
@@ -123,6 +124,7 @@ def run(size: str, stage: str, folder: Path, options: argparse.Namespace) -> dic
             result = train(rows_of(n, negatives), NOTHING, folder, params, Path(work), meter)  # type: ignore[arg-type]
             n_tokens, n_texts = n * (QUERY[0] + (1 + negatives) * PASSAGE[0]), n * (2 + negatives)
     del result
+    gc.collect()
     torch.cuda.empty_cache()
     half = params.precision == "bf16"
     cost = Cost(SHAPES[get_size(size).backbone], params.lora_rank, params.lora_targets, half, params.recompute)
@@ -155,6 +157,7 @@ def main() -> None:
     for size in options.sizes:
         with tempfile.TemporaryDirectory(dir=options.room) as place:
             folder = model_folder(SHAPES[get_size(size).backbone], Path(place))
+            gc.collect()
             torch.cuda.empty_cache()
             for stage in options.stages:
                 if stage == "adapt" and not get_size(size).decoder:

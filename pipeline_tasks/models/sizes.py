@@ -38,6 +38,16 @@ scaled.
 """
 
 
+class Pieces(Entry):
+    """What of a batch is worked on at once, in tokens."""
+
+    micro_batch_tokens: int = Field(ge=1, description="padded tokens of one forward pass")
+    graph_tokens: int = Field(ge=1, description="tokens whose activations may be in memory at once")
+
+
+ON_PROCESSOR = Pieces(micro_batch_tokens=1024, graph_tokens=4096)
+
+
 class LoraOf(Entry):
     """Which adapters train instead of all weights.
 
@@ -58,10 +68,15 @@ class Size(Entry):
     alphas: tuple[float, ...] = Field(min_length=1, description="difficulty of each fine-tuning iteration, in order")
     lora: LoraOf = Field(LoraOf(rank=0, alpha=32, targets=()), description="without an entry all weights train")
     adapt: Stage | None = Field(None, description="bidirectional adaptation of a decoder")
+    on_gpu: Pieces = Field(description="of a batch, where a GPU trains, which of few tokens makes no use")
     pretrain: Stage
     finetune: Stage
     distill: Stage | None = Field(None, description="as fine-tuning, unless there is one")
     corpus: Stage | None = Field(None, description="adaptation to a corpus, from lists of a ranking")
+
+    def pieces(self, device: str) -> Pieces:
+        """What of a batch is worked on at once on a kind of device."""
+        return self.on_gpu if device == "cuda" else ON_PROCESSOR
 
     def stage(self, name: StageName) -> Stage:
         """How the stage of that name trains it.

@@ -3,31 +3,56 @@
 With N parameters, T of them trained, n tokens whose activations are held at once, L layers and the widths h (model),
 q, kv (queries, keys) and f (MLP):
 
-- weights: 4 bytes each; 2 where they are frozen in bfloat16, and 4 for each adapter's. Under autocast a bfloat16 copy
-  of the matrices comes to 4-byte weights: 2 more.
+- weights: 4 bytes each; 2 where they are frozen in bfloat16, and 4 for each adapter's. Under autocast every piece of a
+  batch whose graph is held has a bfloat16 copy of the matrices of 4-byte weights: 2 more a piece.
 - gradients 4 T, AdamW's two moments 8 T, or 8 T / c where c cards divide them (Rajbhandari et al. 2020, arXiv
   1910.02054, sections 3.1 and 5.1).
-- activations: n L ((4h + 2q + 2kv + 2f) b + 2h) bytes, b bytes a number, the last 2h for dropout: the 34 h of
-  Korthikanti et al. 2022 (arXiv 2205.05198, equation 1) where q = kv = h, f = 4h and b = 2, without its term for
-  attention probabilities, which fused attention never holds. A gated MLP holds 4f, and drops nothing. Recomputed:
-  n L h b, and one layer in full.
+- activations: n L times what a block keeps for its gradient (:data:`_KEPT`), and 2h of dropout where there is any.
+  These are counts of what PyTorch keeps, which a test repeats, not the 34 h of Korthikanti et al. 2022 (arXiv
+  2205.05198, equation 1): under autocast normalisation works in float32, and each matrix, or each adapter, keeps a
+  bfloat16 copy of its input of its own. Attention probabilities are in neither, for fused attention never holds them.
+  Recomputed: the input of every block, and one block in full.
 - scores of masked tokens over v words, 12 bytes each: bfloat16, float32, and their gradients.
 - work: 2 M a token forward for the M parameters of the matrices, and 4 L s q for attention over s tokens; backward
   twice that, or once where the weights are frozen and only activations have a gradient, and 6 for each adapter's
   parameter (Kaplan et al. 2020, arXiv 2001.08361, section 2.1; LoRA: Hu et al. 2021, arXiv 2106.09685). Recomputed
   activations, and the first pass of the gradient cache, are one more forward pass each.
 
-Not counted: padding, workspaces of kernels, fragments; :data:`ROOM` is left for them.
+Not counted: padding, workspaces of kernels, fragments; :data:`ROOM` is left for them. On an H200 the most that was held
+was up to 1.3 times the count (docs/recipes.md, "Before it costs").
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from pipeline_tasks.models.shapes import Shape
 
-ROOM = 1.1
+ROOM = 1.3
 """A training is said to fit where this many times the counted bytes are there."""
+
+
+class _Kept(NamedTuple):
+    """Bytes of a token that a block keeps for its gradient, for each feature of h, q, kv and f."""
+
+    h: int
+    q: int
+    kv: int
+    f: int
+
+
+_KEPT = {
+    ("bert", "fp32"): _Kept(16, 8, 8, 8),
+    ("bert", "fp32 adapters"): _Kept(16, 8, 8, 8),
+    ("bert", "bf16"): _Kept(16, 4, 4, 4),
+    ("bert", "bf16 adapters"): _Kept(14, 4, 4, 4),
+    ("qwen3", "fp32"): _Kept(24, 24, 8, 16),
+    ("qwen3", "fp32 adapters"): _Kept(16, 20, 4, 16),
+    ("qwen3", "bf16"): _Kept(26, 14, 6, 8),
+    ("qwen3", "bf16 adapters"): _Kept(18, 14, 4, 8),
+}
+"""By architecture, and by what is computed and trained; adapters in bf16 are on weights that are held in it."""
 
 
 @dataclass(frozen=True)
@@ -55,11 +80,23 @@ class Cost:
             return self.shape.adapter_params(self.rank, self.targets)
         return self.shape.n_params - self.shape.pooler_params
 
-    def memory(self, tokens: int, masked: float = 0, *, head: bool = False, keepers: int = 1) -> dict[str, int]:
+    @property
+    def kept(self) -> int:
+        """Bytes of a token that a block keeps for its gradient."""
+        shape, kind = self.shape, ("bf16" if self.half else "fp32") + (" adapters" if self.rank else "")
+        of = _KEPT[shape.architecture, kind]
+        dropped = 0 if shape.gated else 2 * shape.width
+        sides = of.q * shape.query_width + of.kv * shape.key_value_width
+        return of.h * shape.width + sides + of.f * shape.mlp_width + dropped
+
+    def memory(
+        self, tokens: int, masked: float = 0, *, pieces: int = 1, head: bool = False, keepers: int = 1
+    ) -> dict[str, int]:
         """Bytes at once, by what they hold.
 
         Args:
             tokens: whose activations are held at once.
+            pieces: that these tokens were encoded in.
             masked: how many of them are predicted.
             head: the head that predicts tokens is loaded.
             keepers: how many cards divide the optimiser's moments.
@@ -69,11 +106,10 @@ class Cost:
         if self.rank:
             weights = n_params * number + 4 * self.trained
         else:
-            weights = 4 * n_params + (2 * shape.matrix_params if self.half else 0)
-        h, mlp = shape.width, (4 if shape.gated else 2) * shape.mlp_width
-        layer = (4 * h + 2 * shape.query_width + 2 * shape.key_value_width + mlp) * number
-        layer += 0 if shape.gated else 2 * h
-        held = shape.layers * h * number + layer if self.recompute else shape.layers * layer
+            copies = 1 if self.recompute else pieces
+            weights = 4 * n_params + (2 * shape.matrix_params * copies if self.half else 0)
+        entering = shape.width * (2 if self.half and self.rank and shape.gated else 4)
+        held = shape.layers * entering + self.kept if self.recompute else shape.layers * self.kept
         return {
             "weights": weights,
             "gradients": 4 * self.trained,

@@ -8,8 +8,9 @@ sampler's decisions take of both is among them. Hours: work / (peak x share of i
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from pipeline_tasks.core.run import Inputs
@@ -17,7 +18,7 @@ from pipeline_tasks.core.step import StepParams
 from pipeline_tasks.encoders.half_precision import slow_here
 from pipeline_tasks.models.gpus import Cards, cards
 from pipeline_tasks.models.shapes import SHAPES
-from pipeline_tasks.models.sizes import backbone
+from pipeline_tasks.models.sizes import backbone, get_size
 from pipeline_tasks.models.start import StartParams
 from pipeline_tasks.training.adapt_backbone import AdaptParams
 from pipeline_tasks.training.cost import ROOM, Cost
@@ -69,12 +70,14 @@ def told(inputs: Inputs, params: StepParams, on: str = "") -> list[str]:
     """
     if not isinstance(params, Training):
         return []
-    chosen = cards(on)
+    params, chosen = _with_gpu(params), cards(on)
     if (name := _started_from(params)) not in SHAPES:
         return [f"{name} is not in models/data/shapes.toml, so what its training would take is not known"]
     half = params.device == "cpu" or params.precision == "bf16"
     train, dev = loads(inputs, params)
-    found = forecast(params, train, dev, target_loads(inputs, params), half=half, n_cards=chosen[0].number)
+    targets = target_loads(inputs, params)
+    count = partial(forecast, train=train, dev=dev, targets=targets, half=half, n_cards=chosen[0].number)
+    found = count(params)
     cost = _cost(params, half=half)
     rows = sum(train.rows.values())
     memory = ", ".join(f"{name} {size / _GIB:.2f}" for name, size in found.memory.items())
@@ -88,7 +91,9 @@ def told(inputs: Inputs, params: StepParams, on: str = "") -> list[str]:
     for one in chosen:
         room = "fits" if found.fits(one) else "does not fit"
         share = f"{one.gpu.share_of_peak:.0%} of the peak assumed"
-        lines.append(f"{one}: {_span(found.hours(one, half=half))} ({share}); {room} {one.gpu.memory_gib:g} GiB")
+        larger = _larger(params, partial(_fit, count, one), round(_batch_tokens(params, train)))
+        hours = f"{one}: {_span(found.hours(one, half=half))} ({share})"
+        lines.append(f"{hours}; {room} {one.gpu.memory_gib:g} GiB{larger}")
     if params.precision == "bf16" and (why := slow_here("bfloat16", params.device)):
         lines.append(f"precision=bf16, and {why}: to train here set precision=fp32")
     return lines
@@ -102,9 +107,39 @@ def hours(inputs: Inputs, params: StepParams, on: str) -> float | None:
     """
     if not isinstance(params, Training) or _started_from(params) not in SHAPES:
         return None
-    half = params.device == "cpu" or params.precision == "bf16"
+    params, half = _with_gpu(params), params.device == "cpu" or params.precision == "bf16"
     found = forecast(params, *loads(inputs, params), target_loads(inputs, params), half=half)
     return found.hours(cards(on)[0], half=half)
+
+
+def _with_gpu(params: Training) -> Training:
+    """As they would be on a machine with a GPU: what a processor's pieces are is then the size's."""
+    size = get_size(params.size)
+    own, other = size.pieces(params.device), size.pieces("cuda")
+    pieces = {name: wider for name, wider in other if getattr(params, name, None) == getattr(own, name)}
+    return params.model_copy(update=pieces)
+
+
+def _fit(count: Callable[[Training], Forecast], on: Cards, params: Training) -> bool:
+    return count(params).fits(on)
+
+
+def _larger(params: Training, fits: Callable[[Training], bool], most: int) -> str:
+    """The largest pieces that fit, twice the given ones or more, of a batch of ``most`` tokens; nothing if none do."""
+    names = [name for name in ("micro_batch_tokens", "graph_tokens") if hasattr(params, name)]
+    chosen = params
+    while chosen.micro_batch_tokens < most:
+        wider = chosen.model_copy(update={name: 2 * getattr(chosen, name) for name in names})
+        if not fits(wider):
+            break
+        chosen = wider
+    return "" if chosen is params else " up to " + " ".join(f"{name}={getattr(chosen, name)}" for name in names)
+
+
+def _batch_tokens(params: OptimiserParams, train: Load) -> float:
+    """Of a whole batch."""
+    rows = min(params.batch_size, sum(train.rows.values()))
+    return rows * train.per_row
 
 
 def _span(hours: float) -> str:
@@ -136,7 +171,8 @@ def forecast(
         forward, learned = cost.forward(train.per_text) + head, cost.step(train.per_text) + 2 * head
     else:
         held, cached = _held(params, train)
-        memory = cost.memory(held, keepers=keepers)
+        pieces = max(1, math.ceil(held / params.micro_batch_tokens))
+        memory = cost.memory(held, pieces=pieces, keepers=keepers)
         if decided.held:
             memory["decision"] = decided.held * cost.trained
         forward, learned = cost.forward(train.per_text), cost.step(train.per_text, cached=cached)
@@ -180,7 +216,7 @@ def _decisions(params: OptimiserParams, train: Load, targets: Sequence[Load]) ->
 def _held(params: TrainParams, train: Load) -> tuple[int, bool]:
     """Tokens whose activations are held at once, and whether that is through the gradient cache."""
     whole_batch = params.in_batch or any(objective.needs_batch for objective in params.objectives)
-    of_batch = round(min(params.batch_size, sum(train.rows.values())) * train.per_row)
+    of_batch = round(_batch_tokens(params, train))
     together = of_batch if whole_batch else round(train.per_row)
     if together > params.graph_tokens:
         return max(params.graph_tokens, params.micro_batch_tokens, params.max_passage_length), True

@@ -54,7 +54,9 @@ class OptimiserParams(StepParams):
     device: DeviceKind = resolved(description="what trains; empty: a GPU where there is one")
     precision: Precision = resolved(description="arithmetic; empty: bf16 on a GPU, fp32 on a processor")
     max_passage_length: int = resolved(ge=16, description="tokens; empty: the size's")
-    micro_batch_tokens: int = Field(1024, ge=1, description="padded tokens of one forward pass")
+    micro_batch_tokens: int = resolved(
+        ge=1, description="padded tokens of one forward pass; empty: 1024 on a processor, the size's on a GPU"
+    )
     lora_rank: int = resolved(ge=0, description="of the adapters that train; 0: all weights do; empty: the size's")
     lora_alpha: int = resolved(ge=1, description="the adapters count alpha / rank; empty: the size's")
     lora_targets: tuple[str, ...] = resolved(description="layers that get adapters, such as q_proj; empty: the size's")
@@ -71,9 +73,10 @@ class OptimiserParams(StepParams):
         chosen = {name: value for name, value in given.items() if value is not None}
         size = get_size(chosen.get("size", cls.model_fields["size"].default))
         adapters = {f"lora_{name}": value for name, value in size.lora}
-        of_size = size.stage(cls.stage).model_dump() | adapters
+        device = chosen.get("device") or device_kind()
+        of_size = size.stage(cls.stage).model_dump() | adapters | size.pieces(device).model_dump()
         found = {name: value for name, value in of_size.items() if name in cls.model_fields} | chosen
-        found["device"] = chosen.get("device") or device_kind()
+        found["device"] = device
         found["precision"] = chosen.get("precision") or ("bf16" if found["device"] == "cuda" else "fp32")
         return found
 
@@ -113,7 +116,10 @@ class TrainParams(OptimiserParams):
     )
     temperature: float = resolved(gt=0, description="cosines are divided by it in the loss; empty: the size's")
     max_query_length: int = resolved(ge=8, description="tokens, instruction included; empty: the size's")
-    graph_tokens: int = Field(4096, ge=1, description="tokens whose activations may be in memory at once")
+    graph_tokens: int = resolved(
+        ge=1,
+        description="tokens whose activations are in memory at once; empty: 4096 on a processor, the size's on a GPU",
+    )
     in_batch: bool = Field(False, description="the other passages of the batch are negatives too")
     choose_on: tuple[str, ...] = Field(
         (), max_length=1, description="judged set whose queries choose the checkpoint; empty: queries of dev documents"

@@ -12,12 +12,19 @@ DECODER = SHAPES["qwen3-8b"]
 TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 
-def test_activations_of_a_plain_block_are_34_bytes_a_feature():
-    assert Cost(BASE).memory(1000)["activations"] == 34 * 1000 * 768 * 12
+def test_a_block_in_float32_keeps_what_the_paper_has():
+    """Korthikanti et al. 2022, equation 1: 34 in two bytes a number; of four, all but dropout is twice as much."""
+    assert Cost(BASE, half=False).memory(1000)["activations"] == (2 * 32 + 2) * 1000 * 768 * 12
 
 
-def test_recomputed_activations_are_two_bytes_a_feature_and_one_block():
-    assert Cost(BASE, recompute=True).memory(1000)["activations"] == 1000 * 768 * (2 * 12 + 34)
+def test_in_bfloat16_normalisation_and_copies_of_inputs_come_on_top():
+    assert Cost(BASE).memory(1000)["activations"] == 42 * 1000 * 768 * 12
+
+
+def test_recomputed_activations_are_the_input_of_every_block_and_one_block():
+    assert Cost(BASE, recompute=True).memory(1000)["activations"] == 1000 * 768 * (4 * 12 + 42)
+    adapters = Cost(DECODER, 16, TARGETS, recompute=True)
+    assert adapters.memory(1000)["activations"] == 1000 * (2 * 4096 * 36 + adapters.kept)
 
 
 def test_weights_gradients_and_moments_are_sixteen_bytes_and_a_copy_of_the_matrices():
@@ -26,6 +33,8 @@ def test_weights_gradients_and_moments_are_sixteen_bytes_and_a_copy_of_the_matri
     assert (found["gradients"], found["optimiser"]) == (4 * trained, 8 * trained)
     assert found["weights"] == 4 * 109_482_240 + 2 * 12 * 12 * 768 * 768
     assert Cost(BASE, half=False).memory(0)["weights"] == 4 * 109_482_240
+    assert Cost(BASE).memory(0, pieces=3)["weights"] == 4 * 109_482_240 + 3 * 2 * 12 * 12 * 768 * 768
+    assert Cost(BASE, half=False).memory(0, pieces=3)["weights"] == 4 * 109_482_240
 
 
 def test_of_frozen_weights_only_adapters_have_gradients():
@@ -39,9 +48,10 @@ def test_of_frozen_weights_only_adapters_have_gradients():
 
 
 def test_a_gated_block_by_hand():
-    b, h, q, kv, f = 2, 4096, 4096, 1024, 12288
-    assert Cost(DECODER).memory(10)["activations"] == 10 * 36 * b * (4 * h + 2 * q + 2 * kv + 4 * f)
-    assert Cost(DECODER, half=False).memory(10)["activations"] == 2 * Cost(DECODER).memory(10)["activations"]
+    h, q, kv, f = 4096, 4096, 1024, 12288
+    assert Cost(DECODER).memory(10)["activations"] == 10 * 36 * (26 * h + 14 * q + 6 * kv + 8 * f)
+    assert Cost(DECODER, 16, TARGETS).memory(10)["activations"] == 10 * 36 * (18 * h + 14 * q + 4 * kv + 8 * f)
+    assert Cost(DECODER, half=False).memory(10)["activations"] == 10 * 36 * (24 * h + 24 * q + 8 * kv + 16 * f)
 
 
 def test_masked_tokens_have_scores_of_every_word():
