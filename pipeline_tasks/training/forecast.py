@@ -70,7 +70,7 @@ def told(inputs: Inputs, params: StepParams, on: str = "") -> list[str]:
     """
     if not isinstance(params, Training):
         return []
-    params, chosen = _with_gpu(params), cards(on)
+    params, chosen = with_gpu(params), cards(on)
     if (name := _started_from(params)) not in SHAPES:
         return [f"{name} is not in models/data/shapes.toml, so what its training would take is not known"]
     half = params.device == "cpu" or params.precision == "bf16"
@@ -107,12 +107,12 @@ def hours(inputs: Inputs, params: StepParams, on: str) -> float | None:
     """
     if not isinstance(params, Training) or _started_from(params) not in SHAPES:
         return None
-    params, half = _with_gpu(params), params.device == "cpu" or params.precision == "bf16"
+    params, half = with_gpu(params), params.device == "cpu" or params.precision == "bf16"
     found = forecast(params, *loads(inputs, params), target_loads(inputs, params), half=half)
     return found.hours(cards(on)[0], half=half)
 
 
-def _with_gpu(params: Training) -> Training:
+def with_gpu(params: Training) -> Training:
     """As they would be on a machine with a GPU: what a processor's pieces are is then the size's."""
     size = get_size(params.size)
     own, other = size.pieces(params.device), size.pieces("cuda")
