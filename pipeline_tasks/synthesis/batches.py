@@ -137,8 +137,10 @@ class _Buying:
         """
         found = []
         for key, data in self._store.read_all([key for key in self._store.keys(_FOLDER) if key != _FAILED]):
+            if data is None:  # another step's, which has been settled meanwhile
+                continue
             try:
-                found.append(Batch.model_validate(self._asks | json.loads(data or b"")))  # older ones say no more
+                found.append(Batch.model_validate(self._asks | json.loads(data)))  # older ones say no more
             except (ValueError, TypeError) as error:
                 raise InputError(
                     f"{key} is no batch ({type(error).__name__}): copy it from a backup, or delete it; then a batch "
