@@ -58,14 +58,12 @@ def average_models(inputs: Inputs, params: AverageModelsParams, run: Run) -> Pat
     Source: Wortsman et al. 2022, "Model soups", the uniform soup. Beyond DMRetriever.
 
     Raises:
-        InputError: two are one version, or they are of different shapes, are asked differently, or not of one start.
+        InputError: they are of different shapes, are asked differently, or not of one start.
     """
     from pipeline_tasks.training.export import export
 
     versions = inputs.each("models")
     names = [str(version.manifest.ref) for version in versions]
-    if len(set(names)) < len(names):
-        raise InputError(f"of {', '.join(names)} two are one version: name it once, and let it count more with weights")
     folders = [version.lay_out(run.scratch / f"model-{place}") for place, version in enumerate(versions)]
     given = params.weights or (1.0,) * len(names)
     encoder = average(dict(zip(names, folders, strict=True)), given)
