@@ -24,7 +24,6 @@ from short_trainings import NOTHING, parser_of, placed, start_of, vectors
 
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.settings import settings
-from pipeline_tasks.encoders.devices import device_kind
 from pipeline_tasks.encoders.layout import layout_of_folder
 from pipeline_tasks.evaluation.statistics import interval
 from pipeline_tasks.training.data.examples import Examples
@@ -134,7 +133,7 @@ def main() -> None:
                     kept(place / f"{system}-{seed}-{told}.npz", partial(scored, setting, system, test))
                 )
                 print(system, seed, round(float(runs[system][-1]["ndcg"].mean()), 4), flush=True)
-    untrained = open_encoder(start_of(options.size), TrainParams(size=options.size, device=device_kind()))
+    untrained = open_encoder(start_of(options.size), TrainParams(size=options.size))
     finish(tabled(ndcg(untrained, test, options.precision), runs, list(levels)))
 
 

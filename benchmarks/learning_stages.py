@@ -95,8 +95,7 @@ class Recipe:
             hard = "info_nce" if stage.labels else None
             objective = {"name": "kl_distillation", "hard": hard, "teacher_temperature": unit}
         chosen = {"objective": objective, "in_batch": True, "seed": seed, "evals_per_epoch": 1} | LENGTHS
-        chosen |= {"device": device_kind()} | dict(self.given)
-        return TrainParams(size=self.size, precision=self.precision, **chosen)
+        return TrainParams(size=self.size, precision=self.precision, **(chosen | dict(self.given)))
 
 
 def training_set(data: JudgedSet, stage: Stage, found: References, teacher: str) -> Examples:

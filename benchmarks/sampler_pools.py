@@ -206,7 +206,7 @@ def compared(pool: Pool, targets: Sequence[str], seeds: Sequence[int], place: Pa
         done[path] = found
         means = {name: round(float(found[name].mean()), 4) for name in targets if name in found}
         print(f"{len(done)} of {len(todo)}", todo[path].name, todo[path].seed, means, flush=True)
-    untrained = open_encoder(start_of("22m"), TrainParams(size="22m", device=device_kind()))
+    untrained = open_encoder(start_of("22m"), TrainParams(size="22m"))
     results = {}
     for target in targets:
         names = systems(list(pool.dev), target)

@@ -213,7 +213,7 @@ def main() -> None:
         planted(options.data, n, guides), asked(guides, "dev"), asked(guides, "test"), options.budget, 8, looked_at,
         options.precision,
     )  # fmt: skip
-    start = open_encoder(start_of("22m"), TrainParams(size="22m", device=device_kind()))
+    start = open_encoder(start_of("22m"), TrainParams(size="22m"))
     results: dict[str, Any] = {"start": {"ndcg": round(ndcg(start, setting.test), 4)}}
     known = systems(options.starts, looked_at)
     chosen = {name: known[name] for name in known if not options.systems or name.startswith(tuple(options.systems))}

@@ -55,12 +55,11 @@ def all_kept(todo: Mapping[Path, Callable[[], Arrays]], at_once: int) -> Iterato
 
 
 def placed() -> dict[str, Any]:
-    """Where this machine trains, as hyperparameters: on its GPU, if there is one, in large pieces.
+    """Hyperparameters of where this machine trains: on a GPU, if there is one, in the size's own pieces.
 
-    A batch of a small model fits in memory, so nothing is encoded twice for a step.
+    On a processor a batch of a small model fits in memory, so nothing is encoded twice for a step.
     """
-    pieces = {"micro_batch_tokens": 16_384} if device_kind() == "cuda" else {}
-    return {"device": device_kind(), "graph_tokens": 32_768} | pieces
+    return {} if device_kind() == "cuda" else {"graph_tokens": 32_768}
 
 
 def params_of(size: str, seed: int, **given: Any) -> TrainParams:

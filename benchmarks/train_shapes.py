@@ -37,7 +37,6 @@ STAGES = ("adapt", "pretrain", "finetune")
 N_NEGATIVES, WARM = 9, 2
 QUERY, PASSAGE = (24, 8, 62), (170, 60, 256)
 """Mean, standard deviation and most of the tokens that written queries and passages of guides have."""
-_GIB = 1 << 30
 
 
 def model_folder(shape: Shape, folder: Path) -> Path:

@@ -11,7 +11,7 @@ import uuid
 from datetime import UTC, datetime
 from typing import Any
 
-from pydantic import AwareDatetime, BaseModel, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from pipeline_tasks import __version__
 from pipeline_tasks.core.manifest import Ref
@@ -31,37 +31,72 @@ def _dataset(name: str) -> dict[str, Any]:
     return {"namespace": NAMESPACE, "name": ref.dataset, "facets": {"version": facet}}
 
 
-class _Version(BaseModel):
-    datasetVersion: str
+class _Runtime(BaseModel):
+    """What a run ran on; releases before did not say it."""
+
+    python: str | None = None
+    processor: str | None = None
+    device: str | None = None
+    threads: int | None = None
+    packages: dict[str, str] | None = None
 
 
-class _Facets(BaseModel):
-    version: _Version
-
-
-class _Output(BaseModel):
+class _Name(BaseModel):
     name: str
-    facets: _Facets
+
+
+class _Moved(_Name):
+    before: str | None = None
+    by: str
 
 
 class _Facts(BaseModel):
-    reused: bool
+    codeVersion: str
+    runtime: _Runtime = _Runtime()
+    release: str | None = None
+    image: str | None = None
+    dataset: str | None = None
+    group: str | None = None
+    request_id: str | None = None
+    error: str | None = None
+    duration_s: float | None = None
+    reused: bool | None = None
+    peak_memory_bytes: int | None = None
+    engine: str | None = None
+    workers: int | None = None
+    counters: dict[str, float] = {}
+    moved: _Moved | None = None
 
 
-class _RunFacets(BaseModel):
+class _Facets(BaseModel):
     foundry: _Facts
 
 
-class _Run(BaseModel):
-    facets: _RunFacets
+class _RunOf(BaseModel):
+    runId: str
+    facets: _Facets
 
 
-class _Built(BaseModel):
-    """What a COMPLETE event of a run that built something has; one that found it made, or moved a ref, is none."""
+class _VersionFacet(BaseModel):
+    datasetVersion: str
 
-    eventTime: AwareDatetime
-    run: _Run
-    outputs: list[_Output]
+
+class _OutputFacets(BaseModel):
+    version: _VersionFacet
+
+
+class _Output(_Name):
+    facets: _OutputFacets
+
+
+class Event(BaseModel):
+    """What is read of an event; older releases told less."""
+
+    eventType: str
+    eventTime: datetime
+    run: _RunOf
+    job: _Name
+    outputs: list[_Output] = []
 
 
 def built_at(store: Store) -> dict[str, float]:
@@ -73,10 +108,11 @@ def built_at(store: Store) -> dict[str, float]:
     found: dict[str, float] = {}
     for _, data in store.read_all(key for key in store.keys(PREFIX) if key.endswith("-complete.json")):
         try:
-            event = _Built.model_validate_json(data or b"")
+            event = Event.model_validate_json(data or b"")
         except ValidationError:
             continue
-        for output in () if event.run.facets.foundry.reused else event.outputs:
+        built = event.run.facets.foundry.reused is False  # one that moved a ref, or found its version, is none
+        for output in event.outputs if built else ():
             ref = f"{output.name}@{output.facets.version.datasetVersion}"
             found[ref] = max(found.get(ref, 0.0), event.eventTime.timestamp())
     return found

@@ -91,7 +91,7 @@ def told(inputs: Inputs, params: StepParams, on: str = "") -> list[str]:
     for one in chosen:
         room = "fits" if found.fits(one) else "does not fit"
         share = f"{one.gpu.share_of_peak:.0%} of the peak assumed"
-        larger = _larger(params, partial(_fit, count, one), round(_batch_tokens(params, train)))
+        larger = _larger(params, count, one, _batch_tokens(params, train))
         hours = f"{one}: {_span(found.hours(one, half=half))} ({share})"
         lines.append(f"{hours}; {room} {one.gpu.memory_gib:g} GiB{larger}")
     if params.precision == "bf16" and (why := slow_here("bfloat16", params.device)):
@@ -120,17 +120,13 @@ def with_gpu(params: Training) -> Training:
     return params.model_copy(update=pieces)
 
 
-def _fit(count: Callable[[Training], Forecast], on: Cards, params: Training) -> bool:
-    return count(params).fits(on)
-
-
-def _larger(params: Training, fits: Callable[[Training], bool], most: int) -> str:
+def _larger(params: Training, count: Callable[[Training], Forecast], on: Cards, most: float) -> str:
     """The largest pieces that fit, twice the given ones or more, of a batch of ``most`` tokens; nothing if none do."""
     names = [name for name in ("micro_batch_tokens", "graph_tokens") if hasattr(params, name)]
     chosen = params
     while chosen.micro_batch_tokens < most:
         wider = chosen.model_copy(update={name: 2 * getattr(chosen, name) for name in names})
-        if not fits(wider):
+        if not count(wider).fits(on):
             break
         chosen = wider
     return "" if chosen is params else " up to " + " ".join(f"{name}={getattr(chosen, name)}" for name in names)

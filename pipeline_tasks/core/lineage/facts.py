@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.events import Event
 from pipeline_tasks.core.licences import is_non_commercial
 from pipeline_tasks.core.manifest import LATEST, Manifest, Part, Ref
 from pipeline_tasks.core.memo import RECEIPTS
@@ -26,72 +27,6 @@ RESPONSES = "responses"
 Rows = list[dict[str, Any]]
 _Model = TypeVar("_Model", bound=BaseModel)
 _STATUS = {"START": "unfinished", "COMPLETE": "complete", "FAIL": "failed"}
-
-
-class _Runtime(BaseModel):
-    """What a run ran on; releases before did not say it."""
-
-    python: str | None = None
-    processor: str | None = None
-    device: str | None = None
-    threads: int | None = None
-    packages: dict[str, str] | None = None
-
-
-class _Name(BaseModel):
-    name: str
-
-
-class _Moved(_Name):
-    before: str | None = None
-    by: str
-
-
-class _Facts(BaseModel):
-    codeVersion: str
-    runtime: _Runtime = _Runtime()
-    release: str | None = None
-    image: str | None = None
-    dataset: str | None = None
-    group: str | None = None
-    request_id: str | None = None
-    error: str | None = None
-    duration_s: float | None = None
-    reused: bool | None = None
-    peak_memory_bytes: int | None = None
-    engine: str | None = None
-    workers: int | None = None
-    counters: dict[str, float] = {}
-    moved: _Moved | None = None
-
-
-class _Facets(BaseModel):
-    foundry: _Facts
-
-
-class _RunOf(BaseModel):
-    runId: str
-    facets: _Facets
-
-
-class _VersionFacet(BaseModel):
-    datasetVersion: str
-
-
-class _OutputFacets(BaseModel):
-    version: _VersionFacet
-
-
-class _Output(_Name):
-    facets: _OutputFacets
-
-
-class _Event(BaseModel):
-    eventType: str
-    eventTime: datetime
-    run: _RunOf
-    job: _Name
-    outputs: list[_Output] = []
 
 
 class _Usage(BaseModel):
@@ -151,7 +86,7 @@ def event_rows(store: Store, keys: Iterable[str], runs: dict[str, dict[str, Any]
     counters: Rows = []
     moves: Rows = []
     read: Rows = []
-    for key, event in _parsed(store, keys, _Event, problems):
+    for key, event in _parsed(store, keys, Event, problems):
         if event.eventType not in _STATUS:
             problems.append({"key": key, "problem": f"unknown eventType {event.eventType!r}"})
             continue
