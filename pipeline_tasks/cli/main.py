@@ -38,6 +38,7 @@ MODULES = {
     "fold": "upkeep",
     "metrics": "upkeep",
     "gc": "upkeep",
+    "compact": "compact",
     "check": "check",
     "erase": "erase",
     "sync": "sync",

@@ -122,7 +122,8 @@ def find_garbage(
     objects = list(store.entries("objects"))
     dead = _dead_memo(store, {entry.key for entry in objects}, wanted, give_up=memo and not running, old=old)
     sweep.add("memo", dead)
-    sweep.add("objects", (entry for entry in objects if entry.key not in wanted and entry.modified < old))
+    useless = [entry for entry in objects if entry.key not in wanted and entry.modified < old]
+    sweep.add("objects", store.packs.freed_by(useless) if store.packs else useless)
     # Of answers alone, which are held for minutes: in a folder the age of a lock says nothing of its holder.
     locks = (entry for entry in store.entries("locks") if entry.key.startswith(ANSWER_LOCKS))
     sweep.add("locks", (entry for entry in locks if entry.modified < old))
@@ -137,7 +138,8 @@ def drop(store: Store, sweep: Sweep) -> None:
     with deletion(store, (key for keys in sweep.keys.values() for key in keys)) as right:
         still = find_garbage(store, **sweep.asked).keys
         for kind, keys in sweep.keys.items():
-            right.delete_all(sorted(set(keys) & set(still[kind])))
+            there = set(still[kind])
+            right.delete_all(key for key in keys if key in there)
     for paths in sweep.paths.values():
         for path in paths:
             if not _older(path, sweep.found_at):

@@ -88,8 +88,8 @@ class Deletion:
     def __init__(self, store: Store, mark: bytes) -> None:
         self._store, self._mark = store, mark
 
-    def delete_all(self, keys: Iterable[str]) -> None:
-        """Forget each of ``keys``.
+    def delete_all(self, keys: Iterable[str], forget: Callable[[list[str]], None] | None = None) -> None:
+        """Forget each of ``keys``, a block at a time, by ``forget`` where that is not the store's own way.
 
         Raises:
             TransientError: this process was away for so long that others took it for dead.
@@ -98,7 +98,7 @@ class Deletion:
         while block := list(islice(todo, _BLOCK)):
             if self._store.read(MARK) != self._mark:
                 raise TransientError("another process took over while this one deleted; what it left goes next time")
-            self._store.delete_all(block)
+            (forget or self._store.delete_all)(block)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The operator that keeps a store small: ``foundry gc`` as a task."""
+"""The operators that keep a store small and quick to read: ``foundry gc`` and ``foundry compact`` as tasks."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from airflow.sdk import BaseOperator, Context, XComArg
 
 from foundry_airflow.operators import airflow_errors, open_store
+from pipeline_tasks.core.compact import compact, find_scattered
 from pipeline_tasks.core.gc import DAY_S, drop, find_garbage
 
 log = logging.getLogger(__name__)
@@ -47,3 +48,36 @@ class GarbageOperator(BaseOperator):
 def collect_garbage(**values: Any) -> XComArg:
     """The task ``gc``."""
     return GarbageOperator(task_id="gc", **values).output
+
+
+class CompactOperator(BaseOperator):
+    """Says how many small parts of a bucket packs would hold, and puts them there where asked.
+
+    Args:
+        really: do it; otherwise only say so.
+    """
+
+    template_fields = ("really",)
+    ui_color = "#f4efe6"
+
+    def __init__(self, *, really: Any = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.really = really
+
+    def execute(self, context: Context) -> dict[str, int]:
+        """How many parts and packs."""
+        with airflow_errors():
+            store = open_store()
+            found = find_scattered(store)
+            counts = {"parts": len(found.objects), "packs": len(found.groups)}
+            log.info("%(parts)d small parts for %(packs)d packs", counts)
+            if self.really:
+                compact(store, found)
+            elif found.groups:
+                log.info("nothing was put together; the parameter `really` does it")
+        return counts
+
+
+def put_together(**values: Any) -> XComArg:
+    """The task ``compact``."""
+    return CompactOperator(task_id="compact", **values).output

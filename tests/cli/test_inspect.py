@@ -110,6 +110,7 @@ def test_gc_on_a_fresh_store_drops_nothing(root):
     before = sorted(root.glob("objects/*/*"))
     assert "would drop 0 bytes" in foundry(root, "gc", "--dry-run")
     assert "dropped 0 bytes" in foundry(root, "gc")
+    assert "nothing to put together" in foundry(root, "compact")
     assert sorted(root.glob("objects/*/*")) == before
 
 

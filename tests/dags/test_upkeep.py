@@ -1,11 +1,11 @@
-"""The garbage task on a real store."""
+"""The tasks of maintenance on a real store."""
 
 import os
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 from foundry_airflow.operators import open_store
-from foundry_airflow.upkeep import GarbageOperator
+from foundry_airflow.upkeep import CompactOperator, GarbageOperator
 from test_operators import run
 
 pytestmark = pytest.mark.usefixtures("toys")
@@ -42,3 +42,8 @@ def test_a_manifest_that_cannot_be_read_fails_the_task_for_good():
     open_store().create("versions/numbers/0000000000000000.json", b"half")
     with pytest.raises(AirflowFailException, match="nothing was dropped"):
         GarbageOperator(task_id="gc", really=True).execute({})
+
+
+def test_a_folder_has_nothing_to_put_together():
+    run("count", values={"parts": 3})
+    assert CompactOperator(task_id="compact", really=True).execute({}) == {"parts": 0, "packs": 0}

@@ -30,6 +30,8 @@ _MAY_WAIT = ("objects/", "memo/")
 class LocalStore:
     """A store in a folder; safe for many processes on one file system."""
 
+    packs = None  # files are read where they lie
+
     def __init__(self, root: Path) -> None:
         self.root = self.folder = Path(root).absolute()
         self.scratches = self.root / "scratch"
@@ -271,10 +273,9 @@ class LocalStore:
         """
         self.create("machine", uuid.uuid4().hex.encode())
         found = self.root.stat()
-        try:
+        kernel = ""
+        with suppress(OSError):
             kernel = BOOT_ID.read_text("ascii").strip()
-        except OSError:
-            kernel = ""
         return digest(str(self.read("machine")), kernel or _NO_KERNEL, found.st_dev, found.st_ino)
 
 

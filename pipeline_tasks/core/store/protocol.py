@@ -15,9 +15,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from pipeline_tasks.core.errors import InputError
+
+if TYPE_CHECKING:
+    from pipeline_tasks.core.store.packs import Packs
 
 TEMPORARY = "tmp"
 LOST = (
@@ -90,6 +93,10 @@ class Store(Protocol):
     @property
     def scratches(self) -> Path:
         """The folder of all :meth:`scratch` folders."""
+
+    @property
+    def packs(self) -> Packs | None:
+        """Where small objects lie in large ones, under their own keys as before; None where that saves nothing."""
 
     def read(self, key: str) -> bytes | None:
         """The bytes of ``key``, or None."""

@@ -1,34 +1,24 @@
-"""The store in a bucket, with a cache of immutable objects and all work in progress on the local disk."""
+"""The store in a bucket, with copies of immutable objects and all work in progress on the local disk."""
 
 from __future__ import annotations
 
-import logging
 import math
-import os
 import uuid
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.ids import file_sha256, short_id
-from pipeline_tasks.core.store.bucket import THREADS, Bucket
-from pipeline_tasks.core.store.cache import Cache
-from pipeline_tasks.core.store.disk import shortage
+from pipeline_tasks.core.ids import short_id
+from pipeline_tasks.core.store.bucket import Bucket
 from pipeline_tasks.core.store.lease import LEASE_S, leased, shown
 from pipeline_tasks.core.store.local import LocalStore
-from pipeline_tasks.core.store.protocol import LOST, WHOLE_BYTES, Entry, Pin, checked_key, sha256_in
-
-log = logging.getLogger(__name__)
-IMMUTABLE = ("objects", "lineage/events")
-_LOOK_FIRST_BYTES = 1 << 20
-_DOWNLOADS = 2
-_BLOCK = 1_000
+from pipeline_tasks.core.store.objects import Objects, side_by_side
+from pipeline_tasks.core.store.pack import PREFIX, may_be_packed
+from pipeline_tasks.core.store.packs import Packs
+from pipeline_tasks.core.store.protocol import Entry, Pin
 
 
 class S3Store:
@@ -74,8 +64,14 @@ class S3Store:
         return self._work.scratches
 
     @cached_property
-    def _cache(self) -> Cache:
-        return Cache(self.folder, IMMUTABLE, self._limit_bytes)
+    def objects(self) -> Objects:
+        """What never changes."""
+        return Objects(self.bucket, self._local, self._limit_bytes)
+
+    @property
+    def packs(self) -> Packs:
+        """See :attr:`Store.packs`."""
+        return self.objects.packs
 
     @cached_property
     def _holder(self) -> str:
@@ -83,20 +79,19 @@ class S3Store:
 
     def read(self, key: str) -> bytes | None:
         """See :meth:`Store.read`."""
-        found = self.bucket.get(key)
-        return found[0] if found else None
+        return self.objects.read(key)
 
     def read_all(self, keys: Iterable[str]) -> Iterator[tuple[str, bytes | None]]:
         """See :meth:`Store.read_all`."""
-        return _side_by_side(self.read, keys)
+        return side_by_side(self.read, keys)
 
     def exists(self, key: str) -> bool:
         """See :meth:`Store.exists`."""
-        return self.bucket.head(key) is not None
+        return bool(self.objects.present([key]))
 
     def present(self, keys: Iterable[str]) -> set[str]:
         """See :meth:`Store.present`."""
-        return {key for key, there in _side_by_side(self.exists, keys) if there}
+        return self.objects.present(keys)
 
     def create(self, key: str, data: bytes) -> bool:
         """See :meth:`Store.create`."""
@@ -104,16 +99,7 @@ class S3Store:
 
     def create_from(self, key: str, path: Path) -> bool:
         """See :meth:`Store.create_from`."""
-        there = path.stat().st_size > _LOOK_FIRST_BYTES and self.exists(key)
-        sha256 = sha256_in(key)
-        made = not there and self.bucket.upload(key, path, sha256=sha256)
-        if not made:
-            self.bucket.touch(key)
-        if made or sha256:
-            copy = path.with_name(f"{path.name}.copy")
-            os.link(path, copy)
-            self._cache.put(key, copy, used=False)
-        return made
+        return self.objects.create_from(key, path)
 
     def replace(self, key: str, data: bytes) -> None:
         """See :meth:`Store.replace`."""
@@ -126,34 +112,33 @@ class S3Store:
 
     def delete(self, key: str) -> None:
         """See :meth:`Store.delete`."""
-        self.bucket.delete(key)
-        self._cache.drop(key)
+        self.delete_all([key])
 
     def delete_all(self, keys: Iterable[str]) -> None:
-        """See :meth:`Store.delete_all`."""
+        """See :meth:`Store.delete_all`; a pack is written anew without those that lie in it."""
         gone = list(keys)
         self.bucket.delete_all(gone)
+        packed = list(filter(may_be_packed, gone))
+        if packed:
+            with self.alone(PREFIX):  # after them, so that whoever packs one meanwhile did so before this
+                self.packs.take_out(packed)
         for key in gone:
-            self._cache.drop(key)
+            self.objects.copies.drop(key)
 
     def make_last(self, prefix: str) -> None:
         """See :meth:`Store.make_last`; what a bucket says lasts."""
 
     def keys(self, prefix: str) -> Iterator[str]:
         """See :meth:`Store.keys`."""
-        yield from sorted(entry.key for entry in self.bucket.below(prefix))
+        return (entry.key for entry in self.objects.entries(prefix))
 
     def entries(self, prefix: str) -> Iterator[Entry]:
         """See :meth:`Store.entries`."""
-        yield from sorted(self.bucket.below(prefix), key=lambda entry: entry.key)
+        return iter(self.objects.entries(prefix))
 
     def sha256(self, key: str) -> str | None:
         """See :meth:`Store.sha256`; a copy here that differs is dropped."""
-        found, copy = self.bucket.download(key, Path(os.devnull)), self.folder / checked_key(key)
-        if copy.is_file() and file_sha256(copy) != found:
-            log.warning("%s: the copy in %s differs from the object and is dropped", key, self.folder)
-            self._cache.drop(key)
-        return found
+        return self.objects.sha256(key)
 
     def local_path(self, key: str) -> Path:
         """See :meth:`Store.local_path`.
@@ -162,65 +147,23 @@ class S3Store:
             InputError: there is no such object, or its bytes are not those that it was named by.
             TransientError: the disk is full.
         """
-        cached = self._cache.get(checked_key(key))
-        if cached:
-            return cached
-        with self._local.alone(f"fetch-{short_id(key)}"):
-            return self._cache.get(key) or self._fetched(key)
+        return self.objects.local_path(key)
 
     def ranges(self, key: str, size_bytes: int) -> Callable[[int, int], bytes] | None:
         """See :meth:`Store.ranges`."""
-        if size_bytes <= WHOLE_BYTES or self._cache.get(checked_key(key)):
-            return None
-
-        def fetch(first: int, past: int) -> bytes:
-            data, size = self.bucket.get_range(key, first, past) or (b"", -1)
-            if (size, len(data)) != (size_bytes, past - first):
-                raise InputError(f"{key} in {self} has {size} bytes and not {size_bytes}; {LOST}")
-            return data
-
-        return fetch
-
-    def _fetched(self, key: str) -> Path:
-        wanted, got = sha256_in(key), ""
-        for _ in range(_DOWNLOADS):
-            with self.temporary() as path:
-                got = self._downloaded(key, path)
-                if not wanted or got == wanted:
-                    return self._cache.put(key, path)
-        raise InputError(f"{key} in {self} is corrupted, its sha256 is {got}; {LOST}")
-
-    def _downloaded(self, key: str, path: Path) -> str:
-        """sha256 of what came."""
-        try:
-            got = self.bucket.download(key, path)
-        except OSError as error:
-            if not shortage(error) or not self._cache.trim(0):
-                raise
-            got = self.bucket.download(key, path)
-        if got is None:
-            raise InputError(f"{key} is missing from the store {self}; {LOST}")
-        return got
+        return self.objects.ranges(key, size_bytes)
 
     def copy_to(self, key: str, path: Path) -> None:
         """See :meth:`Store.copy_to`."""
-        self._downloaded(key, path)
+        self.objects.copy_to(key, path)
 
     def bring(self, keys: Iterable[str]) -> None:
         """See :meth:`Store.bring`."""
-
-        def fetch(key: str) -> None:
-            with suppress(InputError):
-                self.local_path(key)
-
-        wanted = (key for key in keys if not self._cache.get(checked_key(key)))
-        deque(_side_by_side(fetch, wanted), maxlen=0)
+        self.objects.bring(keys)
 
     def drop_lost_copies(self) -> None:
         """See :meth:`Store.drop_lost_copies`."""
-        for folder in IMMUTABLE:
-            for key in set(self._local.keys(folder)) - set(self.keys(folder)):
-                self._cache.drop(key)
+        self.objects.drop_lost_copies()
 
     def scratch(self, name: str) -> Path:
         """See :meth:`Store.scratch`."""
@@ -270,14 +213,3 @@ def _made(folder: Path, setting: str) -> LocalStore:
     except OSError as error:
         raise InputError(f"{folder} cannot be made ({error}); set {setting} to a folder") from error
     return LocalStore(folder)
-
-
-def _side_by_side(work: Callable[[str], Any], keys: Iterable[str]) -> Iterator[tuple[str, Any]]:
-    """Each key with what ``work`` gives, in order, a block of keys at a time."""
-    todo = iter(keys)
-    with ThreadPoolExecutor(THREADS) as pool:
-        while block := list(islice(todo, _BLOCK)):
-            if len(block) == 1:
-                yield block[0], work(block[0])
-            else:
-                yield from zip(block, pool.map(work, block), strict=True)

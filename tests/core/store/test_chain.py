@@ -177,6 +177,7 @@ def test_the_command_line_works_on_a_bucket(s3, tmp_path):
     assert foundry("export", "totals", str(tmp_path / "out")).returncode == 0
     assert foundry("sql", "SELECT count(*) AS n FROM totals", "--format", "csv").stdout == "n\n1\n"
     assert "would drop" in foundry("gc", "--dry-run").stdout
+    assert foundry("compact", "--grace-hours", "0").stdout == "0 parts, 0 B, are in 0 packs\n", "less than half a pack"
     assert f"{s3} answers" in " ".join(foundry("doctor").stdout.split())
     wrong = foundry("ls", AWS_SECRET_ACCESS_KEY="wrong-one")
     assert wrong.returncode == 2 and wrong.stderr.startswith("foundry: s3://") and "secret key is wrong" in wrong.stderr

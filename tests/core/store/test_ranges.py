@@ -51,7 +51,7 @@ def _bodies() -> pa.Table:
 def part(s3: S3Store) -> Part:
     """Two megabytes of documents, and no copy of them on this machine."""
     part = write_rows(s3, _bodies())
-    s3._cache.drop(part.key)
+    s3.objects.copies.drop(part.key)
     return part
 
 
@@ -84,7 +84,7 @@ def test_small_parts_are_fetched_before_they_are_read_and_large_ones_are_not(s3,
         parts=[*small[:2], part, *small[2:]],
     )  # fmt: skip
     for one in small:
-        s3._cache.drop(one.key)
+        s3.objects.copies.drop(one.key)
 
     def here() -> list[int]:
         return [n for n, one in enumerate(small) if (s3.folder / one.key).exists()]
@@ -102,7 +102,7 @@ def test_small_parts_are_fetched_before_they_are_read_and_large_ones_are_not(s3,
 
 def test_a_small_part_is_fetched_in_one_request(s3, fetched):
     part = write_rows(s3, _bodies().slice(0, 3))
-    s3._cache.drop(part.key)
+    s3.objects.copies.drop(part.key)
     assert read_part(s3, part, ASKED).num_rows == 3
     assert fetched == [part.size_bytes]
 
@@ -113,7 +113,7 @@ def test_a_part_of_an_older_release_has_no_seal_and_is_fetched_whole(s3, fetched
     with s3.temporary(".parquet") as path:
         pq.write_table(_bodies(), path)
         part = _store_file(s3, path, ROWS)
-    s3._cache.drop(part.key)
+    s3.objects.copies.drop(part.key)
     assert read_part(s3, part, ASKED).to_pylist() == _wanted()
     assert part.size_bytes in fetched
 
