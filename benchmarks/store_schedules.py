@@ -21,7 +21,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from pipeline_tasks.core import progress  # noqa: E402
-from tests.core.machine import StoreMachine, in_bucket, in_folder, run_schedules  # noqa: E402
+from tests.core.machine import StoreMachine  # noqa: E402
+from tests.core.schedules import in_bucket, in_folder, run_schedules  # noqa: E402
 from tests.seaweed import running  # noqa: E402
 
 MEMORY = Path("/dev/shm")

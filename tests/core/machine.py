@@ -1,9 +1,10 @@
 """A model of the store, and schedules of everything that may happen to it: Hypothesis chooses, the store must hold.
 
-A schedule is a dozen of: the world changes; a step runs; garbage is collected; the lineage is folded; an item is
-erased. At any file operation (in a bucket: at any request) of these the process may be killed, the power may be cut, or
-another process may collect garbage or run a step. After each of them everything that has a name must be whole, and what
-was told must be there; at the end, undisturbed, every dataset must hold what the world says.
+A schedule is a dozen of: the world changes; a step runs; garbage is collected; small parts are put together; the
+lineage is folded; an item is erased. At any file operation (in a bucket: at any request) of these the process may be
+killed, the power may be cut, or another process may collect garbage and put parts together, or run a step. After each of
+them everything that has a name must be whole, and what was told must be there; at the end, undisturbed, every dataset
+must hold what the world says.
 """
 
 from __future__ import annotations
@@ -11,20 +12,16 @@ from __future__ import annotations
 import random
 import shutil
 import threading
-import uuid
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from hashlib import sha256
-from pathlib import Path
 from typing import Any, ClassVar
 
-from hypothesis import HealthCheck, Phase, settings
-from hypothesis import seed as seeded
 from hypothesis import strategies as st
-from hypothesis.errors import FlakyFailure
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from pipeline_tasks.core.compact import compact, find_scattered
 from pipeline_tasks.core.erasure.erase import Erased, erase
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.gc import drop, find_garbage, manifests_at
@@ -33,10 +30,8 @@ from pipeline_tasks.core.lineage import fold
 from pipeline_tasks.core.manifest import Manifest, Ref
 from pipeline_tasks.core.requests import PREVIOUS
 from pipeline_tasks.core.step import Step
-from pipeline_tasks.core.store import LocalStore, Store
+from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.store.protocol import sha256_in
-from pipeline_tasks.core.store.s3 import S3Store
-from tests.core.conftest import CACHE_BYTES
 from tests.core.faults import Fault, Faults, Killed, breakable, fault_within
 from tests.core.toy_steps import (
     ITEMS,
@@ -51,12 +46,12 @@ from tests.core.toy_steps import (
     toy_unique,
 )  # fmt: skip
 from tests.power import Disk
-from tests.seaweed import Seaweed
 
 SCHEMAS = {schema.name: schema for schema in (ITEMS, SCALED)}
 CHAIN: tuple[Step, ...] = (toy_scale, toy_unique, toy_bare, toy_total, toy_gather)
 NAMES = [short_id("item", n) for n in range(6)]
 _WAIT_S = 0.2
+_PART_BYTES = 1_500
 
 
 class StoreMachine(RuleBasedStateMachine):
@@ -103,6 +98,11 @@ class StoreMachine(RuleBasedStateMachine):
     def collect(self, keep: int | None, memo: bool, fault: Fault) -> None:
         """Garbage, with no grace."""
         self._with(fault, lambda store: self._collect(store, keep, memo))
+
+    @rule(fault=fault_within(40), parts=st.integers(1, 4))
+    def put_together(self, fault: Fault, parts: int) -> None:
+        """Small parts into packs of a few."""
+        self._with(fault, lambda store: self._compact(store, parts))
 
     @rule(fault=fault_within(4), really=st.sampled_from([False, False, True]))
     def fold(self, fault: Fault, really: bool) -> None:
@@ -163,6 +163,7 @@ class StoreMachine(RuleBasedStateMachine):
         try:
             if kind == "collect":
                 self._collect(there, 1, memo=True)
+                self._compact(there, 2)
             else:
                 self._make(there, -1)
                 self._make(there, 0)
@@ -191,6 +192,10 @@ class StoreMachine(RuleBasedStateMachine):
             self.told.discard(Ref(dataset=dataset, version=version))
         drop(store, sweep)
         self.told |= before & {manifest.ref for manifest in self._manifests(store)}
+
+    @staticmethod
+    def _compact(store: Store, parts: int) -> None:
+        compact(store, find_scattered(store, grace_s=0, pack_bytes=parts * _PART_BYTES))
 
     def _erase(self, store: Store, name: str) -> Erased | None:
         try:
@@ -262,38 +267,3 @@ class StoreMachine(RuleBasedStateMachine):
         except InputError as error:
             assert "is not in the store" in str(error) or "has no parts" in str(error), error
             return []
-
-
-def in_folder(root: Path) -> type[StoreMachine]:
-    """Schedules over folders below ``root``."""
-
-    class InFolder(StoreMachine):
-        place = staticmethod(lambda: root / uuid.uuid4().hex)
-        opened = staticmethod(LocalStore)
-        counts: ClassVar[Counter[str]] = Counter()
-
-    return InFolder
-
-
-def in_bucket(server: Seaweed, caches: Path) -> type[StoreMachine]:
-    """Schedules over stores in a bucket, whose settings are in the environment."""
-
-    class InBucket(StoreMachine):
-        place = staticmethod(server.address)
-        opened = staticmethod(lambda where: S3Store(where, caches, CACHE_BYTES))
-        counts: ClassVar[Counter[str]] = Counter()
-        disks = False
-
-    return InBucket
-
-
-def run_schedules(machine: type[StoreMachine], n: int, seed: int = 0) -> None:
-    """Run ``n`` schedules; what the first that fails has broken is told, though it may not break it a second time."""
-    asked = settings(
-        max_examples=n, stateful_step_count=12, deadline=None, database=None, print_blob=False,
-        suppress_health_check=list(HealthCheck), phases=[Phase.generate],
-    )  # fmt: skip
-    try:
-        run_state_machine_as_test(seeded(seed)(machine), settings=asked)
-    except FlakyFailure as found:
-        raise found.exceptions[0] from found

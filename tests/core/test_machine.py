@@ -10,7 +10,7 @@ from pipeline_tasks.core import latest
 from pipeline_tasks.core.manifest import Manifest
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.versions import point
-from tests.core.machine import in_bucket, in_folder, run_schedules
+from tests.core.schedules import in_bucket, in_folder, run_schedules
 from tests.seaweed import Seaweed
 
 IN_FOLDER, IN_BUCKET = 8, 2
