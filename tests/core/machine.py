@@ -2,9 +2,9 @@
 
 A schedule is a dozen of: the world changes; a step runs; garbage is collected; small parts are put together; the
 lineage is folded; an item is erased. At any file operation (in a bucket: at any request) of these the process may be
-killed, the power may be cut, or another process may collect garbage and put parts together, or run a step. After each of
-them everything that has a name must be whole, and what was told must be there; at the end, undisturbed, every dataset
-must hold what the world says.
+killed, the power may be cut, or another process may collect garbage and put parts together, or run a step. After each
+of them everything that has a name must be whole, and what was told must be there; at the end, undisturbed, every
+dataset must hold what the world says.
 """
 
 from __future__ import annotations
