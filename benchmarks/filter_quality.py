@@ -18,12 +18,13 @@ from planted_pairs import Planted, plant
 
 from pipeline_tasks.core.ids import digest, short_id
 from pipeline_tasks.core.manifest import Manifest
+from pipeline_tasks.core.parts import write_rows
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.runner import run_job
 from pipeline_tasks.core.schema import RowSchema
 from pipeline_tasks.core.store import LocalStore
-from pipeline_tasks.core.versions import Version, commit, point, write_rows
+from pipeline_tasks.core.versions import Version, commit, point
 from pipeline_tasks.datasets import PAIR_EMBEDDINGS, PAIRS, PASSAGE_EMBEDDINGS, PASSAGES
 
 MODELS = ("bge-small-en-v1.5", "all-mpnet-base-v2", "all-minilm-l6-v2")

@@ -10,9 +10,10 @@ import pyarrow as pa
 
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.manifest import Manifest, Part, Ref, Removal
+from pipeline_tasks.core.parts import write_rows
 from pipeline_tasks.core.schema import RowSchema
 from pipeline_tasks.core.store import LocalStore, Store
-from pipeline_tasks.core.versions import commit, point, write_rows
+from pipeline_tasks.core.versions import commit, point
 from pipeline_tasks.datasets import LABELLED, PAIRS, PASSAGES, RANKINGS
 
 MODEL = "planted"

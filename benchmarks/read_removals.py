@@ -20,8 +20,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.measure import finish, measured, show, spread, turns  # noqa: E402
 from pipeline_tasks.core.manifest import Manifest, Ref, Removal  # noqa: E402
+from pipeline_tasks.core.parts import write_rows  # noqa: E402
 from pipeline_tasks.core.store import LocalStore  # noqa: E402
-from pipeline_tasks.core.versions import REMOVED, Version, commit, point, write_rows  # noqa: E402
+from pipeline_tasks.core.versions import REMOVED, Version, commit, point  # noqa: E402
 from pipeline_tasks.datasets import PASSAGES  # noqa: E402
 
 PART_ROWS = 400

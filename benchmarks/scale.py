@@ -102,7 +102,8 @@ class Corpus:
         import pyarrow as pa
 
         from pipeline_tasks.core.manifest import Removal
-        from pipeline_tasks.core.versions import REMOVED, write_rows
+        from pipeline_tasks.core.parts import write_rows
+        from pipeline_tasks.core.versions import REMOVED
 
         each = -(-n // len(self.ids))
         first = 1 + 2 * each * len(self.removals)

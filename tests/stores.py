@@ -8,13 +8,14 @@ from typing import Any
 
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.manifest import Manifest, Ref
+from pipeline_tasks.core.parts import write_rows
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.runner import Outcome, run_job
 from pipeline_tasks.core.schema import RowSchema
 from pipeline_tasks.core.step import Step
 from pipeline_tasks.core.store import Store
-from pipeline_tasks.core.versions import Version, commit, point, write_rows
+from pipeline_tasks.core.versions import Version, commit, point
 
 
 def put(store: Store, schema: RowSchema, *parts: list[dict], dataset: str = "", **made_from: Ref) -> Ref:

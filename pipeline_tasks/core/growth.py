@@ -14,12 +14,12 @@ import pyarrow as pa
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import digest
 from pipeline_tasks.core.manifest import Part, Removal
-from pipeline_tasks.core.parts import read_part
+from pipeline_tasks.core.parts import read_part, write_rows
 from pipeline_tasks.core.plan import Job
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.schema import RowSchema
 from pipeline_tasks.core.store import Store
-from pipeline_tasks.core.versions import REMOVED, write_rows
+from pipeline_tasks.core.versions import REMOVED
 from pipeline_tasks.core.withdrawals import check_withdrawals
 
 

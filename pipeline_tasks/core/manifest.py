@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import canonical_json, short_id
@@ -21,12 +21,26 @@ class _Frozen(BaseModel):
 
 
 class Part(_Frozen):
-    """One immutable object: rows in Parquet, or a model's file under its logical ``name``."""
+    """One immutable object: rows in Parquet, or a model's file under its logical ``name``.
+
+    ``bodies``: the object with those of its columns that hold files, see :mod:`pipeline_tasks.core.parts`.
+    """
 
     sha256: str
     rows: int
     size_bytes: int
     name: str | None = None
+    bodies: Part | None = None
+
+    @model_serializer(mode="wrap")
+    def _as_ever(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without ``bodies`` where there are none: manifests have the bytes that they had."""
+        return {name: value for name, value in plain(self).items() if name != "bodies" or value}
+
+    @property
+    def objects(self) -> list[Part]:
+        """Every object that it needs."""
+        return [self, self.bodies] if self.bodies else [self]
 
     @property
     def key(self) -> str:
@@ -80,13 +94,13 @@ class Manifest(_Frozen):
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all parts, removals and rejects."""
+        """Bytes of all parts with their bodies, removals and rejects."""
         return sum(p.size_bytes for p in self.objects)
 
     @property
     def objects(self) -> list[Part]:
         """Every object that this version needs."""
-        return [*self.parts, *(r.part for r in self.removals), *self.rejects]
+        return [o for part in (*self.parts, *(r.part for r in self.removals), *self.rejects) for o in part.objects]
 
     @classmethod
     def read(cls, data: bytes | None) -> Manifest | None:

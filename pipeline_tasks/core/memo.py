@@ -18,11 +18,12 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.failure import counted
 from pipeline_tasks.core.ids import canonical_json, digest, seed_of
 from pipeline_tasks.core.manifest import Part
+from pipeline_tasks.core.parts import write_rows
 from pipeline_tasks.core.plan import Job
 from pipeline_tasks.core.removals import without
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.store import Store
-from pipeline_tasks.core.versions import Version, write_rows
+from pipeline_tasks.core.versions import Version
 
 RECEIPTS = "receipts"
 ROW_COUNTERS = ("rows_in", "rows_out", "rows_rejected")
@@ -59,8 +60,8 @@ class Record(BaseModel):
 
     @property
     def made(self) -> list[Part]:
-        """The parts that it names."""
-        return [*self.tables, *([self.rejects] if self.rejects else [])]
+        """The objects that it names."""
+        return [o for part in (*self.tables, self.rejects) if part for o in part.objects]
 
     @property
     def tables(self) -> list[Part]:

@@ -24,11 +24,12 @@ from pipeline_tasks.core.failure import counted
 from pipeline_tasks.core.ids import digest, seed_of
 from pipeline_tasks.core.manifest import Part, Removal
 from pipeline_tasks.core.memo import Record, memo_key
+from pipeline_tasks.core.parts import write_rows
 from pipeline_tasks.core.plan import Job
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.schema import RowSchema
 from pipeline_tasks.core.store import Store
-from pipeline_tasks.core.versions import Version, read_part, write_rows
+from pipeline_tasks.core.versions import Version, read_part
 
 
 @dataclass(frozen=True)

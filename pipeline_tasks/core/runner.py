@@ -28,6 +28,7 @@ from pipeline_tasks.core.ids import digest
 from pipeline_tasks.core.licences import licences_of
 from pipeline_tasks.core.manifest import Manifest, Part, Ref, Removal
 from pipeline_tasks.core.partitions import PartitionedRun
+from pipeline_tasks.core.parts import write_rows
 from pipeline_tasks.core.pins import pinned
 from pipeline_tasks.core.plan import Job
 from pipeline_tasks.core.progress import meter
@@ -37,7 +38,7 @@ from pipeline_tasks.core.run import Inputs
 from pipeline_tasks.core.schema import FILES
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.store.disk import space_in
-from pipeline_tasks.core.versions import REMOVED, Version, load_manifest, write_rows
+from pipeline_tasks.core.versions import REMOVED, Version, load_manifest
 from pipeline_tasks.core.whole import give
 
 log = logging.getLogger(__name__)

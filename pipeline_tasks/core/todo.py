@@ -41,7 +41,7 @@ class Todo:
         rows = sum(manifest.rows for manifest in everything)
         made = job.made(store)
         if made or job.step.kind != "map":
-            size = 0 if made else sum(part.size_bytes for manifest in everything for part in manifest.parts)
+            size = 0 if made else sum(part.size_bytes for m in everything for p in m.parts for part in p.objects)
             found = load_manifest(store, made) if made else None
             return cls(job, found, rows=0 if made else rows, rows_read=rows, size_bytes=size)
         source = inputs[next(iter(job.step.reads))][0]
@@ -54,7 +54,7 @@ class Todo:
             n_new=len(todo),
             rows=sum(part.rows for part in todo),
             rows_read=sum(part.rows for part in source.parts),
-            size_bytes=sum(part.size_bytes for part in (*todo, *beside)),
+            size_bytes=sum(part.size_bytes for whole in (*todo, *beside) for part in whole.objects),
         )
 
     @property

@@ -12,68 +12,21 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from pipeline_tasks.core.dictionaries import with_distinct_dictionaries
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.ids import file_sha256
-from pipeline_tasks.core.manifest import LATEST, REJECTS_SUFFIX, Manifest, Part, Ref
+from pipeline_tasks.core.manifest import LATEST, REJECTS_SUFFIX, Manifest, Ref
 from pipeline_tasks.core.parts import part_batches, read_part
 from pipeline_tasks.core.pins import kept
 from pipeline_tasks.core.removals import RemovedRows, without
 from pipeline_tasks.core.schema import REJECTS, ChangedColumnsError, RowSchema
-from pipeline_tasks.core.seal import seal
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.store.protocol import WHOLE_BYTES
 
 log = logging.getLogger(__name__)
-_ONE_DICTIONARY = 1 << 30
 _AHEAD = 128
 ID = re.compile(r"[0-9a-f]{16}")
 """What the id of a version looks like."""
 REMOVED = pa.schema([pa.field("key", pa.string())])
-
-
-def write_rows(store: Store, table: pa.Table) -> Part:
-    """Store ``table`` as one part; the same rows always give the same bytes.
-
-    A column of dictionary type stays one whatever its size: a long text that many rows share is there once. Beside
-    such columns no other gets a dictionary, which would be as large as the column where all values differ.
-    """
-    table = with_distinct_dictionaries(table)
-    shared = [_leaf(field) for field in table.schema if _holds_dictionary(field.type)]
-    with store.temporary(".parquet") as path:
-        pq.write_table(
-            table,
-            path,
-            compression="zstd",
-            row_group_size=65_536,
-            version="2.6",
-            write_page_index=True,
-            use_dictionary=shared or True,
-            dictionary_pagesize_limit=_ONE_DICTIONARY if shared else None,
-        )
-        seal(path)
-        return _store_file(store, path, rows=table.num_rows)
-
-
-def _leaf(field: pa.Field) -> str:
-    return f"{field.name}.list.element" if pa.types.is_list(field.type) else field.name
-
-
-def _holds_dictionary(kind: pa.DataType) -> bool:
-    return pa.types.is_dictionary(kind.value_type if pa.types.is_list(kind) else kind)
-
-
-def write_file(store: Store, path: Path, name: str) -> Part:
-    """Store a local file, never to be written again, as the part called ``name`` (for models)."""
-    return _store_file(store, path, rows=0, name=name)
-
-
-def _store_file(store: Store, path: Path, rows: int, name: str | None = None) -> Part:
-    part = Part(sha256=file_sha256(path), rows=rows, size_bytes=path.stat().st_size, name=name)
-    kept(store, part.key, lambda: store.create_from(part.key, path))
-    return part
 
 
 def manifest_key(ref: Ref) -> str:

@@ -17,11 +17,12 @@ from pipeline_tasks.core.headway import told
 from pipeline_tasks.core.ids import seed_of
 from pipeline_tasks.core.manifest import Part
 from pipeline_tasks.core.partitions import PartitionedRun
+from pipeline_tasks.core.parts import write_file, write_rows
 from pipeline_tasks.core.plan import Job
 from pipeline_tasks.core.run import Inputs
 from pipeline_tasks.core.schema import RowSchema
 from pipeline_tasks.core.store import Store
-from pipeline_tasks.core.versions import Version, write_file, write_rows
+from pipeline_tasks.core.versions import Version
 
 
 def give(

@@ -10,9 +10,10 @@ import pytest
 from pipeline_tasks.ask.corpus import Corpus, open_corpus
 from pipeline_tasks.core.lineage.reader import Reader
 from pipeline_tasks.core.manifest import Manifest, Ref
+from pipeline_tasks.core.parts import write_file
 from pipeline_tasks.core.schema import FILES
 from pipeline_tasks.core.store import LocalStore
-from pipeline_tasks.core.versions import commit, point, write_file
+from pipeline_tasks.core.versions import commit, point
 from pipeline_tasks.datasets import DOCUMENTS, LABELLED, PAIRS, PASSAGES, TRIPLETS
 from tests.retrieval.tiny import decoder
 from tests.stores import put

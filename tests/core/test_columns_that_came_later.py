@@ -8,10 +8,11 @@ import pytest
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.lineage import query
 from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.parts import write_rows
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.schema import Column, RowSchema
 from pipeline_tasks.core.store import LocalStore
-from pipeline_tasks.core.versions import Version, commit, point, write_rows
+from pipeline_tasks.core.versions import Version, commit, point
 from tests.core.toy_steps import ITEM_ID, ITEMS, make, toy_scale
 from tests.stores import put
 

@@ -13,13 +13,14 @@ from pipeline_tasks.core.compact import compact, find_scattered
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.gc import drop, find_garbage
 from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.parts import write_rows
 from pipeline_tasks.core.schema import Column, RowSchema
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.store.bucket import Bucket
 from pipeline_tasks.core.store.pack import PREFIX
 from pipeline_tasks.core.store.s3 import S3Store
 from pipeline_tasks.core.sync import sync
-from pipeline_tasks.core.versions import Version, load_manifest, manifest_key, ref_key, write_rows
+from pipeline_tasks.core.versions import Version, load_manifest, manifest_key, ref_key
 from tests.core.conftest import CACHE_BYTES
 from tests.core.test_check import run_chain
 from tests.core.test_gc_beside_steps import tick
@@ -202,6 +203,26 @@ def test_small_packs_are_put_together(s3):
     put_together(s3, pack_bytes=8 * PACK_BYTES)
     assert len(keys_in(s3, PREFIX)) < len(before) / 2
     assert all(len(texts(s3, ref)) == PARTS for ref in refs) and find_damage(s3).objects == {}
+
+
+def test_what_lies_in_two_packs_goes_from_both(s3, monkeypatch):
+    for seed in (1, 2):
+        put(s3, NOTES, *notes(seed), dataset=f"n{seed}")
+    put_together(s3, pack_bytes=PACK_BYTES)
+    monkeypatch.setattr(type(s3.packs), "drop_covered", lambda _: None)
+    put_together(s3, pack_bytes=8 * PACK_BYTES)
+    keys = list(s3.keys("objects"))
+    held = [entry.key for members in s3.packs.members().values() for entry in members]
+    assert len(keys) == 2 * PARTS < len(held)
+    gone = {key: s3.read(key) for key in keys[::5]}
+    s3.delete_all(gone)
+    packs = [s3.bucket.get(key)[0] for key in keys_in(s3, PREFIX)]
+    assert not any(data in pack for data in gone.values() for pack in packs)
+    assert s3.present(keys) == set(keys) - gone.keys()
+    monkeypatch.undo()
+    put_together(s3, pack_bytes=8 * PACK_BYTES)
+    held = [entry.key for members in s3.packs.members().values() for entry in members]
+    assert sorted(held) == sorted(set(keys) - gone.keys())
 
 
 def test_a_damaged_member_is_told_and_forgotten(s3, tmp_path):

@@ -9,9 +9,9 @@ import pytest
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Ref
-from pipeline_tasks.core.parts import read_part
+from pipeline_tasks.core.parts import read_part, write_rows
 from pipeline_tasks.core.store import LocalStore
-from pipeline_tasks.core.versions import load_manifest, point, resolve, write_rows
+from pipeline_tasks.core.versions import load_manifest, point, resolve
 from tests.core.toy_steps import ITEMS, latest, make, rows_of, toy_list, toy_model, toy_scale, toy_unique
 
 

@@ -7,9 +7,10 @@ import pytest
 
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.manifest import Ref, Removal
+from pipeline_tasks.core.parts import write_rows
 from pipeline_tasks.core.runner import Outcome
 from pipeline_tasks.core.store import LocalStore
-from pipeline_tasks.core.versions import REMOVED, commit, load_manifest, point, write_rows
+from pipeline_tasks.core.versions import REMOVED, commit, load_manifest, point
 from pipeline_tasks.corpus.cluster_documents import cluster_documents
 from pipeline_tasks.corpus.sketch_documents import sketch_documents
 from pipeline_tasks.datasets import DOCUMENTS

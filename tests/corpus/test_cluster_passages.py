@@ -10,9 +10,10 @@ import pytest
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Ref, Removal
+from pipeline_tasks.core.parts import write_rows
 from pipeline_tasks.core.runner import Outcome
 from pipeline_tasks.core.store import LocalStore
-from pipeline_tasks.core.versions import REMOVED, Version, commit, point, write_rows
+from pipeline_tasks.core.versions import REMOVED, Version, commit, point
 from pipeline_tasks.corpus import passage_blocks
 from pipeline_tasks.corpus.cluster_passages import cluster_passages
 from pipeline_tasks.datasets import PASSAGE_EMBEDDINGS

@@ -5,8 +5,8 @@ import pyarrow as pa
 import pytest
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.parts import write_rows
 from pipeline_tasks.core.store import LocalStore
-from pipeline_tasks.core.versions import write_rows
 from pipeline_tasks.curation.id_table import HashTable
 from pipeline_tasks.curation.passage_facts import Facts
 

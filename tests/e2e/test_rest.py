@@ -12,10 +12,11 @@ import pytest
 
 from pipeline_tasks.core.lineage import query
 from pipeline_tasks.core.manifest import Manifest
+from pipeline_tasks.core.parts import write_rows
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.step import Step
 from pipeline_tasks.core.store import LocalStore
-from pipeline_tasks.core.versions import commit, point, write_rows
+from pipeline_tasks.core.versions import commit, point
 from pipeline_tasks.curation.mine_negatives import mine_negatives
 from pipeline_tasks.curation.mutual_agreement import mutual_agreement
 from pipeline_tasks.datasets import NEEDS, PAIRS, PASSAGES

@@ -10,10 +10,11 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.lineage import query
 from pipeline_tasks.core.manifest import Manifest, Ref
 from pipeline_tasks.core.partitions import Partition
+from pipeline_tasks.core.parts import write_rows
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
-from pipeline_tasks.core.versions import Version, write_rows
+from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import JUDGED_QUERIES, PAIRS, PASSAGE_EMBEDDINGS, PASSAGES
 from pipeline_tasks.evaluation.evaluate_retriever import evaluate_retriever
 from pipeline_tasks.evaluation.evaluation_params import EvaluationParams

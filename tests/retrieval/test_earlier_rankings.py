@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from pipeline_tasks.core.manifest import Manifest, Ref, Removal
+from pipeline_tasks.core.parts import write_rows
 from pipeline_tasks.core.store import LocalStore
-from pipeline_tasks.core.versions import REMOVED, Version, commit, point, write_rows
+from pipeline_tasks.core.versions import REMOVED, Version, commit, point
 from pipeline_tasks.datasets import PAIR_EMBEDDINGS, PASSAGE_EMBEDDINGS
 from pipeline_tasks.retrieval import earlier_rankings
 from pipeline_tasks.retrieval.rank_passages import rank_passages

@@ -6,9 +6,10 @@ import shutil
 from pathlib import Path
 
 from pipeline_tasks.core.manifest import Manifest, Ref
+from pipeline_tasks.core.parts import write_file
 from pipeline_tasks.core.schema import FILES
 from pipeline_tasks.core.store import LocalStore
-from pipeline_tasks.core.versions import commit, point, write_file
+from pipeline_tasks.core.versions import commit, point
 from pipeline_tasks.datasets import PAIRS
 from tests.shapes import TOPICS
 from tests.stores import put

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterator
+from hashlib import sha256
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline_tasks.core.erasure.rows import id_columns, identifies, ids_in
+from pipeline_tasks.core.parts import BODY
 from pipeline_tasks.core.schema import REJECTS
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.versions import REMOVED
@@ -85,9 +87,12 @@ def _one_line(text: str) -> str:
 
 
 def holds(store: Store, key: str, ids: Collection[str]) -> bool:
-    """Whether one of ``ids`` stands in a part: as an id or address, in a list of ids, or in a reject's detail."""
+    """Whether one of ``ids`` stands in a part: as an id or address, in a list, in a reject's detail; names a file."""
     file = pq.ParquetFile(store.local_path(key))
     names = file.schema_arrow.names
+    if BODY in file.schema_arrow.types:
+        files = (value.as_py() for batch in file.iter_batches(1) for column in batch.columns for value in column)
+        return any(sha256(content).hexdigest() in ids for content in files if isinstance(content, bytes))
     if names == REMOVED.names:
         return not set(file.read()["key"].to_pylist()).isdisjoint(ids)
     wanted = [*id_columns(file.schema_arrow), *(["detail"] if names == REJECTS.arrow.names else [])]
@@ -108,7 +113,7 @@ def holds(store: Store, key: str, ids: Collection[str]) -> bool:
 def same_texts(store: Store, key: str, texts: Collection[str]) -> int:
     """How many texts of a part equal one of ``texts``."""
     file = pq.ParquetFile(store.local_path(key))
-    names = [f.name for f in file.schema_arrow if not pa.types.is_large_binary(f.type)]
+    names = [f.name for f in file.schema_arrow if f.type != BODY]
     wanted = pa.array(sorted(texts), pa.string())
     found = (pc.sum(pc.is_in(values, wanted)).as_py() for values in _texts(file.read(columns=names)))
     return sum(n or 0 for n in found)

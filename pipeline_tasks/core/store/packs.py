@@ -74,10 +74,9 @@ class _Known:
         row = self.lists[self._names[number]][self._order[at] - self._ends[number]]  # counted from the end of its pack
         return Place(key, self._names[number], int(row["at"]), int(row["at"]) + int(row["size"]))
 
-    def members(self) -> Iterator[tuple[str, list[Entry]]]:
-        """Each pack with what lies in it, in the order of its bytes."""
-        for pack, rows in self.lists.items():
-            yield pack, [Entry(key_of(row), int(row["size"]), float(row["modified"])) for row in rows]
+    def entries(self, pack: str) -> list[Entry]:
+        """What lies in a pack."""
+        return [Entry(key_of(row), int(row["size"]), float(row["modified"])) for row in self.lists[pack]]
 
 
 class Packs:
@@ -143,7 +142,7 @@ class Packs:
     def members(self) -> dict[str, list[Entry]]:
         """Each pack that is there now with what lies in it, in the order of its bytes."""
         self.look()
-        return dict(self._known.members())
+        return {pack: self._known.entries(pack) for pack in self._known.lists}
 
     def present(self, keys: Iterable[str]) -> set[str]:
         """Those of ``keys`` that lie in a pack that is still there."""
@@ -210,17 +209,18 @@ class Packs:
     def take_out(self, keys: Iterable[str]) -> None:
         """Write every pack in which one of ``keys`` lies anew without it."""
         gone = set(keys)
-        for pack, there in self.members().items():
-            if gone.isdisjoint(entry.key for entry in there):
-                continue
-            left = [(entry, data) for entry, data in self._contents(pack, there) if entry.key not in gone]
-            if left:
-                self.write(left)
-            self._bucket.delete(pack)
+        self.look()
+        while packs := {place.pack for place in map(self.find, gone) if place}:
+            for pack in packs:
+                left = [(entry, data) for entry, data in self._contents(pack) if entry.key not in gone]
+                if left:
+                    self.write(left)
+                self._bucket.delete(pack)
+            self.look()  # one may lie in two
 
-    def _contents(self, pack: str, there: Iterable[Entry]) -> Iterator[tuple[Entry, bytes]]:
+    def _contents(self, pack: str) -> Iterator[tuple[Entry, bytes]]:
         data, at = (self._bucket.get(pack) or (b"", ""))[0], 0
-        for entry in there:
+        for entry in self._known.entries(pack):
             yield entry, data[at : at + entry.size_bytes]
             at += entry.size_bytes
 

@@ -9,9 +9,10 @@ from pipeline_tasks.core.events import EventLog
 from pipeline_tasks.core.ids import digest, short_id
 from pipeline_tasks.core.manifest import Manifest, Part, Ref, Removal
 from pipeline_tasks.core.memo import Record
+from pipeline_tasks.core.parts import write_file, write_rows
 from pipeline_tasks.core.schema import FILES, REJECTS, RowSchema
 from pipeline_tasks.core.store import Store
-from pipeline_tasks.core.versions import REMOVED, commit, point, write_file, write_rows
+from pipeline_tasks.core.versions import REMOVED, commit, point
 from pipeline_tasks.datasets import (
     ALL,
     DOCUMENT_CLUSTERS,

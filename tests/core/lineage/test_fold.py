@@ -18,9 +18,10 @@ from pipeline_tasks import datasets
 from pipeline_tasks.core.events import EventLog
 from pipeline_tasks.core.lineage import DATABASE, fold, query
 from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.parts import write_file
 from pipeline_tasks.core.registry import get_step, step_names
 from pipeline_tasks.core.store import LocalStore
-from pipeline_tasks.core.versions import Version, commit, write_file
+from pipeline_tasks.core.versions import Version, commit
 
 
 def ask(store: LocalStore, sql: str) -> list[tuple]:

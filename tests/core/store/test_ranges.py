@@ -11,10 +11,10 @@ import pytest
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Manifest, Part
-from pipeline_tasks.core.parts import part_batches, part_schema, read_part
+from pipeline_tasks.core.parts import part_batches, part_schema, read_part, write_rows
 from pipeline_tasks.core.store.bucket import Bucket
 from pipeline_tasks.core.store.s3 import S3Store
-from pipeline_tasks.core.versions import Version, write_rows
+from pipeline_tasks.core.versions import Version
 
 BODY_BYTES = 50_000
 ROWS = 40
