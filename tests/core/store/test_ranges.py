@@ -108,7 +108,7 @@ def test_a_small_part_is_fetched_in_one_request(s3, fetched):
 
 
 def test_a_part_of_an_older_release_has_no_seal_and_is_fetched_whole(s3, fetched):
-    from pipeline_tasks.core.versions import _store_file
+    from pipeline_tasks.core.parts import _store_file
 
     with s3.temporary(".parquet") as path:
         pq.write_table(_bodies(), path)
