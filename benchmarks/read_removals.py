@@ -1,7 +1,7 @@
 """What removals cost a reader: passages in small parts, a tenth of them removed, beside the same with none removed.
 
-``python benchmarks/read_removals.py [--quick]``: the last line is one JSON object. Seconds are those of the processor,
-which other work on the machine changes little; the two reads take turns in one process.
+``python benchmarks/read_removals.py [--rows N …] [--quick]``: the last line is one JSON object. Seconds are of the
+processor, which other work on the machine changes little; the two reads take turns in one process.
 
 - ``ratio``: reading all columns of what is left over reading all columns of all; ``ratio_one_column`` of one column.
 - ``first_s``: a read that looks up which rows are gone, as whoever commits a version does, once.
@@ -9,6 +9,7 @@ which other work on the machine changes little; the two reads take turns in one 
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import random
 import sys
@@ -79,7 +80,11 @@ def read(root: Path) -> dict[str, list[float]]:
 
 def main() -> None:
     """Print the table and the line of JSON."""
-    sizes = (10_000, 20_000) if "--quick" in sys.argv else (200_000, 1_000_000)
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else "")
+    parser.add_argument("--rows", type=int, nargs="+", default=[200_000, 1_000_000], help="passages, a tenth removed")
+    parser.add_argument("--quick", action="store_true", help="10,000 and 20,000")
+    given = parser.parse_args()
+    sizes = (10_000, 20_000) if given.quick else given.rows
     table, figures, spreads = [], {}, {}
     for n in sizes:
         with tempfile.TemporaryDirectory() as folder:

@@ -69,6 +69,7 @@ class Size(Entry):
     lora: LoraOf = Field(LoraOf(rank=0, alpha=32, targets=()), description="without an entry all weights train")
     adapt: Stage | None = Field(None, description="bidirectional adaptation of a decoder")
     on_gpu: Pieces = Field(description="of a batch, where a GPU trains, which of few tokens makes no use")
+    most_tflops: float | None = Field(None, gt=0, description="10^12 operations a second that training reached")
     pretrain: Stage
     finetune: Stage
     distill: Stage | None = Field(None, description="as fine-tuning, unless there is one")

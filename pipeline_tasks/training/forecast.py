@@ -2,7 +2,8 @@
 
 Rows and tokens: :mod:`pipeline_tasks.training.loads`. Memory and work: :mod:`pipeline_tasks.training.cost`; what a
 sampler's decisions take of both is among them. Hours: work / (peak x share of it x cards), the shares as
-``models/data/gpus.toml`` assumes them; searching development passages and reading data come on top.
+``models/data/gpus.toml`` assumes them, or what the size reached where that is less; searching development passages and
+reading data come on top.
 """
 
 from __future__ import annotations
@@ -40,17 +41,29 @@ class Forecast:
         n_tokens: that are learned from.
         memory: bytes on a card, by what they hold.
         operations: floating-point operations, evaluations included.
+        most_tflops: what a card has reached of this size, in 10^12 a second; None where nobody knows.
     """
 
     steps: int
     n_tokens: int
     memory: Mapping[str, int]
     operations: float
+    most_tflops: float | None = None
+
+    def tflops(self, on: Cards, *, half: bool) -> float:
+        """10^12 operations a second of each of these cards."""
+        assumed = (on.gpu.bf16_tflops if half else on.gpu.fp32_tflops) * on.gpu.share_of_peak
+        return min(assumed, self.most_tflops or assumed)
 
     def hours(self, on: Cards, *, half: bool) -> float:
         """How long these cards take."""
-        tflops = on.gpu.bf16_tflops if half else on.gpu.fp32_tflops
-        return self.operations / (tflops * 1e12 * on.gpu.share_of_peak * on.number) / 3600
+        return self.operations / (self.tflops(on, half=half) * 1e12 * on.number) / 3600
+
+    def speed(self, on: Cards, *, half: bool) -> str:
+        """What the hours were reckoned with, in words."""
+        if (reached := self.tflops(on, half=half)) == self.most_tflops:
+            return f"{reached:g} TFLOP/s, the most that was measured"
+        return f"{on.gpu.share_of_peak:.0%} of the peak assumed"
 
     def fits(self, on: Cards) -> bool:
         """Whether a card has that memory, and some more."""
@@ -90,9 +103,8 @@ def told(inputs: Inputs, params: StepParams, on: str = "") -> list[str]:
     ]
     for one in chosen:
         room = "fits" if found.fits(one) else "does not fit"
-        share = f"{one.gpu.share_of_peak:.0%} of the peak assumed"
         larger = _larger(params, count, one, _batch_tokens(params, train))
-        hours = f"{one}: {_span(found.hours(one, half=half))} ({share})"
+        hours = f"{one}: {_span(found.hours(one, half=half))} ({found.speed(one, half=half)})"
         lines.append(f"{hours}; {room} {one.gpu.memory_gib:g} GiB{larger}")
     if params.precision == "bf16" and (why := slow_here("bfloat16", params.device)):
         lines.append(f"precision=bf16, and {why}: to train here set precision=fp32")
@@ -116,7 +128,7 @@ def with_gpu(params: Training) -> Training:
     """As they would be on a machine with a GPU: what a processor's pieces are is then the size's."""
     size = get_size(params.size)
     own, other = size.pieces(params.device), size.pieces("cuda")
-    pieces = {name: wider for name, wider in other if getattr(params, name, None) == getattr(own, name)}
+    pieces = {name: getattr(other, name) for name, narrow in own if getattr(params, name, None) == narrow}
     return params.model_copy(update=pieces)
 
 
@@ -172,7 +184,8 @@ def forecast(
         if decided.held:
             memory["decision"] = decided.held * cost.trained
         forward, learned = cost.forward(train.per_text), cost.step(train.per_text, cached=cached)
-    return Forecast(steps, n_tokens, memory, n_tokens * learned + evaluated * forward)
+    work = n_tokens * learned + evaluated * forward
+    return Forecast(steps, n_tokens, memory, work, get_size(params.size).most_tflops)
 
 
 def _rows_seen(params: OptimiserParams, train: Load) -> float:

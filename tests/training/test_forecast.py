@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -188,7 +189,15 @@ def test_hours_by_hand():
     assert (found.steps, found.n_tokens) == (100, 300_000)
     assert found.operations == pytest.approx(300_000 * 3 * forward + 2 * 3000 * forward)
     (h100,), (eight,) = cards("H100"), cards("8xH100")
-    assert found.hours(h100, half=True) == pytest.approx(found.operations / (989e12 * 0.35) / 3600)
+    assert found.hours(h100, half=True) == pytest.approx(found.operations / 71e12 / 3600), "as measured, not 35% of it"
+    (l4,) = cards("L4")
+    assert found.hours(l4, half=True) == pytest.approx(found.operations / (121e12 * 0.4) / 3600), "it reaches no 71"
+    assert [found.speed(one, half=True) for one in (h100, l4)] == [
+        "71 TFLOP/s, the most that was measured",
+        "40% of the peak assumed",
+    ]
+    unknown = replace(found, most_tflops=None)
+    assert unknown.hours(h100, half=True) == pytest.approx(found.operations / (989e12 * 0.35) / 3600)
     assert found.hours(eight, half=True) == pytest.approx(found.hours(h100, half=True) / 8)
     assert found.hours(h100, half=False) > found.hours(h100, half=True)
 
@@ -216,7 +225,7 @@ def test_a_dry_run_tells_it_without_weights(store, tmp_path):
     assert size == "596m: 596,049,920 parameters, 10,092,544 of them trained, in bf16"
     assert rows.startswith("20 rows: 1 steps of 384, about 6,")
     assert memory.startswith("GiB on a card: ")
-    assert hours.startswith("4 x H100: 0.0 minutes (35% of the peak assumed); fits 79 GiB")
+    assert hours.startswith("4 x H100: 0.0 minutes (32 TFLOP/s, the most that was measured); fits 79 GiB")
     assert run("--on", "4xH100").returncode == 2
     refused = run("--dry-run", "--on", "T4000")
     assert refused.returncode == 2
