@@ -9,6 +9,7 @@ What fails twice is left to the step, which asks once more and then refuses the 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator
 from dataclasses import astuple, dataclass
 from itertools import islice
@@ -31,6 +32,7 @@ from pipeline_tasks.synthesis.llm_api import CONTENT_FILTER, PATHS, Api, answer_
 from pipeline_tasks.synthesis.llm_client import LLMClient, Request
 from pipeline_tasks.synthesis.quote import QuoteRun
 
+log = logging.getLogger(__name__)
 MOST = 10_000
 """Requests in one file, at most; endpoints allow five times as many, and answers have to fit into memory."""
 SHARE = 0.5
@@ -258,7 +260,8 @@ class _Buying:
     def _failures(self) -> dict[str, int]:
         try:
             return {str(one): int(tries) for one, tries in json.loads(self._store.read(_FAILED) or b"{}").items()}
-        except (ValueError, AttributeError):
+        except (ValueError, TypeError, AttributeError) as error:
+            log.warning("%s cannot be read (%s): what failed before is sent as if for the first time", _FAILED, error)
             return {}
 
     def _note_failures(self, ids: set[str]) -> None:

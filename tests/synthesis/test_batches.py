@@ -149,6 +149,17 @@ def test_a_request_that_fails_twice_is_left_to_the_step(store, there):
     assert len(there.alone) == 1 and "3 volunteers" in json.dumps(there.alone)
 
 
+@pytest.mark.parametrize("torn", [b"{half", b"[]", b'{"id": null}'])
+def test_where_nobody_can_say_what_failed_before_it_is_said_and_tried_again(store, there, caplog, torn):
+    looked(store)
+    there.end(failing=lambda body: "server_error" if "3 volunteers" in json.dumps(body) else "")
+    looked(store)
+    store.replace("batches/failed.json", torn)
+    there.end(failing=lambda body: "server_error")
+    assert looked(store) == Round(failed=1, open=1), "its second try counts as its first"
+    assert "batches/failed.json cannot be read" in caplog.text
+
+
 def test_a_prompt_that_is_refused_for_its_content_is_a_reject_and_asked_once(store, there):
     looked(store)
     there.end(failing=lambda body: "content_filter" if "4 volunteers" in json.dumps(body) else "")
