@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import threading
 import time
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from pipeline_tasks.curation.mutual_agreement import mutual_agreement
 from pipeline_tasks.datasets import PAIRS, PASSAGE_EMBEDDINGS, PASSAGES
 from pipeline_tasks.retrieval.rank_bm25 import rank_bm25
 from pipeline_tasks.retrieval.rank_passages import rank_passages
+from tests.core.ray_cluster import TOKEN
 from tests.core.toy_steps import check_whole, make
 from tests.corpus.vectors import planted as near_duplicates
 from tests.retrieval.test_vector_shards import MODEL, SMALL, planted
@@ -37,9 +37,9 @@ ENCODER = "bge-small-en-v1.5"
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A head that takes no tasks, and nodes with a processor each, of which two outlive all steps."""
-    for name, value in {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}.items():
+    for name, value in TOKEN.items():
         monkeypatch.setenv(name, value)
-    from ray.cluster_utils import Cluster  # which reads them as it is imported
+    from ray.cluster_utils import Cluster  # which reads them once for all clusters of the process
 
     found = Cluster(initialize_head=True, head_node_args=ROOM | {"num_cpus": 0, "include_dashboard": False})
     for _ in range(len(STEPS) + 2):
