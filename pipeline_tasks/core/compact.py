@@ -111,7 +111,8 @@ def compact(store: Store, found: Scattered) -> None:
                 read = store.read_all(entry.key for entry in group)
                 packs.write((entry, data) for entry, (_, data) in zip(group, read, strict=True) if data is not None)
             progress.advance()
-    _drop_twins(store, packs, {*found.twice, *(entry.key for entry in found.objects)}, found.grace_s)
+    if twins := {*found.twice, *(entry.key for entry in found.objects)}:
+        _drop_twins(store, packs, twins, found.grace_s)
     with store.alone(PREFIX):
         packs.drop_covered()
 

@@ -11,6 +11,7 @@ import pytest
 
 from pipeline_tasks.core.check import find_damage
 from pipeline_tasks.core.erasure.erase import erase
+from pipeline_tasks.core.erasure.search import holds
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.gc import drop, find_garbage
 from pipeline_tasks.core.lineage import query
@@ -150,6 +151,14 @@ def test_an_erased_file_is_nowhere(any_store):
         table = pq.read_table(any_store.local_path(key))
         held = table["content"].to_pylist() if "content" in table.column_names else []
         assert not any(content.startswith(gone["content"]) for content in held)
+
+
+def test_a_part_of_an_earlier_release_is_searched_for_ids_and_for_files(any_store):
+    rows = [row | {"doc_id": f"{n:064x}"} for n, row in enumerate(files(1, 3))]
+    key = inline(any_store, rows).key
+    contents = [hashlib.sha256(row["content"]).hexdigest() for row in rows]
+    assert all(holds(any_store, key, {one}) for one in [*contents, *(row["doc_id"] for row in rows)])
+    assert not holds(any_store, key, {f"{3:064x}", hashlib.sha256(b"another").hexdigest()})
 
 
 def test_an_orphaned_file_is_found_by_its_sha256(any_store):

@@ -10,7 +10,7 @@ import pytest
 
 from pipeline_tasks.core.check import find_damage, forget
 from pipeline_tasks.core.compact import compact, find_scattered
-from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.gc import drop, find_garbage
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.parts import write_rows
@@ -25,6 +25,7 @@ from tests.core.conftest import CACHE_BYTES
 from tests.core.test_check import run_chain
 from tests.core.test_gc_beside_steps import tick
 from tests.core.toy_steps import check_whole, make, toy_scale
+from tests.disks import small_disk
 from tests.stores import put
 
 NOTES = RowSchema("notes", "note_id", (Column("note_id", pa.string(), "id"), Column("text", pa.string(), "words")))
@@ -117,6 +118,19 @@ def test_who_looked_before_finds_what_moved(s3, tmp_path):
     assert early.read(keys[4]) == s3.read(keys[4])
     with pytest.raises(InputError, match="missing from the store"):
         early.local_path(keys[2])
+
+
+def test_what_a_full_disk_has_no_room_for_is_told_by_who_asks_for_it(s3, tmp_path):
+    large = [[{"note_id": f"n{n}", "text": random.Random(n).randbytes(150_000).hex()}] for n in range(8)]
+    keys = [part.key for part in load_manifest(s3, put(s3, NOTES, *large)).parts]
+    put_together(s3)
+    with small_disk(tmp_path / "small", "768k") as small:
+        reader = elsewhere(s3, small)
+        reader.bring(keys)
+        there = [key for key in keys if (reader.folder / key).is_file()]
+        assert 1 <= len(there) < len(keys)
+        with pytest.raises(TransientError, match="no space is left"):
+            reader.local_path(next(key for key in keys if key not in there))
 
 
 def test_a_last_pack_of_less_than_half_is_not_made(s3):

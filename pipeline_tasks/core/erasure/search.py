@@ -90,9 +90,8 @@ def holds(store: Store, key: str, ids: Collection[str]) -> bool:
     """Whether one of ``ids`` stands in a part: as an id or address, in a list, in a reject's detail; names a file."""
     file = pq.ParquetFile(store.local_path(key))
     names = file.schema_arrow.names
-    if BODY in file.schema_arrow.types:
-        files = (value.as_py() for batch in file.iter_batches(1) for column in batch.columns for value in column)
-        return any(sha256(content).hexdigest() in ids for content in files if isinstance(content, bytes))
+    if _holds_file(file, ids):
+        return True
     if names == REMOVED.names:
         return not set(file.read()["key"].to_pylist()).isdisjoint(ids)
     wanted = [*id_columns(file.schema_arrow), *(["detail"] if names == REJECTS.arrow.names else [])]
@@ -108,6 +107,13 @@ def holds(store: Store, key: str, ids: Collection[str]) -> bool:
         if found:
             return True
     return False
+
+
+def _holds_file(file: pq.ParquetFile, ids: Collection[str]) -> bool:
+    columns = [field.name for field in file.schema_arrow if field.type == BODY]
+    batches = file.iter_batches(1, columns=columns) if columns else ()
+    contents = (value.as_py() for batch in batches for column in batch.columns for value in column)
+    return any(sha256(content).hexdigest() in ids for content in contents if content is not None)
 
 
 def same_texts(store: Store, key: str, texts: Collection[str]) -> int:

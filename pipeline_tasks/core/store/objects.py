@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
-from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.ids import file_sha256, short_id
 from pipeline_tasks.core.store.bucket import THREADS, Bucket
 from pipeline_tasks.core.store.cache import Cache
@@ -169,7 +169,7 @@ class Objects:
     def _bring_run(self, run: list[Place]) -> None:
         for key, data in self.packs.read_run(run):
             if sha256(data).hexdigest() == sha256_in(key):
-                with self._local.temporary() as path:
+                with suppress(TransientError), self._local.temporary() as path:  # of a full disk local_path tells
                     path.write_bytes(data)
                     self.copies.put(key, path)
 
