@@ -19,6 +19,7 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.licences import is_non_commercial
 from pipeline_tasks.core.lineage import query
 from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.parts import BODY, part_schema
 from pipeline_tasks.core.schema import FILES
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import Store, open_store
@@ -116,10 +117,11 @@ def _print_ancestors(ref: Ref, out: Console) -> None:
 
 def _print_rows(version: Version, out: Console) -> None:
     index = next((i for i, part in enumerate(version.manifest.parts) if part.rows), 0)
-    rows = version.part(index).slice(0, 5)
+    columns = part_schema(version.store, version.manifest.parts[index])
+    rows = version.part(index, [field.name for field in columns if field.type != BODY]).slice(0, 5)
     schema = Table("column", "type", *(f"row {i + 1}" for i in range(rows.num_rows)))
-    for field in rows.schema:
-        values = rows[field.name].to_pylist()
+    for field in columns:
+        values = rows[field.name].to_pylist() if field.type != BODY else ["a file"] * rows.num_rows
         schema.add_row(field.name, escape(str(field.type)), *(clipped(value, 40) for value in values))
     out.print(schema)
 

@@ -14,6 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.core.versions import load_manifest
+from pipeline_tasks.datasets import DOWNLOADS
+from tests.stores import put
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "core" / "lineage"))
 import toy  # noqa: E402
@@ -104,6 +107,15 @@ def test_trace_tells_the_whole_story(root):
     assert "no_agreement" in refused and "in no build" in refused
     assert "gamma: written positive at rank 2, cosine 0.800" in refused
     assert "no pair has query_id 'x'" in foundry(root, "trace", "x", code=2)
+
+
+def test_show_opens_no_pdf(tmp_path):
+    store = LocalStore(tmp_path / "store")
+    ref = put(store, DOWNLOADS, [{"doc_id": "d", "url": "http://a/b", "content": b"%PDF-1.7"}])
+    (part,) = load_manifest(store, ref).parts
+    store.delete(part.bodies.key)
+    shown = foundry(store.root, "show", "downloads")
+    assert re.search(r"content *│ *large_binary *│ *a file", shown) and "http://a/b" in shown
 
 
 def test_gc_on_a_fresh_store_drops_nothing(root):
