@@ -127,14 +127,20 @@ def test_a_reader_who_stops_early_leaves_no_process_behind():
     assert [Path(f"/proc/{worker.process.pid}").exists() for worker in crew] == [False, False]
 
 
-def test_a_server_that_is_killed_asks_to_try_again_and_the_next_call_has_a_new_one():
-    results = run_limited(obey, [b"a", b"hang"], 1, PLENTY)
-    assert next(results) == b"A"
-    _, server = worker_processes._server._running
-    server.kill()
+def test_a_server_that_is_killed_asks_to_try_again_and_the_next_call_has_a_new_one(monkeypatch):
+    servers, give = [], worker_processes.WorkerProcess.give
+
+    def then_kill(process: worker_processes.WorkerProcess, item: bytes) -> None:
+        """While the worker is at the item; one that has ended before it has one is replaced, and its server."""
+        give(process, item)
+        servers.append(worker_processes._server._running[1])
+        servers[-1].kill()
+
+    monkeypatch.setattr(worker_processes.WorkerProcess, "give", then_kill)
     with pytest.raises(TransientError, match="run the step again"):
-        next(results)
-    server.wait()
+        list(run_limited(obey, [b"hang"], 1, PLENTY))
+    monkeypatch.undo()
+    servers[0].wait()
     assert list(run_limited(obey, [b"a"], 1, PLENTY)) == [b"A"]
 
 
