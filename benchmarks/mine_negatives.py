@@ -22,7 +22,9 @@ METHODS: dict[str, Callable[[Task], list[list[str]]]] = {"ours": ours, "st_faiss
 
 
 def prepare(method: str, n_queries: int, n_passages: int) -> tuple[str, Task]:
-    """The vectors and texts; the method has mined a little before."""
+    """The vectors and texts; the method has mined a little before, and torch is loaded, as large searches load it."""
+    import torch  # noqa: F401
+
     METHODS[method](Task.plant(50, 1000))
     return method, Task.plant(n_queries, n_passages)
 
