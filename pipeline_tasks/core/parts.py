@@ -47,7 +47,7 @@ def write_rows(store: Store, table: pa.Table) -> Part:
     if not files or not table.num_rows:
         return _write(store, table)
     bodies = _write(store, table.select(files))
-    told = {"sha256": bodies.sha256, "columns": table.schema.names, "files": files}
+    told = {"sha256": bodies.sha256, "columns": table.schema.names}
     rows = table.drop_columns(files).replace_schema_metadata({_TOLD: json.dumps(told).encode()})
     return _write(store, rows).model_copy(update={"bodies": bodies})
 
@@ -135,8 +135,8 @@ def _held(file: pq.ParquetFile) -> pa.Schema:
     schema = file.schema_arrow
     if _TOLD not in (schema.metadata or {}):
         return schema
-    told = json.loads(schema.metadata[_TOLD])
-    return pa.schema([pa.field(n, BODY) if n in told["files"] else schema.field(n) for n in told["columns"]])
+    columns = json.loads(schema.metadata[_TOLD])["columns"]
+    return pa.schema([schema.field(n) if n in schema.names else pa.field(n, BODY) for n in columns])
 
 
 def _files_of(part: Part, held: pa.Schema, columns: list[str]) -> Part | None:
