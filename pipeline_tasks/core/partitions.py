@@ -24,7 +24,7 @@ from pipeline_tasks.core.failure import counted
 from pipeline_tasks.core.ids import digest, seed_of
 from pipeline_tasks.core.manifest import Part, Removal
 from pipeline_tasks.core.memo import Record, memo_key
-from pipeline_tasks.core.parts import write_rows
+from pipeline_tasks.core.parts import write_passing, write_rows
 from pipeline_tasks.core.plan import Job
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.schema import RowSchema
@@ -186,7 +186,8 @@ def _compute(store: Store, job: Job, work: Work, schema: RowSchema | None, given
         run = Run(store, Inputs({}), seed_of(key), f"{job.step.name} {work.__name__}", key, job=job)
         with counted(run.counters):
             tables = iter(work(partition, run))
-            parts = list(map(partial(write_rows, store), map(schema.conform, tables) if schema else tables))
+            written = map(schema.conform, tables) if schema else tables
+            parts = list(map(partial(write_rows if schema else write_passing, store), written))
         if not parts:
             raise InputError(f"{job.step.name}: {work.__name__} gave no table; let it yield one, with no rows")
         rejects = run.rejects_table()

@@ -52,7 +52,15 @@ def write_rows(store: Store, table: pa.Table) -> Part:
     return _write(store, rows).model_copy(update={"bodies": bodies})
 
 
-def _write(store: Store, table: pa.Table) -> Part:
+def write_passing(store: Store, table: pa.Table) -> Part:
+    """Store ``table`` as one part that functions of a step hand on, mostly of hashes and cosines, of which few repeat.
+
+    No dictionary is tried for these, which takes three times as long as to write them.
+    """
+    return _write(store, table, repeats=False)
+
+
+def _write(store: Store, table: pa.Table, repeats: bool = True) -> Part:
     table = with_distinct_dictionaries(table)
     shared = [_leaf(field) for field in table.schema if _holds_dictionary(field.type)]
     with store.temporary(".parquet") as path:
@@ -63,7 +71,7 @@ def _write(store: Store, table: pa.Table) -> Part:
             row_group_size=65_536,
             version="2.6",
             write_page_index=True,
-            use_dictionary=shared or True,
+            use_dictionary=shared or repeats,
             dictionary_pagesize_limit=_ONE_DICTIONARY if shared else None,
         )
         seal(path)

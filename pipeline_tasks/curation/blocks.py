@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from pipeline_tasks.core.arrays import whole
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Part
 from pipeline_tasks.core.partitions import Partition, PartitionedRun, Rows, pieces
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.versions import Version, read_part
-from pipeline_tasks.curation.id_table import text_hashes
+from pipeline_tasks.curation.id_table import HashTable, text_hashes
 
 _HASHES = pa.list_(pa.uint64())
 _FOUND = pa.schema([("model", pa.string()), ("first", pa.int64()), ("past", pa.int64())])
@@ -83,25 +84,20 @@ def name_ranked(given: Partition, run: Run) -> Iterator[pa.Table]:
 
 def find_ranked(given: Partition, run: Run) -> Iterator[pa.Table]:
     """Of each model the first part that ranks a query of the block, and the one past the last."""
-    asked = np.unique(text_hashes(queries_of(given, ["query_id"])["query_id"]))
+    asked, _ = HashTable.of(text_hashes(queries_of(given, ["query_id"])["query_id"]))
     rows = []
     for model, tables in given.parts.items():
         first, past, at = 0, 0, 0
         for part in tables:
-            lists = read_part(run.store, part)["queries"].combine_chunks()
+            lists = whole(read_part(run.store, part)["queries"])
             ends = np.asarray(lists.offsets)
-            hits = np.flatnonzero(_is_in(lists.flatten().to_numpy(), asked))
+            hits = np.flatnonzero(asked.numbers(lists.flatten().to_numpy()) >= 0)
             if len(hits):
                 low, high = np.searchsorted(ends, hits[[0, -1]], side="right") - 1 + at
                 first, past = (first if past else int(low)), int(high) + 1
             at += len(lists)
         rows.append({"model": model, "first": first, "past": past})
     yield pa.Table.from_pylist(rows, schema=_FOUND)
-
-
-def _is_in(hashes: np.ndarray, asked: np.ndarray) -> np.ndarray:
-    at = np.searchsorted(asked, hashes)
-    return (at < len(asked)) & (asked[np.minimum(at, len(asked) - 1)] == hashes) if len(asked) else at < 0
 
 
 def ranked_rows(

@@ -7,6 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from pipeline_tasks.core.arrays import whole
+
 
 class Strings(NamedTuple):
     """A string column as kernels read it; nobody writes to these arrays.
@@ -86,7 +88,7 @@ class HashTable(NamedTuple):
 
 def strings(column: pa.Array | pa.ChunkedArray) -> Strings:
     """A string column without copying its bytes; a missing string is an empty one."""
-    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    array = whole(column)
     if array.null_count:
         array = array.fill_null("")
     _, places, data = array.buffers()

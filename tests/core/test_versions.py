@@ -5,11 +5,12 @@ import random
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Ref
-from pipeline_tasks.core.parts import read_part, write_rows
+from pipeline_tasks.core.parts import read_part, write_passing, write_rows
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import load_manifest, point, resolve
 from tests.core.toy_steps import ITEMS, latest, make, rows_of, toy_list, toy_model, toy_scale, toy_unique
@@ -63,13 +64,24 @@ def test_blocks_hold_the_live_rows_in_order(store, n_rows):
     assert pa.concat_tables(unique.batches(["value"], n_rows, [1])).equals(unique.part(1, ["value"]))
 
 
-def test_a_long_text_that_many_rows_share_is_stored_once(store):
+@pytest.mark.parametrize("write", [write_rows, write_passing])
+def test_a_long_text_that_many_rows_share_is_stored_once(store, write):
     """Random texts of 4 MB in all, each in twenty rows: a writer left alone gives up the dictionary after 1 MB."""
     texts = [random.Random(i).randbytes(1000).hex() for i in range(2000)]
     shared = pa.DictionaryArray.from_arrays(pa.array(list(range(2000)) * 20, pa.int32()), pa.array(texts))
-    part = write_rows(store, pa.table({"text": shared}))
+    part = write(store, pa.table({"text": shared}))
     assert part.size_bytes < 4_000_000
     assert read_part(store, part)["text"].to_pylist() == texts * 20
+
+
+def test_what_functions_hand_on_has_no_dictionaries_and_the_same_rows(store):
+    table = pa.table(
+        {"hash": pa.array([1, 1, 1 << 63], pa.uint64()), "id": ["a", None, "a"], "lists": [[0.5], [], None]}
+    )
+    part = write_passing(store, table)
+    assert read_part(store, part).equals(table) and part == write_passing(store, table)
+    columns = pq.ParquetFile(store.local_path(part.key)).metadata.row_group(0)
+    assert not any(columns.column(at).has_dictionary_page for at in range(columns.num_columns))
 
 
 def test_a_version_travels_to_another_process_without_what_it_read(store):
