@@ -165,6 +165,8 @@ def order(work: Work) -> list[int]:
 def prepare(work: Work) -> Work:
     """Import what the system needs, so that only training is timed."""
     if work.system == OURS:
+        import transformers.modeling_utils  # noqa: F401  # which comes with sentence-transformers' losses
+
         import pipeline_tasks.training.trainer  # noqa: F401
     else:
         import sentence_transformers.sentence_transformer.losses  # noqa: F401

@@ -8,6 +8,7 @@ import numpy as np
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import digest
+from pipeline_tasks.training.cpu_shortcuts import cpu_shortcuts
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import Rows, tokenized
 from pipeline_tasks.training.gradients import Gradients
@@ -110,7 +111,8 @@ def _train(
         batches = plan_schedule(data, params)
         rows = [batch.rows for batch in batches]
         task = Task(rows, lambda _, step: gradients.add(batches[step], step), score, identity, n_tokens)
-    return run(encoder, task, params, work_dir, progress, threads, peers)
+    with cpu_shortcuts(encoder.model):
+        return run(encoder, task, params, work_dir, progress, threads, peers)
 
 
 def _check_rows(data: Rows, params: TrainParams) -> None:

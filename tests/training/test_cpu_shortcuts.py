@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+import pytest
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from pipeline_tasks.encoders.trunk import load
+from pipeline_tasks.training import cpu_shortcuts as shortcuts
+from pipeline_tasks.training import trainer
+from pipeline_tasks.training.cpu_shortcuts import cpu_shortcuts
+from pipeline_tasks.training.params import TrainParams
+
+
+@pytest.fixture
+def model(tiny_bert):
+    return load(tiny_bert).model
+
+
+def attended(attend, mask, tensors, dropout=0.1):
+    """What ``attend`` gives for a mask, and its gradients."""
+    torch.manual_seed(7)
+    found = attend(*tensors, mask, dropout)
+    return found, *torch.autograd.grad((found * found).sum(), tensors)
+
+
+def torchs(query, key, value, mask, dropout):
+    found = scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout, scale=0.2)
+    return found.transpose(1, 2)
+
+
+def ours(query, key, value, mask, dropout):
+    def refused(*_, **__):
+        raise AssertionError("the usual kernel was asked")
+
+    return shortcuts._attention(refused, None, query, key, value, mask, dropout=dropout, scaling=0.2)[0]
+
+
+@pytest.mark.parametrize(("texts", "tokens"), [(3, 5), (2, 64), (1, 1)])
+def test_attention_and_its_gradients_are_those_of_torch_to_the_bit(texts, tokens):
+    tensors = [torch.randn(texts, 4, tokens, 8, requires_grad=True) for _ in range(3)]
+    mask = torch.ones(texts, 1, 1, tokens, dtype=torch.bool)
+    mask[0, ..., tokens // 2 + 1 :] = False
+    mask = mask.expand(texts, 1, tokens, tokens)
+    for one, other in zip(attended(torchs, mask, tensors), attended(ours, mask, tensors), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_the_usual_kernel_does_what_torch_would_do_in_another_way():
+    asked = []
+
+    def usual(*_, dropout, **__):
+        asked.append(dropout)
+
+    def attend(mask, dropout=0.1, kind=torch.float32, heads=4, **further):
+        query, key = torch.ones(2, 4, 3, 8, dtype=kind), torch.ones(2, heads, 3, 8, dtype=kind)
+        shortcuts._attention(usual, None, query, key, key, mask, dropout=dropout, **further)
+
+    full, empty = torch.ones(2, 1, 3, 3, dtype=torch.bool), torch.ones(2, 1, 3, 3, dtype=torch.bool)
+    empty[1] = False
+    attend(full, position_ids=torch.arange(3), is_causal=None)
+    assert asked == []
+    attend(full, dropout=0.0)
+    attend(None)
+    attend(empty)
+    attend(full.float())
+    attend(full, kind=torch.bfloat16)
+    attend(full, heads=2)
+    attend(full, is_causal=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        attend(full)
+    assert asked == [0.0, *[0.1] * 7]
+
+
+@pytest.mark.parametrize("padding", [None, 2])
+def test_gradients_of_token_embeddings_are_added_up_as_torch_adds_them_up(padding):
+    plain, short = (torch.nn.Embedding(50, 6, padding_idx=padding) for _ in range(2))
+    short.load_state_dict(plain.state_dict())
+    pieces = [torch.randint(0, 9, (3, 7)) for _ in range(4)]
+    for ids in pieces:
+        towards = torch.randn(3, 7, 6)
+        (plain(ids) * towards).sum().backward()
+        (shortcuts._embedded(short, ids) * towards).sum().backward()
+    assert torch.equal(plain.weight.grad, short.weight.grad)
+    assert not short.weight.grad[9:].any() and (padding is None or not short.weight.grad[padding].any())
+
+
+def test_all_is_as_it_was_after_the_block(model):
+    tokens, usual = model.get_input_embeddings(), ALL_ATTENTION_FUNCTIONS["sdpa"]
+    with pytest.raises(KeyError), cpu_shortcuts(model):
+        assert "forward" in vars(tokens) and ALL_ATTENTION_FUNCTIONS["sdpa"] is not usual
+        raise KeyError
+    assert "forward" not in vars(tokens) and ALL_ATTENTION_FUNCTIONS["sdpa"] is usual
+
+
+def test_a_training_with_them_ends_in_the_same_weights(tiny_bert, rows, dev, tmp_path, monkeypatch):
+    lengths = {"max_query_length": 16, "max_passage_length": 32, "micro_batch_tokens": 40}
+    params = TrainParams(size="22m", device="cpu", batch_size=8, epochs=2, learning_rate=1e-3, **lengths)
+    taken = []
+    usual = shortcuts._attention
+    monkeypatch.setattr(shortcuts, "_attention", lambda *a, **k: taken.append(k["dropout"]) or usual(*a, **k))
+    short = trainer.train(rows, dev, tiny_bert, params, tmp_path / "short")
+    assert 0.1 in taken
+    monkeypatch.setattr(trainer, "cpu_shortcuts", lambda model: nullcontext())
+    plain = trainer.train(rows, dev, tiny_bert, params, tmp_path / "plain")
+    assert short.losses == plain.losses
+    weights = plain.encoder.model.state_dict()
+    assert all(torch.equal(found, weights[name]) for name, found in short.encoder.model.state_dict().items())
