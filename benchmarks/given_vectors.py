@@ -90,8 +90,7 @@ def ours(task: Task) -> list[list[str]]:
     """Search, then the rule of ``mine_negatives`` on its arrays."""
     import pyarrow as pa
 
-    from pipeline_tasks.core.text_hashes import strings, text_hashes
-    from pipeline_tasks.curation.id_table import HashTable, IdTable
+    from pipeline_tasks.curation.id_table import HashTable, IdTable, strings, text_hashes
     from pipeline_tasks.curation.mine_negatives import MineNegativesParams
     from pipeline_tasks.curation.negative_kernels import choose, low_enough
     from pipeline_tasks.curation.negative_rules import Asked, Candidates, Chosen, Known, Low, Ranked, groups

@@ -6,11 +6,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline_tasks.core.text_hashes import text_hashes
-
-_MANY = 10_000
-"""Texts from which on compiled code is worth loading."""
-
 
 def with_distinct_dictionaries(table: pa.Table) -> pa.Table:
     """The table, where no dictionary of a column, or of a column of lists, holds a value twice.
@@ -36,14 +31,7 @@ def _of_lists(lists: pa.ListArray) -> pa.ListArray:
 
 
 def _distinct(values: pa.DictionaryArray) -> pa.DictionaryArray:
-    if _all_differ(values.dictionary):
+    if pc.count_distinct(values.dictionary, mode="all").as_py() == len(values.dictionary):
         return values
     once = values.dictionary.dictionary_encode()
     return pa.DictionaryArray.from_arrays(once.indices.take(values.indices), once.dictionary)
-
-
-def _all_differ(values: pa.Array) -> bool:
-    """Whether no value comes twice. Long columns of texts mostly tell by hashes, a third of the time of the texts."""
-    if len(values) > _MANY and pa.types.is_string(values.type) and len(np.unique(text_hashes(values))) == len(values):
-        return True
-    return bool(pc.count_distinct(values, mode="all").as_py() == len(values))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from pipeline_tasks.core.compiled import compiled
-from pipeline_tasks.core.hash_kernels import hash_bytes
 from pipeline_tasks.curation.agreement import Heard
+from pipeline_tasks.curation.id_kernels import hash_bytes
 from pipeline_tasks.curation.negative_rules import Ranked
 
 

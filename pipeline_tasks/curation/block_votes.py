@@ -14,11 +14,10 @@ import pyarrow.compute as pc
 
 from pipeline_tasks.core.partitions import Partition
 from pipeline_tasks.core.run import Run
-from pipeline_tasks.core.text_hashes import text_hashes
 from pipeline_tasks.core.versions import read_part
 from pipeline_tasks.curation.agreement import NOBODY, Heard, Votes, agreed
 from pipeline_tasks.curation.blocks import refuse_unknown
-from pipeline_tasks.curation.id_table import HashTable
+from pipeline_tasks.curation.id_table import HashTable, text_hashes
 from pipeline_tasks.curation.judged import Judged
 from pipeline_tasks.curation.passage_facts import Facts
 from pipeline_tasks.curation.splits import SPLITS

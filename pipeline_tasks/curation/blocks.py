@@ -18,9 +18,8 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Part
 from pipeline_tasks.core.partitions import Partition, PartitionedRun, Rows, pieces
 from pipeline_tasks.core.run import Run
-from pipeline_tasks.core.text_hashes import text_hashes
 from pipeline_tasks.core.versions import Version, read_part
-from pipeline_tasks.curation.id_table import HashTable
+from pipeline_tasks.curation.id_table import HashTable, text_hashes
 
 _HASHES = pa.list_(pa.uint64())
 _FOUND = pa.schema([("model", pa.string()), ("first", pa.int64()), ("past", pa.int64())])

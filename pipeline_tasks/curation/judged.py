@@ -12,11 +12,10 @@ import pyarrow as pa
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.partitions import Partition
 from pipeline_tasks.core.settings import settings
-from pipeline_tasks.core.text_hashes import strings, text_hashes
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.curation.agreement import NOBODY, Heard
 from pipeline_tasks.curation.blocks import queries_of
-from pipeline_tasks.curation.id_table import IdTable
+from pipeline_tasks.curation.id_table import IdTable, strings, text_hashes
 from pipeline_tasks.curation.negative_rules import Ranked
 from pipeline_tasks.curation.splits import SPLITS, split_numbers
 from pipeline_tasks.models.registry import ANY

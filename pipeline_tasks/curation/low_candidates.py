@@ -20,11 +20,10 @@ from pipeline_tasks.core.partitions import Partition
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import Store
-from pipeline_tasks.core.text_hashes import strings, text_hashes
 from pipeline_tasks.core.versions import Version, read_part
 from pipeline_tasks.curation.blocks import queries_of
 from pipeline_tasks.curation.build_summary import tell_skipped
-from pipeline_tasks.curation.id_table import IdTable
+from pipeline_tasks.curation.id_table import IdTable, strings, text_hashes
 from pipeline_tasks.curation.negative_rules import SKIPS, Asked, Low, Ranked, Rules
 from pipeline_tasks.curation.splits import SPLITS, split_numbers
 

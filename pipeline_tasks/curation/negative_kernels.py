@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pipeline_tasks.core.compiled import compiled
-from pipeline_tasks.core.hash_kernels import hash_bytes
-from pipeline_tasks.curation.id_kernels import find
+from pipeline_tasks.curation.id_kernels import find, hash_bytes
 from pipeline_tasks.curation.id_table import IdTable
 from pipeline_tasks.curation.negative_rules import Asked, Candidates, Chosen, Known, Low, Ranked, Rules
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pipeline_tasks.core.text_hashes import Strings
+from pipeline_tasks.curation.id_table import Strings
 
 SKIPS = ("too_similar", "within_margin", "above_max_score", "known_positive", "duplicate_of_positive", "other_split")
 """Why a candidate is passed over, in the order in which it is asked."""

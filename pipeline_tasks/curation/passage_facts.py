@@ -22,9 +22,8 @@ from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.store.protocol import WHOLE_BYTES
-from pipeline_tasks.core.text_hashes import text_hashes
 from pipeline_tasks.core.versions import Version, read_part
-from pipeline_tasks.curation.id_table import HashTable
+from pipeline_tasks.curation.id_table import HashTable, text_hashes
 from pipeline_tasks.curation.splits import split_numbers
 
 COLUMNS = {"passages": ("passage_id", "text"), "pairs": ("positive_id", "positive")}

@@ -14,9 +14,9 @@ import pyarrow as pa
 from pipeline_tasks.core.manifest import Part
 from pipeline_tasks.core.partitions import Partition, PartitionedRun, pieces
 from pipeline_tasks.core.run import Run
-from pipeline_tasks.core.text_hashes import text_hashes
 from pipeline_tasks.core.versions import Version, read_part
 from pipeline_tasks.curation.blocks import Block, queries_of
+from pipeline_tasks.curation.id_table import text_hashes
 from pipeline_tasks.retrieval.shards import hashes_of
 
 _NAMED = pa.schema([(name, pa.uint64()) for name in ("text", "query", "positive", "source")])

@@ -17,8 +17,8 @@ from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.step import From, StepParams, added, step
 from pipeline_tasks.core.store import Store
-from pipeline_tasks.core.text_hashes import text_hashes
 from pipeline_tasks.core.versions import Version
+from pipeline_tasks.curation.id_table import text_hashes
 from pipeline_tasks.curation.rank_lists import By, Strategy, interval_ends, sample
 from pipeline_tasks.curation.splits import split_numbers
 from pipeline_tasks.datasets import PAIRS, PASSAGES, RANK_LISTS, RANKINGS

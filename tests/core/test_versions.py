@@ -8,7 +8,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline_tasks.core import dictionaries
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.parts import read_part, write_passing, write_rows
@@ -33,9 +32,7 @@ def test_the_same_rows_are_the_same_object(store):
     assert first == second and store.exists(first.key)
 
 
-@pytest.mark.parametrize("many", [1, 100])
-def test_a_dictionary_that_holds_a_value_twice_gives_the_same_bytes_as_one_that_does_not(store, monkeypatch, many):
-    monkeypatch.setattr(dictionaries, "_MANY", many)
+def test_a_dictionary_that_holds_a_value_twice_gives_the_same_bytes_as_one_that_does_not(store):
     twice, once = pa.array(["a" * 50, "b", "a" * 50]), pa.array(["a" * 50, "b"])
     flat = [
         pa.DictionaryArray.from_arrays(pa.array(numbers, pa.int32()), values)

@@ -16,10 +16,10 @@ from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.runner import Outcome, run_job
 from pipeline_tasks.core.store import LocalStore
-from pipeline_tasks.core.text_hashes import text_hashes
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.curation import mutual_agreement as module
 from pipeline_tasks.curation import passage_facts
+from pipeline_tasks.curation.id_table import text_hashes
 from pipeline_tasks.curation.mutual_agreement import mutual_agreement
 from pipeline_tasks.datasets import PAIRS, PASSAGES, RANKINGS
 from tests.curation.mined_store import MODELS, plant

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline_tasks.core.text_hashes import strings, text_hashes
-from pipeline_tasks.curation.id_table import HashTable, IdTable
+from pipeline_tasks.curation.id_table import HashTable, IdTable, strings, text_hashes
 from pipeline_tasks.curation.mine_negatives import MineNegativesParams
 from pipeline_tasks.curation.negative_kernels import bound, choose, low_enough
 from pipeline_tasks.curation.negative_rules import SKIPS, Asked, Candidates, Chosen, Known, Low, Ranked, groups
