@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 
-def whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     """A column in one piece; what is in one piece already is not copied, as ``combine_chunks`` of a column would.
 
     It may then be a part of longer memory: offsets of lists need not begin with 0.

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline_tasks.core.arrays import whole
+from pipeline_tasks.core.arrays import one_array
 from pipeline_tasks.core.errors import InputError
 
 
@@ -18,7 +18,7 @@ def matrix(column: pa.ChunkedArray | pa.Array) -> np.ndarray:
     Raises:
         InputError: a vector is missing, or two differ in length.
     """
-    lists = whole(column)
+    lists = one_array(column)
     if len(lists) == 0:
         return np.zeros((0, 0), np.float32)
     widths = pc.min_max(pc.list_value_length(lists)).as_py()

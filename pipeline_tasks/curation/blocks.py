@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline_tasks.core.arrays import whole
+from pipeline_tasks.core.arrays import one_array
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Part
 from pipeline_tasks.core.partitions import Partition, PartitionedRun, Rows, pieces
@@ -89,7 +89,7 @@ def find_ranked(given: Partition, run: Run) -> Iterator[pa.Table]:
     for model, tables in given.parts.items():
         first, past, at = 0, 0, 0
         for part in tables:
-            lists = whole(read_part(run.store, part)["queries"])
+            lists = one_array(read_part(run.store, part)["queries"])
             ends = np.asarray(lists.offsets)
             hits = np.flatnonzero(asked.numbers(lists.flatten().to_numpy()) >= 0)
             if len(hits):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from pipeline_tasks.core.arrays import whole
+from pipeline_tasks.core.arrays import one_array
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.partitions import Partition
 from pipeline_tasks.core.run import Run
@@ -31,7 +31,7 @@ def choose_low(given: Partition, run: Run) -> Iterator[pa.Table]:
     """
     (low,) = given.parts["low"]
     wanted = read_part(run.store, low).combine_chunks()
-    lists = whole(wanted["candidates"])
+    lists = one_array(wanted["candidates"])
     n, hashes = len(wanted), lists.flatten().to_numpy()
     answers = pa.concat_tables(read_part(run.store, part) for part in given.parts["known"])
     named = [wanted["positive"].to_numpy(), hashes, answers["passage"].to_numpy()]
@@ -43,13 +43,13 @@ def choose_low(given: Partition, run: Run) -> Iterator[pa.Table]:
         name = queries_of(given, ["positive_id"])["positive_id"][row]
         ref = given.rows["queries"].version.manifest.ref
         raise InputError(f"{ref}: positive {name} is no passage here; label the queries again")
-    intents = whole(wanted["intent"]).dictionary_encode()
+    intents = one_array(wanted["intent"]).dictionary_encode()
     names = intents.dictionary.to_pylist()
     texts, group = np.unique(wanted["text"].to_numpy(), return_inverse=True)
     positive, scores = codes[:n], wanted["positive_score"].to_numpy()
     asked = Asked(positive, scores, group.astype(np.int32), wanted["split"].to_numpy(), intents.indices.to_numpy())
     chosen = Chosen.empty(n, given.values["n_negatives"], len(names))
-    candidates = Candidates(codes[n:], whole(wanted["scores"]).flatten().to_numpy(), np.asarray(lists.offsets))
+    candidates = Candidates(codes[n:], one_array(wanted["scores"]).flatten().to_numpy(), np.asarray(lists.offsets))
     _choose(candidates, asked, _known(answers, answering, texts, facts), chosen, hashes, given)
     again = (chosen.n < given.values["n_negatives"]) & wanted["cut"].to_numpy(zero_copy_only=False)
     if again.any():
@@ -119,7 +119,7 @@ def write_triplets(given: Partition, run: Run) -> Iterator[pa.Table]:
 
 
 def _triplets(chosen: pa.Table, names: pa.Table, given: Partition, run: Run) -> pa.Table:
-    ids, scores = (whole(chosen[name]) for name in ("negative_ids", "negative_scores"))
+    ids, scores = (one_array(chosen[name]) for name in ("negative_ids", "negative_scores"))
     ends = pa.array(np.asarray(ids.offsets) - ids.offsets[0].as_py())
     (places, positives), (codes, negatives) = read_texts(
         run.store,
@@ -143,4 +143,4 @@ def _triplets(chosen: pa.Table, names: pa.Table, given: Partition, run: Run) -> 
 
 
 def _flat(table: pa.Table, column: str) -> np.ndarray:
-    return whole(table[column]).flatten().to_numpy()
+    return one_array(table[column]).flatten().to_numpy()

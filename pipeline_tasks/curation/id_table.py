@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pipeline_tasks.core.arrays import whole
+from pipeline_tasks.core.arrays import one_array
 
 
 class Strings(NamedTuple):
@@ -88,7 +88,7 @@ class HashTable(NamedTuple):
 
 def strings(column: pa.Array | pa.ChunkedArray) -> Strings:
     """A string column without copying its bytes; a missing string is an empty one."""
-    array = whole(column)
+    array = one_array(column)
     if array.null_count:
         array = array.fill_null("")
     _, places, data = array.buffers()

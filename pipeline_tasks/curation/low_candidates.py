@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline_tasks.core.arrays import whole
+from pipeline_tasks.core.arrays import one_array
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.partitions import Partition
 from pipeline_tasks.core.run import Run
@@ -108,7 +108,7 @@ class _Block:
     def read(cls, given: Partition, store: Store) -> _Block:
         rows = queries_of(given, [*COLUMNS, "votes"])
         positives = IdTable.of(rows["positive_id"])
-        intents = whole(rows["intent"]).dictionary_encode()
+        intents = one_array(rows["intent"]).dictionary_encode()
         asked = Asked(
             positives.numbers(rows["positive_id"]),
             positive_scores(rows),
@@ -181,7 +181,7 @@ class _Block:
 
 
 def _ranked(block: pa.Table, version: Version) -> Ranked:
-    ids, scores = (whole(block[name]) for name in ("passage_ids", "scores"))
+    ids, scores = (one_array(block[name]) for name in ("passage_ids", "scores"))
     starts, same = (np.asarray(column.offsets, np.int64) for column in (ids, scores))
     if not np.array_equal(starts - starts[0], same - same[0]):
         raise InputError(f"{version.manifest.ref}: a query has another number of passages than scores; rank again")
@@ -201,10 +201,10 @@ def _own(rows: pa.Table, written: pa.Table) -> np.ndarray:
 def positive_scores(rows: pa.Table) -> np.ndarray:
     """The cosine that each query's best model gave its positive, float32; NaN without such a vote."""
     scores = np.full(rows.num_rows, np.nan, np.float32)
-    votes = whole(rows["votes"])
+    votes = one_array(rows["votes"])
     owner = pc.list_parent_indices(votes).to_numpy()
     flat = votes.flatten()
-    best = whole(rows["best_model"]).take(pa.array(owner))
+    best = one_array(rows["best_model"]).take(pa.array(owner))
     mine = pc.equal(flat.field("model"), best).fill_null(False).to_numpy(zero_copy_only=False)
     found = flat.field("positive_score").to_numpy(zero_copy_only=False).astype(np.float32)
     scores[owner[mine]] = found[mine]

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline_tasks.core.arrays import whole
+from pipeline_tasks.core.arrays import one_array
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Part
 from pipeline_tasks.core.partitions import Partition, PartitionedRun, pieces
@@ -98,7 +98,7 @@ class Facts:
             told = read_part(store, shard).combine_chunks()
             numbers = table.numbers(told["hash"].to_numpy())
             hits = np.flatnonzero(numbers >= 0)
-            ids, numbers = whole(told["passage_id"]).take(pa.array(hits)), numbers[hits]
+            ids, numbers = one_array(told["passage_id"]).take(pa.array(hits)), numbers[hits]
             new = np.flatnonzero(place[numbers] < 0)
             place[numbers[new[::-1]]] = at + new[::-1]  # backwards, so that of an id that comes twice the first is left
             first = new[place[numbers[new]] == at + new]

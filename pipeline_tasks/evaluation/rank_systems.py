@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline_tasks.core.arrays import whole
+from pipeline_tasks.core.arrays import one_array
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Part, Ref
 from pipeline_tasks.core.partitions import Partition, PartitionedRun, Rows
@@ -163,7 +163,7 @@ def _answers(judged: pa.Table, passage_ids: list[str]) -> np.ndarray:
 
 def fuse_systems(given: Partition, run: Run) -> Iterator[pa.Table]:
     """The reciprocal rank fusion of the first ranks of systems; ties by passage id, and as deep as there are any."""
-    ranked = [whole(read_part(run.store, part)["passage_ids"]) for part in given.parts["members"]]
+    ranked = [one_array(read_part(run.store, part)["passage_ids"]) for part in given.parts["members"]]
     members = [pc.list_slice(member, 0, FUSED_DEPTH) for member in ranked]
     ids = pc.unique(pa.concat_arrays([member.flatten() for member in members])).sort()
     yield _rankings(ids, fuse([_positions(member, ids) for member in members], **given.values)[0])

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline_tasks.core.arrays import whole
+from pipeline_tasks.core.arrays import one_array
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Part, Ref
 from pipeline_tasks.core.partitions import Partition, Rows, pieces
@@ -127,7 +127,7 @@ def _ranked_before(given: Partition, store: Store) -> tuple[np.ndarray, list[pa.
 def _merged(before: list[pa.Table], known: np.ndarray, given: Partition, store: Store) -> tuple[pa.Table, np.ndarray]:
     """The best of old rankings and new passages, and which of them are sure."""
     old = pa.concat_tables(before).combine_chunks()
-    ids, scores = whole(old["passage_ids"]).flatten(), matrix(old["scores"])
+    ids, scores = one_array(old["passage_ids"]).flatten(), matrix(old["scores"])
     gone = pc.is_in(ids, value_set=joined(store, given.parts["gone"])["passage_id"].combine_chunks())
     lost = gone.to_numpy(zero_copy_only=False).reshape(scores.shape)
     struck = found_table(pc.if_else(gone, "", ids), np.where(lost, np.float32(-np.inf), scores))

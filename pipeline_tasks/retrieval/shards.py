@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline_tasks.core.arrays import whole
+from pipeline_tasks.core.arrays import one_array
 from pipeline_tasks.core.manifest import Part
 from pipeline_tasks.core.partitions import Partition, PartitionedRun, Rows
 from pipeline_tasks.core.run import Run
@@ -196,7 +196,7 @@ class Merged:
 
 
 def _refuse_gaps(found: pa.Table) -> None:
-    ids, scores = (whole(found[name]).flatten() for name in ("passage_ids", "scores"))
+    ids, scores = (one_array(found[name]).flatten() for name in ("passage_ids", "scores"))
     if pc.any(pc.equal(ids, "")).as_py() or np.isneginf(scores.to_numpy()).any():
         raise RuntimeError("a ranking has a place without a passage: the step is wrong, and commits nothing; report it")
 
@@ -211,7 +211,7 @@ def best_of(shards: Iterable[pa.Table], depth: int) -> pa.Table:
 
 
 def _better(one: pa.Table, two: pa.Table, depth: int) -> pa.Table:
-    n, ids = len(one), [whole(table["passage_ids"]).flatten() for table in (one, two)]
+    n, ids = len(one), [one_array(table["passage_ids"]).flatten() for table in (one, two)]
     coded = pa.chunked_array(ids).combine_chunks().dictionary_encode()
     order = pc.sort_indices(coded.dictionary)
     places = np.empty(len(order), np.int32)

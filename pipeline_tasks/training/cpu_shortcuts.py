@@ -27,10 +27,10 @@ def cpu_shortcuts(model: Any) -> Iterator[None]:
     """
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS as kernels
 
-    tokens = model.get_input_embeddings()
     if next(model.parameters()).device.type != "cpu":
         yield
         return
+    tokens = model.get_input_embeddings()
     kernels["sdpa"] = partial(_attention, kernels["sdpa"])
     plain = type(tokens) is torch.nn.Embedding and tokens.max_norm is None and not tokens.scale_grad_by_freq
     if plain:

@@ -1,6 +1,6 @@
 import pyarrow as pa
 
-from pipeline_tasks.core.arrays import whole
+from pipeline_tasks.core.arrays import one_array
 from pipeline_tasks.core.vectors import lists, matrix
 
 TEXTS = pa.array(["a", "b", "c"])
@@ -8,17 +8,17 @@ TEXTS = pa.array(["a", "b", "c"])
 
 def test_one_piece_is_not_copied():
     column = pa.chunked_array([TEXTS])
-    assert whole(TEXTS) is TEXTS
-    assert whole(column).buffers()[2].address == TEXTS.buffers()[2].address
+    assert one_array(TEXTS) is TEXTS
+    assert one_array(column).buffers()[2].address == TEXTS.buffers()[2].address
 
 
 def test_several_pieces_and_none_are_joined():
-    assert whole(pa.chunked_array([TEXTS, TEXTS[:1]])).to_pylist() == ["a", "b", "c", "a"]
-    assert whole(pa.chunked_array([], pa.string())).to_pylist() == []
+    assert one_array(pa.chunked_array([TEXTS, TEXTS[:1]])).to_pylist() == ["a", "b", "c", "a"]
+    assert one_array(pa.chunked_array([], pa.string())).to_pylist() == []
 
 
 def test_a_part_of_a_piece_is_that_part():
-    assert whole(pa.chunked_array([TEXTS.slice(1)])).to_pylist() == ["b", "c"]
+    assert one_array(pa.chunked_array([TEXTS.slice(1)])).to_pylist() == ["b", "c"]
 
 
 def test_a_column_of_vectors_in_one_piece_is_not_copied():

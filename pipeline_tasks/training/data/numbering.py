@@ -7,7 +7,7 @@ import hashlib
 import numpy as np
 import pyarrow as pa
 
-from pipeline_tasks.core.arrays import whole
+from pipeline_tasks.core.arrays import one_array
 
 _HASH_BYTES = 16
 
@@ -20,7 +20,7 @@ class Numbering:
 
     def add(self, texts: pa.Array | pa.ChunkedArray) -> None:
         """Take in these texts, plain or in a dictionary, after those before."""
-        array = whole(texts)
+        array = one_array(texts)
         if pa.types.is_dictionary(array.type):
             self._hashes.append(_hashes(array.dictionary)[array.indices.to_numpy()])
         else:
