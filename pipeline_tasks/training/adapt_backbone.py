@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import deepcopy
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import unit_hash
@@ -39,6 +40,15 @@ class AdaptParams(StartParams, OptimiserParams):
     mask_share: float = Field(0.2, gt=0, lt=1, description="share of a text's tokens that are masked")
     mask_text: str = Field("_", description="what stands for a masked token where the tokenizer has no mask token")
     dev_passages: int = Field(500, ge=0, description="passages of dev documents, at most, that choose the checkpoint")
+
+    @model_validator(mode="after")
+    def _check_sharding(self) -> AdaptParams:
+        if self.sharding == "fsdp" and not self.lora_rank:
+            raise ValueError(
+                "sharding='fsdp' divides the embeddings, and the head that fills blanks is made of all of them: train "
+                "adapters (lora_rank), or set sharding='zero1'"
+            )
+        return self
 
 
 @step(
@@ -116,7 +126,7 @@ def _adapt(
     from pipeline_tasks.training.masked import Blanks, blank_token, masked_task
     from pipeline_tasks.training.task import add_adapters, check_lengths, run
 
-    encoder, head = _open(backbone_dir, params)
+    encoder, head = _open(backbone_dir, params, peers)
     check_lengths(encoder, params.max_passage_length)
     blanks = Blanks(blank_token(encoder.tokenizer, params.mask_text), params.mask_share)
     texts, held_out = (
@@ -129,14 +139,18 @@ def _adapt(
     return run(encoder, task, params, work_dir, report, settings().threads, peers)
 
 
-def _open(backbone_dir: Path, params: AdaptParams) -> tuple[Encoder, Any]:
+def _open(backbone_dir: Path, params: AdaptParams, peers: Peers) -> tuple[Encoder, Any]:
     """The trunk, attending both ways, and the head that it came with."""
     from pipeline_tasks.encoders.layout import layout_of
     from pipeline_tasks.encoders.trunk import Encoder, load_model, load_tokenizer
-    from pipeline_tasks.training.task import device_of, dtype_of
+    from pipeline_tasks.training.divided import divides
+    from pipeline_tasks.training.task import device_of, dtype_of, opened_on
 
-    model = load_model(backbone_dir, dtype=dtype_of(params), causal=False, head="next_token").to(device_of(params))
+    device = opened_on(params, peers)
+    model = load_model(backbone_dir, dtype=dtype_of(params), causal=False, head="next_token").to(device)
     trunk, head = model.base_model, model.get_output_embeddings()
+    if divides(params, peers):
+        head = deepcopy(head).to(device_of(params)).requires_grad_(False)
     if head.weight is not trunk.get_input_embeddings().weight:
         head.requires_grad_(False)
     return Encoder(trunk, load_tokenizer(backbone_dir), layout_of(backbone_dir)), head

@@ -6,7 +6,8 @@ q, kv (queries, keys) and f (MLP):
 - weights: 4 bytes each; 2 where they are frozen in bfloat16, and 4 for each adapter's. Under autocast every piece of a
   batch whose graph is held has a bfloat16 copy of the matrices of 4-byte weights: 2 more a piece.
 - gradients 4 T, AdamW's two moments 8 T, or 8 T / c where c cards divide them (Rajbhandari et al. 2020, arXiv
-  1910.02054, sections 3.1 and 5.1).
+  1910.02054, sections 3.1 and 5.1). Where they divide all three, each is 1 / c, and beside it lies what is together at
+  the time: embeddings, the block that computes and the next one; the gradients of embeddings and of a block.
 - activations: n L times what a block keeps for its gradient (:data:`_KEPT`), and 2h of dropout where there is any.
   These are counts of what PyTorch keeps, which a test repeats, not the 34 h of Korthikanti et al. 2022 (arXiv
   2205.05198, equation 1): under autocast normalisation works in float32, and each matrix, or each adapter, keeps a
@@ -28,6 +29,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from pipeline_tasks.models.shapes import Shape
+from pipeline_tasks.training.params import Sharding
 
 ROOM = 1.3
 """A training is said to fit where this many times the counted bytes are there."""
@@ -90,7 +92,14 @@ class Cost:
         return of.h * shape.width + sides + of.f * shape.mlp_width + dropped
 
     def memory(
-        self, tokens: int, masked: float = 0, *, pieces: int = 1, head: bool = False, keepers: int = 1
+        self,
+        tokens: int,
+        masked: float = 0,
+        *,
+        pieces: int = 1,
+        head: bool = False,
+        sharding: Sharding = "",
+        n_cards: int = 1,
     ) -> dict[str, int]:
         """Bytes at once, by what they hold.
 
@@ -99,21 +108,28 @@ class Cost:
             pieces: that these tokens were encoded in.
             masked: how many of them are predicted.
             head: the head that predicts tokens is loaded.
-            keepers: how many cards divide the optimiser's moments.
+            sharding: what cards divide.
+            n_cards: how many do.
         """
-        shape, number = self.shape, 2 if self.half else 4
-        n_params = shape.n_params + (shape.width * shape.vocabulary if head and not shape.tied else 0)
-        if self.rank:
-            weights = n_params * number + 4 * self.trained
-        else:
-            copies = 1 if self.recompute else pieces
-            weights = 4 * n_params + (2 * shape.matrix_params * copies if self.half else 0)
+        shape, number = self.shape, 2 if self.half and self.rank else 4
+        embeddings, block = shape.width * shape.vocabulary, shape.matrix_params // shape.layers
+        weights = number * shape.n_params + (4 * self.trained if self.rank else 0)
+        gradients, divided = 4 * self.trained, sharding == "fsdp" and n_cards > 1
+        if divided:
+            weights = -(-weights // n_cards) + number * (embeddings + 2 * block)
+            together = self.trained // shape.layers if self.rank else embeddings + block
+            gradients = -(-gradients // n_cards) + 4 * together
+        if head and (divided or not shape.tied):
+            weights += number * embeddings
+        if self.half and not self.rank:
+            cast = block if divided and self.recompute else shape.matrix_params
+            weights += 2 * cast * (1 if self.recompute else pieces)
         entering = shape.width * (2 if self.half and self.rank and shape.gated else 4)
         held = shape.layers * entering + self.kept if self.recompute else shape.layers * self.kept
         return {
             "weights": weights,
-            "gradients": 4 * self.trained,
-            "optimiser": -(-8 * self.trained // keepers),
+            "gradients": gradients,
+            "optimiser": -(-8 * self.trained // (n_cards if sharding else 1)),
             "activations": tokens * held + round(12 * masked * shape.vocabulary),
         }
 

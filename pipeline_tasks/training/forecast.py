@@ -168,19 +168,19 @@ def forecast(
         n_cards: that share it.
     """
     cost, steps = _cost(params, half=half), n_steps(train.rows, params)
-    keepers = n_cards if params.sharding == "zero1" else 1
+    memory_of = partial(cost.memory, sharding=params.sharding, n_cards=n_cards)
     decided = _decisions(params, train, targets)
     n_tokens = round(_rows_seen(params, train) * train.per_row + decided.learned)
     evaluated = (params.epochs * params.evals_per_epoch + 1) * dev.n_tokens + decided.scored
     if isinstance(params, AdaptParams):
         held = max(params.micro_batch_tokens, params.max_passage_length)
-        memory = cost.memory(held, params.mask_share * held, head=True, keepers=keepers)
+        memory = memory_of(held, params.mask_share * held, head=True)
         head = 2 * params.mask_share * cost.shape.width * cost.shape.vocabulary
         forward, learned = cost.forward(train.per_text) + head, cost.step(train.per_text) + 2 * head
     else:
         held, cached = _held(params, train)
         pieces = max(1, math.ceil(held / params.micro_batch_tokens))
-        memory = cost.memory(held, pieces=pieces, keepers=keepers)
+        memory = memory_of(held, pieces=pieces)
         if decided.held:
             memory["decision"] = decided.held * cost.trained
         forward, learned = cost.forward(train.per_text), cost.step(train.per_text, cached=cached)

@@ -14,7 +14,8 @@ weights.
 
 With several processes each encodes its share of the micro-batches; the embeddings of all meet between 1 and 2, so that
 every process takes the loss of the whole batch, and step 3 is again for its share alone. The sum of the processes'
-gradients is the gradient.
+gradients is the gradient. Where they divide the weights they call the model in step: see
+:mod:`pipeline_tasks.training.divided`.
 
 Source:
     Gao et al. 2021, "Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup".
@@ -36,6 +37,7 @@ def backward(
     *,
     held: int,
     peers: Peers = ALONE,
+    in_step: Peers = ALONE,
 ) -> float:
     """Add this process's share of the gradients of ``loss_of`` over all pieces to the weights, and return the loss.
 
@@ -48,18 +50,23 @@ def backward(
         held: how many of the last pieces keep their activations, so that no second forward pass is needed for them;
             with all of them it is the plain pass.
         peers: which of the pieces are this process's.
+        in_step: processes that call ``encode``, and go back through it, as often as each other: one that has fewer
+            pieces does the last one again, for nothing.
     """
-    if peers.count == 1 and held >= len(sizes):
+    if peers.count == in_step.count == 1 and held >= len(sizes):
         loss = loss_of(torch.cat([encode(i) for i in range(len(sizes))]))
         loss.backward()
         return loss.item()
     # With autograd on, so that both passes run the same attention kernels.
-    first_held = len(sizes) - held
-    kept = {i: encode(i) if i >= first_held else encode(i).detach() for i in peers.share(len(sizes))}
-    embeddings = peers.gather(kept, sizes, like).requires_grad_()
+    own = peers.share(len(sizes))
+    turns = in_step.filled_up(own, len(sizes) - 1)
+    n_dropped = in_step.most(sum(i < len(sizes) - held for i in own))
+    embedded = [encode(i).detach() if turn < n_dropped else encode(i) for turn, i in enumerate(turns)]
+    embeddings = peers.gather(dict(zip(own, embedded, strict=False)), sizes, like).requires_grad_()
     loss = loss_of(embeddings)
     (of_embeddings,) = torch.autograd.grad(loss, embeddings)
     gradients = of_embeddings.split(list(sizes))
-    for i, embedded in reversed(kept.items()):
-        (embedded if i >= first_held else encode(i)).backward(gradients[i])
+    for turn, i in reversed(list(enumerate(turns))):
+        gradient = gradients[i] if turn < len(own) else torch.zeros_like(gradients[i])
+        (encode(i) if turn < n_dropped else embedded[turn]).backward(gradient)
     return loss.item()

@@ -12,6 +12,7 @@ from pipeline_tasks.encoders.trunk import Encoder
 from pipeline_tasks.training.batches import micro_batches, row_groups
 from pipeline_tasks.training.candidates import Group, make_group
 from pipeline_tasks.training.data.rows import Rows
+from pipeline_tasks.training.divided import arithmetic, divides, in_step
 from pipeline_tasks.training.gradient_cache import backward
 from pipeline_tasks.training.objective import Table
 from pipeline_tasks.training.params import TrainParams
@@ -43,8 +44,12 @@ class Gradients:
         return total
 
     def add_up(self) -> None:
-        """Have what every process added of its own added up in all of them: once, before the optimiser's step."""
-        self.peers.add_gradients(self.encoder.model.parameters())
+        """Have what every process added of its own added up in all of them: once, before the optimiser's step.
+
+        Gradients of divided weights are added up as they come.
+        """
+        if not divides(self.params, self.peers):
+            self.peers.add_gradients(self.encoder.model.parameters())
 
     def add_own(self, batch: Batch, step: int, share: float = 1.0) -> float:
         """Add this process's part of the gradients of ``share`` of the batch's mean loss; that share, of all processes.
@@ -63,7 +68,8 @@ class Gradients:
         groups = row_groups(self.data.tokens_of[rows], params.graph_tokens)
         shares = (share * len(group) / len(rows) for group in groups)
         cuts = [_Cut(group, number, own) for number, (group, own) in enumerate(zip(groups, shares, strict=True))]
-        mine = (cuts[number] for number in peers.share(len(groups)))
+        cuts += [cuts[-1]._replace(share=0.0)] * (-len(cuts) % in_step(params, peers).count)
+        mine = (cuts[number] for number in peers.share(len(cuts)))
         return peers.add(sum(self._add_group(cut, batch, step, ALONE) for cut in mine))
 
     def _add_group(self, cut: _Cut, batch: Batch, step: int, peers: Peers) -> float:
@@ -80,7 +86,7 @@ class Gradients:
         def encode(piece: int) -> torch.Tensor:
             seed_dropout(params.seed, step, cut.number, piece)
             features = encoder.features([sequences[i] for i in pieces[piece]], unpooled[pieces[piece]])
-            with torch.autocast(encoder.device.type, torch.bfloat16, enabled=params.precision == "bf16"):
+            with arithmetic(encoder, half=params.precision == "bf16"):
                 return encoder.encode(features)
 
         def loss_of(embeddings: torch.Tensor) -> torch.Tensor:
@@ -90,7 +96,8 @@ class Gradients:
         tokens = np.cumsum([lengths[piece].sum() for piece in reversed(pieces)])
         held = int(np.searchsorted(tokens, params.graph_tokens, side="right"))
         like = torch.empty((0, encoder.width), device=encoder.device)
-        return backward(encode, list(map(len, pieces)), loss_of, like, held=held, peers=peers)
+        sizes, together = list(map(len, pieces)), in_step(params, self.peers)
+        return backward(encode, sizes, loss_of, like, held=held, peers=peers, in_step=together)
 
 
 def table_of(group: Group, temperature: float, device: torch.device | str) -> Table:

@@ -33,6 +33,7 @@ from torch import Tensor
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.encoders.trunk import Encoder, hidden_states
 from pipeline_tasks.training.batches import micro_batches, plan_batches
+from pipeline_tasks.training.divided import arithmetic, divides, in_step
 from pipeline_tasks.training.params import OptimiserParams
 from pipeline_tasks.training.peers import ALONE, Peers
 from pipeline_tasks.training.reproducible import seed_dropout
@@ -109,11 +110,13 @@ def masked_task(
         put = [blanks.put(texts[row], params.seed, step, int(row)) for row in rows]
         total = sum(len(chosen) for _, chosen in put)
         loss = 0.0
-        for scores, wanted in _pieces(encoder, head, [texts[row] for row in rows], put, params, step, peers):
-            share = torch.nn.functional.cross_entropy(scores.float(), wanted, reduction="sum") / total
+        together = [texts[row] for row in rows], put
+        for scores, wanted, counts in _pieces(encoder, head, *together, params, step, peers):
+            share = counts * torch.nn.functional.cross_entropy(scores.float(), wanted, reduction="sum") / total
             share.backward()
             loss += share.item()
-        peers.add_gradients(encoder.model.parameters())
+        if not divides(params, peers):
+            peers.add_gradients(encoder.model.parameters())
         return peers.add(loss)
 
     def score(step: int) -> float | None:
@@ -124,7 +127,7 @@ def masked_task(
         with torch.no_grad():
             right = sum(
                 int((scores.argmax(dim=1) == wanted).sum())
-                for scores, wanted in _pieces(encoder, head, dev, put, params, _DEV)
+                for scores, wanted, _ in _pieces(encoder, head, dev, put, params, _DEV)
             )
         return right / sum(len(chosen) for _, chosen in put)
 
@@ -143,17 +146,21 @@ def _pieces(
     params: OptimiserParams,
     step: int,
     peers: Peers = ALONE,
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """Scores of all tokens at every blank [m, v] and the tokens that were there [m], a micro-batch at a time."""
+) -> Iterator[tuple[Tensor, Tensor, bool]]:
+    """Scores of all tokens at every blank [m, v] and the tokens that were there [m], a micro-batch at a time.
+
+    And whether it counts: where ``peers`` divide the weights, one that has fewer does the last one again, for nothing.
+    """
     lengths = np.array([len(ids) for ids in texts])
     pieces = micro_batches(lengths, params.micro_batch_tokens)
-    for number in peers.share(len(pieces)):
+    own = peers.share(len(pieces))
+    for turn, number in enumerate(in_step(params, peers).filled_up(own, len(pieces) - 1)):
         piece = pieces[number]
         seed_dropout(params.seed, step, number)
         features = encoder.features([put[i][0] for i in piece])
         places = [(row, position) for row, i in enumerate(piece) for position in put[i][1]]
         rows, positions = (torch.tensor(part, device=encoder.device) for part in zip(*places, strict=True))
         wanted = np.concatenate([texts[i][put[i][1]] for i in piece]).astype(np.int64)
-        with torch.autocast(encoder.device.type, torch.bfloat16, enabled=params.precision == "bf16"):
+        with arithmetic(encoder, half=params.precision == "bf16"):
             scores = head(hidden_states(encoder.model, features)[rows, positions - 1])
-        yield scores, torch.from_numpy(wanted).to(encoder.device)
+        yield scores, torch.from_numpy(wanted).to(encoder.device), turn < len(own)

@@ -5,6 +5,8 @@ after the other, are cut into one stretch of the same length a process, and each
 it changes those weights, and hands them to the others. Every process still has all weights and all gradients. AdamW
 treats each number by itself, so the weights are the same as without, to the bit.
 
+Weights that are divided themselves (:mod:`pipeline_tasks.training.divided`) have their moments where they are.
+
 What is saved is the whole state, as an undivided AdamW has it, whoever keeps it: any number of processes goes on from
 it.
 
@@ -20,6 +22,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from pipeline_tasks.training.divided import stretch, whole
 from pipeline_tasks.training.params import OptimiserParams
 from pipeline_tasks.training.peers import ALONE, Peers
 
@@ -90,9 +93,9 @@ class Optimiser:
     def step(self) -> None:
         """Change the weights by their gradients, which are gone afterwards."""
         for piece, own in self._own.items():
-            whole = self._weights[piece.weight]
-            if own is not whole and whole.grad is not None:
-                own.grad = _within(whole.grad.contiguous(), piece)
+            weight = self._weights[piece.weight]
+            if own is not weight and weight.grad is not None:
+                own.grad = _within(weight.grad.contiguous(), piece)
         self.adam.step()
         self.adam.zero_grad(set_to_none=True)
         self.forget()
@@ -121,14 +124,16 @@ class Optimiser:
     def state(self) -> dict[str, Any]:
         """What :meth:`load` takes, of all weights, once there was a step; empty in a process that does not lead."""
         if not self._divided:
-            return self.adam.state_dict() if self._peers.leads else {}
-        whole: dict[int, dict[str, Tensor]] = {}
+            found = self.adam.state_dict()
+            state = {number: whole(moments, self._peers) for number, moments in found["state"].items()}
+            return found | {"state": state} if self._peers.leads else {}
+        merged: dict[int, dict[str, Tensor]] = {}
         for piece in self._pieces:
             kept = self._at_leader(piece)
             if not self._peers.leads:
                 continue
             weight = self._weights[piece.weight]
-            of_weight = whole.setdefault(piece.weight, {})
+            of_weight = merged.setdefault(piece.weight, {})
             for name, part in kept.items():
                 if name == "step":
                     of_weight[name] = part.cpu()
@@ -141,8 +146,8 @@ class Optimiser:
         matrices = sum(w.ndim >= 2 for w in self._weights)
         numbers = list(range(len(self._weights)))
         of_group = (numbers[:matrices], numbers[matrices:])
-        merged = [group | {"params": own} for group, own in zip(groups, of_group, strict=True)]
-        return {"state": whole, "param_groups": merged}
+        renumbered = [group | {"params": own} for group, own in zip(groups, of_group, strict=True)]
+        return {"state": merged, "param_groups": renumbered}
 
     def _at_leader(self, piece: Piece) -> dict[str, Tensor]:
         """Both moments of a piece and its count of steps, at its owner and at the leader."""
@@ -164,15 +169,19 @@ class Optimiser:
         """
         own: dict[int, dict[str, Tensor]] = {}
         for number, (piece, parameter) in enumerate(self._own.items()):
-            whole = state["state"].get(piece.weight, {})
+            of_weight = state["state"].get(piece.weight, {})
             own[number] = {
-                name: (moment if name == "step" else _within(moment, piece).view_as(parameter)).clone()
-                for name, moment in whole.items()
+                name: (moment if name == "step" else self._part(moment, piece, parameter)).clone()
+                for name, moment in of_weight.items()
             }
         kept = {number: moments for number, moments in own.items() if moments}
         self.adam.load_state_dict({"state": kept, "param_groups": self.adam.state_dict()["param_groups"]})
 
+    def _part(self, moment: Tensor, piece: Piece, parameter: Tensor) -> Tensor:
+        """What this process keeps of a whole moment, beside ``parameter``."""
+        return _within(moment, piece).view_as(parameter) if self._divided else stretch(moment, parameter)
 
-def _within(whole: Tensor, piece: Piece) -> Tensor:
+
+def _within(tensor: Tensor, piece: Piece) -> Tensor:
     """That piece of a contiguous tensor, flat, in the same memory."""
-    return whole.view(-1)[piece.begin : piece.end]
+    return tensor.view(-1)[piece.begin : piece.end]

@@ -16,7 +16,7 @@ from pipeline_tasks.training.samplers import AnySampler
 
 Unit = Literal["source", "intent", "all"]
 Precision = Literal["fp32", "bf16"]
-Sharding = Literal["", "zero1"]
+Sharding = Literal["", "zero1", "fsdp"]
 
 
 def resolved(**kwargs: Any) -> Any:
@@ -63,7 +63,8 @@ class OptimiserParams(StepParams):
     keep_adapters: bool = Field(False, description="save the adapters too, in adapter/ beside the merged model")
     recompute: bool = tuning(False, description="activations are computed again for the gradient: less memory, slower")
     sharding: Sharding = tuning(
-        "", description="zero1: several devices divide the optimiser's moments; empty: each has all of them"
+        "",
+        description="what several devices divide: zero1: the optimiser's moments; fsdp: weights and gradients too",
     )
     checkpoint_every_steps: int = tuning(50, ge=1, description="optimiser steps between checkpoints")
 
@@ -145,6 +146,11 @@ class TrainParams(OptimiserParams):
             raise ValueError("targets, clusters and budget are a sampler's: name one, such as sampler=inf_dds")
         if self.unit != "source" and not self.sampler and not self.mixture:
             raise ValueError(f"unit={self.unit!r} is what a mixture or a sampler chooses among: name one of the two")
+        if self.sampler and self.sharding == "fsdp":
+            raise ValueError(
+                "sharding='fsdp' divides the weights, and a sampler's decisions put all of them back: set "
+                "sharding='zero1'"
+            )
         for part in self.sampler.parts if self.sampler else ():
             if part.needs_clusters and not self.clusters:
                 raise ValueError(f"sampler={part.name!r} weighs clusters: say how many, such as clusters=32")

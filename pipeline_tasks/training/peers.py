@@ -93,6 +93,18 @@ class Peers:
         distributed.all_reduce(total)
         return total.item()
 
+    def most(self, number: int) -> int:
+        """The highest of all processes' numbers."""
+        if self.count == 1:
+            return number
+        found = torch.tensor([number], device=_place())
+        distributed.all_reduce(found, distributed.ReduceOp.MAX)
+        return int(found.item())
+
+    def filled_up(self, own: Sequence[int], idle: int) -> list[int]:
+        """``own``, and behind it ``idle`` until it is as long as that of the process that has most."""
+        return [*own, *[idle] * (self.most(len(own)) - len(own))]
+
     @contextmanager
     def leader_first(self) -> Iterator[None]:
         """The block, which all processes enter once the leader is through it; for files that it makes."""

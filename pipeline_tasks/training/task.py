@@ -24,6 +24,7 @@ from pipeline_tasks.encoders.trunk import DType, Encoder, load
 from pipeline_tasks.training import checkpoints
 from pipeline_tasks.training.checkpoints import Progress
 from pipeline_tasks.training.descent import Descent
+from pipeline_tasks.training.divided import divide, divides, stretch, whole
 from pipeline_tasks.training.params import OptimiserParams
 from pipeline_tasks.training.peers import ALONE, Peers
 from pipeline_tasks.training.reproducible import reproducible
@@ -102,6 +103,8 @@ def run(
     work_dir.mkdir(parents=True, exist_ok=True)
     fingerprint = _fingerprint(task, encoder, params, threads)
     with reproducible(max(1, threads // peers.count)):
+        if divides(params, peers):
+            divide(encoder.model, peers, device_of(params))
         with peers.leader_first():
             loop = _Run(encoder, task, params, work_dir, fingerprint, peers)
         resumed_at = loop.state.step
@@ -109,15 +112,25 @@ def run(
     return loop.result(resumed_at)
 
 
-def open_encoder(folder: Path, params: OptimiserParams) -> Encoder:
-    """The encoder in ``folder`` on the device of ``params``, with adapters where these say so.
+def open_encoder(folder: Path, params: OptimiserParams, peers: Peers = ALONE) -> Encoder:
+    """The encoder in ``folder``, with adapters where ``params`` say so, where :func:`opened_on` has it.
 
     Raises:
         InputError: there is no such encoder or device.
     """
-    encoder = load(folder, device_of(params), dtype_of(params))
+    encoder = load(folder, opened_on(params, peers), dtype_of(params))
     add_adapters(encoder, params)
     return encoder
+
+
+def opened_on(params: OptimiserParams, peers: Peers) -> torch.device:
+    """The device of ``params``; weights that will be divided wait on the processor, as one device may not hold them.
+
+    Raises:
+        InputError: there is no such device.
+    """
+    device = device_of(params)
+    return torch.device("cpu") if divides(params, peers) else device
 
 
 def dtype_of(params: OptimiserParams) -> DType:
@@ -144,7 +157,9 @@ class _Run:
         fingerprint: str,
         peers: Peers,
     ) -> None:
-        self.encoder, self.task, self.params, self.leads = encoder, task, params, peers.leads
+        self.encoder, self.task, self.params, self.peers = encoder, task, params, peers
+        self.divided = divides(params, peers)
+        self.evaluates = peers.leads or self.divided
         self.work_dir, self.fingerprint = work_dir, fingerprint
         self.evaluate_at = evaluation_steps(len(task.schedule), params)
         self.descent = Descent(encoder.model, params, peers)
@@ -154,7 +169,8 @@ class _Run:
         saved = checkpoints.load(work_dir, fingerprint)
         if saved:
             self.state, weights, optimizer_state = saved
-            encoder.restore(weights)
+            own = encoder.trained()
+            encoder.restore({name: stretch(weight, own.get(name, weight)) for name, weight in weights.items()})
             self.descent.optimiser.load(optimizer_state)
             log.info("resuming at step %d of %d", self.state.step, len(task.schedule))
         if task.sampling:
@@ -163,26 +179,27 @@ class _Run:
     def finish(self, progress: Report) -> None:
         """Run the steps that are left."""
         state, total = self.state, len(self.task.schedule)
-        if state.step == 0 and self.leads:
+        if state.step == 0 and self.evaluates:
             self._evaluate()
         while state.step < total:
             facts = self._step(state.step)
             state.step += 1
-            if state.step in self.evaluate_at and self.leads:
+            if state.step in self.evaluate_at and self.evaluates:
                 facts |= self._evaluate()
             if state.step in self.evaluate_at or state.step % self.params.checkpoint_every_steps == 0:
                 self._save()
-            if self.leads:
+            if self.peers.leads:
                 progress(state.step, total, facts)
 
     def result(self, resumed_at: int) -> TrainResult:
-        """The best weights, loaded; those that it has, in a process that does not lead and knows of no scores."""
+        """The best weights, loaded; those that it has, in a process that is one of several."""
         state = self.state
-        if self.leads and state.best_step is not None:
-            self.encoder.restore(checkpoints.load_best(self.work_dir, state.best_step))
-        if self.params.recompute:
-            self.encoder.model.activation_checkpointing_disable()
-        self.encoder.model.to("cpu").eval()
+        if self.peers.count == 1:
+            if state.best_step is not None:
+                self.encoder.restore(checkpoints.load_best(self.work_dir, state.best_step))
+            if self.params.recompute:
+                self.encoder.model.activation_checkpointing_disable()
+            self.encoder.model.to("cpu").eval()
         rows, sampling = tuple(map(len, self.task.schedule)), self.task.sampling
         return TrainResult(
             encoder=self.encoder,
@@ -217,16 +234,20 @@ class _Run:
         score = self.task.score(state.step)
         if score is None:
             return {}
+        if self.divided:
+            score = self.peers.add(score if self.peers.leads else 0.0)
         state.scores.append((state.step, score))
         if state.best_score is None or score >= state.best_score:
             state.best_step, state.best_score = state.step, score
-            checkpoints.save_best(self.work_dir, state.step, self.encoder.trained())
+            weights = whole(self.encoder.trained(), self.peers)
+            if self.peers.leads:
+                checkpoints.save_best(self.work_dir, state.step, weights)
         return {"dev_score": score}
 
     def _save(self) -> None:
-        optimizer_state = self.descent.optimiser.state()
-        if self.leads:
-            checkpoints.save(self.work_dir, self.fingerprint, self.state, self.encoder.trained(), optimizer_state)
+        weights, optimizer_state = whole(self.encoder.trained(), self.peers), self.descent.optimiser.state()
+        if self.peers.leads:
+            checkpoints.save(self.work_dir, self.fingerprint, self.state, weights, optimizer_state)
 
 
 def _peak_gib(device: torch.device) -> float:

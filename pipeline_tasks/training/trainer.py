@@ -1,6 +1,7 @@
 """Contrastive learning of one encoder: rows of queries and passages in, its best weights out."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from pipeline_tasks.core.ids import digest
 from pipeline_tasks.training.cpu_shortcuts import cpu_shortcuts
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import Rows, tokenized
+from pipeline_tasks.training.divided import divides
 from pipeline_tasks.training.gradients import Gradients
 from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.peers import Peers, spread
@@ -79,7 +81,7 @@ def _train(
     peers: Peers,
     progress: Report,
 ) -> TrainResult:
-    encoder = open_encoder(backbone_dir, params)
+    encoder = open_encoder(backbone_dir, params, peers)
     check_lengths(encoder, max(params.max_query_length, params.max_passage_length))
     lengths = {"max_query_length": params.max_query_length, "max_passage_length": params.max_passage_length}
     sets = {"train": examples, "dev_of_start": dev_of_start, "dev": dev}
@@ -111,7 +113,7 @@ def _train(
         batches = plan_schedule(data, params)
         rows = [batch.rows for batch in batches]
         task = Task(rows, lambda _, step: gradients.add(batches[step], step), score, identity, n_tokens)
-    with cpu_shortcuts(encoder.model):
+    with nullcontext() if divides(params, peers) else cpu_shortcuts(encoder.model):
         return run(encoder, task, params, work_dir, progress, threads, peers)
 
 

@@ -7,6 +7,7 @@ import math
 import pytest
 
 from pipeline_tasks.models.gpus import cards
+from pipeline_tasks.models.shapes import SHAPES
 from pipeline_tasks.models.sizes import SIZES, get_size
 from pipeline_tasks.training.adapt_backbone import AdaptParams
 from pipeline_tasks.training.finetune import FinetuneParams
@@ -85,3 +86,20 @@ def test_cards_that_divide_the_moments_have_room_for_a_model_that_one_has_not():
     assert divided.fits(h100)
     assert not alone.fits(h100)
     assert divided.operations == alone.operations
+
+
+def test_cards_that_divide_everything_train_all_weights_of_a_model_that_no_card_holds_so():
+    load, (h100,) = Load({"": 1000}, 3000, 300_000), cards("H100")
+    params = FinetuneParams(size="7.6b", device="cuda", lora_rank=0, recompute=True)
+    moments, everything = (
+        forecast(params.model_copy(update={"sharding": sharding}), load, load, half=True, n_cards=8)
+        for sharding in ("zero1", "fsdp")
+    )
+    assert everything.memory["optimiser"] == moments.memory["optimiser"]
+    assert everything.memory["activations"] == moments.memory["activations"]
+    trained = 4 * SHAPES["qwen3-8b"].n_params
+    assert trained / 8 < everything.memory["gradients"] < trained / 4
+    assert not moments.fits(h100)
+    assert everything.fits(h100)
+    alone = forecast(params.model_copy(update={"sharding": "fsdp"}), load, load, half=True)
+    assert alone.memory == forecast(params, load, load, half=True).memory

@@ -9,6 +9,7 @@ import torch
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.training.adapt_backbone import AdaptParams, _open
 from pipeline_tasks.training.masked import Blanks, blank_token, masked_task
+from pipeline_tasks.training.peers import ALONE
 from tests import shapes
 
 BLANKS = Blanks(41, 0.3)
@@ -21,7 +22,7 @@ def params(**chosen) -> AdaptParams:
 
 @pytest.fixture(scope="module", params=shapes.DECODERS)
 def opened(request, tmp_path_factory):
-    return _open(shapes.make(request.param, tmp_path_factory.mktemp(request.param)), params())
+    return _open(shapes.make(request.param, tmp_path_factory.mktemp(request.param)), params(), ALONE)
 
 
 def test_blanks_are_a_share_of_the_text_never_its_first_token_and_at_least_one():
