@@ -4,7 +4,8 @@ With N parameters, T of them trained, n tokens whose activations are held at onc
 q, kv (queries, keys) and f (MLP):
 
 - weights: 4 bytes each; 2 where they are frozen in bfloat16, and 4 for each adapter's. Under autocast every piece of a
-  batch whose graph is held has a bfloat16 copy of the matrices of 4-byte weights: 2 more a piece.
+  batch whose graph is held has a bfloat16 copy of the matrices of 4-byte weights: 2 more a piece; recomputed, a block
+  has one while it computes.
 - gradients 4 T, AdamW's two moments 8 T, or 8 T / c where c cards divide them (Rajbhandari et al. 2020, arXiv
   1910.02054, sections 3.1 and 5.1). Where they divide all three, each is 1 / c, and beside it lies what is together at
   the time: embeddings, the block that computes and the next one; the gradients of embeddings and of a block.
@@ -122,8 +123,7 @@ class Cost:
         if head and (divided or not shape.tied):
             weights += number * embeddings
         if self.half and not self.rank:
-            cast = block if divided and self.recompute else shape.matrix_params
-            weights += 2 * cast * (1 if self.recompute else pieces)
+            weights += 2 * (block if self.recompute else shape.matrix_params * pieces)
         entering = shape.width * (2 if self.half and self.rank and shape.gated else 4)
         held = shape.layers * entering + self.kept if self.recompute else shape.layers * self.kept
         return {

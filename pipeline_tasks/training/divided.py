@@ -20,7 +20,6 @@ import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from pipeline_tasks.encoders.trunk import Encoder
 from pipeline_tasks.training.params import OptimiserParams
 from pipeline_tasks.training.peers import ALONE, Peers
 
@@ -67,12 +66,6 @@ def whole(tensors: Mapping[str, Tensor], peers: Peers) -> dict[str, Tensor]:
         if peers.leads:
             found[name] = tensor
     return found
-
-
-def arithmetic(encoder: Encoder, *, half: bool) -> torch.autocast:
-    """bfloat16 where ``half``; a weight's cast is not kept where weights are divided, for it would stay whole."""
-    keep = not isinstance(next(encoder.model.parameters()), DTensor)
-    return torch.autocast(encoder.device.type, torch.bfloat16, enabled=half, cache_enabled=keep)
 
 
 def stretch(tensor: Tensor, like: Tensor) -> Tensor:

@@ -9,10 +9,11 @@ import numpy as np
 import torch
 
 from pipeline_tasks.encoders.trunk import Encoder
+from pipeline_tasks.training.arithmetic import arithmetic
 from pipeline_tasks.training.batches import micro_batches, row_groups
 from pipeline_tasks.training.candidates import Group, make_group
 from pipeline_tasks.training.data.rows import Rows
-from pipeline_tasks.training.divided import arithmetic, divides, in_step
+from pipeline_tasks.training.divided import divides, in_step
 from pipeline_tasks.training.gradient_cache import backward
 from pipeline_tasks.training.objective import Table
 from pipeline_tasks.training.params import TrainParams
@@ -86,7 +87,7 @@ class Gradients:
         def encode(piece: int) -> torch.Tensor:
             seed_dropout(params.seed, step, cut.number, piece)
             features = encoder.features([sequences[i] for i in pieces[piece]], unpooled[pieces[piece]])
-            with arithmetic(encoder, half=params.precision == "bf16"):
+            with arithmetic(encoder.model, half=params.precision == "bf16"):
                 return encoder.encode(features)
 
         def loss_of(embeddings: torch.Tensor) -> torch.Tensor:

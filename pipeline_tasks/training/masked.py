@@ -32,8 +32,9 @@ from torch import Tensor
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.encoders.trunk import Encoder, hidden_states
+from pipeline_tasks.training.arithmetic import arithmetic
 from pipeline_tasks.training.batches import micro_batches, plan_batches
-from pipeline_tasks.training.divided import arithmetic, divides, in_step
+from pipeline_tasks.training.divided import divides, in_step
 from pipeline_tasks.training.params import OptimiserParams
 from pipeline_tasks.training.peers import ALONE, Peers
 from pipeline_tasks.training.reproducible import seed_dropout
@@ -161,6 +162,6 @@ def _pieces(
         places = [(row, position) for row, i in enumerate(piece) for position in put[i][1]]
         rows, positions = (torch.tensor(part, device=encoder.device) for part in zip(*places, strict=True))
         wanted = np.concatenate([texts[i][put[i][1]] for i in piece]).astype(np.int64)
-        with arithmetic(encoder, half=params.precision == "bf16"):
+        with arithmetic(encoder.model, half=params.precision == "bf16"):
             scores = head(hidden_states(encoder.model, features)[rows, positions - 1])
         yield scores, torch.from_numpy(wanted).to(encoder.device), turn < len(own)

@@ -4,11 +4,11 @@ import numpy as np
 import torch
 
 from pipeline_tasks.encoders.trunk import Encoder
+from pipeline_tasks.training.arithmetic import arithmetic
 from pipeline_tasks.training.batches import micro_batches
 from pipeline_tasks.training.data.ragged import Ragged
 from pipeline_tasks.training.data.rows import Rows
 from pipeline_tasks.training.data.tokens import Tokens
-from pipeline_tasks.training.divided import arithmetic
 
 CUTOFF = 10
 
@@ -63,7 +63,7 @@ def embed(
     encoder.model.eval()
     which = np.arange(len(sequences)) if which is None else which
     vectors = np.empty((len(which), encoder.width), dtype=np.float32)
-    with torch.no_grad(), arithmetic(encoder, half=autocast):
+    with torch.no_grad(), arithmetic(encoder.model, half=autocast):
         for piece in micro_batches(sequences.lengths[which], micro_batch_tokens):
             first = None if unpooled is None else unpooled[which[piece]]
             batch = encoder.encode(encoder.features([sequences[i] for i in which[piece]], first))

@@ -35,6 +35,8 @@ def test_weights_gradients_and_moments_are_sixteen_bytes_and_a_copy_of_the_matri
     assert Cost(BASE, half=False).memory(0)["weights"] == 4 * 109_482_240
     assert Cost(BASE).memory(0, pieces=3)["weights"] == 4 * 109_482_240 + 3 * 2 * 12 * 12 * 768 * 768
     assert Cost(BASE, half=False).memory(0, pieces=3)["weights"] == 4 * 109_482_240
+    recomputed = Cost(BASE, recompute=True).memory(0, pieces=3)["weights"]
+    assert recomputed == 4 * 109_482_240 + 2 * 12 * 768 * 768  # of one block
 
 
 def test_of_frozen_weights_only_adapters_have_gradients():
