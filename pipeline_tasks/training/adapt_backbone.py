@@ -149,9 +149,10 @@ def _open(backbone_dir: Path, params: AdaptParams, peers: Peers) -> tuple[Encode
     device = opened_on(params, peers)
     model = load_model(backbone_dir, dtype=dtype_of(params), causal=False, head="next_token").to(device)
     trunk, head = model.base_model, model.get_output_embeddings()
-    if divides(params, peers):
-        head = deepcopy(head).to(device_of(params)).requires_grad_(False)
-    if head.weight is not trunk.get_input_embeddings().weight:
+    tied = head.weight is trunk.get_input_embeddings().weight
+    if divides(params, peers):  # the trunk's embeddings, which the head may be made of
+        head, tied = (deepcopy(head) if tied else head).to(device_of(params)), False
+    if not tied:
         head.requires_grad_(False)
     return Encoder(trunk, load_tokenizer(backbone_dir), layout_of(backbone_dir)), head
 

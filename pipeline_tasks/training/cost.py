@@ -8,7 +8,7 @@ q, kv (queries, keys) and f (MLP):
   has one while it computes.
 - gradients 4 T, AdamW's two moments 8 T, or 8 T / c where c cards divide them (Rajbhandari et al. 2020, arXiv
   1910.02054, sections 3.1 and 5.1). Where they divide all three, each is 1 / c, and beside it lies what is together at
-  the time: embeddings, the block that computes and the next one; the gradients of embeddings and of a block.
+  the time: embeddings and a block, each as it came and as it is used; the gradients of embeddings and of a block.
 - activations: n L times what a block keeps for its gradient (:data:`_KEPT`), and 2h of dropout where there is any.
   These are counts of what PyTorch keeps, which a test repeats, not the 34 h of Korthikanti et al. 2022 (arXiv
   2205.05198, equation 1): under autocast normalisation works in float32, and each matrix, or each adapter, keeps a
@@ -117,7 +117,7 @@ class Cost:
         weights = number * shape.n_params + (4 * self.trained if self.rank else 0)
         gradients, divided = 4 * self.trained, sharding == "fsdp" and n_cards > 1
         if divided:
-            weights = -(-weights // n_cards) + number * (embeddings + 2 * block)
+            weights = -(-weights // n_cards) + 2 * number * (embeddings + block)
             together = self.trained // shape.layers if self.rank else embeddings + block
             gradients = -(-gradients // n_cards) + 4 * together
         if head and (divided or not shape.tied):

@@ -72,7 +72,7 @@ class Descent:
             tokens = self.params.micro_batch_tokens
             raise InputError(
                 f"the GPU's memory is full at step {step}: lower micro_batch_tokens ({tokens}), or graph_tokens where "
-                "the stage has it, or set recompute=true, or sharding=fsdp where there are several GPUs"
+                "the stage has it, or set recompute=true, or a sharding where there are several GPUs"
             ) from error
         if not math.isfinite(loss):
             named = ", ".join(map(str, sorted(rows)[:_ROWS_NAMED])) + (", ..." if len(rows) > _ROWS_NAMED else "")

@@ -2,7 +2,7 @@
 
 Every process keeps a stretch of each weight. Before a block computes, its weights come together in all processes, and
 are given up when it has; its gradients are added up and divided again as they come. So all processes must call the
-model as often as each other, and in the same order: one with nothing left to do does a piece for nothing.
+model as often as each other, and in the same order: one with nothing left to do encodes a text for nothing.
 
 What is saved is whole, as an undivided training saves it: any number of processes goes on from it, divided or not.
 
@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor, distribute_tensor
 
+from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.training.params import OptimiserParams
 from pipeline_tasks.training.peers import ALONE, Peers
 
@@ -38,13 +39,22 @@ def divide(model: Any, peers: Peers, device: torch.device) -> None:
     """Leave this process its stretch of every weight, on its device; all processes have the same whole weights before.
 
     Gradients are sums over processes, as those of undivided weights are.
+
+    Raises:
+        InputError: the model has no blocks, so that all weights would come together at once.
     """
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import FSDPModule, fully_shard
     from transformers.modeling_layers import GradientCheckpointingLayer
 
+    blocks = [part for part in model.modules() if isinstance(part, GradientCheckpointingLayer)]
+    if not blocks:
+        raise InputError(
+            f"sharding='fsdp' brings the weights of one block together at a time, and {type(model).__name__} has none "
+            "that is known: set sharding='zero1', or start from another model"
+        )
     mesh = init_device_mesh(device.type, (peers.count,))
-    for block in [part for part in model.modules() if isinstance(part, GradientCheckpointingLayer)]:
+    for block in reversed(blocks):  # inner ones first
         fully_shard(block, mesh=mesh)
     # Else the outermost weights, the embeddings, stay together until the next backward pass.
     fully_shard(model, mesh=mesh, reshard_after_forward=True)

@@ -30,7 +30,7 @@ from pipeline_tasks.training.peers import ALONE, Peers
 
 
 def backward(
-    encode: Callable[[int], Tensor],
+    encode: Callable[[int | None], Tensor],
     sizes: Sequence[int],
     loss_of: Callable[[Tensor], Tensor],
     like: Tensor,
@@ -43,15 +43,14 @@ def backward(
 
     Args:
         encode: embeds piece ``i`` to [sizes[i], d]; called twice with the same ``i`` for all but the last ``held``, and
-            must then give the same embeddings.
+            must then give the same embeddings. None: some text, for nothing.
         sizes: texts of every piece.
         loss_of: [sum of sizes, d] to a scalar; the pieces' embeddings in order.
         like: [0, d], on the device and of the type of the embeddings.
         held: how many of the last pieces keep their activations, so that no second forward pass is needed for them;
             with all of them it is the plain pass.
         peers: which of the pieces are this process's.
-        in_step: processes that call ``encode``, and go back through it, as often as each other: one that has fewer
-            pieces does the last one again, for nothing.
+        in_step: processes that call ``encode``, and go back through it, as often as each other.
     """
     if peers.count == in_step.count == 1 and held >= len(sizes):
         loss = loss_of(torch.cat([encode(i) for i in range(len(sizes))]))
@@ -59,7 +58,7 @@ def backward(
         return loss.item()
     # With autograd on, so that both passes run the same attention kernels.
     own = peers.share(len(sizes))
-    turns = in_step.filled_up(own, len(sizes) - 1)
+    turns = in_step.filled_up(own)
     n_dropped = in_step.most(sum(i < len(sizes) - held for i in own))
     embedded = [encode(i).detach() if turn < n_dropped else encode(i) for turn, i in enumerate(turns)]
     embeddings = peers.gather(dict(zip(own, embedded, strict=False)), sizes, like).requires_grad_()
@@ -67,6 +66,6 @@ def backward(
     (of_embeddings,) = torch.autograd.grad(loss, embeddings)
     gradients = of_embeddings.split(list(sizes))
     for turn, i in reversed(list(enumerate(turns))):
-        gradient = gradients[i] if turn < len(own) else torch.zeros_like(gradients[i])
-        (encode(i) if turn < n_dropped else embedded[turn]).backward(gradient)
+        again = encode(i) if turn < n_dropped else embedded[turn]
+        again.backward(torch.zeros_like(again) if i is None else gradients[i])
     return loss.item()

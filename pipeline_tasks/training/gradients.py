@@ -84,9 +84,10 @@ class Gradients:
         back = torch.from_numpy(np.argsort(np.concatenate(pieces))).to(encoder.device)
         table = table_of(group, params.temperature, encoder.device)
 
-        def encode(piece: int) -> torch.Tensor:
-            seed_dropout(params.seed, step, cut.number, piece)
-            features = encoder.features([sequences[i] for i in pieces[piece]], unpooled[pieces[piece]])
+        def encode(number: int | None) -> torch.Tensor:
+            piece = pieces[-1][-1:] if number is None else pieces[number]
+            seed_dropout(params.seed, step, cut.number, len(pieces) if number is None else number)
+            features = encoder.features([sequences[i] for i in piece], unpooled[piece])
             with arithmetic(encoder.model, half=params.precision == "bf16"):
                 return encoder.encode(features)
 
@@ -97,8 +98,8 @@ class Gradients:
         tokens = np.cumsum([lengths[piece].sum() for piece in reversed(pieces)])
         held = int(np.searchsorted(tokens, params.graph_tokens, side="right"))
         like = torch.empty((0, encoder.width), device=encoder.device)
-        sizes, together = list(map(len, pieces)), in_step(params, self.peers)
-        return backward(encode, sizes, loss_of, like, held=held, peers=peers, in_step=together)
+        sizes, pace = list(map(len, pieces)), in_step(params, self.peers)
+        return backward(encode, sizes, loss_of, like, held=held, peers=peers, in_step=pace)
 
 
 def table_of(group: Group, temperature: float, device: torch.device | str) -> Table:

@@ -111,8 +111,8 @@ def masked_task(
         put = [blanks.put(texts[row], params.seed, step, int(row)) for row in rows]
         total = sum(len(chosen) for _, chosen in put)
         loss = 0.0
-        together = [texts[row] for row in rows], put
-        for scores, wanted, counts in _pieces(encoder, head, *together, params, step, peers):
+        chosen = [texts[row] for row in rows]
+        for scores, wanted, counts in _pieces(encoder, head, chosen, put, params, step, peers):
             share = counts * torch.nn.functional.cross_entropy(scores.float(), wanted, reduction="sum") / total
             share.backward()
             loss += share.item()
@@ -127,10 +127,10 @@ def masked_task(
         put = [blanks.put(ids, params.seed, _DEV, row) for row, ids in enumerate(dev)]
         with torch.no_grad():
             right = sum(
-                int((scores.argmax(dim=1) == wanted).sum())
-                for scores, wanted, _ in _pieces(encoder, head, dev, put, params, _DEV)
+                int((scores.argmax(dim=1) == wanted).sum()) * counts
+                for scores, wanted, counts in _pieces(encoder, head, dev, put, params, _DEV, peers)
             )
-        return right / sum(len(chosen) for _, chosen in put)
+        return peers.add(right) / sum(len(chosen) for _, chosen in put)
 
     digest = hashlib.sha256(repr(blanks).encode())
     for ids in (*texts, *dev):
@@ -146,22 +146,21 @@ def _pieces(
     put: Sequence[tuple[np.ndarray, np.ndarray]],
     params: OptimiserParams,
     step: int,
-    peers: Peers = ALONE,
+    peers: Peers,
 ) -> Iterator[tuple[Tensor, Tensor, bool]]:
     """Scores of all tokens at every blank [m, v] and the tokens that were there [m], a micro-batch at a time.
 
-    And whether it counts: where ``peers`` divide the weights, one that has fewer does the last one again, for nothing.
+    And whether it counts: where ``peers`` divide the weights, one that has fewer does some text again, for nothing.
     """
     lengths = np.array([len(ids) for ids in texts])
     pieces = micro_batches(lengths, params.micro_batch_tokens)
-    own = peers.share(len(pieces))
-    for turn, number in enumerate(in_step(params, peers).filled_up(own, len(pieces) - 1)):
-        piece = pieces[number]
-        seed_dropout(params.seed, step, number)
+    for number in in_step(params, peers).filled_up(peers.share(len(pieces))):
+        piece = pieces[-1][-1:] if number is None else pieces[number]
+        seed_dropout(params.seed, step, len(pieces) if number is None else number)
         features = encoder.features([put[i][0] for i in piece])
         places = [(row, position) for row, i in enumerate(piece) for position in put[i][1]]
         rows, positions = (torch.tensor(part, device=encoder.device) for part in zip(*places, strict=True))
         wanted = np.concatenate([texts[i][put[i][1]] for i in piece]).astype(np.int64)
         with arithmetic(encoder.model, half=params.precision == "bf16"):
             scores = head(hidden_states(encoder.model, features)[rows, positions - 1])
-        yield scores, torch.from_numpy(wanted).to(encoder.device), turn < len(own)
+        yield scores, torch.from_numpy(wanted).to(encoder.device), number is not None

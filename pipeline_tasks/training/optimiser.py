@@ -60,9 +60,9 @@ class Optimiser:
 
     def __init__(self, weights: Sequence[Tensor], params: OptimiserParams, peers: Peers = ALONE) -> None:
         self._weights = [w for w in weights if w.ndim >= 2] + [w for w in weights if w.ndim < 2]
-        self._peers, self._divided = peers, params.sharding == "zero1" and peers.count > 1
-        self._pieces = pieces([w.numel() for w in self._weights], peers.count if self._divided else 1)
-        own = [piece for piece in self._pieces if piece.owner == peers.rank or not self._divided]
+        self._peers, self._moments_divided = peers, params.sharding == "zero1" and peers.count > 1
+        self._pieces = pieces([w.numel() for w in self._weights], peers.count if self._moments_divided else 1)
+        own = [piece for piece in self._pieces if piece.owner == peers.rank or not self._moments_divided]
         self._own = {piece: self._parameter(piece) for piece in own}
         groups = [
             {"params": [w for p, w in self._own.items() if self._decays(p)], "weight_decay": params.weight_decay},
@@ -99,7 +99,7 @@ class Optimiser:
         self.adam.step()
         self.adam.zero_grad(set_to_none=True)
         self.forget()
-        if self._divided:
+        if self._moments_divided:
             self._peers.hand_out([(_within(self._weights[p.weight].detach(), p), p.owner) for p in self._pieces])
 
     def forget(self) -> None:
@@ -123,7 +123,7 @@ class Optimiser:
 
     def state(self) -> dict[str, Any]:
         """What :meth:`load` takes, of all weights, once there was a step; empty in a process that does not lead."""
-        if not self._divided:
+        if not self._moments_divided:
             found = self.adam.state_dict()
             state = {number: whole(moments, self._peers) for number, moments in found["state"].items()}
             return found | {"state": state} if self._peers.leads else {}
@@ -179,7 +179,7 @@ class Optimiser:
 
     def _part(self, moment: Tensor, piece: Piece, parameter: Tensor) -> Tensor:
         """What this process keeps of a whole moment, beside ``parameter``."""
-        return _within(moment, piece).view_as(parameter) if self._divided else stretch(moment, parameter)
+        return _within(moment, piece).view_as(parameter) if self._moments_divided else stretch(moment, parameter)
 
 
 def _within(tensor: Tensor, piece: Piece) -> Tensor:

@@ -14,6 +14,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor, distributed
 
@@ -26,10 +27,15 @@ _PATIENCE = timedelta(days=1)
 
 @dataclass(frozen=True)
 class Peers:
-    """This process among ``count``; all must make the same calls in the same order. Alone, a call does nothing."""
+    """This process among ``count``; all must make the same calls in the same order. Alone, a call does nothing.
+
+    Attributes:
+        done: others have done the work; what they left is to be read, on the processor, which has room for all of it.
+    """
 
     rank: int = 0
     count: int = 1
+    done: bool = False
 
     @property
     def leads(self) -> bool:
@@ -101,9 +107,17 @@ class Peers:
         distributed.all_reduce(found, distributed.ReduceOp.MAX)
         return int(found.item())
 
-    def filled_up(self, own: Sequence[int], idle: int) -> list[int]:
-        """``own``, and behind it ``idle`` until it is as long as that of the process that has most."""
-        return [*own, *[idle] * (self.most(len(own)) - len(own))]
+    def filled_up(self, own: Sequence[int]) -> list[int | None]:
+        """``own``, and behind it None until it is as long as that of the process that has most."""
+        return [*own, *[None] * (self.most(len(own)) - len(own))]
+
+    def merged(self, rows: np.ndarray) -> np.ndarray:
+        """The sum of all processes' arrays, of which each row is 0 in all but one."""
+        if self.count == 1:
+            return rows
+        total = torch.from_numpy(rows).to(_place())
+        distributed.all_reduce(total)
+        return total.cpu().numpy()
 
     @contextmanager
     def leader_first(self) -> Iterator[None]:
@@ -127,6 +141,7 @@ def spread(work: Callable[[Peers, Tell], Result], devices: Sequence[str], tell: 
     """
     if len(devices) > 1:
         together(work, devices, tell)
+        return work(Peers(done=True), tell)
     return work(ALONE, tell)
 
 

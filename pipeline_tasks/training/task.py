@@ -97,7 +97,7 @@ def run(
 ) -> TrainResult:
     """Train ``encoder`` on any task, resumable; what it came with competes with every checkpoint.
 
-    Of several processes, among which the task shares its work, the leader scores and saves. What is promised:
+    Of several processes, among which the task shares its work, the leader saves. What is promised:
     :func:`pipeline_tasks.training.trainer.train`.
     """
     work_dir.mkdir(parents=True, exist_ok=True)
@@ -105,8 +105,7 @@ def run(
     with reproducible(max(1, threads // peers.count)):
         if divides(params, peers):
             divide(encoder.model, peers, device_of(params))
-        with peers.leader_first():
-            loop = _Run(encoder, task, params, work_dir, fingerprint, peers)
+        loop = _Run(encoder, task, params, work_dir, fingerprint, peers)
         resumed_at = loop.state.step
         loop.finish(progress)
     return loop.result(resumed_at)
@@ -124,13 +123,13 @@ def open_encoder(folder: Path, params: OptimiserParams, peers: Peers = ALONE) ->
 
 
 def opened_on(params: OptimiserParams, peers: Peers) -> torch.device:
-    """The device of ``params``; weights that will be divided wait on the processor, as one device may not hold them.
+    """The device of ``params``; the processor for weights that are or will be divided, as one device may not hold them.
 
     Raises:
         InputError: there is no such device.
     """
     device = device_of(params)
-    return torch.device("cpu") if divides(params, peers) else device
+    return torch.device("cpu") if peers.done or divides(params, peers) else device
 
 
 def dtype_of(params: OptimiserParams) -> DType:
@@ -158,8 +157,6 @@ class _Run:
         peers: Peers,
     ) -> None:
         self.encoder, self.task, self.params, self.peers = encoder, task, params, peers
-        self.divided = divides(params, peers)
-        self.evaluates = peers.leads or self.divided
         self.work_dir, self.fingerprint = work_dir, fingerprint
         self.evaluate_at = evaluation_steps(len(task.schedule), params)
         self.descent = Descent(encoder.model, params, peers)
@@ -171,7 +168,8 @@ class _Run:
             self.state, weights, optimizer_state = saved
             own = encoder.trained()
             encoder.restore({name: stretch(weight, own.get(name, weight)) for name, weight in weights.items()})
-            self.descent.optimiser.load(optimizer_state)
+            if self.state.step < len(task.schedule):
+                self.descent.optimiser.load(optimizer_state)
             log.info("resuming at step %d of %d", self.state.step, len(task.schedule))
         if task.sampling:
             self.state.sampling = task.sampling.state = self.state.sampling or task.sampling.state
@@ -179,12 +177,12 @@ class _Run:
     def finish(self, progress: Report) -> None:
         """Run the steps that are left."""
         state, total = self.state, len(self.task.schedule)
-        if state.step == 0 and self.evaluates:
+        if state.step == 0:
             self._evaluate()
         while state.step < total:
             facts = self._step(state.step)
             state.step += 1
-            if state.step in self.evaluate_at and self.evaluates:
+            if state.step in self.evaluate_at:
                 facts |= self._evaluate()
             if state.step in self.evaluate_at or state.step % self.params.checkpoint_every_steps == 0:
                 self._save()
@@ -231,11 +229,10 @@ class _Run:
 
     def _evaluate(self) -> dict[str, float]:
         state = self.state
-        score = self.task.score(state.step)
-        if score is None:
+        found = self.task.score(state.step)
+        if found is None:
             return {}
-        if self.divided:
-            score = self.peers.add(score if self.peers.leads else 0.0)
+        score = self.peers.add(found if self.peers.leads else 0.0)  # so that all choose the same
         state.scores.append((state.step, score))
         if state.best_score is None or score >= state.best_score:
             state.best_step, state.best_score = state.step, score

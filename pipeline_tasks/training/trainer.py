@@ -96,7 +96,7 @@ def _train(
 
     def score(step: int) -> float | None:
         asked = of_trained if step else of_start
-        return validate(encoder, asked, params.micro_batch_tokens, autocast) if len(asked) else None
+        return validate(encoder, asked, params.micro_batch_tokens, autocast, peers) if len(asked) else None
 
     def n_tokens(rows: np.ndarray) -> int:
         return int(data.tokens_of[rows].sum())

@@ -9,6 +9,7 @@ from pipeline_tasks.training.batches import micro_batches
 from pipeline_tasks.training.data.ragged import Ragged
 from pipeline_tasks.training.data.rows import Rows
 from pipeline_tasks.training.data.tokens import Tokens
+from pipeline_tasks.training.peers import ALONE, Peers
 
 CUTOFF = 10
 
@@ -54,27 +55,37 @@ def embed(
     autocast: bool,
     unpooled: np.ndarray | None = None,
     which: np.ndarray | None = None,
+    peers: Peers = ALONE,
 ) -> np.ndarray:
     """Embeddings of token sequences in their order, or of those in ``which``, without dropout or gradients.
+
+    Each of ``peers`` encodes its share and then has all; one with fewer pieces encodes a text for nothing, so that all
+    call the model as often.
 
     Shapes:
         which: [n] numbers of sequences; returns [n, d] float32.
     """
     encoder.model.eval()
     which = np.arange(len(sequences)) if which is None else which
-    vectors = np.empty((len(which), encoder.width), dtype=np.float32)
+    vectors = np.zeros((len(which), encoder.width), dtype=np.float32)
+    pieces = micro_batches(sequences.lengths[which], micro_batch_tokens)
     with torch.no_grad(), arithmetic(encoder.model, half=autocast):
-        for piece in micro_batches(sequences.lengths[which], micro_batch_tokens):
+        for number in peers.filled_up(peers.share(len(pieces))):
+            piece = pieces[-1][-1:] if number is None else pieces[number]
             first = None if unpooled is None else unpooled[which[piece]]
             batch = encoder.encode(encoder.features([sequences[i] for i in which[piece]], first))
-            vectors[piece] = batch.cpu().numpy()
-    return vectors
+            if number is not None:
+                vectors[piece] = batch.cpu().numpy()
+    return peers.merged(vectors)
 
 
-def validate(encoder: Encoder, dev: Rows, micro_batch_tokens: int, autocast: bool) -> float:
-    """NDCG@10 of ``encoder`` on ``dev``; a row's target, where it has one, is the grade of its positive."""
-    queries = embed(encoder, dev.queries, micro_batch_tokens, autocast, dev.unpooled)
-    passages = embed(encoder, dev.passages, micro_batch_tokens, autocast)
+def validate(encoder: Encoder, dev: Rows, micro_batch_tokens: int, autocast: bool, peers: Peers = ALONE) -> float:
+    """NDCG@10 of ``encoder`` on ``dev``; a row's target, where it has one, is the grade of its positive.
+
+    ``peers`` share the work, and all have the result.
+    """
+    queries = embed(encoder, dev.queries, micro_batch_tokens, autocast, dev.unpooled, peers=peers)
+    passages = embed(encoder, dev.passages, micro_batch_tokens, autocast, peers=peers)
     ranks = ranks_of_positives(queries[dev.query_of], passages, dev.positive_of)
     graded = len(dev.targets_of.values) > 0
     return mean_ndcg(ranks, grades(dev), dev.query_of if graded else np.arange(len(dev)))

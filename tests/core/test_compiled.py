@@ -23,6 +23,17 @@ def test_a_change_of_what_a_loop_calls_or_takes_gives_it_another_folder(tmp_path
     assert written(tmp_path, b_kernels="ONE = 1\n", rules="class Rules: ...\n") == first
 
 
+def test_what_loops_import_is_found() -> None:
+    root = Path(__file__).parents[2]
+    for path in root.glob("pipeline_tasks/**/*_kernels.py"):
+        for line in path.read_text("utf-8").splitlines():
+            kind, _, rest = line.strip().partition(" ")
+            if kind in ("from", "import") and rest.startswith("pipeline_tasks"):
+                assert kind == "from", f"{path}: {line}"
+                module = root.joinpath(*rest.split()[0].split("."))
+                assert module.with_suffix(".py").is_file(), f"{path}: {line}"
+
+
 def test_loops_are_where_they_are_looked_for() -> None:
     root = Path(__file__).parents[2] / "pipeline_tasks"
     loops = {path.name for path in root.rglob("*.py") if "core.compiled import" in path.read_text("utf-8")}

@@ -11,16 +11,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from pipeline_tasks.core.errors import TransientError
+from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.training.adapt_backbone import AdaptParams, adapt
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import tokenized
 from pipeline_tasks.training.divided import divide, divides, whole
 from pipeline_tasks.training.gradients import Gradients
+from pipeline_tasks.training.optimiser import Optimiser
 from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.peers import ALONE, Peers, together
 from pipeline_tasks.training.schedule import Batch
-from pipeline_tasks.training.task import open_encoder
+from pipeline_tasks.training.task import open_encoder, opened_on
 from pipeline_tasks.training.trainer import TrainResult, train
 from tests.shapes import make
 from tests.training.conftest import passage
@@ -35,7 +36,8 @@ WAYS = {
     "recomputed": ("modernbert", TrainParams(in_batch=True, graph_tokens=150, recompute=True, **COMMON)),
     "one piece": ("qwen3", TrainParams(in_batch=True, **COMMON | {"micro_batch_tokens": 10**6})),
     "adapters": ("qwen3", TrainParams(in_batch=True, graph_tokens=150, **COMMON, **ADAPTERS)),
-    "adapters in bf16": ("llama", TrainParams(in_batch=True, precision="bf16", **COMMON, **ADAPTERS)),
+    "adapters in bf16": ("llama", TrainParams(in_batch=True, precision="bf16", recompute=True, **COMMON, **ADAPTERS)),
+    "all weights in bf16": ("qwen3", TrainParams(in_batch=True, precision="bf16", recompute=True, **COMMON)),
 }
 
 
@@ -106,7 +108,8 @@ def test_they_train_as_one_does_and_a_killed_one_leaves_no_trace(tiny_bert, rows
 
     with pytest.raises(TransientError, match="goes on from its last checkpoint"):
         trained("killed", progress=kill)
-    shutil.copytree(tmp_path / "killed", tmp_path / "undivided")
+    for name in ("undivided", "moments"):
+        shutil.copytree(tmp_path / "killed", tmp_path / name)
     resumed: list[int] = []
     again = trained("killed", progress=lambda step, *_: resumed.append(step))
     assert resumed[0] > 2
@@ -114,9 +117,38 @@ def test_they_train_as_one_does_and_a_killed_one_leaves_no_trace(tiny_bert, rows
     weights, expected = (result.encoder.model.state_dict() for result in (again, undisturbed))
     assert all(torch.equal(weights[name], expected[name]) for name in expected)
 
-    undivided = trained("undivided", (), sharding="")
-    assert undivided.resumed_at >= 2
-    assert undivided.losses == pytest.approx(undisturbed.losses, rel=1e-3)
+    def goes_on(name: str, devices=CPUS, **changed) -> None:
+        began: list[int] = []
+        result = trained(name, devices, lambda step, *_: began.append(step), **changed)
+        assert began[0] > 2
+        assert result.losses == pytest.approx(undisturbed.losses, rel=1e-3)
+
+    goes_on("undivided", (), sharding="")
+    goes_on("moments", sharding="zero1")
+
+    def stop(step: int, *_: object) -> None:
+        if step == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        trained("begun undivided", (), stop, sharding="")
+    goes_on("begun undivided")
+
+
+def test_what_they_left_is_read_without_the_moments(tiny_bert, rows, dev, tmp_path, monkeypatch) -> None:
+    """All weights and moments may have room in no device: the call that takes the result asks for none."""
+    params = SMALL.model_copy(update={"epochs": 1})
+    train(rows, dev, tiny_bert, params, tmp_path, devices=CPUS)
+    monkeypatch.setattr(Optimiser, "load", None)
+    assert train(rows, dev, tiny_bert, params, tmp_path).steps == 3
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    on_gpu = params.model_copy(update={"device": "cuda"})
+    assert [opened_on(on_gpu, peers).type for peers in (ALONE, Peers(done=True), Peers(0, 2))] == ["cuda", "cpu", "cpu"]
+
+
+def test_a_model_without_blocks_is_refused() -> None:
+    with pytest.raises(InputError, match="Linear has none that is known: set sharding='zero1'"):
+        divide(torch.nn.Linear(2, 2), Peers(0, 2), torch.device("cpu"))
 
 
 def test_a_decoder_is_adapted_so(folders, tmp_path, monkeypatch) -> None:
