@@ -1,7 +1,8 @@
 """What a word is made of, wherever texts are compared.
 
 A *word* is a run of letters, marks, digits and underscores of any script, its case folded letter by letter (É is é, Σ
-and ς are σ; ß stays ß, for its folding is two letters). Han ideographs and kana, which no blanks part, are each a word.
+and ς are σ; ß stays ß, for its folding is two letters). Han ideographs and kana, which no blanks part, are each a word;
+half-width kana and archaic ones, beyond U+FFFF, are letters like any other.
 """
 
 from __future__ import annotations

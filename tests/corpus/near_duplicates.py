@@ -34,9 +34,10 @@ def words_of(text: str) -> list[str]:
     """Words by the definition in ``texts/letters.py``, letter by letter."""
     found, word = [], ""
     for char in [*text, " "]:
-        name = unicodedata.name(char, "")
-        alone = name.startswith(("CJK UNIFIED", "CJK COMPATIBILITY IDEOGRAPH", "HIRAGANA LETTER", "KATAKANA LETTER"))
         letter = char == "_" or unicodedata.category(char)[0] in "LMN"
+        kana = "\u3041" <= char <= "\u30ff" or "\u31f0" <= char <= "\u31ff"
+        han = unicodedata.name(char, "").startswith(("CJK UNIFIED", "CJK COMPATIBILITY IDEOGRAPH"))
+        alone = letter and (kana or han)
         if word and (alone or not letter):
             found.append(word)
             word = ""

@@ -4,9 +4,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from datasketch import LeanMinHash, MinHash, MinHashLSH
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from pipeline_tasks.texts.letters import ALONE, alphabet
 from pipeline_tasks.texts.minhash import MISS, Sketches, as_datasketch, band_keys, band_rows, sketch_texts
 from tests.corpus.near_duplicates import planted, shingles_of, words_of
 
@@ -30,7 +31,15 @@ def test_shingles_are_those_of_plain_python(texts, n):
     assert (len(a), len(b), len(a & b)) == (len(first), len(second), len(first & second))
 
 
+def test_every_character_is_a_word_alone_or_not_as_the_definition_says():
+    letters = alphabet()
+    alone = [point for point in range(letters.size) if words_of(f"x{chr(point)}y") == ["x", chr(point), "y"]]
+    assert alone == np.flatnonzero(letters & ALONE).tolist()
+
+
 @settings(max_examples=100)
+@example("0\U0001b164 ｱ")  # letters like any other
+@example("ラーメン・ア゙ヽ")  # each a word, marks of kana too
 @given(st.text(max_size=60))
 def test_any_unicode_has_the_words_that_the_definition_says(text):
     made = sketched(text, " ".join(words_of(text)), words=2)
