@@ -1,5 +1,9 @@
-"""A training run for a process of its own: tells each step it has done, and exports when it is through."""
+"""A training run for a process of its own: tells each step it has done, and exports when it is through.
 
+And for a training of several processes what kills one of them.
+"""
+
+from multiprocessing import active_children
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -25,6 +29,12 @@ def run(
     result = train(rows, dev, backbone, params, work, lambda step, steps, facts: told.send(step))
     export(result.encoder, out, card={"name": "killed"}, layout=Layout("mean", 32))
     curve.save(result, params, out)
+
+
+def kill_one(step: int, *_: object) -> None:
+    """Told the steps of a training by several processes, kill one of them after the third."""
+    if step == 3:
+        active_children()[-1].kill()
 
 
 def adapting(

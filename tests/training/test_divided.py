@@ -3,7 +3,6 @@
 import shutil
 from collections.abc import Callable
 from functools import partial
-from multiprocessing import active_children
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +24,7 @@ from pipeline_tasks.training.task import open_encoder, opened_on
 from pipeline_tasks.training.trainer import TrainResult, train
 from tests.shapes import make
 from tests.training.conftest import passage
+from tests.training.killable import kill_one
 
 CPUS = ("cpu", "cpu")
 LENGTHS = {"max_query_length": 16, "max_passage_length": 32}
@@ -102,12 +102,8 @@ def test_they_train_as_one_does_and_a_killed_one_leaves_no_trace(tiny_bert, rows
     assert undisturbed.losses == pytest.approx(alone.losses, rel=1e-3)
     np.testing.assert_allclose(undisturbed.scores, alone.scores, atol=1e-3)
 
-    def kill(step: int, *_: object) -> None:
-        if step == 3:
-            active_children()[-1].kill()
-
     with pytest.raises(TransientError, match="goes on from its last checkpoint"):
-        trained("killed", progress=kill)
+        trained("killed", progress=kill_one)
     for name in ("undivided", "moments"):
         shutil.copytree(tmp_path / "killed", tmp_path / name)
     resumed: list[int] = []

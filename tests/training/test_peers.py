@@ -3,7 +3,6 @@
 import os
 import shutil
 from functools import partial
-from multiprocessing import active_children
 from pathlib import Path
 from threading import Event
 
@@ -24,6 +23,7 @@ from pipeline_tasks.training.schedule import Batch
 from pipeline_tasks.training.targets import Drawn
 from pipeline_tasks.training.trainer import TrainResult, train
 from pipeline_tasks.training.trials import Trials
+from tests.training.killable import kill_one
 
 LENGTHS = {"max_query_length": 16, "max_passage_length": 32}
 CPUS = ("cpu", "cpu")
@@ -146,12 +146,8 @@ def test_two_processes_train_as_one_does_and_a_killed_one_leaves_no_trace(tiny_b
     assert undisturbed.losses == pytest.approx(alone.losses, rel=1e-3)
     np.testing.assert_allclose(undisturbed.scores, alone.scores, atol=1e-3)
 
-    def kill(step: int, *_) -> None:
-        if step == 3:
-            active_children()[-1].kill()
-
     with pytest.raises(TransientError, match="goes on from its last checkpoint"):
-        trained("killed", progress=kill, sharding="zero1")
+        trained("killed", progress=kill_one, sharding="zero1")
     shutil.copytree(tmp_path / "killed", tmp_path / "by one")
     resumed = []
     again = trained("killed", progress=lambda step, *_: resumed.append(step), sharding="zero1")
