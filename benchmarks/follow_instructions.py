@@ -14,7 +14,7 @@ import random
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from instructed_sets import SETS, Instructed, Values, against, instructed, values_of
@@ -33,6 +33,7 @@ from pipeline_tasks.retrieval.encoders import load_encoder
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.export import export
 from pipeline_tasks.training.follow_instructions import FollowInstructionsParams, plain_rows_of, rows_of
+from pipeline_tasks.training.params import Precision
 from pipeline_tasks.training.trainer import train
 
 DATA = Path("../shared/data/ir")
@@ -83,6 +84,7 @@ def trained(tuples: list[dict], variant: Variant, seed: int, options: argparse.N
         seed=seed,
         objective=objective,
         batch_size=options.batch * rows_a_tuple,
+        precision=options.precision,
         **placed(),
         **own,
         **lengths,
@@ -166,6 +168,7 @@ def check_settings(options: argparse.Namespace, keep: Path) -> None:
         "query_length",
         "rate",
         "temperature",
+        "precision",
         "epochs",
         "batch",
         "kinds",
@@ -230,6 +233,7 @@ def main() -> None:
     parser.add_argument("--query-length", type=int, default=80)
     parser.add_argument("--rate", type=float, default=5e-5)
     parser.add_argument("--temperature", type=float, default=0.05)
+    parser.add_argument("--precision", choices=get_args(Precision), default="fp32", help="arithmetic of the trainings")
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--batch", type=int, default=6, help="tuples in a batch")
     options = parser.parse_args()

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import chain
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import file_sha256
@@ -138,24 +139,31 @@ def _copy_all(
 ) -> list[str]:
     """The keys that were copied; what cannot be is a problem, and the others go on.
 
-    Manifests go one after another: what was written later in the source is so in the target.
+    Manifests go one after another: what was written later in the source is so in the target. Objects that lie side by
+    side in a pack come with one request.
     """
-    copied = []
+    copied, packs = [], source.packs if kind == "objects" else None
+    runs = [[place.key for place in run] for run in packs.runs(keys)] if packs else []
+    packed = set(chain.from_iterable(runs))
+    runs += [[key] for key in keys if key not in packed]
 
-    def attempt(key: str) -> str:
+    def attempt(key: str, data: bytes | None) -> str:
         try:
             if kind == "objects":
-                _copy_object(source, target, key)
+                _copy_object(source, target, key, data)
             else:
-                data = judged[key] if key in judged else source.read(key)
-                _write(target, kind, key, data)
+                _write(target, kind, key, judged[key] if key in judged else source.read(key))
         except InputError as error:
             return str(error)
         return ""
 
+    def attempt_all(run: list[str]) -> list[tuple[str, str]]:
+        data = dict(chain.from_iterable(map(packs.read_run, packs.runs(run)))) if packs else {}
+        return [(key, attempt(key, data.get(key))) for key in run]
+
     threads = 1 if kind == "versions" else _THREADS
     with meter(f"sync {kind}", len(keys), "keys") as progress, ThreadPoolExecutor(threads) as pool:
-        for key, problem in zip(keys, pool.map(attempt, keys), strict=True):
+        for key, problem in chain.from_iterable(pool.map(attempt_all, runs)):
             if problem:
                 done.problems.append(problem)
             else:
@@ -164,9 +172,13 @@ def _copy_all(
     return copied
 
 
-def _copy_object(source: Store, target: Store, key: str) -> None:
+def _copy_object(source: Store, target: Store, key: str, data: bytes | None) -> None:
+    """From ``data``, where its bytes are here already."""
     with target.temporary() as path:
-        source.copy_to(key, path)
+        if data is None:
+            source.copy_to(key, path)
+        else:
+            path.write_bytes(data)
         got = file_sha256(path)
         if got != sha256_in(key):
             raise InputError(f"{key} in {source} is corrupted, its sha256 is {got}; {LOST}")
