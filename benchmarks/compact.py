@@ -62,8 +62,8 @@ def read_all(address: str, caches: str, wait_s: float) -> Read:
 
 def put_together(address: str, caches: str) -> tuple[int, int]:
     """Parts and packs."""
-    from pipeline_tasks.core.compact import compact, find_scattered
     from pipeline_tasks.core.store.s3 import S3Store
+    from pipeline_tasks.core.upkeep.compact import compact, find_scattered
 
     time.sleep(1.1)  # the server's clock counts in seconds
     store = S3Store(address, Path(caches), 1 << 40)

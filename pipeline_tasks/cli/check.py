@@ -9,8 +9,8 @@ from rich.table import Table
 
 from pipeline_tasks.cli.inspect import store
 from pipeline_tasks.cli.terminal import console
-from pipeline_tasks.core.check import find_damage, forget
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.upkeep.check import find_damage, forget
 
 
 def check_command(

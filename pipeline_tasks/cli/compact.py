@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from pipeline_tasks.cli.inspect import sized, store
-from pipeline_tasks.core.compact import compact, find_scattered
-from pipeline_tasks.core.gc import GRACE_S, HOUR_S
+from pipeline_tasks.core.upkeep.compact import compact, find_scattered
+from pipeline_tasks.core.upkeep.gc import GRACE_S, HOUR_S
 
 
 def compact_command(

@@ -11,7 +11,6 @@ from rich.table import Table
 from pipeline_tasks import datasets
 from pipeline_tasks.cli.inspect import store
 from pipeline_tasks.cli.terminal import console
-from pipeline_tasks.core.check import Damage, forget
 from pipeline_tasks.core.erasure.erase import Erased, erase
 from pipeline_tasks.core.erasure.proof import Findings
 from pipeline_tasks.core.errors import InputError
@@ -21,6 +20,7 @@ from pipeline_tasks.core.manifest import Manifest, Ref
 from pipeline_tasks.core.plan import Job
 from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.store import Store
+from pipeline_tasks.core.upkeep.check import Damage, forget
 from pipeline_tasks.core.versions import refs
 from pipeline_tasks.corpus.urls import canonical_url
 

@@ -10,7 +10,7 @@ from rich.table import Table
 from pipeline_tasks.cli.terminal import console
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.store import open_store
-from pipeline_tasks.core.sync import KINDS, sync
+from pipeline_tasks.core.upkeep.sync import KINDS, sync
 
 STORE = "a folder, or s3://bucket/prefix"
 

@@ -22,7 +22,6 @@ from pipeline_tasks.core import durable
 from pipeline_tasks.core.confine import CALLS, LAYERS, NAMESPACE, held_here
 from pipeline_tasks.core.endpoint import FREE
 from pipeline_tasks.core.errors import FoundryError
-from pipeline_tasks.core.gc import DAY_S, GRACE_S, HOUR_S, drop, find_garbage
 from pipeline_tasks.core.lineage import DATABASE, fold
 from pipeline_tasks.core.lineage.metrics import exposition
 from pipeline_tasks.core.parameters import of_installation
@@ -30,6 +29,7 @@ from pipeline_tasks.core.registry import get_step, step_names
 from pipeline_tasks.core.resources import configured, resources_of
 from pipeline_tasks.core.settings import Settings, settings
 from pipeline_tasks.core.spending import key_of, read_state, spent
+from pipeline_tasks.core.upkeep.gc import DAY_S, GRACE_S, HOUR_S, drop, find_garbage
 
 _LOW_DISK_BYTES = 5 * 1024**3
 

@@ -8,8 +8,8 @@ from typing import Any
 from airflow.sdk import BaseOperator, Context, XComArg
 
 from foundry_airflow.operators import airflow_errors, open_store
-from pipeline_tasks.core.compact import compact, find_scattered
-from pipeline_tasks.core.gc import DAY_S, drop, find_garbage
+from pipeline_tasks.core.upkeep.compact import compact, find_scattered
+from pipeline_tasks.core.upkeep.gc import DAY_S, drop, find_garbage
 
 log = logging.getLogger(__name__)
 

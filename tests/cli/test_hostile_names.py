@@ -9,13 +9,13 @@ from typer.testing import CliRunner
 
 from pipeline_tasks.cli.main import app
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.gc import find_garbage
 from pipeline_tasks.core.lineage import query
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
-from pipeline_tasks.core.sync import sync
+from pipeline_tasks.core.upkeep.gc import find_garbage
+from pipeline_tasks.core.upkeep.sync import sync
 from pipeline_tasks.core.versions import Version, point, resolve
 from tests.core.toy_steps import make, toy_list, toy_scale
 

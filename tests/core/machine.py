@@ -21,10 +21,8 @@ from typing import Any, ClassVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from pipeline_tasks.core.compact import compact, find_scattered
 from pipeline_tasks.core.erasure.erase import Erased, erase
 from pipeline_tasks.core.errors import InputError, TransientError
-from pipeline_tasks.core.gc import drop, find_garbage, manifests_at
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.lineage import fold
 from pipeline_tasks.core.manifest import Manifest, Ref
@@ -32,6 +30,8 @@ from pipeline_tasks.core.requests import PREVIOUS
 from pipeline_tasks.core.step import Step
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.store.protocol import sha256_in
+from pipeline_tasks.core.upkeep.compact import compact, find_scattered
+from pipeline_tasks.core.upkeep.gc import drop, find_garbage, manifests_at
 from tests.core.faults import Fault, Faults, Killed, breakable, fault_within
 from tests.core.toy_steps import (
     ITEMS,

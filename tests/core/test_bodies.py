@@ -9,11 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline_tasks.core.check import find_damage
 from pipeline_tasks.core.erasure.erase import erase
 from pipeline_tasks.core.erasure.search import holds
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.gc import drop, find_garbage
 from pipeline_tasks.core.lineage import query
 from pipeline_tasks.core.manifest import Manifest, Part
 from pipeline_tasks.core.parts import BODY, part_batches, part_schema, read_part, write_file, write_rows
@@ -23,11 +21,13 @@ from pipeline_tasks.core.seal import seal
 from pipeline_tasks.core.step import NoParams, step
 from pipeline_tasks.core.store import LocalStore, Store
 from pipeline_tasks.core.store.s3 import S3Store
-from pipeline_tasks.core.sync import sync
+from pipeline_tasks.core.upkeep.check import find_damage
+from pipeline_tasks.core.upkeep.gc import drop, find_garbage
+from pipeline_tasks.core.upkeep.sync import sync
 from pipeline_tasks.core.versions import Version, load_manifest
 from tests.core.conftest import CACHE_BYTES
-from tests.core.test_gc_beside_steps import tick
 from tests.core.toy_steps import make, rows_of
+from tests.core.upkeep.test_gc_beside_steps import tick
 from tests.stores import put
 
 FILES = RowSchema(

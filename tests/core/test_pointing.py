@@ -6,12 +6,12 @@ import pytest
 
 from pipeline_tasks.core import pointing
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.gc import drop, find_garbage
 from pipeline_tasks.core.latest import note_key
 from pipeline_tasks.core.lineage.query import query
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.pointing import Move, move
 from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.core.upkeep.gc import drop, find_garbage
 from pipeline_tasks.core.versions import load_manifest, resolve
 from tests.core.toy_steps import check_whole, latest, make, rows_of, toy_bare, toy_list, toy_scale, toy_unique
 

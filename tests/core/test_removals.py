@@ -6,11 +6,11 @@ import pyarrow as pa
 import pytest
 
 from pipeline_tasks.core import removals
-from pipeline_tasks.core.gc import drop, find_garbage
 from pipeline_tasks.core.manifest import Removal
 from pipeline_tasks.core.parts import read_part, write_rows
 from pipeline_tasks.core.removals import PREFIX, RemovedRows
 from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.core.upkeep.gc import drop, find_garbage
 from pipeline_tasks.core.versions import REMOVED, Version, commit, point
 from tests.core.toy_steps import SCALED, latest, make, toy_list, toy_scale, toy_unique
 from tests.stores import put

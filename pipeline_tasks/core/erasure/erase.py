@@ -22,7 +22,6 @@ from pipeline_tasks.core.erasure import listed, rows
 from pipeline_tasks.core.erasure.proof import Findings, prove
 from pipeline_tasks.core.erasure.search import anchors, blotted, holds, long_texts, mentioned, quotes
 from pipeline_tasks.core.errors import TransientError
-from pipeline_tasks.core.gc import manifests_at
 from pipeline_tasks.core.manifest import Manifest, Part, Ref
 from pipeline_tasks.core.memo import RECEIPTS, Record
 from pipeline_tasks.core.parts import read_part, write_rows
@@ -31,6 +30,7 @@ from pipeline_tasks.core.removals import RemovedRows
 from pipeline_tasks.core.schema import FILES, REJECTS, RowSchema
 from pipeline_tasks.core.store import TEMPORARY, Store
 from pipeline_tasks.core.store.protocol import sha256_in
+from pipeline_tasks.core.upkeep.gc import manifests_at
 from pipeline_tasks.core.versions import REMOVED, manifest_key
 
 log = logging.getLogger(__name__)

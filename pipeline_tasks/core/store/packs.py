@@ -1,8 +1,8 @@
 """The packs of a bucket: which small objects lie in them, and where.
 
 An object keeps its key, so whoever asks for it does not know whether it lies in a pack, see
-:mod:`pipeline_tasks.core.compact`. Of every pack the list of its members is kept on this machine; packs never change,
-so a process looks for others only where it does not find what it was asked for.
+:mod:`pipeline_tasks.core.upkeep.compact`. Of every pack the list of its members is kept on this machine; packs never
+change, so a process looks for others only where it does not find what it was asked for.
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline_tasks.core.check import find_damage
 from pipeline_tasks.core.erasure.listed import erased_ids, erasures
 from pipeline_tasks.core.errors import TransientError
 from pipeline_tasks.core.manifest import Ref
@@ -17,6 +16,7 @@ from pipeline_tasks.core.memo import Record
 from pipeline_tasks.core.parts import write_rows
 from pipeline_tasks.core.pins import pinned
 from pipeline_tasks.core.store import LocalStore, Store
+from pipeline_tasks.core.upkeep.check import find_damage
 from pipeline_tasks.core.versions import Version, load_manifest
 from tests.core.erasure.library import SECRET, A, B, everything, fill, take_down
 from tests.stores import rows

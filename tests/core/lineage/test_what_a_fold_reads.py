@@ -7,11 +7,11 @@ import pytest
 import toy
 
 from pipeline_tasks.core.events import EventLog
-from pipeline_tasks.core.gc import drop, find_garbage
 from pipeline_tasks.core.lineage import DATABASE, fold, query
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.store.s3 import S3Store
+from pipeline_tasks.core.upkeep.gc import drop, find_garbage
 from pipeline_tasks.core.versions import load_manifest, manifest_key, point
 from tests.core.conftest import CACHE_BYTES
 from tests.core.toy_steps import ITEMS

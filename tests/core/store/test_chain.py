@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from pipeline_tasks.core.errors import TransientError
-from pipeline_tasks.core.gc import drop, find_garbage
 from pipeline_tasks.core.lineage import query
 from pipeline_tasks.core.store import LocalStore, Store
 from pipeline_tasks.core.store.s3 import S3Store
+from pipeline_tasks.core.upkeep.gc import drop, find_garbage
 from tests.core.conftest import CACHE_BYTES
 from tests.core.together import together
 from tests.core.toy_steps import (

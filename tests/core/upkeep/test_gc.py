@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.gc import HOUR_S, drop, find_garbage
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.parts import write_rows
 from pipeline_tasks.core.plan import plan
@@ -18,6 +17,7 @@ from pipeline_tasks.core.runner import Outcome, run_job
 from pipeline_tasks.core.schema import Column, RowSchema
 from pipeline_tasks.core.step import NoParams, Step, StepParams, step
 from pipeline_tasks.core.store import TEMPORARY, LocalStore
+from pipeline_tasks.core.upkeep.gc import HOUR_S, drop, find_garbage
 from pipeline_tasks.core.versions import Version, manifest_key
 from tests.core.toy_steps import toy_gather, toy_list
 

@@ -5,7 +5,7 @@ import pytest
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.store import LocalStore
-from pipeline_tasks.core.sync import KINDS, sync
+from pipeline_tasks.core.upkeep.sync import KINDS, sync
 from pipeline_tasks.core.versions import Version, manifest_key
 from tests.core.store.test_chain import chain
 from tests.core.toy_steps import check_whole, latest, make, rows_of, toy_list, toy_scale

@@ -14,7 +14,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pipeline_tasks.core.gc import drop, find_garbage
 from pipeline_tasks.core.parts import write_rows
 from pipeline_tasks.core.pins import deletion
 from pipeline_tasks.core.plan import plan
@@ -23,6 +22,7 @@ from pipeline_tasks.core.runner import run_job
 from pipeline_tasks.core.step import NoParams, step
 from pipeline_tasks.core.store import LocalStore, Store
 from pipeline_tasks.core.store.s3 import S3Store
+from pipeline_tasks.core.upkeep.gc import drop, find_garbage
 from pipeline_tasks.core.versions import point
 from tests.core.conftest import CACHE_BYTES
 from tests.core.toy_steps import ITEMS, check_whole, latest, make, rows_of, toy_gather, toy_list, toy_scale

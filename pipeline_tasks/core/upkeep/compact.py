@@ -13,13 +13,13 @@ import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from pipeline_tasks.core.gc import GRACE_S, manifests_at
 from pipeline_tasks.core.pins import deletion
 from pipeline_tasks.core.progress import meter
 from pipeline_tasks.core.store import Entry, Store
 from pipeline_tasks.core.store.pack import PACK_BYTES, PREFIX, may_be_packed
 from pipeline_tasks.core.store.packs import Packs
 from pipeline_tasks.core.store.protocol import WHOLE_BYTES
+from pipeline_tasks.core.upkeep.gc import GRACE_S, manifests_at
 
 log = logging.getLogger(__name__)
 

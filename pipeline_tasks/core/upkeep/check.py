@@ -13,12 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
-from pipeline_tasks.core.gc import manifests_at
 from pipeline_tasks.core.manifest import Manifest, Ref
 from pipeline_tasks.core.progress import meter
 from pipeline_tasks.core.requests import PREVIOUS, requests_key
 from pipeline_tasks.core.store import Entry, Store
 from pipeline_tasks.core.store.protocol import sha256_in
+from pipeline_tasks.core.upkeep.gc import manifests_at
 from pipeline_tasks.core.versions import manifest_key, refs
 
 log = logging.getLogger(__name__)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline_tasks.core.check import MISSING, find_damage, forget
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.store import LocalStore, Store
+from pipeline_tasks.core.upkeep.check import MISSING, find_damage, forget
 from tests.core.toy_steps import (
     check_whole,
     latest,

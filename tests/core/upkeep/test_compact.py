@@ -8,24 +8,20 @@ import time
 import pyarrow as pa
 import pytest
 
-from pipeline_tasks.core.check import find_damage, forget
-from pipeline_tasks.core.compact import compact, find_scattered
 from pipeline_tasks.core.errors import InputError, TransientError
-from pipeline_tasks.core.gc import drop, find_garbage
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.parts import write_rows
 from pipeline_tasks.core.schema import Column, RowSchema
-from pipeline_tasks.core.store import LocalStore
-from pipeline_tasks.core.store.bucket import Bucket
 from pipeline_tasks.core.store.pack import PREFIX
-from pipeline_tasks.core.store.packs import Packs
 from pipeline_tasks.core.store.s3 import S3Store
-from pipeline_tasks.core.sync import sync
+from pipeline_tasks.core.upkeep.check import find_damage, forget
+from pipeline_tasks.core.upkeep.compact import compact, find_scattered
+from pipeline_tasks.core.upkeep.gc import drop, find_garbage
 from pipeline_tasks.core.versions import Version, load_manifest, manifest_key, ref_key
 from tests.core.conftest import CACHE_BYTES
-from tests.core.test_check import run_chain
-from tests.core.test_gc_beside_steps import tick
 from tests.core.toy_steps import check_whole, make, toy_scale
+from tests.core.upkeep.test_check import run_chain
+from tests.core.upkeep.test_gc_beside_steps import tick
 from tests.disks import small_disk
 from tests.stores import put
 
@@ -59,22 +55,6 @@ def keys_in(store: S3Store, prefix: str) -> list[str]:
 
 def texts(store, ref: Ref) -> list[str]:
     return Version.open(store, ref).table()["text"].to_pylist()
-
-
-@pytest.fixture
-def asked(monkeypatch) -> list[str]:
-    """The key of every object and pack of which bytes are fetched."""
-    seen: list[str] = []
-    for name in ("get", "get_range", "download"):
-        plain = getattr(Bucket, name)
-
-        def noted(self, key, *args, plain=plain):
-            if key.startswith(("objects", PREFIX)):
-                seen.append(key)
-            return plain(self, key, *args)
-
-        monkeypatch.setattr(Bucket, name, noted)
-    return seen
 
 
 def test_parts_lie_in_packs_and_are_what_they_were(s3, tmp_path, asked):
@@ -265,44 +245,3 @@ def test_a_pack_that_does_not_say_what_is_in_it_is_told(s3, tmp_path, caplog):
     lost = find_damage(other)
     assert set(lost.objects.values()) == {"missing"} and [m.ref for m in lost.versions] == [ref]
     assert f"{pack} in {s3} is damaged" in caplog.text
-
-
-def test_a_copy_in_a_folder_has_every_part_for_a_few_requests(s3, tmp_path, asked):
-    ref = put(s3, NOTES, *notes(1))
-    put_together(s3)
-    folder = LocalStore(tmp_path / "folder")
-    asked.clear()
-    assert sync(s3, folder).copied["objects"] == PARTS
-    assert len(asked) < PARTS / 2
-    assert texts(folder, ref) == texts(s3, ref)
-    assert find_scattered(folder, grace_s=0).objects == []
-
-
-def test_a_copy_made_while_packs_change_has_every_part(s3, tmp_path, monkeypatch):
-    refs = [put(s3, NOTES, *notes(seed)) for seed in (1, 2)]
-    put_together(s3)
-    plain = Packs.read_run
-
-    def late(self, run):
-        monkeypatch.setattr(Packs, "read_run", plain)
-        elsewhere(s3, tmp_path / "other").packs.take_out([run[0].key])
-        return plain(self, run)
-
-    monkeypatch.setattr(Packs, "read_run", late)
-    folder = LocalStore(tmp_path / "folder")
-    done = sync(s3, folder)
-    assert len(done.problems) == 2 and "missing" in done.problems[0] and "is not copied" in done.problems[1]
-    assert done.copied["objects"] == 2 * PARTS - 1 and done.copied["versions"] == 1
-    assert sum(folder.exists(manifest_key(ref)) for ref in refs) == 1
-
-
-def test_what_is_corrupted_in_a_pack_stays_behind_alone(s3, tmp_path):
-    ref = put(s3, NOTES, *notes(1))
-    put_together(s3)
-    place = s3.packs.find(load_manifest(s3, ref).parts[3].key)
-    body = bytearray(s3.bucket.get(place.pack)[0])
-    body[place.first] ^= 1
-    s3.bucket.put(place.pack, bytes(body))
-    done = sync(s3, LocalStore(tmp_path / "folder"))
-    assert done.copied["objects"] == PARTS - 1 and not done.copied["versions"]
-    assert f"{place.key} in {s3} is corrupted" in done.problems[0]

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from pipeline_tasks.core.events import PREFIX
-from pipeline_tasks.core.gc import HOUR_S, find_garbage
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.store import LocalStore, Store
-from pipeline_tasks.core.sync import sync
+from pipeline_tasks.core.upkeep.gc import HOUR_S, find_garbage
+from pipeline_tasks.core.upkeep.sync import sync
 from pipeline_tasks.core.versions import manifest_key
-from tests.core.test_gc import age, gc_make, make
+from tests.core.upkeep.test_gc import age, gc_make, make
 
 TICK_S = 1.1  # a bucket's server tells times in whole seconds
 

@@ -1,0 +1,1 @@
+"""What keeps a store sound, small and quick to read: checks, garbage, packs, and copies of it elsewhere."""
