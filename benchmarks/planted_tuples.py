@@ -1,7 +1,7 @@
 """Tuples by rules: queries of a judged set with instructions of which the words of passages decide what they want.
 
-The wordings are other ones than those of :mod:`pipeline_tasks.evaluation.altered_instructions`, by which models are
-scored, so that a model which learned a sentence by heart gains nothing; or, where that is asked for, these very ones.
+The :mod:`wordings` are other ones than those by which models are scored, so that a model which learned a sentence by
+heart gains nothing; or, where that is asked for, these very ones.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from judged_sets import JudgedSet, Query
+from wordings import worded
 
 from pipeline_tasks.core.ids import unit_hash
 from pipeline_tasks.evaluation import altered_instructions as told
@@ -21,34 +22,9 @@ Kind = Literal["wants", "leaves", "turns", "turned", "either"]
 KINDS: tuple[Kind, ...] = ("wants", "leaves", "turns", "turned", "either")
 Part = Literal["tuples", "dev", "test"]
 PARTS: tuple[Part, ...] = ("tuples", "dev", "test")
-WITH: tuple[str, ...] = (
-    'The text has to contain "{}".',
-    'I want texts about "{}".',
-    'Keep texts with the word "{}" in them.',
-    '"{}" must be in the text.',
-    "Nothing counts unless it speaks of {}.",
-    'Look for an answer in which "{}" is named.',
-    "I need the part on {}.",
-    'Restrict yourself to what names "{}".',
-)
-WITHOUT: tuple[str, ...] = (
-    'The text must not contain "{}".',
-    'Leave out texts about "{}".',
-    'Drop texts with the word "{}" in them.',
-    '"{}" must not be in the text.',
-    "Nothing counts if it speaks of {}.",
-    'Look for an answer in which "{}" is never named.',
-    "I have no need of the part on {}.",
-    'Everything that answers this is fine, except what names "{}".',
-)
-EITHER = (
-    'The text has to contain "{}" or "{}".',
-    "I want texts about {} or {}.",
-    '"{}" or "{}" must be in the text.',
-    "Nothing counts unless it speaks of {} or of {}.",
-)
-WORDINGS = {"own": (WITH, WITHOUT, EITHER), "evaluation": ((told.ONLY,), (told.WITHOUT,), (told.EITHER,))}
-"""Of instructions that want a word, that want it not, and that want one of two."""
+Wordings = Literal["own", "evaluation"]
+WORDINGS: tuple[Wordings, ...] = ("own", "evaluation")
+"""Those of :mod:`wordings`, or those that models are scored with."""
 _CHOICE = 12
 """Of the most telling words of a query's passages so many are spoken of, or two for each tuple that is asked for."""
 _OFTENEST = 0.1
@@ -77,9 +53,10 @@ class _Told(NamedTuple):
     def fits(self, said: set[str]) -> bool:
         return bool(said & {*self.words}) == self.has
 
-    def text(self, seed: str, wordings_of: Sequence[Sequence[str]]) -> str:
-        wordings = wordings_of[len(self.words) if len(self.words) == 2 else int(not self.has)]
-        return wordings[int(unit_hash("wording", seed, *self.words) * len(wordings))].format(*self.words)
+    def text(self, seed: str, wordings: Wordings) -> str:
+        if wordings == "own":
+            return worded(self.words, self.has, seed)
+        return (told.EITHER if len(self.words) == 2 else told.ONLY if self.has else told.WITHOUT).format(*self.words)
 
 
 def divided(data: JudgedSet) -> dict[Part, list[Query]]:
@@ -108,7 +85,7 @@ def tuples_of(
     most: int,
     of_query: int = 2,
     kinds: Sequence[Kind] = KINDS,
-    wordings: str = "own",
+    wordings: Wordings = "own",
 ) -> list[dict]:
     """Tuples of queries in turn, a few of each, until there are ``most``; kinds take turns as well."""
     relevant = {q.text: relevant_of(q) for q in queries}
@@ -121,7 +98,7 @@ def tuples_of(
     found: list[dict] = []
     for place, query in enumerate(queries):
         turn = [kinds[(place + number) % len(kinds)] for number in range(len(kinds))]
-        made = _of_query(query, turn, relevant[query.text], data, words, able, everything, WORDINGS[wordings], of_query)
+        made = _of_query(query, turn, relevant[query.text], data, words, able, everything, wordings, of_query)
         found += [one for one, _ in zip(made, range(of_query), strict=False)]
         if len(found) >= most:
             break
@@ -141,7 +118,7 @@ def _of_query(
     words: Words,
     able: Mapping[str, list[tuple[str, str]]],
     everything: list[tuple[str, str]],
-    wordings: Sequence[Sequence[str]],
+    wordings: Wordings,
     most: int,
 ) -> Iterator[dict]:
     for number, (x, y, own, other) in enumerate(_pairs(query, relevant, words, max(_CHOICE, 2 * most))):

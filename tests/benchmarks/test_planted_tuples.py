@@ -36,9 +36,11 @@ def data():
 
 def meets(instruction: str, text: str) -> bool:
     """Whether a text is as an instruction wants it, read off the instruction's own words."""
-    named = re.findall("facet[a-z]+|story[a-h]+|" + "|".join(TOPICS), instruction)
-    refuses = any(part in instruction for part in ("not ", "Leave out", "Drop", "never", "no need", "except", "if it"))
-    return any(word in text for word in named) != refuses
+    named = re.findall("facet[a-z]+|story[a-h]+|" + "|".join(TOPICS), instruction.lower())
+    denials = re.findall(
+        r"(?i)\b(no|not|never|nothing|unless|ignore|leave out|without|missing|anything but)\b", instruction
+    )
+    return any(word in text for word in named) != (len(denials) % 2 == 1)
 
 
 def test_only_the_passages_that_an_instruction_wants_are_as_it_wants_them(data):
@@ -67,7 +69,18 @@ def test_the_wordings_of_the_evaluation_are_left_out_unless_they_are_asked_for(d
         return text.startswith(("Passages that answer the query", "Of the passages that answer"))
 
     assert not any(map(known, told("own"))) and all(map(known, told("evaluation")))
-    assert len({text.split('"')[0] for text in told("own")}) > 8
+    assert not any(re.search(r"(?i)passage|mention|relevant", text) for text in told("own"))
+    assert len({re.sub("facet[a-z]+", "", text) for text in told("own")}) > 50
+
+
+def test_a_wording_says_what_it_is_to_say_in_every_frame():
+    from wordings import UNWANTED, WANTED, worded
+
+    for frame in (*WANTED, *UNWANTED):
+        assert meets(frame.format(things="texts", say="name", what="harbour"), "harbour") == (frame in WANTED)
+    told = {worded(["harbour"], wanted, str(n)) for wanted in (True, False) for n in range(500)}
+    assert len(told) > 900 and {meets(text, "orchard") for text in told} == {True, False}
+    assert all(text.lower().count("harbour") == 1 and not text[0].islower() for text in told)
 
 
 def test_queries_that_share_a_relevant_passage_are_in_one_part(data):
