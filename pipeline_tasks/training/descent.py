@@ -63,17 +63,10 @@ class Descent:
             step: of the run.
 
         Raises:
-            InputError: the loss is not finite, or a GPU's memory is full.
+            InputError: the loss is not finite.
         """
         self._model.train()
-        try:
-            loss = add()
-        except torch.OutOfMemoryError as error:
-            tokens = self.params.micro_batch_tokens
-            raise InputError(
-                f"the GPU's memory is full at step {step}: lower micro_batch_tokens ({tokens}), or graph_tokens where "
-                "the stage has it, or set recompute=true, or a sharding where there are several GPUs"
-            ) from error
+        loss = add()
         if not math.isfinite(loss):
             named = ", ".join(map(str, sorted(rows)[:_ROWS_NAMED])) + (", ..." if len(rows) > _ROWS_NAMED else "")
             raise InputError(
@@ -120,6 +113,26 @@ class Descent:
         found = [torch.zeros_like(w) if w.grad is None else w.grad.detach() for w in self._weights]
         self.optimiser.forget()
         return found
+
+
+@contextmanager
+def told_when_full(params: OptimiserParams, step: int) -> Iterator[None]:
+    """The block, which says what to change where it takes more memory than a GPU has.
+
+    Raises:
+        InputError: it does.
+    """
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        rows = getattr(getattr(params, "sampler", None), "target_batch", None)
+        some = f"micro_batch_tokens ({params.micro_batch_tokens})" + (
+            f", target_batch of the sampler ({rows})" * bool(rows)
+        )
+        raise InputError(
+            f"the GPU's memory is full at step {step}: lower {some}, or graph_tokens where the stage has it, or set "
+            "recompute=true, or a sharding where there are several GPUs"
+        ) from error
 
 
 def along(one: Sequence[Tensor], other: Sequence[Tensor]) -> float:

@@ -179,6 +179,7 @@ def forecast(
         forward, learned = cost.forward(train.per_text) + head, cost.step(train.per_text) + 2 * head
     else:
         held, cached = _held(params, train)
+        held = max(held, _held_together(params, decided.together))
         pieces = max(1, math.ceil(held / params.micro_batch_tokens))
         memory = memory_of(held, pieces=pieces)
         if decided.held:
@@ -203,11 +204,19 @@ def _rows_a_batch(params: TrainParams, train: Load) -> float:
 
 
 class _Decisions(NamedTuple):
-    """All of a sampler: tokens learned from, tokens only scored; bytes that one holds a weight that trains."""
+    """All of a sampler.
+
+    Attributes:
+        learned: tokens learned from.
+        scored: tokens only scored.
+        held: bytes that a decision holds a weight that trains.
+        together: tokens of the largest target, of whose rows the gradient is one.
+    """
 
     learned: float = 0.0
     scored: float = 0.0
     held: int = 0
+    together: float = 0.0
 
 
 def _decisions(params: OptimiserParams, train: Load, targets: Sequence[Load]) -> _Decisions:
@@ -215,11 +224,14 @@ def _decisions(params: OptimiserParams, train: Load, targets: Sequence[Load]) ->
         return _Decisions()
     takes, sampler, n = params.sampler.takes(len(train.rows)), params.sampler, n_decisions(train.rows, params)
     rows = sampler.target_batch if isinstance(sampler, Guided) else 0
-    of_targets = sum(min(rows, sum(one.rows.values())) * one.per_row for one in targets)
+    each = [min(rows, sum(one.rows.values())) * one.per_row for one in targets]
+    of_targets = sum(each)
     of_probes = sum(min(PROBE_ROWS, own) for own in train.rows.values()) / len(train.rows) * train.per_row
     learned = takes.of_sources * _rows_a_batch(params, train) * train.per_row + takes.of_targets * of_targets
     scored = takes.scores * of_targets + takes.probes * of_probes
-    return _Decisions(n * learned, n * scored, takes.bytes_a_weight)
+    if takes.of_targets:  # through the gradient cache a gradient takes a pass more
+        scored += takes.of_targets * sum(tokens for tokens in each if tokens > params.graph_tokens)
+    return _Decisions(n * learned, n * scored, takes.bytes_a_weight, max(each, default=0) if takes.of_targets else 0)
 
 
 def _held(params: TrainParams, train: Load) -> tuple[int, bool]:
@@ -228,8 +240,15 @@ def _held(params: TrainParams, train: Load) -> tuple[int, bool]:
     of_batch = round(_batch_tokens(params, train))
     together = of_batch if whole_batch else round(train.per_row)
     if together > params.graph_tokens:
-        return max(params.graph_tokens, params.micro_batch_tokens, params.max_passage_length), True
+        return _held_together(params, together), True
     return min(of_batch, params.graph_tokens), False
+
+
+def _held_together(params: TrainParams, tokens: float) -> int:
+    """Of so many tokens that meet in one loss, those whose activations are held at once."""
+    if tokens > params.graph_tokens:
+        return max(params.graph_tokens, params.micro_batch_tokens, params.max_passage_length)
+    return round(tokens)
 
 
 def _started_from(params: OptimiserParams) -> str:

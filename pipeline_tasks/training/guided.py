@@ -7,9 +7,12 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
+from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.training.policy import Rule, climb, softmax
 from pipeline_tasks.training.sampler import Pool, Sampler, State
 from pipeline_tasks.training.samplers import Static
+
+_NAMED = 5
 
 
 class Guided(Sampler):
@@ -24,6 +27,9 @@ class Rewarded(Guided):
     """Base of those that learn P(i) = softmax(psi)_i while the model trains: every so many steps, after a warm-up.
 
     A subclass's ``decide`` finds the rewards and ends with :meth:`reward`.
+
+    Raises:
+        InputError: ``start`` never draws a source: by REINFORCE it never would be drawn, however much it helps.
     """
 
     start: Static = Field("uniform", validate_default=True, description="what the probabilities are at first")
@@ -35,7 +41,13 @@ class Rewarded(Guided):
     def begin(self, pool: Pool) -> State:
         """The logarithms of what ``start`` says."""
         first = self.start.probabilities(pool, self.start.begin(pool), 0)
-        return {"psi": np.log(np.maximum(first, np.finfo(float).tiny)).tolist()}
+        if never := [name for name, share in zip(pool.names, first, strict=True) if share <= 0]:
+            raise InputError(
+                f"start={self.start.name!r} never draws {', '.join(never[:_NAMED])}{', ...' * (len(never) > _NAMED)} "
+                f"({len(never)} of {len(pool)} sources), and {self.name} cannot learn to: give crisp some smoothing "
+                "such as 0.1, an expert's source a weight, or leave such rows out"
+            )
+        return {"psi": np.log(first).tolist()}
 
     def probabilities(self, pool: Pool, state: State, step: int) -> np.ndarray:
         """Inf-DDS, Equation 2, [m]."""

@@ -146,7 +146,7 @@ class TrainParams(OptimiserParams):
             raise ValueError("targets, clusters and budget are a sampler's: name one, such as sampler=inf_dds")
         if self.unit != "source" and not self.sampler and not self.mixture:
             raise ValueError(f"unit={self.unit!r} is what a mixture or a sampler chooses among: name one of the two")
-        if self.sampler and self.sharding == "fsdp":
+        if self.sampler and self.sampler.decides and self.sharding == "fsdp":
             raise ValueError(
                 "sharding='fsdp' divides the weights, and a sampler's decisions put all of them back: set "
                 "sharding='zero1'"

@@ -22,7 +22,7 @@ def choose(likely: np.ndarray, chance: float) -> int:
     if not np.isfinite(likely).all():
         raise InputError(
             f"the probabilities of the sources are {likely.tolist()}: what a decision found was no number, or too "
-            "large for one; lower the sampler's rate, or learning_rate"
+            "large for one; lower the sampler's rate, raise its mu, or lower learning_rate"
         )
     return min(int(np.searchsorted(likely.cumsum(), chance, side="right")), len(likely) - 1)
 

@@ -23,7 +23,7 @@ from pipeline_tasks.encoders.lora import Lora, with_adapters
 from pipeline_tasks.encoders.trunk import DType, Encoder, load
 from pipeline_tasks.training import checkpoints
 from pipeline_tasks.training.checkpoints import Progress
-from pipeline_tasks.training.descent import Descent
+from pipeline_tasks.training.descent import Descent, told_when_full
 from pipeline_tasks.training.divided import divide, divides, stretch, whole
 from pipeline_tasks.training.params import OptimiserParams
 from pipeline_tasks.training.peers import ALONE, Peers
@@ -178,14 +178,16 @@ class _Run:
         """Run the steps that are left."""
         state, total = self.state, len(self.task.schedule)
         if state.step == 0:
-            self._evaluate()
+            with told_when_full(self.params, 0):
+                self._evaluate()
         while state.step < total:
-            facts = self._step(state.step)
-            state.step += 1
-            if state.step in self.evaluate_at:
-                facts |= self._evaluate()
-            if state.step in self.evaluate_at or state.step % self.params.checkpoint_every_steps == 0:
-                self._save()
+            with told_when_full(self.params, state.step):
+                facts = self._step(state.step)
+                state.step += 1
+                if state.step in self.evaluate_at:
+                    facts |= self._evaluate()
+                if state.step in self.evaluate_at or state.step % self.params.checkpoint_every_steps == 0:
+                    self._save()
             if self.peers.leads:
                 progress(state.step, total, facts)
 

@@ -70,7 +70,7 @@ def train_on_triplets(inputs: Inputs, params: TripletParams, run: Run, name: str
         InputError: there are no training triplets.
     """
     triplets = inputs["triplets"]
-    builds = [triplets, *inputs.each("further")]
+    builds = builds_of(inputs)
     run.count("training_queries", n_queries := sum(n_rows(build, "train") for build in builds))
     run.count("dev_queries", judged_dev.n_queries(inputs, triplets))
     if not n_queries:
@@ -99,6 +99,12 @@ def train_on_triplets(inputs: Inputs, params: TripletParams, run: Run, name: str
     chosen_on = judged_dev.dev_set(inputs, partial(dev_set, triplets, params))
     targets = judged_dev.target_sets(inputs)
     return train_and_export(examples, chosen_on, start, params, run, card, layout, targets)
+
+
+def builds_of(inputs: Inputs) -> list[Version]:
+    """``triplets`` and ``further``, each once: iterations of a schedule share the latter, and one may be their own."""
+    builds = [inputs["triplets"], *inputs.each("further")]
+    return list({build.manifest.ref: build for build in builds}.values())
 
 
 def training_rows(builds: Sequence[Version], params: TripletParams, layout: Layout) -> Iterator[pa.Table]:

@@ -19,6 +19,7 @@ from pipeline_tasks.training.gradients import Gradients
 from pipeline_tasks.training.optimiser import Optimiser
 from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.peers import ALONE, Peers, together
+from pipeline_tasks.training.samplers import sampler
 from pipeline_tasks.training.schedule import Batch
 from pipeline_tasks.training.task import open_encoder, opened_on
 from pipeline_tasks.training.trainer import TrainResult, train
@@ -131,6 +132,13 @@ def test_they_train_as_one_does_and_a_killed_one_leaves_no_trace(tiny_bert, rows
     goes_on("begun undivided")
 
 
+def test_a_sampler_that_never_decides_draws_as_for_one(tiny_bert, rows, dev, tmp_path) -> None:
+    params = SMALL.model_copy(update={"epochs": 1, "sampler": sampler("uniform")})
+    alone, divided = (train(rows, dev, tiny_bert, params, tmp_path / f"{len(on)}", devices=on) for on in ((), CPUS))
+    assert divided.losses == pytest.approx(alone.losses, rel=1e-3)
+    assert divided.trajectory == alone.trajectory
+
+
 def test_what_they_left_is_read_without_the_moments(tiny_bert, rows, dev, tmp_path, monkeypatch) -> None:
     """All weights and moments may have room in no device: the call that takes the result asks for none."""
     params = SMALL.model_copy(update={"epochs": 1})
@@ -164,5 +172,6 @@ def test_a_decoder_is_adapted_so(folders, tmp_path, monkeypatch) -> None:
 def test_what_cannot_be_divided_is_refused() -> None:
     with pytest.raises(ValueError, match="sampler's decisions put all of them back: set sharding='zero1'"):
         TrainParams(device="cpu", sharding="fsdp", sampler="inf_dds")
+    assert TrainParams(device="cpu", sharding="fsdp", sampler="proportional").sharding == "fsdp"
     with pytest.raises(ValueError, match="made of all of them: train adapters"):
         AdaptParams(size="596m", device="cpu", sharding="fsdp", lora_rank=0)

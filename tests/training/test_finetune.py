@@ -145,6 +145,16 @@ def test_several_builds_in_one_training_and_the_sampler_turns_from_the_wrong_one
     assert 30 - 3 < found[0]["gradients"] <= 30
 
 
+def test_a_build_that_is_named_twice_is_learned_from_once(store, good):
+    """As by the iterations of a schedule, which share further builds, and of which one has such a one for its own."""
+    more = {"triplets_from": ("mtt/0.65", "mtt/0.99"), "sampler": "proportional"}
+    made = go(store, finetune, {"init": [str(good.ref)]}, **SMALL, **more)
+    assert made.counters["training_queries"] == 2 * len(TOPICS)
+    sql = "SELECT source, probability FROM sampling_trajectories WHERE version = ? ORDER BY source"
+    found = lineage.query(store, sql, [made.ref.version]).to_pylist()
+    assert {row["source"]: row["probability"] for row in found} == {"mtt/0.65": 0.5, "mtt/0.99": 0.5}
+
+
 def test_a_training_without_a_sampler_has_the_id_that_it_had_before_there_were_any(store):
     chosen = {}, {"sampler": "uniform"}, {"sampler": "uniform", "clusters": 4}
     plain, sampled, divided = (plan(store, finetune, SMALL | more).identity for more in chosen)

@@ -119,11 +119,11 @@ def test_what_a_sampler_takes_to_decide_is_forecast_too():
     ("sampler", "learned", "scored", "held"),
     [
         # 24 rows of one source and 6 of the other make four batches, of 7.5 rows in the mean, of 200 tokens each; of
-        # the targets' 100 and 50 rows 60 and 50 are drawn.
+        # the targets' 100 and 50 rows 60 and 50 are drawn, too many for one graph.
         ({"name": "inf_dds", "steps": 3, "target_batch": 60}, 6 * 1500, 3 * (60 * 200 + 50 * 100), 16),
         ({"name": "inf_dds", "steps": 3, "each_step": True, "reptile": False}, 6 * 1500, 7 * 25_000, 12),
-        ({"name": "multi_dds", "target_batch": 60}, 4 * 1500 + 2 * 17_000, 0, 16),
-        ({"name": "doge", "trial_steps": 5, "target_batch": 60}, 15 * 1500 + 5 * 17_000, 0, 16),
+        ({"name": "multi_dds", "target_batch": 60}, 4 * 1500 + 2 * 17_000, 2 * 17_000, 16),
+        ({"name": "doge", "trial_steps": 5, "target_batch": 60}, 15 * 1500 + 5 * 17_000, 5 * 17_000, 16),
         ({"name": "doremi", "trial_steps": 5}, 10 * 1500, 6 * (24 + 6) * 200, 12),
     ],
 )
@@ -140,6 +140,23 @@ def test_a_decision_takes_gradients_scores_and_memory(sampler, learned, scored, 
     assert found.operations - without.operations == pytest.approx((3 * learned + scored) * cost.forward(100))
     assert "decision" not in without.memory
     assert found.memory["decision"] == held * cost.trained
+
+
+@pytest.mark.parametrize("kind", [{"name": "multi_dds", "warmup_steps": 2, "every": 100}, {"name": "doge"}])
+def test_the_gradient_of_a_target_is_held_like_that_of_a_batch_and_may_be_larger(kind):
+    train, target = Load({"dm": 100, "gd": 100}, 400, 40_000), Load({"": 500}, 1000, 100_000)
+
+    def found(**sampler):
+        params = PretrainParams(size="33m", batch_size=8, device="cpu", sampler=sampler, graph_tokens=16_384)
+        return forecast(params, train, Load({}, 0, 0), [target], half=True)
+
+    batch, small, large = found(name="uniform"), found(**kind, target_batch=8), found(**kind, target_batch=64)
+    assert small.memory["activations"] == batch.memory["activations"]
+    assert large.memory["activations"] == pytest.approx(8 * batch.memory["activations"], rel=0.01)
+    cached = found(**kind, target_batch=256)
+    assert cached.memory["activations"] == pytest.approx(16_384 / 1_600 * batch.memory["activations"], rel=0.01)
+    per_row = (large.operations - small.operations) / 56
+    assert cached.operations - large.operations == pytest.approx((256 * 4 / 3 - 64) * per_row)
 
 
 def test_targets_are_counted_without_what_their_queries_search_among(store):

@@ -8,13 +8,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.training.curve import curve
 from pipeline_tasks.training.data.examples import Examples
+from pipeline_tasks.training.descent import Descent
 from pipeline_tasks.training.finetune import finetune
+from pipeline_tasks.training.gradients import Gradients
 from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.samplers import NAMES, sampler
+from pipeline_tasks.training.targets import Drawn
 from pipeline_tasks.training.task import TrainResult
 from pipeline_tasks.training.trainer import train
 from pipeline_tasks.training.trajectory import trajectory
@@ -216,9 +220,26 @@ def test_a_trial_is_at_the_peak_learning_rate_whatever_the_warm_up(tiny_bert, mi
 
 
 def test_a_trial_that_diverges_names_the_remedy(tiny_bert, mixed, dev, tmp_path) -> None:
-    params = chosen(sampler={"name": "doge", "rate": 1e308, "trial_steps": 3}, budget=30)
+    params = chosen(sampler={"name": "doge", "mu": 5e-324, "trial_steps": 3}, budget=30)
     with pytest.raises(InputError, match="lower the sampler's rate"):
         train(mixed, dev, tiny_bert, params, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("what", "told"),
+    [
+        ((Descent, "mark"), r"at step 1: lower micro_batch_tokens \(\d+\), target_batch of the sampler \(8\)"),
+        ((Gradients, "add"), r"at step 0: lower micro_batch_tokens"),
+        ((Drawn, "score"), r"at step 1: lower micro_batch_tokens"),
+    ],
+)
+def test_a_full_gpu_is_told_of_wherever_it_fills(tiny_bert, mixed, dev, tmp_path, monkeypatch, what, told) -> None:
+    def full(*_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(*what, full)
+    with pytest.raises(InputError, match=f"the GPU's memory is full {told}"):
+        train(mixed, dev, tiny_bert, chosen(sampler=INF_DDS, budget=30), tmp_path)
 
 
 def test_an_epoch_is_as_many_rows_as_there_are(tiny_bert, mixed, dev, tmp_path) -> None:

@@ -24,7 +24,7 @@ class CRISP(Sampler):
 
     Source:
         Grangier et al. 2025, "Task-Adaptive Pretrained Language Models via Clustered-Importance Sampling"; Inf-DDS,
-        section 5.1, has 32^x clusters, x from 1 to 3.
+        section 4 and appendix A, has 32^x clusters, x from 1 to 3.
     """
 
     needs_clusters: ClassVar[bool] = True

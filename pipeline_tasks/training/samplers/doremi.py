@@ -30,7 +30,8 @@ class DoReMi(Sampler):
     smoothing: float = Field(1e-3, ge=0, le=1, description="share of all alike in a")
 
     def begin(self, pool: Pool) -> State:
-        """All alike."""
+        """All alike; what the reference would refuse is refused now."""
+        self._of_reference(pool)
         return {"weights": [1 / len(pool)] * len(pool)}
 
     def probabilities(self, pool: Pool, state: State, step: int) -> np.ndarray:
@@ -47,16 +48,16 @@ class DoReMi(Sampler):
         return Takes(2 * self.trial_steps, probes=probes, bytes_a_weight=MARK_BYTES)
 
     def decide(self, bench: Bench, state: State, random: np.random.Generator) -> np.ndarray:
-        """Both runs; what is returned is the last excess loss."""
+        """Both runs; what a source does for targets is not measured."""
         m, descent = len(bench.pool), bench.descent
         mark = descent.mark()
-        likely = self.reference.probabilities(bench.pool, self.reference.begin(bench.pool), 0)
+        likely = self._of_reference(bench.pool)
         with descent.at(descent.params.learning_rate):
             for _ in range(self.trial_steps):
                 bench.learn(choose(likely, random.random()))
             learned = np.array([bench.probe(i) for i in range(m)])
             descent.back(mark)
-            weights, now, excess = np.zeros(m), np.full(m, 1 / m), np.zeros(m)
+            weights, now = np.zeros(m), np.full(m, 1 / m)
             for _ in range(self.trial_steps):
                 excess = np.maximum(0, np.array([bench.probe(i) for i in range(m)]) - learned)
                 now = softmax(np.log(now) + self.rate * excess)
@@ -65,4 +66,7 @@ class DoReMi(Sampler):
                 bench.learn(choose(now, random.random()))
         descent.back(mark)
         state["weights"] = (weights / weights.sum()).tolist()
-        return excess[:, None]
+        return np.full((m, 1), np.nan)
+
+    def _of_reference(self, pool: Pool) -> np.ndarray:
+        return self.reference.probabilities(pool, self.reference.begin(pool), 0)

@@ -35,6 +35,7 @@ class MultiDDS(Rewarded):
             bench.learn(i)
             wanted = descent.gradients(bench.of_targets)
             rewards[i] = along(own, wanted) / max(length(own) * length(wanted), np.finfo(float).tiny)
+            del own, wanted
             descent.back(mark)
         self.reward(state, np.arange(m), rewards)
         return rewards[:, None]

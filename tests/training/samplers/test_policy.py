@@ -92,3 +92,16 @@ def test_each_decision_counts_alike_however_small_its_rewards_are() -> None:
     climb(late, ALL, REWARDS * 1e-6, 0.5, "standardised")
     unit = natural_gradient(np.array(before), ALL, REWARDS) / REWARDS.std()
     np.testing.assert_allclose(np.array(late["psi"]) - before, 0.5 * unit, rtol=1e-9)
+
+
+def test_adam_is_adam_of_the_policy_gradient() -> None:
+    state, psi, first, second = {"psi": PSI.tolist()}, PSI.copy(), np.zeros(4), np.zeros(4)
+    for turn in range(4):
+        some = np.array([0, 2, 3]) if turn == 2 else ALL
+        rewards = np.roll(REWARDS, turn)[: len(some)]
+        way = policy_gradient(psi, some, rewards)
+        first, second = 0.9 * first + 0.1 * way, 0.999 * second + 0.001 * way**2
+        unbiased = first / (1 - 0.9 ** (turn + 1)), second / (1 - 0.999 ** (turn + 1))
+        psi = psi + 0.2 * unbiased[0] / (np.sqrt(unbiased[1]) + 1e-8)
+        climb(state, some, rewards, 0.2, "adam")
+        np.testing.assert_allclose(state["psi"], psi, rtol=1e-12)

@@ -23,6 +23,8 @@ class Toy:
     weighing: str
     tau: float = 1.0
     psi_rate: float = 0.5
+    each_step: bool = False
+    most: float = np.inf
     m: np.ndarray = field(default_factory=lambda: np.zeros(0))
     v: np.ndarray = field(default_factory=lambda: np.zeros(0))
     t: int = 0
@@ -38,7 +40,9 @@ class Toy:
         return -0.5 * ((theta - self.targets) ** 2).sum(axis=1)
 
     def step(self, source):
-        moved = self.adam(self.theta, self.m, self.v, self.t, self.theta - self.sources[source], self.eta)
+        gradient = self.theta - self.sources[source]
+        gradient = gradient * min(1, self.most / np.linalg.norm(gradient))
+        moved = self.adam(self.theta, self.m, self.v, self.t, gradient, self.eta)
         self.theta, self.m, self.v, self.t = moved
 
     def decide(self, s):
@@ -46,9 +50,10 @@ class Toy:
         before = self.metric(self.theta)  # line 6
         for n, i in enumerate(s):  # line 7
             theta, m, v, t = self.theta, self.m, self.v, self.t
-            for _ in range(self.steps):  # lines 8, 9
+            for step in range(self.steps):  # lines 8, 9
                 theta, m, v, t = self.adam(theta, m, v, t, theta - self.sources[i], self.eta)
-            influence[n] = self.metric(theta) - before  # line 10
+                if self.each_step or step == self.steps - 1:
+                    influence[n] += self.metric(theta) - before  # line 10
             weight = influence[n].mean()  # line 11
             if self.weighing == "softmax":
                 weight = np.exp(weight / self.tau)  # section 3.3
