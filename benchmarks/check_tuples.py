@@ -55,7 +55,7 @@ def tuples_of(queries: Sequence[Query], given: Instructed, length: int) -> Itera
         answers = [name for name in relevant_of(other) if name not in query.judged]
         answers.sort(key=lambda name: -len(given.words.of[name] & words_of(other.text)))
         texts = [given.data.passages[name] for name in (*names, *answers[:1])]
-        if len(texts) < 3:
+        if len(texts) < 3 or {*names} & {*relevant_of(other)}:
             continue
         own, poisoned = (_own(*pair, query.text, length) for pair in (texts[:2], texts[1::-1]))
         if not own or not poisoned:

@@ -22,6 +22,7 @@ from measure import finish, show
 from planted_tuples import KINDS, WORDINGS, tuples_of
 from short_trainings import placed
 
+from pipeline_tasks.core.ids import digest, file_sha256
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.curation.check_tuples_by_margin import margins_of
 from pipeline_tasks.datasets import TUPLES
@@ -38,6 +39,7 @@ from pipeline_tasks.training.trainer import train
 
 DATA = Path("../shared/data/ir")
 LONGEST = 128
+MADE_BY = [Path(__file__).with_name(f"{name}.py") for name in ("planted_tuples", "wordings")]
 CHECKS_BY, MARGIN = "bge-small-en-v1.5", 0.0
 
 
@@ -174,7 +176,8 @@ def check_settings(options: argparse.Namespace, keep: Path) -> None:
         "kinds",
         "wordings",
     )
-    own, noted = json.dumps({name: getattr(options, name) for name in names}, default=str), keep / "settings.json"
+    given = {name: getattr(options, name) for name in names} | {"made by": digest([*map(file_sha256, MADE_BY)])}
+    own, noted = json.dumps(given, default=str), keep / "settings.json"
     keep.mkdir(parents=True, exist_ok=True)
     if noted.exists() and noted.read_text("utf-8") != own:
         raise SystemExit(f"{keep} has models of other settings, {noted.read_text('utf-8')}: name another folder")

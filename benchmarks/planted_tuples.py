@@ -98,7 +98,7 @@ def tuples_of(
     found: list[dict] = []
     for place, query in enumerate(queries):
         turn = [kinds[(place + number) % len(kinds)] for number in range(len(kinds))]
-        made = _of_query(query, turn, relevant[query.text], data, words, able, everything, wordings, of_query)
+        made = _of_query(query, turn, relevant, data, words, able, everything, wordings, of_query)
         found += [one for one, _ in zip(made, range(of_query), strict=False)]
         if len(found) >= most:
             break
@@ -113,7 +113,7 @@ def relevant_of(query: Query) -> list[str]:
 def _of_query(
     query: Query,
     kinds: Sequence[Kind],
-    relevant: list[str],
+    relevant: Mapping[str, list[str]],
     data: JudgedSet,
     words: Words,
     able: Mapping[str, list[tuple[str, str]]],
@@ -121,7 +121,7 @@ def _of_query(
     wordings: Wordings,
     most: int,
 ) -> Iterator[dict]:
-    for number, (x, y, own, other) in enumerate(_pairs(query, relevant, words, max(_CHOICE, 2 * most))):
+    for number, (x, y, own, other) in enumerate(_pairs(query, relevant[query.text], words, max(_CHOICE, 2 * most))):
         kind = kinds[number % len(kinds)]
         wanted, other_wanted = _instructions(kind, x, y, words, words.of[own] | words.of[other])
         asked = [one for word in wanted.words for one in able[word]] if wanted.has else everything
@@ -129,7 +129,10 @@ def _of_query(
         fitting = (
             (text, name)
             for text, name in drawn
-            if text != query.text and name not in query.judged and wanted.fits(words.of[name])
+            if text != query.text
+            and name not in query.judged
+            and wanted.fits(words.of[name])
+            and not {own, other} & {*relevant[text]}
         )
         poison = next(fitting, None)
         if poison is None:

@@ -7,7 +7,6 @@ from foundry_airflow.steps import (
     BY_CHAT,
     DEFAULT_ARGS,
     batch_field,
-    evaluation_fields,
     fold_lineage,
     form,
     given,
@@ -15,6 +14,7 @@ from foundry_airflow.steps import (
     within,
 )
 
+from pipeline_tasks.evaluation.judge_queries import QUESTIONS
 from pipeline_tasks.models.sizes import SIZES
 from pipeline_tasks.training.params import OF_A_STAGE, OF_ALL_STAGES
 
@@ -25,7 +25,8 @@ An LLM writes an instruction for every sampled pair, then poison for it: another
 which the pair's passage is wrong, and passages that fit these. A model that reasons has to find the right passage for
 all three questions of such a tuple; others are refused, with what it found. An embedder learns from what is left.
 
-It is scored on a judged set, whose queries get instructions by rules: does its ranking change as these say (`p-mrr`)?
+It is scored on those of the domain's questions that several passages answer, which get instructions by rules: does its
+ranking change as these say (`p-mrr`)? A held-out query has one passage, so that no rule can say anything of it.
 
 Started by hand. The endpoint is the worker's `OPENAI_BASE_URL`; `judge` is the model that checks, `llm` the one that
 writes. Every answer is kept: a run on more pairs pays for the new ones, another objective for the training alone.
@@ -38,6 +39,7 @@ LLM = form("write_instructions", *BY_CHAT)
 CHECK = form("check_tuples", "n_distractors")
 TRAIN = form("follow_instructions", "backbone", "start_from", "n_negatives", "plain_rows", *OF_A_STAGE, *OF_ALL_STAGES)
 RULES = form("judge_instructions", "rules")
+SYSTEMS = form("evaluate_retriever", "systems")
 FORMS = (WRITE, LLM, CHECK, TRAIN, RULES)
 
 with DAG(
@@ -50,7 +52,7 @@ with DAG(
     tags=["foundry", "training"],
     doc_md=DOC,
     params={"size": SIZE, "judge": JUDGE}
-    | evaluation_fields()
+    | SYSTEMS.params
     | batch_field("write_instructions")
     | {name: field for f in FORMS for name, field in f.params.items()},
 ) as dag:
@@ -61,11 +63,11 @@ with DAG(
     judged_by = asked | {"llm": "{{ params.judge or params.llm or '' }}"}
     checked = step("check_tuples", inputs={"tuples": poisoned}, params=CHECK.values(dag) | judged_by, ahead=batch)
     trained = step("follow_instructions", inputs={"tuples": checked}, params=TRAIN.values(dag) | size)
-    judged_set = {"set_name": dag.param("set_name")}
+    judged_set = {"set_name": QUESTIONS}
     queries = step("judge_queries", inputs=read, params=judged_set, emits=False)
     instructed = {"passages": read["passages"], "queries": queries}
     both = step("judge_instructions", inputs=instructed, params=RULES.values(dag) | judged_set, emits=False)
-    compared = size | judged_set | {"systems": dag.param("systems"), "backbone": dag.param("backbone")}
+    compared = size | judged_set | SYSTEMS.values(dag) | {"backbone": dag.param("backbone")}
     given_to = {"queries": both, "passages": read["passages"], "models": trained, "embeddings": []}
     scores = step("evaluate_instructions", inputs=given_to, params=compared, emits=False)
     fold_lineage(scores)

@@ -104,7 +104,7 @@ def _shuffled(query_id: str, ids: Sequence[str]) -> list[int]:
 
 def _ask(query_id: str, task: str, query: str, texts: Sequence[str], params: GradePassagesParams) -> Asked[list[int]]:
     system = _SYSTEM + as_material(_FIELDS, ("task", "query"))
-    room = room_for(params, _TOKENS, system, task, query) // len(texts)
+    room = room_for(params, _TOKENS, system, task, query, n_passages=len(texts))
     passages = [{"number": n, "passage": cut(text, room)} for n, text in enumerate(texts, 1)]
     user = json.dumps({"task": task, "query": query, "passages": passages}, ensure_ascii=False)
     seed = seed_of("grade", query_id)

@@ -20,7 +20,7 @@ from pipeline_tasks.datasets import ALTERED_QUERIES, JUDGED_QUERIES, PASSAGES
 from pipeline_tasks.evaluation.altered_instructions import RULES, Rule, alter, words_of
 from pipeline_tasks.evaluation.folder_params import FolderParams
 from pipeline_tasks.evaluation.judge_queries import ANY_INTENT, HELD_OUT
-from pipeline_tasks.evaluation.judged_folder import QUERIES, JudgedFolder
+from pipeline_tasks.evaluation.judged_folder import QUERIES, JudgedFolder, text_of
 from pipeline_tasks.evaluation.judged_rows import AT_ONCE
 from pipeline_tasks.evaluation.p_mrr import changed
 
@@ -58,6 +58,7 @@ class JudgeInstructionsParams(FolderParams):
     writes=ALTERED_QUERIES,
     kind="reduce",
     dataset="instructed/{set_name}",
+    version="2",
 )
 def judge_instructions(inputs: Inputs, params: JudgeInstructionsParams, run: Run) -> pa.Table:
     """Queries with an original and a changed instruction, and what is relevant under each.
@@ -66,7 +67,7 @@ def judge_instructions(inputs: Inputs, params: JudgeInstructionsParams, run: Run
     and an instruction. Without one, rules give every judged query instructions whose effect its passages' words decide
     (:mod:`~pipeline_tasks.evaluation.altered_instructions`). Reasons of rejects: ``nothing_changes`` (the relevance of
     no passage of this corpus), ``no_passage`` (nothing here is relevant to begin with), ``not_paired`` (one of the two
-    is missing), ``no_instruction``.
+    is missing or not judged, or they are of different queries), ``blank_query``, ``no_instruction``.
 
     Source: Weller et al. 2024, "FollowIR"; the layout is that of its sets in mteb.
 
@@ -77,7 +78,10 @@ def judge_instructions(inputs: Inputs, params: JudgeInstructionsParams, run: Run
         raise InputError(f"there is no judged/{params.set_name}: run judge_queries, or name a folder")
     found = list(_of_folder(params.open(), inputs, run) if params.folder else _by_rules(inputs, params, run))
     if not found:
-        raise InputError("no query has an instruction that changes what is relevant in this corpus")
+        raise InputError(
+            "no query has an instruction that changes what is relevant in this corpus: rules need queries that two "
+            "passages answer, or more, which held-out ones never have; judge set_name=questions, or a set of your own"
+        )
     run.count("queries", len(found))
     return ALTERED_QUERIES.table(sorted(found, key=lambda row: row["query_id"]))
 
@@ -115,10 +119,13 @@ def _of_folder(folder: JudgedFolder, inputs: Inputs, run: Run) -> Iterator[dict[
     asked = {row["_id"]: row for row in folder.rows(QUERIES)}
     for name in sorted({found.removesuffix(ORIGINAL).removesuffix(CHANGED) for found in asked}):
         both = [name + end for end in (ORIGINAL, CHANGED)]
+        queries = {asked[one]["text"] for one in both if one in asked}
         texts = [told.get(one, "") for one in both]
         grades = [{n: g for n, g in judgements.get(one, {}).items() if n in known} for one in both]
-        if not (both[0] in asked and both[1] in asked):
+        if not (all(one in asked and one in judgements for one in both) and len(queries) == 1):
             run.reject(name, "not_paired")
+        elif not "".join(queries).strip():
+            run.reject(name, "blank_query")
         elif not all(text.strip() for text in texts):
             run.reject(name, "no_instruction")
         elif not any(grade > 0 for grade in grades[0].values()):
@@ -141,9 +148,11 @@ def _instructions(folder: JudgedFolder) -> dict[str, str]:
     found = {}
     with (folder.path / INSTRUCTIONS).open(encoding="utf-8") as lines:
         for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
             try:
                 row = json.loads(line)
-                found[str(row["query-id"])] = str(row["instruction"])
+                found[str(row["query-id"])] = text_of(row["instruction"])
             except (ValueError, KeyError, TypeError) as error:
                 raise InputError(
                     f"{folder.path / INSTRUCTIONS}, line {number}: no object with query-id and instruction"

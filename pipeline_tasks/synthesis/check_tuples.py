@@ -60,6 +60,7 @@ class Choice(NamedTuple):
     writes=TUPLES,
     kind="map",
     dataset="tuples/checked",
+    version="2",
     pool="llm",
     secrets=("llm",),
 )
@@ -102,20 +103,29 @@ def choices_of(row: dict[str, Any], tuples: Sequence[dict[str, Any]], n_distract
 def _ask(row: dict[str, Any], question: int, choice: Choice, params: CheckTuplesParams) -> Asked[int]:
     _, told, query = QUESTIONS[question]
     system = _SYSTEM + as_material(_FIELDS, ("query", "instruction"))
-    room = room_for(params, _TOKENS, system, row[told], row[query]) // len(choice.texts)
+    room = room_for(params, _TOKENS, system, row[told], row[query], n_passages=len(choice.texts))
     passages = [{"number": n, "passage": cut(text, room)} for n, text in enumerate(choice.texts, 1)]
     user = json.dumps({"query": row[query], "instruction": row[told], "passages": passages}, ensure_ascii=False)
     seed = seed_of("check", row["query_id"], str(question))
     prompt = chat_prompt(system, (), user, _FIELDS, _TOKENS, "", (system,), seed, structured=params.json_schema)
-    return Asked(prompt, partial(_number, len(choice.texts)), repair)
+    return Asked(prompt, partial(_number, len(choice.texts)), _repair)
+
+
+def _repair(answer: Response, prompt: Prompt) -> Prompt | None:
+    """One more turn, unless the answer is what was asked for, the number as a number."""
+    return None if isinstance(_fields(answer, prompt), dict) else repair(answer, prompt)
+
+
+def _fields(answer: Response, prompt: Prompt) -> dict[str, str] | Rejected:
+    return parse_fields(answer.text, *prompt.fields, numbers=True)
 
 
 def _number(most: int, answer: Response, prompt: Prompt) -> int | Rejected:
     """Which passage the answer names, 0 for none."""
-    found = parse_fields(answer.text, *prompt.fields)
+    found = _fields(answer, prompt)
     if isinstance(found, Rejected):
         return Rejected("too_long") if answer.finish_reason == "length" else found
-    said = re.fullmatch(r"\D*(\d{1,4})\D*", found["number"])
+    said = re.fullmatch(r"[^\d-]*(\d{1,4})\D*", found["number"])
     return int(said[1]) if said and int(said[1]) <= most else Rejected(UNPARSABLE)
 
 

@@ -140,17 +140,19 @@ def bounds_for(checks: tuple[str, ...], params: LlmParams) -> dict[str, float]:
     return {name: bound for name, bound in bounds.items() if name in checks or name in params.checks}
 
 
-def room_for(params: LlmParams, answer_tokens: int, *others: str) -> int:
-    """Tokens that the model's context leaves for passages.
+def room_for(params: LlmParams, answer_tokens: int, *others: str, n_passages: int = 1) -> int:
+    """Tokens that the model's context leaves for each of so many passages.
 
     Raises:
         InputError: too few.
     """
-    room = params.context_tokens - answer_tokens - SPARE_TOKENS - sum(map(tokens_of, others))
+    room = (params.context_tokens - answer_tokens - SPARE_TOKENS - sum(map(tokens_of, others))) // n_passages
     if room < LEAST_TOKENS:
+        each = f"each of {n_passages} passages" if n_passages > 1 else "a passage"
+        fewer = ", or show it fewer" if n_passages > 1 else ""
         raise InputError(
-            f"context_tokens={params.context_tokens} leaves {max(0, room)} tokens for a passage, and {LEAST_TOKENS} "
-            "are the least: take a model that reads more"
+            f"context_tokens={params.context_tokens} leaves {max(0, room)} tokens for {each}, and {LEAST_TOKENS} "
+            f"are the least: take a model that reads more{fewer}"
         )
     return room
 

@@ -79,7 +79,9 @@ def parse_pair(answer: str, prompt: Prompt, *, cut_off: bool = False, bounds: Bo
     return pair_of(query, positive, prompt, {**longest, **bounds})
 
 
-def parse_fields(answer: str, *names: str, first_line: bool = False) -> dict[str, str] | Rejected:
+def parse_fields(
+    answer: str, *names: str, first_line: bool = False, numbers: bool = False
+) -> dict[str, str] | Rejected:
     """The texts of a JSON object that has these fields and no other, on one line each.
 
     A model that puts its object into a block of code, or a word before it, is understood.
@@ -88,6 +90,7 @@ def parse_fields(answer: str, *names: str, first_line: bool = False) -> dict[str
         answer: of the model.
         names: of the fields.
         first_line: what comes after the first line break of a text is left out, not joined to it.
+        numbers: a whole number is a text, too.
     """
     text = _printable(answer)
     if not text.strip():
@@ -96,6 +99,8 @@ def parse_fields(answer: str, *names: str, first_line: bool = False) -> dict[str
         found = json.loads(text[text.index("{") : text.rindex("}") + 1])
     except (ValueError, RecursionError):
         return Rejected(UNPARSABLE)
+    if numbers:
+        found = {name: str(value) if type(value) is int else value for name, value in found.items()}
     if found.keys() != set(names) or not all(isinstance(value, str) for value in found.values()):
         return Rejected(UNPARSABLE)
     said = {name: _printable(text) for name, text in found.items()}  # an escape may stand for what is none

@@ -6,7 +6,8 @@
 | fine-tuning (Eq. 4) | query, positive, k negatives (k may differ by row) | its positive, its own negatives |
 | both | query, positive, k negatives | its positive, every other passage of the batch |
 
-A passage that answers the query in any training row is a candidate only as the row's own positive.
+A passage that answers the query in any training row is a candidate only as the row's own positive. Of its tuple's other
+passages a row has those that it names, whatever other rows of the tuple have.
 """
 
 from dataclasses import dataclass
@@ -47,7 +48,7 @@ def make_group(rows: np.ndarray, data: Rows, in_batch: bool, contrasted: bool = 
     """
     positives = data.positive_of[rows]
     passages = np.unique(np.concatenate([positives, *(data.negatives_of[row] for row in rows)]))
-    candidates = np.full((len(rows), len(passages)), in_batch)
+    candidates, tuples = np.full((len(rows), len(passages)), in_batch), data.tuple_of[rows]
     answers = np.empty_like(candidates)
     targets = np.full(candidates.shape, np.nan, np.float32)
     for i, row in enumerate(rows):
@@ -56,6 +57,10 @@ def make_group(rows: np.ndarray, data: Rows, in_batch: bool, contrasted: bool = 
         answers[i] = np.isin(passages, data.answers[data.query_of[row]])
         if len(data.targets_of[row]):
             targets[i, own] = data.targets_of[row]
+        kin = rows[tuples == tuples[i]]
+        if len(kin) > 1:
+            named = np.concatenate([data.positive_of[kin], *(data.negatives_of[other] for other in kin)])
+            candidates[i, np.setdiff1d(np.searchsorted(passages, named), own)] = False
     columns = np.searchsorted(passages, positives)
     candidates &= ~answers
     candidates[np.arange(len(rows)), columns] = True

@@ -117,7 +117,7 @@ class Batches:
         self.rows, self.objective, self._params = rows, objective, params
         whole_batch = params.in_batch or objective.needs_batch
         self._apart = (data.query_of[rows], data.positive_of[rows]) if whole_batch else ()
-        self._together = data.tuple_of[rows] if objective.reads_contrasts else None
+        self._together = data.tuple_of[rows] if objective.needs_contrasts else None
         self._number, self._pass = -1, [np.zeros(0, np.int64)] * math.ceil(len(rows) / params.batch_size)
 
     def __getitem__(self, number: int) -> Batch:

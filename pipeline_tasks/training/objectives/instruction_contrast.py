@@ -42,7 +42,7 @@ class InstructionContrast(Objective):
     """The matching (instruction, query, passage) against those that differ from it in what the terms name.
 
     ``uni`` is the sum over terms of -log softmax of each, ``multi`` one -log softmax over the negatives of all of them,
-    where the matching one counts once for each term, as in the paper.
+    where the matching one counts once for each term that has any, as in the paper.
 
     ========= ========= =======
     terms     uni       multi
@@ -60,7 +60,8 @@ class InstructionContrast(Objective):
     texts in the batch, times the terms: O(|B| |y|) where all combinations would be |B| to the power of |y|.
 
     Relations:
-        P alone is ``info_nce``. A term without negatives costs 0. P with ``in_batch`` off has the row's own negatives.
+        P alone is ``info_nce``. A term in which a row has no negatives costs that row nothing, in either form. P with
+        ``in_batch`` off has the row's own negatives.
 
     Source:
         InF-IR 5.2 and appendix C. Departures: a passage that answers another row's query is no negative for it, in P as
@@ -76,9 +77,14 @@ class InstructionContrast(Objective):
 
     def loss(self, queries: Tensor, passages: Tensor, table: Table) -> Tensor:
         """The mean over rows; [b + c, d], the rows' own first, and [p, d] to a scalar."""
-        from torch import cat
+        from torch import cat, stack
 
         scores = [TERMS[name](queries, passages, table) for name in dict.fromkeys(self.terms)]
         matching = (queries[: len(table.positives)] * passages[table.positives]).sum(dim=1) / table.temperature
-        softmaxes = scores if self.form == "uni" else [cat(scores, dim=1)]
-        return sum((one.logsumexp(dim=1) - matching for one in softmaxes), start=matching.new_zeros(())).mean()
+        if self.form == "uni":
+            return sum((one.logsumexp(dim=1) - matching for one in scores), start=matching.new_zeros(())).mean()
+        tells = [(one > float("-inf")).sum(dim=1) > 1 for one in scores]  # else its one score is the matching one
+        counted = [one.masked_fill(~own[:, None], float("-inf")) for one, own in zip(scores, tells, strict=True)]
+        nothing = ~stack(tells).any(dim=0)
+        counted.append(matching.masked_fill(~nothing, float("-inf"))[:, None])
+        return (cat(counted, dim=1).logsumexp(dim=1) - matching).mean()
