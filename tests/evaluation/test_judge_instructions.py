@@ -19,7 +19,7 @@ from pipeline_tasks.evaluation.judge_instructions import judge_instructions
 from pipeline_tasks.evaluation.p_mrr import changed
 from pipeline_tasks.evaluation.scores import scores_of
 from tests.evaluation.test_judged_sets import folder
-from tests.stores import go, put, reasons, rows
+from tests.stores import go, put, reasons, rejects, rows
 
 TEXTS = {
     "p1": "Sandbags hold back water where levees were built.",
@@ -93,6 +93,29 @@ def test_a_folder_of_followir_brings_its_own_instructions(store, tmp_path):
     assert reasons(store, "instructed/core17") == {"not_paired": 1}
     followir(tmp_path / "other", {"7-og": "Anything.", "7-changed": "No bags.", "8-og": "Anything."})
     assert go(store, judge_instructions, set_name="core17", folder=str(tmp_path / "other")).ref != ref
+
+
+def test_what_a_folder_of_followir_lacks_is_told_query_by_query(store, tmp_path):
+    told = {"7-og": "Anything.", "7-changed": None, "8-og": "A.", "8-changed": "B.", "9-og": "A.", "9-changed": "B."}
+    told |= {"10-og": "A.", "10-changed": "B.", "11-og": "A.", "11-changed": "B."}
+    texts = {"9-og": " ", "9-changed": " ", "10-changed": "another"}
+    asked = [{"_id": name, "text": texts.get(name, "what stops water")} for name in told]
+    qrels = "".join(f"{name}\tp1\t{int(name.endswith('og'))}\n" for name in told if name != "8-changed")
+    name = folder(tmp_path / "set", [{"_id": "p1", "text": "a"}], asked, qrels)
+    lines = [json.dumps({"query-id": name, "instruction": text}) for name, text in told.items()]
+    (tmp_path / "set" / "instruction.jsonl").write_text("\n\n".join(lines) + "\n\n")
+    go(store, judge_instructions, set_name="core17", folder=name)
+    assert [row["query_id"] for row in rows(store, "instructed/core17")] == ["11"]
+    assert {name: row["reason"] for name, row in rejects(store, "instructed/core17").items()} == {
+        "7": "no_instruction", "8": "not_paired", "9": "blank_query", "10": "not_paired",
+    }  # fmt: skip
+
+
+def test_where_each_query_has_one_passage_rules_have_nothing_to_change(store):
+    row = {"query_id": "q", "query": "ash?", "passage_ids": ["p4"], "grades": [1], "intent": "qa", "doc_id": ""}
+    put(store, JUDGED_QUERIES, [row], dataset="judged/heldout")
+    with pytest.raises(InputError, match=r"held-out ones never have; judge set_name=questions"):
+        go(store, judge_instructions)
 
 
 def test_a_folder_without_instructions_is_refused(store, tmp_path):

@@ -42,7 +42,8 @@ def model(endpoint, monkeypatch):
 
     def start(answer, *, thought: str = ""):
         def told(body: dict) -> dict:
-            said = answer(body["messages"][0]["content"], json.loads(body["messages"][-1]["content"]))
+            asked = [one["content"] for one in body["messages"] if one["role"] == "user" and one["content"][:1] == "{"]
+            said = answer(body["messages"][0]["content"], json.loads(asked[-1]))
             message = {"content": json.dumps(said)} | ({"reasoning_content": thought} if thought else {})
             return {"choices": [{"message": message, "finish_reason": "stop"}]}
 
@@ -155,6 +156,33 @@ def test_none_of_them_is_an_answer_and_one_beyond_them_is_none(store, model):
     model(lambda system, asked: {"reasoning": "r", "number": "0" if asked["query"].startswith("a") else "9"})
     go(store, check_tuples, **ASKED)
     assert reasons(store, "tuples/checked") == {"ambiguous": 1, "check_unparsable": 1}
+
+
+def test_the_number_may_be_a_number_and_is_paid_for_once(store, model):
+    tuples(store, "a")
+
+    def answer(system: str, asked: dict) -> dict:
+        said = judge({})(system, asked)
+        return said | {"number": int(said["number"])}
+
+    there = model(answer)
+    go(store, check_tuples, **ASKED)
+    assert [row["query_id"] for row in rows(store, "tuples/checked")] == ["a"] and len(there.seen) == 3
+
+
+@pytest.mark.parametrize("number", ["-1", -1, "1 or 2", True, 1.5, None])
+def test_what_is_no_number_of_a_passage_is_none(store, model, number):
+    tuples(store, "a")
+    model(lambda system, asked: {"reasoning": "r", "number": number})
+    go(store, check_tuples, **ASKED)
+    assert reasons(store, "tuples/checked") == {"check_unparsable": 1}
+
+
+def test_passages_of_which_a_model_would_see_a_few_words_are_not_asked_about(store, model):
+    tuples(store, *map(str, range(60)))
+    model(judge({}))
+    with pytest.raises(InputError, match=r"tokens for each of 53 passages, and 128 .* or show it fewer"):
+        go(store, check_tuples, **ASKED, n_distractors=50)
 
 
 def test_the_order_of_the_passages_tells_nothing():

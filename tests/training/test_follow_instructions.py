@@ -84,19 +84,35 @@ def test_without_instruction_each_passage_answers_its_own_query(store):
     assert [row["source"] for row in (rows[1] for rows in blocks[:3])] == [""] * 3
 
 
+@pytest.mark.parametrize("wrapper", ["", "matryoshka", "same_tower"])
 @pytest.mark.parametrize("plain", [False, True])
-def test_the_questions_of_a_tuple_meet_in_a_batch(store, tiny_bert, tmp_path, plain):
-    """So each of its texts is encoded once, and not once for each of its rows."""
+def test_the_questions_of_a_tuple_meet_in_a_batch(store, tiny_bert, tmp_path, plain, wrapper):
+    """So each of its texts is encoded once, and not once for each of its rows, inside a wrapper, too."""
     tuples, layout = Version.open(store, Ref.parse("tuples/checked")), Layout("mean", 24)
     examples, tokens = Examples(partial(training_rows, tuples, layout, plain=plain)), load(tiny_bert).tokens
     data = tokenized(examples, tokens, tmp_path, max_query_length=16, max_passage_length=16)
     rows_a_tuple, queries_a_tuple = (6, 6) if plain else (3, 4)
-    params = FollowInstructionsParams(**SMALL | {"batch_size": 2 * rows_a_tuple})
+    inside = {"name": wrapper, "inner": "instruction_contrast"} | ({"dims": [8]} if wrapper == "matryoshka" else {})
+    more = {"objective": inside} if wrapper else {}
+    params = FollowInstructionsParams(**SMALL | {"batch_size": 2 * rows_a_tuple} | more)
     for rows, _ in plan_schedule(data, params):
         group = make_group(rows, data, in_batch=True, contrasted=True)
         n_tuples = len(rows) / rows_a_tuple
         assert len(group.passages) == 3 * n_tuples
         assert len(set(group.queries.tolist())) + len(group.contrasts) <= queries_a_tuple * n_tuples
+
+
+@pytest.mark.parametrize("n_negatives", [0, 1, 2])
+def test_of_a_tuples_other_passages_so_many_are_negatives_in_a_batch_as_well(store, tiny_bert, tmp_path, n_negatives):
+    tuples, layout = Version.open(store, Ref.parse("tuples/checked")), Layout("mean", 24)
+    examples = Examples(partial(training_rows, tuples, layout, n_negatives))
+    data = tokenized(examples, load(tiny_bert).tokens, tmp_path, max_query_length=16, max_passage_length=16)
+    for rows, _ in plan_schedule(data, FollowInstructionsParams(**SMALL, plain_rows=False, n_negatives=n_negatives)):
+        group = make_group(rows, data, in_batch=True, contrasted=True)
+        mine = data.tuple_of[rows][:, None] == data.tuple_of[rows]
+        assert (group.candidates[:, group.positives] & mine).sum(axis=1).tolist() == [1 + n_negatives] * len(rows)
+        others = ~mine & ~group.answers[:, group.positives]
+        assert (group.candidates[:, group.positives] & ~mine).tolist() == others.tolist()
 
 
 def test_a_query_without_instruction_has_no_wrong_instruction_and_no_answer_of_it_is_wrong(store, tiny_bert, tmp_path):

@@ -60,6 +60,36 @@ def test_every_variant_is_its_equation(form, terms) -> None:
     assert found.item() == pytest.approx(by_formula(form, terms, queries.numpy(), passages.numpy()), rel=1e-12)
 
 
+@pytest.mark.parametrize("form", ["uni", "multi"])
+def test_a_term_in_which_a_row_has_no_negatives_costs_that_row_nothing(form) -> None:
+    """Row 0 has no other instruction, as one without any, row 1 no other query, row 2 nothing at all."""
+    queries, passages, table = batch(5)
+    own = torch.eye(5, len(queries), dtype=torch.bool)
+    table.other_instructions[[0, 2]] = own[[0, 2]]
+    table.other_queries[[1, 2]] = own[[1, 2]]
+    table.candidates[2] = own[2, :5]
+    left = {0: ("P", "IQ"), 1: ("P", "I"), 2: (), 3: ("P", "I", "IQ"), 4: ("P", "I", "IQ")}
+
+    def of_rows(terms: tuple[str, ...]) -> np.ndarray:
+        """What each row would cost by these terms alone."""
+        given, positives = queries.numpy() / T, passages.numpy()
+        found = []
+        for i in range(5):
+            scores = {
+                "P": (positives @ given[i])[table.candidates[i]],
+                "I": (given @ positives[i])[table.other_instructions[i] | own[i]],
+                "IQ": (given @ positives[i])[table.other_queries[i] | own[i]],
+            }
+            sums = [np.exp(scores[name]).sum() for name in terms]
+            sums = sums if form == "uni" else [sum(sums)] * bool(sums)
+            found.append(sum(np.log(one) - positives[i] @ given[i] for one in sums))
+        return np.array(found)
+
+    expected = np.mean([of_rows(terms)[row] for row, terms in left.items()])
+    every = objective({"name": "instruction_contrast", "form": form, "terms": ["P", "I", "IQ"]})
+    assert every.loss(queries, passages, table).item() == pytest.approx(expected, rel=1e-12)
+
+
 def test_passages_alone_are_contrasted_as_info_nce_does() -> None:
     queries, passages, table = batch(4)
     alone = objective({"name": "instruction_contrast", "terms": ["P"]}).loss(queries, passages, table)
