@@ -49,6 +49,7 @@ def make_group(rows: np.ndarray, data: Rows, in_batch: bool, contrasted: bool = 
     positives = data.positive_of[rows]
     passages = np.unique(np.concatenate([positives, *(data.negatives_of[row] for row in rows)]))
     candidates, tuples = np.full((len(rows), len(passages)), in_batch), data.tuple_of[rows]
+    meet = len(np.unique(tuples)) < len(rows)
     answers = np.empty_like(candidates)
     targets = np.full(candidates.shape, np.nan, np.float32)
     for i, row in enumerate(rows):
@@ -57,8 +58,8 @@ def make_group(rows: np.ndarray, data: Rows, in_batch: bool, contrasted: bool = 
         answers[i] = np.isin(passages, data.answers[data.query_of[row]])
         if len(data.targets_of[row]):
             targets[i, own] = data.targets_of[row]
-        kin = rows[tuples == tuples[i]]
-        if len(kin) > 1:
+        if meet:
+            kin = rows[tuples == tuples[i]]
             named = np.concatenate([data.positive_of[kin], *(data.negatives_of[other] for other in kin)])
             candidates[i, np.setdiff1d(np.searchsorted(passages, named), own)] = False
     columns = np.searchsorted(passages, positives)

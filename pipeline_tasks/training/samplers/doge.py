@@ -16,8 +16,8 @@ class DoGE(Guided):
     """log a_i += W_i / mu, W_i = <g_i, g_dev> / mean |g|; what trains is drawn by the mean of a over the trial.
 
     Gradients are as a step would take them, clipped to ``max_grad_norm``; where all of them are longer, W is a cosine
-    times that. The trial begins at the weights of the training, which it leaves as they were. A step of
-    it costs a gradient of each source, one of the targets, and one that is learned from.
+    times that. The trial begins at the weights of the training, which it leaves as they were. A step of it costs a
+    gradient of each source, one of the targets, and one that is learned from.
 
     Departures: the trial is of the model itself, not of a smaller one; its steps are on one source each, drawn by a,
     which in the mean is the weighted sum of the paper, all at the peak learning rate; the targets' rows are drawn once;
