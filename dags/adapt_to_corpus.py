@@ -44,9 +44,10 @@ LLM, EVENTS = form("extract_events", *BY_CHAT), form("extract_events", "sample_r
 GATE = form("decontaminate_event_queries", "sets", "passages", "max_contaminated")
 LISTS = form("sample_rank_lists", "lead", "k", "m", "strategy", "by", "first", "skip", "n_lists")
 ADAPT = form("adapt_to_corpus", "backbone", "start_from", *OF_A_STAGE, *OF_ALL_STAGES)
-FORMS = (QUERIES, EVENTS, LLM, GATE, LISTS, ADAPT)
-LOSS = """{% if params.objective %}{{ params.objective }}{% elif params.lead == 'own' %}info_nce{% else %}\
-{"name": "list_net", "alpha": {{ params.alpha }}}{% endif %}"""
+FORMS = QUERIES, EVENTS, LLM, GATE, LISTS, ADAPT
+LOSS = """{% if params.objective not in (None, '', 'list_net') %}{{ params.objective }}{% elif params.lead == 'own' \
+and not params.objective %}info_nce{% else %}{"name": "list_net", "alpha": {{ params.alpha }}}{% endif %}"""
+MEASURES = ["ndcg@10", "map@10", "hit@1", "hit@4", "hit@10"]
 SYSTEMS = ["bm25", *(f"rrf(bm25,{{{{ params.size }}}}/{system},k=40)" for system in ("untrained", "corpus"))]
 
 with DAG(
@@ -75,6 +76,5 @@ with DAG(
     lists = step("sample_rank_lists", inputs=read | {"rankings": ranked}, params=LISTS.values(dag))
     chosen = ADAPT.values(dag) | size | {"objective": LOSS, "in_batch": "{{ params.lead == 'own' }}"}
     adapted = step("adapt_to_corpus", inputs={"lists": lists, "queries": queries}, params=chosen)
-    measures = ["ndcg@10", "map@10", "hit@1", "hit@4", "hit@10"]
-    compared = size | {"backbone": dag.param("backbone"), "systems": SYSTEMS, "measures": measures}
-    fold_lineage(evaluated(dag, read | {"embeddings": []}, adapted, compared))
+    compared = size | {"backbone": dag.param("backbone"), "systems": SYSTEMS, "measures": MEASURES}
+    fold_lineage(evaluated(dag, read | {"embeddings": []}, [dag.param("start_from"), adapted], compared))

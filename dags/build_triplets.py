@@ -61,7 +61,7 @@ with DAG(
         "mine_negatives",
         inputs=read | {"labelled": labelled, "rankings": [rankings[model] for model in best]},
         params=MINE.values(dag),
-        each={"alpha": dag.param("alphas")},
+        each={"alpha": [dag.param("alphas"), dag.param("kd_alphas")]},
     )
     teach = {name: [vectors[model][at] for model in best] for at, name in enumerate(("queries", "passages"))}
     scored = step(

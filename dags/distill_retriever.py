@@ -33,6 +33,8 @@ SIZE = Param("33m", type="string", enum=list(SIZES), description="size of the mo
 DISTILL = form(
     "distill", "alpha", *OF_A_STAGE, *OF_ALL_STAGES, "in_batch", "n_negatives", "instruct", "pool_instruction"
 )
+BACKBONE = form("evaluate_retriever", "backbone")
+
 with DAG(
     "distill_retriever",
     description="triplets scored by a teacher -> a distilled, evaluated retriever",
@@ -42,9 +44,9 @@ with DAG(
     default_args=DEFAULT_ARGS,
     tags=["foundry", "training"],
     doc_md=DOC,
-    params={"size": SIZE} | evaluation_fields() | DISTILL.params,
+    params={"size": SIZE} | evaluation_fields() | BACKBONE.params | DISTILL.params,
 ) as dag:
     read = given(pairs="labelled > pairs", passages="labelled > passages", **judged_with())
     distilled = step("distill", params=DISTILL.values(dag) | {"size": dag.param("size")})
-    scores = evaluated(dag, read, stages(distilled), {"size": dag.param("size")})
+    scores = evaluated(dag, read, stages(distilled), {"size": dag.param("size")} | BACKBONE.values(dag))
     fold_lineage(scores)

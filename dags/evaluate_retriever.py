@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from airflow.sdk import DAG, Asset, AssetAny, Param
-from foundry_airflow.steps import DEFAULT_ARGS, evaluated, evaluation_fields, fold_lineage, given, judged_with, stages
+from foundry_airflow.steps import (
+    DEFAULT_ARGS,
+    evaluated,
+    evaluation_fields,
+    fold_lineage,
+    form,
+    given,
+    judged_with,
+    stages,
+)
 
 from pipeline_tasks.models.sizes import SIZES
 
@@ -23,6 +32,8 @@ SIZE = Param(
     description="size whose latest model is scored (left empty: the model whose change started the run)",
 )
 
+BACKBONE = form("evaluate_retriever", "backbone")
+
 with DAG(
     "evaluate_retriever",
     description="scores on judged queries",
@@ -31,10 +42,10 @@ with DAG(
     default_args=DEFAULT_ARGS,
     tags=["foundry", "evaluation"],
     doc_md=DOC,
-    params={"size": SIZE} | evaluation_fields(),
+    params={"size": SIZE} | evaluation_fields() | BACKBONE.params,
 ) as dag:
     read = given(pairs="labelled > pairs", passages="labelled > passages", **judged_with())
     models = stages("{{ 'model/' ~ params.size ~ '/finetune' if params.size else '' }}")
     size = {"size": "{{ ti.xcom_pull('models')[-1].split('/')[1] }}"}
-    scores = evaluated(dag, read, models, size, emits=True)
+    scores = evaluated(dag, read, models, size | BACKBONE.values(dag), emits=True)
     fold_lineage(scores)

@@ -44,7 +44,8 @@ class EvaluationParams(StartParams, PaidParams):
     def identity(self) -> dict[str, Any]:
         """The parameters, what each named system is, wherever its folder lies, and what instructed ones are told."""
         found = super().identity() | {"systems": [systems.identity(name) for name in self.systems]}
-        told = next(filter(None, (instructions_of(get(name)) for name in self._registered)), {})
+        asked = [get(name) for name in (*self._registered, *self._registered_start)]
+        told = next(filter(None, map(instructions_of, asked)), {})
         return found | ({"instructions": told} if told else {})
 
     def secrets(self, declared: tuple[Secret, ...]) -> tuple[Secret, ...]:
@@ -55,6 +56,11 @@ class EvaluationParams(StartParams, PaidParams):
     def _registered(self) -> tuple[str, ...]:
         """All that the registry knows."""
         return (*self.models, *(name for name in self.systems if _is_registered(name)))
+
+    @property
+    def _registered_start(self) -> tuple[str, ...]:
+        """What the untrained system is, where the registry knows it."""
+        return (self.start.name,) if self.has_start and self.start.folder is None else ()
 
     @property
     def depth(self) -> int:

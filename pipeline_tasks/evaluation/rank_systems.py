@@ -105,7 +105,9 @@ def rank_systems(
 def _systems(inputs: Inputs, params: EvaluationParams) -> Iterator[System]:
     """Fusions last, because they need the others."""
     if params.has_start:
-        yield System(f"{params.size}/untrained", "start", decided_by=params.start.identity())
+        told = instructions_of(get(params.start.name)) if params.start.folder is None else {}
+        decided_by = params.start.identity() | ({"instructions": told} if told else {})
+        yield System(f"{params.size}/untrained", "start", decided_by=decided_by)
     stored = inputs.by_last_name("embeddings")
     for name in dict.fromkeys((*(name for name in params.systems if not is_fusion(name)), *stored)):
         if name == BM25:

@@ -41,6 +41,7 @@ class Scores:
         models: system -> ``dataset@version`` of a trained model, else empty.
         starts: ``dataset@version`` of a trained model -> name of the registered model that it began as, where that was
             looked up.
+        untrained: name of the registered model that the untrained system is, where that was looked up.
     """
 
     ref: str
@@ -49,6 +50,7 @@ class Scores:
     intents: Mapping[str, str]
     models: Mapping[str, str]
     starts: Mapping[str, str] = field(default_factory=dict)
+    untrained: str = ""
 
     @property
     def set_name(self) -> str:
@@ -120,7 +122,9 @@ class Scores:
 
     def start_of(self, system: str) -> str:
         """The system that a trained one started from; empty where it was not evaluated."""
-        names = (f"{system.partition('/')[0]}/untrained", self.starts.get(self.models.get(system, ""), ""))
+        began = self.starts.get(self.models.get(system, ""), "")
+        another = began and self.untrained and began != self.untrained
+        names = ("" if another else f"{system.partition('/')[0]}/untrained", began)
         return next((name for name in names if name in self.by_system and name != system), "")
 
     def best_other(self, system: str) -> str:
@@ -135,7 +139,11 @@ def scores_of(version: Version, metric: str = "") -> Scores:
 
 
 def from_rows(
-    ref: str, rows: Iterable[Mapping[str, Any]], metric: str = "", starts: Mapping[str, str] | None = None
+    ref: str,
+    rows: Iterable[Mapping[str, Any]],
+    metric: str = "",
+    starts: Mapping[str, str] | None = None,
+    untrained: str = "",
 ) -> Scores:
     """What the rows of the evaluation ``ref`` say by a metric, or else by NDCG@10, or by what comes nearest to it.
 
@@ -153,4 +161,4 @@ def from_rows(
         by_system.setdefault(row["system"], {})[row["query_id"]] = dict(row["scores"])[metric]
     intents = {row["query_id"]: row["intent"] for row in rows}
     models = {row["system"]: row["model_version"] or "" for row in rows}
-    return Scores(ref, metric, by_system, intents, models, starts or {})
+    return Scores(ref, metric, by_system, intents, models, starts or {}, untrained)

@@ -23,6 +23,9 @@ WITH RECURSIVE chain AS (
 SELECT model, value AS backbone FROM chain JOIN params p ON p.dataset || '@' || p.version = ref
 WHERE p.name = 'backbone' AND p.value LIKE '{%'
 """
+_UNTRAINED = """
+SELECT value AS backbone FROM params WHERE dataset = ? AND version = ? AND name = 'backbone' AND value LIKE '{%'
+"""
 _BEFORE = """
 SELECT e.dataset || '@' || e.version AS ref, e.system
 FROM evaluated_queries e
@@ -46,7 +49,9 @@ def read(ask: Ask, ref: str) -> Scores:
     """
     at = Ref.parse(ref)
     starts = {row["model"]: json.loads(row["backbone"]).get("name", "") for row in ask(_STARTS, at.dataset, at.version)}
-    return from_rows(ref, ask(_ROWS, at.dataset, at.version), starts=starts)
+    own = ask(_UNTRAINED, at.dataset, at.version)
+    untrained = json.loads(own[0]["backbone"]).get("name", "") if own else ""
+    return from_rows(ref, ask(_ROWS, at.dataset, at.version), starts=starts, untrained=untrained)
 
 
 def by_measure(ask: Ask, ref: str) -> dict[str, Scores]:

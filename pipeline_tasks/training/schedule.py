@@ -38,12 +38,14 @@ def plan_schedule(data: Rows, params: TrainParams) -> list[Batch]:
     each of its texts is encoded once.
 
     Raises:
-        InputError: the mixture leaves a source of the rows out, or names one that has no rows, or all weights are 0.
+        InputError: the mixture leaves a source of the rows out, or names one that has no rows, or all weights are 0, or
+            one is too small for a batch.
     """
     if not params.mixture:
         everything = Batches(data, np.arange(len(data)), params.objective, params)
         return [everything[step] for step in range(n_steps({"": len(data)}, params))]
-    check_mixture(data.sources, params)
+    n_rows = np.bincount(data.source_of, minlength=len(data.sources))
+    n_steps(dict(zip(data.sources, n_rows.tolist(), strict=True)), params)  # refuses what cannot be meant
     chosen = [(number, params.mixture[name]) for number, name in enumerate(data.sources)]
     streams = [
         _stream(data, np.flatnonzero(data.source_of == number), source, params)
@@ -65,8 +67,24 @@ def n_steps(rows: Mapping[str, int], params: OptimiserParams) -> int:
     if not isinstance(params, TrainParams) or not params.mixture:
         return math.ceil(sum(rows.values()) / params.batch_size) * params.epochs
     check_mixture(rows, params)
-    passes = (params.mixture[name].weight * math.ceil(n / params.batch_size) for name, n in rows.items())
-    return sum(round(params.epochs * per_epoch) for per_epoch in passes)
+    return sum(_n_batches(name, n, params) for name, n in rows.items())
+
+
+def _n_batches(source: str, n_rows: int, params: TrainParams) -> int:
+    """Of a source of a mixture, in all epochs.
+
+    Raises:
+        InputError: it has a weight, and would not be seen all the same.
+    """
+    weight, per_pass = params.mixture[source].weight, math.ceil(n_rows / params.batch_size)
+    found = round(params.epochs * weight * per_pass)
+    if weight and not found:
+        raise InputError(
+            f"the mixture gives {source!r} the weight {weight:g}, which is no whole batch of its {n_rows:,} rows in "
+            f"{params.epochs} epochs of batches of {params.batch_size:,}: raise the weight or epochs, or lower "
+            "batch_size, or leave it out by 0"
+        )
+    return found
 
 
 def n_decisions(rows: Mapping[str, int], params: OptimiserParams) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fnmatch import fnmatchcase
+from itertools import chain
 from typing import Any
 
 from airflow.sdk import BaseOperator, Context, TriggerRule, XComArg
@@ -140,7 +141,7 @@ class EachOperator(BaseOperator):
 
     Args:
         name: the step's parameter.
-        items: its values, or None.
+        items: its values, or lists of them, or None.
     """
 
     template_fields = ("items",)
@@ -153,7 +154,8 @@ class EachOperator(BaseOperator):
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Every value once, in order."""
-        return [{self.name: item} for item in dict.fromkeys(self.items or ())]
+        lists = [item if isinstance(item, list) else [item] for item in self.items or () if item is not None]
+        return [{self.name: item} for item in dict.fromkeys(chain.from_iterable(lists))]
 
 
 class PublishOperator(BaseOperator):

@@ -233,7 +233,8 @@ def _field(step_name: str, schema: dict[str, Any]) -> Param:
     note = "" if default in (None, "", 0) else f" (left empty: {_words(default)})"
     known: dict[str, Any] = {k: v for k, v in schema.items() if k in _LIMITS}
     if schema["type"] == "array":
-        known |= {"examples": list(default)} if default else {"items": {"type": "string"}}
+        choices = schema.get("items", {}).get("enum") or default
+        known |= {"examples": list(choices)} if choices else {"items": {"type": "string"}}
     if "enum" in schema:
         known["enum"] = [None, *schema["enum"]]
     description = f"{schema.get('description', '')}{note}"

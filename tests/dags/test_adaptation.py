@@ -26,6 +26,8 @@ def test_a_decoder_is_adapted_first_unless_it_is_to_stay_causal(bag, size, causa
     [
         ({"objective": None, "alpha": 2.5, "lead": None}, {"name": "list_net", "alpha": 2.5}, False),
         ({"objective": "list_mle", "alpha": 1.0, "lead": None}, {"name": "list_mle"}, False),
+        ({"objective": "list_net", "alpha": 5.0, "lead": None}, {"name": "list_net", "alpha": 5.0}, False),
+        ({"objective": "list_net", "alpha": 5.0, "lead": "own"}, {"name": "list_net", "alpha": 5.0}, True),
         ({"objective": None, "alpha": 1.0, "lead": "own"}, {"name": "info_nce"}, True),
         ({"objective": "list_mle", "alpha": 1.0, "lead": "own"}, {"name": "list_mle"}, True),
     ],
@@ -89,3 +91,8 @@ def test_a_source_is_refreshed_before_the_run_decides_what_it_reads(bag):
     assert "source" in bag.dags["corpus_refresh"].params
     rendered = dag.get_template_env().from_string(refresh.trigger_run_id).render(dag=dag, run_id="manual__1")
     assert rendered == "adapt_to_corpus__manual__1", "a task that is cleared runs the same refresh again"
+
+
+def test_what_it_started_from_is_scored_beside_what_came_of_it(bag):
+    models = bag.dags["adapt_to_corpus"].get_task("evaluate_retriever").inputs["models"]
+    assert models[0]._name == "start_from" and models[1].operator.task_id == "adapt_to_corpus"

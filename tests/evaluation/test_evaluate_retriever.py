@@ -19,7 +19,7 @@ from pipeline_tasks.datasets import JUDGED_QUERIES, PAIRS, PASSAGE_EMBEDDINGS, P
 from pipeline_tasks.evaluation.evaluate_retriever import evaluate_retriever
 from pipeline_tasks.evaluation.evaluation_params import EvaluationParams
 from pipeline_tasks.evaluation.judge_queries import judge_queries
-from pipeline_tasks.evaluation.rank_systems import fuse_systems, system_name
+from pipeline_tasks.evaluation.rank_systems import _systems, fuse_systems, system_name
 from pipeline_tasks.evaluation.scores import AVERAGE, scores_of
 from pipeline_tasks.evaluation.stored_vectors import passage_vectors, query_vectors
 from pipeline_tasks.evaluation.systems import FUSED_DEPTH, encoder_of_folder, identity
@@ -129,6 +129,18 @@ def test_a_model_that_is_told_something_else_is_asked_anew(store, model, monkeyp
     assert query_vectors(judged, model, "int8") is None
     monkeypatch.setattr("pipeline_tasks.retrieval.embed_pairs.instructions_of", lambda spec: {"qa": "Answer: "})
     assert query_vectors(judged, model, "float32") is None
+
+
+def test_what_the_untrained_system_is_told_is_in_the_id_and_in_what_its_ranking_rests_on(store, monkeypatch):
+    params = {"size": "22m", "models": (), "systems": ("bm25",)}
+    decided = []
+    for told in ({}, {"qa": "Answer: "}, {"qa": "Reply: "}):
+        for room in ("evaluation_params", "rank_systems"):
+            monkeypatch.setattr(f"pipeline_tasks.evaluation.{room}.instructions_of", lambda spec, told=told: told)
+        given = EvaluationParams(**params)
+        (start,) = (one for one in _systems(Inputs({}), given) if one.kind == "start")
+        decided.append((given.identity().get("instructions"), start.decided_by.get("instructions")))
+    assert decided == [(None, None), ({"qa": "Answer: "},) * 2, ({"qa": "Reply: "},) * 2]
 
 
 def test_embeddings_of_other_passages_are_refused(store):

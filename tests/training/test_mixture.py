@@ -96,6 +96,7 @@ def test_weights_and_objectives_are_in_the_id() -> None:
         ({"dm": 1}, "leaves out gd; the rows are of dm, gd"),
         ({"dm": 1, "gd": 1, "web": 1}, "names web, of which there are no rows"),
         ({"dm": 0, "gd": 0}, "every source the weight 0"),
+        ({"dm": 1, "gd": 0.25}, "'gd' the weight 0.25, which is no whole batch of its 12 rows in 1 epochs of batches"),
     ],
 )
 def test_a_mixture_that_does_not_fit_the_rows_is_refused(data, mixture, message: str) -> None:

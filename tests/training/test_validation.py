@@ -3,8 +3,11 @@
 import numpy as np
 import pytest
 
+from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.evaluation.metrics import score
-from pipeline_tasks.training.validation import mean_ndcg, ranks_of_positives
+from pipeline_tasks.training.data.examples import Examples
+from pipeline_tasks.training.data.rows import tokenized
+from pipeline_tasks.training.validation import mean_ndcg, ranks_of_positives, validate
 
 
 def test_agrees_with_the_general_ndcg() -> None:
@@ -42,3 +45,19 @@ def test_graded_judgements_count_as_trec_eval_counts_them() -> None:
         ["ndcg@10"],
     )
     assert mean_ndcg(ranks, grades.astype(float), query_of) == pytest.approx(expected["ndcg@10"].mean())
+
+
+def test_a_text_that_stands_twice_in_a_set_counts_once(tiny_bert, tmp_path) -> None:
+    encoder = load(tiny_bert)
+
+    def scored(name: str, *rows: tuple[str, str, float]) -> float:
+        queries, positives, grades = zip(*rows, strict=True)
+        others = [f"w{one} w{other}" for one in "abc" for other in "defg"]
+        dev = Examples.of(queries, positives, targets=[[grade] for grade in grades], others=others)
+        data = tokenized(dev, encoder.tokens, tmp_path / name, max_query_length=16, max_passage_length=16)
+        return validate(encoder, data, 4096, autocast=False)
+
+    rows = [("ta wa", "ta wa", 2.0), ("ta wa", "tb wb", 1.0), ("tc", "td wd", 1.0)]
+    once = scored("once", *rows)
+    assert 0 < once <= 1
+    assert scored("twice", *rows, ("ta wa", "ta wa", 1.0), rows[1], rows[2]) == once

@@ -23,7 +23,8 @@ class SameTower(Objective):
         inner objective. What a teacher says of passages stays as it is.
 
     Source:
-        Gecko 3.3, Eq. 3; Moiseev et al. 2023, "SamToNe". Departure: queries with a common answer are left out.
+        Gecko 3.3, Eq. 3; Moiseev et al. 2023, "SamToNe". Departure: queries with a common answer among the
+        passages that are scored are left out.
     """
 
     mixes_rows: ClassVar[bool] = True
