@@ -35,13 +35,14 @@ def interval_ends(scores: np.ndarray, m: int, strategy: Strategy, by: By = "rank
         m: how many.
         strategy: how they grow.
         by: what is cut: the ranks, or the range from the highest score to the lowest.
-        first: ranks of the first interval, whatever the strategy says of it; 0: what it says.
+        first: ranks of the first interval, whatever the strategy says of it, as far as each other one then has a rank;
+            0: what the strategy says.
 
     Shapes: scores [n].
     """
     n = len(scores)
     if first and m > 1:
-        head = min(first, n)
+        head = min(first, max(1, n - (m - 1)))
         return [head, *(head + end for end in interval_ends(scores[head:], m - 1, strategy, by))]
     return _by_score(scores, _grown(m, strategy)) if by == "score" else _by_rank(n, _grown(min(m, n), strategy))
 

@@ -52,7 +52,7 @@ class SampleRankListsParams(StepParams):
     },
     writes=RANK_LISTS,
     kind="map",
-    version="3",
+    version="4",
     memory_gib=4,
 )
 def sample_rank_lists(rows: pa.Table, params: SampleRankListsParams, run: Run) -> pa.Table:

@@ -23,6 +23,7 @@ from pipeline_tasks.synthesis.asking import Refusal
 from pipeline_tasks.synthesis.endpoint import LlmParams, ask_each
 from pipeline_tasks.synthesis.llm_client import Request
 from pipeline_tasks.synthesis.log_probs import LogProbs, behind
+from pipeline_tasks.synthesis.quote import NOT_BOUGHT
 
 _IDENTITY = ("model", "llm", "passage_chars", "k", "top_logprobs", "again")
 _OF_WRITERS = ("api", "temperature", "writer", "context_tokens", "json_schema", "checks")
@@ -82,7 +83,9 @@ def score_passages(rows: pa.Table, params: ScorePassagesParams, run: Run) -> pa.
     if not len(compared):
         return RELABELLED.table()
     asking = _Asking(Asked.of(compared, params.passage_chars), params, run)
-    likelihoods, grades = asking.likelihoods(), asking.grades()
+    likelihoods = asking.likelihoods()
+    whole = [range(mine.start, mine.stop) for mine in compared.slices() if asking.answered(mine)]
+    grades = asking.grades([number for numbers in whole for number in numbers])
     kept: list[int] = []
     of_kept: list[int] = []
     for place, mine in enumerate(compared.slices()):
@@ -121,20 +124,28 @@ class _Asking:
             found[number] = sum(log_prob for _, log_prob in of_tokens)
         return found
 
-    def grades(self) -> np.ndarray:
-        """Log P(grade | passage, task, query), each by its first token. Shapes: [n, grades], float32.
+    def answered(self, query: slice) -> bool:
+        """Whether all passages of a query have what was asked for, or would: with one refused, it is lost."""
+        said = (self.refused.get(number) for number in range(query.start, query.stop))
+        return all(refusal is None or refusal.reason == f"llm_{NOT_BOUGHT}" for refusal in said)
+
+    def grades(self, asked: Sequence[int]) -> np.ndarray:
+        """Log P(grade | passage, task, query), each by its first token; NaN of passages that are not ``asked`` about.
+
+        Shapes:
+            returns [n, grades], float32.
 
         Raises:
             InputError: two grades begin with one token.
         """
         befores, n_top = self._asked.before_grades, self._params.top_logprobs
         found = np.full((len(befores), len(prompts.GRADES)), np.nan, np.float32)
-        answered = set(() if n_top else range(len(befores)))
+        answered = set(() if n_top else asked)
         if n_top:
-            requests = (Request(prompts.RELEVANCE_BEGINNING + text, 1, logprobs=n_top) for text in befores)
-            for number, told in self._answers(range(len(befores)), requests):
-                found[number] = [told.top.get(grade, np.nan) for grade in prompts.GRADES]
-                answered.add(number)
+            requests = (Request(prompts.RELEVANCE_BEGINNING + befores[number], 1, logprobs=n_top) for number in asked)
+            for place, told in self._answers(asked, requests):
+                found[asked[place]] = [told.top.get(grade, np.nan) for grade in prompts.GRADES]
+                answered.add(asked[place])
         lacking = [(number, grade) for number, grade in np.argwhere(np.isnan(found)).tolist() if number in answered]
         numbers, ends = [number for number, _ in lacking], [prompts.GRADES[grade] for _, grade in lacking]
         texts = (prompts.RELEVANCE_BEGINNING + befores[number] for number in numbers)

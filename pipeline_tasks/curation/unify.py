@@ -63,12 +63,14 @@ class _Drawn(NamedTuple):
     writes=INSTRUCTED_TRIPLETS,
     kind="reduce",
     dataset="mtt/fret",
-    version="2",
+    version="3",
 )
 def unify(inputs: Inputs, params: UnifyParams, run: Run) -> Iterator[pa.Table]:
     """Triplets of relabelled queries and of other builds, in one set that fine-tuning reads.
 
-    A relabelled query has its first passage as the positive, and its last one as the negative. A query of a build keeps
+    A relabelled query has its first passage as the positive, and its last one as the negative. Where a judge gave
+    grades or scores alone, a passage that it holds to be as good as the positive is no negative, and a query of which
+    none is left is the reject ``no_negative``. A query of a build keeps
     its negatives, and is asked as its intent is where it has no task. ``per_source`` lets every source give as many
     queries, ``per_task`` every task (Gecko 3.3, 4.3), which is a query's instruction, else its intent; those that are
     not drawn are counted as ``not_sampled``. A query that an earlier source gives is the reject ``duplicate_id``.
@@ -87,7 +89,7 @@ def unify(inputs: Inputs, params: UnifyParams, run: Run) -> Iterator[pa.Table]:
     instructions = params.instructions() if params.format == "joined" else None
     for source, version in enumerate(versions):
         for part in _taken(version, source, drawn, run):
-            rows = part if source else _triplets(part, relabelled, params)
+            rows = part if source else _triplets(part, relabelled, params, run)
             yield rows if instructions is None else _joined(rows, instructions)
 
 
@@ -157,14 +159,23 @@ def _told_plainly(text: str, task: str | None) -> str:
     return f"{task} {text.removeprefix(before)}" if task and text.startswith(before) else text
 
 
-def _triplets(rows: pa.Table, relabelled: Version, params: UnifyParams) -> pa.Table:
+def _triplets(rows: pa.Table, relabelled: Version, params: UnifyParams, run: Run) -> pa.Table:
     """The first passage of each query against its last ones, or against some of the rest."""
+    scores = (rows[name].to_pylist() for name in ("query_id", "likelihoods", "relevances"))
+    worse: dict[str, np.ndarray] = {}
+    for name, likelihoods, relevances in zip(*scores, strict=True):
+        places = _worse(likelihoods, relevances)
+        if len(places) or len(relevances) == 1:
+            worse[name] = places
+        else:
+            run.reject(name, "no_negative", "no passage is worse than the positive")
+    rows = rows.filter(pc.is_in(rows["query_id"], pa.array([*worse], pa.string())))
     passages, ids = rows["passages"].combine_chunks(), rows["passage_ids"].combine_chunks()
     lengths = pc.list_value_length(ids).to_numpy().astype(np.int64)
     first = np.cumsum(lengths) - lengths
     below = [
-        start + negative_places(name, int(length), params)
-        for name, start, length in zip(rows["query_id"].to_pylist(), first, lengths, strict=True)
+        start + negative_places(name, worse[name], params)
+        for name, start in zip(rows["query_id"].to_pylist(), first, strict=True)
     ]
     ends = pa.array(np.cumsum([0, *map(len, below)]), pa.int32())
     taken = pa.array(np.concatenate([np.empty(0, np.int64), *below]))
@@ -181,9 +192,14 @@ def _triplets(rows: pa.Table, relabelled: Version, params: UnifyParams) -> pa.Ta
     return pa.table(columns)
 
 
-def negative_places(query_id: str, n_passages: int, params: UnifyParams) -> np.ndarray:
-    """Places of a query's negatives among its passages, best first, of which the first is the positive."""
-    below = np.arange(1, n_passages)
+def _worse(likelihoods: Sequence[float | None], relevances: Sequence[float]) -> np.ndarray:
+    """Places of the passages behind the first one; without likelihoods, of those that are less relevant than it."""
+    below = np.arange(1, len(relevances))
+    return below if likelihoods[0] is not None else below[np.array(relevances)[1:] < relevances[0]]
+
+
+def negative_places(query_id: str, below: np.ndarray, params: UnifyParams) -> np.ndarray:
+    """Which of these places of a query's passages, best first, are its negatives."""
     if params.negatives == "last":
         return below[-params.n_negatives :]
     return np.array(sorted(sorted(below, key=lambda place: unit_hash(query_id, int(place)))[: params.n_negatives]))

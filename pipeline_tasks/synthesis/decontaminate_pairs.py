@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -95,7 +96,13 @@ def decontaminate_pairs(inputs: Inputs, params: DecontaminatePairsParams, run: R
 
 
 def refuse_copies(
-    inputs: Inputs, params: DecontaminatePairsParams, run: Run, *, of: str = "pairs", held_out: str = "pairs"
+    inputs: Inputs,
+    params: DecontaminatePairsParams,
+    run: Run,
+    *,
+    of: str = "pairs",
+    held_out: Sequence[str] = ("pairs",),
+    as_read: Callable[[pa.Table], pa.Table] = lambda rows: rows,
 ) -> None:
     """Reject those rows of the input ``of`` that :func:`decontaminate_pairs` speaks of, and count them.
 
@@ -104,22 +111,24 @@ def refuse_copies(
         params: what is a copy.
         run: what it tells.
         of: pairs or triplets; the latter have no source passage.
-        held_out: pairs, of which those of held-out documents are evaluated with; there may be none.
+        held_out: inputs with pairs, of which those of held-out documents are evaluated with; those that are there.
+        as_read: rows with their texts as they were before anything was added to them.
 
     Raises:
         InputError: as there.
     """
-    apart = inputs[held_out] if held_out in inputs else None
+    apart = [inputs[name] for name in held_out if name in inputs]
     known = EvaluationTexts.read(inputs, apart, params.asked, params.passages, params.near)
     found: Counter[str] = Counter()
     checked = refused = 0
     pairs = inputs[of]
-    columns = ["query_id", "query", "positive", *(["passage"] if pairs.has("passage") else []), "split"]
+    further = [name for name in ("passage", "instruction") if pairs.has(name)]
+    columns = ["query_id", "query", "positive", "split", *further]
     with run.progress(pairs.manifest.rows, of) as meter:
         for block in pairs.batches(columns, _BLOCK):
             trained = block.filter(pc.fill_null(pc.not_equal(block["split"], "test"), fill_value=True))
             checked += len(trained)
-            for hit in known.found_in(trained, params.passage_share):
+            for hit in known.found_in(as_read(trained), params.passage_share):
                 rows = trained.take(pa.array(hit.rows))
                 texts = pc.utf8_slice_codeunits(pc.fill_null(rows[hit.column], ""), 0, _SHOWN)
                 details = pc.binary_join_element_wise(pa.array(hit.sets), texts, ": ")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 from pydantic import Field
 
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import From, step
 from pipeline_tasks.datasets import INSTRUCTED_TRIPLETS, PAIRS
+from pipeline_tasks.models.registry import SEPARATOR
 from pipeline_tasks.synthesis.decontaminate_pairs import EVALUATION_SETS, DecontaminatePairsParams, refuse_copies
 
 
@@ -26,15 +28,29 @@ class DecontaminateTripletsParams(DecontaminatePairsParams):
     kind="reduce",
     dataset="mtt/own/{name}/checked",
     keeps=("triplets",),
+    version="2",
 )
 def decontaminate_triplets(inputs: Inputs, params: DecontaminateTripletsParams, run: Run) -> None:
     """Refuse a triplet of ``read_triplets`` or ``read_classes`` whose query or positive is a copy of what is evaluated.
 
-    Held-out queries are those of ``mtp``, where it is there. A text that a task or an id was added to is no exact copy,
-    but one of 13 words in a row, or near. Reasons, counters and limits are those of
+    Held-out queries are those of ``mtp``, where it is there. Texts are looked at as they were read, without the task or
+    the id that was added to them. Reasons, counters and limits are those of
     :func:`~pipeline_tasks.synthesis.decontaminate_pairs.decontaminate_pairs`.
 
     Raises:
         InputError: more than the share ``max_contaminated`` would be refused, and more than ten triplets.
     """
-    refuse_copies(inputs, params, run, of="triplets", held_out="held_out")
+    refuse_copies(inputs, params, run, of="triplets", held_out=("held_out",), as_read=_as_read)
+
+
+def _as_read(triplets: pa.Table) -> pa.Table:
+    """Queries and positives without the id that ``read_classes`` adds or the task that ``read_triplets`` does."""
+    columns = (triplets[name].to_pylist() for name in ("query_id", "instruction", "query", "positive"))
+    plain = [
+        (query.removesuffix(f" {name}"), positive.removeprefix(f"{task}{SEPARATOR}").removesuffix(f" {name}"))
+        for name, task, query, positive in zip(*columns, strict=True)
+    ]
+    for at, name in enumerate(("query", "positive")):
+        place = triplets.column_names.index(name)
+        triplets = triplets.set_column(place, name, pa.array([texts[at] for texts in plain], pa.string()))
+    return triplets

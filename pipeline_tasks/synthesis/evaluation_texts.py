@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -48,7 +48,7 @@ class EvaluationTexts:
 
     @classmethod
     def read(
-        cls, inputs: Inputs, held_out: Version | None, asked: list[Question], which: str, near: float
+        cls, inputs: Inputs, held_out: Iterable[Version], asked: list[Question], which: str, near: float
     ) -> EvaluationTexts:
         """Held-out pairs, judged questions and judged sets.
 
@@ -66,8 +66,8 @@ class EvaluationTexts:
         found = cls([*OWN_SETS, *sets], NearTexts(near))
         if len(found.names) > MOST_OWNERS:
             raise InputError(f"{len(sets)} judged sets are more than {MOST_OWNERS - len(OWN_SETS)}: name fewer in sets")
-        if held_out:
-            found._add_held_out(held_out, which)
+        for pairs in held_out:
+            found._add_held_out(pairs, which)
         found._add_query(_QUESTIONS, pa.array([question.query for question in asked], pa.string()))
         if which != "none":
             quotes = [j.evidence for question in asked for j in question.judgements if j.grade > 0]

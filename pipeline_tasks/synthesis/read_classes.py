@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple
 
@@ -37,7 +38,7 @@ class _Known(NamedTuple):
     of_label: dict[str, list[int]]
 
 
-@step(reads={}, writes=INSTRUCTED_TRIPLETS, kind="reduce", dataset="mtt/own/{name}", version="2")
+@step(reads={}, writes=INSTRUCTED_TRIPLETS, kind="reduce", dataset="mtt/own/{name}", version="3")
 def read_classes(inputs: Inputs, params: ReadClassesParams, run: Run) -> Iterator[pa.Table]:
     """A triplet for each text of the files: its positive has the same label, its negative another, drawn by its hash.
 
@@ -105,8 +106,4 @@ def _other(places: Sequence[int], own: int, drawn: int) -> int:
 
 def _not_among(places: Sequence[int], nth: int) -> int:
     """The ``nth`` place that is none of ``places``, which rise."""
-    for place in places:
-        if place > nth:
-            break
-        nth += 1
-    return nth
+    return nth + bisect_right(range(len(places)), nth, key=lambda at: places[at] - at)

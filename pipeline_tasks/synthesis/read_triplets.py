@@ -45,7 +45,7 @@ class _Row(NamedTuple):
         return (self.query, self.positive, *self.negatives)
 
 
-@step(reads={}, writes=INSTRUCTED_TRIPLETS, kind="reduce", dataset="mtt/own/{name}")
+@step(reads={}, writes=INSTRUCTED_TRIPLETS, kind="reduce", dataset="mtt/own/{name}", version="2")
 def read_triplets(inputs: Inputs, params: ReadTripletsParams, run: Run) -> Iterator[pa.Table]:
     """A triplet for each row of the files; ``unify`` puts them together with others.
 

@@ -26,7 +26,7 @@ FALLING = np.arange(20, 0, -1, np.float32)
         (1000, 9, "fine_to_coarse", 0, [22, 67, 133, 222, 333, 467, 622, 800, 1000]),
         (10, 9, "fine_to_coarse", 0, [1, 2, 3, 4, 5, 6, 7, 8, 10]),
         (3, 9, "doubling", 0, [1, 2, 3]),
-        (2, 4, "uniform", 3, [2]),
+        (2, 4, "uniform", 3, [1, 2]),
         (5, 1, "fine_to_coarse", 3, [5]),
     ],
 )
@@ -152,12 +152,15 @@ def test_a_pair_whose_passage_is_not_here_is_from_what_was_written_for_it(store)
     assert [(row["passage_ids"][0], row["passages"][0]) for row in rows(store, "rank_lists")] == [("w1", "w")] * 2
 
 
-@pytest.mark.parametrize("k", [2, 4])
-def test_a_ranking_that_fits_into_the_first_interval_gives_no_list_of_one(store, k):
-    """Of four ranks one is held out, so that the three that are left are one interval."""
-    go(store, sample_rank_lists, k=k)
-    assert rows(store, "rank_lists") == []
-    assert {row["reason"] for row in rejects(store, "rank_lists").values()} == {"short_list"}
+def test_a_ranking_shorter_than_a_list_is_all_of_it(store):
+    """Of four ranks one is held out."""
+    go(store, sample_rank_lists, k=2)
+    assert [row["passage_ids"] for row in rows(store, "rank_lists")] == [["p0", "p1"]]
+    go(store, sample_rank_lists, k=4)
+    assert [len(row["passage_ids"]) for row in rows(store, "rank_lists")] == [3]
+    for n in range(1, 40):
+        ends = interval_ends(np.ones(n), 9, "doubling", "rank", 3)
+        assert len(ends) == min(n, 9) and ends[-1] == n and ends[0] == min(3, max(1, n - 8))
 
 
 def test_no_rankings_give_no_lists(store):

@@ -117,7 +117,8 @@ def test_the_first_is_the_positive_and_the_last_the_negative_in_rows_that_traini
 
 @pytest.mark.parametrize(("given", "allowed"), [({"n_negatives": 2}, [[3, 4]]), ({"n_negatives": 9}, [[1, 2, 3, 4]])])
 def test_negatives_are_the_last_or_drawn_from_all_but_the_first(given, allowed):
-    assert negative_places("q", 5, UnifyParams(**given)).tolist() in allowed
-    drawn = [negative_places(f"q{n}", 5, UnifyParams(negatives="sampled", **given)).tolist() for n in range(20)]
+    below = np.arange(1, 5)
+    assert negative_places("q", below, UnifyParams(**given)).tolist() in allowed
+    drawn = [negative_places(f"q{n}", below, UnifyParams(negatives="sampled", **given)).tolist() for n in range(20)]
     assert {place for places in drawn for place in places} == {1, 2, 3, 4}
     assert all(len(places) == len(allowed[0]) and places == sorted(places) for places in drawn)

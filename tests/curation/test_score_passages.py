@@ -141,6 +141,10 @@ def test_a_passage_without_a_score_takes_its_query_with_it(store, scorer, at):
     refused = rejects(store, "relabelled/scored")
     assert refused["q0"]["reason"] == "score_not_apart" and refused["q0"]["detail"].startswith("p0: ")
     assert {row["query_id"] for row in rows(store, "relabelled/scored")} == {"q1", "q3"}
+    graded = [one["body"]["prompt"] for one in there.seen if not one["body"].get("echo")]
+    assert graded and not any(" ta\n" in prompt or prompt.endswith(" ta") for prompt in graded), (
+        "a lost query costs no more"
+    )
 
 
 def test_grades_that_begin_alike_are_the_models_fault(store, scorer, at):

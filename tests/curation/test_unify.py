@@ -19,7 +19,8 @@ BUILDS = {"builds": ["mtt/0.65", "mtt/own/topics"]}
 
 
 def relabelled(name: str, task: str, split: str = "train") -> dict:
-    passages = {"passage_ids": ["p", "n"], "passages": ["the best", "the worst"]}
+    scores = {"likelihoods": [-1.0, -2.0], "relevances": [2.0, 2.0]}
+    passages = {"passage_ids": ["p", "n"], "passages": ["the best", "the worst"]} | scores
     return {"query_id": name, "intent": "any", "instruction": task, "query": f"about {name}", "split": split} | passages
 
 
@@ -116,3 +117,21 @@ def test_left_at_their_defaults_they_change_no_version():
     assert set(UnifyParams().identity()) == {"negatives", "n_negatives", "builds", "per_source"}
     said = UnifyParams(per_task=2, format="joined").identity()
     assert (said["per_task"], said["format"]) == (2, "joined") and said["instructions"] == UnifyParams().instructions()
+
+
+def test_what_a_judge_holds_to_be_as_good_as_the_positive_is_no_negative(tmp_path):
+    """Its grades alone say so; beside likelihoods they are one of two scores that decided the order."""
+    store, names = LocalStore(tmp_path / "store"), [f"p{n}" for n in range(4)]
+    graded = {"tied": [3, 3, 2, 3], "alike": [3, 3, 3, 3], "apart": [3, 2, 1, 0]}
+    told = [
+        relabelled(name, TASK)
+        | {"passage_ids": names, "passages": names, "relevances": grades, "likelihoods": [None] * 4}
+        for name, grades in graded.items()
+    ]
+    told.append(told[0] | {"query_id": "both", "likelihoods": [-1.0, -2.0, -3.0, -4.0]})
+    put(store, RELABELLED, told)
+    for negatives, of_tied in (("last", ["p2"]), ("sampled", ["p2"])):
+        go(store, unify, negatives=negatives, n_negatives=3)
+        found = {row["query_id"]: row["negative_ids"] for row in rows(store, "mtt/fret")}
+        assert found == {"tied": of_tied, "apart": names[1:], "both": names[1:]}
+        assert {name: row["reason"] for name, row in rejects(store, "mtt/fret").items()} == {"alike": "no_negative"}

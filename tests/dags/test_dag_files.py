@@ -233,7 +233,12 @@ CHOSEN = {
     *((f"decontaminate_{pairs}", name) for pairs in GATED for name in ("queries", "passages")),
     *((stage, name) for stage in STAGES for name in ("judged", "judged_passages", "targets", "target_passages")),
     *((stage, "init") for stage in LATER),
-    *(("adapt_backbone", "general"), ("pretrain", "cloze"), ("distill", "triplets")),
+    *(
+        ("adapt_backbone", "general"),
+        ("pretrain", "cloze"),
+        ("distill", "triplets"),
+        ("decontaminate_tasks", "held_out"),
+    ),
     *(("finetune", "further"), ("unify", "builds"), ("read_pairs", "passages")),
 }
 """What a run takes as it is now: pairs that no DAG makes, and datasets that a form names, by size and level too."""

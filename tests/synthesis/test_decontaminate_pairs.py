@@ -130,3 +130,12 @@ def test_queries_with_a_task_pass_the_same_gate_and_keep_it(store):
     kept = {row["query_id"]: row["instruction"] for row in rows(store, "mtp/fret/checked")}
     assert kept == {"clean": "Find what helps."}
     assert {name: row["reason"] for name, row in rejects(store, "mtp/fret/checked").items()} == {"a": "query_exact"}
+
+
+def test_queries_with_a_task_are_no_copies_of_the_held_out_queries_that_models_are_scored_on(store):
+    put(store, INSTRUCTED_PAIRS, [pair("clean"), pair("a", "which valley floods first")], dataset="mtp/fret")
+    put(store, PAIRS, [pair("h", "Which valley floods first?") | {"split": "test"}], dataset="mtp")
+    go(store, decontaminate_tasks)
+    assert {name: row["reason"] for name, row in rejects(store, "mtp/fret/checked").items()} == {
+        "a": "query_normalised"
+    }

@@ -73,7 +73,7 @@ def test_a_task_or_an_id_in_the_text_hides_no_copy(store, tmp_path):
     read(store, tmp_path, [triplet("clean"), triplet("copied answer", ANSWER)], symmetric=True)
     go(store, decontaminate_triplets, name="set", sets=("news",))
     (refused,) = rejects(store, "mtt/own/set/checked").values()
-    assert refused["reason"] == "passage_13gram"
+    assert refused["reason"] == "passage_exact"
     labelled = [{"text": text, "label": label} for label in "ab" for text in (f"one {label}", f"two {label}")]
     file = tmp_path / "classes.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in [{"text": QUESTION, "label": "a"}, *labelled]))
@@ -86,3 +86,32 @@ def test_it_stops_where_more_are_copies_than_may_be(store, tmp_path):
     read(store, tmp_path, [triplet("clean"), *(triplet(QUESTION, f"answer of {i}") for i in range(11))])
     with pytest.raises(InputError, match=r"11 of the 12 triplets of mtt/own/set@.* max_contaminated=0.05"):
         go(store, decontaminate_triplets, name="set", sets=("news",))
+
+
+@pytest.mark.parametrize("ids", [True, False])
+def test_a_short_text_is_looked_at_without_the_id_that_was_added_to_it(store, tmp_path, ids):
+    asked = ["why was my card payment declined", "i lost my card what now please"]
+    judged = [{"query_id": name, "query": name, "passage_ids": ["p"], "grades": [1]} for name in asked]
+    put(store, JUDGED_QUERIES, judged, dataset="judged/bank")
+    put(store, PASSAGES, [{"passage_id": "p", "text": "how do i top up"}], dataset="corpus/bank")
+    given = [(asked[0], "a"), ("pin", "a"), (asked[1], "b"), ("lost", "b"), ("how do i top up", "c"), ("top up", "c")]
+    (tmp_path / "classes.jsonl").write_text("".join(json.dumps({"text": t, "label": la}) + "\n" for t, la in given))
+    go(store, read_classes, name="set", source=str(tmp_path / "classes.jsonl"), task=TASK, ids=ids)
+    go(store, decontaminate_triplets, name="set", sets=("bank",), max_contaminated=1)
+    found = rejects(store, "mtt/own/set/checked")
+    refused = {row["detail"].partition(": ")[2].removesuffix(f" {name}"): row["reason"] for name, row in found.items()}
+    assert {refused.get(text) for text in asked} == {"query_exact"}
+    assert "passage_exact" in refused.values()
+
+
+def test_a_positive_is_looked_at_without_the_task_before_it(store, tmp_path):
+    put(
+        store,
+        JUDGED_QUERIES,
+        [{"query_id": "j", "query": "q", "passage_ids": ["p"], "grades": [1]}],
+        dataset="judged/s",
+    )
+    put(store, PASSAGES, [{"passage_id": "p", "text": "someone runs"}], dataset="corpus/s")
+    read(store, tmp_path, [triplet("a man runs", "someone runs"), triplet("clean")], symmetric=True)
+    go(store, decontaminate_triplets, name="set", sets=("s",))
+    assert [row["reason"] for row in rejects(store, "mtt/own/set/checked").values()] == ["passage_exact"]

@@ -87,7 +87,8 @@ def test_training_sees_the_same_before_both_sides(store, tmp_path):
 
 
 def test_joined_with_their_tasks_both_sides_still_begin_alike(store, tmp_path):
-    put(store, RELABELLED, [{"query_id": "x", "split": "dev", "passages": ["p"], "passage_ids": ["p"]}])
+    scores = {"likelihoods": [-1.0], "relevances": [1.0]}
+    put(store, RELABELLED, [{"query_id": "x", "split": "dev", "passages": ["p"], "passage_ids": ["p"]} | scores])
     for symmetric in (False, True):
         go(store, read_triplets, source=written(tmp_path, ROWS), task=TASK, name="nli", symmetric=symmetric)
         go(store, unify, builds=["mtt/own/nli"], format="joined")
@@ -121,3 +122,15 @@ def test_files_without_a_triplet_and_unknown_columns_are_the_callers_mistake(sto
         go(store, read_triplets, source=source)
     with pytest.raises(InputError, match="'negatives' is none of query, positive, negative, task"):
         go(store, read_triplets, source=source, columns={"negatives": "n"})
+
+
+def test_a_list_of_one_text_is_that_text_and_what_is_no_text_is_none(store, tmp_path):
+    given = [
+        {"query": ["what is rennet"], "positive": ["An enzyme."], "negative": ["A pier.", ["A lock."], {"text": "x"}]},
+        {"query": "two", "positive": ["one", "other"], "negative": "n"},
+        {"query": {"text": "an object"}, "positive": "p", "negative": "n"},
+    ]
+    go(store, read_triplets, source=written(tmp_path, given), task=TASK, name="lists")
+    (row,) = rows(store, "mtt/own/lists")
+    assert (row["query"], row["positive"], row["negatives"]) == ("what is rennet", "An enzyme.", ["A pier.", "A lock."])
+    assert reasons(store, "mtt/own/lists") == {"no_positive": 1, "no_query": 1}
