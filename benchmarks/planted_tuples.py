@@ -173,7 +173,9 @@ def _instructions(kind: Kind, x: str, y: str, words: Words, said: set[str]) -> t
     """That which wants the passage with x, and that which wants the one with y; both together say ``said``."""
     if kind == "either":
         elsewhere = min(words.often.keys() - said, key=lambda word: unit_hash("elsewhere", x, y, word))
-        return _Told((x, elsewhere), True), _Told((y, elsewhere), True)
+        turned = unit_hash("turned", x, y) < 0.5  # else the word behind "or" would be one that says nothing
+        pairs = [(elsewhere, word) if turned else (word, elsewhere) for word in (x, y)]
+        return _Told(pairs[0], True), _Told(pairs[1], True)
     one = _Told((y,), False) if kind in ("leaves", "turned") else _Told((x,), True)
     other = _Told((x,), False) if kind in ("leaves", "turns") else _Told((y,), True)
     return one, other

@@ -59,6 +59,15 @@ def test_only_the_passages_that_an_instruction_wants_are_as_it_wants_them(data):
         assert one["query_passage"] in relevant[one["poisoned_query"]] - relevant[one["query"]]
 
 
+def test_of_two_words_either_may_be_the_one_that_tells(data):
+    from planted_tuples import Words, tuples_of
+
+    found = tuples_of(data.queries, data, Words(data), 60, kinds=("either",))
+    told = [re.findall("facet[a-z]+|story[a-h]+", one["instruction"].lower()) for one in found]
+    places = [words.index(one["words"][0]) for words, one in zip(told, found, strict=True)]
+    assert len(places) > 20 and min(places.count(0), places.count(1)) > 5
+
+
 def test_the_wordings_of_the_evaluation_are_left_out_unless_they_are_asked_for(data):
     from planted_tuples import Words, tuples_of
 
