@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 from itertools import chain
 from typing import Any
@@ -154,8 +154,13 @@ class EachOperator(BaseOperator):
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Every value once, in order."""
-        lists = [item if isinstance(item, list) else [item] for item in self.items or () if item is not None]
-        return [{self.name: item} for item in dict.fromkeys(chain.from_iterable(lists))]
+        return [{self.name: item} for item in once(self.items)]
+
+
+def once(items: Iterable[Any] | None) -> list[Any]:
+    """Every value once, in order: of those that are given, or of the lists that are."""
+    lists = [item if isinstance(item, list) else [item] for item in items or () if item is not None]
+    return list(dict.fromkeys(chain.from_iterable(lists)))
 
 
 class PublishOperator(BaseOperator):

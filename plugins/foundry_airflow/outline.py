@@ -114,7 +114,9 @@ class _Outline:
 
     def each(self, task_id: str, read: Callable[..., Any], _: Any) -> None:
         """The values of one parameter."""
-        items = dict.fromkeys(self._rendered(read("items")) or ())
+        from foundry_airflow.inputs import once
+
+        items = once(self._rendered(read("items")))
         self._made[task_id, "return_value"] = [{read("name"): item} for item in items]
 
     def publish(self, task_id: str, read: Callable[..., Any], _: Any) -> None:

@@ -96,7 +96,8 @@ def test_static_ones_are_what_their_formulas_say(mixed, tiny_bert, tmp_path) -> 
     pool = Pool(["help", "harm", "none"], np.array([96, 48, 24]), 10)
 
     def likely(given, step: int = 0) -> list[float]:
-        return sampler(given).probabilities(pool, {}, step).tolist()
+        chosen = sampler(given)
+        return chosen.probabilities(pool, chosen.begin(pool), step).tolist()
 
     assert likely("uniform") == pytest.approx([1 / 3] * 3)
     assert likely("proportional") == pytest.approx([4 / 7, 2 / 7, 1 / 7])
