@@ -155,5 +155,5 @@ def _from_json(lines: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
         if line.strip():
             try:
                 yield number, json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 yield number, {}

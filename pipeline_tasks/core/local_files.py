@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote_to_bytes, urlsplit
 
 from pipeline_tasks.core.settings import settings
 
@@ -68,4 +69,4 @@ def where_to_name() -> str:
 
 def path_of(url: str) -> Path:
     """The path that a ``file:`` address names."""
-    return Path(unquote(urlsplit(url).path))
+    return Path(os.fsdecode(unquote_to_bytes(urlsplit(url).path)))

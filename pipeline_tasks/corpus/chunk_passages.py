@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.run import Run
@@ -30,6 +30,15 @@ class ChunkPassagesParams(StepParams):
     max_tokens: int = Field(255, ge=16, description="most tokens in a passage; the paper says fewer than 256")
     min_tokens: int = Field(24, ge=0, description="shorter passages are joined to a neighbour, else rejects")
     tokenizer: str = Field("all-minilm-l6-v2", description="model whose tokenizer counts and whose embeddings drift")
+
+    @model_validator(mode="after")
+    def _fits(self) -> ChunkPassagesParams:
+        if self.min_tokens > self.max_tokens:
+            raise ValueError(
+                f"min_tokens={self.min_tokens} is more than max_tokens={self.max_tokens}: no passage would be kept; "
+                "lower min_tokens or raise max_tokens"
+            )
+        return self
 
     def identity(self) -> dict[str, Any]:
         """The parameters, and what the weights of the tokenizer's model are."""

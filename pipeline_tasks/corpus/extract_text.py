@@ -14,7 +14,7 @@ from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.step import StepParams, step, tuning
 from pipeline_tasks.corpus.pdf.engines import engine_version
 from pipeline_tasks.corpus.pdf.language import identifier_version
-from pipeline_tasks.corpus.pdf.model import PdfText
+from pipeline_tasks.corpus.pdf.model import PdfText, Unreadable
 from pipeline_tasks.corpus.pdf.ocr import tesseract_version
 from pipeline_tasks.corpus.pdf.read import ReadOptions, read_pdf
 from pipeline_tasks.corpus.workers import Limits, run_limited
@@ -62,14 +62,25 @@ def extract_text(rows: pa.Table, params: ExtractTextParams, run: Run) -> Iterato
     with run.progress(len(records), "documents") as meter:
         for row, result in zip(records, results, strict=True):
             meter.advance()
-            if not isinstance(result, PdfText):
-                run.reject(row["doc_id"], result.reason, f"{row['url']} {result.detail}".strip())
+            table = _table(row, result) if isinstance(result, PdfText) else None
+            if isinstance(result, Unreadable):
+                run.reject(row["doc_id"], str(result.reason), f"{row['url']} {result.detail}".strip())
+            elif table is None:
+                run.reject(row["doc_id"], "crashed", f"{row['url']} what its reader said is no result")
             elif refusal := _refusal(result, params):
                 run.reject(row["doc_id"], refusal, f"{row['url']} {result.n_words} words on {result.n_pages} pages")
             else:
                 run.count("pages", result.n_pages)
                 run.count("unreadable_pages", result.n_unreadable_pages)
-                yield DOCUMENTS.table([row | result.columns()])
+                yield table
+
+
+def _table(row: dict[str, Any], found: PdfText) -> pa.Table | None:
+    """The row of a document; None where a reader that a file took over has put something else into a field."""
+    try:
+        return DOCUMENTS.table([row | found.columns()])
+    except (AttributeError, TypeError, ValueError, pa.ArrowException):
+        return None
 
 
 def _refusal(found: PdfText, params: ExtractTextParams) -> str:

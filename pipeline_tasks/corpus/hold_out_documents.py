@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pydantic import Field
@@ -60,15 +60,29 @@ class Drawable:
     length: int
 
 
+class Most(NamedTuple):
+    """What may be drawn.
+
+    Attributes:
+        documents: so many.
+        text: characters of all together.
+        share: characters of all together, as a part of what there is.
+    """
+
+    documents: int
+    text: float
+    share: float
+
+
 @step(reads={"documents": DOCUMENTS}, writes=HELD_OUT, kind="reduce", version="2", grows=True)
 def hold_out_documents(inputs: Inputs, params: HoldOutDocumentsParams, run: Run) -> Iterator[pa.Table]:
     """Name the documents that are for tests or for choosing checkpoints; all others are trained on.
 
     A document that a judged question quotes (:class:`Quotes`) is for tests, so that no passage of another can answer
     that question. Of the rest the bytes draw: neither a refresh nor a second address moves a document, and one that was
-    held out stays so. None is drawn with which more than the fraction of all text, more documents than the limit, or
-    text for more queries than theirs would be held out. Near-duplicates of a held-out document are gone before
-    (:func:`near_duplicate_documents`).
+    held out stays so, however few remain to train on. None is drawn with which more documents than the limit, or text
+    for more queries than theirs, would be held out, and no new one with which more than the fraction of all text would.
+    Near-duplicates of a held-out document are gone before (:func:`near_duplicate_documents`).
     """
     quoted, documents, judged, length = Quotes(params.quotes), [], set(), 0
     for part in inputs["documents"].parts(["doc_id", "content_sha256", "text"]):
@@ -83,10 +97,9 @@ def hold_out_documents(inputs: Inputs, params: HoldOutDocumentsParams, run: Run)
     end = params.test_fraction + params.dev_fraction
     for_test = [document for document in documents if document.at < params.test_fraction]
     for_dev = [document for document in documents if params.test_fraction <= document.at < end]
-    drawn = {
-        "test": draw(for_test, _text(length, params.test_fraction, params.test_queries), params.test_documents, before),
-        "dev": draw(for_dev, _text(length, params.dev_fraction, params.dev_queries), params.dev_documents, before),
-    }
+    test = Most(params.test_documents, params.test_queries * _CHARACTERS_A_QUERY, params.test_fraction * length)
+    dev = Most(params.dev_documents, params.dev_queries * _CHARACTERS_A_QUERY, params.dev_fraction * length)
+    drawn = {"test": draw(for_test, test, before), "dev": draw(for_dev, dev, before)}
     found = [(doc_id, "test", "judged") for doc_id in judged]
     found += [(document.doc_id, split, "drawn") for split, chosen in drawn.items() for document in chosen]
     for split in ("test", "dev"):
@@ -96,18 +109,17 @@ def hold_out_documents(inputs: Inputs, params: HoldOutDocumentsParams, run: Run)
     yield from difference(run, HELD_OUT, rows, part_rows=max(1, len(rows)))
 
 
-def _text(length: int, fraction: float, queries: int) -> float:
-    """Characters that may be drawn: of ``length`` in all, and for so many queries."""
-    return min(fraction * length, queries * _CHARACTERS_A_QUERY)
-
-
-def draw(documents: Iterable[Drawable], most_text: float, most: int, before: set[str]) -> list[Drawable]:
+def draw(documents: Iterable[Drawable], most: Most, before: set[str]) -> list[Drawable]:
     """Those of ``documents`` that fit, the ones in ``before`` first, then by their hash.
 
-    Units: ``most_text`` is characters of all that are drawn.
+    The share of the text binds new ones alone: else a document that was held out would be trained on as soon as enough
+    others are withdrawn.
     """
     found: list[Drawable] = []
+    text = 0
     for document in sorted(documents, key=lambda document: (document.doc_id not in before, document.at)):
-        if len(found) < most and sum(other.length for other in found) + document.length <= most_text:
+        limit = most.text if document.doc_id in before else min(most.text, most.share)
+        if len(found) < most.documents and text + document.length <= limit:
             found.append(document)
+            text += document.length
     return found

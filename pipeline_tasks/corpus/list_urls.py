@@ -42,9 +42,9 @@ def list_urls(inputs: Inputs, params: ListUrlsParams, run: Run) -> Iterator[pa.T
     Addresses are canonical (see :mod:`pipeline_tasks.corpus.urls`); lines in a list may be relative to the list itself.
     A second line with the same canonical URL is a reject ``duplicate_url``; one that is no http(s) address, or names a
     local file in a list from elsewhere, is ``bad_url``; one that names no file that this run may read is
-    ``missing_file``. The last two tell their line's number and nothing of its content. One that was erased is
-    ``erased``. Of results that several searches found, or the source names too, the first is listed and the counter
-    ``results_listed_before`` counts the others.
+    ``missing_file``. The last two tell their line's number and nothing of its content, and so does what was erased,
+    which is ``erased``. Of results that several searches found, or the source names too, the first is listed and the
+    counter ``results_listed_before`` counts the others.
 
     Raises:
         InputError: there is neither a source nor an input ``results``, the source cannot be read, or more than
@@ -54,19 +54,20 @@ def list_urls(inputs: Inputs, params: ListUrlsParams, run: Run) -> Iterator[pa.T
     if not params.source and "results" not in inputs:
         raise InputError("list_urls has no addresses; set source, or give it the input results of search_web")
     seen: dict[str, str] = {}
+    erased = erased_ids(run.store)
     for entry in entries(params.source, params.max_bytes, params.time_limit_s) if params.source else ():
         run.count("rows_in")
         if entry.reason:
             run.reject(short_id(params.source, entry.place), entry.reason, entry.place)
         elif entry.url in seen:
-            run.reject(short_id(entry.url), "duplicate_url", f"{entry.place}: {entry.url}")
+            told = entry.place if short_id(entry.url) in erased else f"{entry.place}: {entry.url}"
+            run.reject(short_id(entry.url), "duplicate_url", told)
         else:
             seen[entry.url] = params.source
     for url, provider in _results(inputs):
         run.count("rows_in")
         run.count("results_listed_before", url in seen)
         seen.setdefault(url, provider)
-    erased = erased_ids(run.store)
     for url in [url for url in seen if short_id(url) in erased]:
         run.reject(short_id(url), REASON)
         del seen[url]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import Any
 
 import pyarrow as pa
 
+from pipeline_tasks.core.erasure.listed import REASON, erased_ids
 from pipeline_tasks.core.errors import TransientError
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.run import Run
@@ -28,13 +29,13 @@ def search_web(rows: pa.Table, params: SearchWebParams, run: Run) -> Iterator[pa
 
     PDFs are asked for by the provider's own means, never guessed from an address. A search without an answer is a
     reject: ``refused``, ``bad_answer``, ``http_503``, ``unreachable``, ``engines_unresponsive``; so is a result that is
-    no web address, ``bad_url``. A repeated address counts in ``results_repeated``.
+    no web address, ``bad_url``, or was erased, ``erased``. A repeated address counts in ``results_repeated``.
 
     Raises:
         InputError: the provider is not set up, or refuses its key.
         TransientError: a budget is spent, or the provider is away; every answer so far is kept.
     """
-    asked = rows.to_pylist()
+    asked, erased = rows.to_pylist(), erased_ids(run.store)
     with (
         configured(params, run.store) as (provider, asker),
         ThreadPoolExecutor(params.concurrency) as pool,
@@ -51,7 +52,7 @@ def search_web(rows: pa.Table, params: SearchWebParams, run: Run) -> Iterator[pa
                     run.reject(row["search_id"], failure.reason, clean(f"{row['query']}: {failure.detail}", 2000))
                 else:
                     failures = 0
-                yield SEARCH_RESULTS.table(list(_rows(row, found, params.provider, run)))
+                yield SEARCH_RESULTS.table(list(_rows(row, found, params.provider, erased, run)))
         except TransientError as ended:
             asker.stop(ended)
             pool.shutdown(cancel_futures=True)
@@ -71,12 +72,16 @@ def _ask(provider: Provider, query: str, most: int) -> tuple[list[Hit], Refused 
     return found, None
 
 
-def _rows(search: dict[str, Any], found: list[Hit], provider: str, run: Run) -> Iterator[dict[str, Any]]:
+def _rows(
+    search: dict[str, Any], found: list[Hit], provider: str, erased: Container[str], run: Run
+) -> Iterator[dict[str, Any]]:
     seen: set[str] = set()
     for rank, hit in enumerate(found, 1):
         url = _address(hit.url)
         if url is None:
             run.reject(search["search_id"], "bad_url", f"rank {rank}: {clean(hit.url, LONGEST_DETAIL)}")
+        elif short_id(url) in erased:
+            run.reject(search["search_id"], REASON, f"rank {rank}")
         elif url in seen:
             run.count("results_repeated")
         else:

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urljoin
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.local_files import is_readable_file, named_path, path_of, where_to_name
 from pipeline_tasks.corpus.fetching.list_text import fetch_list
-from pipeline_tasks.corpus.urls import canonical_url
+from pipeline_tasks.corpus.urls import joined
 
 
 @dataclass(frozen=True)
@@ -89,10 +88,7 @@ def _lines(data: bytes, base: str, source: str) -> Iterator[Entry]:
 
 
 def _entry(place: str, base: str, line: str) -> Entry:
-    try:
-        url = canonical_url(urljoin(base, line))
-    except ValueError:
-        url = None
+    url = joined(base, line)
     if url is None or (url.startswith("file:") and not base.startswith("file:")):
         return Entry(place, reason="bad_url")
     if url.startswith("file:") and not is_readable_file(path_of(url)):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from urllib.parse import urldefrag, urlsplit, urlunsplit
+from posixpath import normpath
+from urllib.parse import quote, unquote_to_bytes, urldefrag, urljoin, urlsplit, urlunsplit
 
 from w3lib.url import canonicalize_url, safe_url_string
 
@@ -16,13 +17,15 @@ def canonical_url(url: str) -> str | None:
     and percent-encodes what must be and nothing else; there is no fragment. The query keeps its order.
 
     Returns:
-        The canonical URL, or None where ``url`` is not an http, https or file address, or holds a password.
+        The canonical URL, or None where ``url`` is not an http, https or file address, has a host that no name can be,
+        or holds a password.
     """
     try:
         parts = urlsplit(urldefrag(url.strip()).url)
         port = parts.port
         if parts.scheme == "file" and parts.path:
-            return urlunsplit(("file", "", parts.path, "", ""))
+            path = b"/" + unquote_to_bytes(parts.path).lstrip(b"/")
+            return urlunsplit(("file", "", quote(normpath(path)), "", ""))
         if parts.scheme not in DEFAULT_PORTS or not parts.hostname or "@" in parts.netloc:
             return None
         host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
@@ -32,4 +35,14 @@ def canonical_url(url: str) -> str | None:
         query = urlsplit(safe_url_string(f"http://host/?{parts.query}")).query
     except ValueError:
         return None
+    if not all("!" <= sign <= "~" for sign in urlsplit(address).netloc):  # what has no IDNA is left as it is
+        return None
     return f"{address}?{query}" if query else address
+
+
+def joined(base: str, address: str) -> str | None:
+    """The canonical form of ``address`` as a page at ``base`` writes it; None as for :func:`canonical_url`."""
+    try:
+        return canonical_url(urljoin(base, address))
+    except ValueError:
+        return None

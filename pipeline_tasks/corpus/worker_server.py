@@ -22,8 +22,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
-import pipeline_tasks
-from pipeline_tasks.core.confine import confine, leave_network
+from pipeline_tasks.core.confine import confine, leave_network, own_code
 from pipeline_tasks.core.confine.libc import libc
 from pipeline_tasks.core.settings import bare_environment
 from pipeline_tasks.corpus.frames import receive, send
@@ -33,7 +32,6 @@ BORN = struct.Struct("<q")
 ENDED = struct.Struct("<iq")
 _LONGEST_REQUEST = 1 << 16
 _LIBRARIES = "pipeline_tasks.corpus.pdf.preload"
-_SYSTEM = ("/usr", "/bin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/etc/fonts", "/dev/urandom", "/dev/zero")
 _SET_PARENT_DEATH_SIGNAL = 1
 _SPARE_CPU_S = 2
 
@@ -136,8 +134,7 @@ def _limit_memory(memory_mib: int) -> None:
 
 def _readable() -> Iterator[Path]:
     """What a reader of PDFs may open: Python, installed packages, this one, fonts, Tesseract and its languages."""
-    yield from map(Path, (*_SYSTEM, sys.prefix, sys.base_prefix, pipeline_tasks.__path__[0]))
-    yield from (Path(entry) for entry in sys.path if Path(entry).name in ("site-packages", "dist-packages"))
+    yield from (*own_code(), Path("/etc/fonts"))
     bare = bare_environment()
     for name in ("PATH", "LD_LIBRARY_PATH", "TESSDATA_PREFIX"):
         yield from (Path(entry) for entry in bare.get(name, "").split(os.pathsep) if entry)

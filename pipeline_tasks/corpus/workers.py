@@ -29,6 +29,7 @@ _LEAST_LOOK_S = 0.2
 _OWN_CLOCK_S = 0.1  # the worker's own clock is finer and decides what is this near to the limit
 _CORES = os.cpu_count() or 1
 _FROM_OUTSIDE = {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP}
+_NOTHING_YET = object()
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ def _collect(crew: list[_Worker]) -> dict[int, Any]:
     found = {}
     for task, worker in busy.items():
         result = worker.receive() if worker.process.talk in ready else worker.look()
-        if result is not None:
+        if result is not _NOTHING_YET:
             found[task] = result
     return found
 
@@ -126,7 +127,7 @@ class _Worker:
             self._again()
 
     def receive(self) -> Any:
-        """The result; None where the item is tried again."""
+        """The result; :data:`_NOTHING_YET` where the item is tried again."""
         try:
             used_s, result = self.process.answer()
         except TimeoutError as error:
@@ -143,14 +144,14 @@ class _Worker:
         return self._timeout() if used_s > self._limits.cpu_s else result
 
     def look(self) -> Any:
-        """The refusal of an item that takes too much; None while it may go on.
+        """The refusal of an item that takes too much; :data:`_NOTHING_YET` while it may go on.
 
         Raises:
             TransientError: it takes next to nothing, for too long.
         """
         now = time.monotonic()
         if now < self.look_at:
-            return None
+            return _NOTHING_YET
         used_s = self.process.cpu_used_s() - self._before_s
         if used_s > self._limits.cpu_s + _OWN_CLOCK_S:
             self.process.end()
@@ -159,7 +160,7 @@ class _Worker:
         if now - self._given >= self._limits.wall_s:
             raise self._stuck()
         self._plan_look(used_s)
-        return None
+        return _NOTHING_YET
 
     def stop(self) -> None:
         with suppress(TransientError):
@@ -171,10 +172,10 @@ class _Worker:
         self.look_at = min(time.monotonic() + wait_s, self._given + self._limits.wall_s)
 
     def _ended(self, result: Unreadable) -> Any:
-        """What an item came to whose worker has ended; None where that may be the fault of the items before it."""
+        """What an item came to whose worker has ended; nothing yet where that may be the fault of those before it."""
         if self._used and result.reason in ("memory", "crashed"):
             self._again()
-            return None
+            return _NOTHING_YET
         self._replace()
         return result
 

@@ -11,14 +11,14 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import astuple, dataclass
 from itertools import islice
-
-from pydantic import BaseModel, ConfigDict
+from uuid import uuid4
 
 from pipeline_tasks.core import memo
 from pipeline_tasks.core.endpoint import FREE, Price, Tokens
-from pipeline_tasks.core.endpoint.batch_api import BatchApi, Standing, said
+from pipeline_tasks.core.endpoint.batch_api import BatchApi, FileGone, Standing, said
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import canonical_json, digest
 from pipeline_tasks.core.plan import Job
@@ -28,8 +28,9 @@ from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.spending import Ledger, LimitReached, Taken, today
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.synthesis.endpoint import ACCOUNT, LlmParams, llm_limits, opened
-from pipeline_tasks.synthesis.llm_api import CONTENT_FILTER, PATHS, Api, answer_of, at_most, refused_answer, sent
+from pipeline_tasks.synthesis.llm_api import CONTENT_FILTER, PATHS, answer_of, at_most, refused_answer, sent
 from pipeline_tasks.synthesis.llm_client import LLMClient, Request
+from pipeline_tasks.synthesis.open_batches import FAILED, Batch, open_batches
 from pipeline_tasks.synthesis.quote import QuoteRun
 
 log = logging.getLogger(__name__)
@@ -37,41 +38,7 @@ MOST = 10_000
 """Requests in one file, at most; endpoints allow five times as many, and answers have to fit into memory."""
 SHARE = 0.5
 """Of the usual price."""
-_FOLDER, _FAILED = "batches", "batches/failed.json"
 _TRIES = 2
-
-
-class Batch(BaseModel):
-    """One file of requests, as the store remembers it until it has ended.
-
-    Attributes:
-        name: digest of its requests.
-        step: whose requests they are.
-        ids: of the requests, as answers are named by.
-        api: by which they ask.
-        model: that they ask.
-        price: of a million tokens of prompts and of answers.
-        id: the endpoint's; empty until that is known.
-        day: on which its cost was counted.
-        amounts: what was counted.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    name: str
-    step: str
-    ids: tuple[str, ...]
-    api: Api
-    model: str
-    price: tuple[float, float]
-    id: str = ""
-    day: str = ""
-    amounts: dict[str, float] = {}
-
-    @property
-    def key(self) -> str:
-        """Where it is written down."""
-        return f"{_FOLDER}/{self.name}.json"
 
 
 @dataclass(frozen=True)
@@ -132,24 +99,8 @@ class _Buying:
         return found if self._batches() else found + self._begin(most)
 
     def _batches(self) -> list[Batch]:
-        """Those of the step; another step's may be of another model, at another price.
-
-        Raises:
-            InputError: one cannot be read, whosever it is: what was counted for it, and what it may bring, is unknown.
-        """
-        found = []
-        for key, data in self._store.read_all([key for key in self._store.keys(_FOLDER) if key != _FAILED]):
-            if data is None:  # another step's, which has been settled meanwhile
-                continue
-            try:
-                found.append(Batch.model_validate(self._asks | json.loads(data)))  # older ones say no more
-            except (ValueError, TypeError) as error:
-                raise InputError(
-                    f"{key} is no batch ({type(error).__name__}): copy it from a backup, or delete it; then a batch "
-                    "that is on its way is found again, the requests of one that has ended are paid for again, and "
-                    "what was counted for it stays counted"
-                ) from None
-        return [batch for batch in found if batch.step == self._job.step.name]
+        """Those of the step; another step's may be of another model, at another price."""
+        return [batch for batch in open_batches(self._store, self._asks) if batch.step == self._job.step.name]
 
     def _begin(self, most: int) -> Round:
         """Batches of what the step would ask, but for what has failed too often."""
@@ -176,12 +127,12 @@ class _Buying:
                 yield from self._within_budget(half)
             return
         ids = tuple(sorted(one for one, _, _ in some))  # threads found them, and the name goes by them
-        known = {"name": digest(ids), "step": self._job.step.name, "ids": ids, "day": today(), "amounts": amounts}
-        batch = Batch.model_validate(self._asks | known)
+        known = {"name": digest(ids), "step": self._job.step.name, "ids": ids, "tried": uuid4().hex}
+        batch = Batch.model_validate(self._asks | known | {"day": today(), "amounts": amounts})
         self._note(batch)
         path = PATHS[self._client.api]
         lines = [{"custom_id": one, "method": "POST", "url": f"/v1{path}", "body": sent(body)} for one, _, body in some]
-        self._note(batch.model_copy(update={"id": self._api.start(batch.name, lines, path)}))
+        self._note(batch.model_copy(update={"id": self._api.start(batch.name, lines, path, batch.tried)}))
         yield [*ids]
 
     def _note(self, batch: Batch) -> None:
@@ -189,11 +140,19 @@ class _Buying:
 
     def _looked_at(self, batch: Batch) -> Round:
         """Store what ``batch`` has brought, if it has ended."""
-        at = batch.id or self._api.find(batch.name)
+        at = batch.id or self._api.find(batch.name, batch.tried)
         if at is None:  # it was never begun
             self._settle(batch, Tokens(), 0.0, 0)
             return Round()
-        standing = self._api.standing(at)
+        try:
+            return self._looked_into(batch, self._api.standing(at))
+        except FileGone as gone:
+            raise InputError(
+                f"the answers of batch {at} are lost: {gone}; delete {batch.key}, and what it asked is asked, and paid "
+                "for, again"
+            ) from None
+
+    def _looked_into(self, batch: Batch, standing: Standing) -> Round:
         if not standing.ended:
             return Round(open=len(batch.ids), done=standing.done)
         if standing.status == "failed":
@@ -227,17 +186,19 @@ class _Buying:
         self._settle(batch, tokens, usd, len(batch.ids) - len(left))
         self._client.endpoint.count("llm_requests", len(batch.ids) - len(left))
         if standing.input_file_id:
-            self._api.delete(standing.input_file_id)
+            with suppress(FileGone):
+                self._api.delete(standing.input_file_id)
         return Round(answered=len(batch.ids) - len(left), failed=len(left), usd=usd)
 
     def _bodies(self, batch: Batch, standing: Standing) -> dict[str, dict]:
         """Response id -> body, read back from the endpoint where it is what its id says, else as the step asks it."""
         found: dict[str, dict] = {}
-        for line in self._api.lines(standing.input_file_id or None):
-            body = line.get("body")
-            if isinstance(body, dict):
-                body = {"stop": []} | body
-                found[digest({"api": batch.api, "body": body})] = body
+        with suppress(FileGone):
+            for line in self._api.lines(standing.input_file_id or None):
+                body = line.get("body")
+                if isinstance(body, dict):
+                    body = {"stop": []} | body
+                    found[digest({"api": batch.api, "body": body})] = body
         lost = set(batch.ids) - found.keys()
         if lost:
             found |= {one: body for one, _, body in _wanted(self._store, self._job) if one in lost}
@@ -259,15 +220,15 @@ class _Buying:
 
     def _failures(self) -> dict[str, int]:
         try:
-            return {str(one): int(tries) for one, tries in json.loads(self._store.read(_FAILED) or b"{}").items()}
+            return {str(one): int(tries) for one, tries in json.loads(self._store.read(FAILED) or b"{}").items()}
         except (ValueError, TypeError, AttributeError) as error:
-            log.warning("%s cannot be read (%s): what failed before is sent as if for the first time", _FAILED, error)
+            log.warning("%s cannot be read (%s): what failed before is sent as if for the first time", FAILED, error)
             return {}
 
     def _note_failures(self, ids: set[str]) -> None:
         if ids:
             before = self._failures()
-            self._store.replace(_FAILED, canonical_json(before | {one: before.get(one, 0) + 1 for one in sorted(ids)}))
+            self._store.replace(FAILED, canonical_json(before | {one: before.get(one, 0) + 1 for one in sorted(ids)}))
 
 
 def _read(line: dict, body: dict, batch: Batch) -> tuple[dict, Tokens] | str:
@@ -277,7 +238,7 @@ def _read(line: dict, body: dict, batch: Batch) -> tuple[dict, Tokens] | str:
     if isinstance(reply, dict) and isinstance(payload, dict) and reply.get("status_code") == 200:
         try:
             answer, used = answer_of(payload, batch.api, body)
-        except (LookupError, TypeError, ValueError, AttributeError, InputError):
+        except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError, InputError):
             return "bad_answer"
         return answer, used or Tokens(len(json.dumps(body)), int(body["max_tokens"]))
     error = line.get("error") or (payload.get("error") if isinstance(payload, dict) else None)

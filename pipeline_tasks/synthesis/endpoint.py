@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import astuple
 from itertools import tee
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -25,6 +26,7 @@ from pipeline_tasks.synthesis.acceptance import Acceptance
 from pipeline_tasks.synthesis.checks import Kind
 from pipeline_tasks.synthesis.llm_api import CONTENT_FILTER
 from pipeline_tasks.synthesis.llm_client import LLMClient, Request, Response
+from pipeline_tasks.synthesis.open_batches import open_batches
 from pipeline_tasks.synthesis.prompts import Prompt
 from pipeline_tasks.synthesis.quote import QuoteRun
 from pipeline_tasks.synthesis.told_context import check_context
@@ -98,7 +100,8 @@ def opened(params: LlmParams, run: Run) -> Iterator[LLMClient]:
     A run that asks nobody brings its own.
 
     Raises:
-        InputError: no endpoint is configured, its price is not known, or the model reads less than is counted on.
+        InputError: no endpoint is configured, its price is not known, the model reads less than is counted on, or a
+            batch that was written down cannot be read.
     """
     if isinstance(run, QuoteRun):
         yield run.client(params.llm, params.api)
@@ -112,7 +115,9 @@ def opened(params: LlmParams, run: Run) -> Iterator[LLMClient]:
     with Endpoint(found.openai_base_url, key, params.llm, terms=terms, price=price, ledger=ledger) as endpoint:
         if params.kind == "chat":
             check_context(endpoint, found.openai_base_url, params.llm, params.context_tokens)
-        client = LLMClient(endpoint, params.llm, params.api, ResponseStore(run.store))
+        asks = {"api": params.api, "model": params.llm, "price": astuple(price)}
+        on_their_way = {one: batch.key for batch in open_batches(run.store, asks) for one in batch.ids}
+        client = LLMClient(endpoint, params.llm, params.api, ResponseStore(run.store), on_their_way)
         try:
             yield client
         finally:

@@ -159,7 +159,7 @@ def _bill(job: Job, rows: int, wanted: list[Wanted], expected: Iterable[Wanted] 
     if not isinstance(params, LlmParams):
         raise TypeError(f"{job.step.name} asks no LLM")
     stored = [(one, one.took) for one in wanted if one.took is not None]
-    measure = _Measure.of(stored)
+    measure = _Measure.of([(one, took) for one, took in stored if sum(took)])  # some endpoints do not say
     sure, likely = [one for one in wanted if one.took is None], list(expected)
     tokens = [sum(map(measure.prompt, ones)) for ones in (sure, likely)]
     answers = [sum(map(measure.completion, ones)) for ones in (sure, likely)]

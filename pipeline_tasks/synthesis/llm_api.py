@@ -16,6 +16,8 @@ PATHS: dict[Api, str] = {"completions": "/completions", "chat": "/chat/completio
 CONTENT_FILTER = "content_filter"
 TEMPLATE_TOKENS = 64
 """Tokens that a chat template may add to a prompt."""
+_MOST = 1 << 40
+"""Larger numbers of tokens, or of seconds since 1970, are none."""
 
 
 @dataclass(frozen=True)
@@ -124,20 +126,39 @@ def answer_of(payload: dict[str, Any], api: Api, body: dict[str, Any]) -> tuple[
         InputError: the endpoint leaves out log-probabilities.
     """
     choice = payload["choices"][0]
-    text = (choice["message"]["content"] if api == "chat" else choice["text"]) or ""
-    thought = choice["message"].get("reasoning_content") if api == "chat" else None
-    usage = payload.get("usage") or {}
-    tokens = Tokens(*(int(usage.get(name) or 0) for name in ("prompt_tokens", "completion_tokens")))
+    said, name = (choice["message"], "content") if api == "chat" else (choice, "text")
+    text = said.get(name) if choice.get("finish_reason") else said[name]  # an answer that was filtered may have none
+    thought = said.get("reasoning_content") if api == "chat" else None
+    tokens = _tokens(payload.get("usage") or {})
     answer = {
-        "text": str(text),
+        "text": _joined(text),
         "finish_reason": str(choice.get("finish_reason") or "stop"),
         "usage": {"prompt_tokens": tokens.prompt, "completion_tokens": tokens.completion},
         "model": str(payload.get("model") or ""),
-        "created": int(payload.get("created") or 0),
+        "created": _whole(payload.get("created")) or 0,
         **({"reasoning": str(thought)} if thought else {}),
         **({"log_probs": kept_log_probs(choice, body)} if "logprobs" in body else {}),
     }
     return _utf8(answer), tokens if sum(tokens) else None
+
+
+def _joined(text: Any) -> str:
+    """A text, which some endpoints give in pieces."""
+    if isinstance(text, list):
+        return "".join(piece["text"] for piece in text if piece.get("type", "text") == "text")
+    return str(text or "")
+
+
+def _tokens(usage: dict[str, Any]) -> Tokens:
+    """What it says an answer took; nothing at all where it says what cannot be."""
+    counts = [_whole(usage.get(name)) for name in ("prompt_tokens", "completion_tokens")]
+    return Tokens(*(n or 0 for n in counts)) if None not in counts else Tokens()
+
+
+def _whole(value: Any) -> int | None:
+    """A number as the lineage can hold it; None where it is no such number."""
+    found = float(value or 0)
+    return int(found) if 0 <= found < _MOST else None
 
 
 def _utf8(answer: dict[str, Any]) -> dict[str, Any]:

@@ -8,16 +8,17 @@ process was killed can be lost, and these are ``concurrency`` at most.
 
 from __future__ import annotations
 
+import threading
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from pipeline_tasks.core.endpoint import FREE, Bought, Endpoint, Refused, Unanswered
-from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.endpoint import FREE, Bought, Endpoint, NoAnswer, Refused, Silent, Unanswered
+from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.ids import digest
 from pipeline_tasks.core.response_store import Keep, Record, ResponseStore
 from pipeline_tasks.synthesis.llm_api import (
@@ -54,15 +55,24 @@ class LLMClient:
         model: the endpoint's name for the model.
         api: ``completions`` continues the prompt; ``chat`` sends it as one user message.
         store: where answers are kept.
+        on_their_way: response id -> the key of the batch that brings its answer, which is not asked for meanwhile.
     """
 
-    def __init__(self, endpoint: Endpoint, model: str, api: Api, store: ResponseStore) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        model: str,
+        api: Api,
+        store: ResponseStore,
+        on_their_way: Mapping[str, str] | None = None,
+    ) -> None:
         if api not in PATHS:
             raise InputError(f"api is {api!r}; it must be 'completions' or 'chat'")
         self.model = model
         self.api: Api = api
         self.endpoint = endpoint
-        self._store = store
+        self._store, self._on_their_way = store, on_their_way or {}
+        self._silent, self._checking = False, threading.Lock()
 
     @property
     def counts(self) -> Counter[str]:
@@ -83,7 +93,8 @@ class LLMClient:
         Raises:
             Unanswered: the endpoint does not answer this prompt.
             TransientError: the endpoint stayed busy, broken or unreachable.
-            InputError: the key or the model is refused, the budget is spent, or log-probabilities are left out.
+            InputError: the key or the model is refused, the budget is spent, a batch that has not ended asks for it, or
+                log-probabilities are left out.
         """
         return self.ask(Request(prompt, max_tokens, temperature, tuple(stop), seed))
 
@@ -128,14 +139,20 @@ class LLMClient:
                 for future in waiting:
                     future.cancel()
 
-    def check(self, request: Request) -> None:
+    def check(self, request: Request, attempts: int = 0) -> None:
         """Ask for a word on the terms of ``request``, to know whether the endpoint accepts anything; it is not kept.
+
+        Args:
+            request: the kind of request that it has to accept.
+            attempts: how often it may fail; 0: as often as the terms say.
 
         Raises:
             Refused: it does not.
+            TransientError: it says nothing.
         """
         short = replace(request, prompt=SHORT, system="", turns=())
-        self._post(short, body_of(short, self.model, self.api), f"{CHECK}-{uuid4().hex}", lambda bought: bought)
+        body, name = body_of(short, self.model, self.api), f"{CHECK}-{uuid4().hex}"
+        self._post(short, body, name, lambda bought: bought, attempts)
         self.endpoint.count("llm_requests")
 
     def _outcome(self, request: Request, then: Callable[[Response], Request | None]) -> Response | Unanswered:
@@ -150,15 +167,41 @@ class LLMClient:
         def stored(answer: dict[str, Any], usd: float) -> Record:
             return keep({"api": self.api, "request": body, "response": answer, "cost_usd": usd})
 
+        if batch := self._on_their_way.get(response_id):
+            raise InputError(
+                f"what is to be asked is on its way in a batch: wait for that (foundry batch STEP --wait), or delete "
+                f"{batch} from the store to ask, and pay, once more"
+            )
         try:
             return self._post(request, body, response_id, lambda bought: stored(bought.kept, bought.usd))
         except Refused as refused:
             if refused.code != CONTENT_FILTER:
                 raise
             return stored(refused_answer(self.model), 0.0)
+        except Silent as silent:
+            if self._answers_nothing(request):
+                raise
+            raise NoAnswer("no_answer", silent.detail) from None
+
+    def _answers_nothing(self, request: Request) -> bool:
+        """Whether the endpoint fails at a short prompt too, so that its failure at ``request`` says nothing of that."""
+        with self._checking:
+            try:
+                if not self._silent:
+                    self.check(request, attempts=1)
+            except (Unanswered, TransientError):
+                self._silent = True
+        return self._silent
 
     def _post(
-        self, request: Request, body: dict[str, Any], name: str, keep: Callable[[Bought[dict[str, Any]]], T]
+        self,
+        request: Request,
+        body: dict[str, Any],
+        name: str,
+        keep: Callable[[Bought[dict[str, Any]]], T],
+        attempts: int = 0,
     ) -> T:
         read, most = partial(answer_of, api=self.api, body=body), at_most(request)
-        return self.endpoint.post(PATHS[self.api], sent(body), read, at_most=most, name=name, keep=keep)
+        return self.endpoint.post(
+            PATHS[self.api], sent(body), read, at_most=most, name=name, keep=keep, attempts=attempts
+        )

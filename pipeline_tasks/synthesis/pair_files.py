@@ -188,6 +188,6 @@ def _json(line: str) -> dict[str, Any] | None:
         row = json.loads(line)
         if "\\ud" in line.lower():
             json.dumps(row, ensure_ascii=False).encode()  # half of a character is none
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return row if isinstance(row, dict) else None

@@ -51,7 +51,7 @@ class ReadPairsParams(StepParams):
     def rows(self) -> Found:
         """The rows of all files, with these names for their columns."""
         for place, row in self._files.named(FIELDS, self.columns):
-            yield place, row and {field: str(value or "").strip() for field, value in row.items()}
+            yield place, row and {field: "" if value is None else str(value).strip() for field, value in row.items()}
 
 
 @step(
@@ -59,7 +59,7 @@ class ReadPairsParams(StepParams):
     writes=PAIRS,
     kind="reduce",
     dataset="mtp/own/{name}",
-    version="2",
+    version="3",
 )
 def read_pairs(inputs: Inputs, params: ReadPairsParams, run: Run) -> Iterator[pa.Table]:
     """Pairs from files, as one more origin beside what an LLM writes; ``combine_pairs`` puts them together.

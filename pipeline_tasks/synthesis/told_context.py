@@ -53,7 +53,7 @@ def _asked(endpoint: Endpoint, path: str) -> Any:
     """The JSON that a GET brings, or None."""
     try:
         return json.loads(endpoint.call("GET", path, once=True, timeout=_PATIENCE_S))
-    except (Fault, Unanswered, FoundryError, ValueError) as error:
+    except (Fault, Unanswered, FoundryError, ValueError, RecursionError) as error:
         log.debug("%s does not tell %s: %s", endpoint.host, path, error)
         return None
 

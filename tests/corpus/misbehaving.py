@@ -68,6 +68,7 @@ ORDERS: dict[str, Callable[[str], object]] = {
     "wait": lambda seconds: threading.Event().wait(float(seconds)) or b"waited",
     "burn": burn,
     "start": start,
+    "nothing": lambda _: None,
     "exit": lambda code: os._exit(int(code)),
     "signal": lambda number: os.kill(os.getpid(), int(number)),
     "raise": lambda _: int("not readable"),

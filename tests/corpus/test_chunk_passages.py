@@ -106,3 +106,8 @@ def test_the_weights_and_the_mode_are_part_of_the_version():
     assert semantic.mode == "semantic"
     assert semantic.identity() != structure.identity()
     assert semantic.identity()["weights"] != ChunkPassagesParams(tokenizer="all-mpnet-base-v2").identity()["weights"]
+
+
+def test_a_limit_below_the_least_length_is_refused():
+    with pytest.raises(ValueError, match="min_tokens=24 is more than max_tokens=20: no passage would be kept"):
+        ChunkPassagesParams(max_tokens=20)

@@ -38,6 +38,8 @@ def test_an_erased_address_is_not_even_listed_nor_asked_for(store):
         site.list(range(3))
         assert {row["url"] for row in rows(store, "urls")} == site.urls(0, 2)
         assert reasons(store, "urls") == {"erased": 1} and rejects(store, "urls")[url_id]["detail"] == ""
+        site.list([0, 1, 1, 2])
+        assert url not in str(rejects(store, "urls"))
         site.put(1, version="a new text")
         site.crawl("monday")
         assert web.hits["/1.pdf"] == 0

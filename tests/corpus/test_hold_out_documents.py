@@ -71,6 +71,12 @@ def test_a_refresh_moves_no_document_and_a_full_set_stays_the_same_version(store
     assert len(Version.open(store, Ref.parse("held_out")).manifest.parts) == 1
 
 
+def test_what_was_held_out_stays_so_when_what_is_trained_on_is_withdrawn(store):
+    few = {"test_documents": 5, "dev_documents": 3}
+    before = held_out(store, [document(i) for i in range(40)], **few)
+    assert held_out(store, [row for row in map(document, range(40)) if row["doc_id"] in before], **few) == before
+
+
 def test_one_that_is_withdrawn_makes_room(store):
     few = {"test_documents": 5, "dev_documents": 0}
     before = held_out(store, [document(i) for i in range(100)], **few)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline_tasks.corpus.urls import canonical_url
+from pipeline_tasks.corpus.urls import canonical_url, joined
 
 
 @pytest.mark.parametrize(
@@ -29,6 +29,12 @@ from pipeline_tasks.corpus.urls import canonical_url
         ("http://example.org/a+b;v=1.pdf", "http://example.org/a+b;v=1.pdf"),
         ("http://\udcff/a.pdf", None),
         ("FILE:///data/a%20b.pdf", "file:///data/a%20b.pdf"),
+        ("file:///data/a b.pdf", "file:///data/a%20b.pdf"),
+        ("file:///data/../data/./a%7eb.pdf", "file:///data/a~b.pdf"),
+        ("file:///data/caf%e9.pdf", "file:///data/caf%E9.pdf"),
+        ("http://www..m\u00fcnchen.de/a.pdf", None),
+        ("http://" + "\u00fc" * 70 + ".de/a.pdf", None),
+        ("http://a b.org/a.pdf", None),
         ("http://user@example.org/a.pdf", None),
         ("http://user:secret@example.org/a.pdf", None),
         ("http://:secret@example.org/a.pdf", None),
@@ -50,3 +56,9 @@ def test_canonical_url(url, canonical):
     assert canonical_url(url) == canonical
     if canonical:
         assert canonical_url(canonical) == canonical
+
+
+@pytest.mark.parametrize("address", ["http://[", "//[zz]/r", "http://www..m\u00fcnchen.de/r", "mailto:a@b.org"])
+def test_what_a_page_writes_may_be_no_address(address):
+    assert joined("http://example.org/a/b.pdf", address) is None
+    assert joined("http://example.org/a/b.pdf", "../c.pdf") == "http://example.org/c.pdf"

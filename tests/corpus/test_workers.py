@@ -48,6 +48,10 @@ def test_one_bad_item_costs_itself_alone(processes):
     assert [results[i] for i in (0, 2, 4, 6, 8)] == [b"A", b"B", b"C", b"D", b"E"]
 
 
+def test_a_reader_that_says_nothing_at_all_is_answered_for():
+    assert list(run_limited(obey, [b"nothing", b"a"], 1, PLENTY)) == [None, b"A"]
+
+
 def test_an_item_that_waits_for_the_machine_is_not_refused():
     assert list(run_limited(obey, [b"wait 1.2"], 1, LITTLE)) == [b"waited"]
 

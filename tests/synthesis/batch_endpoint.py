@@ -114,12 +114,17 @@ def _handler(there: BatchEndpoint) -> type[BaseHTTPRequestHandler]:
             elif path == "models":
                 self.send({"data": []})
             else:
-                lines = there.files[path.split("/")[1]]
-                self.send_bytes(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+                lines = there.files.get(path.split("/")[1])
+                if lines is None:
+                    self.send_error(404)
+                else:
+                    self.send_bytes(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
 
         def do_DELETE(self) -> None:
-            del there.files[self.path.rpartition("/")[2]]
-            self.send({"deleted": True})
+            if there.files.pop(self.path.rpartition("/")[2], None) is None:
+                self.send_error(404)
+            else:
+                self.send({"deleted": True})
 
         def uploaded(self, data: bytes) -> bytes:
             kind = f"Content-Type: {self.headers['Content-Type']}\r\n\r\n".encode()

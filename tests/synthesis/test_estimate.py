@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -86,6 +87,16 @@ def test_after_a_small_run_the_bill_of_a_large_one_is_known_within_15_percent(st
     assert all(
         row["usd_per_pair"] == row["cost_usd"] / kept[intent] for intent, row in by_intent.items() if kept[intent]
     )
+
+
+def test_answers_that_do_not_say_what_they_took_measure_nothing(store, asked):
+    bought(store, asked, sample_rate=PILOT)
+    for key in list(store.keys("responses")):
+        record = json.loads(store.read(key) or b"")
+        record["response"]["usage"] = {}
+        store.replace(key, json.dumps(record).encode())
+    needs, _ = estimate(store, asked | {"intents_per_passage": 2}, {})
+    assert needs.n_stored > 0 == needs.n_measured and needs.usd > 0 and "rule of thumb" in needs.notes()[0]
 
 
 def test_it_says_where_the_budget_would_stop_a_run(store, asked, monkeypatch, capsys):

@@ -89,20 +89,20 @@ def test_a_column_that_is_named_and_not_there_is_told(store, tmp_path):
 
 def test_what_is_no_pair_is_a_reject_that_names_its_line(store, tmp_path):
     bad = [
-        "no json", '["a list"]', {"query": " ", "positive": "x"}, {"query": "x"}, {"query": "x" * 99, "positive": "x"},
+        "no json", "[" * 99_999, '["a list"]', {"query": " ", "positive": "x"}, {"query": "x"}, {"query": "x" * 99, "positive": "x"},
         {"query": "x", "positive": "y", "intent": "gossip"}, {"query": "x", "passage_id": "p9"}, ROWS[0],
     ]  # fmt: skip
     source = jsonl(tmp_path / "logs.jsonl", [ROWS[0], *bad])
     outcome = go(store, read_pairs, source=source, most_characters=50)
     found = Counter(row["reason"] for row in rejects(store, "mtp/own/faq").values())
     assert found == {
-        "bad_line": 2, "no_query": 1, "no_positive": 1, "too_long": 1, "unknown_intent": 1, "unknown_passage": 1,
+        "bad_line": 3, "no_query": 1, "no_positive": 1, "too_long": 1, "unknown_intent": 1, "unknown_passage": 1,
         "duplicate_pair": 1,
     }  # fmt: skip
     assert {row["detail"].partition(":")[0] for row in rejects(store, "mtp/own/faq").values()} == {
-        f"logs.jsonl, line {line}" for line in range(2, 10)
+        f"logs.jsonl, line {line}" for line in range(2, 11)
     }
-    assert outcome.counters["rows_in"] == 9 and len(rows(store, "mtp/own/faq")) == 1
+    assert outcome.counters["rows_in"] == 10 and len(rows(store, "mtp/own/faq")) == 1
 
 
 def test_a_pair_about_a_passage_is_on_the_side_that_its_document_is_on(store, tmp_path):
@@ -118,6 +118,16 @@ def test_a_pair_about_a_passage_is_on_the_side_that_its_document_is_on(store, tm
         "train",
     )
     assert (second["positive"], second["passage"], second["split"]) == ("smoke", "smoke rises", "test")
+
+
+def test_a_number_may_be_an_id_and_nought_is_one(store, tmp_path):
+    put(store, PASSAGES, [{"passage_id": "0", "doc_id": "d", "text": "smoke rises", "split": "test"}])
+    source = jsonl(
+        tmp_path / "a.jsonl", [{"query": "what rises?", "passage_id": 0}, {"query": "why?", "passage_id": 1}]
+    )
+    go(store, read_pairs, source=source)
+    assert [(r["positive"], r["split"]) for r in rows(store, "mtp/own/faq")] == [("smoke rises", "test")]
+    assert [row["reason"] for row in rejects(store, "mtp/own/faq").values()] == ["unknown_passage"]
 
 
 @pytest.fixture

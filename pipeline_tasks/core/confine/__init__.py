@@ -11,7 +11,7 @@ import os
 import resource
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,6 +23,7 @@ CALLS = "a filter of system calls: no sockets, no tracing, no mounts"
 FILES = "Landlock: its own libraries to read, nothing to write, no signals to others"
 LAYERS = (NAMESPACE, CALLS, FILES)
 
+_SYSTEM = ("/usr", "/bin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/dev/urandom", "/dev/zero")
 _NEWUSER, _NEWNET, _NEWIPC = 0x10000000, 0x40000000, 0x08000000
 _SET_NO_NEW_PRIVS = 38
 _CAPABILITY_VERSION = 0x20080522
@@ -61,6 +62,13 @@ def confine(readable: Iterable[Path] | None) -> list[str]:
         # root in a container, and anybody in a namespace of users, has rights that no reader needs
         libc().capset(words(_CAPABILITY_VERSION, 0), words(*[0] * 6))
     return [CALLS, *held] if system_calls.restrict() else held
+
+
+def own_code() -> Iterator[Path]:
+    """What this project's processes have to read for themselves: the system's libraries, Python, packages, this one."""
+    yield from map(Path, (*_SYSTEM, sys.prefix, sys.base_prefix))
+    yield Path(__file__).parents[2]
+    yield from (Path(entry) for entry in sys.path if Path(entry).name in ("site-packages", "dist-packages"))
 
 
 def held_here() -> list[str]:

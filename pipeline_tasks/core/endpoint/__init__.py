@@ -1,7 +1,7 @@
 """Asking an endpoint that may be slow, busy, broken and paid: within rate, patience and budget."""
 
 from pipeline_tasks.core.endpoint.client import Bought, Endpoint
-from pipeline_tasks.core.endpoint.errors import Fault, NoAnswer, Refused, Unanswered
+from pipeline_tasks.core.endpoint.errors import Fault, NoAnswer, Refused, Silent, Unanswered
 from pipeline_tasks.core.endpoint.price import FREE, Price, Tokens, price_at
 from pipeline_tasks.core.endpoint.terms import PaidParams, Terms
 
@@ -14,6 +14,7 @@ __all__ = [
     "PaidParams",
     "Price",
     "Refused",
+    "Silent",
     "Terms",
     "Tokens",
     "Unanswered",

@@ -18,7 +18,7 @@ from pipeline_tasks.core.endpoint.pace import backoff_s
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.wire import clean
 
-_NAME = "foundry"
+_NAME, _TRY = "foundry", "try"
 _ENDED = ("completed", "expired", "cancelled", "failed")
 _ROOTS = ("/files", "/batches")
 _PAGES, _A_PAGE = 50, 100
@@ -73,6 +73,10 @@ class Standing(_Reply):
         return self.request_counts.completed if self.request_counts else 0
 
 
+class FileGone(InputError):
+    """The endpoint keeps a file no longer."""
+
+
 class _Page(_Reply):
     data: list[Standing] = []
     has_more: bool = False
@@ -92,17 +96,21 @@ class BatchApi:
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
 
-    def start(self, name: str, requests: Iterable[dict[str, Any]], path: str) -> str:
-        """The id of the batch called ``name``, which is begun with these lines unless one is under way."""
+    def start(self, name: str, requests: Iterable[dict[str, Any]], path: str, tried: str = "") -> str:
+        """The id of the batch called ``name``, which is begun with these lines unless one is under way.
+
+        ``tried`` tells this one from others of that name, which have ended.
+        """
         if found := self.find(name, ended=False):
             return found
         data = b"".join(json.dumps(line, ensure_ascii=False).encode() + b"\n" for line in requests)
         file = (f"{name}.jsonl", data, "application/jsonl")
         uploaded = self._asked(_File, "POST", "/files", data={"purpose": "batch"}, files={"file": file})
+        told = {_NAME: name} | ({_TRY: tried} if tried else {})
         body = {"input_file_id": uploaded.id, "endpoint": f"/v1{path}", "completion_window": "24h"}
         for tries in range(1, self._endpoint.terms.attempts + 1):
             try:
-                return self._asked(Standing, "POST", "/batches", once=True, json=body | {"metadata": {_NAME: name}}).id
+                return self._asked(Standing, "POST", "/batches", once=True, json=body | {"metadata": told}).id
             except Fault as fault:  # it may have been begun all the same
                 self._endpoint.count(f"retries_{fault.kind}")
                 self._endpoint.pace.rest(max(backoff_s(tries), fault.wait_s or 0.0))
@@ -110,8 +118,14 @@ class BatchApi:
                     return found
         raise TransientError(f"{self._endpoint.host} failed to begin a batch in {tries} attempts; try again later")
 
-    def find(self, name: str, *, ended: bool = True) -> str | None:
-        """The id of the last batch called ``name``, if there is one among the latest; ``ended``: even if it has."""
+    def find(self, name: str, tried: str = "", *, ended: bool = True) -> str | None:
+        """The id of the last batch called ``name``, if there is one among the latest.
+
+        Args:
+            name: as for :meth:`start`.
+            tried: as for :meth:`start`; empty: whichever it was.
+            ended: even one that has ended.
+        """
         page = _Page(has_more=True)
         for _ in range(_PAGES):
             if not page.has_more:
@@ -119,7 +133,9 @@ class BatchApi:
             after = {"after": page.data[-1].id} if page.data else {}
             page = self._asked(_Page, "GET", "/batches", params={"limit": _A_PAGE} | after)
             for batch in page.data:
-                if (batch.metadata or {}).get(_NAME) == name and (ended or not batch.ended):
+                told = batch.metadata or {}
+                meant = told.get(_NAME) == name and (not tried or told.get(_TRY) == tried)
+                if meant and (ended or not batch.ended):
                     return batch.id
             if not page.data:
                 break
@@ -130,11 +146,15 @@ class BatchApi:
         return self._asked(Standing, "GET", f"/batches/{batch}")
 
     def lines(self, file: str | None) -> Iterator[dict[str, Any]]:
-        """The objects in a file of JSON lines; what is none is passed over, and None has none."""
+        """The objects in a file of JSON lines; what is none is passed over, and None has none.
+
+        Raises:
+            FileGone: it is not there any more.
+        """
         for line in self._call("GET", f"/files/{file}/content").splitlines() if file else ():
             try:
                 found = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
             if isinstance(found, dict):
                 yield found
@@ -155,8 +175,10 @@ class BatchApi:
         except Refused as refused:
             raise InputError(f"{self._endpoint.host} refuses {method} {path}: {refused.detail}") from None
         except InputError as error:
-            if path not in _ROOTS or "(404)" not in str(error):
+            if "(404)" not in str(error):
                 raise
+            if path not in _ROOTS:
+                raise FileGone(f"{self._endpoint.host} has nothing at {path} any more (404)") from None
             raise InputError(
                 f"{self._endpoint.host} has no batch API (404 for {method} {path}): ask at once, without "
                 "`foundry batch` and with the field batch off"

@@ -18,12 +18,12 @@ from typing import Any, Generic, TypeVar
 
 import httpx
 
-from pipeline_tasks.core.endpoint.errors import Fault, Named, NoAnswer, Reply, TooMany, meaning
+from pipeline_tasks.core.endpoint.errors import Fault, Named, NoAnswer, Reply, Silent, TooMany, meaning
 from pipeline_tasks.core.endpoint.pace import Pace, backoff_s
 from pipeline_tasks.core.endpoint.price import FREE, Price, Tokens
 from pipeline_tasks.core.endpoint.terms import Terms
 from pipeline_tasks.core.endpoint.transport import UNREACHABLE, Transport, checked_host
-from pipeline_tasks.core.errors import TransientError
+from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.spending import Ledger, Taken
 
 _SHARED_S = 1.0
@@ -66,7 +66,8 @@ class Endpoint:
         pace: how fast it is asked.
 
     Raises:
-        InputError: ``base_url`` is no http(s) URL, or carries a secret itself.
+        InputError: ``base_url`` is no http(s) URL, or carries a secret itself; or ``secret`` has a character that no
+            header can hold.
     """
 
     def __init__(
@@ -86,6 +87,8 @@ class Endpoint:
         self._named = Named(checked_host(base_url, url_setting), model, key_setting, url_setting)
         self.pace = Pace(self._named.host, self.terms.concurrency, self.terms.patience_s)
         self._ledger, self._secret = ledger, secret
+        if not all("!" <= sign <= "~" for sign in secret):
+            raise InputError(f"{key_setting} holds what no key does, such as a blank or a curly quote: set it anew")
         self._answers, self._counting = 0, threading.Lock()
         self._transport = Transport(base_url, secret, self.terms.timeout_s, self.terms.concurrency)
 
@@ -116,6 +119,7 @@ class Endpoint:
         at_most: Tokens,
         name: str,
         keep: Callable[[Bought[T]], R],
+        attempts: int = 0,
     ) -> R:
         """What ``keep`` makes of the answer to a POST of ``body``.
 
@@ -127,15 +131,17 @@ class Endpoint:
             name: of the request; sent along, so that an endpoint that knows it bills it once.
             keep: stores the answer, before another request may have the place of this one: so no more answers than
                 ``concurrency`` are ever paid for and not stored. Its errors pass through.
+            attempts: how often it may fail; 0: as often as the terms say.
 
         Raises:
             Refused: the endpoint does not accept this request.
             NoAnswer: it failed at this request in all attempts, and answered others meanwhile.
-            TransientError: it failed in all attempts, or was busy for longer than there is patience.
+            Silent: it failed in all attempts, and answered no others.
+            TransientError: it was busy for longer than there is patience.
             LimitReached: the request might cost more than is left.
             InputError: key, model, address or account are to be mended.
         """
-        return self._patiently(partial(self._try, path, body, read, at_most, name, keep))
+        return self._patiently(partial(self._try, path, body, read, at_most, name, keep), attempts)
 
     def call(self, method: str, path: str, *, once: bool = False, **sent: Any) -> bytes:
         """The whole reply to a request that costs nothing by itself, such as one about files.
@@ -160,9 +166,10 @@ class Endpoint:
         self.pace.answered()
         return reply.body
 
-    def _patiently(self, ask: Callable[[], T]) -> T:
-        """What ``ask`` gives, as often as terms allow it to fail before."""
+    def _patiently(self, ask: Callable[[], T], attempts: int = 0) -> T:
+        """What ``ask`` gives, as often as it may fail before."""
         faults, answers = 0, self._answers
+        attempts = attempts or self.terms.attempts
         while True:
             try:
                 return ask()
@@ -171,15 +178,13 @@ class Endpoint:
             except Fault as fault:
                 self.count(f"retries_{fault.kind}")
                 faults += 1
-                if faults == self.terms.attempts:
-                    raise self._given_up(fault, answers) from None
+                if faults == attempts:
+                    raise self._given_up(fault, attempts, answers) from None
                 self.pace.rest(max(backoff_s(faults), min(fault.wait_s or 0.0, self.terms.patience_s)))
 
-    def _given_up(self, fault: Fault, answers: int) -> Exception:
-        tries = f"{self.terms.attempts} attempts"
-        if self._answers > answers:
-            return NoAnswer("no_answer", f"{fault.detail} in {tries}")
-        return TransientError(f"{self.host} {fault.detail} in all of {tries}; see that it is up, and try again")
+    def _given_up(self, fault: Fault, attempts: int, answers: int) -> Exception:
+        silent = Silent(self.host, fault.detail, attempts)
+        return NoAnswer("no_answer", silent.detail) if self._answers > answers else silent
 
     def _try(
         self,
@@ -255,6 +260,6 @@ class Endpoint:
 def _kept(read: Read[T], body: bytes) -> tuple[T, Tokens | None]:
     try:
         return read(json.loads(body))
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         detail = f"sent an answer that is not of this API ({type(error).__name__})"
         raise Fault("bad_answer", detail) from None

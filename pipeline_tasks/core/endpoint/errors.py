@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline_tasks.core.errors import FoundryError, InputError
+from pipeline_tasks.core.errors import FoundryError, InputError, TransientError
 from pipeline_tasks.core.wire import clean, retry_after_s
 
 MAX_DETAIL_CHARS = 200
@@ -39,6 +39,14 @@ class Refused(Unanswered):
 
 class NoAnswer(Unanswered):
     """The endpoint failed at this request again and again, while it answered others."""
+
+
+class Silent(TransientError):
+    """The endpoint failed at one request in all attempts, and answered no other meanwhile; ``detail`` says how."""
+
+    def __init__(self, host: str, detail: str, attempts: int) -> None:
+        super().__init__(f"{host} {detail} in all of {attempts} attempts; see that it is up, and try again")
+        self.detail = f"{detail} in {attempts} attempts"
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +25,11 @@ _SHOWN = """
 SELECT DISTINCT sha256 FROM parts JOIN versions USING (dataset, version)
 WHERE is_latest AND name IS NULL AND kind <> 'reject'
 """
+_NODES, _FUNCTIONS = (re.compile(rf'"{name}":\s*"([^"]*)"') for name in ("type", "function_name"))
+_READS = {"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"}
+"""What a statement may be made of. A WITH may hold a COPY too, which writes where it may read."""
+_RUNS_SQL = {"query", "json_execute_serialized_sql"}
+"""Functions whose argument is a statement, which nobody has looked at."""
 _SETTINGS = {
     "temp_directory": "''",
     "TimeZone": "'UTC'",
@@ -94,6 +100,7 @@ def asked(
         if [s.type for s in con.extract_statements(sql)] != [duckdb.StatementType.SELECT]:
             raise InputError("the lineage is read-only: give one SELECT (or WITH, DESCRIBE, SUMMARIZE, SHOW)")
         with _ended_after(con, timeout_s):
+            _check_reads(con, sql)
             relation = con.sql(sql, params=values)
             if relation is None:
                 raise InputError("that statement has no result; give a SELECT")
@@ -102,6 +109,23 @@ def asked(
         raise InputError(f"the query took more than {timeout_s:g} s and was ended; narrow it down") from error
     except duckdb.Error as error:
         raise InputError(f"the query failed: {error}") from error
+
+
+def _check_reads(con: duckdb.DuckDBPyConnection, sql: str) -> None:
+    """Refuse a SELECT that does more than read, in whatever part of it.
+
+    Raises:
+        InputError: it does.
+    """
+    ((parsed,),) = con.execute("SELECT json_serialize_sql(?)::VARCHAR", [sql]).fetchall()
+    nodes = {name for name in _NODES.findall(parsed) if name.endswith("_NODE")}
+    if other := sorted(nodes - _READS):
+        kind = other[0].removesuffix("_NODE").removesuffix("_QUERY")
+        raise InputError(f"the lineage is read-only: leave out the {kind}, and give one SELECT of what is there")
+    if other := sorted({name.lower() for name in _FUNCTIONS.findall(parsed)} & _RUNS_SQL):
+        raise InputError(f"the lineage is read-only: {other[0]}() would run what is in a text; write it out")
+    if not nodes:
+        raise InputError("that statement cannot be looked into; write it as a plain SELECT")
 
 
 @contextmanager

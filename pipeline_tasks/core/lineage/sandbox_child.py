@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow  # noqa: F401  (before the memory is limited)
 
-from pipeline_tasks.core.confine import confine
+from pipeline_tasks.core.confine import confine, files, own_code
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.lineage.query import asked, connect
 from pipeline_tasks.core.lineage.sandbox import Answer, Column, Limits, Task
@@ -27,14 +27,18 @@ _EXACT = 1 << 53
 _SPARE_BYTES = 512 << 20
 
 
-def confine_to(limits: Limits) -> None:
-    """Let the kernel end this process before it harms others: memory, processor time, time; no sockets, no writing."""
+def confine_to(limits: Limits, *readable: Path) -> None:
+    """Let the kernel end this process before it harms others: memory, processor time, time; no sockets, no writing.
+
+    Of files it leaves Python's own and what is ``readable``, where there is Landlock.
+    """
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     memory = used + (limits.memory_mb << 20) + _SPARE_BYTES
     seconds = math.ceil(limits.timeout_s) + 2
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     resource.setrlimit(resource.RLIMIT_CPU, (seconds * limits.threads, seconds * limits.threads))
     confine(readable=None)
+    files.restrict((*own_code(), *readable))
     signal.alarm(seconds)
     os.nice(5)
 
@@ -79,7 +83,7 @@ def main() -> None:
 
     task = Task.model_validate_json(sys.stdin.buffer.read())
     with connect(task.database, task.objects, memory_mib=task.limits.memory_mb, threads=task.limits.threads) as con:
-        confine_to(task.limits)
+        confine_to(task.limits, task.database, task.objects)
         try:
             found = answer(con, task.sql, task.limits)
         except InputError as error:

@@ -52,14 +52,25 @@ class Host:
             Refused: too many connections in a row have failed.
         """
         async with self._own:
-            async with self._gate:
+            await self._begin()
+            try:
+                yield
+            finally:
+                self._slots.release()
+
+    async def _begin(self) -> None:
+        """Take a slot at a moment at which this host may be asked: while one was waited for, that may have changed."""
+        async with self._gate:
+            while True:
                 while (wait_s := self._next - time.monotonic()) > 0:
                     await asyncio.sleep(wait_s)
-                self._next = time.monotonic() + self.delay_s
-            if self._dead >= GIVE_UP_AFTER:
-                raise Refused("host_down", f"{self.name} failed {GIVE_UP_AFTER} times in a row")
-            async with self._slots:
-                yield
+                await self._slots.acquire()
+                if self._dead < GIVE_UP_AFTER and self._next <= time.monotonic():
+                    break
+                self._slots.release()
+                if self._dead >= GIVE_UP_AFTER:
+                    raise Refused("host_down", f"{self.name} failed {GIVE_UP_AFTER} times in a row")
+            self._next = time.monotonic() + self.delay_s
 
     def pause(self, seconds: float) -> None:
         """Ask nothing for ``seconds``; the server said so."""

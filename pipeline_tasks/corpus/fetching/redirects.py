@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from urllib.parse import urljoin
 
 from pipeline_tasks.corpus.fetching.client import Answer, Budget, Client
 from pipeline_tasks.corpus.fetching.outcomes import Refused
-from pipeline_tasks.corpus.urls import canonical_url
+from pipeline_tasks.corpus.urls import joined
 
 _REDIRECTS = (301, 302, 303, 307, 308)
 Check = Callable[[str], Awaitable[None]]
@@ -61,10 +60,7 @@ def _target(url: str, answer: Answer) -> str | None:
     if answer.status not in _REDIRECTS:
         return None
     location = answer.headers.get("location", "")
-    try:
-        target = canonical_url(urljoin(url, location)) if location else None
-    except ValueError:
-        target = None
+    target = joined(url, location) if location else None
     if target is None or target.startswith("file:"):
         raise Refused("bad_redirect", f"to {location[:200]!r}")
     return target

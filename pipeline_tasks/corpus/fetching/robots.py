@@ -10,18 +10,19 @@ import json
 from collections import OrderedDict
 from collections.abc import AsyncIterator
 from pathlib import Path
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urlsplit
 
 from protego import Protego
 
 from pipeline_tasks.core.ids import short_id
+from pipeline_tasks.corpus.fetching.body import decoded
 from pipeline_tasks.corpus.fetching.client import Budget, Client
 from pipeline_tasks.corpus.fetching.outcomes import Busy, Limits, Refused
 from pipeline_tasks.corpus.fetching.retry import retrying
-from pipeline_tasks.corpus.urls import canonical_url
+from pipeline_tasks.corpus.urls import joined
 
 _HOPS = 5
-_MAX_BYTES = 500 << 10
+_MAX_BYTES, _MOST_RECEIVED = 500 << 10, 64 << 20
 _IN_MEMORY = 1000
 _REDIRECTS = (301, 302, 303, 307, 308)
 
@@ -94,9 +95,9 @@ class Robots:
         for _ in range(_HOPS + 1):
             async with self._client.get(url, budget, {}) as answer:
                 if answer.status == 200:
-                    return await _start(answer.chunks)
+                    return await _start(decoded(answer.chunks, answer.headers, _MOST_RECEIVED))
                 moved = answer.status in _REDIRECTS and answer.headers.get("location")
-                target = canonical_url(urljoin(url, moved)) if moved else None
+                target = joined(url, moved) if moved else None
                 if target is None or target.startswith("file:"):
                     return ""
                 url = target

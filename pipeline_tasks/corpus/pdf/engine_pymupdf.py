@@ -68,7 +68,10 @@ class _Opened:
         return PageText(width, height, [_segment(line, bounds) for line in found])
 
     def has_image(self, index: int) -> bool:
-        return bool(self._document.get_page_images(index))
+        try:
+            return bool(self._document.get_page_images(index))
+        except (RuntimeError, ValueError):  # a damaged page has none that can be seen
+            return False
 
     def picture(self, index: int, dpi: int) -> bytes:
         page = self._document.load_page(index)

@@ -43,7 +43,13 @@ class _Opened:
         self._document = document
         self.n_pages = len(document)
         names = {"title": "Title", "created": "CreationDate", "modified": "ModDate"}
-        self.facts = {name: document.get_metadata_value(key) or "" for name, key in names.items()}
+        self.facts = {name: self._fact(key) for name, key in names.items()}
+
+    def _fact(self, key: str) -> str:
+        try:
+            return self._document.get_metadata_value(key) or ""
+        except UnicodeDecodeError:  # half of a character, which is no fault of the text
+            return ""
 
     def page(self, index: int) -> PageText:
         pdfium = _library()
@@ -63,7 +69,10 @@ class _Opened:
             page.close()
 
     def has_image(self, index: int) -> bool:
-        page = self._document[index]
+        try:
+            page = self._document[index]
+        except _library().PdfiumError:
+            return False
         try:
             return any(True for _ in page.get_objects(filter=(_library().raw.FPDF_PAGEOBJ_IMAGE,)))
         finally:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from pipeline_tasks.core.confine import files
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.lineage.query import connect
 from pipeline_tasks.core.lineage.reader import Reader
@@ -53,6 +56,12 @@ REFUSED = [
     "TRUNCATE steps",
     "MERGE INTO steps USING versions ON false WHEN NOT MATCHED THEN INSERT DEFAULT VALUES",
     "WITH x AS (DELETE FROM steps RETURNING *) FROM x",
+    "WITH x AS (COPY (SELECT 1 WHERE false) TO '{object}' (FORMAT csv, HEADER false)) SELECT * FROM x",
+    "WITH x AS MATERIALIZED (COPY steps TO '{objects}/x.parquet') FROM x, x AS y",
+    "SELECT (WITH x AS (COPY steps TO '{objects}/x.parquet') FROM x)",
+    "FROM query('WITH x AS (COPY steps TO ''{objects}/x.csv'') FROM x')",
+    "FROM json_execute_serialized_sql(json_serialize_sql('WITH x AS (COPY (SELECT 1) TO ''{object}'') FROM x'))",
+    """FROM "QUERY"('FROM json_exec' || 'ute_serialized_sql(json_serialize_sql(''SELECT 1''))')""",
     "BEGIN; DELETE FROM steps; COMMIT",
     "VACUUM",
     "CHECKPOINT",
@@ -66,6 +75,7 @@ REFUSED = [
     "SELECT 1 /* */; /* */ INSTALL httpfs",
     "FROM query('COPY steps TO ''{objects}/x.csv''')",
     "FROM query('SELECT 1; DROP TABLE steps')",
+    "FROM query('SELECT 1')",
     "FROM query_table('/etc/passwd')",
     "FROM read_csv('/etc/passwd')",
     "FROM read_csv_auto('/etc/passwd', delim = ':')",
@@ -105,7 +115,6 @@ INERT = [
     "FROM duckdb_databases()",
     "FROM duckdb_views()",
     "SELECT current_setting('allowed_directories')",
-    "FROM query('SELECT 1')",
     "SELECT '<script>alert(1)</script>' AS \"<img src=x>\"",
     "SELECT $$; DROP TABLE steps$$",
     "SELECT 1 -- ; DROP TABLE steps",
@@ -125,12 +134,18 @@ def con(built):
 def test_refused_and_nothing_is_left_behind(con, built, sql, monkeypatch):
     secret_table = {"a": [1]}
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
-    before = sorted(built.root.rglob("*"))
+    before = _files(built.root)
+    place = next(path for path in before if path.suffix == ".parquet")
     with pytest.raises(InputError) as told:
-        answer(con, sql.format(objects=built.root / "objects", root=built.root), Limits(timeout_s=5))
+        answer(con, sql.format(objects=built.root / "objects", object=place, root=built.root), Limits(timeout_s=5))
     assert SECRET not in str(told.value)
-    assert sorted(built.root.rglob("*")) == before and not Path("/tmp/stolen.csv").exists()
+    assert _files(built.root) == before and not Path("/tmp/stolen.csv").exists()
     assert secret_table and answer(con, "SELECT count(*) FROM steps", Limits()).rows[0][0] > 0
+
+
+def _files(root: Path) -> dict[Path, int]:
+    """All that lies below, with sizes."""
+    return {path: path.stat().st_size for path in sorted(root.rglob("*"))}
 
 
 @pytest.mark.parametrize("sql", INERT)
@@ -181,6 +196,29 @@ def test_the_process_has_no_environment_and_cannot_reach_it(built, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     with pytest.raises(InputError, match="disabled by configuration"):
         Sandbox(Reader(built)).ask("FROM read_text('/proc/self/environ')")
+
+
+@pytest.mark.skipif(not files.version(), reason="this kernel has no Landlock")
+def test_the_kernel_lets_it_write_and_empty_nothing(tmp_path):
+    kept, elsewhere = tmp_path / "objects" / "x", tmp_path / "y"
+    kept.parent.mkdir()
+    for path in (kept, elsewhere):
+        path.write_text("kept")
+    script = f"""
+from pathlib import Path
+from pipeline_tasks.core.lineage.sandbox import Limits
+from pipeline_tasks.core.lineage.sandbox_child import confine_to
+kept, elsewhere = Path({str(kept)!r}), Path({str(elsewhere)!r})
+confine_to(Limits(), kept.parent)
+print(kept.read_text())
+for attempt in (lambda: kept.open("w"), kept.unlink, lambda: kept.rename(elsewhere), elsewhere.read_text):
+    try:
+        attempt()
+    except PermissionError:
+        print("refused")
+"""
+    tried = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert tried.stdout.split() == ["kept", *["refused"] * 4] and kept.read_text() == "kept"
 
 
 def test_only_so_many_at_a_time(built):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections import Counter
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pipeline_tasks.core.ids import short_id
-from pipeline_tasks.corpus.fetching.hosts import GIVE_UP_AFTER, retry_after_s
+from pipeline_tasks.corpus.fetching.hosts import GIVE_UP_AFTER, Host, Manners, retry_after_s
 from tests.corpus.fetching.parts import PDF, fetch_all
 from tests.corpus.web import answer, serving
 
@@ -78,6 +79,30 @@ def test_retry_after_stops_all_requests_to_the_host(tmp_path: Path):
         ends = fetch_all(tmp_path, [f"{web.url}/a.pdf", f"{web.url}/b.pdf"], per_host=1)
     assert {end.end for end in ends.values()} == {"fetched"}
     assert page.times[1] - page.times[0] >= 0.95
+
+
+@pytest.mark.parametrize("change", ["pause", "delay"])
+def test_a_turn_that_waited_for_a_slot_still_keeps_its_distance(change):
+    async def go() -> list[float]:
+        slots, began = asyncio.Semaphore(1), []
+        host = Host("h", Manners(0.3 if change == "delay" else 0.0, 4, 1, 1.0), slots)
+
+        async def ask() -> None:
+            async with host.turn():
+                began.append(time.monotonic())
+
+        await slots.acquire()
+        turns = [asyncio.create_task(ask()) for _ in range(2)]
+        await asyncio.sleep(0.4)  # longer than the delay
+        if change == "pause":
+            host.pause(0.3)
+        began.append(time.monotonic())
+        slots.release()
+        await asyncio.gather(*turns)
+        return began
+
+    released, first, second = asyncio.run(go())
+    assert (first - released if change == "pause" else second - first) >= 0.29
 
 
 def test_who_wants_to_be_left_alone_for_long_is(tmp_path: Path):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,10 @@ def test_rules_are_those_for_our_name(tmp_path: Path):
         (answer(302, Location="http://169.254.169.254/"), "private_address"),
         (text(b"\xef\xbb\xbfUser-agent: *\r\nDisallow: /"), "robots_denied"),
         (text(b"<html>\xff\xfe nonsense"), ""),
+        (answer(302, Location="http://["), ""),
+        (answer(302, Location="//[zz]/r"), ""),
+        (answer(200, gzip.compress(b"User-agent: *\nDisallow: /"), **{"Content-Encoding": "gzip"}), "robots_denied"),
+        (answer(200, RULES, **{"Content-Encoding": "br"}), "bad_encoding"),
         (text(b"#" * 600_000 + b"\nUser-agent: *\nDisallow: /"), ""),
     ],
 )

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 
+import pymupdf
 import pytest
 
 from pipeline_tasks.core.errors import InputError
@@ -28,3 +29,14 @@ def test_both_engines_see_the_same_segments():
     for a, b in zip(first.segments, second.segments, strict=True):
         assert a[:5] == pytest.approx(b[:5], abs=1.5)
     assert pages[0].facts["title"] == pages[1].facts["title"] == "Flood"
+
+
+def test_half_a_character_in_a_title_and_a_page_that_is_none_cost_no_text(engine, read):
+    sound = pdf([((72, 100), "Move to higher ground.")], [((72, 100), "Now.")], title="Flood")
+    with pymupdf.open(stream=sound) as document:
+        info = int(document.xref_get_key(-1, "Info")[1].split()[0])
+        document.xref_set_key(info, "Title", "<FEFFD83D>")
+        document.update_object(document[1].xref, "<</Type/Nothing>>")
+        content = document.tobytes()
+    assert not load_engine(engine).open_pdf(content).has_image(1)
+    assert "Move to higher ground." in read(content).text

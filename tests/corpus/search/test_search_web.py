@@ -10,6 +10,7 @@ from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.corpus.search_web import search_web
+from tests.core.erasure.library import take_down
 from tests.corpus.search.planned import KEY, QUERIES, QUICK, asked, planned
 from tests.corpus.search.standins import StandInBrave, StandInCommonCrawl, StandInSearXNG, found, reply
 from tests.stores import go, reasons, rejects, rows
@@ -161,3 +162,15 @@ def test_without_an_address_the_provider_is_not_set_up(store: LocalStore, use):
 def test_the_name_of_a_crawl_leads_nowhere_else_on_its_server(crawl):
     with pytest.raises(InputError, match="crawl="):
         search_web.parse({"provider": "common_crawl", "crawl": crawl})
+
+
+def test_what_was_erased_is_found_no_more(store: LocalStore, brave):
+    planned(store, QUERIES[:1])
+    go(store, search_web, provider="brave", **QUICK)
+    url = rows(store, "search_results")[0]["url"]
+    take_down(store, url, short_id(url))
+    planned(store, QUERIES[:2])
+    go(store, search_web, provider="brave", max_results=20, **QUICK)
+    assert url not in {row["url"] for row in rows(store, "search_results")}
+    assert reasons(store, "search_results") == {"erased": 1}
+    assert url not in str(rejects(store, "search_results"))
