@@ -83,5 +83,8 @@ CREATE TABLE problems (key VARCHAR, problem VARCHAR);
 -- Every event file whose content is in the tables.
 CREATE TABLE events (key VARCHAR);
 
+-- Every manifest whose content is in the tables, as it was listed: a version may be made again under the same id.
+CREATE TABLE manifests (key VARCHAR, size_bytes BIGINT, modified DOUBLE);
+
 -- base: sha256 of what no row may be taken over without; has_rows: whether the views of datasets are there.
 CREATE TABLE fold_state (fingerprint VARCHAR, base VARCHAR, has_rows BOOLEAN, folded_at TIMESTAMP);

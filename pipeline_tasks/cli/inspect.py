@@ -132,9 +132,9 @@ def sql_command(
     max_rows: Annotated[int, typer.Option(min=1, help="rows printed at most")] = 10_000,
 ) -> None:
     """Ask the lineage database, read-only, after folding everything finished into it."""
-    answer = query(store(), sql, max_rows=max_rows)
-    print_rows(answer, fmt)
-    if answer.num_rows == max_rows:
+    answer = query(store(), sql, max_rows=max_rows + 1)
+    print_rows(answer.slice(0, max_rows), fmt)
+    if answer.num_rows > max_rows:
         typer.echo(f"only the first {max_rows:,} rows are shown; raise --max-rows for more", err=True)
 
 

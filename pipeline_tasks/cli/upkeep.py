@@ -55,9 +55,7 @@ def gc_command(
     for kind, count in sweep.counts().items():
         table.add_row(kind, f"{count:,}", sized(sweep.size_bytes[kind]))
     console().print(table)
-    if not dry_run:
-        drop(where, sweep)
-    total = sum(sweep.size_bytes.values())
+    total = sum(sweep.size_bytes.values()) if dry_run else drop(where, sweep)
     typer.echo(f"{'would drop' if dry_run else 'dropped'} {total:,} bytes")
 
 

@@ -56,8 +56,11 @@ class Later:
 
     def add(self, paths: Iterable[Path]) -> None:
         """These may wait for the next :meth:`settle`."""
-        self._waiting.update(dict.fromkeys(paths))
-        if len(self._waiting) > _MANY:
+        named = dict.fromkeys(paths)
+        with self._lock:
+            self._waiting.update(named)
+            many = len(self._waiting) > _MANY
+        if many:
             self.settle()
 
     def settle(self) -> None:

@@ -99,23 +99,28 @@ class Event(BaseModel):
     outputs: list[_Output] = []
 
 
-def built_at(store: Store) -> dict[str, float]:
-    """``dataset@version`` -> when a run last built it, in seconds since 1970 by the clock of its machine.
+def built_and_used(store: Store) -> tuple[dict[str, float], dict[str, float]]:
+    """``dataset@version`` -> when a run last built it, and when one last built it, found it or let a name mean it.
 
-    Copies of a store and erasures write manifests anew, which says nothing of their age; events stay as they are. What
-    is no such event, as after a power cut, says nothing here: folding the lineage tells of it.
+    Units: seconds since 1970; the first by the clock of the run's machine, the second by the store's. Copies of a store
+    and erasures write manifests anew, which says nothing of their age; events stay as they are. What is no such event,
+    as after a power cut, says nothing here: folding the lineage tells of it.
     """
-    found: dict[str, float] = {}
-    for _, data in store.read_all(key for key in store.keys(PREFIX) if key.endswith("-complete.json")):
+    built: dict[str, float] = {}
+    used: dict[str, float] = {}
+    written = {entry.key: entry.modified for entry in store.entries(PREFIX) if entry.key.endswith("-complete.json")}
+    for key, data in store.read_all(written):
         try:
             event = Event.model_validate_json(data or b"")
         except ValidationError:
             continue
-        built = event.run.facets.foundry.reused is False  # one that moved a ref, or found its version, is none
-        for output in event.outputs if built else ():
+        is_built = event.run.facets.foundry.reused is False  # one that moved a ref, or found its version, is none
+        for output in event.outputs:
             ref = f"{output.name}@{output.facets.version.datasetVersion}"
-            found[ref] = max(found.get(ref, 0.0), event.eventTime.timestamp())
-    return found
+            used[ref] = max(used.get(ref, 0.0), written[key])
+            if is_built:
+                built[ref] = max(built.get(ref, 0.0), event.eventTime.timestamp())
+    return built, used
 
 
 class EventLog:

@@ -20,6 +20,7 @@ from pipeline_tasks.core.versions import Version
 
 Format = Literal["parquet", "jsonl"]
 LICENCES = "LICENCES.json"
+_MOVED = ".moved"
 PARTIAL = ".partial"
 
 
@@ -30,8 +31,8 @@ def export(
 
     ``LICENCES.json`` beside them names the licence of every model whose weights stand behind the version, if any do.
 
-    It grows in a subfolder and is moved up once it is whole: an error leaves nothing, a kill that subfolder, which the
-    next export replaces.
+    It grows in a subfolder and is moved up once it is whole: an error leaves nothing, a kill that subfolder, with the
+    names of what may be above it; the next export replaces both.
 
     Args:
         version: what is copied.
@@ -43,22 +44,46 @@ def export(
         InputError: the folder holds something, or a file's logical name would leave it.
         TransientError: no space is left.
     """
-    if folder.exists() and (not folder.is_dir() or any(entry.name != PARTIAL for entry in folder.iterdir())):
-        raise InputError(f"{folder} is not empty; export into a folder of its own")
     partial = folder / PARTIAL
+    moved_before = _moved(partial)
+    if folder.exists() and (
+        not folder.is_dir() or {entry.name for entry in folder.iterdir()} - moved_before - {PARTIAL}
+    ):
+        raise InputError(f"{folder} is not empty; export into a folder of its own")
     with space_in(folder), pinned(version.store, "export", [version.manifest.ref]):
-        shutil.rmtree(partial, ignore_errors=True)
+        for name in moved_before:
+            _remove(folder / name)
+        _remove(partial)
         partial.mkdir(parents=True)
         try:
             written = _write(version, partial, fmt)
             written += finish(partial) if finish else []
+            entries = list(partial.iterdir())
+            (partial / _MOVED).write_text(json.dumps([entry.name for entry in entries]), encoding="utf-8")
             durable.sync_tree(partial)
-            for entry in partial.iterdir():
+            for entry in entries:
                 entry.rename(folder / entry.name)
         finally:
             shutil.rmtree(partial)
         durable.sync(folder)
     return [folder / path.relative_to(partial) for path in written]
+
+
+def _moved(partial: Path) -> set[str]:
+    """Names of what an export that was killed may have moved up."""
+    try:
+        return {
+            str(name) for name in json.loads((partial / _MOVED).read_text("utf-8")) if Path(name).name == name != ".."
+        }
+    except (OSError, ValueError, TypeError):
+        return set()
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _write(version: Version, folder: Path, fmt: Format) -> list[Path]:

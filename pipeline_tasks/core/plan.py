@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.manifest import Ref, version_id
+from pipeline_tasks.core.manifest import LATEST, REJECTS_SUFFIX, Ref, version_id
 from pipeline_tasks.core.parameters import usual
 from pipeline_tasks.core.requests import CHANGE, PREVIOUS, before, requests
 from pipeline_tasks.core.schema import FILES
 from pipeline_tasks.core.step import From, Step, StepParams
 from pipeline_tasks.core.store import Store
-from pipeline_tasks.core.versions import Version, load_manifest, named, resolve, whole
+from pipeline_tasks.core.versions import Version, load_manifest, named, ref_key, resolve, whole
 
 log = logging.getLogger(__name__)
 
@@ -136,9 +136,22 @@ def plan(store: Store, step: Step, values: dict[str, Any], given: dict[str, list
         raise InputError(
             f"{step.name} would write {dataset!r}, which is no dataset name; change the parameter in it"
         ) from error
+    _refuse_taken(store, step, dataset)
     inputs = {n: resolve_input(store, step, n, r, params, given.get(n)) for n, r in step.reads.items()}
     _refuse_repeated(step, inputs)
     return Job(step, params, {name: refs for name, refs in inputs.items() if refs})
+
+
+def _refuse_taken(store: Store, step: Step, dataset: str) -> None:
+    """Refuse a dataset that lies where a version's name or rejects do."""
+    parts = dataset.split("/")
+    above = ["/".join(parts[:n]) for n in range(1, len(parts))]
+    taken = LATEST in parts or parts[-1] == REJECTS_SUFFIX.strip("/")
+    if taken or any(store.exists(ref_key(one, parts[n])) for n, one in enumerate(above, 1)):
+        raise InputError(
+            f"{step.name} would write {dataset!r}, and that is the name of a version or of rejects of another dataset; "
+            "change the parameter in it"
+        )
 
 
 def _refuse_repeated(step: Step, inputs: dict[str, list[Ref]]) -> None:

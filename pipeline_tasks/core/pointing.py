@@ -47,6 +47,8 @@ def move(store: Store, ref: Ref, name: str = LATEST, *, ancestors: bool = False)
         raise InputError(f"{ref}: rejects go with their dataset; point {ref.dataset.removesuffix(REJECTS_SUFFIX)}")
     if ID.fullmatch(Ref(dataset=ref.dataset, version=name).version):
         raise InputError(f"the name {name!r} would read as the id of a version; choose another")
+    if any(True for _ in store.keys(f"refs/{ref.dataset}/{name}/")):
+        raise InputError(f"the name {name!r} is taken: there is a dataset {ref.dataset}/{name}; choose another")
     ref = resolve(store, ref)
     sources = _sources(store, ref) if ancestors else []
     with pinned(store, JOB, [*sources, ref]):

@@ -169,7 +169,8 @@ def _run_map(
         return Outcome(None, not todo, counters)
     carried = [r for r in source.manifest.removals if job.step.writes and job.step.writes.has(r.column)]
     rejects = [record.rejects for record in done if record.rejects]
-    _publish(store, job, before, [record.output for record in done], carried, rejects)
+    manifest = _publish(store, job, before, [record.output for record in done], carried, rejects)
+    counters["rows_in"], counters["rows_out"] = source.manifest.rows, manifest.rows  # less what was removed since
     for index in todo:
         store.drop_scratch(memo.part_digest(job, source.manifest.parts[index]))
     return Outcome(job.ref, False, counters)

@@ -13,6 +13,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline_tasks.cli.inspect import sql_command
+from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import load_manifest
 from pipeline_tasks.datasets import DOWNLOADS
@@ -87,6 +89,16 @@ def test_sql_in_three_formats(root):
     assert rows == [{k: str(v) for k, v in row.items()} for row in wanted]
     assert "rankings/gamma" in foundry(root, "sql", select)
     assert "read-only" in foundry(root, "sql", "DROP TABLE steps", code=2)
+
+
+def test_sql_says_where_there_are_more_rows_than_it_prints(root, monkeypatch, capsys):
+    monkeypatch.setenv("FOUNDRY_STORE", str(root))
+    settings.cache_clear()
+    for n, told in ((1, ""), (2, "only the first 1 rows are shown; raise --max-rows for more\n")):
+        sql_command(f"FROM range({n})", "json", max_rows=1)
+        printed, said = capsys.readouterr()
+        assert json.loads(printed) == [{"range": 0}] and said == told
+    settings.cache_clear()
 
 
 def test_trace_tells_the_whole_story(root):

@@ -72,3 +72,26 @@ def test_a_folder_that_holds_something_is_refused(version, tmp_path):
     (tmp_path / "mine").write_text("mine")
     with pytest.raises(InputError, match="is not empty"):
         export(version, tmp_path)
+
+
+def test_an_export_that_was_killed_while_it_moved_up_is_replaced(version, tmp_path, monkeypatch):
+    rename, moved = Path.rename, []
+
+    def killed(self, target):
+        if moved:
+            raise KeyboardInterrupt
+        moved.append(rename(self, target))
+
+    monkeypatch.setattr(Path, "rename", killed)
+    monkeypatch.setattr("shutil.rmtree", lambda *_, **__: None)  # nobody tidies up after a kill
+    with pytest.raises(KeyboardInterrupt):
+        export(version, tmp_path / "out")
+    monkeypatch.undo()
+    assert len(list((tmp_path / "out").iterdir())) == 2
+    written = export(version, tmp_path / "out")
+    assert sorted((tmp_path / "out").iterdir()) == sorted(written)
+    (tmp_path / "out" / PARTIAL).mkdir()
+    (tmp_path / "out" / PARTIAL / ".moved").write_text('[".."]')
+    with pytest.raises(InputError, match="is not empty"):
+        export(version, tmp_path / "out")
+    assert tmp_path.is_dir()

@@ -60,6 +60,7 @@ def test_parameters_enter_the_id_but_not_tuning(store):
         (toy_model, {"size": "x@y"}, None, ["model/x@y/toy"]),
         (toy_weigh, {"size": "4b@x"}, None, ["sizes/4b@x", "no dataset name; change the parameter"]),
         (toy_model, {"size": "4 b"}, None, ["model/4 b/toy"]),
+        (toy_model, {"size": "latest"}, None, ["'model/latest/toy'", "is the name of a version"]),
     ],
 )
 def test_the_callers_mistake_is_named_with_a_remedy(store, what, values, given, said):

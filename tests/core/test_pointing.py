@@ -13,7 +13,19 @@ from pipeline_tasks.core.pointing import Move, move
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.upkeep.gc import drop, find_garbage
 from pipeline_tasks.core.versions import load_manifest, resolve
-from tests.core.toy_steps import check_whole, latest, make, rows_of, toy_bare, toy_list, toy_scale, toy_unique
+from tests.core.toy_steps import (
+    ITEMS,
+    check_whole,
+    latest,
+    make,
+    rows_of,
+    toy_bare,
+    toy_list,
+    toy_model,
+    toy_scale,
+    toy_unique,
+)
+from tests.stores import put
 
 FIRST = {"a": 1, "b": 2}
 CHAIN = (toy_scale, toy_unique, toy_bare)
@@ -95,6 +107,19 @@ def test_a_build_that_was_killed_does_not_undo_what_a_person_said(store):
     store.replace(note_key(Ref(dataset="items/other", version="1")), b"stays")
     move(store, good)
     assert list(store.keys("moves")) == ["moves/items/other/1"]
+
+
+def test_a_name_and_a_dataset_do_not_take_each_others_place(tmp_path):
+    store = LocalStore(tmp_path / "store")
+    make(store, toy_list, rows=FIRST)
+    make(store, toy_model, size="4b")
+    ref = put(store, ITEMS, [{"item_id": "a", "value": 1}], dataset="model")
+    with pytest.raises(InputError, match="'4b' is taken: there is a dataset model/4b; choose another"):
+        move(store, ref, "4b")
+    move(store, ref, "6b")
+    move(store, ref, "6b")
+    with pytest.raises(InputError, match="would write 'model/6b/toy', and that is the name of a version"):
+        make(store, toy_model, size="6b")
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,15 @@ def test_a_refresh_looks_up_what_it_removes_and_nothing_else(tmp_path, monkeypat
     assert set(store.keys(PREFIX)) == known
 
 
+def test_counters_of_a_step_are_of_the_rows_that_are_left(tmp_path):
+    store, rows = LocalStore(tmp_path / "store"), {f"{n}": n for n in range(40)}
+    for gone in (0, 5):
+        make(store, toy_list, rows={item: n for item, n in rows.items() if n >= gone}, max_withdrawn=1)
+        counters = make(store, toy_scale).counters
+        left = latest(store, "items").manifest.rows, latest(store, "scaled").manifest.rows
+        assert (counters["rows_in"], counters["rows_out"]) == left and left[0] == 40 - gone
+
+
 def test_positions_of_versions_that_go_go_with_them(tmp_path):
     store = LocalStore(tmp_path / "store")
     for rows in ({"a": 1, "b": 1, "c": 2}, {"a": 1, "d": 1}):

@@ -89,7 +89,8 @@ def test_a_column_that_is_named_and_not_there_is_told(store, tmp_path):
 
 def test_what_is_no_pair_is_a_reject_that_names_its_line(store, tmp_path):
     bad = [
-        "no json", "[" * 99_999, '["a list"]', {"query": " ", "positive": "x"}, {"query": "x"}, {"query": "x" * 99, "positive": "x"},
+        "no json", "[" * 99_999, '["a list"]',
+        {"query": " ", "positive": "x"}, {"query": "x"}, {"query": "x" * 99, "positive": "x"},
         {"query": "x", "positive": "y", "intent": "gossip"}, {"query": "x", "passage_id": "p9"}, ROWS[0],
     ]  # fmt: skip
     source = jsonl(tmp_path / "logs.jsonl", [ROWS[0], *bad])

@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from pipeline_tasks.core.lineage.rows import literal
+from pipeline_tasks.core.store import Entry
 
 if TYPE_CHECKING:
     import duckdb
@@ -19,25 +21,25 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 _OF_ANSWERS = ("llm_calls", "part_responses")
 _OF_EVENTS = ("events", "steps", "counters", "moves")
-_OWN = ("problems", "fold_state")
+_OWN = ("problems", "manifests", "fold_state")
 _TABLES = """
 SELECT table_name FROM duckdb_tables() WHERE schema_name = 'main' AND database_name = current_database() ORDER BY ALL"""
 
 
 def carry_over(
-    con: duckdb.DuckDBPyConnection, old: Path, base: str, events: Iterable[str], versions: Iterable[str]
+    con: duckdb.DuckDBPyConnection, old: Path, base: str, events: Iterable[str], versions: Iterable[Entry]
 ) -> None:
     """Fill the tables of ``con`` with what the database ``old`` holds and still is so, if it can be read.
 
     Answers always stay. All else stays if it was read with the same SQL, no event is gone, and no part was damaged or
-    missing, which somebody may have mended since; versions that are gone are left out.
+    missing, which somebody may have mended since; versions that are gone or were made again are left out.
 
     Args:
         con: the database that is made, empty.
         old: the one before.
         base: sha256 of what all rows depend on.
         events: keys of the events of today.
-        versions: keys of the manifests of today.
+        versions: the manifests of today.
     """
     import duckdb
 
@@ -51,13 +53,18 @@ def carry_over(
     for table in _OF_ANSWERS:
         _take(con, table)
     if _still_so(con, base, events):
-        con.register("there", pa.table({"key": list(versions)}, schema=pa.schema([("key", pa.string())])))
+        listed = pa.schema({"key": pa.string(), "size_bytes": pa.int64(), "modified": pa.float64()})
+        con.register("today", pa.Table.from_pylist(list(map(asdict, versions)), listed))
+        con.execute(
+            "CREATE TEMP TABLE there AS SELECT key FROM old.manifests JOIN today USING (key, size_bytes, modified)"
+        )
+        con.unregister("today")
         for table in _OF_EVENTS:
             _take(con, table)
         names = {name for (name,) in con.execute(_TABLES).fetchall()}
         for table in sorted(names.difference(_OF_ANSWERS, _OF_EVENTS, _OWN)):
             _take(con, table, "WHERE 'versions/' || dataset || '/' || version || '.json' IN (FROM there)")
-        con.unregister("there")
+        con.execute("DROP TABLE there")
     con.execute("DETACH old")
 
 
@@ -75,6 +82,7 @@ def _still_so(con: duckdb.DuckDBPyConnection, base: str, events: Iterable[str]) 
 
     try:
         same = con.execute("SELECT base FROM old.fold_state").fetchall() == [(base,)]
+        con.execute("FROM old.manifests LIMIT 0")
         damaged = con.execute("SELECT 1 FROM old.problems WHERE starts_with(key, 'objects/')").fetchall()
         read = {key for (key,) in con.execute("SELECT key FROM old.events").fetchall()}
     except duckdb.Error as error:

@@ -15,6 +15,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -70,12 +71,15 @@ def fold(store: Store, *, rows: bool = True) -> Path:
 def fingerprint(store: Store) -> str:
     """sha256 over the names of all events, manifests and answers, all refs and erasures, the place and our SQL.
 
-    Files below these folders never change once they have their name, refs apart, and what an erasure changes.
+    Files below these folders never change once they have their name, refs apart, and what an erasure changes. A version
+    that was lost may be made again under its id: when its manifest was written counts, too.
     """
     seen = sha256(str(store.folder).encode() + _base(store).encode())
-    for folder in (EVENTS, facts.VERSIONS, facts.RESPONSES):
+    for folder in (EVENTS, facts.RESPONSES):
         for key in store.keys(folder):
             seen.update(key.encode())
+    for entry in store.entries(facts.VERSIONS):
+        seen.update(f"{entry.key} {entry.size_bytes} {entry.modified}".encode())
     for key, data in store.read_all(store.keys("refs")):
         seen.update(key.encode() + (data or b""))
     return seen.hexdigest()
@@ -142,10 +146,11 @@ def _rebuild(store: Store, target: Path, state: str, rows: bool) -> None:
         con.execute(f"SET memory_limit = '{2 * question_mib()}MiB'")  # beyond that it writes beside the file
         for name in _BEFORE:
             con.execute(script(name))
-        base, events, versions = _base(store), list(store.keys(EVENTS)), list(store.keys(facts.VERSIONS))
+        base, events, versions = _base(store), list(store.keys(EVENTS)), list(store.entries(facts.VERSIONS))
         carry_over(con, target, base, events, versions)
         con.execute("BEGIN")
-        _fill(con, store, events, versions, rows)
+        _fill(con, store, events, [entry.key for entry in versions], rows)
+        _insert(con, "manifests", list(map(asdict, versions)))
         now = datetime.now(UTC).replace(tzinfo=None)
         con.execute("INSERT INTO fold_state VALUES (?, ?, ?, ?)", [state, base, rows, now])
         con.execute("COMMIT")

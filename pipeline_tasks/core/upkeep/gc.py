@@ -10,13 +10,14 @@ from __future__ import annotations
 import logging
 import shutil
 import time
+from collections import Counter
 from collections.abc import Iterable, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.events import built_at
+from pipeline_tasks.core.events import built_and_used
 from pipeline_tasks.core.headway import MARKS
 from pipeline_tasks.core.manifest import REJECTS_SUFFIX, Manifest, Ref
 from pipeline_tasks.core.memo import Record
@@ -95,8 +96,8 @@ def find_garbage(
             all stay.
         memo: also give up memo records whose output no kept version names, unless steps run. They are what resumes a
             killed run.
-        grace_s: seconds; nothing younger is dropped (temporaries: an hour, scratch folders: seven days), and no part
-            that is younger than a step that runs.
+        grace_s: seconds; nothing younger is dropped (temporaries: an hour, scratch folders: seven days), no version
+            that a run has found since, and no part that is younger than a step that runs.
 
     Raises:
         InputError: a manifest cannot be read, so nobody knows what it needs.
@@ -133,23 +134,35 @@ def find_garbage(
     return sweep
 
 
-def drop(store: Store, sweep: Sweep) -> None:
-    """Drop what is in ``sweep`` and still garbage; names before what they name, so that a kill leaves none dangling."""
+def drop(store: Store, sweep: Sweep) -> int:
+    """Drop what is in ``sweep`` and still garbage; the bytes of that.
+
+    Names go before what they name, so that a kill leaves none dangling.
+    """
+    dropped: Counter[str] = Counter()
+    size_bytes = 0
     with deletion(store, (key for keys in sweep.keys.values() for key in keys)) as right:
         still = find_garbage(store, **sweep.asked).keys
-        for kind, keys in sweep.keys.items():
+        for kind, entries in sweep.entries.items():
             there = set(still[kind])
-            right.delete_all(key for key in keys if key in there)
-    for paths in sweep.paths.values():
+            going = [entry for entry in entries if entry.key in there]
+            right.delete_all(entry.key for entry in going)
+            dropped[kind] += len(going)
+            size_bytes += sum(entry.size_bytes for entry in going)
+    for kind, paths in sweep.paths.items():
         for path in paths:
             if not _older(path, sweep.found_at):
                 continue
+            dropped[kind] += 1
+            size_bytes += _size(path)
             if path.is_dir():
                 shutil.rmtree(path)
             else:
                 path.unlink(missing_ok=True)
-    for kind, count in sweep.counts().items():
-        log.info("dropped %d %s, %d bytes", count, kind, sweep.size_bytes[kind])
+    log.info(
+        "dropped %s, %d bytes", ", ".join(f"{n} {kind}" for kind, n in dropped.items() if n) or "nothing", size_bytes
+    )
+    return size_bytes
 
 
 def manifests_at(store: Store, keys: Iterable[str]) -> dict[Ref, Manifest]:
@@ -180,12 +193,13 @@ def _kept(
 ) -> set[Ref]:
     """The ``keep`` newest of each dataset, what was built after ``young``, named or ``needed``, and their ancestors.
 
-    And what was written after ``grace``, whenever it was built.
+    And what was written after ``grace``, whenever it was built, or was found by a run after it: the next one reads it.
     """
     at = {ref: written[manifest_key(ref)].modified for ref in manifests}
-    built = built_at(store)
+    built, used = built_and_used(store)
     when = {ref: min(moment, built.get(str(ref), moment)) for ref, moment in at.items()}
-    todo = [*needed, *(ref for ref in manifests if at[ref] > grace or when[ref] > young)]
+    fresh = {ref for ref in manifests if max(at[ref], used.get(str(ref), 0.0)) > grace}
+    todo = [*needed, *fresh, *(ref for ref in manifests if when[ref] > young)]
     for dataset in {ref.dataset for ref in manifests}:
         mine = sorted((r for r in manifests if r.dataset == dataset), key=lambda r: (-when[r], r.version))
         todo += mine[:keep]

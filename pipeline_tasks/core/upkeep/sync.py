@@ -83,7 +83,8 @@ def _manifests(source: Store, names: Sequence[str]) -> tuple[dict[str, Manifest]
     """Key -> manifest of every version to copy, and key -> the bytes that it was read from."""
     found: dict[str, Manifest] = {}
     judged: dict[str, bytes] = {}
-    todo = [manifest_key(resolve(source, Ref.parse(name))) for name in names] or list(source.keys("versions"))
+    meant = [resolve(source, Ref.parse(name)) for name in names]
+    todo = [manifest_key(_of_rows(ref)) for ref in meant] or list(source.keys("versions"))
     while todo:
         asked, todo = [key for key in todo if key not in found], []
         for key, data in source.read_all(asked):
@@ -92,9 +93,13 @@ def _manifests(source: Store, names: Sequence[str]) -> tuple[dict[str, Manifest]
                 raise InputError(f"{key} in {source} is not a manifest; mend or delete it, and sync again")
             found[key], judged[key] = manifest, data or b""
             parents = (Ref.parse(name) for inputs in manifest.inputs.values() for name in inputs) if names else ()
-            base = (Ref(dataset=r.dataset.removesuffix(REJECTS_SUFFIX), version=r.version) for r in parents)
-            todo += [key for key in map(manifest_key, base) if source.exists(key)]
+            todo += [key for key in map(manifest_key, map(_of_rows, parents)) if source.exists(key)]
     return found, judged
+
+
+def _of_rows(ref: Ref) -> Ref:
+    """The version that rejects go with."""
+    return Ref(dataset=ref.dataset.removesuffix(REJECTS_SUFFIX), version=ref.version)
 
 
 def _by_age(source: Store, keys: Sequence[str]) -> list[str]:

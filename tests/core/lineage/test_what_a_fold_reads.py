@@ -22,7 +22,7 @@ def _everything(store: LocalStore) -> dict[str, list[tuple]]:
     with duckdb.connect(str(fold(store)), read_only=True) as con:
         tables = con.sql("SELECT table_name FROM duckdb_tables() WHERE schema_name = 'main'").fetchall()
         views = con.sql("SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall()
-        names = sorted({name for (name,) in tables + views} - {"fold_state"})
+        names = sorted({name for (name,) in tables + views} - {"fold_state", "manifests"})
         return {name: con.sql(f'FROM "{name}" ORDER BY ALL').fetchall() for name in names}
 
 
@@ -141,3 +141,12 @@ def test_the_fold_of_a_dag_brings_no_rows_of_a_bucket_and_a_question_does(s3, tm
     assert query(elsewhere, "SELECT rows FROM versions").column(0).to_pylist() == [load_manifest(s3, ref).rows]
     path = fold(elsewhere, rows=False)
     assert fold(elsewhere) == path and path.stat().st_ino == fold(elsewhere, rows=False).stat().st_ino
+
+
+def test_a_version_that_was_made_again_under_its_id_is_read_again(store):
+    fold(store)
+    (ref,) = (Ref(dataset=d, version=v) for d, v in _latest(store) if d == "passages")
+    manifest = load_manifest(store, ref)
+    store.replace(manifest_key(ref), manifest.model_copy(update={"rows": 12_345}).model_dump_json().encode())
+    (found,) = query(store, "SELECT rows FROM versions WHERE dataset = 'passages' AND is_latest").to_pylist()
+    assert found == {"rows": 12_345} and _everything(store) == _anew(store)

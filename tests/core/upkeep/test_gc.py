@@ -18,7 +18,7 @@ from pipeline_tasks.core.schema import Column, RowSchema
 from pipeline_tasks.core.step import NoParams, Step, StepParams, step
 from pipeline_tasks.core.store import TEMPORARY, LocalStore
 from pipeline_tasks.core.upkeep.gc import HOUR_S, drop, find_garbage
-from pipeline_tasks.core.versions import Version, manifest_key
+from pipeline_tasks.core.versions import Version, manifest_key, point
 from tests.core.toy_steps import toy_gather, toy_list
 
 THINGS = RowSchema("things", "name", (Column("name", pa.string(), "a name"),))
@@ -95,6 +95,17 @@ def test_keep_spares_ancestors_and_what_refs_name(store):
     names = {Version.open(store, Ref.parse(f"things@{p.stem}")).table()["name"][0].as_py() for p in _things(store)}
     assert names == {"old", "newest"}
     everything_readable(store)
+
+
+def test_a_version_that_a_run_has_just_found_stays_for_the_next_one(store):
+    make(store, gc_make, name="newest")
+    age(store, 48)
+    middle = make(store, gc_make, name="new")
+    assert middle.reused
+    point(store, make(store, gc_make, name="newest").ref)
+    assert not find_garbage(store, keep=1).keys["versions"]
+    age(store, 48)
+    assert find_garbage(store, keep=1).keys["versions"] == [manifest_key(middle.ref)]
 
 
 def _things(store: LocalStore) -> list[Path]:

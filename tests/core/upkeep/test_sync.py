@@ -43,6 +43,7 @@ def test_one_dataset_brings_its_ancestors_and_nothing_else(source, any_store):
     assert {key.split("/")[1] for key in any_store.keys("refs")} == {"scaled", "items"}
     assert not list(any_store.keys("memo")) and not list(any_store.keys("responses"))
     check_whole(any_store)
+    assert sync(source, any_store, ["scaled/rejects"]).problems == []
     with pytest.raises(InputError, match="nothing@latest is not in the store"):
         sync(source, any_store, ["nothing"])
 
