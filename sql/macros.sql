@@ -1,7 +1,8 @@
 -- Tokens and dollars behind a version, named by its id, by DATASET@ID, or by DATASET or DATASET@latest for the latest; no
 -- row where there is none of that name.
--- Counted: every answer that a row of the version or of any of its ancestors names as a response_id, or that a part of
--- embeddings was bought with, once each, also where that row was removed or refused later. Not counted: answers that were refused before they became a row.
+-- Counted: every answer that a row of the version or of any of its ancestors names as a response_id, or that a receipt of
+-- its parts names: what embeddings were bought with, and answers that were refused or asked for again. Once each, also
+-- where that row was removed or refused later.
 CREATE MACRO cost_of(asked) AS TABLE
 WITH named AS (SELECT v.dataset AS d, v.version AS i, v.is_latest FROM versions v),
 wanted AS (
@@ -24,13 +25,19 @@ FROM answers LEFT JOIN llm_calls c USING (response_id)
 HAVING EXISTS (FROM wanted);
 
 -- What a pair that is trained on cost, by intent, over the latest needs, mtp/dm and mtp: answers behind all needs and pairs
--- of an intent, also those that a step refused, over the pairs that stayed. What a refused answer cost is in no table: it
--- is taken to be the mean of its intent's.
+-- of an intent, also those that a step refused, over the pairs that stayed. Answers that no row names, since they were
+-- refused or asked for again, are shared among the intents as their answers are; of parts that were made before receipts
+-- named such answers, each is taken to be the mean of its intent's.
 CREATE MACRO cost_by_intent() AS TABLE
 WITH written AS (
     SELECT dataset, intent, response_id FROM all_needs WHERE dataset = 'needs'
     UNION ALL
     SELECT dataset, intent, response_id FROM all_pairs WHERE dataset = 'mtp/dm'
+),
+named AS (
+    SELECT w.dataset, w.intent, count(*) AS n, sum(c.cost_usd) AS usd
+    FROM written w LEFT JOIN llm_calls c USING (response_id)
+    GROUP BY ALL
 ),
 refused AS (
     SELECT r.dataset, split_part(r.detail, ':', 1) AS intent, count(*) AS n
@@ -38,15 +45,30 @@ refused AS (
     WHERE v.is_latest AND r.dataset IN ('needs', 'mtp/dm') AND NOT starts_with(r.reason, 'llm_')
     GROUP BY ALL
 ),
+bought AS (
+    SELECT DISTINCT v.dataset, r.response_id
+    FROM versions v JOIN parts p USING (dataset, version) JOIN part_responses r USING (sha256)
+    WHERE v.is_latest AND p.kind = 'part' AND v.dataset IN ('needs', 'mtp/dm')
+),
+unnamed AS (
+    SELECT b.dataset, sum(c.cost_usd) AS usd
+    FROM bought b ANTI JOIN written w USING (response_id) JOIN llm_calls c USING (response_id)
+    GROUP BY b.dataset
+),
 answered AS (
-    SELECT w.dataset, w.intent, count(*) + coalesce(any_value(r.n), 0) AS n_answers, avg(c.cost_usd) AS mean_usd
-    FROM written w LEFT JOIN llm_calls c USING (response_id) LEFT JOIN refused r USING (dataset, intent)
-    GROUP BY ALL
+    SELECT dataset, intent, coalesce(named.n, 0) + coalesce(refused.n, 0) AS n_answers, coalesce(named.usd, 0) AS named_usd,
+        coalesce(refused.n * named.usd / named.n, 0) AS refused_usd
+    FROM named FULL JOIN refused USING (dataset, intent)
+),
+shared AS (
+    SELECT a.intent, a.n_answers, a.named_usd
+        + coalesce(u.usd * a.n_answers / sum(a.n_answers) OVER (PARTITION BY a.dataset), a.refused_usd) AS cost_usd
+    FROM answered a LEFT JOIN unnamed u USING (dataset)
 ),
 stayed AS (SELECT intent, count(*) AS n FROM all_pairs WHERE dataset = 'mtp' AND response_id <> '' GROUP BY intent)
 SELECT intent, sum(n_answers)::BIGINT AS n_answers, coalesce(any_value(stayed.n), 0) AS n_pairs,
-    sum(n_answers * mean_usd) AS cost_usd, sum(n_answers * mean_usd) / nullif(any_value(stayed.n), 0) AS usd_per_pair
-FROM answered LEFT JOIN stayed USING (intent)
+    sum(shared.cost_usd) AS cost_usd, sum(shared.cost_usd) / nullif(any_value(stayed.n), 0) AS usd_per_pair
+FROM shared LEFT JOIN stayed USING (intent)
 GROUP BY intent ORDER BY intent;
 
 -- One row: a query's whole story. Lists of structs: rankings, votes, rejections, builds.

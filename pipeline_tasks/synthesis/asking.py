@@ -44,7 +44,8 @@ class Refusal:
 def write_all(asked: Sequence[Asked[T]], what: str, params: LlmParams, run: Run) -> list[Written[T] | Refusal]:
     """What was written for each prompt, in their order; ``what`` begins the reasons of answers that are refused.
 
-    Answers that could not be read and were asked for again are counted as ``repairs``.
+    Answers that could not be read and were asked for again are counted as ``repairs``. These, and such as are refused
+    in the end, were paid for and are in no row: the part's receipt names all that were used.
 
     Raises:
         InputError, TransientError: as :func:`~pipeline_tasks.synthesis.endpoint.ask_all`.
@@ -55,17 +56,19 @@ def write_all(asked: Sequence[Asked[T]], what: str, params: LlmParams, run: Run)
         prompt = asked[place].repair(answer, asked[place].prompt)
         if prompt:
             again.add(place)
+            run.responses.add(answer.response_id)
         return prompt
 
     outcomes = ask_all([one.prompt for one in asked], params, run, repair)
     if again:
         run.count("repairs", len(again))
-    return [_written(one, outcome, what) for one, outcome in zip(asked, outcomes, strict=True)]
+    return [_written(one, outcome, what, run) for one, outcome in zip(asked, outcomes, strict=True)]
 
 
-def _written(one: Asked[T], outcome: Response | Unanswered, what: str) -> Written[T] | Refusal:
+def _written(one: Asked[T], outcome: Response | Unanswered, what: str, run: Run) -> Written[T] | Refusal:
     if isinstance(outcome, Unanswered):
         return Refusal(f"llm_{outcome.reason}", outcome.detail)
+    run.responses.add(outcome.response_id)
     found = one.read(outcome, one.prompt)
     if isinstance(found, Rejected):
         return Refusal(f"{what}_{found.reason}", outcome.text[:SHOWN])

@@ -68,14 +68,16 @@ def check_tuples(rows: pa.Table, params: CheckTuplesParams, run: Run) -> pa.Tabl
     """Keep the tuples of which the model finds the right passage for all three questions.
 
     Shown are the positive, both passages that were written for the poison, and positives of other tuples of this part,
-    in an order by the tuple's id. Reasons of rejects: ``not_poison`` (for the original instruction and query it finds a
-    passage that was written for poison), ``ambiguous`` (else it finds another one than it should, or none), and those
-    of answers that cannot be read. What it said instead is in the reject, its reasoning in the response store alone.
+    in an order by the tuple's id; where there are too few others, ``few_distractors`` counts it. Reasons of rejects:
+    ``not_poison`` (for the original instruction and query it finds a passage that was written for poison),
+    ``ambiguous`` (else it finds another one than it should, or none), and those of answers that cannot be read. What it
+    said instead is in the reject, its reasoning in the response store alone.
 
     Source: InF-IR 4.1, "Data quality check".
     """
     tuples = sorted(rows.to_pylist(), key=lambda row: row["query_id"])
     shown = [choices_of(row, tuples, params.n_distractors) for row in tuples]
+    run.count("few_distractors", sum(choice.columns.count("") < params.n_distractors for choice in shown))
     asked = [
         _ask(row, n, choice, params) for row, choice in zip(tuples, shown, strict=True) for n in range(len(QUESTIONS))
     ]

@@ -10,6 +10,7 @@ import pytest
 
 from pipeline_tasks import domains
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.lineage import query
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.datasets import PASSAGES
@@ -136,3 +137,16 @@ def test_one_file_of_prompts_changed_is_one_intent_written_again(store, model, t
     else:
         file.write_text(file.read_text("utf-8").replace("A resident without", "A tenant without"))
         assert write() == 2
+
+
+@pytest.mark.parametrize("answers", [["I would be glad to help with that."], ["What?", "Pardon?"]])
+def test_what_was_paid_for_and_is_in_no_row_is_in_the_costs_of_its_intent(store, model, monkeypatch, answers):
+    there = model(*answers)
+    for name in ("IN", "OUT"):
+        monkeypatch.setenv(f"FOUNDRY_LLM_PRICE_{name}", "10")
+    settings.cache_clear()
+    spent = go(store, write_needs, **ASKED, intents=["qa"]).counters["cost_usd"]
+    (told,) = query(store, "FROM cost_by_intent()").to_pylist()
+    assert (told["intent"], told["n_answers"], len(there.seen)) == ("qa", 1, 2)
+    assert told["cost_usd"] == pytest.approx(spent) and spent > 0
+    assert query(store, "SELECT cost_usd FROM cost_of('needs')").to_pylist() == [{"cost_usd": pytest.approx(spent)}]

@@ -137,20 +137,24 @@ def add_copied_rows(con: duckdb.DuckDBPyConnection, store: Store, found: list[Ma
                 FROM {parquet(list(rows.values()), ", filename = true")} r
                 JOIN parts ON parts.name = {literal(name)} AND sha256 = parse_filename(r.filename, true)
                 SEMI JOIN found USING (dataset, version)""")
-    con.unregister("found")
     _add_part_responses(con, store, found, problems)
+    con.unregister("found")
 
 
 def _add_part_responses(con: duckdb.DuckDBPyConnection, store: Store, found: list[Manifest], problems: Rows) -> None:
-    seen = {sha for (sha,) in con.execute("SELECT DISTINCT sha256 FROM part_responses").fetchall()}
+    """Beside what receipts say: a row names answers that an earlier step has asked for, too."""
+    read = "SELECT DISTINCT sha256 FROM parts ANTI JOIN found USING (dataset, version)"
+    seen = {sha for (sha,) in con.execute(read).fetchall()}
     for columns, parts in _by_response_columns(store, found).items():
         paths = _readable(store, [p for p in parts if p.sha256 not in seen], problems)
         if not paths:
             continue
         con.execute(f"""
             INSERT INTO part_responses BY NAME
-            SELECT DISTINCT parse_filename(filename, true) AS sha256, unnest([{", ".join(columns)}]) AS response_id
-            FROM {parquet(list(paths.values()), ", filename = true")}""")
+            FROM (
+                SELECT DISTINCT parse_filename(filename, true) AS sha256, unnest([{", ".join(columns)}]) AS response_id
+                FROM {parquet(list(paths.values()), ", filename = true")}
+            ) ANTI JOIN part_responses USING (sha256, response_id)""")
     con.execute("DELETE FROM part_responses WHERE coalesce(response_id, '') = ''")
 
 
