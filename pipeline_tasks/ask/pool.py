@@ -128,7 +128,7 @@ def _markdown(rows: Sequence[Row]) -> str:
             asked = (row.query, row.intent)
             said.append(f"## {row.intent}: {plain(row.query)}")
         grade = "" if row.grade is None else row.grade
-        quoted = "\n".join(f"> {line}" for line in row.text.split("\n"))
+        quoted = "\n".join(f"> {line}" for line in row.text.splitlines())
         where = plain(f"{row.title}, page {row.page or '?'}, {row.url}")
         said.append(
             f"- grade: {grade} passage {row.passage_id}\n- quote: {plain(row.quote)}\n\n> *{where}*\n>\n{quoted}"

@@ -110,7 +110,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:  # noqa: N802
         """A judgement."""
         length = self.headers.get("Content-Length") or ""
-        if not length.isdecimal() or not 0 < int(length) <= _MOST_BYTES:
+        if not length.isdecimal() or len(length) > 9 or not 0 < int(length) <= _MOST_BYTES:
             self.close_connection = True
             return self._tell(413, {"detail": f"send 1 to {_MOST_BYTES} bytes"})
         body = self.rfile.read(int(length))
@@ -127,12 +127,13 @@ class Handler(BaseHTTPRequestHandler):
 
         Any page may lead a person to this one, so ``/`` alone is opened from anywhere.
         """
-        hosts = {f"{name}:{self.server.server_port}" for name in (HOST, "localhost")}  # type: ignore[attr-defined]
+        port = self.server.server_port  # type: ignore[attr-defined]
+        hosts = {f"{name}:{port}" for name in (HOST, "localhost")} | ({HOST, "localhost"} if port == 80 else set())
         origin = self.headers.get("Origin")
         site = self.headers.get("Sec-Fetch-Site", "none")
         if (
             self.headers.get("Host", "").lower() in hosts
-            and (origin is None or urlsplit(origin).netloc.lower() in hosts)
+            and (origin is None or origin.lower().removeprefix("http://") in hosts)
             and (site in ("same-origin", "none") or (self.command, self.path) == ("GET", "/"))
         ):
             return False

@@ -18,6 +18,7 @@ from pipeline_tasks.ask.systems import System, open_system
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.lineage.reader import Reader
 from pipeline_tasks.core.lineage.story import find_queries, story
+from pipeline_tasks.core.versions import load_manifest
 from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.domains.intents import load_intents
 from pipeline_tasks.domains.questions import add_judgements, read_questions
@@ -70,12 +71,14 @@ class Service:
         """The answers of these systems, and what is judged of this question so far.
 
         Raises:
-            InputError: the question cannot be asked, or a system is none of those in :meth:`about`.
+            InputError: the question cannot be asked, a system is none of those in :meth:`about`, or the corpus has
+                changed.
         """
         asked = list(dict.fromkeys(names))
         unknown = [name for name in asked if name not in self._names]
         if unknown or not 1 <= len(asked) <= AT_ONCE:
             raise InputError(f"ask 1 to {AT_ONCE} of {', '.join(self._names)}, not {', '.join(asked) or 'none'}")
+        self._check_current()
         with self._turn:
             found = answer(self._corpus, self._reader, [self._system(name) for name in asked], question, intent, most)
         texts = {i: row["text"] for i, row in found.passages.items()}
@@ -86,10 +89,11 @@ class Service:
         """Keep a judgement.
 
         Raises:
-            InputError: nothing is kept here, or it is no judgement of a passage of this corpus.
+            InputError: nothing is kept here, it is no judgement of a passage of this corpus, or the corpus has changed.
         """
         if not self._save:
             raise InputError("judgements are not kept: start with --save questions.jsonl")
+        self._check_current()
         question = judged(self._corpus, given.question, given.intent, given.passage_id, given.grade, given.evidence)
         n = add_judgements(self._save, [question])
         return {
@@ -106,6 +110,16 @@ class Service:
     def trace(self, name: str) -> dict[str, Any]:
         """The story of a query or a passage."""
         return story(self._reader, name)
+
+    def _check_current(self) -> None:
+        """Say nothing of what was erased since the corpus was opened, and write none of it down.
+
+        Raises:
+            InputError: the corpus is not what it was.
+        """
+        ref = self._corpus.manifest.ref
+        if load_manifest(self._corpus.store, ref) != self._corpus.manifest:
+            raise InputError(f"{ref} has changed since it was opened, as by an erasure: start `foundry ask` again")
 
     def _system(self, name: str) -> System:
         if name not in self._opened:

@@ -10,7 +10,7 @@ from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.versions import load_manifest
 
-_NON_COMMERCIAL = re.compile(r"\bnc\b|non-?commercial", re.IGNORECASE)
+_NON_COMMERCIAL = re.compile(r"(?<![a-z])nc(?![a-z])|non[-\s_]?commercial", re.IGNORECASE)
 
 
 def is_non_commercial(licence: str) -> bool:

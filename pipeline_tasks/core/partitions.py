@@ -82,7 +82,8 @@ def pieces(versions: Mapping[str, Version], most_rows: int) -> list[dict[str, Ro
                 held, room = {n: (last, last) for n, (_, last) in held.items()}, most_rows
             held[name] = (held[name][0], index + 1)
             room -= part.rows
-    return [*found, _piece(versions, held)] if room < most_rows or not found else found
+    is_open = any(first < last for first, last in held.values())
+    return [*found, _piece(versions, held)] if is_open or not found else found
 
 
 def _piece(versions: Mapping[str, Version], held: Mapping[str, tuple[int, int]]) -> dict[str, Rows]:

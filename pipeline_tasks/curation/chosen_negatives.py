@@ -16,7 +16,7 @@ from pipeline_tasks.curation.blocks import queries_of, refuse_unknown
 from pipeline_tasks.curation.build_summary import tell_chosen
 from pipeline_tasks.curation.id_table import HashTable
 from pipeline_tasks.curation.low_candidates import COLUMNS
-from pipeline_tasks.curation.negative_rules import Asked, Candidates, Chosen, Known, groups
+from pipeline_tasks.curation.negative_rules import Asked, Candidates, Chosen, Known, Rules, groups
 from pipeline_tasks.curation.passage_facts import Facts, read_texts
 from pipeline_tasks.curation.text_parts import own_rows, queries_of_blocks
 
@@ -88,7 +88,8 @@ def _reject(given: Partition, scores: np.ndarray, n: np.ndarray, run: Run) -> No
             detail = "its positive has no vote of its best model, and is not in that model's ranking"
             run.reject(name, "no_positive_score", detail)
         else:
-            run.reject(name, "no_negative", f"no passage below {given.values['alpha']} * {score:.3f}")
+            rules = ", ".join(f"{rule}={given.values[rule]}" for rule in Rules._fields)
+            run.reject(name, "no_negative", f"no passage may be one: {rules}, and its positive has {score:.3f}")
 
 
 def _table(chosen: Chosen, asked: Asked, facts: Facts) -> pa.Table:

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 from pydantic import Field, model_validator
 
+from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Part
 from pipeline_tasks.core.partitions import Partition, PartitionedRun
 from pipeline_tasks.core.run import Inputs
@@ -86,8 +87,8 @@ def mine_negatives(inputs: Inputs, params: MineNegativesParams, run: Partitioned
     Source: DMRetriever 3.4.3, Equation 3, Algorithm 3 lines 10 to 15.
 
     Raises:
-        InputError: labels without parts, a best model without rankings, a query that its ranking lacks, or an id that
-            nobody knows.
+        InputError: labels without parts, a best model without rankings, rankings that end before ``min_rank``, a query
+            that its ranking lacks, or an id that nobody knows.
     """
     mined = mine(inputs, params, run)
     chosen = [Chosen(one.block, {"chosen": one.chosen}, one.chosen.rows, one.held_by) for one in mined]
@@ -122,6 +123,11 @@ def mine(inputs: Inputs, params: MineNegativesParams, run: PartitionedRun) -> li
     Raises:
         InputError: see :func:`mine_negatives`.
     """
+    for version in inputs.by_last_name("rankings").values():
+        depth = version.manifest.params.get("depth", params.min_rank)
+        if depth < params.min_rank:
+            ref = version.manifest.ref
+            raise InputError(f"min_rank={params.min_rank} of {ref}, which has {depth} ranks: lower it, or rank deeper")
     blocks = blocks_of(inputs["labelled"], params.block_queries)
     facts = facts_of(inputs, params.shard_passages, run)
     known = known_answers(blocks, inputs["pairs"], params.block_queries, run)

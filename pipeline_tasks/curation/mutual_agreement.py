@@ -69,6 +69,13 @@ class MutualAgreementParams(StepParams):
             return given | {"models": tuple(models_of(judges))}
         return given
 
+    @model_validator(mode="after")
+    def _each_once(self) -> MutualAgreementParams:
+        for intent, panel in self.judges.items():
+            if twice := [model for place, model in enumerate(panel) if model in panel[:place]]:
+                raise ValueError(f"{twice[0]} judges {intent} twice; name each model once")
+        return self
+
 
 @step(
     reads={

@@ -41,7 +41,7 @@ def interval_ends(scores: np.ndarray, m: int, strategy: Strategy, by: By = "rank
     Shapes: scores [n].
     """
     n = len(scores)
-    if first and m > 1:
+    if first and m > 1 and n:
         head = min(first, max(1, n - (m - 1)))
         return [head, *(head + end for end in interval_ends(scores[head:], m - 1, strategy, by))]
     return _by_score(scores, _grown(m, strategy)) if by == "score" else _by_rank(n, _grown(min(m, n), strategy))

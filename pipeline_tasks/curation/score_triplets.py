@@ -15,7 +15,7 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import From, StepParams, step
-from pipeline_tasks.core.vectors import matrix
+from pipeline_tasks.core.vectors import checked, matrix
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.curation.id_table import IdTable
 from pipeline_tasks.datasets import (
@@ -189,7 +189,7 @@ def _gathered(ids: pa.Array, sources: list[tuple[Version, str, str]]) -> np.ndar
     """The vectors of ``ids`` [n, d], each from the last source that has it; each source is read once.
 
     Raises:
-        InputError: no source has a vector of one of them.
+        InputError: no source has a vector of one of them, or one is zero or not finite.
     """
     table, found = IdTable.of(ids), None
     seen = np.zeros(len(ids), bool)
@@ -198,7 +198,8 @@ def _gathered(ids: pa.Array, sources: list[tuple[Version, str, str]]) -> np.ndar
             numbers = table.numbers(batch[key])
             wanted = np.flatnonzero(numbers >= 0)
             if len(wanted):
-                vectors = matrix(batch[column].take(pa.array(wanted)))
+                rows = batch.take(pa.array(wanted))
+                vectors = checked(matrix(rows[column]), rows[key], f"{version.manifest.ref} {column}")
                 found = np.empty((len(ids), vectors.shape[1]), np.float32) if found is None else found
                 found[numbers[wanted]] = vectors
                 seen[numbers[wanted]] = True

@@ -17,7 +17,8 @@ _OLD_POOLING: dict[str, Pooling] = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_lasttoken": "last",
 }
-_PASSAGE_PROMPTS = ("passage", "document", "corpus")
+_PASSAGE_PROMPTS = ("document", "passage", "corpus")
+"""The first that is there counts, as in sentence-transformers."""
 _LONGEST = 1 << 20
 
 
@@ -191,9 +192,16 @@ def _end(folder: Path) -> str:
 
 
 def _prompts(folder: Path) -> dict[str, str]:
-    """What is put before texts, by use; the folder's default prompt where it has none for queries, or for passages."""
+    """What is put before texts, by use; the folder's default prompt where it has none for queries, or for passages.
+
+    An empty prompt is one, too; a default that is for queries is not put before passages.
+    """
     config = _optional_json(folder / "config_sentence_transformers.json")
-    prompts = {name: text or "" for name, text in (config.get("prompts") or {}).items()}
-    default = prompts.get(config.get("default_prompt_name") or "", "")
-    passage = next((prompts[name] for name in _PASSAGE_PROMPTS if prompts.get(name)), default)
-    return {**({"query": default} if default else {}), **prompts, "passage": passage}
+    told = config.get("prompts") or {}
+    prompts = {name: text or "" for name, text in told.items()}
+    by_default = config.get("default_prompt_name") or ""
+    default = prompts.get(by_default, "")
+    others = default if by_default != "query" else ""
+    passage = next((told[name] for name in _PASSAGE_PROMPTS if told.get(name) is not None), others)
+    of_queries = {name: text for name, text in prompts.items() if name not in _PASSAGE_PROMPTS}
+    return {**({"query": default} if default else {}), **of_queries, "passage": passage}

@@ -97,7 +97,7 @@ def safetensors_from_pickle(folder: Path) -> None:
     """Replace ``pytorch_model.bin`` by safetensors of the same weights; the pickle runs no code of its own.
 
     Raises:
-        InputError: it is damaged, or holds anything but tensors by name.
+        InputError: it is damaged, or holds anything but dense tensors by name.
     """
     import torch
     from safetensors.torch import save_file
@@ -109,8 +109,12 @@ def safetensors_from_pickle(folder: Path) -> None:
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
         told = str(error).split("\n")[0]
         raise InputError(f"{PICKLE} is damaged, or holds code, which is never run ({told}): {remedy}") from error
-    if not isinstance(weights, dict) or not all(isinstance(value, torch.Tensor) for value in weights.values()):
-        raise InputError(f"{PICKLE} holds something else than tensors by name: {remedy}")
+    named = isinstance(weights, dict) and all(
+        isinstance(name, str) and isinstance(value, torch.Tensor) and value.layout is torch.strided
+        for name, value in weights.items()
+    )
+    if not named:
+        raise InputError(f"{PICKLE} holds something else than dense tensors by name: {remedy}")
     # Safetensors takes neither tied weights, which share memory, nor transposed views.
     whole = {name: value.detach().clone(memory_format=torch.contiguous_format) for name, value in weights.items()}
     save_file(whole, folder / "model.safetensors", {"format": "pt"})

@@ -29,7 +29,12 @@ from pipeline_tasks.models.sizes import get_size
 _READ = ("*.json", "*.txt", "*.model", "*.safetensors", "*/config.json", "*_Dense/model.safetensors")
 """What loading a model reads of its folder; cards, pickles and other copies of the weights have no say."""
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
-_LICENCE = re.compile(r"^licen[sc]e:[ \t]*[\"']?([^\s\"'#]+)", re.MULTILINE)
+_LICENCE, _LICENCE_NAME = (
+    re.compile(rf"^{field}:[ \t]*(?:\n?[ \t]*-[ \t]*|\[[ \t]*)?[\"']?([^\s\"'#,\]]+)", re.MULTILINE)
+    for field in ("licen[sc]e", "licen[sc]e_name")
+)
+"""Of a card: one, or the first of a list."""
+_UNKNOWN = "unknown: its folder names none"
 
 
 @dataclass(frozen=True)
@@ -200,7 +205,7 @@ def _licences(folder: Path, called: str) -> dict[str, str]:
     except ValidationError as error:
         raise InputError(f"{listed} is no JSON object of models and their licences: mend it, or delete it") from error
     front = card.read_text("utf-8", "replace").split("---")[1:2] if is_readable_file(card) else []
-    stated = _LICENCE.search(front[0]) if front else None
+    stated = [one[1] for kind in (_LICENCE, _LICENCE_NAME) if (one := kind.search(front[0] if front else ""))]
     if stated or not found:
-        found[called] = stated[1] if stated else "unknown: its folder names none"
+        found[called] = (" ".join(stated) if stated[:1] == ["other"] else stated[0]) if stated else _UNKNOWN
     return found

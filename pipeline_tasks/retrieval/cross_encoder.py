@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _BATCH_TOKENS = 4_096
 _ONE_PAIR = 1
+_SHOWN = 80
 
 
 class CrossEncoder(ABC):
@@ -36,12 +37,21 @@ class CrossEncoder(ABC):
 
         Shapes:
             queries, passages: [n]; returns [n], float32.
+
+        Raises:
+            InputError: a score is not finite.
         """
         pairs = self._tokenizer.encode_batch(list(zip(queries, passages, strict=True)))
         found = np.empty(len(pairs), np.float32)
         for batch in plan_batches([len(pair.ids) for pair in pairs], self.batch_tokens):
             found[batch] = self._scored([pairs[place] for place in batch])
             progress(len(batch))
+        wrong = np.flatnonzero(~np.isfinite(found))
+        if len(wrong):
+            raise InputError(
+                f"the reranker gave {len(wrong)} scores that are no numbers, the first for "
+                f"{queries[wrong[0]][:_SHOWN]!r}: check its weights"
+            )
         return found
 
     @abstractmethod

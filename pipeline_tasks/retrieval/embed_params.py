@@ -6,7 +6,9 @@ from typing import Any
 
 from pydantic import Field
 
+from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.step import StepParams
+from pipeline_tasks.core.versions import Version
 from pipeline_tasks.models.use import REFERENCE_MODELS, identity, licences
 
 
@@ -18,6 +20,20 @@ class EmbedParams(StepParams):
     def identity(self) -> dict[str, Any]:
         """The model's name and what its weights are."""
         return super().identity() | {"weights": identity(self.model)}
+
+    def check_weights(self, *versions: Version) -> None:
+        """Make sure that vectors which are to be compared are of the weights that run here.
+
+        Raises:
+            InputError: one says that it is of others.
+        """
+        here = identity(self.model)
+        for version in versions:
+            told = version.manifest.params.get("weights", here)
+            if told != here:
+                raise InputError(
+                    f"{version.manifest.ref} has vectors of other weights of {self.model} than run here: encode it anew"
+                )
 
     def licences(self) -> dict[str, str]:
         """The licence of the model's weights."""

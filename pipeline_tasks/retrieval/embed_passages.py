@@ -26,7 +26,7 @@ from pipeline_tasks.models.registry import get
 from pipeline_tasks.models.use import is_served
 from pipeline_tasks.retrieval.embed_params import EmbedParams
 from pipeline_tasks.retrieval.encoder import Encoder
-from pipeline_tasks.retrieval.encoders import Precision
+from pipeline_tasks.retrieval.encoders import Precision, is_exact_only
 from pipeline_tasks.retrieval.served_encoder import open_or_ask
 
 
@@ -38,9 +38,14 @@ class EncodeParams(EmbedParams, PaidParams):
     concurrency: int = tuning(4, ge=1, description="requests at once to an embeddings endpoint")
 
     def identity(self) -> dict[str, Any]:
-        """The parameters, and what makes an int8 graph of the weights and runs it."""
+        """The parameters, and what makes an int8 graph of the weights and runs it.
+
+        A precision that has no say is that of the vectors all the same.
+        """
         found = super().identity()
-        if self.precision != "int8" or is_served(get(self.model)):
+        if is_exact_only(self.model):
+            return found | {"precision": "float32"}
+        if self.precision != "int8":
             return found
         return found | {"libraries": versions_of("onnxruntime"), "quantisation": QUANTISATION}
 
@@ -51,7 +56,7 @@ class EncodeParams(EmbedParams, PaidParams):
     def open(self, texts: list[str], run: Run) -> Encoder:
         """The encoder, once its int8 vectors of ``texts`` are known to be good enough."""
         encoder = open_or_ask(self.model, self.precision, run.store, self.terms(run))
-        if self.precision == "int8":
+        if self.precision == "int8" and not is_exact_only(self.model):
             from pipeline_tasks.retrieval.int8 import check
 
             check(encoder, open_or_ask(self.model, "float32", run.store), texts)

@@ -83,6 +83,12 @@ def _encoder(source: TorchSource, device: str, precision: Precision) -> Encoder:
     return SpreadEncoder(source, devices)
 
 
+def is_exact_only(name: str) -> bool:
+    """Whether ``precision`` has no say: an endpoint serves the model, or its offline package brings a graph."""
+    spec = get(name)
+    return is_served(spec) or (spec.backend == "onnx" and settings().profile != "hub")
+
+
 @lru_cache(maxsize=2)
 def _opened(name: str, precision: Precision) -> Encoder:
     return load_encoder(get(name), settings().cache, settings().threads, devices(), precision)

@@ -14,7 +14,7 @@ from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import From, StepParams, step
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import PAIRS, RANKINGS
-from pipeline_tasks.retrieval.fusion import USUAL_K, fuse, fused_score
+from pipeline_tasks.retrieval.fusion import BM25, USUAL_K, fuse, fused_score
 from pipeline_tasks.retrieval.judges import judging_models
 
 _BLOCK = 2048
@@ -25,7 +25,7 @@ class FuseRankingsParams(StepParams):
     """What is fused, and how."""
 
     models: tuple[str, ...] = Field(
-        default_factory=lambda: (*judging_models(), "bm25"), min_length=1, description="rankers to fuse"
+        default_factory=lambda: (*judging_models(), BM25), min_length=1, description="rankers to fuse"
     )
     k: int = Field(USUAL_K, ge=0, description="a passage at rank r counts 1 / (k + r); higher values level the ranks")
     depth: int = Field(200, ge=1, description="passages kept per query")
@@ -36,13 +36,14 @@ class FuseRankingsParams(StepParams):
     writes=RANKINGS,
     kind="reduce",
     dataset="rankings/rrf",
-    version="2",
+    version="3",
     memory_gib=4,
 )
 def fuse_rankings(inputs: Inputs, params: FuseRankingsParams, run: Run) -> Iterator[pa.Table]:
     """Rank by the sum of 1 / (k + rank) over several rankings of the same pairs; ties by passage id.
 
-    The scores are these sums, not cosines; the score of a pair's own positive counts the ranks that it has.
+    The scores are these sums, not cosines; the score of a pair's own positive counts the ranks that it has. BM25's
+    ranking ends where no word is shared: what is behind that is in the order of ids.
 
     Raises:
         InputError: a ranking is missing, or is of other pairs.
@@ -52,7 +53,7 @@ def fuse_rankings(inputs: Inputs, params: FuseRankingsParams, run: Run) -> Itera
     if missing:
         raise InputError(f"no rankings of {missing} among {sorted(rankings)}; give rankings/{missing[0]} as well")
     pairs = _blocks(inputs["pairs"], ["query_id", "passage_id", "doc_id", "intent", "positive_id"])
-    columns = [_blocks(rankings[model], ["query_id", "passage_ids"]) for model in params.models]
+    columns = [_blocks(rankings[model], ["query_id", "passage_ids", "scores"]) for model in params.models]
     fused: list[pa.Table] = []
     with run.progress(inputs["pairs"].manifest.rows, "queries") as meter:
         for block in pairs:
@@ -62,7 +63,7 @@ def fuse_rankings(inputs: Inputs, params: FuseRankingsParams, run: Run) -> Itera
                 if found is None or found["query_id"] != block["query_id"]:
                     ref = rankings[model].manifest.ref
                     raise InputError(f"{ref} is not of {inputs['pairs'].manifest.ref}, row by row; rank these pairs")
-                ranked.append(found["passage_ids"].combine_chunks())
+                ranked.append(_sharing_words(found) if model == BM25 else found["passage_ids"].combine_chunks())
             fused.append(_fused(block, ranked, params))
             meter.advance(block.num_rows)
             if sum(table.num_rows for table in fused) >= _PART:
@@ -70,6 +71,15 @@ def fuse_rankings(inputs: Inputs, params: FuseRankingsParams, run: Run) -> Itera
                 fused = []
     if fused:
         yield pa.concat_tables(fused)
+
+
+def _sharing_words(found: pa.Table) -> pa.ListArray:
+    """The ids of each row whose score is above 0; scores fall."""
+    ids, scores = (found[name].combine_chunks() for name in ("passage_ids", "scores"))
+    above = np.concatenate([[0], np.cumsum(scores.flatten().to_numpy(zero_copy_only=False) > 0)])
+    ends = np.concatenate([[0], np.cumsum(pc.list_value_length(scores).to_numpy())])
+    kept = pc.greater(scores.flatten(), 0)
+    return pa.ListArray.from_arrays(pa.array(above[ends].astype(np.int32)), ids.flatten().filter(kept))
 
 
 def _blocks(version: Version, columns: list[str]) -> Iterator[pa.Table]:

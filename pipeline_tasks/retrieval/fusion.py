@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+BM25 = "bm25"
+"""The ranker that goes by words."""
 USUAL_K = 60
 """The k of the paper, by which the first ranks of a ranking count little more than the next."""
 

@@ -46,11 +46,12 @@ def nearest_passages(rows: pa.Table, params: NearestPassagesParams, run: Run) ->
     Source: Gecko 3.2, "LLM-based Positive and Negative Mining".
 
     Raises:
-        InputError: a query's passage has no vector, or a vector's passage is not there.
+        InputError: a query's passage has no vector, a vector's passage is not there, or vectors are of other weights.
     """
     if rows.num_rows == 0:
         return RANKINGS.table()
     nothing = Corpus(pa.array([], pa.string()), [])
+    params.check_weights(run.inputs["embeddings"])
     corpus = open_corpora(run.store, str(run.inputs["embeddings"].manifest.ref)).get(DOMAIN, nothing)
     encoder = params.open(texts_of(rows, "query_id", "positive"), run)
     with run.progress(rows.num_rows, "queries") as meter, noted(run, encoder, rows.num_rows):

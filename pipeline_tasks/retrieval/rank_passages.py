@@ -63,8 +63,10 @@ def rank_passages(inputs: Inputs, params: RankPassagesParams, run: PartitionedRu
     of the queries.
 
     Raises:
-        InputError: there are queries and no passages, or a vector is zero, not finite, or of another width than others.
+        InputError: there are queries and no passages, or a vector is zero, not finite, of another width than others, or
+            of other weights than run here.
     """
+    params.check_weights(*(inputs[name] for name in ("queries", "passages", "positives")))
     search = _Search(inputs, params, run)
     found: list[dict[str, list[Part]]] = [{} for _ in search.blocks]
     for corpus, n_queries in corpora(inputs["queries"]).items():

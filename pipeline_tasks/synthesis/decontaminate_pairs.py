@@ -1,4 +1,4 @@
-"""Contamination: no pair trains on what a model is evaluated with."""
+"""Contamination: no pair whose query, positive or source passage a model is evaluated with is trained on."""
 
 from __future__ import annotations
 

@@ -69,9 +69,10 @@ def export(
     for layer, module in zip(layout.projection, modules[2:-1], strict=True):
         save_dense(layer, out_dir / module["path"])
     _write_json(out_dir / modules[-1]["path"] / "config.json", {})
+    of_documents = {"document": prompts["passage"]} if "passage" in prompts else {}  # what encode_document looks for
     _write_json(
         out_dir / "config_sentence_transformers.json",
-        {"prompts": prompts, "default_prompt_name": None, "similarity_fn_name": "cosine"},
+        {"prompts": prompts | of_documents, "default_prompt_name": None, "similarity_fn_name": "cosine"},
     )
     (out_dir / "README.md").write_text(
         model_card(card, prompts, f"{dimension} dimensions, {layout.pooling} pooling"), encoding="utf-8"
@@ -117,9 +118,10 @@ def model_card(card: Mapping[str, Any], prompts: Mapping[str, str], vector: str)
     ]
     intent = next((name for name in prompts if name != "passage"), None)
     prompt_argument = f", prompt_name={json.dumps(intent)}" if intent else ""
+    passage_argument = ', prompt_name="passage"' if "passage" in prompts else ""
     lines += [
         f'queries = model.encode(["your query"]{prompt_argument})',
-        'passages = model.encode(["a passage"])',
+        f'passages = model.encode(["a passage"]{passage_argument})',
         "scores = queries @ passages.T",
         "```",
         "",

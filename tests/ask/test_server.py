@@ -18,6 +18,7 @@ from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.domains.questions import read_questions
 from tests.ask.conftest import HOSTILE
+from tests.core.erasure.library import take_down
 
 GIVEN = {"question": "is the road safe?", "intent": "qa", "passage_id": "p-flood", "grade": 2}
 GIVEN |= {"evidence": "A road under flood water may be gone."}
@@ -103,6 +104,7 @@ def test_a_question_that_is_none_is_told_so(client, change, said):
     "headers",
     [
         {"Host": "evil.example"}, {"Host": "127.0.0.1:1"}, {"Origin": "https://evil.example"}, {"Origin": "null"},
+        {"Origin": "http://["},
         {"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"},
     ],
 )  # fmt: skip
@@ -118,6 +120,9 @@ def test_only_a_judgement_is_written(client, saved):
     form = {"content": b"{}", "headers": {"content-type": "text/plain"}}
     assert client.post("/api/judgements", **form).status_code == 415
     assert client.post("/api/judgements", content=b"x" * 70_000).status_code == 413
+    with socket.create_connection((client.base_url.host, client.base_url.port)) as raw:
+        raw.sendall(b"POST /api/judgements HTTP/1.1\r\nHost: x\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n")
+        assert raw.recv(100).startswith(b"HTTP/1.1 413")
     for change in ({"grade": 9}, {"grade": "2; rm"}, {"evidence": "not in it"}, {"passage_id": "../../x"}, {"more": 1}):
         assert client.post("/api/judgements", json=GIVEN | change).status_code == 400
     assert client.post("/api/judgements", content=b"{", headers={"content-type": "application/json"}).status_code == 400
@@ -142,3 +147,16 @@ def test_judgements_are_read_back_as_questions(client, saved):
     client.post("/api/judgements", json=GIVEN | {"grade": 0})
     (question,) = read_questions(saved)
     assert [judgement.grade for judgement in question.judgements] == [0]
+
+
+def test_what_was_erased_since_is_not_answered_nor_written_down(made, tmp_path):
+    own = Path(shutil.copytree(made, tmp_path / "own"))
+    store, saved = LocalStore(own / "store"), own / "questions.jsonl"
+    corpus = open_corpus(store, Ref.parse("passages"))
+    with serving(corpus, Reader(store), ["bm25"], saved) as (url, _), httpx.Client(base_url=url, timeout=60) as client:
+        asked = {"question": "is the road safe?", "intent": "qa", "system": "bm25"}
+        assert client.get("/api/ask", params=asked).status_code == 200
+        take_down(store, "d-flood")
+        for answer in (client.get("/api/ask", params=asked), client.post("/api/judgements", json=GIVEN)):
+            assert answer.status_code == 400 and "has changed since it was opened" in answer.json()["detail"]
+    assert not saved.exists()

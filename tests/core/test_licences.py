@@ -55,7 +55,10 @@ def refusing(monkeypatch):
     settings.cache_clear()
 
 
-@pytest.mark.parametrize("licence", ["CC-BY-NC-4.0", "cc-by-nc-sa-4.0", "Non-Commercial research licence"])
+@pytest.mark.parametrize(
+    "licence",
+    ["CC-BY-NC-4.0", "cc-by-nc-sa-4.0", "Non-Commercial research licence", "cc_by_nc_4.0", "non commercial use only"],
+)
 def test_non_commercial_licences_are_known_by_name(licence):
     assert is_non_commercial(licence)
 

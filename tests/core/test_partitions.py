@@ -19,6 +19,7 @@ from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.runner import run_job
 from pipeline_tasks.core.step import NoParams, step
 from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.core.versions import Version
 from tests.core.toy_steps import TOTALS, check_whole, latest, make, rows_of, toy_list, toy_tally
 from tests.forked import forked
 
@@ -130,6 +131,10 @@ def test_pieces_hold_whole_parts_of_all_versions_in_their_order(store):
     sizes = [tuple(len(rows.version.manifest.parts) for rows in piece.values()) for piece in found]
     assert sizes == [(2, 0), (2, 0), (1, 1), (0, 2), (0, 2)]
     assert [table["item_id"].to_pylist() for table in found[2]["two"].tables(["item_id"])] == [["item0", "item1"]]
+    first = version.manifest.parts[0]
+    manifest = version.manifest.model_copy(update={"parts": [first, first.model_copy(update={"rows": 0})]})
+    behind = pieces({"one": Version(store, manifest)}, 1)
+    assert [len(piece["one"].version.manifest.parts) for piece in behind] == [1, 1], "a part without rows is one, too"
     assert len(pieces({"none": Rows.between(version, 0, 0).version}, 4)) == 1
 
 

@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.core.versions import load_manifest, manifest_key, resolve
 from pipeline_tasks.curation.mine_negatives import mine_negatives
 from pipeline_tasks.curation.mutual_agreement import mutual_agreement
 from tests.curation.conftest import SPLIT_OF
@@ -50,6 +53,16 @@ def test_fewer_stay_fewer_and_none_is_a_reject(labelled):
     assert outcome.counters["short_queries"] == 1 and outcome.counters["negatives"] == 8
     refused = rejects(labelled, "mtt/1.0")
     assert {query: row["reason"] for query, row in refused.items()} == {"q-t4": "no_negative"}
+    assert refused["q-t4"]["detail"].startswith("no passage may be one: alpha=1.0, absolute_margin=0.0, max_score=1.0")
+
+
+def test_ranks_that_no_ranking_has_are_the_callers_mistake(labelled):
+    ref = resolve(labelled, Ref.parse("rankings/one"))
+    manifest = load_manifest(labelled, ref)
+    told = manifest.model_copy(update={"params": manifest.params | {"depth": 6}})
+    labelled.replace(manifest_key(ref), told.model_dump_json().encode())
+    with pytest.raises(InputError, match=f"min_rank=7 of {ref}, which has 6 ranks: lower it, or rank deeper"):
+        go(labelled, mine_negatives, models=("one",), min_rank=7)
 
 
 def test_a_held_out_passage_never_enters_training(labelled):

@@ -53,6 +53,8 @@ def test_a_passage_of_another_split_is_no_positive_even_where_all_agree(store):
 def test_rankings_that_lack_a_model_or_a_query_are_the_callers_mistake(store):
     with pytest.raises(InputError, match="two"):
         go(store, mutual_agreement, {"rankings": ["rankings/one"]}, models=MODELS)
+    with pytest.raises(InputError, match="one judges any twice; name each model once"):
+        go(store, mutual_agreement, models=("one", "one"))
     put(store, RANKINGS, [], dataset="rankings/two")
     with pytest.raises(InputError, match="rankings/two"):
         go(store, mutual_agreement, models=MODELS)

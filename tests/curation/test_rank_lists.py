@@ -181,3 +181,10 @@ def test_rankings_of_other_passages_or_pairs_are_refused(store):
     none = put(store, PAIRS, [], dataset="mtp/other")
     with pytest.raises(InputError, match="no pair: q1"):
         go(store, sample_rank_lists, {"pairs": [str(none)]})
+
+
+def test_a_query_of_which_nothing_is_left_is_a_reject_by_default_too(store):
+    nothing = [{"query_id": "q1", "passage_ids": ["p0", "p1"], "scores": [0.0, 0.0]}]
+    put(store, RANKINGS, nothing, dataset="rankings/bm25")
+    go(store, sample_rank_lists, k=2)
+    assert not rows(store, "rank_lists") and rejects(store, "rank_lists")["q1"]["reason"] == "short_list"

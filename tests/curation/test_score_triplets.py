@@ -106,6 +106,10 @@ def test_what_has_no_teacher_or_no_vector_is_the_callers_mistake(vectors):
     put(store, PASSAGE_EMBEDDINGS, [{"passage_id": "p1", "embedding": [1.0] * 8}], dataset="embeddings/one")
     with pytest.raises(InputError, match=r"embeddings/one@.* have no vector of p[23]"):
         go(store, score_triplets, models=("one",))
+    broken = [{"passage_id": f"p{n}", "embedding": [float("nan")] * 8} for n in range(1, 9)]
+    put(store, PASSAGE_EMBEDDINGS, broken, dataset="embeddings/one")
+    with pytest.raises(InputError, match=r"embeddings/one@.* embedding: the vector of p\d holds NaN"):
+        go(store, score_triplets, models=("one",))
     put(store, TRIPLETS, [{"query_id": "q1", "mining_model": "bm25"}], dataset="mtt/0.95")
     with pytest.raises(InputError, match="'bm25'"):
         go(store, score_triplets, models=("one", "two"))

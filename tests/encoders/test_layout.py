@@ -73,6 +73,10 @@ def test_prompts_are_prefixes(tmp_path):
         ({"prompts": {"all": "x: "}, "default_prompt_name": "all"}, "x: ", "x: "),
         ({"prompts": {"q": "q: ", "document": "d: "}, "default_prompt_name": "q"}, "q: ", "d: "),
         ({"prompts": {"query": "", "document": ""}, "default_prompt_name": None}, "", ""),
+        ({"prompts": {"query": "q: "}, "default_prompt_name": "query"}, "q: ", ""),
+        ({"prompts": {"query": "q: ", "document": ""}, "default_prompt_name": "query"}, "q: ", ""),
+        ({"prompts": {"query": "q: ", "document": "d: ", "passage": "p: "}}, "q: ", "d: "),
+        ({"prompts": {"query": None, "document": None, "passage": "p: "}}, "", "p: "),
     ],
 )
 def test_a_default_prompt_is_put_before_what_has_none_of_its_own(tmp_path, stated, query, passage):

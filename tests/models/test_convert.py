@@ -93,8 +93,8 @@ def test_a_pickle_without_safetensors_becomes_them_once_and_runs_nothing(tmp_pat
         (b"", "is damaged"),
         (b"PK\x03\x04 no archive", "is damaged"),
         (pickle.dumps([1, 2]), "is damaged|something else"),
-        (["not", "named"], "something else than tensors by name"),
-        ({"model": {"w": 1}}, "something else than tensors by name"),
+        (["not", "named"], "something else than dense tensors by name"),
+        ({"model": {"w": 1}}, "something else than dense tensors by name"),
     ],
 )
 def test_a_file_that_is_no_set_of_weights_is_named_with_what_to_do(tmp_path, content, why):
@@ -105,3 +105,12 @@ def test_a_file_that_is_no_set_of_weights_is_named_with_what_to_do(tmp_path, con
     with pytest.raises(InputError, match=f"pytorch_model.bin .*({why}).*take a revision"):
         safetensors_from_pickle(tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == ["pytorch_model.bin"]
+
+
+def test_neither_names_that_are_none_nor_sparse_tensors_are_weights(tmp_path):
+    import torch
+
+    for content in ({1: torch.ones(2)}, {"w": torch.ones(2).to_sparse()}):
+        torch.save(content, tmp_path / "pytorch_model.bin")
+        with pytest.raises(InputError, match="something else than dense tensors by name"):
+            safetensors_from_pickle(tmp_path)

@@ -9,6 +9,7 @@ import shutil
 import pytest
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.licences import is_non_commercial
 from pipeline_tasks.core.local_files import for_a_form
 from pipeline_tasks.models.registry import get
 from pipeline_tasks.models.start import start_of
@@ -78,6 +79,13 @@ def test_licences_are_those_of_the_card_and_of_an_export(folder):
     assert dict(start_of(str(folder)).licences) == {called: "unknown: its folder names none"}
     (folder / "LICENCES.json").write_text(json.dumps({"nv-embed-v2": "CC-BY-NC-4.0"}))
     assert dict(start_of(str(folder)).licences) == {"nv-embed-v2": "CC-BY-NC-4.0"}
+    for told in (
+        "license:\n- cc-by-nc-4.0\n- mit",
+        "license: [cc-by-nc-4.0]",
+        "license: other\nlicense_name: cc-by-nc-4.0",
+    ):
+        (folder / "README.md").write_text(f"---\n{told}\n---\n")
+        assert is_non_commercial(dict(start_of(str(folder)).licences)[called])
     (folder / "README.md").write_text("---\ntags: [a]\nlicense: 'mit'  # short\n---\nlicense: none\n")
     assert dict(start_of(str(folder)).licences) == {called: "mit", "nv-embed-v2": "CC-BY-NC-4.0"}
     (folder / "LICENCES.json").write_text("[]")

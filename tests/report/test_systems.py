@@ -7,6 +7,7 @@ from pipeline_tasks.datasets import JUDGED_QUERIES, PASSAGES
 from pipeline_tasks.evaluation.evaluate_retriever import evaluate_retriever
 from pipeline_tasks.report.evaluations import read
 from pipeline_tasks.report.run_report import run_report
+from pipeline_tasks.report.sections.sizes import n_params
 from pipeline_tasks.report.sections.systems import system_section
 from pipeline_tasks.report.subject import lineage
 from tests.stores import go, put
@@ -30,3 +31,8 @@ def test_one_measure_alone_is_no_table(tmp_path):
     made = go(store, evaluate_retriever, {"models": []}, size="", models=(), systems=("bm25",), measures=("ndcg@10",))
     with lineage(store) as ask:
         assert system_section(ask, read(ask, str(made.ref))) is None
+
+
+def test_a_model_is_as_large_as_what_it_began_as():
+    assert n_params("22m/finetune", "all-mpnet-base-v2") == n_params("all-mpnet-base-v2") > n_params("22m/finetune") > 0
+    assert n_params("22m/finetune", "a-folder-0123") == 0, "nobody knows how large it is"

@@ -15,6 +15,7 @@ import pytest
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import file_sha256
 from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.core.versions import load_manifest, manifest_key
 from pipeline_tasks.datasets import PAIR_EMBEDDINGS, PASSAGE_EMBEDDINGS
 from pipeline_tasks.retrieval.rank_passages import rank_passages
 from tests.stores import go, put, rows
@@ -77,6 +78,16 @@ def test_another_width_is_refused(tmp_path):
     store = stored(tmp_path, 1, 5, 10)
     put(store, PAIR_EMBEDDINGS, [pair("x", np.random.default_rng(1), 16)], dataset=f"query_embeddings/{MODEL}")
     with pytest.raises(InputError, match=r"vectors of \[16, 32\] numbers"):
+        go(store, rank_passages, model=MODEL)
+
+
+def test_vectors_of_other_weights_are_refused(tmp_path):
+    store = stored(tmp_path, 1, 5, 10)
+    old = put(store, PAIR_EMBEDDINGS, [pair("x", np.random.default_rng(1))], dataset=f"query_embeddings/{MODEL}")
+    manifest = load_manifest(store, old)
+    told = manifest.model_copy(update={"params": manifest.params | {"weights": "others"}})
+    store.replace(manifest_key(old), told.model_dump_json().encode())
+    with pytest.raises(InputError, match=rf"{old} has vectors of other weights of {MODEL} than run here: encode it"):
         go(store, rank_passages, model=MODEL)
 
 

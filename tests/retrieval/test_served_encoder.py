@@ -132,7 +132,12 @@ def not_a_number(answer):
     return answer
 
 
-@pytest.mark.parametrize("mend", [wider, absent, twice, not_a_number])
+def without_direction(answer):
+    answer["data"][0]["embedding"] = [0.0] * len(answer["data"][0]["embedding"])
+    return answer
+
+
+@pytest.mark.parametrize("mend", [wider, absent, twice, not_a_number, without_direction])
 def test_vectors_that_do_not_fit_are_refused_and_not_kept(endpoint, store, mend):
     endpoint.mend = mend
     with pytest.raises(InputError, match="sent vectors of shape"):

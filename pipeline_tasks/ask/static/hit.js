@@ -70,7 +70,7 @@ function judge(hit, quote, shown) {
     buttons.forEach((button, i) => button.setAttribute("aria-pressed", String(judged?.grade === GRADES[i][0])));
   };
   const save = async (grade) => {
-    const evidence = selectedIn(quote) || hit.quote;
+    const evidence = selectedIn(quote) || shown.judged[hit.passage_id]?.evidence || hit.quote;
     try {
       const kept = await post("judgements", { question: shown.question, intent: shown.intent, passage_id: hit.passage_id, grade, evidence });
       shown.judged[hit.passage_id] = kept.judgement;

@@ -27,7 +27,7 @@ _SIDES = (
 
 def size_section(scores: Scores, system: str) -> Section | None:
     """Parameters against average score; None where fewer than two systems have a known size."""
-    sizes = {name: n for name in scores.table if (n := n_params(name))}
+    sizes = {name: n for name in scores.table if (n := n_params(name, scores.starts.get(scores.models[name], "")))}
     shown = {name: n for name, n in sizes.items() if not scores.models[name] or name == system}
     if len(shown) < 2:
         return None
@@ -44,11 +44,14 @@ def size_section(scores: Scores, system: str) -> Section | None:
     return Section(title, (about,), chart, table, in_short=False)
 
 
-def n_params(system: str) -> int:
-    """Parameters of the system's model, that of the backbone where it was trained here; 0 where that is not known."""
+def n_params(system: str, start: str = "") -> int:
+    """Parameters of the system's model; 0 where that is not known.
+
+    Where it was trained here they are those of its ``start``, if that is told, else of what its size starts from.
+    """
     size = system.partition("/")[0]
     try:
-        return get(SIZES[size].backbone if size in SIZES else system).n_params
+        return get(start or (SIZES[size].backbone if size in SIZES else system)).n_params
     except InputError:
         return 0
 
