@@ -119,6 +119,7 @@ def with_version(text: str) -> str:
 def write(path: Path) -> None:
     """Make ``path`` whole; what it says already stays."""
     present = path.read_text("utf-8") if path.exists() else ""
+    present += "\n" if present and not present.endswith("\n") else ""
     text = with_version(present + added(present))
     part = path.with_name(path.name + ".part")
     part.touch(mode=stat.S_IRUSR | stat.S_IWUSR)

@@ -16,9 +16,9 @@ version, but whether a model is trained on a card.
 
 from __future__ import annotations
 
+import json
 import tomllib
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -29,6 +29,7 @@ from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.step import Resources, Step
 
 DEFAULT = "default"
+HANDED_ON = "FOUNDRY_HANDED_RESOURCES"
 
 
 class Table(BaseModel):
@@ -67,17 +68,24 @@ def configured() -> dict[str, Table]:
     Raises:
         InputError: see :func:`resources_of`.
     """
-    path = settings().resources
-    if path is None:
-        return {}
+    path, handed_on = settings().resources, settings().handed_resources
     try:
-        found = tomllib.loads(path.read_text("utf-8"))
+        if handed_on:
+            return {name: _table(HANDED_ON, name, values) for name, values in json.loads(handed_on).items()}
+        found = tomllib.loads(path.read_text("utf-8")) if path else {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InputError(f"FOUNDRY_RESOURCES={path} cannot be read: {error}") from error
-    return {name: _table(path, name, values) for name, values in found.items()}
+    return {name: _table(str(path), name, values) for name, values in found.items()}
 
 
-def _table(path: Path, name: str, values: Any) -> Table:
+def handed_on(step: str) -> dict[str, str]:
+    """The variable by which a step on another machine, which has no such file, is told what the file says of it."""
+    tables = {name: table.model_dump(exclude_none=True) for name, table in configured().items()}
+    found = {name: table for name, table in tables.items() if name in (DEFAULT, step)}
+    return {HANDED_ON: json.dumps(found)} if found else {}
+
+
+def _table(path: str, name: str, values: Any) -> Table:
     if name != DEFAULT and name not in step_names():
         raise InputError(f"{path}: no step is called {name!r}; tables may be: {DEFAULT}, {', '.join(step_names())}")
     try:

@@ -68,6 +68,7 @@ class Settings(BaseModel):
     )
     cache: Path = Field(Path("~/.cache/retriever-foundry"), description="model weights, once per machine")
     resources: Path | None = Field(None, description="TOML file: memory, time, cards and retries of steps")
+    handed_resources: str = Field("", description="what that file says, as JSON; a back-end sets it for its steps")
     parameters: Path | None = Field(None, description="TOML file: parameters of steps where nobody gives any")
     sql_memory_mib: int = Field(0, ge=0, description="MiB of DuckDB for one question; 0: by the container's limit")
     log_format: Literal["text", "json"] = Field("text", description="lines of the log: text, or a JSON object each")
@@ -204,8 +205,8 @@ def _names_a_file(name: str) -> bool:
 
 
 def _stays_here(name: str) -> bool:
-    """Whether it names a file of this machine; what ``FOUNDRY_PARAMETERS`` says is given to steps by value."""
-    return _names_a_file(name) or name == "FOUNDRY_PARAMETERS"
+    """Whether it names a file of this machine; what the last two say is given to steps by value."""
+    return _names_a_file(name) or name in ("FOUNDRY_PARAMETERS", "FOUNDRY_RESOURCES")
 
 
 def _is_of_machine(name: str) -> bool:

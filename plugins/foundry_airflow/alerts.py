@@ -30,7 +30,8 @@ def task_failed(context: Context) -> None:
     """Report that a task will not be tried again; the callback of every task."""
     task = context["ti"]
     error = context.get("exception") or context.get("reason") or "ended without a word; was it killed?"
-    label = task.task_id if (task.map_index or -1) < 0 else f"{task.task_id}[{task.map_index}]"
+    place = -1 if task.map_index is None else task.map_index
+    label = task.task_id if place < 0 else f"{task.task_id}[{place}]"
     facts = {"DAG": task.dag_id, "run": task.run_id, "task": label, "try": task.try_number, "error": error_line(error)}
     send(f"{task.dag_id}: {label} failed", facts, task.log_url)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from airflow.sdk.configuration import conf
 
@@ -13,6 +12,7 @@ from foundry_airflow import calls
 from foundry_airflow.calls import FROM_A_FORM, QUIET_THREADS, Call
 from pipeline_tasks import __version__
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.resources import handed_on
 from pipeline_tasks.core.settings import passed_on, secret_variables, settings
 from pipeline_tasks.core.step import Resources
 
@@ -91,15 +91,15 @@ def container_of(call: Call) -> Container:
         cpus=cpus,
         gpus=gpus,
         timeout_s=math.ceil(needs.timeout_minutes * 60),
-        environment=base | known | FROM_A_FORM,
+        environment=base | known | FROM_A_FORM | handed_on(call.step),
         secrets=secrets,
     )
 
 
 def folders() -> dict[str, str]:
-    """What must be mounted: ``store``, ``cache`` and ``domain`` -> their paths here.
+    """What must be mounted: ``store``, ``cache``, ``domain`` and ``scratch`` -> their paths here.
 
-    A store behind an address and a domain of the package need nothing.
+    A store behind an address, a domain of the package and scratch in the cache need nothing.
     """
-    paths: dict[str, Any] = {"store": settings().store, "cache": settings().cache, "domain": settings().domain}
-    return {name: path for name, place in paths.items() if Path(path := str(place)).is_absolute()}
+    names = ("store", "cache", "domain", "scratch")
+    return {name: path for name in names if Path(path := str(getattr(settings(), name) or "")).is_absolute()}

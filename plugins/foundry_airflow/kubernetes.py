@@ -17,7 +17,7 @@ from urllib3.exceptions import HTTPError
 from foundry_airflow.calls import Call, Ended
 from foundry_airflow.containers import Container, container_of, folders, number, option
 from foundry_airflow.engines import Look
-from foundry_airflow.pod_status import KILLED, ended, has_begun, is_over, never_begins, waiting
+from foundry_airflow.pod_status import KILLED, ended, has_begun, is_over, lost, never_begins, waiting
 from foundry_airflow.pods import GRACE_S, SECRET, STEP, pod
 from pipeline_tasks.core.errors import InputError, TransientError
 
@@ -86,14 +86,16 @@ class Kubernetes:
                 return Look(after=after, ended=Ended(KILLED, why="its pod is gone; somebody removed it"))
             lines, after = self._lines(name, after) if has_begun(found) else ((), after)
             limit_m = number("kubernetes_start_minutes", 30)
-            return Look(lines, after, waiting(found), ended(found) or never_begins(found, limit_m))
+            return Look(lines, after, waiting(found), ended(found) or lost(found) or never_begins(found, limit_m))
 
     def end(self, name: str) -> None:
-        """Stop it, by force after a while, and remove it."""
+        """Stop it, by force after a while, and remove it; at once where its node does not answer."""
         with kubernetes_errors():
+            there = self._find(name)
+            grace_s = 0 if there and lost(there) else GRACE_S
             try:
                 self._api.delete_namespaced_pod(
-                    name, self._namespace, grace_period_seconds=GRACE_S, _request_timeout=REQUEST_S
+                    name, self._namespace, grace_period_seconds=grace_s, _request_timeout=REQUEST_S
                 )
             except ApiException as error:
                 if error.status != GONE:

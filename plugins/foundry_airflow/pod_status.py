@@ -10,6 +10,8 @@ from foundry_airflow.pods import STEP
 
 KILLED = 137
 OVER = ("Succeeded", "Failed")
+LOST_AFTER = timedelta(minutes=5)
+"""Longer than any pod has to end by itself: ``deletionTimestamp`` is when that time is over."""
 
 
 def has_begun(pod: dict[str, Any]) -> bool:
@@ -50,6 +52,16 @@ def ended(pod: dict[str, Any]) -> Ended | None:
         why = ": ".join(filter(None, (status["reason"], status.get("message"))))
     last = (done.get("message") or "").strip().splitlines()
     return Ended(done.get("exitCode", KILLED), last[-1].strip() if last else "", why, starved)
+
+
+def lost(pod: dict[str, Any]) -> Ended | None:
+    """The end of a pod whose node does not answer: it was deleted long ago, and nobody says that it has stopped."""
+    deleted = pod["metadata"].get("deletionTimestamp")
+    if pod["status"].get("phase") in OVER or not deleted:
+        return None
+    if datetime.now(UTC) - datetime.fromisoformat(deleted) <= LOST_AFTER:
+        return None
+    return Ended(KILLED, why=": ".join(filter(None, ("its node does not answer", pod["status"].get("reason")))))
 
 
 def never_begins(pod: dict[str, Any], limit_m: float) -> Ended | None:

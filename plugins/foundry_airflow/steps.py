@@ -116,7 +116,8 @@ def step(
         )
         return mapped.expand(each=values.output).output
     commit = StepOperator(task_id=name, outlets=outlets, doc_md=doc, **work, **limits)
-    bought = [] if ahead is None else [AheadOperator(task_id=f"{name}_{AHEAD}", wanted=ahead, **work, **limits)]
+    asleep = {name: value for name, value in limits.items() if name != "pool"}  # for a day, and asks nobody meanwhile
+    bought = [] if ahead is None else [AheadOperator(task_id=f"{name}_{AHEAD}", wanted=ahead, **work, **asleep)]
     bought >> commit
     if found.kind == "map":
         limit = max_groups or conf.getint("foundry", "max_groups", fallback=8)
@@ -148,8 +149,11 @@ def _asset(dataset: str, params: dict[str, Any]) -> Asset | AssetAlias:
 
 
 def default(name: str, parameter: str) -> Any:
-    """The default of a step's parameter: what a DAG's shape may depend on."""
-    return get_step(name).params.model_fields[parameter].get_default(call_default_factory=True)
+    """A step's parameter that nobody gives: what a DAG's shape may depend on."""
+    step = get_step(name)
+    told = usual(step)
+    field = step.params.model_fields[parameter]
+    return told[parameter] if parameter in told else field.get_default(call_default_factory=True)
 
 
 def mined_from() -> dict[str, Where]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -44,3 +46,13 @@ def test_every_base_image_has_a_line():
     lines = (ROOT / "images.lock").read_text("utf-8").split()
     assert [line.split("@")[0] for line in lines] == ["python:3.11-slim", "postgres:17", "vllm/vllm-openai:v0.11.0"]
     assert all(re.fullmatch(r"[a-z0-9./:-]+(@sha256:[0-9a-f]{64})?", line) for line in lines)
+
+
+def test_what_an_env_file_says_last_is_not_run_into_what_is_added(tmp_path):
+    path = tmp_path / ".env"
+    path.write_text("PORT=9090\nLLM_MODEL=my-model")
+    subprocess.run([sys.executable, "containers/write_env.py", str(path)], cwd=ROOT, check=True)
+    lines = path.read_text().splitlines()
+    assert (
+        "LLM_MODEL=my-model" in lines and "PORT=9090" in lines and sum(line.startswith("PORT=") for line in lines) == 1
+    )

@@ -64,7 +64,7 @@ def test_every_setting_but_the_secret_ones_and_what_is_given_by_value_reaches_ev
     for name in ("FOUNDRY_EMBEDDINGS_API_KEY", "OPENAI_API_KEY", "FOUNDRY_NEW_TOKEN"):
         monkeypatch.setenv(name, "secret")
     monkeypatch.setattr("pipeline_tasks.core.settings.settings", lambda: Settings(store=tmp_path))
-    assert {name for name in plain if name in passed_on(())} == set(plain) - {"FOUNDRY_PARAMETERS"}
+    assert {name for name in plain if name in passed_on(())} == set(plain) - {"FOUNDRY_PARAMETERS", "FOUNDRY_RESOURCES"}
     assert {name for name in plain if name in inherited(())} == set(plain)
     assert "secret" not in passed_on(()).values()
     assert secret_values().count("secret") == 3

@@ -97,6 +97,7 @@ def test_every_step_that_asks_by_chat_waits_for_what_is_bought_ahead(bag):
     assert steps == {name for name in step_names() if issubclass(get_step(name).params, LlmParams)} - {"score_passages"}
     for dag, name in asking:
         first = f"{name}_groups.plan" if get_step(name).kind == "map" else name
+        assert dag.get_task(f"{name}_ahead").pool == "default_pool", "it sleeps for a day, and asks nobody"
         assert f"{name}_ahead" in dag.get_task(name).upstream_task_ids & dag.get_task(first).upstream_task_ids, name
 
 

@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 
 import pytest
 from airflow.triggers.callback import CallbackTrigger
@@ -158,3 +159,13 @@ def test_the_triggerer_finds_and_runs_what_a_missed_deadline_calls(hook):
         "DAG": "corpus_refresh", "run": "weekly 1", "state": "running", "due": "2026-11-22T00:00:00Z",
     }  # fmt: skip
     assert body["attachments"][0]["title_link"].endswith("/dags/corpus_refresh/runs/weekly%201")
+
+
+@pytest.mark.parametrize(
+    ("index", "label"), [(None, "finetune"), (-1, "finetune"), (0, "finetune[0]"), (7, "finetune[7]")]
+)
+def test_the_first_of_several_tasks_is_named_as_such(hook, index, label):
+    task = SimpleNamespace(dag_id="d", run_id="r", task_id="finetune", map_index=index, try_number=1, log_url="")
+    alerts.task_failed({"ti": task, "reason": "gone"})
+    ((_, body),) = hook.seen
+    assert fields(body)["task"] == label

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from datetime import UTC, datetime
 
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
@@ -13,6 +14,7 @@ pytest.importorskip("kubernetes", reason="the extra `kubernetes` is not installe
 from foundry_airflow.backends import backend, checked
 from foundry_airflow.calls import Call, Ended
 from foundry_airflow.operators import StepOperator, airflow_errors
+from foundry_airflow.pod_status import lost
 
 from pipeline_tasks.core.step import Resources
 from tests.dags.fake_kubernetes_api import fake_kubernetes_api
@@ -119,6 +121,21 @@ def test_a_pod_that_never_begins_is_given_up(cluster, monkeypatch):
 
     ended, _ = play(cluster, scene)
     assert ended.exit_code == 137 and "did not begin" in ended.why
+
+
+def test_a_pod_whose_node_does_not_answer_has_ended_and_is_removed_by_force(cluster):
+    def scene(name, lines):
+        cluster.running(name)
+        cluster.pods[name]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        cluster.pods[name]["status"]["reason"] = "NodeLost"
+
+    ended, _ = play(cluster, scene)
+    assert (ended.exit_code, ended.why) == (137, "its node does not answer: NodeLost")
+
+
+def test_a_pod_that_is_just_being_removed_is_waited_for():
+    pod = {"metadata": {"deletionTimestamp": datetime.now(UTC).isoformat()}, "status": {"phase": "Running"}}
+    assert lost(pod) is None
 
 
 def test_the_next_try_follows_the_pod_of_a_killed_one(cluster):

@@ -8,12 +8,15 @@ from pathlib import Path
 import pytest
 from airflow.sdk import Asset, AssetAlias
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
-from foundry_airflow.containers import container_of
+from foundry_airflow.calls import Call
+from foundry_airflow.containers import container_of, folders
 from foundry_airflow.inputs import follow
 from foundry_airflow.operators import GroupsOperator, StepOperator, open_store
-from foundry_airflow.steps import form
+from foundry_airflow.steps import default, form
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.registry import get_step
+from pipeline_tasks.core.resources import resources_of
 from pipeline_tasks.core.settings import settings
 
 pytestmark = pytest.mark.usefixtures("toys")
@@ -129,6 +132,31 @@ def test_a_try_that_lasts_too_long_is_ended_and_the_file_says_after_how_long(tmp
     settings.cache_clear()
     with pytest.raises(AirflowException, match="exit code 124.*longer than it may"):
         run("stumble", values={"how": "hang", "mark": str(tmp_path / "mark")})
+
+
+def test_what_the_operators_file_says_of_a_step_reaches_its_container_without_the_file(tmp_path, monkeypatch):
+    (tmp_path / "resources.toml").write_text(
+        "[default]\nretries = 9\n[count]\nmemory_gib = 3\n[stumble]\nmemory_gib = 7\n"
+    )
+    monkeypatch.setenv("FOUNDRY_RESOURCES", str(tmp_path / "resources.toml"))
+    monkeypatch.setenv("FOUNDRY_SCRATCH", str(tmp_path / "scratch"))
+    settings.cache_clear()
+    wanted = resources_of(get_step("count"))
+    told = container_of(Call("count", "76a59d9ae48d0d8e", (), wanted)).environment
+    assert folders()["scratch"] == told["FOUNDRY_SCRATCH"], "what is named is mounted"
+    for name in ("FOUNDRY_RESOURCES", "FOUNDRY_SCRATCH"):
+        monkeypatch.delenv(name)
+    assert "FOUNDRY_RESOURCES" not in told and "stumble" not in told["FOUNDRY_HANDED_RESOURCES"]
+    monkeypatch.setenv("FOUNDRY_HANDED_RESOURCES", told["FOUNDRY_HANDED_RESOURCES"])
+    settings.cache_clear()
+    assert resources_of(get_step("count")) == wanted and (wanted.memory_gib, wanted.retries) == (3, 9)
+
+
+def test_what_the_operator_says_of_parameters_decides_the_shape_of_dags_too(tmp_path, monkeypatch):
+    monkeypatch.setenv("FOUNDRY_PARAMETERS", str(tmp_path / "parameters.toml"))
+    (tmp_path / "parameters.toml").write_text("[count]\nparts = 3\n")
+    settings.cache_clear()
+    assert default("count", "parts") == 3 != get_step("count").params.model_fields["parts"].default
 
 
 def test_what_the_operator_says_of_parameters_is_in_the_command_and_in_the_form(tmp_path, monkeypatch):

@@ -203,8 +203,11 @@ class Actors:
 
         Raises:
             InputError: no node has that much: the actor would wait for ever.
+            TransientError: no node computes at all, as while the workers start again.
         """
         there = nodes(self._ray)
+        if not any(node.cpus >= 1 for node in there):
+            raise TransientError(f"{self._name}: no node of the Ray cluster offers a processor now; try again")
         cards = max(node.gpus for node in there)
         gpus = self._needs.gpus
         if gpus is None:
