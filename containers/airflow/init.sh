@@ -3,7 +3,7 @@
 set -eu
 python /opt/init/bucket.py
 airflow db migrate
-python /opt/plugins/foundry_airflow/pools.py
+sh /opt/init/pools.sh
 # With "=": one generated password in 64 begins with a dash.
 airflow users create --role=Admin --username="$ADMIN_USER" --password="$ADMIN_PASSWORD" \
     --firstname=Foundry --lastname=Admin --email="$ADMIN_USER@localhost"
