@@ -21,7 +21,13 @@ class Meter:
 
     def __init__(self, label: str, total: int, unit: str) -> None:
         self.label, self.total, self.unit, self.done, self.note = label, total, unit, 0, ""
+        self._begun = 0
         self._started = self._said = time.monotonic()
+
+    def begin_at(self, done: int) -> None:
+        """So many units were done before: they say nothing of the rate."""
+        self.done = self._begun = done
+        self._started = time.monotonic()
 
     def advance(self, n: int = 1, note: str = "") -> None:
         """``n`` more units are done; ``note`` is how it goes, in a few words."""
@@ -38,7 +44,7 @@ class Meter:
 
     def line(self, elapsed_s: float) -> str:
         """One line: done, rate per second and time left."""
-        rate = self.done / elapsed_s if elapsed_s > 0 else 0.0
+        rate = (self.done - self._begun) / elapsed_s if elapsed_s > 0 else 0.0
         left = f"{(self.total - self.done) / rate:.0f} s left" if rate > 0 else "time left unknown"
         line = f"{self.label}: {self.done}/{self.total} {self.unit}, {rate:.1f} {self.unit}/s, {left}"
         return f"{line}; {self.note}" if self.note else line
@@ -50,6 +56,10 @@ class _Bar(Meter):
         self._bars = _bars()
         self._bars.start()
         self._task = self._bars.add_task(label, total=total, unit=unit)
+
+    def begin_at(self, done: int) -> None:
+        super().begin_at(done)
+        self._bars.reset(self._task, total=self.total, completed=done)
 
     def advance(self, n: int = 1, note: str = "") -> None:
         self.done += n

@@ -29,7 +29,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.domains import domain_folder
-from pipeline_tasks.domains.intents import load_intents
+from pipeline_tasks.domains.intents import complaints, load_intents
 from pipeline_tasks.synthesis.prompts import FOCUS_LABEL, PASSAGE_LABEL, PromptSet, load_prompts
 
 LICENCE = "Apache-2.0"
@@ -108,11 +108,17 @@ def read_recorded(file: Path) -> Iterator[Written]:
     Raises:
         InputError: one of them is not as :class:`Written` says.
     """
-    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+    try:
+        lines = file.read_text(encoding="utf-8-sig").split("\n")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file.name} is no UTF-8 text ({error}): save it as such") from error
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
         try:
             yield Written.model_validate_json(line)
         except ValidationError as error:
-            raise InputError(f"{file.name}, line {number}: {error.errors()[0]['msg']}") from error
+            raise InputError(f"{file.name}, line {number}: {complaints(error)}") from error
 
 
 @contextmanager

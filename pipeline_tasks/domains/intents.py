@@ -83,7 +83,7 @@ def read_toml(path: Path, kind: type[T]) -> T:
         InputError: the file is missing, is not TOML, or does not fit ``kind``; all that does not is named.
     """
     try:
-        return TypeAdapter(kind).validate_python(tomllib.loads(path.read_text(encoding="utf-8")))
+        return TypeAdapter(kind).validate_python(tomllib.loads(path.read_text(encoding="utf-8-sig")))
     except FileNotFoundError as error:
         raise InputError(f"{path} does not exist; a domain has one such file") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pipeline_tasks.core import durable
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.domains.intents import complaints
 
 OWN_SETS = ("heldout", "questions")
 """Judged sets that a domain has without a folder: queries written for its held-out documents, and these questions."""
@@ -57,7 +58,10 @@ def read_questions(file: Path) -> list[Question]:
     Raises:
         InputError: a line is not a question.
     """
-    lines = file.read_text(encoding="utf-8").split("\n") if file.is_file() else []
+    try:
+        lines = file.read_text(encoding="utf-8-sig").split("\n") if file.is_file() else []
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file} is no UTF-8 text ({error}): save it as such") from error
     found = []
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -65,7 +69,7 @@ def read_questions(file: Path) -> list[Question]:
         try:
             found.append(Question.model_validate_json(line))
         except ValidationError as error:
-            raise InputError(f"{file}, line {number}: {error.errors()[0]['msg']}") from error
+            raise InputError(f"{file}, line {number}: {complaints(error)}") from error
     return found
 
 

@@ -77,7 +77,7 @@ def terms_of(path: Path, axis: str) -> list[str]:
         InputError: it is missing, is no UTF-8 text, or has no terms.
     """
     try:
-        text = path.read_text("utf-8")
+        text = path.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"the list {path} of {axis!r} cannot be read ({error}); give one term a line") from error
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]

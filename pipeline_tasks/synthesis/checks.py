@@ -7,11 +7,14 @@ the reason. What a step was told comes before the table: ``{"supported": 0.3}`` 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.domains import domain_folder
+from pipeline_tasks.domains.intents import check_known
 from pipeline_tasks.synthesis import measures as m
 from pipeline_tasks.synthesis.measures import Draft
 
@@ -58,8 +61,8 @@ _NEVER = _any(0)
 # The bounds of chat are where 95 of 100 pairs of a strong writer, and more, are on the right side: see
 # benchmarks/pair_checks.py. Premises invent particulars and tweets are short of words, so intents differ.
 _SUPPORTED = {"qa": 0.34, "qadoc": 0.34, "twitter": 0.33, "factcheck": 0.34, "nli": 0.2, "sts": 0.22, "": 0.25}
-_ANSWER_SHARE = {"qa": 0.6, "qadoc": 0.5, "twitter": 0.5, "factcheck": 0.7, "sts": 0.8}
-_NO_FIGURES = dict.fromkeys(("qa", "qadoc", "factcheck", "sts"), 0)
+_ANSWER_SHARE = {"qa": 0.6, "qadoc": 0.5, "twitter": 0.5, "factcheck": 0.7, "sts": 0.8, "nli": math.inf, "": 0.8}
+_NO_FIGURES = {"nli": math.inf, "twitter": math.inf, "": 0}
 _CHARS = {"qa": 700, "qadoc": 1_500, "twitter": 280, "factcheck": 700, "nli": 300, "sts": 400, "": 1_500}
 
 TABLE = (
@@ -117,12 +120,15 @@ def fault_of(draft: Draft, bounds: Bounds) -> str:
 
 
 def check_names(told: Bounds) -> None:
-    """Make sure that every bound is of a measure.
+    """Make sure that every bound is of a measure, and of an intent of the domain if of one.
 
     Raises:
         InputError: one is not.
     """
     names = [check.name for check in TABLE]
     for name in told:
-        if name.partition("/")[0] not in names:
+        measure, of_one, intent = name.partition("/")
+        if measure not in names:
             raise InputError(f"checks={name!r} is no measure; known are {', '.join(names)}")
+        if of_one:
+            check_known(domain_folder(), intent)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import Field
+from pydantic import Field, NonNegativeInt, field_validator
 
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.sql import script
@@ -19,11 +19,19 @@ _SOURCES = ("dm", "gd", "own")
 class CombinePairsParams(StepParams):
     """How much of each origin, and of each intent."""
 
-    caps: dict[str, int] = Field({}, description="origin -> pairs kept of it at most; others are kept whole")
+    caps: dict[str, NonNegativeInt] = Field({}, description="origin -> pairs kept of it at most; others are kept whole")
     per_intent: int = Field(0, ge=0, description="training pairs of an LLM kept per intent at most; 0: no limit")
     balance: float = Field(
         0, ge=0, description="an intent has at most so many times the pairs of the rarest one, 1 or more; 0: any number"
     )
+
+    @field_validator("balance")
+    @classmethod
+    def _not_below_one(cls, times: float) -> float:
+        if 0 < times < 1:
+            raise ValueError(f"balance={times:g} would leave fewer than the rarest intent has: 1 or more, or 0")
+        return times
+
     near: float = Field(
         0.9,
         ge=0.5,

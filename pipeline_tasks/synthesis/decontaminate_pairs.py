@@ -73,6 +73,7 @@ EVALUATION_SETS = {
     kind="reduce",
     dataset="mtp",
     keeps=("pairs",),
+    version="2",
 )
 def decontaminate_pairs(inputs: Inputs, params: DecontaminatePairsParams, run: Run) -> None:
     """Refuse a pair whose texts are copies of what a model is evaluated with; pairs of held-out documents stay.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pyarrow.compute as pc
 
 from pipeline_tasks.core.manifest import Ref
@@ -35,4 +37,10 @@ def _rate(asked: dict, intent: str, kept: int, wanted: int) -> float:
     now = asked.get("rates", {}).get(intent, asked["sample_rate"])
     if kept >= wanted:
         return now
-    return round(min(1.0, now * (MARGIN * wanted / kept if kept else _STEP)), 4)
+    return min(1.0, max(now, _rounded_up(now * (MARGIN * wanted / kept if kept else _STEP))))
+
+
+def _rounded_up(rate: float) -> float:
+    """To four digits that say something."""
+    unit = 10.0 ** (math.floor(math.log10(rate)) - 3) if rate > 0 else 1.0
+    return float(f"{math.ceil(rate / unit) * unit:.4g}")

@@ -39,6 +39,8 @@ class Table(Entry):
     def read(self, name: str, source: Source, *columns: str, also: tuple[str, ...] = ()) -> Read:
         """The rows of set ``name``, once the first of each file has these columns; it may have ``also``.
 
+        A later row that lacks one is None, as a line that is none.
+
         Raises:
             InputError: it lacks one.
         """
@@ -47,7 +49,7 @@ class Table(Entry):
             if row is not None and place.file != seen:
                 seen = place.file
                 require(name, place, row, *columns)
-            yield place, row
+            yield place, row if row is not None and row.keys() >= {*columns} else None
 
 
 class Source(Protocol):
@@ -151,7 +153,11 @@ class Chosen(Table):
             if place.file != seen:
                 seen = place.file
                 require(name, place, held, self.texts, self.marks)
-            marked = [text for text, mark in zip(held[self.texts], held[self.marks], strict=True) if mark]
+            texts, marks = held.get(self.texts), held.get(self.marks)
+            if not isinstance(texts, list) or not isinstance(marks, list) or len(texts) != len(marks):
+                yield place, None
+                continue
+            marked = [text for text, mark in zip(texts, marks, strict=True) if mark]
             if not marked:
                 yield place, _UNANSWERED
             for text in marked:

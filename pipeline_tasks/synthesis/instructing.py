@@ -26,7 +26,7 @@ from pipeline_tasks.synthesis.chat_prompts import (
     repaired,
     tokens_of,
 )
-from pipeline_tasks.synthesis.checks import bounds_of
+from pipeline_tasks.synthesis.checks import bounds_of, check_names
 from pipeline_tasks.synthesis.endpoint import LlmParams
 from pipeline_tasks.synthesis.llm_client import Response
 from pipeline_tasks.synthesis.parse import UNPARSABLE, Rejected, need_of, parse_fields
@@ -136,6 +136,7 @@ def prompt_for(
 
 def bounds_for(checks: tuple[str, ...], params: LlmParams) -> dict[str, float]:
     """The bounds of these measures, and of what the parameters name besides."""
+    check_names(params.checks)
     bounds = bounds_of("chat", "", params.checks)
     return {name: bound for name, bound in bounds.items() if name in checks or name in params.checks}
 

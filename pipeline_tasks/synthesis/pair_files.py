@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import json
+import zlib
 from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -26,7 +27,8 @@ from pipeline_tasks.core.store.bring_folder import SCHEME, bring_folder
 KINDS = (".jsonl", ".csv", ".tsv", ".parquet")
 _PACKED = ".gz"
 AT_ONCE = 10_000
-UNREADABLE = (UnicodeDecodeError, csv.Error, pa.ArrowInvalid, EOFError, gzip.BadGzipFile)
+csv.field_size_limit((1 << 31) - 1)  # a field that is too long is for a step to refuse, by its row
+UNREADABLE = (UnicodeDecodeError, csv.Error, pa.ArrowInvalid, EOFError, gzip.BadGzipFile, zlib.error)
 """What reading a file raises that is not what its name says."""
 
 
@@ -123,8 +125,11 @@ class PairFiles:
 
     def _read(self, path: Path) -> Iterator[dict[str, Any] | None]:
         if kind_of(path) == ".parquet":
-            for batch in pq.ParquetFile(path).iter_batches(AT_ONCE):
-                yield from batch.to_pylist()
+            try:
+                for batch in pq.ParquetFile(path).iter_batches(AT_ONCE):
+                    yield from batch.to_pylist()
+            except OSError as error:
+                raise pa.ArrowInvalid(str(error)) from error
             return
         with path.open("rb") as file:
             yield from rows_of(file, path, self._names, self._separator)

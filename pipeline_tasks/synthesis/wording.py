@@ -8,6 +8,7 @@ from functools import lru_cache
 
 _WORD = re.compile(r"\w+(?:['’-]\w+)*")
 _DIGITS = re.compile(r"\d+")
+_BETWEEN_THOUSANDS = re.compile(r"(?<=\d)[,\u00a0\u2009\u202f](?=\d{3}(?!\d))")
 _FIGURE = re.compile(r"(?<![\w.,-])(?<![A-Z]{2} )\d[\d.,]*(?![\w-])")
 _FILLER = frozenset(
     """about above after again against along among around because before being below between could during every from
@@ -48,13 +49,14 @@ def content_of(text: str) -> set[str]:
 
 
 def digits_of(text: str) -> set[str]:
-    """The numbers that ``text`` has in digits."""
-    return set(_DIGITS.findall(text))
+    """The numbers that ``text`` has in digits, 1,000 as one of them."""
+    return set(_DIGITS.findall(_BETWEEN_THOUSANDS.sub("", text)))
 
 
 def figures_of(text: str) -> set[str]:
     """The numbers that count something: digits that are no part of a name such as "ICS 200" or "IS-700"."""
-    return {number.lstrip("0") or "0" for found in _FIGURE.findall(text) for number in digits_of(found)}
+    found = _FIGURE.findall(_BETWEEN_THOUSANDS.sub("", text))
+    return {number.lstrip("0") or "0" for figure in found for number in digits_of(figure)}
 
 
 def numbers_of(text: str) -> set[str]:

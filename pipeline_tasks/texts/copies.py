@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline_tasks.core.ids import short_id
+from pipeline_tasks.texts.letters import plain
 from pipeline_tasks.texts.minhash import NO_WORDS, Sketches, sketch_texts
 
 GRAM_WORDS = 13
@@ -158,7 +159,7 @@ class KnownTexts:
 
 
 def _sketched(texts: pa.Array, words: int) -> Sketches:
-    return sketch_texts(texts, words, n_permutations=0)
+    return sketch_texts(plain(texts), words, n_permutations=0)
 
 
 def _of_bytes(texts: pa.Array) -> np.ndarray:

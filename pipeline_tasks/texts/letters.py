@@ -12,9 +12,19 @@ import unicodedata
 from functools import cache
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 ALONE = np.uint32(1 << 31)
 _UNSPACED = ((0x3041, 0x30FF), (0x31F0, 0x31FF), (0x3400, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x3FFFF))
+
+
+def plain(texts: pa.Array) -> pa.StringArray:
+    """``texts`` as they read, however they were typed: in one Unicode form (NFKC), without what is not seen (Cf).
+
+    So a ligature is its letters, a full-width letter a plain one, and no soft hyphen parts a word.
+    """
+    return pc.replace_substring_regex(pc.utf8_normalize(texts.cast(pa.string()), form="NFKC"), r"\p{Cf}", "")
 
 
 @cache

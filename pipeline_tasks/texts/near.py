@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from pipeline_tasks.texts.letters import plain
 from pipeline_tasks.texts.minhash import NO_WORDS, Sketches, band_keys, band_rows, sketch_texts
 
 _PERMUTATIONS = 128
@@ -49,7 +50,7 @@ class NearTexts:
 
     def add(self, owner: int, texts: pa.Array) -> None:
         """Texts of one owner, a number that is a bit of the masks."""
-        self._texts.append(texts.cast(pa.string()))
+        self._texts.append(plain(texts))
         self._masks.append(np.full(len(texts), 1 << owner, np.uint64))
 
     @cached_property
@@ -66,7 +67,7 @@ class NearTexts:
         from pipeline_tasks.texts.sketch_kernels import jaccards
 
         known, masks, bands = self._known
-        mine = sketch_texts(texts, 1, _PERMUTATIONS)
+        mine = sketch_texts(plain(texts), 1, _PERMUTATIONS)
         pairs = _candidates(band_keys(mine.signatures, self._band_rows), bands)
         alike = jaccards(mine.shingles, mine.offsets, known.shingles, known.offsets, pairs, self._threshold)
         has_words = mine.shingles[mine.offsets[pairs[:, 0]]] != NO_WORDS

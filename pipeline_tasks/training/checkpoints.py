@@ -65,7 +65,7 @@ def load(folder: Path, fingerprint: str) -> tuple[Progress, dict[str, Any], dict
     Tensors are mapped from the file: several processes of a machine read it without a copy each.
 
     Raises:
-        InputError: the checkpoint is of a run with other data, backbone or hyperparameters.
+        InputError: the checkpoint is of a run with other data, backbone, hyperparameters or threads.
     """
     newest = max(folder.glob("step-*.pt"), default=None)
     if newest is None:
@@ -73,8 +73,8 @@ def load(folder: Path, fingerprint: str) -> tuple[Progress, dict[str, Any], dict
     state = torch.load(newest, map_location="cpu", weights_only=True, mmap=True)
     if state["fingerprint"] != fingerprint:
         raise InputError(
-            f"{newest} belongs to another run ({state['fingerprint'][:12]}, not {fingerprint[:12]}): "
-            "give each run a work folder of its own, or empty this one"
+            f"{newest} belongs to another run ({state['fingerprint'][:12]}, not {fingerprint[:12]}), of other data, "
+            "weights or parameters, or with another FOUNDRY_THREADS: go on as it was begun, or empty this work folder"
         )
     return Progress(**state["progress"]), state["weights"], state["optimizer"]
 

@@ -154,6 +154,8 @@ def reported(run: Run) -> Iterator[Report]:
 
         def report(step: int, steps: int, facts: dict[str, float]) -> None:
             meter.total = steps
+            if not meter.done and step > 1:
+                meter.begin_at(step - 1)
             known.update(facts)
             meter.advance(step - meter.done, ", ".join(f"{name} {value:.4g}" for name, value in known.items()))
 

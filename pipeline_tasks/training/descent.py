@@ -63,19 +63,23 @@ class Descent:
             step: of the run.
 
         Raises:
-            InputError: the loss is not finite.
+            InputError: the loss, or its gradient, is not finite.
         """
         self._model.train()
         loss = add()
-        if not math.isfinite(loss):
-            named = ", ".join(map(str, sorted(rows)[:_ROWS_NAMED])) + (", ..." if len(rows) > _ROWS_NAMED else "")
-            raise InputError(
-                f"the loss at step {step} is {loss}: lower learning_rate ({self.params.learning_rate}), or look at its "
-                f"{len(rows)} training rows: {named}"
-            )
-        torch.nn.utils.clip_grad_norm_(self._model.parameters(), self.params.max_grad_norm)
+        self._check("loss", loss, rows, step)
+        norm = torch.nn.utils.clip_grad_norm_(self._model.parameters(), self.params.max_grad_norm)
+        self._check("gradient", float(getattr(norm, "full_tensor", lambda: norm)()), rows, step)
         self.optimiser.step()
         return loss
+
+    def _check(self, what: str, value: float, rows: np.ndarray, step: int) -> None:
+        if not math.isfinite(value):
+            named = ", ".join(map(str, sorted(rows)[:_ROWS_NAMED])) + (", ..." if len(rows) > _ROWS_NAMED else "")
+            raise InputError(
+                f"the {what} at step {step} is {value}: lower learning_rate ({self.params.learning_rate}), or look at "
+                f"its {len(rows)} training rows: {named}"
+            )
 
     def mark(self) -> Mark:
         """Where weights and optimiser are."""

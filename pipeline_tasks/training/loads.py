@@ -90,7 +90,8 @@ def _examples(inputs: Inputs, params: Stage) -> tuple[Examples, Examples, Layout
         chosen_by = judged_dev.dev_set(inputs, partial(pretrain.dev_set, inputs["queries"]))
         return Examples(rows), chosen_by(layout), layout
     if isinstance(params, follow_instructions.FollowInstructionsParams):
-        rows = partial(follow_instructions.training_rows, inputs["tuples"], layout, params.n_negatives, params.unit)
+        tuples, plain = inputs["tuples"], params.plain_rows
+        rows = partial(follow_instructions.training_rows, tuples, layout, params.n_negatives, params.unit, plain=plain)
         chosen_by = judged_dev.dev_set(inputs, partial(follow_instructions.dev_set, inputs["tuples"]))
         return Examples(rows), chosen_by(layout), layout
     layout = Layout("mean", 0, prefixes=triplets.prompts() if params.instruct else {}, needs_intent=params.instruct)

@@ -77,7 +77,7 @@ def _n_batches(source: str, n_rows: int, params: TrainParams) -> int:
         InputError: it has a weight, and would not be seen all the same.
     """
     weight, per_pass = params.mixture[source].weight, math.ceil(n_rows / params.batch_size)
-    found = round(params.epochs * weight * per_pass)
+    found = round(params.epochs * (weight * per_pass))
     if weight and not found:
         raise InputError(
             f"the mixture gives {source!r} the weight {weight:g}, which is no whole batch of its {n_rows:,} rows in "

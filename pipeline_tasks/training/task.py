@@ -7,6 +7,7 @@ therefore ends in the same bytes as one that was not, at an epoch's edge as anyw
 
 import hashlib
 import logging
+import math
 import resource
 import time
 from collections.abc import Callable, Sequence
@@ -235,6 +236,11 @@ class _Run:
         if found is None:
             return {}
         score = self.peers.add(found if self.peers.leads else 0.0)  # so that all choose the same
+        if not math.isfinite(score):
+            raise InputError(
+                f"the development score after step {state.step} is {score}: the weights have diverged; lower "
+                f"learning_rate ({self.params.learning_rate}) and start again in an empty work folder"
+            )
         state.scores.append((state.step, score))
         if state.best_score is None or score >= state.best_score:
             state.best_step, state.best_score = state.step, score

@@ -1,5 +1,7 @@
 """The score that picks a checkpoint: NDCG@10 of exact search over the development passages, by grade where judged."""
 
+import math
+
 import numpy as np
 import torch
 
@@ -17,7 +19,7 @@ CUTOFF = 10
 def ranks_of_positives(
     queries: np.ndarray, passages: np.ndarray, positives: np.ndarray, block: int = 1024
 ) -> np.ndarray:
-    """1-based rank of each query's positive among all passages; ties count against it.
+    """1-based rank of each query's positive among all passages; ties, and scores that are no numbers, count against it.
 
     So an encoder that maps every text to one vector ranks every positive last, not first.
 
@@ -29,7 +31,7 @@ def ranks_of_positives(
         part = slice(start, start + block)
         scores = queries[part] @ passages.T
         own = np.take_along_axis(scores, positives[part, None], axis=1)
-        ranks[part] = (scores >= own).sum(axis=1)
+        ranks[part] = (~(scores < own)).sum(axis=1)
     return ranks
 
 
@@ -82,10 +84,12 @@ def embed(
 def validate(encoder: Encoder, dev: Rows, micro_batch_tokens: int, autocast: bool, peers: Peers = ALONE) -> float:
     """NDCG@10 of ``encoder`` on ``dev``; a row's target, where it has one, is the grade of its positive.
 
-    ``peers`` share the work, and all have the result.
+    NaN where a vector is no vector of numbers. ``peers`` share the work, and all have the result.
     """
     queries = embed(encoder, dev.queries, micro_batch_tokens, autocast, dev.unpooled, peers=peers)
     passages = embed(encoder, dev.passages, micro_batch_tokens, autocast, peers=peers)
+    if not (np.isfinite(queries).all() and np.isfinite(passages).all()):
+        return math.nan
     ranks = ranks_of_positives(queries[dev.query_of], passages, dev.positive_of)
     if not len(dev.targets_of.values):
         return mean_ndcg(ranks, grades(dev), np.arange(len(dev)))

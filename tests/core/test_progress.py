@@ -46,3 +46,10 @@ def test_a_terminal_gets_a_bar_that_may_nest(monkeypatch):
         inner.advance(3)
         assert [task.completed for task in progress._bars().tasks] == [1, 3]
     assert progress._bars().tasks == []
+
+
+def test_what_was_done_before_says_nothing_of_the_rate():
+    counted = Meter("finetune", 1000, "steps")
+    counted.begin_at(900)
+    counted.advance()
+    assert counted.line(10) == "finetune: 901/1000 steps, 0.1 steps/s, 990 s left"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from codecs import BOM_UTF8
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -70,8 +71,13 @@ def test_nothing_was_written_for_training_about_a_judged_document(domain: Path) 
 def test_a_bad_line_is_named_and_a_domain_may_have_none(tmp_path: Path) -> None:
     assert load_questions(tmp_path) == []
     (tmp_path / "questions.jsonl").write_text('{"query": "why", "intent": "qa", "document": "a", "judgements": []}\n')
-    with pytest.raises(InputError, match=r"questions\.jsonl, line 1"):
+    with pytest.raises(InputError, match=r"questions\.jsonl, line 1: judgements has too few items; write more"):
         load_questions(tmp_path)
+    (tmp_path / "questions.jsonl").write_bytes(b'{"query": "\xff"}\n')
+    with pytest.raises(InputError, match=r"questions\.jsonl is no UTF-8 text .*: save it as such"):
+        load_questions(tmp_path)
+    (tmp_path / "questions.jsonl").write_bytes(BOM_UTF8 + BRIDGE.model_dump_json().encode())
+    assert load_questions(tmp_path) == [BRIDGE]
 
 
 BRIDGE = Question(

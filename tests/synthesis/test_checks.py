@@ -121,6 +121,23 @@ def test_a_step_sets_bounds_for_all_intents_or_for_one():
     assert fault_of(GOOD, bounds_of("chat", "qa", {"copied_run": 2})) == "copied"
     with pytest.raises(InputError, match="checks='suported/nli' is no measure; known are some_words, refusals"):
         check_names({"suported/nli": 0.1})
+    with pytest.raises(InputError, match="no intent is called 'nlii'; the domain has"):
+        check_names({"supported/nlii": 0.1})
+
+
+@pytest.mark.parametrize("figure", ["1,000", "1000", "1\u00a0000"])
+def test_a_thousand_is_one_number_however_it_is_written(figure):
+    said = "Up to 1,000 residents of the district may stay there while the pumps are out of diesel."
+    passage = f"{GOOD.passage} The hall of the district holds {figure} people."
+    draft = replace(GOOD, query="How many people can the hall of the district hold?", positive=said, passage=passage)
+    assert fault_of(draft, bounds_of("chat", "qa")) == ""
+    assert fault_of(replace(draft, positive=said.replace("1,000", "1,100")), bounds_of("chat", "qa")) == "new_number"
+
+
+def test_intents_of_another_domain_are_held_to_their_figures_too():
+    invented = replace(GOOD, positive=GOOD.positive.replace("140", "350"))
+    assert fault_of(invented, bounds_of("chat", "question")) == "new_number"
+    assert fault_of(replace(GOOD, query=f"Is it true? {GOOD.positive}"), bounds_of("chat", "question")) != ""
 
 
 def test_measures_are_named_once():

@@ -116,3 +116,9 @@ def test_two_versions_of_pairs_are_refused_in_one_input_and_in_two(store):
     for given in ({"own": refs}, {"own": [refs[0]], "dm": [refs[1]]}):
         with pytest.raises(InputError, match="would keep the rows of mtp/own/a twice"):
             go(store, combine_pairs, given)
+
+
+@pytest.mark.parametrize("values", [{"balance": 0.5}, {"caps": {"gd/x": -1}}])
+def test_what_would_keep_less_than_nothing_is_refused(values):
+    with pytest.raises(InputError, match="balance|caps"):
+        combine_pairs.parse(values)

@@ -139,12 +139,13 @@ def test_what_is_no_pair_is_a_reject_of_its_set(store, tmp_path):
     lines(tmp_path / "nfcorpus" / "qrels" / "train.jsonl", [
         {"query-id": "q1", "corpus-id": "d1", "score": 2}, {"query-id": "q1", "corpus-id": "gone", "score": 1},
         {"query-id": "gone", "corpus-id": "d2", "score": "1.0"}, {"query-id": "q2", "corpus-id": "d2", "score": None},
-        "{",
+        "{", {"query-id": "q1", "corpus-id": "d1"},
     ])  # fmt: skip
     parquet(tmp_path / "msmarco" / "v2.1" / "train-00000-of-00007.parquet", [
         {"query": "asked?", "passages": {"is_selected": [1], "passage_text": ["answered"]}},
         {"query": "asked again?", "passages": None},
+        {"query": "and again?", "passages": {"is_selected": [1, 0], "passage_text": ["one alone"]}},
     ])  # fmt: skip
     go(store, read_general_pairs, source=str(tmp_path), sets=("nfcorpus", "msmarco"))
     assert len(rows(store, "mtp/gd")) == 2
-    assert reasons(store, "mtp/gd") == {"bad_line": 3, "no_positive": 1, "no_query": 1}
+    assert reasons(store, "mtp/gd") == {"bad_line": 5, "no_positive": 1, "no_query": 1}

@@ -209,3 +209,23 @@ def test_pairs_on_real_guides_keep_their_passages(tmp_path):
     found = rows(store, "mtp/own/guides")
     assert len(found) + len(rejects(store, "mtp/own/guides")) == outcome.counters["rows_in"] == 1244
     assert len(found) >= 1240 and all(row["passage"] and row["positive"] for row in found)
+
+
+@pytest.mark.parametrize("name", ["a.jsonl.gz", "a.parquet"])
+def test_a_damaged_file_is_named(store, tmp_path, name):
+    path = tmp_path / name
+    if name.endswith(".gz"):
+        whole = gzip.compress("".join(json.dumps({"query": f"q{i}?", "positive": str(i)}) for i in range(999)).encode())
+        path.write_bytes(whole[:200] + bytes(200) + whole[400:])
+    else:
+        pq.write_table(pa.Table.from_pylist(ROWS), path)
+        whole = path.read_bytes()
+        path.write_bytes(whole[:4] + bytes(40) + whole[44:])
+    with pytest.raises(InputError, match=f"(?s){name} cannot be read as .*: mend it, or move it away"):
+        go(store, read_pairs, name="faq", source=str(path))
+
+
+def test_a_field_of_any_length_is_one_row_s_fault(store, tmp_path):
+    (tmp_path / "a.csv").write_text("query,positive\nwhy?,because\nhow?," + "x" * 200_000 + "\n")
+    go(store, read_pairs, name="faq", source=str(tmp_path / "a.csv"))
+    assert [row["reason"] for row in rejects(store, "mtp/own/faq").values()] == ["too_long"]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import unicodedata
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -11,6 +13,9 @@ from pipeline_tasks.texts.near import NearTexts
 from tests.corpus.near_duplicates import exact_jaccard, shingles_of, words_of
 
 SENTENCE = "Boil the water for one full minute, three at high altitude, before anybody in the house drinks any of it."
+SPELT = (
+    "Flie\u00dfendes Wasser abkochen, die T\u00fcr \u00f6ffnen, auf 65 Grad warten und f\u00fcnf Minuten kochen lassen."
+)
 FEW_WORDS = st.lists(st.sampled_from(["flood", "Flood,", "fire", "é", "\u00c9", "?"]), max_size=18).map(" ".join)
 
 
@@ -40,6 +45,22 @@ def found(texts: KnownTexts, *mine: str | None, least_share: float = 0.0) -> lis
 )
 def test_a_copy_is_of_the_surest_kind_that_it_is(text, kind):
     assert found(known([SENTENCE]), "another", text) == ([(1, kind, 1)] if kind else [])
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        unicodedata.normalize("NFD", SPELT),
+        SPELT.replace("ffen", "f\u00adfen").replace("Grad", "Gr\u200bad"),
+        SPELT.replace("ff", "\ufb00"),
+        "".join(chr(ord(sign) + 0xFEE0) if sign in "abcdef" else sign for sign in SPELT),
+    ],
+)
+def test_a_text_is_the_same_however_its_letters_were_typed(typed):
+    assert typed != SPELT and found(known([SPELT]), typed) == [(0, "normalised", 1)]
+    texts = NearTexts(0.9)
+    texts.add(0, pa.array([SPELT]))
+    assert texts.near_among(pa.array([typed])).rows.tolist() == [0]
 
 
 def test_all_owners_of_the_surest_kind_are_named():

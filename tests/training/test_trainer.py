@@ -200,6 +200,12 @@ def test_a_diverging_run_says_so(tiny_bert, rows, tmp_path) -> None:
         train(rows, Examples.of(), tiny_bert, with_(learning_rate=1e38, warmup_ratio=0.0), tmp_path)
 
 
+def test_a_model_that_diverged_in_its_last_step_is_not_the_best(tiny_bert, rows, dev, tmp_path) -> None:
+    one_step = with_(learning_rate=1e38, warmup_ratio=0.0, epochs=1, batch_size=1_000)
+    with pytest.raises(InputError, match=r"development score after step 1 is nan: the weights have diverged; lower"):
+        train(rows, dev, tiny_bert, one_step, tmp_path)
+
+
 def test_bad_calls_are_refused(tiny_bert, rows, tmp_path) -> None:
     with pytest.raises(InputError, match="no training rows"):
         train(Examples.of(), Examples.of(), tiny_bert, SMALL, tmp_path)

@@ -61,3 +61,9 @@ def test_a_text_that_stands_twice_in_a_set_counts_once(tiny_bert, tmp_path) -> N
     once = scored("once", *rows)
     assert 0 < once <= 1
     assert scored("twice", *rows, ("ta wa", "ta wa", 1.0), rows[1], rows[2]) == once
+
+
+def test_scores_that_are_no_numbers_rank_last() -> None:
+    queries = np.array([[np.nan, 0.0], [1.0, 0.0]])
+    ranks = ranks_of_positives(queries, np.eye(2), np.array([0, 0]))
+    assert ranks.tolist() == [2, 1]
