@@ -88,8 +88,8 @@ def tokenized(
         max_passage_length: tokens after which a passage is cut.
 
     Raises:
-        InputError: a block lacks a column or has a value missing, or a teacher scored more or fewer passages than a row
-            has.
+        InputError: a block lacks a column or has a value missing, a teacher scored more or fewer passages than a row
+            has, or an instruction leaves no token of a query.
     """
     folder.mkdir(parents=True, exist_ok=True)
     read = _Reading(tokenizer)
@@ -106,6 +106,12 @@ def tokenized(
             ("passages", _passages(examples, first_passage), first_passage, max_passage_length),
         )
     )
+    left_out = numbers["unpooled"]
+    if len(full := np.flatnonzero((left_out > 0) & (left_out >= queries.lengths))):
+        raise InputError(
+            f"max_query_length={max_query_length} leaves nothing of {len(full)} queries behind an instruction of "
+            f"{left_out[full].max()} tokens that is not pooled: raise it, or shorten the instruction"
+        )
     return Rows(_digest(key, numbers), queries, passages, **numbers)
 
 

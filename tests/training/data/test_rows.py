@@ -88,6 +88,11 @@ def test_many_texts_lie_in_many_batches(many_rows, tokenizer, tmp_path, monkeypa
 def test_prompts_that_are_not_pooled_are_counted_in_tokens(tokenizer, tmp_path) -> None:
     examples = Examples.of(["wa ta", "ta"], ["tb", "tb"], prompts=["wa ", ""])
     assert tokenized(examples, tokenizer, tmp_path, **LENGTHS).unpooled.tolist() == [2, 0]
+    full = Examples.of(["wa wb wc ta", "ta"], ["tb", "tb"], prompts=["wa wb wc ", ""])
+    with pytest.raises(
+        InputError, match="max_query_length=4 leaves nothing of 1 queries behind an instruction of 4 tok"
+    ):
+        tokenized(full, tokenizer, tmp_path / "full", **LENGTHS)
 
 
 def test_tokens_that_are_there_are_not_made_again(rows, tokenizer, tmp_path) -> None:
