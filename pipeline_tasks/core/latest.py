@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.manifest import LATEST, REJECTS_SUFFIX, Manifest, Ref
+from pipeline_tasks.core.manifest import LATEST, Manifest, Ref
 from pipeline_tasks.core.pins import pinned
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.versions import commit, load_manifest, manifest_key, ref_key
@@ -87,7 +87,7 @@ def _swap(store: Store, ref: Ref, before: bytes | None) -> bool:
 
 def _is_made_of_latest(store: Store, manifest: Manifest) -> bool:
     refs = (Ref.parse(name) for names in manifest.inputs.values() for name in names)
-    return all(seen(store, ref.dataset.removesuffix(REJECTS_SUFFIX)) == ref.version.encode() for ref in refs)
+    return all(seen(store, ref.of_rows.dataset) == ref.version.encode() for ref in refs)
 
 
 def _is_there(store: Store, dataset: str, named: bytes | None) -> bool:

@@ -135,6 +135,11 @@ class Ref(_Frozen):
     def __str__(self) -> str:
         return f"{self.dataset}@{self.version}"
 
+    @property
+    def of_rows(self) -> Ref:
+        """The version that rejects go with; any other is itself."""
+        return Ref(dataset=self.dataset.removesuffix(REJECTS_SUFFIX), version=self.version)
+
     @classmethod
     def parse(cls, text: str) -> Ref:
         """Read ``text``.

@@ -145,9 +145,8 @@ def plan(store: Store, step: Step, values: dict[str, Any], given: dict[str, list
 def _refuse_taken(store: Store, step: Step, dataset: str) -> None:
     """Refuse a dataset that lies where a version's name or rejects do."""
     parts = dataset.split("/")
-    above = ["/".join(parts[:n]) for n in range(1, len(parts))]
-    taken = LATEST in parts or parts[-1] == REJECTS_SUFFIX.strip("/")
-    if taken or any(store.exists(ref_key(one, parts[n])) for n, one in enumerate(above, 1)):
+    names = (ref_key("/".join(parts[:n]), parts[n]) for n in range(1, len(parts)))
+    if LATEST in parts or parts[-1] == REJECTS_SUFFIX.strip("/") or any(map(store.exists, names)):
         raise InputError(
             f"{step.name} would write {dataset!r}, and that is the name of a version or of rejects of another dataset; "
             "change the parameter in it"

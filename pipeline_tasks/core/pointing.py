@@ -14,7 +14,7 @@ from pipeline_tasks.core.manifest import LATEST, REJECTS_SUFFIX, Ref
 from pipeline_tasks.core.pins import pinned
 from pipeline_tasks.core.requests import PREVIOUS
 from pipeline_tasks.core.store import Store
-from pipeline_tasks.core.versions import ID, load_manifest, point, resolve
+from pipeline_tasks.core.versions import ID, load_manifest, point, ref_key, resolve
 
 JOB = "point"
 
@@ -44,10 +44,10 @@ def move(store: Store, ref: Ref, name: str = LATEST, *, ancestors: bool = False)
         InputError: the version is not there, the name is none, or ``ref`` was made from two versions of one dataset.
     """
     if ref.dataset.endswith(REJECTS_SUFFIX):
-        raise InputError(f"{ref}: rejects go with their dataset; point {ref.dataset.removesuffix(REJECTS_SUFFIX)}")
+        raise InputError(f"{ref}: rejects go with their dataset; point {ref.of_rows.dataset}")
     if ID.fullmatch(Ref(dataset=ref.dataset, version=name).version):
         raise InputError(f"the name {name!r} would read as the id of a version; choose another")
-    if any(True for _ in store.keys(f"refs/{ref.dataset}/{name}/")):
+    if any(True for _ in store.keys(f"{ref_key(ref.dataset, name)}/")):
         raise InputError(f"the name {name!r} is taken: there is a dataset {ref.dataset}/{name}; choose another")
     ref = resolve(store, ref)
     sources = _sources(store, ref) if ancestors else []
@@ -72,8 +72,7 @@ def _sources(store: Store, ref: Ref) -> list[Ref]:
     todo = [ref]
     while todo:
         for name, inputs in load_manifest(store, todo.pop()).inputs.items():
-            for source in map(Ref.parse, inputs):
-                source = Ref(dataset=source.dataset.removesuffix(REJECTS_SUFFIX), version=source.version)
+            for source in (Ref.parse(each).of_rows for each in inputs):
                 if name == PREVIOUS or found.get(source.dataset) == source:
                     continue
                 if source.dataset != ref.dataset and found.setdefault(source.dataset, source) != source:

@@ -68,10 +68,10 @@ def configured() -> dict[str, Table]:
     Raises:
         InputError: see :func:`resources_of`.
     """
-    path, handed_on = settings().resources, settings().handed_resources
+    path, told = settings().resources, settings().handed_resources
     try:
-        if handed_on:
-            return {name: _table(HANDED_ON, name, values) for name, values in json.loads(handed_on).items()}
+        if told:
+            return {name: _table(HANDED_ON, name, values) for name, values in json.loads(told).items()}
         found = tomllib.loads(path.read_text("utf-8")) if path else {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InputError(f"FOUNDRY_RESOURCES={path} cannot be read: {error}") from error

@@ -30,14 +30,22 @@ def matrix(column: pa.ChunkedArray | pa.Array) -> np.ndarray:
     return lists.flatten().to_numpy(zero_copy_only=False).reshape(len(lists), -1).astype(np.float32, copy=False)
 
 
+def directed(vectors: np.ndarray) -> np.ndarray:
+    """Which vectors have a direction: those that are not zero, and hold no NaN, infinity or too large numbers.
+
+    Shapes: vectors [n, d]; returns [n] bool.
+    """
+    squares = np.einsum("nd,nd->n", vectors, vectors)
+    return (squares > 0) & np.isfinite(squares)
+
+
 def checked(vectors: np.ndarray, ids: pa.Array | pa.ChunkedArray, source: str) -> np.ndarray:
     """``vectors`` themselves, once each has a direction.
 
     Raises:
         InputError: a vector holds NaN or infinity, or is zero; it names the first one's id and ``source``.
     """
-    squares = np.einsum("nd,nd->n", vectors, vectors)
-    wrong = np.flatnonzero(~((squares > 0) & np.isfinite(squares)))
+    wrong = np.flatnonzero(~directed(vectors))
     if len(wrong):
         first = vectors[wrong[0]]
         what = "is zero" if np.isfinite(first).all() and not first.any() else "holds NaN, infinity or too large numbers"

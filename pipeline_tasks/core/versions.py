@@ -80,11 +80,11 @@ def resolve(store: Store, ref: Ref) -> Ref:
 
 def _found(store: Store, ref: Ref) -> tuple[Ref, bytes]:
     """``ref`` with its version id, and the manifest; what looks like an id is looked up as one first."""
-    base = ref.dataset.removesuffix(REJECTS_SUFFIX)
-    data = store.read(manifest_key(Ref(dataset=base, version=ref.version))) if ID.fullmatch(ref.version) else None
+    base = ref.of_rows.dataset
+    data = store.read(manifest_key(ref.of_rows)) if ID.fullmatch(ref.version) else None
     if data is not None:
         return ref, data
-    found = named(store, base, ref.version) or Ref(dataset=base, version=ref.version)
+    found = named(store, base, ref.version) or ref.of_rows
     data = store.read(manifest_key(found))
     if data is None:
         folder = f"versions/{base}/"

@@ -19,6 +19,7 @@ from pipeline_tasks.core.endpoint import Bought, Endpoint, NoAnswer, Refused, To
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.ids import canonical_json, digest
 from pipeline_tasks.core.store import Store
+from pipeline_tasks.core.vectors import directed
 
 MAX_TEXTS = 256
 MAX_CHARACTERS = 200_000
@@ -76,11 +77,14 @@ class EmbeddingsEndpoint:
 
     def _stored(self, stem: str, answer_id: str, n_texts: int) -> Answer | None:
         kept = self._store.read(f"{stem}.f32") if self._store.exists(f"{stem}.json") else None
-        vectors = None if kept is None else np.frombuffer(kept, "<f4")
-        if vectors is not None and (len(vectors) != n_texts * self.dim or not _usable(vectors.reshape(-1, self.dim))):
-            self._store.delete_all([f"{stem}.json", f"{stem}.f32"])
-            vectors = None
-        return None if vectors is None else Answer(answer_id, vectors.reshape(-1, self.dim))
+        if kept is None:
+            return None
+        if len(kept) == 4 * n_texts * self.dim:
+            vectors = np.frombuffer(kept, "<f4").reshape(-1, self.dim)
+            if directed(vectors).all():
+                return Answer(answer_id, vectors)
+        self._store.delete_all([f"{stem}.json", f"{stem}.f32"])
+        return None
 
     def _buy(
         self, texts: Sequence[str], answer_id: str, keep: Callable[[Bought[np.ndarray]], np.ndarray]
@@ -103,19 +107,13 @@ class EmbeddingsEndpoint:
         vectors = np.array([row["embedding"] for row in rows], np.float32)
         in_order = [int(row["index"]) for row in rows] == list(range(n_texts))
         tokens = int((payload.get("usage") or {}).get("prompt_tokens") or 0)
-        if not in_order or vectors.shape != (n_texts, self.dim) or not _usable(vectors):
+        if not in_order or vectors.shape != (n_texts, self.dim) or not directed(vectors).all():
             raise InputError(
                 f"{self.endpoint.host} sent vectors of shape {vectors.shape} for {n_texts} texts with {self.model!r}, "
                 f"or some with NaN or of length 0; {n_texts} of width {self.dim} were expected: mend dim in the "
                 "registry, or the endpoint"
             )
         return vectors, Tokens(tokens) if tokens else None
-
-
-def _usable(vectors: np.ndarray) -> bool:
-    """Whether each has a direction."""
-    lengths = np.linalg.norm(vectors, axis=1)
-    return bool((np.isfinite(lengths) & (lengths > 0)).all())
 
 
 def groups(texts: Sequence[str]) -> Iterator[list[int]]:

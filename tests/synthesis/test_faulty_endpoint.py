@@ -140,7 +140,8 @@ def test_a_failed_try_is_made_again_and_billed_once(endpoint, store, fault):
     assert counters["llm_requests"] == 8 and set(there.billed.values()) == {1}
 
 
-def test_a_row_that_always_fails_is_a_reject_where_others_are_answered(endpoint, store):
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_row_that_always_fails_is_a_reject_whether_or_not_others_are_left_to_ask(endpoint, store, alone):
     there = endpoint()
     there.draw = lambda key, attempt: "http_500" if key == unlucky else ""
     passages(store, 4)
@@ -148,26 +149,15 @@ def test_a_row_that_always_fails_is_a_reject_where_others_are_answered(endpoint,
     go(store, write_needs, **ASKED)
     unlucky = next(iter(there.billed))
     store.delete(f"responses/{unlucky[:2]}/{unlucky}.json")
-    passages(store, 5)
-    go(store, write_needs, **ASKED)
+    if alone:
+        for key in list(store.keys("memo")):
+            store.delete(key)
+    else:
+        passages(store, 5)
+    go(store, write_needs, **ASKED, again="once more" if alone else "")
     (row,) = rejects(store, "needs").values()
     assert row["reason"] == "llm_no_answer" and "answered 500: broken in 8 attempts" in row["detail"]
-
-
-def test_a_row_that_always_fails_is_a_reject_though_nothing_else_is_left_to_ask(endpoint, store):
-    there = endpoint()
-    there.draw = lambda key, attempt: "http_500" if key == unlucky else ""
-    passages(store, 4)
-    unlucky = ""
-    go(store, write_needs, **ASKED)
-    unlucky = next(iter(there.billed))
-    store.delete(f"responses/{unlucky[:2]}/{unlucky}.json")
-    for key in list(store.keys("memo")):
-        store.delete(key)
-    go(store, write_needs, **ASKED, again="once more")
-    (row,) = rejects(store, "needs").values()
-    assert row["reason"] == "llm_no_answer" and "answered 500: broken in 8 attempts" in row["detail"]
-    assert there.prompts.count(SHORT) == 1
+    assert not alone or there.prompts.count(SHORT) == 1
 
 
 def test_an_endpoint_that_answers_nobody_is_tried_again_later(endpoint, store):

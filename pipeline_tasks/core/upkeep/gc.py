@@ -19,7 +19,7 @@ from typing import Any
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.events import built_and_used
 from pipeline_tasks.core.headway import MARKS
-from pipeline_tasks.core.manifest import REJECTS_SUFFIX, Manifest, Ref
+from pipeline_tasks.core.manifest import Manifest, Ref
 from pipeline_tasks.core.memo import Record
 from pipeline_tasks.core.pins import deletion, held
 from pipeline_tasks.core.removals import PREFIX as POSITIONS
@@ -206,8 +206,7 @@ def _kept(
     todo += refs(store).values()
     kept: set[Ref] = set()
     while todo:
-        ref = todo.pop()
-        ref = Ref(dataset=ref.dataset.removesuffix(REJECTS_SUFFIX), version=ref.version)
+        ref = todo.pop().of_rows
         if ref in manifests and ref not in kept:
             kept.add(ref)
             inputs = manifests[ref].inputs.items()

@@ -16,7 +16,7 @@ from itertools import chain
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import file_sha256
-from pipeline_tasks.core.manifest import REJECTS_SUFFIX, Manifest, Ref
+from pipeline_tasks.core.manifest import Manifest, Ref
 from pipeline_tasks.core.pins import UPKEEP
 from pipeline_tasks.core.progress import meter
 from pipeline_tasks.core.requests import requests_key
@@ -84,7 +84,7 @@ def _manifests(source: Store, names: Sequence[str]) -> tuple[dict[str, Manifest]
     found: dict[str, Manifest] = {}
     judged: dict[str, bytes] = {}
     meant = [resolve(source, Ref.parse(name)) for name in names]
-    todo = [manifest_key(_of_rows(ref)) for ref in meant] or list(source.keys("versions"))
+    todo = [manifest_key(ref.of_rows) for ref in meant] or list(source.keys("versions"))
     while todo:
         asked, todo = [key for key in todo if key not in found], []
         for key, data in source.read_all(asked):
@@ -93,13 +93,8 @@ def _manifests(source: Store, names: Sequence[str]) -> tuple[dict[str, Manifest]
                 raise InputError(f"{key} in {source} is not a manifest; mend or delete it, and sync again")
             found[key], judged[key] = manifest, data or b""
             parents = (Ref.parse(name) for inputs in manifest.inputs.values() for name in inputs) if names else ()
-            todo += [key for key in map(manifest_key, map(_of_rows, parents)) if source.exists(key)]
+            todo += [key for key in (manifest_key(ref.of_rows) for ref in parents) if source.exists(key)]
     return found, judged
-
-
-def _of_rows(ref: Ref) -> Ref:
-    """The version that rejects go with."""
-    return Ref(dataset=ref.dataset.removesuffix(REJECTS_SUFFIX), version=ref.version)
 
 
 def _by_age(source: Store, keys: Sequence[str]) -> list[str]:
