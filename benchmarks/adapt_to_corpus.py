@@ -25,7 +25,7 @@ import numpy as np
 from corpus_tasks import Task, task_of
 from corpus_trainings import Objective, Setting, Trainings
 from judged_sets import SETS
-from measure import finish, show
+from measure import finish, sd, show
 from perturbed_queries import perturbed
 
 from pipeline_tasks.curation.rank_lists import Strategy
@@ -164,7 +164,7 @@ def report(name: str, task: Task, means: dict, scores: dict, shapes: dict[str, G
     rows = []
     for system, of in means.items():
         low, high = interval(of["ndcg@10"], intents)
-        spread = float(np.std([one["ndcg@10"].mean() for one in scores[system]], ddof=min(1, len(scores[system]) - 1)))
+        spread = sd([one["ndcg@10"].mean() for one in scores[system]])
         rows.append([system, *(f"{100 * of[m].mean():.1f}" for m in MEASURES), f"{low:.3f} to {high:.3f}", spread])
     title = f"{name}: {len(intents)} judged queries, {len(task.texts)} passages, {len(task.train)} queries to train on"
     show(title, ("system", *MEASURES, "95% of NDCG", "sd over seeds"), rows)

@@ -22,6 +22,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.judged_sets import needed  # noqa: E402
 from benchmarks.measure import finish, measured, show  # noqa: E402
 from benchmarks.ranked_store import put_blocks  # noqa: E402
 
@@ -159,6 +160,7 @@ def main() -> None:
     options.add_argument("--data", type=Path, required=True, help="folder with judged sets")
     options.add_argument("--quick", action="store_true", help="small sizes: does it run?")
     chosen = options.parse_args()
+    needed(chosen.data)
     with tempfile.TemporaryDirectory() as root:
         reasons = measured(found, root, str(chosen.data)).value
     rows = [(name, sum(of.values()), of[name], sum(of.values()) - of["kept"], dict(of)) for name, of in reasons.items()]

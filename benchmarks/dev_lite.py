@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from judged_sets import JudgedSet, Pair, Query
+from judged_sets import JudgedSet, Pair, Query, needed
 from measure import finish, show
 from scipy.stats import kendalltau
 
@@ -174,7 +174,7 @@ def main() -> None:
     if options.quick:
         options.checkpoints, options.train, options.queries, options.passages = 3, 16, 20, 40
         options.per_intent, options.depth = 5, 3
-    sets = [of_set(name, options.data / name, options) for name in INTENTS]
+    sets = [of_set(name, needed(options.data / name), options) for name in INTENTS]
     pairs = [(pair.query, data.passages[pair.passage_id]) for data in sets for pair in data.pairs]
     with tempfile.TemporaryDirectory() as place:
         work = Path(place)

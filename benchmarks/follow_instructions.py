@@ -16,9 +16,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
 
-import numpy as np
 from instructed_sets import SETS, Instructed, Values, against, instructed, values_of
-from measure import finish, show
+from measure import finish, sd, show
 from planted_tuples import KINDS, WORDINGS, tuples_of
 from short_trainings import placed
 
@@ -205,7 +204,7 @@ def told(of: str, found: dict[str, list[Values]]) -> dict[str, Any]:
         if name != "start":
             gains = against(mean, start)
             own |= {f"{m} gain": [round(v, 4) for v in (d.gain, d.low, d.high)] for m, d in gains.items()}
-            own["sd"] = float(np.std([one.p_mrr.mean() for one in seeds], ddof=1)) if len(seeds) > 1 else 0.0
+            own["sd"] = sd([one.p_mrr.mean() for one in seeds])
         figures[name] = own
     title = f"{of}: {start.n_instructions} instructions of {len(start.p_mrr)} queries; NDCG@10 of {len(start.plain)}"
     columns = list(dict.fromkeys(column for own in figures.values() for column in own))

@@ -141,11 +141,24 @@ def divided(folder: Path, intent: str) -> JudgedSet:
 SETS = {"disaster_guides": disaster_guides, "multihoprag_snippets": multihoprag_snippets}
 
 
+def needed(path: Path) -> Path:
+    """A judged set, or a file of it.
+
+    Raises:
+        SystemExit: it is not there.
+    """
+    if not path.exists():
+        raise SystemExit(
+            f"there is no {path}: name the folder of the judged sets with --data, see benchmarks/README.md"
+        )
+    return path
+
+
 def _lines(path: Path) -> Sequence[dict]:
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines() if line]
+    return [json.loads(line) for line in needed(path).read_text("utf-8").splitlines() if line]
 
 
 def _read_qrels(path: Path, into: dict[str, dict[str, int]]) -> None:
-    with path.open(newline="", encoding="utf-8") as file:
+    with needed(path).open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file, delimiter="\t"):
             into.setdefault(row["query-id"], {})[row["corpus-id"]] = int(row["score"])

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
-from judged_sets import SETS, smaller
+from judged_sets import SETS, needed, smaller
 from learning_rows import FUSION, references
 from learning_stages import STAGES, Bench, Recipe
-from measure import finish, show
+from measure import finish, sd, show
 
 from pipeline_tasks.evaluation.statistics import Difference, compare
 from pipeline_tasks.models.sizes import SIZES
@@ -52,7 +52,7 @@ def learn(title: str, bench: Bench, stages: Sequence[str], seeds: int, splits: S
         s: {at: np.mean([data.scores(r, at) for r in each], axis=0) for at in splits} for s, each in systems.items()
     }
     means = {s: {at: float(v @ data.weights(at)) for at, v in of.items()} for s, of in values.items()}
-    spread = {s: float(np.std([data.mean(found, told) for found in each])) for s, each in systems.items()}
+    spread = {s: sd([data.mean(found, told) for found in each]) for s, each in systems.items()}
     intents = data.intents(told)
 
     def over(system: str, other: str) -> Difference:
@@ -105,16 +105,13 @@ def options_of() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Run the sets that are asked for and are there."""
+    """Run the sets that are asked for."""
     options = options_of()
     recipe = Recipe(options.size, options.precision, options.teacher, options.given)
     found = {}
     with tempfile.TemporaryDirectory() as passing:
-        for name in options.sets:
-            if not (options.data / name).is_dir():
-                print(f"{name}: skipped, there is no {options.data / name}; name the folder with --data")
-                continue
-            data = SETS[name](options.data / name)
+        for name, path in [(name, needed(options.data / name)) for name in options.sets]:
+            data = SETS[name](path)
             place = (options.keep or Path(passing)) / (f"{name}-quick" if options.quick else name)
             if options.quick:
                 data = smaller(data, 64, 6)

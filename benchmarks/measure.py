@@ -9,8 +9,9 @@ import json
 import multiprocessing
 import os
 import resource
+import statistics
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -67,6 +68,11 @@ def _resident_mib(name: str) -> float:
     """``VmHWM``: most since the process began or the mark was reset (``ru_maxrss`` begins with the parent's)."""
     lines = Path("/proc/self/status").read_text("ascii").splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:")) / 1024
+
+
+def sd(values: Sequence[float]) -> float:
+    """The standard deviation of a sample; 0 of one value."""
+    return float(statistics.stdev(map(float, values))) if len(values) > 1 else 0.0
 
 
 def show(title: str, columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from judged_sets import needed
 
 SETS = {"multihoprag_snippets": ("qa", 0.7), "climate_fever_local": ("factcheck", 0.3)}
 """Folder -> the intent of its queries, and the share of the pairs that it gives."""
@@ -117,5 +118,5 @@ def _asked(folder: Path, known: set[str]) -> list[tuple[str, list[str], list[str
 
 
 def _rows(path: Path) -> list[dict]:
-    with path.open() as file:
+    with needed(path).open() as file:
         return [json.loads(line) for line in file]

@@ -123,12 +123,14 @@ def measure(name: str, options: argparse.Namespace, place: Path) -> dict[str, An
 
     def trained(way: str, seed: int) -> Arrays:
         params = params_of(options.size, seed, objective=OBJECTIVE, epochs=options.epochs)
-        return after_training(rows_of(data, found, way, seed), NOTHING, params, texts, place)
+        return after_training(rows_of(data, found, way, seed), NOTHING, params, texts, place / short_id(texts))
 
     def scores(of: Arrays) -> np.ndarray:
         return asked.scores(top_k(of["queries"], of["passages"], RANKS)[0], options.split)
 
-    untouched = scores(kept(place / f"start-{options.size}.npz", lambda: vectors(start_of(options.size), texts)))
+    untouched = scores(
+        kept(place / short_id(texts) / f"start-{options.size}.npz", lambda: vectors(start_of(options.size), texts))
+    )
     of_seeds = {way: [scores(trained(way, seed)) for seed in seeds] for way in WAYS}
     intents, weights = asked.intents(options.split), asked.weights(options.split)
     values = {"untouched": untouched} | {way: np.mean(each, axis=0) for way, each in of_seeds.items()}

@@ -19,7 +19,7 @@ from typing import Any, get_args
 
 import numpy as np
 from judged_sets import SETS, JudgedSet, divided
-from measure import finish, show
+from measure import finish, sd, show
 from short_trainings import NOTHING, all_kept, placed, start_of
 
 from pipeline_tasks.core.ids import short_id
@@ -234,7 +234,7 @@ def tabled(
         if name in found:
             drawn = np.mean([one["drawn"] for one in found[name]], axis=0)
             told["drawn"] = dict(zip(names, drawn.round(3).tolist(), strict=True))
-            told["sd_of_seeds"] = round(float(np.std([one[target].mean() for one in found[name]])), 4)
+            told["sd_of_seeds"] = round(sd([one[target].mean() for one in found[name]]), 4)
             told["deciding"] = round(float(np.mean([one["deciding"] for one in found[name]])), 3)
         table[name] = told
         drawn = told.get("drawn", {}).values()

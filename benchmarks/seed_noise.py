@@ -8,6 +8,8 @@ import json
 import statistics
 import sys
 
+from measure import sd
+
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.registry import get_step
@@ -49,9 +51,9 @@ def main() -> None:
     print(f"{'system':24}" + "".join(f"  seed {seed:<4}" for seed in seeds) + "   mean     sd")
     for name in systems:
         values = [found[seed][name] for seed in seeds]
-        mean, sd = statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
-        summary[name] = {"mean": round(mean, 4), "sd": round(sd, 4)}
-        print(f"{name:24}" + "".join(f"  {value:<9.4f}" for value in values) + f"  {mean:.4f}  {sd:.4f}")
+        mean, noise = statistics.fmean(values), sd(values)
+        summary[name] = {"mean": round(mean, 4), "sd": round(noise, 4)}
+        print(f"{name:24}" + "".join(f"  {value:<9.4f}" for value in values) + f"  {mean:.4f}  {noise:.4f}")
     print(json.dumps(summary))
 
 

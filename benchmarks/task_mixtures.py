@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from judged_sets import JudgedSet, disaster_guides, multihoprag_snippets, smaller
 from learning_rows import RANKS, Arrays, kept
-from measure import finish, show
+from measure import finish, sd, show
 from short_trainings import NOTHING, after_training, params_of, parser_of, start_of, vectors
 
 from pipeline_tasks.core.ids import unit_hash
@@ -158,7 +158,7 @@ def main() -> None:
     of, start = pool(options.data, options.quick), start_of(options.size)
     seeds = options.seeds[:1] if options.quick else options.seeds
     with tempfile.TemporaryDirectory() as passing:
-        place = (options.keep or Path(passing)) / "tasks"
+        place = (options.keep or Path(passing)) / f"tasks{'-quick' * options.quick}"
         forms = {form: place / f"start-{options.size}-{form}.npz" for form in ("told", "joined", "untold")}
         found = {
             f"untouched, {form}": [of.scores(kept(path, lambda form=form: vectors(start, of.texts(form))))]
@@ -168,7 +168,7 @@ def main() -> None:
     told = {}
     for way, each in found.items():
         told[way] = {target: round(float(np.mean([one[target] for one in each])), 4) for target in each[0]}
-        told[way]["sd"] = round(float(np.std([one["mean"] for one in each], ddof=1)) if len(each) > 1 else 0.0, 4)
+        told[way]["sd"] = round(sd([one["mean"] for one in each]), 4)
     columns = ("trained on", *next(iter(told.values())))
     show(
         f"{options.size}, {options.rows} rows, seeds {seeds}",

@@ -35,8 +35,14 @@ def version() -> str:
 
 
 def docker_socket() -> str:
-    """The engine's socket on this machine."""
-    return os.environ.get("DOCKER_HOST", "").removeprefix("unix://") or "/var/run/docker.sock"
+    """The engine's socket on this machine; an engine elsewhere has none here."""
+    socket = os.environ.get("DOCKER_HOST", "").removeprefix("unix://")
+    if socket and not socket.startswith("/"):
+        raise SystemExit(
+            f"DOCKER_HOST={socket} is no socket of this machine, and docker-compose.yml mounts one: run this on the "
+            "engine's own machine, or give DOCKER_SOCKET and DOCKER_GID in the file before"
+        )
+    return socket or "/var/run/docker.sock"
 
 
 def docker_gid() -> str:

@@ -25,9 +25,8 @@ DOC = """
 
 Where a `source` is given, `corpus_refresh` runs on it first. Takes queries from the passages' own words, ranks the
 passages for each by BM25, draws short lists from the rankings and trains an embedder to score a list as BM25 does.
-Nothing leaves this installation, and nobody labels anything. Where `query_source` is `events` alone, the LLM at the
-worker's `OPENAI_BASE_URL` reads each passage of the sample, tells its main event with the words that say so, and writes
-a query about it; a copy of what models are evaluated with is refused.
+Nothing leaves this installation. Where `query_source` is `events` alone, the LLM at the worker's `OPENAI_BASE_URL`
+tells each sampled passage's main event and writes a query about it; copies of what models are evaluated with go.
 
 Beside the adapted embedder, BM25, the embedder as it came and the fusion of either with BM25 are scored: on queries of
 held-out documents, which are in the passages' own words too, or on the domain's questions. Started by hand. Another
@@ -40,7 +39,8 @@ ALPHA = Param(1.0, type="number", exclusiveMinimum=0, section="adapt_to_corpus",
 QUERIES = form("extract_queries", "query_source", "per_passage")
 QUERIES.params["query_source"].schema["examples"].append("events")
 BY_LLM, OFFLINE = (f"{{{{ params.query_source {how} ['events'] }}}}" for how in ("==", "!="))
-LLM, EVENTS = form("extract_events", *BY_CHAT), form("extract_events", "sample_rate", "splits")
+LLM = form("extract_events", *BY_CHAT, names={"temperature": "llm_temperature"})
+EVENTS = form("extract_events", "sample_rate", "splits")
 GATE = form("decontaminate_event_queries", "sets", "passages", "max_contaminated")
 LISTS = form("sample_rank_lists", "lead", "k", "m", "strategy", "by", "first", "skip", "n_lists")
 ADAPT = form("adapt_to_corpus", "backbone", "start_from", *OF_A_STAGE, *OF_ALL_STAGES)

@@ -43,7 +43,7 @@ with DAG(
     params={"alphas": ALPHAS, "kd_alphas": KD_ALPHAS, "fusion": FUSION} | RANK.params | AGREE.params | MINE.params,
 ) as dag:
     read = given(pairs="mtp", passages="mtp > pairs > dm > needs > passages")
-    rankings, vectors = {}, {}
+    rankings, vectors, depth, fusion = {}, {}, RANK.values(dag), dag.param("fusion")
     for model in default("mutual_agreement", "models"):
         with TaskGroup(group_name(model)):
             which = {"model": model}
@@ -51,10 +51,10 @@ with DAG(
             queries = step("embed_pairs", inputs={"pairs": read["pairs"]}, params=which)
             vectors[model] = queries, passages
             given_vectors = {"queries": queries, "passages": passages, "positives": queries}
-            rankings[model] = step("rank_passages", inputs=given_vectors, params=RANK.values(dag) | which)
-    lexical = step("rank_bm25", inputs=read | {"positives": read["pairs"]}, only_if=dag.param("fusion"))
+            rankings[model] = step("rank_passages", inputs=given_vectors, params=depth | which)
+    lexical = step("rank_bm25", inputs=read | {"positives": read["pairs"]}, params=depth, only_if=fusion)
     all_rankings = {"pairs": read["pairs"], "rankings": [*rankings.values(), lexical]}
-    fused = step("fuse_rankings", inputs=all_rankings, only_if=dag.param("fusion"))
+    fused = step("fuse_rankings", inputs=all_rankings, params=depth, only_if=fusion)
     labelled = step("mutual_agreement", inputs=read | {"rankings": list(rankings.values())}, params=AGREE.values(dag))
     best = default("mine_negatives", "models")
     triplets = step(

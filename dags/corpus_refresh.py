@@ -14,14 +14,14 @@ Asks a search provider where one is chosen, lists the PDFs that it found and tho
 their text, removes near-duplicate documents, holds some of the rest out, cuts passages and removes near-duplicate ones.
 The weekly run asks for every known address whether it changed; a run by hand does so where `refresh` is new, and
 fetches only new addresses otherwise. Every later step works only on parts that it has not seen; documents that vanished
-from the source or from their site are withdrawn. Where that would be many the run fails and names them:
-`max_withdrawn` lets them go.
+from the source or from their site are withdrawn, where those are not many: then it fails and names `max_withdrawn`.
 
 Runs weekly on the source in the Airflow variable `foundry_source` and the provider in `foundry_search_provider`, and by
 hand on any others. While neither variable is set the weekly run does nothing: its tasks are skipped.
 """
 
-SEARCH = form("search_web", "provider", "max_results", "crawl", "refresh", "again", prefix="search_")
+EMPTY = {"provider": "the Airflow variable foundry_search_provider, without which nobody is asked"}
+SEARCH = form("search_web", "provider", "max_results", "crawl", "refresh", "again", prefix="search_", empty=EMPTY)
 CRAWL = form("crawl", "refresh", "max_bytes", "attempts", "user_agent", "delay_s", "max_withdrawn")
 TEXTS = form("extract_text", "engine", "languages", "ocr")
 DOCUMENTS = form("cluster_documents", "threshold", prefix="document_")

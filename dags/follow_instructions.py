@@ -35,7 +35,7 @@ writes. Every answer is kept: a run on more pairs pays for the new ones, another
 SIZE = Param("22m", type="string", enum=list(SIZES), description="size of the embedder: its usual values")
 JUDGE = Param(None, type=["null", "string"], section="check_tuples", description="model that checks (left empty: llm)")
 WRITE = form("write_instructions", "sample_rate", "splits")
-LLM = form("write_instructions", *BY_CHAT)
+LLM = form("write_instructions", *BY_CHAT, names={"temperature": "llm_temperature"})
 CHECK = form("check_tuples", "n_distractors")
 TRAIN = form("follow_instructions", "backbone", "start_from", "n_negatives", "plain_rows", *OF_A_STAGE, *OF_ALL_STAGES)
 RULES = form("judge_instructions", "rules")
@@ -68,6 +68,11 @@ with DAG(
     instructed = {"passages": read["passages"], "queries": queries}
     both = step("judge_instructions", inputs=instructed, params=RULES.values(dag) | judged_set, emits=False)
     compared = size | judged_set | SYSTEMS.values(dag) | {"backbone": dag.param("backbone")}
-    given_to = {"queries": both, "passages": read["passages"], "models": trained, "embeddings": []}
+    given_to = {
+        "queries": both,
+        "passages": read["passages"],
+        "models": [dag.param("start_from"), trained],
+        "embeddings": [],
+    }
     scores = step("evaluate_instructions", inputs=given_to, params=compared, emits=False)
     fold_lineage(scores)

@@ -7,7 +7,7 @@ the engine's, present or to come, in no spelling that the engine would accept, g
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,7 +50,7 @@ class Policy:
         Raises:
             RefusedError: it asks for more than steps need.
         """
-        body = _kept("", asked, _CONTAINER | {"Image": lambda image: image in self.images})
+        body = _kept("", asked, _CONTAINER | {"Image": lambda image: _one_of(image, self.images)})
         host = asked.get("HostConfig")
         rules = _HOST | {"NetworkMode": lambda mode: mode == self.network, "Mounts": self._mounts}
         kept = _kept("HostConfig.", host, rules)
@@ -66,7 +66,7 @@ class Policy:
             isinstance(mount, dict)
             and set(mount) <= known
             and mount.get("Type") in ("volume", "bind")
-            and mount.get("Source") in self.volumes
+            and _one_of(mount.get("Source"), self.volumes)
             for mount in mounts
         )
 
@@ -98,6 +98,10 @@ def _kept(where: str, asked: Any, rules: Mapping[str, Check]) -> dict[str, Any]:
         elif value and f"{where}{name}" not in ("HostConfig", "NetworkingConfig"):
             raise RefusedError(f"{where}{name} may not be set")
     return {name: value for name, value in asked.items() if name in rules and value is not None}
+
+
+def _one_of(value: Any, names: Container[str]) -> bool:
+    return isinstance(value, str) and value in names
 
 
 def _is(*values: Any) -> Check:

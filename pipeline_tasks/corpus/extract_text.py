@@ -25,7 +25,7 @@ class ExtractTextParams(StepParams):
     """What reads the PDFs, what counts as a document, and limits of extraction."""
 
     engine: Literal["pymupdf", "pypdfium2"] = Field("pymupdf", description="library that opens PDFs")
-    languages: tuple[str, ...] = Field(("en",), description="ISO 639-1 codes accepted; empty for all")
+    languages: tuple[str, ...] = Field(("en",), description="ISO 639-1 codes accepted; [] for all")
     min_words: int = Field(50, ge=1, description="fewer words than this are no document")
     ocr: bool = Field(False, description="read pictures of text with Tesseract")
     ocr_language: str = Field("eng", description="Tesseract's name of the language, several joined by +")

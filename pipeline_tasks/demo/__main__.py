@@ -48,7 +48,7 @@ def main() -> int:
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
-    console = Console() if sys.stdout.isatty() else Console(width=140)
+    console = Console(markup=False) if sys.stdout.isatty() else Console(width=140, markup=False)
     home = options.home.absolute()
     try:
         sizes = tuple(FOR_TWO_CORES) if options.ui else (options.size,)

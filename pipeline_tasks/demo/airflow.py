@@ -9,6 +9,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from pipeline_tasks.core.errors import InputError
@@ -48,8 +49,8 @@ def web(home: Path, port: int, environment: dict[str, str]) -> int:
     }
     environment = with_paths(environment) | settings
     airflow = [sys.executable, "-m", "airflow"]
-    for command in (["db", "migrate"], ["pools", "import", str(PLUGINS / "foundry_airflow" / "pools.json")]):
-        subprocess.run([*airflow, *command], env=environment, check=True)  # noqa: S603
+    subprocess.run([*airflow, "db", "migrate"], env=environment, check=True)  # noqa: S603
+    _make_pools(airflow, environment)
     parts = (
         [*airflow, "api-server", "--host", "127.0.0.1", "--port", str(port)],
         [sys.executable, "-m", "foundry_airflow.scheduler", "--skip-serve-logs"],
@@ -62,6 +63,16 @@ def web(home: Path, port: int, environment: dict[str, str]) -> int:
     finally:
         for child in children:
             _end(child)
+
+
+def _make_pools(airflow: list[str], environment: dict[str, str]) -> None:
+    """The pools that steps wait in, where they are missing: the size that an operator gave one stays."""
+    with TemporaryDirectory() as folder:
+        there = f"{folder}/there.json"
+        wanted = PLUGINS / "foundry_airflow" / "pools.json"
+        left_out = [sys.executable, str(_ROOT / "containers" / "airflow" / "missing.py"), str(wanted), there]
+        for command in ([*airflow, "pools", "export", there], left_out, [*airflow, "pools", "import", there]):
+            subprocess.run(command, env=environment, check=True)  # noqa: S603
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:

@@ -20,14 +20,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.errors import FoundryError, InputError
+from pipeline_tasks.demo.site import listen
 from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.domains.intents import complaints, load_intents
 from pipeline_tasks.synthesis.prompts import FOCUS_LABEL, PASSAGE_LABEL, PromptSet, load_prompts
@@ -123,8 +124,12 @@ def read_recorded(file: Path) -> Iterator[Written]:
 
 @contextmanager
 def serve_recorded(recording: Recording, port: int = 0) -> Iterator[str]:
-    """Answer on loopback inside the context; yields the base URL (``http://127.0.0.1:PORT/v1``)."""
-    server = ThreadingHTTPServer(("127.0.0.1", port), partial(_Handler, recording))
+    """Answer on loopback inside the context; yields the base URL (``http://127.0.0.1:PORT/v1``).
+
+    Raises:
+        InputError: the port cannot be had.
+    """
+    server = listen("127.0.0.1", port, partial(_Handler, recording))
     thread = Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
@@ -213,12 +218,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Serve until Ctrl-C."""
     parser = argparse.ArgumentParser(prog="python -m pipeline_tasks.demo.recorded_llm", description=__doc__)
     parser.add_argument("--port", type=int, default=8080)
-    recording = load_recording(domain_folder())
-    with serve_recorded(recording, parser.parse_args(argv).port) as url:
-        sys.stdout.write(f"{recording.name} at {url}\n")
-        sys.stdout.flush()
-        with suppress(KeyboardInterrupt):
-            Event().wait()
+    options = parser.parse_args(argv)
+    try:
+        recording = load_recording(domain_folder())
+        with serve_recorded(recording, options.port) as url:
+            sys.stdout.write(f"{recording.name} at {url}\n")
+            sys.stdout.flush()
+            with suppress(KeyboardInterrupt):
+                Event().wait()
+    except FoundryError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
     return 0
 
 

@@ -4,12 +4,13 @@ import errno
 import logging
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from http import HTTPStatus
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from socketserver import BaseRequestHandler
 from typing import BinaryIO
 from urllib.parse import quote, unquote, urlsplit
 
@@ -56,7 +57,7 @@ def serve_site(out_dir: Path, host: str = "127.0.0.1", port: int = 0) -> Iterato
     root = out_dir.resolve()
     if not root.is_dir():
         raise InputError(f"{out_dir}: not a folder; build the site first")
-    server = _listen(host, port, root)
+    server = listen(host, port, partial(_SiteHandler, directory=str(root)))
     thread = threading.Thread(target=server.serve_forever, name="sample-site", kwargs={"poll_interval": 0.05})
     thread.start()
     try:
@@ -85,9 +86,14 @@ class _SiteHandler(SimpleHTTPRequestHandler):
         _LOG.debug(template, *values)
 
 
-def _listen(host: str, port: int, root: Path) -> ThreadingHTTPServer:
+def listen(host: str, port: int, handler: Callable[..., BaseRequestHandler]) -> ThreadingHTTPServer:
+    """A server that has its port.
+
+    Raises:
+        InputError: the port is taken, or none.
+    """
     try:
-        return ThreadingHTTPServer((host, port), partial(_SiteHandler, directory=str(root)))
+        return ThreadingHTTPServer((host, port), handler)
     except OSError as error:
         taken = error.errno == errno.EADDRINUSE
         reason = "is taken by another process" if taken else f"cannot be had ({error})"

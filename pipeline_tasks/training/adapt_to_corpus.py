@@ -55,6 +55,7 @@ class AdaptToCorpusParams(StartParams, TrainParams):
     writes=None,
     kind="reduce",
     dataset="model/{size}/corpus",
+    version="2",
     image="gpu",
     pool="gpu",
     memory_gib=8,

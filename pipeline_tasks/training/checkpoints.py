@@ -5,6 +5,7 @@ lie in a file of their own, which the checkpoint names; it is written first and 
 so at any moment the newest checkpoint and what it names are complete.
 """
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,9 @@ import torch
 
 from pipeline_tasks.core import durable
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.training.peers import Peers
+
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -26,6 +30,18 @@ class Progress:
     best_step: int | None = None
     best_score: float | None = None
     sampling: dict[str, Any] = field(default_factory=dict)
+
+
+def taken_over_at(folder: Path, step: int, peers: Peers) -> int:
+    """The step at which a call goes on; where its processes have done the work already, the one that they began at."""
+    noted = folder / "taken_over_at"
+    if peers.done:
+        return int(noted.read_text("utf-8"))
+    if step:
+        log.info("resuming at step %d", step)
+    if peers.count > 1 and peers.leads:
+        noted.write_text(f"{step}", "utf-8")
+    return step
 
 
 def save_best(folder: Path, step: int, weights: Mapping[str, torch.Tensor]) -> None:

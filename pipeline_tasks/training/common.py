@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline_tasks.core.arrays import one_array
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.settings import settings
@@ -40,7 +41,7 @@ def n_rows(version: Version, split: str) -> int:
 
 
 def asked(rows: pa.Table, layout: Layout) -> dict[str, Any]:
-    """The columns ``queries`` and ``prompts`` of a block, as ``layout`` wants queries asked.
+    """The columns ``queries``, ``prompts`` and ``answers`` of a block, as ``layout`` wants queries asked.
 
     Args:
         rows: with columns ``query`` and ``intent``; ``instruction``, where there is one, goes before the intent's.
@@ -49,7 +50,14 @@ def asked(rows: pa.Table, layout: Layout) -> dict[str, Any]:
     told = (rows[name].to_pylist() for name in ("intent", "instruction") if name in rows.column_names)
     before = [layout.query_prefix(*of_query) for of_query in zip(*told, strict=True)]
     prefixed = [prefix + query for prefix, query in zip(before, rows["query"].to_pylist(), strict=True)]
-    return {"queries": prefixed, "prompts": None if layout.pools_prefix else before}
+    own = own_words(rows["query"], layout)
+    return {"queries": prefixed, "prompts": None if layout.pools_prefix else before, "answers": own}
+
+
+def own_words(queries: pa.ChunkedArray, layout: Layout) -> pa.Array:
+    """Of each query a list of its words as a passage: where a training has that passage too, it is no wrong answer."""
+    as_passages = one_array(given(queries, layout))
+    return pa.ListArray.from_arrays(np.arange(len(queries) + 1, dtype=np.int32), as_passages)
 
 
 def given(passages: pa.ChunkedArray, layout: Layout) -> pa.ChunkedArray | pa.Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -155,6 +156,7 @@ def together(work: Callable[[Peers, Tell], object], devices: Sequence[str], tell
 
     Raises:
         FoundryError: what a process raised.
+        RuntimeError: what else a process raised, which is nothing that another try would mend.
         TransientError: a process ended without a word, often for want of memory.
     """
     context = get_context("spawn")
@@ -166,24 +168,40 @@ def together(work: Callable[[Peers, Tell], object], devices: Sequence[str], tell
             process.start()
         speaks.close()
         try:
-            _listen(hears, processes, tell)
-            if not any(process.exitcode for process in processes):
+            failed = _listen(hears, processes, tell)
+            if not failed and not any(process.exitcode for process in processes):
                 for process in processes:
                     process.join()
-            for rank, process in enumerate(processes):
-                if process.exitcode:
-                    raise TransientError(
-                        f"the training process on {devices[rank]} ended with {process.exitcode}, often for want of "
-                        "memory: try again, it goes on from its last checkpoint"
-                    )
+            ended = {rank: process.exitcode for rank, process in enumerate(processes) if process.exitcode}
+            mute = [rank for rank in ended if rank not in {one.rank for one in failed}]
+            for rank in sorted(mute, key=lambda rank: ended[rank]):
+                raise TransientError(
+                    f"the training process on {devices[rank]} ended with {ended[rank]}, often for want of "
+                    "memory: try again, it goes on from its last checkpoint"
+                )
+            for one in failed:
+                raise RuntimeError(f"the training process on {devices[one.rank]} failed:\n{one.told}")
         finally:
             for process in processes:
                 process.kill()
                 process.join()
 
 
-def _listen(hears: Connection, processes: Sequence[BaseProcess], tell: Tell) -> None:
-    """Hear what the processes say until all are silent, or one has failed: the others may wait for it for ever."""
+@dataclass(frozen=True)
+class _Failed:
+    """A process raised what nobody foresaw; ``told`` is its traceback."""
+
+    rank: int
+    told: str
+
+
+def _listen(hears: Connection, processes: Sequence[BaseProcess], tell: Tell) -> list[_Failed]:
+    """Hear what the processes say until all are silent, or one has failed: the others may wait for it for ever.
+
+    Returns:
+        what they failed with, the first one's first: others may have lost it, and failed for that.
+    """
+    failed: list[_Failed] = []
 
     def heard() -> bool:
         try:
@@ -192,7 +210,10 @@ def _listen(hears: Connection, processes: Sequence[BaseProcess], tell: Tell) -> 
             return False
         if isinstance(said, BaseException):
             raise said
-        tell(*said)
+        if isinstance(said, _Failed):
+            failed.append(said)
+        else:
+            tell(*said)
         return True
 
     while True:
@@ -200,9 +221,10 @@ def _listen(hears: Connection, processes: Sequence[BaseProcess], tell: Tell) -> 
         if any(process.exitcode for process in processes):
             break
         if hears in wait([hears, *ends]) and not heard():
-            return
+            return failed
     while hears.poll() and heard():
         pass
+    return failed
 
 
 def _take_part(
@@ -229,6 +251,9 @@ def _take_part(
         work(Peers(rank, len(devices)), tell)
     except FoundryError as error:
         speaks.send(error)
+        raise
+    except Exception:
+        speaks.send(_Failed(rank, traceback.format_exc()))
         raise
     finally:
         speaks.close()

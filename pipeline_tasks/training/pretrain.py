@@ -22,7 +22,7 @@ from pipeline_tasks.encoders.layout import Layout, layout_of
 from pipeline_tasks.models.sizes import StageName, adapts
 from pipeline_tasks.models.start import StartParams
 from pipeline_tasks.training import judged_dev
-from pipeline_tasks.training.cloze import cloze_pairs
+from pipeline_tasks.training.cloze import ClozePair, cloze_pairs
 from pipeline_tasks.training.common import (
     asked,
     folder_of_start,
@@ -39,7 +39,7 @@ from pipeline_tasks.training.params import TrainParams
 View = Literal["source", "written", "restated"]
 """How a pair is read: its query finds its source passage, or its written positive; or the latter finds the former."""
 
-_COLUMNS = ["query", "intent", "passage", "positive", "origin"]
+_COLUMNS = ["query", "intent", "passage_id", "passage", "positive", "origin"]
 _SIDES: dict[View, tuple[str, str]] = {
     "source": ("query", "passage"),
     "written": ("query", "positive"),
@@ -86,7 +86,7 @@ class PretrainParams(StartParams, TrainParams):
     writes=None,
     kind="reduce",
     dataset="model/{size}/pretrain",
-    version="3",
+    version="4",
     image="gpu",
     pool="gpu",
     memory_gib=8,
@@ -151,11 +151,15 @@ def training_rows(pairs: Version, cloze: list[Version], params: PretrainParams, 
     for rows in _rows(pairs, cloze, params):
         queries = pc.binary_join_element_wise(prefix, rows["query"], "")
         prompts = None if layout.pools_prefix else [prefix] * len(rows)
-        yield block(queries, given(rows["positive"], layout), prompts=prompts, sources=rows["source"])
+        positives, answers = given(rows["positive"], layout), given(rows["answers"], layout)
+        yield block(queries, positives, prompts=prompts, answers=answers, sources=rows["source"])
 
 
 def _rows(pairs: Version, cloze: list[Version], params: PretrainParams) -> Iterator[pa.Table]:
-    """A pair's rows stand together, in the order of its views."""
+    """A pair's rows stand together, in the order of its views.
+
+    No wrong answer are a query's own words and, with cloze pairs, what they leave of the passage that it is of.
+    """
     for rows in of_split(pairs, _COLUMNS, "train"):
         has_source = pc.and_(pc.not_equal(rows["passage"], ""), pc.not_equal(rows["passage"], rows["positive"]))
         has_source = has_source.fill_null(False).to_numpy()
@@ -164,7 +168,10 @@ def _rows(pairs: Version, cloze: list[Version], params: PretrainParams) -> Itera
         place, view = np.nonzero(np.stack(list(gives.values()), axis=1))
         of = sources(rows, params.unit, rows["origin"])
         asked_with, answered_by = (_chosen(rows, side, place, view) for side in zip(*_SIDES.values(), strict=True))
-        yield block(asked_with, answered_by, sources=of.take(place))
+        cut = _cut(rows, "passage", params.cloze_sentences) if cloze else [[]] * len(rows)
+        rests = [[pair.positive for pair in of_passage] for of_passage in cut]
+        answers = [[query, *rests[row]] for query, row in zip(asked_with.to_pylist(), place, strict=True)]
+        yield block(asked_with, answered_by, answers=answers, sources=of.take(place))
     yield from _cloze_rows(cloze, params.cloze_sentences, "all" if params.unit == "all" else CLOZE)
 
 
@@ -177,10 +184,21 @@ def _chosen(rows: pa.Table, columns: Sequence[str], place: np.ndarray, view: np.
 def _cloze_rows(cloze: list[Version], n_sentences: int, source: str = CLOZE) -> Iterator[pa.Table]:
     for version in cloze:
         for rows in of_split(version, ["passage_id", "text"], "train"):
-            ids_and_texts = zip(rows["passage_id"].to_pylist(), rows["text"].to_pylist(), strict=True)
-            found = [pair for named in ids_and_texts for pair in cloze_pairs(*named, n_sentences)]
-            of = [source] * len(found)
-            yield block([pair.query for pair in found], [pair.positive for pair in found], sources=of)
+            cut = _cut(rows, "text", n_sentences)
+            known = [
+                [pair.query, text, *(other.positive for other in pairs)]
+                for text, pairs in zip(rows["text"].to_pylist(), cut, strict=True)
+                for pair in pairs
+            ]
+            found = [pair for pairs in cut for pair in pairs]
+            queries, positives = [pair.query for pair in found], [pair.positive for pair in found]
+            yield block(queries, positives, answers=known, sources=[source] * len(found))
+
+
+def _cut(rows: pa.Table, passages: str, n_sentences: int) -> list[list[ClozePair]]:
+    """Of each row the cloze pairs of its passage."""
+    ids_and_texts = zip(rows["passage_id"].to_pylist(), rows[passages].to_pylist(), strict=True)
+    return [list(cloze_pairs(*named, n_sentences)) for named in ids_and_texts]
 
 
 def dev_set(pairs: Version, layout: Layout) -> Examples:

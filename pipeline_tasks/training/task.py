@@ -107,7 +107,7 @@ def run(
         if divides(params, peers):
             divide(encoder.model, peers, device_of(params))
         loop = _Run(encoder, task, params, work_dir, fingerprint, peers)
-        resumed_at = loop.state.step
+        resumed_at = checkpoints.taken_over_at(work_dir, loop.state.step, peers)
         loop.finish(progress)
     return loop.result(resumed_at)
 
@@ -171,7 +171,6 @@ class _Run:
             encoder.restore({name: stretch(weight, own.get(name, weight)) for name, weight in weights.items()})
             if self.state.step < len(task.schedule):
                 self.descent.optimiser.load(optimizer_state)
-            log.info("resuming at step %d of %d", self.state.step, len(task.schedule))
         if task.sampling:
             self.state.sampling = task.sampling.state = self.state.sampling or task.sampling.state
 

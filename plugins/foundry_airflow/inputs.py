@@ -131,7 +131,7 @@ class StagesOperator(BaseOperator):
         with airflow_errors():
             changed = started_by(context).values()
             if not (named or changed):
-                raise InputError("no model is named and none has changed; set the parameter `models`")
+                raise InputError("no model is named and none has changed; set the field `size`")
             store = open_store()
             return list(dict.fromkeys(ref for model in named or changed for ref in stages(store, model)))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -65,8 +66,8 @@ datasets there is one at a time, so that what was built last is what ``latest`` 
 BY_CHAT = ("llm", "context_tokens", "json_schema", "temperature", "concurrency", "max_run_usd", "max_run_tokens")
 """Parameters of a step that asks an LLM by chat: who, how, and what it may cost."""
 MAP_LABEL = "{{ task.map_label }}"
-LEVEL: dict[str, Any] = {"type": "string", "pattern": r"^(0?\.\d+|1(\.0+)?)$"}
-"""Schema of a field for one level of difficulty, an alpha."""
+LEVEL: dict[str, Any] = {"type": "string", "pattern": r"^(0\.\d*[1-9]|1\.0)$"}
+"""Schema of a field for one level of difficulty, an alpha: above 0, and spelled as its dataset is, ``mtt/0.65``."""
 _USUAL_LEVELS = [str(percent / 100) for percent in range(50, 100, 5)]
 _LIMITS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 
@@ -216,13 +217,19 @@ class Form:
         return {parameter: dag.param(field) for parameter, field in self.fields.items()}
 
 
-def form(name: str, *parameters: str, prefix: str = "") -> Form:
-    """Form fields for some parameters of step ``name``: types, limits and descriptions are the step's own."""
+def form(
+    name: str, *parameters: str, prefix: str = "", names: Mapping[str, str] = {}, empty: Mapping[str, str] = {}
+) -> Form:
+    """Form fields for some parameters of step ``name``: types, limits and descriptions are the step's own.
+
+    They are called as the parameters are, behind a prefix, or as ``names`` has it. Left empty, one is the step's own
+    default, or what the DAG makes of that, as ``empty`` has it.
+    """
     schema = get_step(name).params.model_json_schema()["properties"]
-    fields = {parameter: prefix + parameter for parameter in parameters}
+    fields = {parameter: names.get(parameter, prefix + parameter) for parameter in parameters}
     made = {p: found for p in parameters if (found := _made(name, p)) is not None} | usual(get_step(name))
     defaults = {p: {"default": made[p]} if p in made else {} for p in parameters}
-    return Form({fields[p]: _field(name, schema[p] | defaults[p]) for p in parameters}, fields)
+    return Form({fields[p]: _field(name, schema[p] | defaults[p], empty.get(p, "")) for p in parameters}, fields)
 
 
 def _made(name: str, parameter: str) -> Any:
@@ -231,10 +238,11 @@ def _made(name: str, parameter: str) -> Any:
     return default(name, parameter) if factory else None
 
 
-def _field(step_name: str, schema: dict[str, Any]) -> Param:
+def _field(step_name: str, schema: dict[str, Any], empty: str = "") -> Param:
     schema = schema | next((kind for kind in schema.get("anyOf", ()) if kind["type"] != "null"), {})
     default = schema.get("default")
-    note = "" if default in (None, "", 0) else f" (left empty: {_words(default)})"
+    means = empty or (_words(default) if default else "")
+    note = f" (left empty: {means})" if means else ""
     known: dict[str, Any] = {k: v for k, v in schema.items() if k in _LIMITS}
     if schema["type"] == "array":
         choices = schema.get("items", {}).get("enum") or default

@@ -48,6 +48,26 @@ def test_every_base_image_has_a_line():
     assert all(re.fullmatch(r"[a-z0-9./:-]+(@sha256:[0-9a-f]{64})?", line) for line in lines)
 
 
+@pytest.mark.parametrize(("host", "socket"), [("unix:///run/user/1/docker.sock", "/run/user/1/docker.sock"), ("", "")])
+def test_the_engine_of_this_machine_is_mounted(tmp_path, monkeypatch, host, socket):
+    monkeypatch.setenv("DOCKER_HOST", host)
+    path = tmp_path / ".env"
+    subprocess.run([sys.executable, "containers/write_env.py", str(path)], cwd=ROOT, check=True)
+    assert f"DOCKER_SOCKET={socket or '/var/run/docker.sock'}" in path.read_text().splitlines()
+
+
+def test_an_engine_elsewhere_is_refused_unless_a_socket_is_given(tmp_path, monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", "ssh://me@host")
+    path = tmp_path / ".env"
+    command = [sys.executable, "containers/write_env.py", str(path)]
+    told = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+    assert told.returncode and "DOCKER_HOST=ssh://me@host is no socket of this machine" in told.stderr
+    assert not path.exists()
+    path.write_text("DOCKER_SOCKET=/my.sock\nDOCKER_GID=7\n")
+    subprocess.run(command, cwd=ROOT, check=True)
+    assert "DOCKER_SOCKET=/my.sock" in path.read_text().splitlines()
+
+
 def test_what_an_env_file_says_last_is_not_run_into_what_is_added(tmp_path):
     path = tmp_path / ".env"
     path.write_text("PORT=9090\nLLM_MODEL=my-model")

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import runpy
+
+import pytest
+from airflow.sdk.exceptions import ParamValidationError
+
 
 def test_a_level_that_is_scored_is_mined_in_the_same_run(bag):
     from foundry_airflow.inputs import EachOperator
@@ -22,3 +27,39 @@ def test_a_level_that_is_scored_is_mined_in_the_same_run(bag):
 def test_a_list_offers_all_that_it_may_hold(bag):
     views = bag.dags["train_retriever"].params.get_param("pretrain_views")
     assert views.schema["examples"] == ["source", "written", "restated"]
+
+
+@pytest.mark.parametrize("level", ["0", "0.0", ".65", "0.650", "1", "1.01", "-0.5", "0.6.5", "x"])
+def test_a_level_is_above_nothing_and_has_one_spelling(bag, level):
+    alpha = bag.dags["build_level"].params.get_param("alpha")
+    assert [alpha.resolve(good) for good in ("0.65", "1.0")] == ["0.65", "1.0"]
+    with pytest.raises(ParamValidationError):
+        alpha.resolve(level)
+
+
+def test_two_parameters_never_share_a_field(root):
+    from foundry_airflow.steps import Form
+
+    for path in sorted((root / "dags").glob("*.py")):
+        told: dict[str, str] = {}
+        for form in runpy.run_path(str(path)).values():
+            for name, field in form.params.items() if isinstance(form, Form) else ():
+                assert told.setdefault(name, field.description) == field.description, f"{path.stem}.{name}"
+
+
+def test_what_empty_means_is_said_where_it_means_something(bag):
+    fields = [dag.params.get_param(name) for dag in bag.dags.values() for name in dag.params]
+    described = [field.description or field.schema.get("description", "") for field in fields]
+    assert not [text for text in described if "(left empty: )" in text or "{}" in text]
+
+
+def test_how_deep_a_ranking_goes_holds_for_all_of_them(bag):
+    dag = bag.dags["build_triplets"]
+    for name in ("rank_bm25", "fuse_rankings"):
+        assert dag.get_task(name).values["depth"]._name == "depth"
+
+
+def test_a_model_that_training_began_at_is_scored_beside_the_result(bag):
+    for name, task in (("adapt_to_corpus", "evaluate_retriever"), ("follow_instructions", "evaluate_instructions")):
+        models = bag.dags[name].get_task(task).inputs["models"]
+        assert models[0]._name == "start_from", name

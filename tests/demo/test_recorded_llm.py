@@ -11,7 +11,7 @@ import pytest
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.demo.blocks import parse_blocks
-from pipeline_tasks.demo.recorded_llm import Recording, Written, load_recording, read_recorded, serve_recorded
+from pipeline_tasks.demo.recorded_llm import Recording, Written, load_recording, main, read_recorded, serve_recorded
 from pipeline_tasks.demo.sample import load_documents
 from pipeline_tasks.domains import folder_of
 from pipeline_tasks.domains.intents import load_intents
@@ -95,6 +95,13 @@ def test_nothing_is_made_up(recording: Recording, asked: str) -> None:
 def test_another_text_has_another_name(recording: Recording) -> None:
     other = Recording([WRITTEN.model_copy(update={"query": "Sandbags, where?"})], DOMAIN)
     assert other.name != recording.name
+
+
+def test_a_port_that_is_taken_is_told(recording: Recording, capsys) -> None:
+    with serve_recorded(recording) as url:
+        port = url.rpartition(":")[2].partition("/")[0]
+        assert main(["--port", port]) == InputError.exit_code
+    assert f"port {port} on 127.0.0.1 is taken" in capsys.readouterr().err
 
 
 def test_a_bad_line_is_named(tmp_path: Path) -> None:

@@ -113,8 +113,9 @@ def test_a_limit_that_is_missing_is_refused(asked, name, how):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("Image", "debian"), ("image", "debian"), ("User", "0:0"), ("User", "root"), ("User", ""), ("User", None),
-     ("Labels", {}), ("hostconfig", {"Privileged": True}), ("Volumes", {"/x": {}}), ("HostConfig", None)],
+    [("Image", "debian"), ("Image", {"a": 1}), ("image", "debian"), ("User", "0:0"), ("User", "root"), ("User", ""),
+     ("User", None), ("Labels", {}), ("hostconfig", {"Privileged": True}), ("Volumes", {"/x": {}}),
+     ("HostConfig", None)],
 )  # fmt: skip
 def test_another_image_or_user_is_refused(asked, name, value):
     with pytest.raises(RefusedError):

@@ -52,13 +52,17 @@ def test_a_set_in_a_bucket_is_the_set_that_was_put_there(store, seaweed: Seaweed
 
     for file in here.rglob("*.*"):
         put_there(file)
-    client.put_object(Bucket=BUCKET, Key="sets/mine/notes.pdf", Body=b"x")
+    for other in ("notes.pdf", "back\\slash.txt"):
+        client.put_object(Bucket=BUCKET, Key=f"sets/mine/{other}", Body=b"x")
     assert read(store, there) == read(store, str(here))
     assert not list((tmp_path / "cache").rglob("notes.pdf")), "what is no file of a set stays there"
     (here / "qrels" / "test.tsv").write_text("a\t2\t1\n")
     put_there(here / "qrels" / "test.tsv")
     assert read(store, there) == read(store, str(here)) and rows(store, "judged/mine")[0]["passage_ids"] == ["2"]
-    refused = ((f"s3://{BUCKET}/nowhere", "nowhere has none of corpus.jsonl"), (f"s3://{BUCKET}", "bucket/prefix"))
+    refused = (
+        (f"s3://{BUCKET}/nowhere", "nowhere has none of corpus.jsonl"),
+        (f"s3://{BUCKET}", "names no folder of a bucket"),
+    )
     for name, message in refused:
         with pytest.raises(InputError, match=message):
             read(store, name)

@@ -135,6 +135,12 @@ def test_sql_is_answered_and_a_write_is_refused(page, server: Server):
     with page.expect_download() as saved:
         page.click("button:has-text('Save as CSV')")
     assert saved.value.path().read_text().splitlines()[:2] == ['"range"', '"0"']
+    page.fill("textarea", "SELECT '=1+1' AS a, -1 AS b, 'a-b' AS c")
+    page.click("button.primary")
+    page.wait_for_selector("td:has-text('=1+1')")
+    with page.expect_download() as saved:
+        page.click("button:has-text('Save as CSV')")
+    assert saved.value.path().read_text().splitlines()[1] == '''"'=1+1","-1","a-b"''', "a sheet would compute it"
     page.fill("textarea", "DROP TABLE steps")
     page.click("button.primary")
     page.wait_for_selector("[role=alert]:has-text('read-only')")

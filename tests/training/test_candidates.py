@@ -41,6 +41,18 @@ def test_duplicates_and_known_answers_are_never_negatives(numbered) -> None:
     assert np.isnan(group.targets).all()
 
 
+@pytest.mark.parametrize("in_batch", [True, False])
+def test_what_a_row_says_is_no_wrong_answer_is_no_negative_of_its_query(numbered, in_batch: bool) -> None:
+    answers = [["ta"], ["tb", "of no row"], ["tc"]]
+    named = [["wd"], ["tb", "wd"], ["tb", "wd"]]
+    data = numbered(Examples.of(["ta", "tb", "tc"], ["tb", "wb", "wc"], named, answers=answers))
+    group = make_group(np.arange(3), data, in_batch)
+    of_tb = group.passages.tolist().index(data.positive_of[0])
+    assert group.candidates[:, of_tb].tolist() == [True, False, True]
+    assert group.answers[:, of_tb].tolist() == [True, True, False]
+    assert [len(data.answers[query]) for query in data.query_of] == [1, 2, 1]
+
+
 def test_own_negatives_only(numbered) -> None:
     rows = Examples.of(["ta", "tb"], ["ta", "tb"], [["tc", "ta", "td"], []])
     data = numbered(rows)

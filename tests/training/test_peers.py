@@ -130,6 +130,17 @@ def test_a_process_that_ends_is_noticed_where_the_others_wait_for_it_for_ever() 
         together(leaves_the_other_waiting, CPUS, print)
 
 
+def fills_the_disk(peers: Peers, tell) -> None:
+    if not peers.leads:
+        raise OSError(28, "No space left on device")
+    peers.add(1.0)
+
+
+def test_what_nobody_foresaw_is_told_as_it_is_and_not_tried_again() -> None:
+    with pytest.raises(RuntimeError, match="(?s)training process on cpu failed.*fills_the_disk.*No space left"):
+        together(fills_the_disk, CPUS, print)
+
+
 SMALL = TrainParams(
     epochs=8, batch_size=8, learning_rate=3e-3, evals_per_epoch=1, checkpoint_every_steps=2, in_batch=True, **COMMON
 )
@@ -144,6 +155,7 @@ def test_two_processes_train_as_one_does_and_a_killed_one_leaves_no_trace(tiny_b
 
     alone, undisturbed = trained("alone", ()), trained("undisturbed")
     assert undisturbed.losses == pytest.approx(alone.losses, rel=1e-3)
+    assert (alone.resumed_at, undisturbed.resumed_at) == (0, 0)
     np.testing.assert_allclose(undisturbed.scores, alone.scores, atol=1e-3)
 
     with pytest.raises(TransientError, match="goes on from its last checkpoint"):
@@ -151,7 +163,7 @@ def test_two_processes_train_as_one_does_and_a_killed_one_leaves_no_trace(tiny_b
     shutil.copytree(tmp_path / "killed", tmp_path / "by one")
     resumed = []
     again = trained("killed", progress=lambda step, *_: resumed.append(step), sharding="zero1")
-    assert resumed[0] > 2
+    assert resumed[0] > 2 and again.resumed_at == resumed[0] - 1
     assert again.losses == undisturbed.losses
     weights, expected = (result.encoder.model.state_dict() for result in (again, undisturbed))
     assert all(torch.equal(weights[name], expected[name]) for name in expected)

@@ -5,21 +5,30 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import Version
-from pipeline_tasks.datasets import PAIRS, TRIPLETS
-from pipeline_tasks.encoders.layout import layout_of_folder
+from pipeline_tasks.datasets import PAIRS, PASSAGES, TRIPLETS
+from pipeline_tasks.encoders.layout import Layout, layout_of_folder
+from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.models.fetch import fetch
 from pipeline_tasks.models.sizes import backbone, get_size
 from pipeline_tasks.retrieval.encoders import load_encoder, open_encoder
+from pipeline_tasks.training.candidates import make_group
+from pipeline_tasks.training.data.examples import Examples
+from pipeline_tasks.training.data.rows import tokenized
 from pipeline_tasks.training.finetune import finetune
-from pipeline_tasks.training.pretrain import pretrain
+from pipeline_tasks.training.pretrain import PretrainParams, pretrain, training_rows
 from tests.stores import go, put
 
 TEXTS = ["sandbags keep water out", "a tornado takes the roof", "smoke fills the valley", "ash falls on the road"]
 
 
+CUT = [
+    " ".join(f"Sentence number {i} of {topic} tells a crew what to do at gate {i}." for i in range(5))
+    for topic in ("floods", "fires")
+]
 SHORT = {"batch_size": 8, "max_query_length": 16, "max_passage_length": 16, "device": "cpu"}
 
 
@@ -42,6 +51,29 @@ def store(tmp_path) -> LocalStore:
     store = LocalStore(tmp_path / "store")
     put(store, PAIRS, [pair(i, text, "train") for i, text in enumerate(TEXTS)], dataset="mtp")
     return store
+
+
+def test_no_text_is_a_negative_of_itself_nor_of_a_sentence_that_it_holds(store, tiny_bert, tmp_path) -> None:
+    written = [pair(i, text, "train") | {"query": f"query {i}", "positive": f"word {i}"} for i, text in enumerate(CUT)]
+    put(store, PAIRS, written, dataset="mtp")
+    cut = [{"passage_id": f"p{i}", "text": text, "split": "train"} for i, text in enumerate(CUT)]
+    pairs, cloze = (Version.open(store, ref) for ref in (Ref.parse("mtp"), put(store, PASSAGES, cut)))
+    layout = Layout("mean", 64, prefixes={"query": "asked: ", "passage": "given: "})
+    params = PretrainParams(size="22m", device="cpu", views=("source", "written", "restated"), cloze_from=["passages"])
+    blocks = list(training_rows(pairs, [cloze], params, layout))
+    data = tokenized(
+        Examples(lambda: blocks), load(tiny_bert).tokens, tmp_path, max_query_length=64, max_passage_length=64
+    )
+    made = [row for rows in blocks for row in rows.to_pylist()]
+    text_of = {int(number): row["positive"] for number, row in zip(data.positive_of, made, strict=True)}
+    group, met = make_group(np.arange(len(made)), data, in_batch=True), 0
+    for row, candidates, positive in zip(made, group.candidates, group.positives, strict=True):
+        words = row["query"].removeprefix("asked: ")
+        against = [text_of[int(group.passages[at])] for at in np.flatnonzero(candidates) if at != positive]
+        met += sum(words in text for text in text_of.values())
+        assert not [text for text in against if words in text], words
+        assert len(against) >= len(text_of) // 2, "those of the other passage are negatives"
+    assert met > len(CUT), "they do meet"
 
 
 @pytest.mark.parametrize(("size", "temperature"), [("33m", 0.01), ("22m", 0.02)])

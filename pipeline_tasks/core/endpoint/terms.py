@@ -42,8 +42,8 @@ class PaidParams(StepParams):
     concurrency: int = tuning(1, ge=1, description="requests at once, at most")
     timeout_s: float = tuning(120.0, gt=0, description="seconds before a request without an answer fails")
     patience_s: float = tuning(900.0, ge=0, description="seconds that a busy endpoint may answer nothing at all")
-    max_run_usd: Most = tuning(20.0, ge=0, description="dollars that one run may spend; none: no limit")
-    max_run_tokens: Most = tuning(None, ge=0, description="tokens that one run may buy; none: no limit")
+    max_run_usd: Most = tuning(20.0, ge=0, description="dollars that one run may spend at most")
+    max_run_tokens: Most = tuning(None, ge=0, description="tokens that one run may buy at most")
 
     def terms(self, run: Run) -> Terms:
         """The terms of ``run``."""

@@ -42,7 +42,10 @@ class Findings:
 
 
 def prove(store: Store, ids: Collection[str], texts: Collection[str]) -> Findings:
-    """Look for ``ids`` and ``texts`` in every object and every file of JSON but the list of erasures itself."""
+    """Look for ``ids`` and ``texts`` in every object and every file of JSON but the list of erasures itself.
+
+    A pack of which nobody can say what lies in it counts as one with a trace.
+    """
     findings, pieces = Findings(), anchors(texts)
     for key in store.keys("objects"):
         if key.endswith(".parquet"):
@@ -50,6 +53,8 @@ def prove(store: Store, ids: Collection[str], texts: Collection[str]) -> Finding
             findings.same_texts += same_texts(store, key, texts)
         else:
             findings.looked["files of models"] += 1
+    for pack in store.packs.unreadable() if store.packs else ():
+        findings.note("packs that nobody can read, see `foundry check`", pack, True)
     for kind in _TEXTS:
         for key, data in store.read_all(store.keys(kind)):
             if not key.endswith(".f32"):

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.licences import is_non_commercial
 from pipeline_tasks.core.lineage.reader import Reader
 from pipeline_tasks.core.manifest import Manifest, Ref
@@ -19,6 +20,8 @@ from pipeline_tasks.core.versions import Version
 _MOST_CHARS = 400
 _MOST_ITEMS = 8
 _MOST_PARTS = 200
+_LARGEST_EXACT = 2**53
+"""Whole numbers beyond it a browser rounds."""
 _RUNS = """
     SELECT run_id, status, started_at, ended_at, duration_s, reused, peak_memory_bytes, part_group, error FROM steps
     WHERE dataset = ? AND version = ? ORDER BY started_at DESC LIMIT 20"""
@@ -56,7 +59,8 @@ def detail(reader: Reader, ref: Ref, n_rows: int = 10) -> dict[str, Any]:
     """The version's whole story, its rows cut to what fits a page.
 
     ``seconds`` and counters are those of the run that built it and of the mapped runs that filled the memo for it.
-    ``cost`` is of all paid answers behind the version and what it was made from.
+    ``cost`` is of all paid answers behind the version and what it was made from; ``problem`` says why there are no rows
+    where they cannot be read.
 
     Raises:
         InputError: the version is not in the store.
@@ -76,7 +80,7 @@ def detail(reader: Reader, ref: Ref, n_rows: int = 10) -> dict[str, Any]:
             "made": [row["ref"] for row in ask(_MADE, *name)],
             "versions": ask(_OTHERS, m.dataset),
             "licences": _licences(m),
-        } | _sample(version, n_rows)
+        } | _readable_sample(version, n_rows)
 
 
 def _manifest(m: Manifest) -> dict[str, Any]:
@@ -92,6 +96,13 @@ def _licences(m: Manifest) -> list[dict[str, Any]]:
         {"model": model, "licence": licence, "non_commercial": is_non_commercial(licence)}
         for model, licence in m.licences.items()
     ]
+
+
+def _readable_sample(version: Version, n_rows: int) -> dict[str, Any]:
+    try:
+        return _sample(version, n_rows) | {"problem": ""}
+    except InputError as error:
+        return {"columns": [], "rows": [], "problem": str(error)}
 
 
 def _sample(version: Version, n_rows: int) -> dict[str, Any]:
@@ -114,7 +125,7 @@ def _is_binary(kind: pa.DataType) -> bool:
 
 
 def clipped(value: Any) -> Any:
-    """``value`` as JSON that fits a page: long texts and lists cut, bytes counted, what is no number as text."""
+    """``value`` as JSON that fits a page: long texts and lists cut, bytes counted, what is no number there as text."""
     if isinstance(value, str):
         return value if len(value) <= _MOST_CHARS else value[:_MOST_CHARS] + "…"
     if isinstance(value, bytes):
@@ -126,4 +137,5 @@ def clipped(value: Any) -> Any:
         return [clipped(item) for item in value[:_MOST_ITEMS]] + more
     if isinstance(value, float):
         return round(value, 6) if math.isfinite(value) else str(value)
-    return value if value is None or isinstance(value, (bool, int)) else str(value)
+    exact = isinstance(value, int) and abs(value) <= _LARGEST_EXACT
+    return value if value is None or exact else str(value)

@@ -68,9 +68,9 @@ def live_rows_sql(store: Store, manifest: Manifest, only: list[int] | None = Non
     With ``only``, of these parts; empty where they are none.
 
     Raises:
-        InputError: a part is not in the store.
+        InputError: a part is not in the store, or the first one cannot be read.
     """
-    columns = set(pq.read_schema(_path(store, manifest.parts[0])).names)  # key columns are in all parts
+    columns = set(part_schema(store, manifest.parts[0]).names)  # key columns are in all parts
     removals = [r for r in manifest.removals if r.column in columns]
 
     def active(index: int) -> tuple[int, ...]:

@@ -31,12 +31,17 @@ def bring_folder(address: str, cache: Path, wanted: Callable[[str], bool], what:
         InputError: nothing that is wanted is there, or the address has no prefix.
         TransientError: the server does not answer, or a file went while it was brought.
     """
-    above, _, name = address.rstrip("/").rpartition("/")
-    if not above.removeprefix(SCHEME).strip("/"):
+    above, _, name = address.removeprefix(SCHEME).rstrip("/").rpartition("/")
+    if not above.strip("/"):
         raise InputError(f"{address!r} names no folder of a bucket: give {SCHEME}bucket/prefix")
-    bucket = Bucket(above)
-    found = [(checked_key(entry.key).removeprefix(f"{name}/"), entry) for entry in bucket.below(name)]
+    bucket = Bucket(SCHEME + above)
+    found = [(entry.key.removeprefix(f"{name}/"), entry) for entry in bucket.below(name)]
     here = sorted(((file, entry) for file, entry in found if wanted(file)), key=lambda pair: pair[0])
+    for file, entry in here:
+        try:
+            checked_key(entry.key)
+        except InputError as error:
+            raise InputError(f"{address}: {file!r} has a name that no file can have: rename or remove it") from error
     if not here:
         raise InputError(f"{address} has none of {what}; {len(found):,} other files lie there")
     state = [[file, entry.size_bytes, entry.modified] for file, entry in here]

@@ -10,23 +10,29 @@ import base64
 import hashlib
 import logging
 import os
-import random
 import re
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.store import patience
 from pipeline_tasks.core.store.protocol import Entry, checked_key
-from pipeline_tasks.core.store.s3_errors import CONFLICT, MISSING, UNMET, code_of, explained
+from pipeline_tasks.core.store.s3_errors import (
+    BEYOND,
+    CONFLICT,
+    ENDED,
+    MISSING,
+    UNMET,
+    code_of,
+    explained,
+)
 
 log = logging.getLogger(__name__)
-ATTEMPTS = 12
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 5.0
-_TOLD_AT = 5
 THREADS = 16
 MULTIPART_BYTES = 64 << 20
 CHUNK_BYTES = 16 << 20
@@ -34,23 +40,8 @@ _MOST_CHUNKS = 9_000
 _BLOCK_BYTES = 1 << 20
 _CONFLICTS = 5
 _MOST_DELETED = 1_000
+Got = TypeVar("Got")
 _ADDRESS = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(.*?))?/?")
-
-
-def _pause_s(attempts: int, response: Any, caught_exception: Exception | None, **_: Any) -> float | None:
-    """Seconds until a server that is away or fails is asked again, half a minute in all: one that starts again is back.
-
-    botocore's own pauses come to one second, and end for good after 35 of them.
-    """
-    from botocore.exceptions import ConnectionError as NotReached
-    from botocore.exceptions import HTTPClientError
-
-    away = isinstance(caught_exception, (NotReached, HTTPClientError)) or (response and response[0].status_code >= 500)
-    if not away or attempts >= ATTEMPTS:
-        return None
-    if attempts == _TOLD_AT:
-        log.warning("the store's server does not answer; it is asked again for half a minute")
-    return random.uniform(0.5, 1) * min(_FIRST_PAUSE_S * 2 ** (attempts - 1), _LONGEST_PAUSE_S)  # noqa: S311
 
 
 class Bucket:
@@ -80,7 +71,7 @@ class Bucket:
         except ImportError as error:
             raise InputError("an s3:// store needs boto3; install retriever-foundry[s3]") from error
         config = Config(
-            retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
+            retries={"mode": "standard", "total_max_attempts": patience.ATTEMPTS},
             connect_timeout=10,
             read_timeout=60,
             max_pool_connections=2 * THREADS,
@@ -90,7 +81,7 @@ class Bucket:
                 client = boto3.session.Session().client("s3", config=config)
             except ValueError as error:
                 raise InputError(f"{self.address}: {error}; mend AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL") from error
-        client.meta.events.register_first("needs-retry.s3", _pause_s)
+        client.meta.events.register_first("needs-retry.s3", patience.pause_s)
         return client
 
     def _at(self, key: str) -> dict[str, str]:
@@ -98,28 +89,47 @@ class Bucket:
 
     def get(self, key: str) -> tuple[bytes, str] | None:
         """The bytes and the ETag of ``key``, or None."""
-        with explained(self.address):
-            answer = self._unless_missing(self.client.get_object, **self._at(key))
-            return (answer["Body"].read(), answer["ETag"]) if answer else None
+        return self._fetched(lambda answer: (answer["Body"].read(), answer["ETag"]), **self._at(key))
 
     def get_range(self, key: str, first: int, past: int) -> tuple[bytes, int] | None:
-        """The bytes of ``key`` from ``first`` to before ``past``, and how many it has in all; None where it is not."""
-        with explained(self.address):
-            answer = self._unless_missing(self.client.get_object, Range=f"bytes={first}-{past - 1}", **self._at(key))
-            return (answer["Body"].read(), int(answer["ContentRange"].rpartition("/")[2])) if answer else None
+        """The bytes of ``key`` from ``first`` to before ``past``, and how many it has in all; None where it is not.
+
+        None as well where it ends before ``first``.
+        """
+        return self._fetched(
+            lambda answer: (answer["Body"].read(), int(answer["ContentRange"].rpartition("/")[2])),
+            Range=f"bytes={first}-{past - 1}",
+            **self._at(key),
+        )
 
     def download(self, key: str, path: Path) -> str | None:
         """Write the bytes of ``key`` to ``path``; their sha256, or None where there is no such key."""
-        with explained(self.address):
-            answer = self._unless_missing(self.client.get_object, **self._at(key))
-            if answer is None:
-                return None
+
+        def written(answer: Any) -> str:
             seen = hashlib.sha256()
             with path.open("wb") as file:
                 for block in answer["Body"].iter_chunks(_BLOCK_BYTES):
                     seen.update(block)
                     file.write(block)
             return seen.hexdigest()
+
+        return self._fetched(written, **self._at(key))
+
+    def _fetched(self, taken: Callable[[Any], Got], **what: Any) -> Got | None:
+        """What is taken of the answer, asked for again where the connection breaks within its bytes; None: missing."""
+        from botocore.exceptions import HTTPClientError, IncompleteReadError
+
+        attempt = 0
+        with explained(self.address):
+            while True:
+                attempt += 1
+                answer = self._unless_missing(self.client.get_object, **what)
+                try:
+                    return taken(answer) if answer else None
+                except (HTTPClientError, IncompleteReadError):
+                    if attempt == patience.ATTEMPTS:
+                        raise
+                    time.sleep(patience.wait_s(attempt))
 
     def head(self, key: str) -> Entry | None:
         """Size and time of ``key``, or None."""
@@ -134,7 +144,7 @@ class Bucket:
         try:
             return ask(**what)
         except ClientError as error:
-            if code_of(error) in MISSING:
+            if code_of(error) in (*MISSING, *BEYOND):
                 return None
             raise
 
@@ -166,9 +176,12 @@ class Bucket:
         if sha256:
             condition["ChecksumSHA256"] = base64.b64encode(bytes.fromhex(sha256)).decode()
         token = uuid.uuid4().hex
-        send = lambda: self.client.put_object(  # noqa: E731
-            Body=data, Metadata={"writer": token}, **condition, **self._at(key)
-        )
+
+        def send() -> Any:
+            if not isinstance(data, bytes):
+                data.seek(0)
+            return self.client.put_object(Body=data, Metadata={"writer": token}, **condition, **self._at(key))
+
         with explained(self.address):
             return self._once(key, token, send)
 
@@ -182,11 +195,16 @@ class Bucket:
             except ClientError as error:
                 again = attempt or error.response["ResponseMetadata"].get("RetryAttempts", 0)
                 if code_of(error) in CONFLICT and attempt < _CONFLICTS - 1:
+                    time.sleep(patience.wait_s(attempt + 1))
                     continue
-                if code_of(error) not in (*UNMET, *MISSING):
+                if code_of(error) not in (*UNMET, *MISSING, *ENDED):
                     raise
                 found = self._unless_missing(self.client.head_object, **self._at(key)) if again else None
-                return found["ETag"] if found and found["Metadata"].get("writer") == token else None
+                if found and found["Metadata"].get("writer") == token:
+                    return found["ETag"]
+                if code_of(error) in ENDED:
+                    raise
+                return None
         return None
 
     def upload(self, key: str, path: Path, *, sha256: str = "") -> bool:
@@ -207,11 +225,20 @@ class Bucket:
                     ),
                 )
             except BaseException:
-                self.client.abort_multipart_upload(UploadId=started, **at)
+                self._abandon(at, started)
                 raise
             if done is None:
-                self.client.abort_multipart_upload(UploadId=started, **at)
+                self._abandon(at, started)
             return done is not None
+
+    def _abandon(self, at: dict[str, str], upload_id: str) -> None:
+        """Drop the pieces of an upload; where the server will not, why it was abandoned matters more."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            self.client.abort_multipart_upload(UploadId=upload_id, **at)
+        except (BotoCoreError, ClientError) as error:
+            log.warning("pieces of an abandoned upload of %s may stay in %s: %s", at["Key"], self.address, error)
 
     def _send_pieces(self, at: dict[str, str], upload_id: str, path: Path) -> list[dict[str, Any]]:
         size = path.stat().st_size

@@ -149,7 +149,8 @@ class Objects:
         def fetch(first: int, past: int) -> bytes:
             data, size = self._bucket.get_range(key, first, past) or (b"", -1)
             if (size, len(data)) != (size_bytes, past - first):
-                raise InputError(f"{key} in {self._bucket.address} has {size} bytes and not {size_bytes}; {LOST}")
+                has = f"{size} bytes" if size >= 0 else "fewer bytes"
+                raise InputError(f"{key} in {self._bucket.address} has {has} and not {size_bytes}; {LOST}")
             return data
 
         return fetch

@@ -90,6 +90,7 @@ class Packs:
         self._lock = threading.Lock()
         self._sizes: dict[str, int] | None = None
         self._known = _Known({})
+        self._unreadable: list[str] = []
 
     def look(self) -> bool:
         """See which packs there are now; whether they are others than before."""
@@ -99,11 +100,14 @@ class Packs:
                 return False
             lists = {key: self._members(key, size) for key, size in sorted(there.items())}
             self._known, self._sizes = _Known({k: found for k, found in lists.items() if found is not None}), there
+            self._unreadable = [key for key, found in lists.items() if found is None and self._bucket.head(key)]
+            for key in self._unreadable:
+                log.warning("%s in %s is damaged, and all in it missing; %s", key, self._bucket.address, LOST)
             self._forget_lists(there)
         return True
 
     def _members(self, key: str, size_bytes: int) -> np.ndarray | None:
-        """The members of a pack; None where it is gone, or, with a warning, where nobody can say."""
+        """The members of a pack; None where it is gone, or where nobody can say."""
         kept = self._kept(key)
         with suppress(FileNotFoundError):
             return np.fromfile(kept, MEMBER)
@@ -113,8 +117,6 @@ class Packs:
 
         found = members(fetch, size_bytes)
         if found is None:
-            if self._bucket.head(key):
-                log.warning("%s in %s is damaged, and all in it missing; %s", key, self._bucket.address, LOST)
             return None
         kept.parent.mkdir(parents=True, exist_ok=True)
         fresh = kept.with_name(f"{uuid.uuid4().hex}.new")
@@ -143,6 +145,11 @@ class Packs:
         """Each pack that is there now with what lies in it, in the order of its bytes."""
         self.look()
         return {pack: self._known.entries(pack) for pack in self._known.lists}
+
+    def unreadable(self) -> list[str]:
+        """The packs that are there now of which nobody can say what lies in them."""
+        self.look()
+        return self._unreadable
 
     def present(self, keys: Iterable[str]) -> set[str]:
         """Those of ``keys`` that lie in a pack that is still there."""

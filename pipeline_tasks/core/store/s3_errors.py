@@ -9,6 +9,8 @@ from pipeline_tasks.core.errors import FoundryError, InputError, TransientError
 
 MISSING = ("NoSuchKey", "404", "NotFound")
 UNMET = ("PreconditionFailed", "412")
+BEYOND = ("InvalidRange", "416")
+ENDED = ("NoSuchUpload",)
 CONFLICT = ("ConditionalRequestConflict", "OperationAborted", "409")
 _KEYS = "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the profile that AWS_PROFILE names"
 _REMEDIES = {
@@ -25,10 +27,12 @@ _REMEDIES = {
     "PermanentRedirect": "the bucket is in another region; set AWS_REGION to it",
     "AuthorizationHeaderMalformed": "the bucket is in another region; set AWS_REGION to it",
     "IllegalLocationConstraintException": "the bucket is in another region; set AWS_REGION to it",
+    "NoSuchUpload": "somebody ended this upload; try again",
     "BadDigest": "the bytes changed on their way to the server; try again, and check the network's proxies",
     "NotImplemented": "the server lacks conditional writes (If-None-Match, If-Match); use one that has them",
 }
 _LATER = {
+    *ENDED,
     *("SlowDown", "InternalError", "ServiceUnavailable", "RequestTimeout", "Throttling", "ThrottlingException"),
     *("RequestLimitExceeded", "TooManyRequests", "BandwidthLimitExceeded", "BadDigest", *CONFLICT),
 }
@@ -37,6 +41,13 @@ _LATER = {
 def code_of(error: Exception) -> str:
     """The error code of a server's answer, ``404`` and the like where it came without a text; else empty."""
     return str(getattr(error, "response", {}).get("Error", {}).get("Code", ""))
+
+
+def is_untrusted(error: Exception) -> bool:
+    """Whether a server's certificate was refused."""
+    from botocore.exceptions import SSLError
+
+    return isinstance(error, SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error)
 
 
 @contextmanager
@@ -57,6 +68,13 @@ def explained(address: str) -> Iterator[None]:
         raise InputError(
             f"{address}: no complete AWS credentials were found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
             f"AWS_PROFILE, or give the machine a role ({error})"
+        ) from error
+    except told.SSLError as error:
+        if not is_untrusted(error):
+            raise TransientError(f"{address}: the connection broke (SSLError); try again") from error
+        raise InputError(
+            f"{address}: the server's certificate is not trusted ({error}); set AWS_CA_BUNDLE to the file of the "
+            "authority that signed it"
         ) from error
     except told.EndpointConnectionError as error:
         raise TransientError(

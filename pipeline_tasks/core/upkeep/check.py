@@ -51,6 +51,8 @@ class Damage:
 def find_damage(store: Store, *, quick: bool = False) -> Damage:
     """Every object whose bytes are not those it is named by, and every one that a version names and the store lacks.
 
+    And every pack of which nobody can say what lies in it: nothing of it is to be had.
+
     Args:
         store: the store.
         quick: compare sizes only; nothing is read.
@@ -68,6 +70,7 @@ def find_damage(store: Store, *, quick: bool = False) -> Damage:
             lost[key] = f"{held[key].size_bytes:,} bytes instead of {needed[key]:,}"
     if not quick:
         lost |= _corrupted(store, [entry for key, entry in held.items() if key not in lost])
+    lost |= dict.fromkeys(store.packs.unreadable() if store.packs else (), "the list of what lies in it is damaged")
     broken = {ref for ref, manifest in manifests.items() if any(part.key in lost for part in manifest.objects)}
     versions = [manifest for ref, manifest in manifests.items() if ref in broken]
     return Damage(lost, versions, _refs(store, manifests, broken), len(held.keys() | needed.keys()))

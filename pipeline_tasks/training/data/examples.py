@@ -18,6 +18,7 @@ SCHEMA = pa.schema(
         pa.field("positive", pa.string()),
         pa.field("negatives", pa.list_(pa.string())),
         pa.field("targets", pa.list_(pa.float32())),
+        pa.field("answers", pa.list_(pa.string())),
         pa.field("source", pa.string()),
         pa.field("tuple", pa.string()),
         pa.field("other_instructions", pa.list_(pa.string())),
@@ -30,6 +31,8 @@ SCHEMA = pa.schema(
 - ``prompt``: the instruction that the query begins with, where its vector leaves that out.
 - ``negatives``: hard negatives, hardest first; also of ``list<dictionary>``, where a text is stored once a block.
 - ``targets``: a teacher's score of the positive and of each negative, in this order; empty without a teacher.
+- ``answers``: further texts that are no wrong answers, such as the query's own words or the passage that it was cut
+  from; they count where they are a passage of some row, and otherwise do nothing.
 - ``source``: where the row is from, as a mixture names it.
 - ``tuple``: a name that rows share which are made of the same texts, and so meet in a batch; empty: of none.
 - ``other_instructions``: the query with instructions under which the positive does not answer it.
@@ -61,6 +64,7 @@ class Examples:
         *,
         prompts: Sequence[str] | None = None,
         targets: Sequence[Sequence[float]] | None = None,
+        answers: Sequence[Sequence[str]] | None = None,
         sources: Sequence[str] | None = None,
         others: Sequence[str] = (),
         tuples: Sequence[str] | None = None,
@@ -74,6 +78,7 @@ class Examples:
             negatives,
             prompts=prompts,
             targets=targets,
+            answers=answers,
             sources=sources,
             tuples=tuples,
             other_instructions=other_instructions,
@@ -89,6 +94,7 @@ def block(
     *,
     prompts: Sequence[str] | None = None,
     targets: Sequence[Sequence[float]] | None = None,
+    answers: Sequence[Sequence[str]] | pa.Array | None = None,
     sources: Sequence[str] | pa.Array | pa.ChunkedArray | None = None,
     tuples: Sequence[str] | None = None,
     other_instructions: Sequence[Sequence[str]] | None = None,
@@ -101,7 +107,8 @@ def block(
     """
     given: dict[str, Any] = {
         "query": queries, "prompt": prompts, "positive": positives, "negatives": negatives, "targets": targets,
-        "source": sources, "tuple": tuples, "other_instructions": other_instructions, "other_queries": other_queries,
+        "answers": answers, "source": sources, "tuple": tuples, "other_instructions": other_instructions,
+        "other_queries": other_queries,
     }  # fmt: skip
     columns = {name: column for name, column in given.items() if column is not None}
     if len({len(column) for column in columns.values()}) > 1:

@@ -20,7 +20,7 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import canonical_json, short_id
 from pipeline_tasks.encoders.tokens import TextTokens
 from pipeline_tasks.training.data.examples import CONTRASTS, SCHEMA, Examples
-from pipeline_tasks.training.data.numbering import Numbering
+from pipeline_tasks.training.data.numbering import Numbering, hashes
 from pipeline_tasks.training.data.ragged import Ragged
 from pipeline_tasks.training.data.tokens import Tokens, tokens
 
@@ -41,7 +41,7 @@ class Rows:
         contrasts_of: row -> queries that it is told apart from: its own with other instructions, then others.
         n_instructions: how many of these are its own query, [n].
         tuple_of: a number that rows of one tuple share and no other row has, [n].
-        answers: query -> every passage that is some row's positive for it.
+        answers: query -> every passage that is some row's positive for it, or that a row says is no wrong answer.
         sources: names of where rows are from.
         source_of: row -> one of these, [n].
     """
@@ -129,11 +129,13 @@ class _Reading:
         self._negatives: list[np.ndarray] = []
         self._targets: list[np.ndarray] = []
         self._scores: list[np.ndarray] = []
+        self._answers: list[np.ndarray] = []
+        self._answer_hashes: list[np.ndarray] = []
         self._contrasts: list[np.ndarray] = []
         self._instructions: list[np.ndarray] = []
 
     def add(self, block: pa.Table) -> None:
-        negatives, targets = block["negatives"].combine_chunks(), block["targets"].combine_chunks()
+        negatives, targets, answers = (block[name].combine_chunks() for name in ("negatives", "targets", "answers"))
         contrasts = _contrasts(block)
         self.queries.add(block["query"])
         self.queries.add(contrasts.flatten())
@@ -154,6 +156,8 @@ class _Reading:
         self._negatives.append(_lengths(negatives))
         self._targets.append(_lengths(targets))
         self._scores.append(targets.flatten().to_numpy(zero_copy_only=False))
+        self._answers.append(_lengths(answers))
+        self._answer_hashes.append(hashes(answers.flatten()))
 
     def finish(self) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
         """The rows but for the tokens; where each query came first, and each passage."""
@@ -162,6 +166,9 @@ class _Reading:
         queries, contrasts = _apart(query_at, self._rows, self._contrasts)
         positives, negatives = _apart(passage_at, self._rows, self._negatives)
         query_of, positive_of = (np.concatenate([np.zeros(0, np.int64), *pieces]) for pieces in (queries, positives))
+        further = np.concatenate([np.zeros(0, np.int64), *map(self.passages.find, self._answer_hashes)])
+        asking = np.repeat(query_of, np.concatenate([np.zeros(0, np.int64), *self._answers]))[further >= 0]
+        answers = np.concatenate([query_of, asking]), np.concatenate([positive_of, further[further >= 0]])
         tuples, alone = self._tuples.finish()[0], ~np.concatenate([np.zeros(0, bool), *self._in_tuple])
         tuples[alone] = len(tuples) + np.arange(alone.sum())
         numbers = {
@@ -173,7 +180,7 @@ class _Reading:
             "contrasts_of": Ragged.joined(self._contrasts, contrasts, np.int64),
             "n_instructions": np.concatenate([np.zeros(0, np.int64), *self._instructions]),
             "tuple_of": tuples,
-            "answers": _answers(query_of, positive_of, len(first_query)),
+            "answers": _answers(*answers, len(first_query)),
             "sources": list(self._sources),
             "source_of": np.concatenate([np.zeros(0, np.int16), *self._source_of]),
         }

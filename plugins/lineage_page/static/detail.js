@@ -28,6 +28,7 @@ export async function detailPanel(ref, close) {
     Object.keys(m.params).length > 0 && section("Parameters",
       facts(Object.entries(m.params).map(([name, value]) => [name, h("span", { class: "mono" }, plain(value))]))),
     v.rejects.length > 0 && section(`Rejects (${count(m.rejects.reduce((n, part) => n + part.rows, 0))})`, v.rejects.map(rejects)),
+    v.problem && section("First rows", h("p", { class: "warn" }, v.problem)),
     v.rows.length > 0 && section(`First rows of ${count(m.rows)}`, rowsTable(v.rows, "First rows")),
     m.rows_schema === "files" && section("Files", table([["name", "file"], ["size_bytes", "size", bytes, "number"],
       ["sha256", "sha256", (x) => x.slice(0, 16), "mono"]], m.parts, "Files")),

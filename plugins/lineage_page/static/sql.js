@@ -78,7 +78,8 @@ function shown({ columns, rows, is_cut, seconds }) {
 }
 
 function download({ columns, rows }) {
-  const field = (v) => (v === null ? "" : `"${plain(v).replaceAll('"', '""')}"`);
+  const inert = (v) => (typeof v === "string" && /^[=+\-@\t\r]/.test(v) ? `'${v}` : plain(v)); // a sheet computes these
+  const field = (v) => (v === null ? "" : `"${inert(v).replaceAll('"', '""')}"`);
   const lines = [columns.map((c) => field(c.name)), ...rows.map((row) => row.map(field))].map((line) => line.join(","));
   const url = URL.createObjectURL(new Blob([`${lines.join("\n")}\n`], { type: "text/csv" }));
   h("a", { href: url, download: "lineage.csv" }).click();

@@ -15,6 +15,7 @@ from pipeline_tasks.core.lineage.graph import graph, versions
 from pipeline_tasks.core.lineage.reader import Reader
 from pipeline_tasks.core.lineage.story import find_queries, story
 from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.versions import load_manifest
 
 _filled = toy.filled
 
@@ -80,6 +81,7 @@ def test_one_version_in_full(reader):
     assert found["totals"]["seconds"] >= 0 and found["totals"]["n_runs"] == 1
     assert [(r["reason"], r["n"], r["samples"][0]["row_id"]) for r in found["rejects"]] == [("encrypted", 1, "bad")]
     assert sorted(row["doc_id"] for row in found["rows"]) == ["d-a", "d-twin"], "the rows of the first part"
+    assert found["problem"] == ""
     assert [c["name"] for c in found["columns"]][:2] == ["doc_id", "url_id"]
     assert json.dumps(found, default=str)
     assert detail(reader, Ref.parse("mtp"))["cost"]["prompt_tokens"] == 1500
@@ -90,6 +92,21 @@ def test_what_fits_a_page_is_kept_and_the_rest_is_cut():
     assert clipped("x" * 1000) == "x" * 400 + "…"
     assert clipped(list(range(10))) == [*range(8), "… 2 more"]
     assert clipped({"a": b"123", "b": float("nan"), "c": True}) == {"a": "<3 bytes>", "b": "nan", "c": True}
+    assert clipped([2**53, 2**53 + 1, -(2**63)]) == [2**53, "9007199254740993", "-9223372036854775808"]
+
+
+@pytest.mark.parametrize("how", ["cut", "gone"])
+def test_a_version_whose_rows_cannot_be_read_still_tells_how_it_was_made(fresh, how):
+    toy.corpus(fresh.store, "a", "twin", "bad", "e", "f")
+    new, old = ids(fresh, "documents")
+    part = fresh.store.local_path(load_manifest(fresh.store, new).parts[0].key)
+    part.chmod(0o644)
+    part.unlink() if how == "gone" else part.write_bytes(part.read_bytes()[:100])
+    found = detail(fresh, new)
+    assert (found["manifest"]["step"], found["rows"], found["columns"]) == ("toy_documents", [], [])
+    assert "foundry check" in found["problem"] and len(found["rejects"]) == 1
+    with pytest.raises(InputError, match="foundry check"):
+        compare(fresh, new, old)
 
 
 def test_a_refresh_adds_and_removes_rows(fresh):

@@ -14,7 +14,7 @@ import pytest
 
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.store import bucket as bucket_module
-from pipeline_tasks.core.store import open_store
+from pipeline_tasks.core.store import open_store, patience
 from pipeline_tasks.core.store.cache import Cache
 from pipeline_tasks.core.store.s3 import S3Store
 from tests.core.conftest import CACHE_BYTES
@@ -89,7 +89,7 @@ def test_a_wrong_clock_is_told(s3, monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "no-such-host.invalid"])
 def test_a_server_out_of_reach_is_told_and_may_come_back(s3, monkeypatch, tmp_path, host):
-    monkeypatch.setattr(bucket_module, "ATTEMPTS", 3)
+    monkeypatch.setattr(patience, "ATTEMPTS", 3)
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://{host}:{free_port()}")
     with pytest.raises(TransientError, match="cannot be reached .*; check AWS_ENDPOINT_URL_S3"):
         again(s3, tmp_path).read("refs/x")
@@ -113,7 +113,7 @@ class Busy(BaseHTTPRequestHandler):
 
 
 def test_a_busy_server_is_asked_again_before_it_is_told(s3, monkeypatch, tmp_path):
-    monkeypatch.setattr(bucket_module, "ATTEMPTS", 3)
+    monkeypatch.setattr(patience, "ATTEMPTS", 3)
     with ThreadingHTTPServer(("127.0.0.1", 0), Busy) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://127.0.0.1:{server.server_port}")

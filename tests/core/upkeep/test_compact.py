@@ -8,6 +8,7 @@ import time
 import pyarrow as pa
 import pytest
 
+from pipeline_tasks.core.erasure.proof import prove
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.parts import write_rows
@@ -243,5 +244,11 @@ def test_a_pack_that_does_not_say_what_is_in_it_is_told(s3, tmp_path, caplog):
     s3.bucket.put(pack, s3.bucket.get(pack)[0][:-3])
     other = elsewhere(s3, tmp_path / "other")
     lost = find_damage(other)
+    told = lost.objects.pop(pack)
+    assert told == "the list of what lies in it is damaged"
     assert set(lost.objects.values()) == {"missing"} and [m.ref for m in lost.versions] == [ref]
     assert f"{pack} in {s3} is damaged" in caplog.text
+    assert prove(other, ["of nobody"], []).where == [pack], "nobody knows what is in it"
+    forget(other, find_damage(other))
+    assert pack not in keys_in(s3, PREFIX) and not find_damage(other).objects
+    assert prove(other, ["of nobody"], []).clean
