@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.failure import counted
 from pipeline_tasks.core.ids import canonical_json, digest, seed_of
 from pipeline_tasks.core.manifest import Part
-from pipeline_tasks.core.parts import write_rows
+from pipeline_tasks.core.parts import read_part, write_rows
 from pipeline_tasks.core.plan import Job
 from pipeline_tasks.core.removals import without
 from pipeline_tasks.core.run import Inputs, Run
@@ -106,6 +107,20 @@ def _usable(job: Job, version: Version, index: int, record: Record | None, there
         if not (skipped <= now if inherited else skipped == now):
             return None
     return record
+
+
+def live_rejects(store: Store, version: Version, index: int, record: Record) -> Part | None:
+    """What was refused of part ``index``, less rows that were removed since."""
+    gone = version.removed.rows(index)
+    if record.rejects is None or not len(gone):
+        return record.rejects
+    key = version.manifest.key
+    removed = version.all_rows(index, [key])[key].take(pa.array(gone, pa.int64()))
+    rejects = read_part(store, record.rejects)
+    left = rejects.filter(pc.invert(pc.is_in(rejects["row_id"], removed.combine_chunks())))
+    if left.num_rows == rejects.num_rows:
+        return record.rejects
+    return write_rows(store, left) if left.num_rows else None
 
 
 def missing(store: Store, job: Job, group: tuple[int, int] | None = None) -> list[int]:

@@ -48,7 +48,7 @@ class Rows:
         whole = version.manifest
         removals = [_narrowed(removal, first, last) for removal in whole.removals]
         update = {"parts": whole.parts[first:last], "removals": [r for r in removals if r.first < r.last]}
-        return cls(Version(version.store, whole.model_copy(update=update)))
+        return cls(Version(version.store, whole.model_copy(update=update), version.schema))
 
     def tables(self, columns: list[str]) -> Iterator[pa.Table]:
         """The rows, a table for each part."""

@@ -168,9 +168,11 @@ def _run_map(
     if group:
         return Outcome(None, not todo, counters)
     carried = [r for r in source.manifest.removals if job.step.writes and job.step.writes.has(r.column)]
-    rejects = [record.rejects for record in done if record.rejects]
+    live = (memo.live_rejects(store, source, index, record) for index, record in records.items() if record)
+    rejects = [part for part in live if part]
     manifest = _publish(store, job, before, [record.output for record in done], carried, rejects)
     counters["rows_in"], counters["rows_out"] = source.manifest.rows, manifest.rows  # less what was removed since
+    counters["rows_rejected"] = sum(part.rows for part in rejects)
     for index in todo:
         store.drop_scratch(memo.part_digest(job, source.manifest.parts[index]))
     return Outcome(job.ref, False, counters)

@@ -67,6 +67,8 @@ def search_shard(given: Partition, run: Run) -> Iterator[pa.Table]:
 def merge_block(given: Partition, run: Run) -> Iterator[pa.Table]:
     """Rankings of a block of queries, the best of all shards, one table for each part of the queries."""
     best = Merged(run.store, given.parts, given.values["depth"])
+    if not given.rows["pairs"].version.manifest.parts:
+        yield RANKINGS.table()
     for rows in given.rows["pairs"].tables(ASKED):
         run.count("queries_searched", len(rows))
         yield best.ranked(rows) if len(rows) else RANKINGS.table()

@@ -16,13 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline_tasks.core.arrays import one_array
-from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Part, Ref
 from pipeline_tasks.core.partitions import Partition, Rows, pieces
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.vectors import matrix
-from pipeline_tasks.core.versions import Version, read_part
+from pipeline_tasks.core.versions import Version, read_part, whole
 from pipeline_tasks.retrieval.shards import KEYS, best_of, first_of_each, found_table, joined, of_corpus, rows_where
 
 
@@ -43,11 +42,12 @@ class Earlier:
         """What ``version`` was made of; None where that is no longer in the store, or there is no such version."""
         if version is None:
             return None
-        made = version.manifest
-        try:
-            opened = {n: Version.open(version.store, Ref.parse(made.inputs[n][0])) for n in ("queries", *KEYS)}
-        except InputError:
-            return None
+        made, opened = version.manifest, {}
+        for name in ("queries", *KEYS):
+            there = whole(version.store, Ref.parse(made.inputs[name][0]))
+            if there is None:
+                return None
+            opened[name] = Version(version.store, there)
         queries = opened.pop("queries").manifest.parts
         if len(queries) != len(made.parts):
             return None

@@ -61,6 +61,8 @@ def search_shard(given: Partition, run: Run) -> Iterator[pa.Table]:
 def rank_block(given: Partition, run: Run) -> Iterator[pa.Table]:
     """Rankings of a block of queries, and the cosine of each with its own positive; a table for each part of them."""
     best, ref = Merged(run.store, given.parts, given.values["depth"]), given.rows["pairs"].version.manifest.ref
+    if not given.rows["pairs"].version.manifest.parts:
+        yield RANKINGS.table()
     for rows in given.rows["pairs"].tables([*ASKED, "query_embedding", "positive_embedding"]):
         if not len(rows):
             yield RANKINGS.table()

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, NonNegativeInt, field_validator
 
+from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.sql import script
 from pipeline_tasks.core.step import From, StepParams, step
@@ -67,6 +68,7 @@ def combine_pairs(inputs: Inputs, params: CombinePairsParams, run: Run) -> None:
 
     columns = ["query_id", "query", "intent", "origin", "split", "passage_id"]
     pairs = pa.concat_tables([version.table(columns) for name in _SOURCES for version in inputs.each(name)])
+    _refuse_repeated(pairs)
     pairs = pairs.append_column("place", pa.array(np.arange(pairs.num_rows)))
     caps = pa.table({"origin": pa.array(params.caps, pa.string()), "most": pa.array(params.caps.values(), pa.int64())})
     written = pc.and_(pc.equal(pairs["origin"], "dm"), pc.equal(pc.fill_null(pairs["split"], "train"), "train"))
@@ -90,3 +92,14 @@ def combine_pairs(inputs: Inputs, params: CombinePairsParams, run: Run) -> None:
     for name, rows in (("pairs_read", pairs), ("pairs_kept", pairs.filter(stayed))):
         for group in rows.group_by(["origin", "intent"]).aggregate([([], "count_all")]).to_pylist():
             run.count(f"{name}/{group['origin']}/{group['intent']}", group["count_all"])
+
+
+def _refuse_repeated(pairs: pa.Table) -> None:
+    """A pair is refused by its id, so one that is in two datasets would be lost from both."""
+    times = pairs.group_by("query_id").aggregate([([], "count_all")])
+    twice = times.filter(pc.greater(times["count_all"], 1))
+    if twice.num_rows:
+        raise InputError(
+            f"{twice.num_rows:,} pairs are in two of the datasets that are to be combined, {twice['query_id'][0]} for "
+            "one: give each dataset once, and none that others were combined into"
+        )

@@ -8,6 +8,7 @@ import pytest
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.lineage import query
 from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.partitions import pieces
 from pipeline_tasks.core.parts import write_rows
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.schema import Column, RowSchema
@@ -44,6 +45,12 @@ def test_a_column_that_came_later_reads_as_null_in_old_parts(store):
     blocks = list(items.batches(["value", "item_id"], 1))
     assert [(row["item_id"], row["value"]) for block in blocks for row in block.to_pylist()] == wanted
     assert {block.schema.field("value").type for block in blocks} == {pa.int64()}
+
+
+def test_neighbouring_parts_read_it_as_null_too(store):
+    blocks = pieces({"items": _read(store)}, most_rows=1)
+    found = [row for block in blocks for rows in block["items"].tables(["value"]) for row in rows["value"].to_pylist()]
+    assert found == [None, None, 7]
 
 
 def test_who_knows_no_schema_reads_null_too(store):

@@ -10,7 +10,8 @@ from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import NoParams, step
 from pipeline_tasks.core.store import LocalStore
-from tests.core.toy_steps import ITEMS, latest, make, toy_gather, toy_list
+from pipeline_tasks.core.versions import commit, load_manifest, point
+from tests.core.toy_steps import ITEMS, latest, make, toy_gather, toy_list, toy_scale
 
 MANY = {f"item{n:03}": n for n in range(100)}
 
@@ -76,3 +77,24 @@ def without_limit(inputs: Inputs, params: NoParams, run: Run) -> pa.Table:
 def test_a_step_that_grows_without_a_limit_is_told(store):
     with pytest.raises(InputError, match="without_limit.*GrowthParams"):
         make(store, without_limit)
+
+
+def test_what_was_refused_of_a_row_goes_with_it(tmp_path):
+    store, fresh = LocalStore(tmp_path / "store"), LocalStore(tmp_path / "fresh")
+    make(store, toy_list, rows={"a": 13, "b": 1, "c": 13}, part_rows=3)
+    before = make(store, toy_scale)
+    assert before.counters["rows_rejected"] == 2
+    make(store, toy_list, rows={"b": 1, "c": 13}, part_rows=3)
+    after = make(store, toy_scale)
+    assert [after.counters[f"rows_{name}"] for name in ("built", "in", "out", "rejected")] == [0, 2, 1, 1]
+    items = latest(store, "items").manifest
+    for part in items.objects:
+        with fresh.temporary() as path:
+            store.copy_to(part.key, path)
+            fresh.create_from(part.key, path)
+    commit(fresh, items)
+    point(fresh, items.ref)
+    anew = make(fresh, toy_scale)
+    assert after.ref == anew.ref
+    ours, theirs = (load_manifest(one, anew.ref).rejects for one in (store, fresh))
+    assert ours == theirs and latest(store, "scaled").rejects().table()["row_id"].to_pylist() == ["c"]

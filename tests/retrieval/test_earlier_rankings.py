@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pipeline_tasks.core.erasure.erase import erase
 from pipeline_tasks.core.manifest import Manifest, Ref, Removal
 from pipeline_tasks.core.parts import write_rows
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import REMOVED, Version, commit, point
-from pipeline_tasks.datasets import PAIR_EMBEDDINGS, PASSAGE_EMBEDDINGS
+from pipeline_tasks.datasets import ALL, PAIR_EMBEDDINGS, PASSAGE_EMBEDDINGS
 from pipeline_tasks.retrieval import earlier_rankings
 from pipeline_tasks.retrieval.rank_passages import rank_passages
 from tests.stores import go, put
@@ -141,3 +142,34 @@ def test_where_the_old_version_is_no_longer_whole_it_is_searched_in_full(tmp_pat
     refresh(store, (), new_queries=False)
     (store.root / "versions" / "embeddings" / MODEL / f"{old.id}.json").unlink()
     assert go(store, rank_passages, model=MODEL, depth=DEPTH).counters["queries_searched"] == N_QUERIES
+
+
+@pytest.mark.parametrize("lost", ["rankings", "queries"])
+def test_where_a_part_is_lost_it_is_ranked_again(tmp_path, lost):
+    store = first(tmp_path)
+    made = go(store, rank_passages, model=MODEL, depth=DEPTH).ref
+    of = made if lost == "rankings" else Ref(dataset=f"query_embeddings/{MODEL}")
+    (part,) = Version.open(store, of).manifest.parts
+    store.delete(part.key)
+    put(store, PAIR_EMBEDDINGS, pairs("q"), dataset=f"query_embeddings/{MODEL}")
+    again = go(store, rank_passages, model=MODEL, depth=DEPTH)
+    assert again.ref == made and Version.open(store, made).table().num_rows == N_QUERIES
+
+
+@pytest.mark.parametrize("n_queries", [1, N_QUERIES])
+def test_rankings_that_an_erasure_took_passages_from_are_made_anew(tmp_path, n_queries):
+    ours, fresh = LocalStore(tmp_path / "ours"), LocalStore(tmp_path / "fresh")
+    old = [row | {"doc_id": f"d-{row['passage_id']}"} for row in passages("a", N_OLD)]
+    asked = [row | {"passage_id": old[-1]["passage_id"], "doc_id": old[-1]["doc_id"]} for row in pairs("q", n_queries)]
+    put(ours, PASSAGE_EMBEDDINGS, old, dataset=f"embeddings/{MODEL}")
+    put(ours, PAIR_EMBEDDINGS, asked, dataset=f"query_embeddings/{MODEL}")
+    go(ours, rank_passages, model=MODEL, depth=DEPTH)
+    gone = next(name for name in best_of(ours, 1) if name != old[-1]["passage_id"])
+    erase(ours, [gone, f"d-{gone}"], {schema.name: schema for schema in ALL})
+    left = [row for row in old if row["passage_id"] != gone]
+    for store in (ours, fresh):
+        put(store, PASSAGE_EMBEDDINGS, left, passages("b", 1), dataset=f"embeddings/{MODEL}")
+        put(store, PAIR_EMBEDDINGS, asked, dataset=f"query_embeddings/{MODEL}")
+    made = [go(store, rank_passages, model=MODEL, depth=DEPTH).ref for store in (ours, fresh)]
+    merged, full = (Version.open(store, ref).manifest.parts for store, ref in zip((ours, fresh), made, strict=True))
+    assert [part.sha256 for part in merged] == [part.sha256 for part in full]

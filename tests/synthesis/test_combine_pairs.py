@@ -39,6 +39,12 @@ def test_the_first_of_queries_with_the_same_words_stays(store):
     assert outcome.counters["pairs_kept/gd/nli"] == 1 and "pairs_kept/gd/qa" not in outcome.counters
 
 
+def test_a_pair_that_is_in_two_of_them_is_refused_and_not_lost(store):
+    put(store, PAIRS, [pair("b", "Where is  the shelter?"), pair("z", "new?")], dataset="mtp/own/again")
+    with pytest.raises(InputError, match="1 pairs are in two of the datasets that are to be combined, b for one"):
+        go(store, combine_pairs, own=["again"])
+
+
 def test_general_pairs_may_be_missing(store):
     go(store, combine_pairs)
     assert kept(store) == ["b", "c"]
