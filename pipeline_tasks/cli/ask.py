@@ -72,6 +72,8 @@ def ask_command(
         typer.echo(json.dumps(asdict(found), ensure_ascii=False, indent=1))
     else:
         console().print(_table(found, _known(found, save)))
+        if not found.passages:
+            typer.echo("nothing was found: no passage has a word of the question", err=True)
     if grade and save:
         given = [_judgement(corpus, found, one) for one in grade]
         n = add_judgements(save, [question for question, _ in given])

@@ -12,7 +12,7 @@ from pipeline_tasks.core import durable
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.lineage import query
 from pipeline_tasks.core.manifest import Ref
-from pipeline_tasks.core.store.disk import space_in
+from pipeline_tasks.core.store.disk import space_in, writable
 from pipeline_tasks.core.versions import resolve
 
 _LATEST = "SELECT DISTINCT dataset, version FROM training_curves JOIN versions USING (dataset, version) WHERE is_latest"
@@ -44,7 +44,7 @@ def tensorboard_command(
             raise InputError(f"{ref} has no training curve; name a model that a training step made, or make it again")
         created = rows["wall_time"][0].as_py()
         run = folder / ref.dataset / str(ref.version)
-        with space_in(folder):
+        with space_in(folder), writable(folder, "name another folder"):
             run.mkdir(parents=True, exist_ok=True)
             part = run / "writing"
             part.write_bytes(b"".join(events(rows.drop_columns("wall_time").to_pylist(), created)))

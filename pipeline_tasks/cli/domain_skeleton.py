@@ -13,6 +13,7 @@ from pydantic.fields import FieldInfo
 
 import pipeline_tasks.domains
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.store.disk import writable
 from pipeline_tasks.domains.intents import FILE, NAME, TAKEN, Intent
 from pipeline_tasks.synthesis.prompts import PromptSet
 
@@ -32,14 +33,15 @@ def write_skeleton(folder: Path, intents: Sequence[str]) -> None:
     """Write a domain with these intents to a new folder: what reads its files says which keys they have.
 
     Raises:
-        InputError: the folder is there and not empty, or a name cannot be.
+        InputError: the folder is there and not empty or cannot be made, or a name cannot be.
     """
     for name in (folder.name, *intents):
         if not NAME.fullmatch(name) or name in TAKEN:
             raise InputError(f"{name!r} is no name; take small letters, digits, - and _, a letter first")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder} is there already; name a new folder")
-    shutil.copytree(_FILES, folder, dirs_exist_ok=True)
+    with writable(folder, "name another folder"):
+        shutil.copytree(_FILES, folder, dirs_exist_ok=True)
     tables = (f"[{intent}]\n{blank_toml(Intent)}" for intent in dict.fromkeys(intents))
     (folder / FILE).write_text("\n".join([_INTENTS, *tables]), encoding="utf-8")
     (folder / "prompts").mkdir()

@@ -38,6 +38,8 @@ def estimate_command(
     from pipeline_tasks.synthesis.enough import rates_for
     from pipeline_tasks.synthesis.estimate import estimate, of_step
 
+    if name != DAG:
+        get_step(name)
     pays = name in step_names() and issubclass(get_step(name).params, LlmParams)
     if name != DAG and not pays:
         raise InputError(

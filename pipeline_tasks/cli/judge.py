@@ -12,6 +12,7 @@ from pipeline_tasks.ask.pool import pooled, read_pool, write_pool
 from pipeline_tasks.ask.systems import open_system
 from pipeline_tasks.cli.ask import PASSAGES, SYSTEMS, TOP
 from pipeline_tasks.cli.inspect import store
+from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.domains.questions import add_judgements, load_questions, read_questions
@@ -36,6 +37,8 @@ def pool_command(
 ) -> None:
     """Write what BM25 and the models rank highest for each question, without saying who found it."""
     corpus = open_corpus(store(), Ref.parse(passages))
+    if questions and not questions.is_file():
+        raise InputError(f"{questions} is not there: name a file of judged questions")
     asked = read_questions(questions) if questions else load_questions(domain_folder())
     names = dict.fromkeys([BM25, *(model or REFERENCE_MODELS[:2])])
     rows = pooled(corpus, [open_system(name, corpus) for name in names], asked, top)

@@ -24,7 +24,10 @@ def sync_command(
     ] = None,
 ) -> None:
     """Copy what TO lacks: checked, objects first, manifests last; stopped anywhere, it goes on next time."""
-    done = sync(open_store(source), open_store(target), names or ())
+    given = open_store(source)
+    if next(iter(given.keys("versions")), None) is None:
+        raise InputError(f"{given} is no store: it has no versions; FROM is {STORE}")
+    done = sync(given, open_store(target), names or ())
     table = Table("what", "copied", "there already")
     for kind in KINDS:
         table.add_row(kind, f"{done.copied[kind]:,}", f"{done.there[kind]:,}")

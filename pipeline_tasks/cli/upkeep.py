@@ -29,6 +29,7 @@ from pipeline_tasks.core.registry import get_step, step_names
 from pipeline_tasks.core.resources import configured, resources_of
 from pipeline_tasks.core.settings import Settings, settings
 from pipeline_tasks.core.spending import key_of, read_state, spent
+from pipeline_tasks.core.store.disk import space_in, writable
 from pipeline_tasks.core.upkeep.gc import DAY_S, GRACE_S, HOUR_S, drop, find_garbage
 
 _LOW_DISK_BYTES = 5 * 1024**3
@@ -78,8 +79,9 @@ def metrics_command(
         typer.echo(text, nl=False)
         return
     fresh = output.with_name(f".{output.name}.{os.getpid()}")
-    fresh.write_text(text)
-    durable.replace(fresh, output)
+    with space_in(output.parent), writable(output, "name another file"):
+        fresh.write_text(text)
+        durable.replace(fresh, output)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from pipeline_tasks.core import durable
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.pins import pinned
 from pipeline_tasks.core.schema import FILES
-from pipeline_tasks.core.store.disk import space_in
+from pipeline_tasks.core.store.disk import space_in, writable
 from pipeline_tasks.core.versions import Version
 
 Format = Literal["parquet", "jsonl"]
@@ -41,7 +41,7 @@ def export(
         finish: adds files of its own before the folder is whole, and returns them.
 
     Raises:
-        InputError: the folder holds something, or a file's logical name would leave it.
+        InputError: the folder holds something or cannot be made, or a file's logical name would leave it.
         TransientError: no space is left.
     """
     partial = folder / PARTIAL
@@ -53,8 +53,9 @@ def export(
     with space_in(folder), pinned(version.store, "export", [version.manifest.ref]):
         for name in moved_before:
             _remove(folder / name)
-        _remove(partial)
-        partial.mkdir(parents=True)
+        with writable(folder, "name another folder"):
+            _remove(partial)
+            partial.mkdir(parents=True)
         try:
             written = _write(version, partial, fmt)
             written += finish(partial) if finish else []

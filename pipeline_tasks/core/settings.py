@@ -111,7 +111,7 @@ class Settings(BaseModel):
     @staticmethod
     def store_place(address: Path | str) -> Path | str:
         """The address of a bucket as it is, anything else as an absolute folder."""
-        is_bucket = isinstance(address, str) and address.startswith("s3://")
+        is_bucket = isinstance(address, str) and address.startswith("s3:")
         return address if is_bucket else Path(address).expanduser().absolute()
 
     @staticmethod
@@ -147,9 +147,13 @@ class Settings(BaseModel):
         return tuple(Path(folder).expanduser().absolute() for folder in self.source_roots.split(os.pathsep) if folder)
 
 
-def _environment() -> dict[str, str]:
+def _variable(field: str) -> str:
     unprefixed = {"openai_base_url", "openai_api_key", "brave_api_key", "hf_token", "built_image", "ray_address"}
-    names = {f: f.upper() if f in unprefixed else f"FOUNDRY_{f.upper()}" for f in Settings.model_fields}
+    return field.upper() if field in unprefixed else f"FOUNDRY_{field.upper()}"
+
+
+def _environment() -> dict[str, str]:
+    names = {field: _variable(field) for field in Settings.model_fields}
     return {field: os.environ[name] for field, name in names.items() if os.environ.get(name)}
 
 
@@ -224,10 +228,8 @@ def settings() -> Settings:
         found = Settings.model_validate(_environment())
     except ValidationError as error:
         first = error.errors()[0]
-        name = ".".join(str(x) for x in first["loc"])
-        raise InputError(
-            f"setting {name!r} is {first['input']!r}: {first['msg']}; mend the environment variable"
-        ) from error
+        name = _variable(str(first["loc"][0]))
+        raise InputError(f"{name}={first['input']!r}: {first['msg']}; mend the environment variable") from error
     named = {
         name: getattr(found, name)
         for name in ("cache", "store_cache", "scratch", "resources", "parameters", "llm_prices")

@@ -18,6 +18,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any, Literal, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -180,8 +181,13 @@ class Step:
         except ValidationError as error:
             first = error.errors()[0]
             name = ".".join(str(x) for x in first["loc"]) or "parameters"
-            known = ", ".join(self.params.model_fields) or "none"
-            raise InputError(f"{self.name}: {name}={first['input']!r}: {first['msg']} (parameters: {known})") from error
+            if first["type"] != "extra_forbidden" or "." in name:
+                raise InputError(f"{self.name}: {name}={first['input']!r}: {first['msg']}") from error
+            known = list(self.params.model_fields)
+            near = "".join(f"; did you mean {one!r}?" for one in get_close_matches(name, known, 1))
+            raise InputError(
+                f"{self.name} has no parameter {name!r}{near} (parameters: {', '.join(known) or 'none'})"
+            ) from error
 
 
 def _load_step(module: str, name: str) -> Step:

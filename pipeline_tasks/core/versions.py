@@ -224,7 +224,9 @@ class Version:
         """All live rows."""
         tables = list(self.parts(columns))
         if not tables:
-            raise InputError(f"{self.manifest.ref} has no parts; run the step before it on some input")
+            raise InputError(
+                f"{self.manifest.ref} has no parts: {self.manifest.step} had no input, or refused all of it"
+            )
         return pa.concat_tables(tables, promote_options="default")  # parts may differ where no schema is known
 
     def files(self) -> Iterator[tuple[PurePosixPath, Path]]:

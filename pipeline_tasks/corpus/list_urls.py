@@ -47,8 +47,8 @@ def list_urls(inputs: Inputs, params: ListUrlsParams, run: Run) -> Iterator[pa.T
     counter ``results_listed_before`` counts the others.
 
     Raises:
-        InputError: there is neither a source nor an input ``results``, the source cannot be read, or more than
-            ``max_withdrawn`` would be removed.
+        InputError: there is neither a source nor an input ``results``, the source cannot be read or lists nothing at
+            first, or more than ``max_withdrawn`` would be removed.
         TransientError: the source's server is away, or too slow.
     """
     if not params.source and "results" not in inputs:
@@ -71,6 +71,8 @@ def list_urls(inputs: Inputs, params: ListUrlsParams, run: Run) -> Iterator[pa.T
     for url in [url for url in seen if short_id(url) in erased]:
         run.reject(short_id(url), REASON)
         del seen[url]
+    if not (seen or run.counters["rows_in"] or run.previous):
+        raise InputError(f"source={params.source!r} lists nothing: name a folder with *.pdf, or a file with addresses")
     rows = [{"url_id": short_id(url), "url": url, "source": seen[url]} for url in sorted(seen)]
     yield from difference(run, URLS, rows, params.part_rows)
 

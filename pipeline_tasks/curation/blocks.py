@@ -60,7 +60,9 @@ def blocks_of(version: Version, most_rows: int) -> list[Block]:
         InputError: the version has no parts, and so no columns to read.
     """
     if not version.manifest.parts:
-        raise InputError(f"{version.manifest.ref} has no parts; run the step before it on some input")
+        raise InputError(
+            f"{version.manifest.ref} has no parts: {version.manifest.step} had no input, or refused all of it"
+        )
     found = []
     for piece in pieces({"queries": version}, most_rows):
         rows = piece["queries"]

@@ -31,7 +31,8 @@ def folder_of(domain: str) -> Path:
     if (folder / FILE).is_file():
         return folder
     if "/" in domain:
-        raise InputError(f"{folder} is no domain: it has no {FILE}; `foundry domain new {domain}` writes one")
+        remedy = "name another folder" if folder.exists() else f"`foundry domain new {domain}` writes one"
+        raise InputError(f"{folder} is no domain: it has no {FILE}; {remedy}")
     known = sorted(path.parent.name for path in _ROOT.glob(f"*/{FILE}"))
     raise InputError(
         f"no domain is called {domain!r}; FOUNDRY_DOMAIN may be {', '.join(known)}, or a folder: ./{domain}"

@@ -10,7 +10,7 @@ import fcntl
 import json
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -99,7 +99,8 @@ def add_judgements(file: Path, questions: Iterable[Question]) -> int:
             fresh.write_text("".join(map(_line, known.values())), encoding="utf-8")
             durable.replace(fresh, file)
     except OSError as error:
-        fresh.unlink(missing_ok=True)
+        with suppress(OSError):
+            fresh.unlink()
         raise InputError(f"{file} cannot be written ({error}): name another file to save to") from error
     return len(known)
 

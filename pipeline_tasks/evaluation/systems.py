@@ -151,5 +151,8 @@ def members_among(name: str, known: Iterable[str]) -> list[str]:
     of, there = members(name)[0], list(known)
     unknown = [member for member in of if member not in there]
     if unknown:
-        raise InputError(f"{name}: no system is called {unknown[0]!r} here; known are {', '.join(there)}")
+        asked = ", ".join(there) or "none"
+        raise InputError(
+            f"{name} fuses {unknown[0]!r}, which is not among the systems asked for ({asked}): name it, too"
+        )
     return of

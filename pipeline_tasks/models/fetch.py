@@ -16,7 +16,7 @@ from typing import Any, Literal
 from pipeline_tasks.core import durable
 from pipeline_tasks.core.errors import FoundryError, InputError
 from pipeline_tasks.core.settings import settings
-from pipeline_tasks.core.store.disk import space_in
+from pipeline_tasks.core.store.disk import space_in, writable
 from pipeline_tasks.models import hub, packages
 from pipeline_tasks.models.convert import CONVERTERS
 from pipeline_tasks.models.registry import WEIGHT_SUFFIXES, HubSource, ModelSpec, OfflineSource
@@ -115,7 +115,8 @@ def fetch(spec: ModelSpec, cache_dir: Path, source: Source = "offline") -> Path:
         if wanted and not hub.is_commit(wanted.revision):
             _note_moved(spec, wanted, checked(spec, final, source, wanted))
         return checked(spec, final, source, wanted)
-    final.parent.mkdir(parents=True, exist_ok=True)
+    with writable(cache_dir, "set FOUNDRY_CACHE to a folder of yours"):
+        final.parent.mkdir(parents=True, exist_ok=True)
     with space_in(final.parent), tempfile.TemporaryDirectory(prefix=f".{spec.name}-", dir=final.parent) as temporary:
         staged = Path(temporary) / "model"
         staged.mkdir()

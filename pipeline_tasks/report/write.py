@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pipeline_tasks.core import durable
 from pipeline_tasks.core.store import Store
-from pipeline_tasks.core.store.disk import space_in
+from pipeline_tasks.core.store.disk import space_in, writable
 from pipeline_tasks.report.content import Report
 from pipeline_tasks.report.history_report import history_report
 from pipeline_tasks.report.markdown import markdown
@@ -29,12 +29,12 @@ def write_report(
     """Write :func:`report_of` to ``target``, whole or not at all: Markdown where it ends in ``.md``, else a page.
 
     Raises:
-        InputError: there is nothing to report on, or matplotlib or jinja2 is missing.
+        InputError: there is nothing to report on, matplotlib or jinja2 is missing, or the file cannot be written.
         TransientError: the disk is full.
     """
     report = report_of(store, name, everything)
     text = markdown(report) if target.suffix == ".md" else page(report, lineage)
-    with space_in(target.parent):
+    with space_in(target.parent), writable(target, "name another file"):
         target.parent.mkdir(parents=True, exist_ok=True)
         fresh = target.with_name(f".{target.name}.writing")
         fresh.write_text(text, encoding="utf-8")

@@ -121,7 +121,7 @@ def pairs_of(
 
 
 def _shown(place: str, row: Fields | None) -> str:
-    return f"{place}: {(row or {}).get('query', '')}"[:200]
+    return f"{place}: {row.get('query', '')}"[:200] if row else place
 
 
 def _highest(found: Found, rules: Rules, most: int) -> int | None:

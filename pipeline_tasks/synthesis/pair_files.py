@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import digest, file_sha256
 from pipeline_tasks.core.local_files import is_from_a_form, is_readable_file, named_path, where_to_name
+from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store.bring_folder import SCHEME, bring_folder
 
@@ -133,6 +134,20 @@ class PairFiles:
             return
         with path.open("rb") as file:
             yield from rows_of(file, path, self._names, self._separator)
+
+
+def nothing_in(source: str, run: Run, told: str) -> InputError:
+    """Why no row of the files became anything: there is none, none can be read, or ``told``: they are read wrongly."""
+    rejects = run.rejects_table()
+    if not rejects.num_rows:
+        return InputError(f"source={source!r} has no row: its files are empty")
+    if rejects["reason"].unique().to_pylist() == ["bad_line"]:
+        first = rejects["detail"][0].as_py() or rejects["row_id"][0].as_py()
+        return InputError(
+            f"no line of {source!r} can be read, {first} for one: JSONL has an object a line, CSV and TSV have as many "
+            "fields in each line as in the first"
+        )
+    return InputError(told)
 
 
 def _is_marked(path: Path) -> bool:

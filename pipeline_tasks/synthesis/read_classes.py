@@ -15,6 +15,7 @@ from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import step
 from pipeline_tasks.datasets import INSTRUCTED_TRIPLETS
 from pipeline_tasks.synthesis.own_triplets import OwnFilesParams, Passage, first_fault, in_parts, text_of, triplet
+from pipeline_tasks.synthesis.pair_files import nothing_in
 
 
 class ReadClassesParams(OwnFilesParams):
@@ -56,7 +57,8 @@ def read_classes(inputs: Inputs, params: ReadClassesParams, run: Run) -> Iterato
     """
     known = _read(params, run)
     if len(known.of_label) < 2:
-        raise InputError(f"source={params.source!r} has {len(known.of_label)} labels: a negative needs another one")
+        told = f"source={params.source!r} has {len(known.of_label)} labels: a negative needs another one"
+        raise InputError(told) if known.texts else nothing_in(params.source, run, told)
     run.count("labels", len(known.of_label))
     yield from in_parts(filter(None, (_triplet(row, known, params, run) for row in range(len(known.texts)))))
 

@@ -15,7 +15,7 @@ from pipeline_tasks.datasets import PAIRS, PASSAGES
 from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.domains.intents import check_known, first_intent, load_intents
 from pipeline_tasks.synthesis.found_pairs import FIELDS, Found, Rules, in_parts, pairs_of
-from pipeline_tasks.synthesis.pair_files import PairFiles
+from pipeline_tasks.synthesis.pair_files import PairFiles, nothing_in
 
 
 class ReadPairsParams(StepParams):
@@ -79,9 +79,8 @@ def read_pairs(inputs: Inputs, params: ReadPairsParams, run: Run) -> Iterator[pa
         yield table
     if not n_pairs:
         asked = ", ".join(f"{field}={params.columns.get(field, field)}" for field in ("query", "positive"))
-        raise InputError(
-            f"no row of {params.source!r} is a pair: its columns are read as {asked}; name others in columns"
-        )
+        told = f"no row of {params.source!r} is a pair: its columns are read as {asked}; name others in columns"
+        raise nothing_in(params.source, run, told)
 
 
 def _passages(inputs: Inputs) -> dict[str, dict[str, str]]:

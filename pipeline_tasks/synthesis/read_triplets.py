@@ -8,13 +8,13 @@ from typing import Any, ClassVar, NamedTuple
 import pyarrow as pa
 from pydantic import Field
 
-from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import step
 from pipeline_tasks.datasets import INSTRUCTED_TRIPLETS
 from pipeline_tasks.models.registry import SEPARATOR
 from pipeline_tasks.synthesis.own_triplets import OwnFilesParams, Passage, first_fault, in_parts, text_of, triplet
+from pipeline_tasks.synthesis.pair_files import nothing_in
 
 
 class ReadTripletsParams(OwnFilesParams):
@@ -66,10 +66,11 @@ def read_triplets(inputs: Inputs, params: ReadTripletsParams, run: Run) -> Itera
     yield from in_parts(_triplets(params, seen, run))
     if not seen:
         asked = ", ".join(f"{field}={params.columns.get(field, field)}" for field in params.fields_of_a_row)
-        raise InputError(
+        told = (
             f"no row of {params.source!r} is a triplet: its columns are read as {asked}; name others in columns, and "
             "say in task what is looked for where no column does"
         )
+        raise nothing_in(params.source, run, told)
 
 
 def _triplets(params: ReadTripletsParams, seen: set[str], run: Run) -> Iterator[dict[str, Any]]:

@@ -125,7 +125,7 @@ def test_versions_of_a_dataset_below_are_not_offered(store):
 def test_a_version_without_parts_says_so(store, tmp_path):
     empty = LocalStore(tmp_path / "empty")
     make(empty, toy_list, rows={})
-    with pytest.raises(InputError, match=r"items@\w+ has no parts; run the step before it"):
+    with pytest.raises(InputError, match=r"items@\w+ has no parts: .* had no input, or refused all"):
         latest(empty, "items").table()
 
 

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from pipeline_tasks.core.erasure.listed import PREFIX as ERASURES
-from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.events import PREFIX as EVENTS
 from pipeline_tasks.core.lineage import facts
 from pipeline_tasks.core.lineage.carried import carry_over
@@ -33,7 +32,7 @@ from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.memory import question_mib
 from pipeline_tasks.core.sql import script
 from pipeline_tasks.core.store import TEMPORARY, LocalStore, Store
-from pipeline_tasks.core.store.disk import space_in
+from pipeline_tasks.core.store.disk import space_in, writable
 from pipeline_tasks.core.versions import manifest_key
 
 if TYPE_CHECKING:
@@ -96,11 +95,9 @@ def _base(store: Store) -> str:
 @contextmanager
 def _only_one(store: Store) -> Iterator[None]:
     path = store.folder / "lineage" / "fold.lock"
-    try:
+    with writable(f"the store {store.folder}", "check FOUNDRY_STORE"):
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = path.open("a")
-    except OSError as error:
-        raise InputError(f"the folder {store.folder} cannot be written ({error}); check FOUNDRY_STORE") from error
     with handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield

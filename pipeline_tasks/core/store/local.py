@@ -12,13 +12,13 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from pipeline_tasks.core import durable
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import digest, file_sha256, short_id
-from pipeline_tasks.core.store.disk import space_in
+from pipeline_tasks.core.store.disk import files_below, space_in, writable
 from pipeline_tasks.core.store.protocol import LOST, TEMPORARY, Entry, Pin, checked_key
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -46,6 +46,9 @@ class LocalStore:
 
     def _path(self, key: str) -> Path:
         return self.root / checked_key(key)
+
+    def _written(self) -> AbstractContextManager[None]:
+        return writable(f"the store {self.root}", "check FOUNDRY_STORE")
 
     def read(self, key: str) -> bytes | None:
         """See :meth:`Store.read`."""
@@ -151,12 +154,12 @@ class LocalStore:
     def keys(self, prefix: str) -> Iterator[str]:
         """See :meth:`Store.keys`."""
         start = len(str(self.root)) + 1
-        yield from sorted(entry.path[start:] for entry in _files(self._path(prefix)))
+        yield from sorted(entry.path[start:] for entry in files_below(self._path(prefix)))
 
     def entries(self, prefix: str) -> Iterator[Entry]:
         """See :meth:`Store.entries`."""
         start = len(str(self.root)) + 1
-        for file in sorted(_files(self._path(prefix)), key=lambda file: file.path):
+        for file in sorted(files_below(self._path(prefix)), key=lambda file: file.path):
             with suppress(FileNotFoundError):
                 found = file.stat()
                 yield Entry(file.path[start:], found.st_size, found.st_mtime)
@@ -190,7 +193,7 @@ class LocalStore:
         """See :meth:`Store.scratch`."""
         folder = self._path(f"scratch/{name}")
         while not folder.is_dir():
-            with suppress(FileExistsError):
+            with self._written(), suppress(FileExistsError):
                 folder.mkdir(parents=True, exist_ok=True)
         return folder
 
@@ -202,9 +205,10 @@ class LocalStore:
     def temporary(self, suffix: str = "") -> Iterator[Path]:
         """See :meth:`Store.temporary`."""
         folder = self.root / TEMPORARY
-        folder.mkdir(parents=True, exist_ok=True)
         with space_in(folder):
-            handle, name = tempfile.mkstemp(dir=folder, suffix=suffix)
+            with self._written():
+                folder.mkdir(parents=True, exist_ok=True)
+                handle, name = tempfile.mkstemp(dir=folder, suffix=suffix)
             os.close(handle)
             try:
                 yield Path(name)
@@ -220,7 +224,8 @@ class LocalStore:
     def pinned(self, name: str, data: bytes) -> Iterator[None]:
         """See :meth:`Store.pinned`; a pin is a locked file."""
         shown = self._path(f"pins/{name}")
-        shown.parent.mkdir(parents=True, exist_ok=True)
+        with self._written():
+            shown.parent.mkdir(parents=True, exist_ok=True)
         with ExitStack() as until_the_end:
             with self.temporary() as path:
                 handle = until_the_end.enter_context(path.open("wb"))
@@ -253,9 +258,11 @@ class LocalStore:
     def alone(self, name: str) -> Iterator[None]:
         """See :meth:`Store.alone`."""
         path = self._path(f"locks/{name}")
-        path.parent.mkdir(parents=True, exist_ok=True)
         while True:
-            with path.open("a") as handle:
+            with self._written():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                opened = path.open("a")
+            with opened as handle:
                 fcntl.flock(handle, fcntl.LOCK_EX)
                 if not _is_open_as(handle.fileno(), path):
                     continue
@@ -277,19 +284,6 @@ class LocalStore:
         with suppress(OSError):
             kernel = BOOT_ID.read_text("ascii").strip()
         return digest(str(self.read("machine")), kernel or _NO_KERNEL, found.st_dev, found.st_ino)
-
-
-def _files(folder: Path | str) -> Iterator[os.DirEntry[str]]:
-    """All files below ``folder``; twenty times as fast as ``rglob``."""
-    try:
-        entries = list(os.scandir(folder))
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    for entry in entries:
-        if entry.is_dir():
-            yield from _files(entry.path)
-        else:
-            yield entry
 
 
 def _is_open_as(handle: int, path: Path) -> bool:
