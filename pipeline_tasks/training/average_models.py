@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.run import Inputs, Run
-from pipeline_tasks.core.step import From, StepParams, step
+from pipeline_tasks.core.step import From, StepParams, added, step
 from pipeline_tasks.models.sizes import get_size
+from pipeline_tasks.models.start import Start, start_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -27,17 +28,42 @@ class AverageModelsParams(StepParams):
     """Which models, and how much each counts."""
 
     size: str = Field("33m", description="of the models: 22m, 33m, 109m, 335m, 596m, 4b or 7.6b")
-    models: tuple[str, ...] = Field(min_length=2, description="versions of ours: model/22m/pretrain@A, …; at least two")
+    models: tuple[str, ...] = Field(
+        min_length=1, description="versions of ours: model/22m/pretrain@A, …; at least two, or one and a start"
+    )
     weights: tuple[Annotated[float, Field(gt=0)], ...] = Field(
         (), description="how much each counts, in the same order; empty: all alike"
     )
+    start: str | None = added(
+        None, description="untrained model that counts, too: a name of `foundry models` or the path of a folder"
+    )
+    start_weight: float = added(1.0, gt=0, description="how much the untrained model counts")
+    _start: Start | None = PrivateAttr(None)
 
     @model_validator(mode="after")
     def _check(self) -> AverageModelsParams:
         get_size(self.size)
+        if len(self.models) + bool(self.start) < 2:
+            raise ValueError("one model has no mean: name at least two models, or one and a start")
         if self.weights and len(self.weights) != len(self.models):
             raise ValueError(f"{len(self.models)} models need as many weights, not {len(self.weights)}")
         return self
+
+    def model_post_init(self, context: Any) -> None:
+        """Look at the start once, so that one run is of one state of a folder."""
+        self._start = start_of(self.start) if self.start else None
+
+    def identity(self) -> dict[str, Any]:
+        """The parameters, and what the start's weights are in place of its name or path."""
+        return super().identity() | ({"start": self._start.identity()} if self._start else {})
+
+    def licences(self) -> dict[str, str]:
+        """Those of the start's weights."""
+        return dict(self._start.licences) if self._start else {}
+
+    def start_in(self, scratch: Path) -> dict[str, Path]:
+        """The folder of the untrained model by its name; nothing where none counts."""
+        return {self._start.name: self._start.files(scratch / "start")} if self._start else {}
 
 
 @step(
@@ -53,9 +79,11 @@ def average_models(inputs: Inputs, params: AverageModelsParams, run: Run) -> Pat
 
     Trainings that differ in their seed, their rows or their hyperparameters end at different places of one basin, and
     the mean of these is often better than each of them. All have to be asked alike: texts are cut where the first
-    model's files say, instructions are the same in all.
+    model's files say, instructions are the same in all. The untrained ``start`` may count as well, however it was
+    asked: such a mean gives up some of what was learned, and keeps more of what the start could do.
 
-    Source: Wortsman et al. 2022, "Model soups", the uniform soup. Beyond DMRetriever.
+    Source: Wortsman et al. 2022, "Model soups", the uniform soup, and "Robust fine-tuning of zero-shot models" for the
+    start. Beyond DMRetriever.
 
     Raises:
         InputError: they are of different shapes, are asked differently, or not of one start.
@@ -65,19 +93,23 @@ def average_models(inputs: Inputs, params: AverageModelsParams, run: Run) -> Pat
     versions = inputs.each("models")
     names = [str(version.manifest.ref) for version in versions]
     folders = [version.lay_out(run.scratch / f"model-{place}") for place, version in enumerate(versions)]
-    given = params.weights or (1.0,) * len(names)
-    encoder = average(dict(zip(names, folders, strict=True)), given)
+    untrained = params.start_in(run.scratch)
+    found = dict(zip(names, folders, strict=True)) | untrained
+    given = [*(params.weights or [1.0] * len(names)), *[params.start_weight] * len(untrained)]
+    encoder = average(found, given, untrained)
     card = {
         "name": f"{params.size} average",
         "summary": "Dense retriever, the mean of the weights of models that were trained from one start.",
-        "models": ", ".join(f"{name} ({weight:g})" for name, weight in zip(names, given, strict=True)),
+        "models": ", ".join(f"{name} ({weight:g})" for name, weight in zip(found, given, strict=True)),
     }
     export(encoder, out := run.scratch / "model", card=card, layout=encoder.layout)
     return out
 
 
-def average(folders: Mapping[str, Path], weights: Sequence[float]) -> Encoder:
+def average(folders: Mapping[str, Path], weights: Sequence[float], untrained: Container[str] = ()) -> Encoder:
     """The weighted mean of models by name, float32; two of them are in memory at a time.
+
+    Of those that are ``untrained`` it does not matter how they are asked.
 
     Raises:
         InputError: one is of another shape than the first, is asked differently, or is not of its start.
@@ -89,7 +121,8 @@ def average(folders: Mapping[str, Path], weights: Sequence[float]) -> Encoder:
     total = {name: tensor.mul_(weights[0] / sum(weights)) for name, tensor in _floats(encoder).items()}
     for (name, path), weight in zip(others, weights[1:], strict=True):
         other = load(path)
-        _check_asked(first, encoder, name, other)
+        if name not in untrained:
+            _check_asked(first, encoder, name, other)
         found = _floats(other)
         _check_shapes(first, total, name, found)
         _check_start(first, total, name, found)

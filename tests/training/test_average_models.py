@@ -65,6 +65,22 @@ def test_every_weight_is_the_mean(store, counts):
     assert any((one[name] - other[name]).abs().max() > 1e-3 for name in one), "two models, not one"
 
 
+def test_the_untrained_start_counts_as_much_as_is_said_and_has_no_say_in_how_it_is_asked(store, tmp_path):
+    start = tmp_path / "start"
+    instructed = Layout("mean", 32, prefixes={"qa": "wa: "})
+    put_changed(store, start, "model/33m/instructions", 0.02, instructed)
+    made = go(store, average_models, models=("model/33m/instructions",), start=str(start), weights=(3.0,)).ref
+    found, trained = weights_of(store, str(made)), weights_of(store, "model/33m/instructions")
+    for name, untrained in load(start).model.state_dict().items():
+        wanted = 0.75 * trained[name].double() + 0.25 * untrained.double()
+        torch.testing.assert_close(found[name].double(), wanted, rtol=1e-6, atol=1e-7)
+    assert layout_of_folder(Version.open(store, made).lay_out(tmp_path / "laid")).prefixes["qa"] == "wa: "
+    assert Version.open(store, made).manifest.params["start"]["sha256"]
+    half = go(store, average_models, models=("model/33m/instructions",), start=str(start)).ref
+    more = go(store, average_models, models=("model/33m/instructions",), start=str(start), start_weight=3).ref
+    assert len({made.version, half.version, more.version}) == 3
+
+
 def test_it_is_asked_as_they_are_and_names_them(store, tmp_path):
     made = go(store, average_models, models=MODELS).ref
     folder = Version.open(store, made).lay_out(tmp_path / "laid")
@@ -113,7 +129,9 @@ def test_one_version_under_two_names_is_refused(store):
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"models": MODELS[:1]}, "at least 2"),
+        ({"models": MODELS[:1]}, "name at least two models, or one and a start"),
+        ({"models": (), "start": "all-minilm-l6-v2"}, "at least 1"),
+        ({"models": MODELS, "start": "no-such-model"}, "no-such-model"),
         ({"models": MODELS, "weights": (1.0,)}, "2 models need as many weights, not 1"),
         ({"models": MODELS, "weights": (1.0, 0.0)}, "greater than 0"),
         ({"models": MODELS, "size": "7b"}, "7b"),
