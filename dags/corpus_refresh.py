@@ -13,8 +13,8 @@ DOC = """
 Asks a search provider where one is chosen, lists the PDFs that it found and those of a source, fetches them, takes
 their text, removes near-duplicate documents, holds some of the rest out, cuts passages and removes near-duplicate ones.
 The weekly run asks for every known address whether it changed; a run by hand does so where `refresh` is new, and
-fetches only new addresses otherwise. Every later step works only on parts that it has not seen; documents that vanished
-from the source or from their site are withdrawn, where those are not many: then it fails and names `max_withdrawn`.
+fetches only new addresses otherwise. Later steps work on parts that they have not seen; documents that vanished from
+the source or from their site are withdrawn. Many stop the run, which names them; `max_withdrawn` lets them go.
 
 Runs weekly on the source in the Airflow variable `foundry_source` and the provider in `foundry_search_provider`, and by
 hand on any others. While neither variable is set the weekly run does nothing: its tasks are skipped.

@@ -71,7 +71,7 @@ def list_urls(inputs: Inputs, params: ListUrlsParams, run: Run) -> Iterator[pa.T
     for url in [url for url in seen if short_id(url) in erased]:
         run.reject(short_id(url), REASON)
         del seen[url]
-    if not (seen or run.counters["rows_in"] or run.previous):
+    if params.source and not (run.counters["rows_in"] or run.previous):
         raise InputError(f"source={params.source!r} lists nothing: name a folder with *.pdf, or a file with addresses")
     rows = [{"url_id": short_id(url), "url": url, "source": seen[url]} for url in sorted(seen)]
     yield from difference(run, URLS, rows, params.part_rows)
