@@ -181,13 +181,13 @@ class Step:
         except ValidationError as error:
             first = error.errors()[0]
             name = ".".join(str(x) for x in first["loc"]) or "parameters"
-            if first["type"] != "extra_forbidden" or "." in name:
-                raise InputError(f"{self.name}: {name}={first['input']!r}: {first['msg']}") from error
             known = list(self.params.model_fields)
-            near = "".join(f"; did you mean {one!r}?" for one in get_close_matches(name, known, 1))
-            raise InputError(
-                f"{self.name} has no parameter {name!r}{near} (parameters: {', '.join(known) or 'none'})"
-            ) from error
+            told = f" (parameters: {', '.join(known) or 'none'})"
+            if first["type"] == "extra_forbidden" and "." not in name:
+                near = "".join(f"; did you mean {one!r}?" for one in get_close_matches(name, known, 1))
+                raise InputError(f"{self.name} has no parameter {name!r}{near}{told}") from error
+            told = told if first["type"] == "missing" else ""
+            raise InputError(f"{self.name}: {name}={first['input']!r}: {first['msg']}{told}") from error
 
 
 def _load_step(module: str, name: str) -> Step:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -15,6 +16,8 @@ from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import From, GrowthParams, step, tuning
 from pipeline_tasks.corpus.source import entries
 from pipeline_tasks.datasets import SEARCH_RESULTS, URLS
+
+log = logging.getLogger(__name__)
 
 
 class ListUrlsParams(GrowthParams):
@@ -47,8 +50,8 @@ def list_urls(inputs: Inputs, params: ListUrlsParams, run: Run) -> Iterator[pa.T
     counter ``results_listed_before`` counts the others.
 
     Raises:
-        InputError: there is neither a source nor an input ``results``, the source cannot be read or lists nothing at
-            first, or more than ``max_withdrawn`` would be removed.
+        InputError: there is neither a source nor an input ``results``, the source cannot be read, or more than
+            ``max_withdrawn`` would be removed.
         TransientError: the source's server is away, or too slow.
     """
     if not params.source and "results" not in inputs:
@@ -71,8 +74,8 @@ def list_urls(inputs: Inputs, params: ListUrlsParams, run: Run) -> Iterator[pa.T
     for url in [url for url in seen if short_id(url) in erased]:
         run.reject(short_id(url), REASON)
         del seen[url]
-    if params.source and not (run.counters["rows_in"] or run.previous):
-        raise InputError(f"source={params.source!r} lists nothing: name a folder with *.pdf, or a file with addresses")
+    if params.source and not run.counters["rows_in"]:
+        log.warning("source=%r lists nothing: name a folder with *.pdf, or a file with addresses", params.source)
     rows = [{"url_id": short_id(url), "url": url, "source": seen[url]} for url in sorted(seen)]
     yield from difference(run, URLS, rows, params.part_rows)
 

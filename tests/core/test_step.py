@@ -27,7 +27,7 @@ def test_text_and_json_values_are_the_same_parameters():
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"factr": 3}, ["factr", "3", "factor, effort"]),
+        ({"factr": 3}, ["no parameter 'factr'; did you mean 'factor'?", "factor, effort"]),
         ({"factor": "many"}, ["factor", "'many'", "integer"]),
         ({"factor": 0}, ["factor", "0", "greater than or equal to 1"]),
     ],

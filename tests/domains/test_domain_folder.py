@@ -100,8 +100,12 @@ def test_who_names_no_domain_is_told_how_to_name_one(tmp_path, configured):
         InputError, match=r"no domain is called 'cooking'; FOUNDRY_DOMAIN may be .*disaster.*\./cooking"
     ):
         configured("cooking")
-    with pytest.raises(InputError, match=r"is no domain: it has no intents\.toml; `foundry domain new"):
+    with pytest.raises(InputError, match=r"is no domain: it has no intents\.toml; name another folder"):
         configured(tmp_path)
+    with pytest.raises(
+        InputError, match=r"is no domain: it has no intents\.toml; `foundry domain new .*/fresh` writes"
+    ):
+        configured(tmp_path / "fresh")
 
 
 @pytest.mark.parametrize(

@@ -253,7 +253,7 @@ def noted(told: list[str], name: str) -> Encoder:
     [
         ({"systems": ("rrf()",)}, "cannot be read"),
         ({"systems": ("rrf(bm25,k=)",)}, "cannot be read"),
-        ({"systems": ("bm25", "rrf(bm25,n)")}, "called 'n' here; known are bm25"),
+        ({"systems": ("bm25", "rrf(bm25,n)")}, "fuses 'n', which is not among the systems asked for \\(bm25"),
         ({"systems": ("nobody",)}, "nobody"),
         ({"systems": ("./nowhere",)}, "is no model's folder"),
         ({"measures": ("f1@10",)}, "'f1@10' is no measure"),
