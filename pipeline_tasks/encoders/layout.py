@@ -20,6 +20,8 @@ _OLD_POOLING: dict[str, Pooling] = {
 _PASSAGE_PROMPTS = ("document", "passage", "corpus")
 """The first that is there counts, as in sentence-transformers."""
 _LONGEST = 1 << 20
+_FIRST_BEHIND_PADDING = {"roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "mpnet", "data2vec-text"}
+"""Kinds of models whose first token is at the position behind that of padding."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,12 @@ def layout_of_folder(folder: Path) -> Layout:
             raise InputError(f"{folder / 'modules.json'} leads out of the model's folder, to {module['path']!r}")
         if kind == "Pooling":
             pooling = _pooling(path / "config.json")
-            pools_prefix = bool(_json(path / "config.json").get("include_prompt", True))
+            pools_prefix = bool(_json(path / "config.json").get("include_prompt", True)) or pooling == "last"
+            if pooling == "cls" and not pools_prefix:
+                raise InputError(
+                    f"{path / 'config.json'} leaves the prompt out of cls pooling, which is of one token: set "
+                    "include_prompt to true, or make the model again"
+                )
         elif kind == "Dense" and before in {"Pooling", "Dense"}:
             projection.append(read_dense(path))
         elif kind not in {"Transformer", "Normalize"} or (kind == "Transformer" and path != folder):
@@ -170,7 +177,7 @@ def _max_length(folder: Path, config: dict[str, Any]) -> int:
     stated = (
         _optional_json(folder / "sentence_bert_config.json").get("max_seq_length"),
         _optional_json(folder / "tokenizer_config.json").get("model_max_length"),
-        config.get("max_position_embeddings"),
+        positions(config),
     )
     lengths = [int(length) for length in stated if length and length < _LONGEST]
     if not lengths:
@@ -178,6 +185,12 @@ def _max_length(folder: Path, config: dict[str, Any]) -> int:
             f"no file of {folder} says how long an input may be: set model_max_length in tokenizer_config.json"
         )
     return min(lengths)
+
+
+def positions(config: dict[str, Any]) -> int | None:
+    """How many tokens a backbone takes; RoBERTa's kind has none at the positions up to that of padding."""
+    found = config.get("max_position_embeddings")
+    return found - _pad_id(config) - 1 if found and config.get("model_type") in _FIRST_BEHIND_PADDING else found
 
 
 def _pad_id(config: dict[str, Any]) -> int:

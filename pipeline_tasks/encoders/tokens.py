@@ -21,6 +21,8 @@ class TextTokens:
     """Token ids of texts, each ending in the token that its model wants at the end."""
 
     def __init__(self, tokenizer: Tokenizer, append: str = "") -> None:
+        tokenizer.no_padding()  # files may have some, which would be counted as tokens
+        tokenizer.no_truncation()
         self._tokenizer = tokenizer
         self._end = _missing_end(tokenizer, append)
 
@@ -29,6 +31,18 @@ class TextTokens:
         """A hash of what it makes of texts, whatever lengths it was last asked for."""
         said = json.loads(self._tokenizer.to_str())
         return short_id({name: part for name, part in said.items() if name not in ("truncation", "padding")}, self._end)
+
+    @property
+    def end(self) -> list[int]:
+        """The ids that are put behind what the tokenizer makes of a text."""
+        return self._end
+
+    @property
+    def n_after(self) -> int:
+        """How many tokens end every text."""
+        self._tokenizer.no_truncation()
+        special = self._tokenizer.encode("a").special_tokens_mask
+        return int(special[-1] == 1) + len(self._end)
 
     def ids(self, texts: Sequence[str], max_length: int) -> list[np.ndarray]:
         """The ids of each text, cut to ``max_length`` with the tokens at its ends in place: int32 arrays."""

@@ -19,6 +19,8 @@ from pipeline_tasks.core.ids import digest, file_sha256
 from pipeline_tasks.core.local_files import is_readable_file
 
 CORPUS, QUERIES = "corpus.jsonl", "queries.jsonl"
+MOST = 1_000
+"""The highest grade: trec_eval makes room for every one up to it."""
 
 
 class JudgedFolder:
@@ -72,7 +74,7 @@ class JudgedFolder:
         """Query id -> passage id -> grade.
 
         Raises:
-            InputError: a line is not a query, a passage and a whole number.
+            InputError: a line is not a query, a passage and a whole number up to 1,000.
         """
         found: dict[str, dict[str, int]] = {}
         with self.qrels.open(newline="", encoding="utf-8") as file:
@@ -81,10 +83,18 @@ class JudgedFolder:
                     continue
                 try:
                     query, passage, grade = row
-                    found.setdefault(query, {})[passage] = int(grade)
+                    found.setdefault(query, {})[passage] = _grade(grade)
                 except ValueError as error:
-                    raise InputError(f"{self.qrels}, line {number}: not query-id, corpus-id and score") from error
+                    raise InputError(
+                        f"{self.qrels}, line {number}: not query-id, corpus-id and a score up to {MOST}"
+                    ) from error
         return found
+
+
+def _grade(text: str) -> int:
+    if (grade := int(text)) > MOST:
+        raise ValueError(text)
+    return grade
 
 
 def text_of(value: Any) -> str:

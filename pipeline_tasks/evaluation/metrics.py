@@ -87,7 +87,7 @@ def score(
     for row, ids in enumerate(rankings):
         if len(set(ids)) != len(ids):
             raise InputError(f"ranking {row} names a passage twice: drop duplicates before scoring")
-    qrels = {str(row): dict(judged) for row, judged in enumerate(judgements)}
+    qrels = {str(row): {n: max(grade, 0) for n, grade in judged.items()} for row, judged in enumerate(judgements)}
     found: dict[str, np.ndarray] = {}
     for group in _groups([Measure.parse(text) for text in measures]):
         runs = _runs(rankings, judgements, group)

@@ -172,8 +172,20 @@ def fuse_systems(given: Partition, run: Run) -> Iterator[pa.Table]:
 
 
 def judged_of(given: Partition) -> pa.Table:
-    """The judged queries by rising id, as rankings have them."""
-    return given.rows["queries"].version.table().sort_by("query_id")
+    """The judged queries by rising id, as rankings have them; those that an erasure left without an answer are none."""
+    rows = given.rows["queries"].version.table().sort_by("query_id")
+    return rows.filter(pa.array([_has_answer(*grades) for grades in zip(*_grades(rows), strict=True)], pa.bool_()))
+
+
+def _grades(rows: pa.Table) -> list[list[list[int]]]:
+    return [rows[name].to_pylist() for name in ("grades", "changed_grades") if name in rows.column_names]
+
+
+def _has_answer(first: Sequence[int], then: Sequence[int] | None = None) -> bool:
+    """Whether a passage is relevant; of a query that is asked twice, whether the relevance of one changes."""
+    if then is None:
+        return any(grade > 0 for grade in first)
+    return any((one > 0) != (other > 0) for one, other in zip(first, then, strict=True))
 
 
 def ranked_ids(store: Store, given: Partition) -> list[list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -99,8 +100,14 @@ class Scores:
         return against(values, system, list(self.intents.values()))
 
     def against(self, new: str, old: str, other: Scores | None = None) -> Difference:
-        """How ``new`` differs from ``old`` (of ``other``, an evaluation on the same set), on the queries of both."""
+        """How ``new`` differs from ``old`` (of ``other``, an evaluation on the same set), on the queries of both.
+
+        Raises:
+            InputError: ``other`` is by another metric.
+        """
         where = other or self
+        if where.metric != self.metric:
+            raise InputError(f"{self.ref} is read by {self.metric} and {where.ref} by {where.metric}: read both by one")
         shared = [query_id for query_id in self.intents if query_id in where.intents]
         kinds = [self.intents[query_id] for query_id in shared]
         return compare(self.values(new, shared), where.values(old, shared), kinds)
@@ -138,6 +145,12 @@ def scores_of(version: Version, metric: str = "") -> Scores:
     return from_rows(str(version.manifest.ref), version.table(_COLUMNS).to_pylist(), metric)
 
 
+def _farness(metric: str) -> tuple[bool, int, str]:
+    """How far a metric is from NDCG@10."""
+    depth = re.search(r"\d+", metric.partition("@")[2])
+    return not metric.startswith("ndcg@"), abs(int(depth[0]) - 10) if depth else 0, metric
+
+
 def from_rows(
     ref: str,
     rows: Iterable[Mapping[str, Any]],
@@ -155,7 +168,7 @@ def from_rows(
     if not known or metric not in ("", *known):
         has = f"it has {', '.join(known)}" if known else "it has no score of any query; run evaluate_retriever again"
         raise InputError(f"{ref} has no {metric or 'score'!r}; {has}")
-    metric = metric or min(known, key=lambda name: (name != "ndcg@10", not name.startswith("ndcg@"), name))
+    metric = metric or min(known, key=_farness)
     by_system: dict[str, dict[str, float]] = {}
     for row in rows:
         by_system.setdefault(row["system"], {})[row["query_id"]] = dict(row["scores"])[metric]

@@ -126,7 +126,8 @@ def apart(one: Group, other: Group) -> Apart:
 
     The variances of their means add up, and each is as sure as it has members (Welch's t with Satterthwaite's degrees
     of freedom). A bootstrap would be too sure with as few seeds as one can afford: of three, simulated, its intervals
-    of 95% held the truth 78 times of 100. A group of one seed has no noise that could be known, and adds none.
+    of 95% held the truth 78 times of 100. A group of one seed has no noise that could be known, and adds none; an
+    intent of one query has that of the others' queries.
 
     Source: Welch 1947, "The generalization of Student's problem when several different population variances are
     involved"; Satterthwaite 1946.
@@ -135,14 +136,23 @@ def apart(one: Group, other: Group) -> Apart:
     seeds = [_of_mean(group.means) for group in (one, other) if len(group.systems) > 1]
     differences, of_query = one.values.mean(axis=0) - other.values.mean(axis=0), np.asarray(one.intents)
     kinds = np.unique(of_query)
-    queries = [_of_mean(differences[of_query == kind] / len(kinds)) for kind in kinds]
+    samples = [differences[of_query == kind] / len(kinds) for kind in kinds]
+    queries = [_of_mean(sample) if len(sample) > 1 else _of_others(samples) for sample in samples]
     return Apart(gain, _around(gain, seeds), _around(gain, seeds + queries))
 
 
 def _of_mean(sample: np.ndarray) -> tuple[float, int]:
-    """Variance of a sample's mean, and its degrees of freedom; of one member nothing is known."""
-    n = len(sample)
-    return (float(sample.var(ddof=1)) / n, n - 1) if n > 1 else (0.0, 1)
+    """Variance of a sample's mean, and its degrees of freedom."""
+    return float(sample.var(ddof=1)) / len(sample), len(sample) - 1
+
+
+def _of_others(samples: Sequence[np.ndarray]) -> tuple[float, int]:
+    """The same of a single member, as those of other samples vary; where each has one, as these do."""
+    several = [sample for sample in samples if len(sample) > 1] or [np.concatenate(samples)]
+    freedom = sum(len(sample) - 1 for sample in several)
+    if not freedom:
+        return 0.0, 1
+    return sum(float(sample.var(ddof=1)) * (len(sample) - 1) for sample in several) / freedom, freedom
 
 
 def _around(gain: float, parts: Sequence[tuple[float, int]]) -> tuple[float, float]:

@@ -31,24 +31,36 @@ def weights(intents: Sequence[str]) -> np.ndarray:
 def interval(values: np.ndarray, intents: Sequence[str], share: float = 0.95, seed: int = 0) -> tuple[float, float]:
     """Percentile bootstrap interval of the mean over intents: queries of each intent drawn anew, with replacement.
 
-    Give it differences of two systems, query by query, and it is the paired interval of their difference.
+    Give it differences of two systems, query by query, and it is the paired interval of their difference. An intent of
+    one query differs from it as queries of the other intents do from their mean: alone it would be taken for certain.
 
     Shapes: values [q].
 
     Source: Efron and Tibshirani 1993, An Introduction to the Bootstrap, chapters 8 and 13.
     """
     rng = np.random.default_rng(seed)
-    of_query = np.asarray(intents)
-    names = np.unique(of_query)
+    of_query, values = np.asarray(intents), np.asarray(values, np.float64)
+    names, apart = np.unique(of_query), _apart(values, of_query)
     means = np.zeros(DRAWS)
     for name in names:
-        group = np.asarray(values, np.float64)[of_query == name]
+        group = values[of_query == name]
+        if len(group) == 1 and len(apart):
+            means += group[0] + rng.choice(apart, DRAWS)
+            continue
         at_once = max(1, _NUMBERS_AT_ONCE // len(group))
         for start in range(0, DRAWS, at_once):
             drawn = rng.integers(0, len(group), (min(at_once, DRAWS - start), len(group)))
             means[start : start + at_once] += group[drawn].mean(axis=1)
     low, high = np.quantile(means / len(names), [(1 - share) / 2, (1 + share) / 2])
     return float(low), float(high)
+
+
+def _apart(values: np.ndarray, intents: np.ndarray) -> np.ndarray:
+    """How far queries are from the mean of their intent; where each has one query, from the mean of all."""
+    groups = [values[intents == name] for name in np.unique(intents)]
+    several = [group for group in groups if len(group) > 1] or ([values] if len(values) > 1 else [])
+    of_sample = [(group - group.mean()) * np.sqrt(len(group) / (len(group) - 1)) for group in several]
+    return np.concatenate([np.zeros(0), *of_sample])
 
 
 def p_greater(one: np.ndarray, other: np.ndarray) -> float:

@@ -41,17 +41,17 @@ SELECT name, any_value(value) AS value FROM counters WHERE dataset = ? AND versi
 """
 
 
-def read(ask: Ask, ref: str) -> Scores:
-    """The evaluation ``ref`` by its NDCG@10, or else by what comes nearest.
+def read(ask: Ask, ref: str, metric: str = "") -> Scores:
+    """The evaluation ``ref`` by a metric, or else by its NDCG@10 or what comes nearest.
 
     Raises:
-        InputError: it has no scores.
+        InputError: it has no scores, or none of that metric.
     """
     at = Ref.parse(ref)
     starts = {row["model"]: json.loads(row["backbone"]).get("name", "") for row in ask(_STARTS, at.dataset, at.version)}
     own = ask(_UNTRAINED, at.dataset, at.version)
     untrained = json.loads(own[0]["backbone"]).get("name", "") if own else ""
-    return from_rows(ref, ask(_ROWS, at.dataset, at.version), starts=starts, untrained=untrained)
+    return from_rows(ref, ask(_ROWS, at.dataset, at.version), metric, starts, untrained)
 
 
 def by_measure(ask: Ask, ref: str) -> dict[str, Scores]:
@@ -72,9 +72,20 @@ def geometries(ask: Ask, ref: str) -> dict[str, Geometry]:
     return {system: Geometry(**values) for system, values in found.items() if len(values) == len(Geometry._fields)}
 
 
+def _has(ask: Ask, ref: str, metric: str) -> bool:
+    at = Ref.parse(ref)
+    rows = ask(f"{_ROWS} LIMIT 1", at.dataset, at.version)
+    return bool(rows) and metric in dict(rows[0]["scores"])
+
+
 def before(ask: Ask, scores: Scores, system: str) -> tuple[Scores, str] | None:
-    """The version before, as an evaluation on the same set and what it calls it; None where none shares a query."""
+    """The version before, as an evaluation on the same set and what it calls it.
+
+    None where none shares a query, or it was scored by other measures.
+    """
     set_of_both = Ref.parse(scores.ref).dataset
     found = ask(_BEFORE, scores.models[system], set_of_both, system.partition("@")[0], scores.ref)
-    older = [(read(ask, row["ref"]), row["system"]) for row in found]
+    older = [
+        (read(ask, row["ref"], scores.metric), row["system"]) for row in found if _has(ask, row["ref"], scores.metric)
+    ]
     return next((pair for pair in older if scores.intents.keys() & pair[0].intents.keys()), None)

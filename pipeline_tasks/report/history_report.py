@@ -33,7 +33,7 @@ QUALIFY row_number() OVER (PARTITION BY e.dataset, e.model_version ORDER BY v.cr
 ORDER BY e.dataset, name, m.created_at, e.model_version
 """
 _LATEST = "SELECT dataset || '@' || version AS ref FROM versions WHERE is_latest AND dataset LIKE 'eval/%' ORDER BY ref"
-_OTHER = "the last two versions were asked other queries"
+_OTHER = "the last two versions were asked other queries, or scored by other measures"
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,10 @@ class Trained:
         return self.scores.score(self.system)
 
     def against(self, before: Trained) -> Difference | None:
-        """How it differs from an earlier version; None where they share no query."""
-        shared = self.scores.intents.keys() & before.scores.intents.keys()
-        return self.scores.against(self.system, before.system, before.scores) if shared else None
+        """How it differs from an earlier version; None where they share no query, or no metric."""
+        if before.scores.metric != self.scores.metric or not self.scores.intents.keys() & before.scores.intents.keys():
+            return None
+        return self.scores.against(self.system, before.system, before.scores)
 
 
 def history_report(store: Store) -> Report:
@@ -90,7 +91,7 @@ def _newest(name: str, systems: dict[str, list[Trained]]) -> str:
 
 
 def _section(name: str, systems: dict[str, list[Trained]]) -> Section:
-    metric = next(iter(systems.values()))[0].scores.metric.upper()
+    metric = max((one for found in systems.values() for one in found), key=lambda one: one.at).scores.metric.upper()
     title = f"Versions over time on {name}"
     about = f"Average {metric} of every trained version, oldest left, with its 95% interval; dashed, its start."
     head = ("system", "trained", f"average {metric}", "n", "against the one before", "it is", "version", "evaluation")
@@ -99,8 +100,9 @@ def _section(name: str, systems: dict[str, list[Trained]]) -> Section:
         for before, one in zip([None, *found], found, strict=False):
             change = one.against(before) if before else None
             luck = (f"{change.gain:+.3f}", f"{in_short(change)}, p {p_of(change)}") if change else ("", "")
-            score = one.score
-            cells = (system, f"{one.at:%Y-%m-%d %H:%M}", interval_text(score), f"{score.n:,}", *luck)
+            score, own = one.score, one.scores.metric.upper()
+            told = interval_text(score) + (f" by {own}" if own != metric else "")
+            cells = (system, f"{one.at:%Y-%m-%d %H:%M}", told, f"{score.n:,}", *luck)
             rows.append((*cells, Version(one.model), Version(one.scores.ref)))
     table = Table(head, rows, frozenset({0, 1, 5, 6, 7}))
     return Section(title, (about,), Chart(title, about, lambda width: _draw(systems, width)), table)

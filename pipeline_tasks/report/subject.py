@@ -36,7 +36,7 @@ FROM evaluated_queries e JOIN versions v USING (dataset, version)
 WHERE e.model_version = ?
 GROUP BY e.dataset, e.version, e.system, v.created_at
 QUALIFY row_number() OVER (PARTITION BY e.dataset ORDER BY v.created_at DESC, e.version) = 1
-ORDER BY count(*) DESC, ref
+ORDER BY e.dataset LIKE '%-instructions', count(*) DESC, ref
 """
 
 
@@ -47,7 +47,8 @@ class Subject:
     Attributes:
         model: ``dataset@version``; empty where an evaluation has no trained model.
         system: what the evaluations call it; empty where there are none.
-        evaluations: one of each set, ``dataset@version``; the one that was asked for first, else the largest first.
+        evaluations: one of each set, ``dataset@version``; the one that was asked for first, else the largest first,
+            those with instructions last.
     """
 
     model: str

@@ -45,6 +45,10 @@ class AverageModelsParams(StepParams):
         get_size(self.size)
         if len(self.models) + bool(self.start) < 2:
             raise ValueError("one model has no mean: name at least two models, or one and a start")
+        if len(set(self.models)) < len(self.models):
+            raise ValueError(
+                f"models={list(self.models)} names one twice: name each once, and say in weights what counts"
+            )
         if self.weights and len(self.weights) != len(self.models):
             raise ValueError(f"{len(self.models)} models need as many weights, not {len(self.weights)}")
         return self
@@ -71,6 +75,7 @@ class AverageModelsParams(StepParams):
     writes=None,
     kind="reduce",
     dataset="model/{size}/average",
+    version="2",
     image="gpu",
     memory_gib=8,
 )
@@ -141,6 +146,9 @@ def _check_asked(first: str, encoder: Encoder, name: str, other: Encoder) -> Non
             f"the vectors of {name} and {first} go through different Dense modules after pooling: average models "
             "first, and order_dimensions of the mean"
         )
+    looks = [getattr(one.model.config, "is_causal", None) for one in (encoder, other)]
+    if looks[0] != looks[1]:
+        raise InputError(f"{name} and {first} do not both look ahead (is_causal={looks[1]}, {looks[0]}): average alike")
     ours, theirs = (replace(one.layout, max_length=0, pad_id=0) for one in (encoder, other))
     if ours != theirs:
         raise InputError(

@@ -43,7 +43,8 @@ def export(
             the mean is over that as well.
         keep_adapters: also write them alone, to ``adapter/``; they fit the model that training started from.
     """
-    prompts = {name: prefix for name, prefix in layout.prefixes.items() if prefix}
+    asked = layout.prefixes.get("query", "")  # an empty prompt says that this one is not for it
+    prompts = {name: prefix for name, prefix in layout.prefixes.items() if prefix or (asked and name != "passage")}
     shutil.rmtree(out_dir, ignore_errors=True)
     out_dir.mkdir(parents=True)
     if keep_adapters:
@@ -51,7 +52,7 @@ def export(
     encoder.model = merged(encoder.model)
     with quiet():
         encoder.model.save_pretrained(out_dir)
-    _save_tokenizer(encoder.tokenizer, out_dir, layout.max_length)
+    _save_tokenizer(encoder, out_dir, layout)
     hidden_size = encoder.model.config.hidden_size
     dimension = layout.width(hidden_size)
     modules = _modules(len(layout.projection))
@@ -63,7 +64,7 @@ def export(
             "word_embedding_dimension": hidden_size,
             **dict.fromkeys(_POOLING_KEYS.values() if layout.pooling != "mean" else (), False),
             _POOLING_KEYS[layout.pooling]: True,
-            "include_prompt": layout.pools_prefix,
+            "include_prompt": layout.pools_prefix or layout.pooling != "mean",
         },
     )
     for layer, module in zip(layout.projection, modules[2:-1], strict=True):
@@ -116,7 +117,7 @@ def model_card(card: Mapping[str, Any], prompts: Mapping[str, str], vector: str)
         "",
         'model = SentenceTransformer("path/to/this/folder")',
     ]
-    intent = next((name for name in prompts if name != "passage"), None)
+    intent = next((name for name, prompt in prompts.items() if prompt and name != "passage"), None)
     prompt_argument = f", prompt_name={json.dumps(intent)}" if intent else ""
     passage_argument = ', prompt_name="passage"' if "passage" in prompts else ""
     lines += [
@@ -137,8 +138,14 @@ def model_card(card: Mapping[str, Any], prompts: Mapping[str, str], vector: str)
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _save_tokenizer(tokenizer: Any, out_dir: Path, max_length: int) -> None:
-    """Save without the padding and truncation that the last call happened to leave switched on."""
+def _save_tokenizer(encoder: Encoder, out_dir: Path, layout: Layout) -> None:
+    """Save without the padding and truncation that the last call happened to leave switched on.
+
+    What is put behind every text, and a token to pad with, are in the files, whoever reads them.
+    """
+    tokenizer = encoder.tokenizer
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.convert_ids_to_tokens(layout.pad_id)
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is not None:
         backend.no_padding()
@@ -147,7 +154,23 @@ def _save_tokenizer(tokenizer: Any, out_dir: Path, max_length: int) -> None:
     path = out_dir / "tokenizer_config.json"
     config = json.loads(path.read_text(encoding="utf-8"))
     kept = {key: value for key, value in config.items() if key not in _LOCAL_KEYS}
-    _write_json(path, kept | {"model_max_length": max_length})
+    _write_json(path, kept | {"model_max_length": layout.max_length})
+    if end := encoder.tokens.end:
+        _append(out_dir / "tokenizer.json", end[0])
+
+
+def _append(file: Path, token: int) -> None:
+    """Let a tokenizer put ``token`` behind every text."""
+    from tokenizers import Tokenizer, processors
+
+    tokenizer = Tokenizer.from_file(str(file))
+    named = tokenizer.id_to_token(token)
+    ending = processors.TemplateProcessing(
+        single=f"$A {named}", pair=f"$A {named} $B {named}", special_tokens=[(named, token)]
+    )
+    before = [tokenizer.post_processor] if tokenizer.post_processor else []
+    tokenizer.post_processor = processors.Sequence([*before, ending])
+    tokenizer.save(str(file))
 
 
 def _write_json(path: Path, value: Any) -> None:

@@ -66,7 +66,7 @@ class FollowInstructionsParams(StartParams, TrainParams):
     writes=None,
     kind="reduce",
     dataset="model/{size}/instructions",
-    version="4",
+    version="5",
     image="gpu",
     pool="gpu",
     memory_gib=8,

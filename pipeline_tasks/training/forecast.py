@@ -27,7 +27,7 @@ from pipeline_tasks.training.guided import Guided
 from pipeline_tasks.training.loads import CHARACTERS, Load, Training, loads, target_loads
 from pipeline_tasks.training.params import OptimiserParams, TrainParams
 from pipeline_tasks.training.sampling import PROBE_ROWS
-from pipeline_tasks.training.schedule import n_decisions, n_steps
+from pipeline_tasks.training.schedule import evaluation_steps, n_decisions, n_steps
 
 _GIB = 1 << 30
 
@@ -171,7 +171,7 @@ def forecast(
     memory_of = partial(cost.memory, sharding=params.sharding, n_cards=n_cards)
     decided = _decisions(params, train, targets)
     n_tokens = round(_rows_seen(params, train) * train.per_row + decided.learned)
-    evaluated = (params.epochs * params.evals_per_epoch + 1) * dev.n_tokens + decided.scored
+    evaluated = (len(evaluation_steps(steps, params)) + 1) * dev.n_tokens + decided.scored
     if isinstance(params, AdaptParams):
         held = max(params.micro_batch_tokens, params.max_passage_length)
         memory = memory_of(held, params.mask_share * held, head=True)

@@ -46,6 +46,7 @@ class OrderDimensionsParams(StartParams):
     writes=None,
     kind="reduce",
     dataset="model/{size}/ordered",
+    version="2",
     image="gpu",
     pool="gpu",
     memory_gib=8,

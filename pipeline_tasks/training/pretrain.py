@@ -158,7 +158,7 @@ def training_rows(pairs: Version, cloze: list[Version], params: PretrainParams, 
 def _rows(pairs: Version, cloze: list[Version], params: PretrainParams) -> Iterator[pa.Table]:
     """A pair's rows stand together, in the order of its views.
 
-    No wrong answer are a query's own words and, with cloze pairs, what they leave of the passage that it is of.
+    No wrong answer are a query's own words, the pair's passage and positive, and what cloze pairs leave of the former.
     """
     for rows in of_split(pairs, _COLUMNS, "train"):
         has_source = pc.and_(pc.not_equal(rows["passage"], ""), pc.not_equal(rows["passage"], rows["positive"]))
@@ -169,8 +169,11 @@ def _rows(pairs: Version, cloze: list[Version], params: PretrainParams) -> Itera
         of = sources(rows, params.unit, rows["origin"])
         asked_with, answered_by = (_chosen(rows, side, place, view) for side in zip(*_SIDES.values(), strict=True))
         cut = _cut(rows, "passage", params.cloze_sentences) if cloze else [[]] * len(rows)
-        rests = [[pair.positive for pair in of_passage] for of_passage in cut]
-        answers = [[query, *rests[row]] for query, row in zip(asked_with.to_pylist(), place, strict=True)]
+        own = zip(*(rows[name].to_pylist() for name in ("passage", "positive")), strict=True)
+        known = [
+            [*filter(None, texts), *(one.positive for one in pairs)] for texts, pairs in zip(own, cut, strict=True)
+        ]
+        answers = [[query, *known[row]] for query, row in zip(asked_with.to_pylist(), place, strict=True)]
         yield block(asked_with, answered_by, answers=answers, sources=of.take(place))
     yield from _cloze_rows(cloze, params.cloze_sentences, "all" if params.unit == "all" else CLOZE)
 

@@ -20,6 +20,7 @@ import torch
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import canonical_json
 from pipeline_tasks.encoders.half_precision import warn_if_slow
+from pipeline_tasks.encoders.layout import positions
 from pipeline_tasks.encoders.lora import Lora, with_adapters
 from pipeline_tasks.encoders.trunk import DType, Encoder, load
 from pipeline_tasks.training import checkpoints
@@ -280,7 +281,7 @@ def check_lengths(encoder: Encoder, longest: int) -> None:
     Raises:
         InputError: ``longest`` is more tokens than it takes.
     """
-    limit = getattr(encoder.model.config, "max_position_embeddings", None)
+    limit = positions(encoder.model.config.to_dict())
     if limit is not None and longest > limit:
         raise InputError(f"texts of {longest} tokens do not fit a backbone of {limit} positions: lower max_*_length")
 

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.encoders.layout import Layout, layout_of_folder, layout_of_spec
+from pipeline_tasks.encoders.layout import Layout, layout_of_folder, layout_of_spec, positions
 from pipeline_tasks.models.registry import get, models
 
 MODULES = [
@@ -36,6 +36,21 @@ def write(folder, pooling, modules=MODULES, **files):
 )
 def test_pooling_of_old_and_new_folders(tmp_path, config, wanted):
     assert layout_of_folder(write(tmp_path, config)).pooling == wanted
+
+
+def test_one_token_leaves_no_prompt_out(tmp_path):
+    for pooling in ("cls", "lasttoken"):
+        (tmp_path / pooling).mkdir()
+        write(tmp_path / pooling, {"pooling_mode": pooling, "include_prompt": False})
+    with pytest.raises(InputError, match="leaves the prompt out of cls pooling, which is of one token"):
+        layout_of_folder(tmp_path / "cls")
+    assert layout_of_folder(tmp_path / "lasttoken").pools_prefix
+
+
+def test_some_kinds_of_models_have_fewer_positions_than_they_say():
+    assert positions({"model_type": "bert", "max_position_embeddings": 512, "pad_token_id": 0}) == 512
+    assert positions({"model_type": "xlm-roberta", "max_position_embeddings": 514, "pad_token_id": 1}) == 512
+    assert positions({"model_type": "modernbert"}) is None
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from pipeline_tasks.datasets import JUDGED_QUERIES, PAIRS, PASSAGE_EMBEDDINGS, P
 from pipeline_tasks.evaluation.evaluate_retriever import evaluate_retriever
 from pipeline_tasks.evaluation.evaluation_params import EvaluationParams
 from pipeline_tasks.evaluation.judge_queries import judge_queries
-from pipeline_tasks.evaluation.rank_systems import _systems, fuse_systems, system_name
+from pipeline_tasks.evaluation.rank_systems import _has_answer, _systems, fuse_systems, system_name
 from pipeline_tasks.evaluation.scores import AVERAGE, scores_of
 from pipeline_tasks.evaluation.stored_vectors import passage_vectors, query_vectors
 from pipeline_tasks.evaluation.systems import FUSED_DEPTH, encoder_of_folder, identity
@@ -72,6 +72,25 @@ def test_a_row_is_one_query_of_one_system(store):
     assert dict(row["scores"]) == {"ndcg@10": 1.0, "mrr@10": 1.0}
     assert row["passage_ids"][0] == "p1" and len(row["passage_ids"]) == 2
     assert row["grades"] == [{"p1": 2, "p2": 0}.get(i) for i in row["passage_ids"]]
+
+
+def test_a_query_that_an_erasure_left_without_an_answer_is_not_asked(store):
+    left = {"q4": ("what is gone?", "qa", {}), "q5": ("what else is gone?", "qa", {"p1": 0})}
+    judged = [
+        {"query_id": i, "query": text, "intent": intent, "passage_ids": [*grades], "grades": [*grades.values()]}
+        for i, (text, intent, grades) in (JUDGED | left).items()
+    ]
+    put(store, JUDGED_QUERIES, judged, dataset="judged/heldout")
+    evaluated(store)
+    assert [row["query_id"] for row in rows(store, "eval/heldout")] == ["q1", "q2", "q3"]
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "asked"),
+    [([1, 0], None, True), ([0, 0], None, False), ([], None, False), ([1, 0], [0, 0], True), ([1, 0], [2, 0], False)],
+)
+def test_what_is_asked_has_an_answer_and_what_is_asked_twice_another(first, then, asked):
+    assert _has_answer(first, then) is asked
 
 
 def test_the_lineage_has_scores_by_query_and_means_over_intents(store):

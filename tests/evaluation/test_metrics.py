@@ -91,3 +91,10 @@ def test_nothing_relevant_or_nothing_ranked_scores_zero() -> None:
 def test_bad_input_is_named(rankings, judgements, measure: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         score(rankings, judgements, [measure])
+
+
+def test_grades_below_0_are_not_relevant_and_end_no_process():
+    found = score([["a", "b"]] * 300, [{"a": -2}] * 300, ["ndcg@10"])
+    assert found["ndcg@10"].tolist() == [0.0] * 300
+    with_answer = score([["a", "b"]], [{"a": -2, "b": 1}], ["ndcg@10", "mrr@10"])
+    assert with_answer == score([["a", "b"]], [{"a": 0, "b": 1}], ["ndcg@10", "mrr@10"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.evaluation.scores import from_rows
 
 TRAINED = "model/22m/finetune@1"
@@ -27,3 +28,27 @@ def test_the_start_is_what_the_model_began_as_and_not_what_its_size_begins_as(be
     ]
     starts = {TRAINED: began} if began else {}
     assert from_rows("eval/mine@1", rows, starts=starts, untrained=untrained).start_of("22m/finetune") == start
+
+
+@pytest.mark.parametrize(
+    ("there", "nearest"),
+    [
+        (["map@10", "ndcg@5", "ndcg@10"], "ndcg@10"),
+        (["ndcg@100", "ndcg@20", "ndcg@5"], "ndcg@5"),
+        (["mrr@10", "map@100"], "mrr@10"),
+        (["p-mrr"], "p-mrr"),
+    ],
+)
+def test_what_comes_nearest_to_ndcg_at_10_is_read(there, nearest):
+    assert scored("eval/mine@1", {name: 0.5 for name in there}).metric == nearest
+
+
+def test_scores_by_two_metrics_are_not_compared():
+    old, new = scored("eval/mine@1", {"ndcg@5": 0.5}), scored("eval/mine@2", {"ndcg@5": 0.5, "ndcg@10": 0.6})
+    with pytest.raises(InputError, match="eval/mine@2 is read by ndcg@10 and eval/mine@1 by ndcg@5: read both by one"):
+        new.against("m", "m", old)
+
+
+def scored(ref: str, scores: dict[str, float]):
+    rows = [{"system": "m", "model_version": "", "query_id": "q", "intent": "qa", "scores": [*scores.items()]}]
+    return from_rows(ref, rows)

@@ -47,6 +47,15 @@ def test_a_difference_that_hangs_on_few_queries_is_not_sure_however_alike_the_se
     assert found.seeds[0] > 0 > found.both[0] and "other queries may say otherwise" in found.in_words()
 
 
+def test_an_intent_of_one_query_adds_what_the_others_vary_by():
+    chance = np.random.default_rng(0).normal(0, 0.1, 60)
+    seeds = np.array([[0.001], [0.0], [-0.001]])
+    intents = ("qa",) * 60 + ("nli",)
+    better, zero = np.append(chance, 0.9) + seeds, np.zeros((1, 61))
+    found = apart(Group("m", ("a", "b", "c"), better, intents), Group("start", ("s",), zero, intents))
+    assert found.both[1] - found.both[0] > 10 * (found.seeds[1] - found.seeds[0])
+
+
 @pytest.fixture
 def store(tmp_path) -> LocalStore:
     """Two seeds of a chain of two models, one of other data, one of another code version."""

@@ -27,8 +27,17 @@ def test_an_interval_holds_the_true_mean_about_as_often_as_it_says():
     assert 0.88 <= held / trials <= 0.99
 
 
-def test_one_intent_of_one_query_has_no_width():
+def test_one_query_alone_has_no_width():
     assert interval(np.array([0.25]), ["qa"]) == (0.25, 0.25)
+
+
+def test_an_intent_of_one_query_is_not_taken_for_certain():
+    values = np.concatenate([np.random.default_rng(0).normal(0.001, 0.2, 60), [0.9]])
+    low, high = interval(values, ["qa"] * 60 + ["nli"])
+    assert low < 0.45 - 0.1 and high > 0.45 + 0.1
+    low, high = interval(np.array([0.1, 0.3, 0.2, 0.4, 0.0]), list("abcde"))
+    assert low < 0.2 - 0.05 and high > 0.2 + 0.05
+    assert interval(np.full(3, 0.5), list("abc")) == (0.5, 0.5), "nothing says that they differ"
 
 
 def test_the_signed_rank_test_equals_a_table_by_hand():

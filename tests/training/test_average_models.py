@@ -81,6 +81,17 @@ def test_the_untrained_start_counts_as_much_as_is_said_and_has_no_say_in_how_it_
     assert len({made.version, half.version, more.version}) == 3
 
 
+def test_models_of_which_one_looks_ahead_have_no_mean(store, tmp_path):
+    causal = shapes.make("llama", tmp_path / "causal")
+    for name, ahead in (("a", True), ("b", False)):
+        folder, encoder = tmp_path / name, load(causal)
+        encoder.model.config.is_causal = ahead
+        export(encoder, folder, card={}, layout=Layout("mean", 32))
+        put_model(store, folder, f"model/33m/{name}")
+    with pytest.raises(InputError, match="do not both look ahead"):
+        go(store, average_models, models=("model/33m/a", "model/33m/b"))
+
+
 def test_it_is_asked_as_they_are_and_names_them(store, tmp_path):
     made = go(store, average_models, models=MODELS).ref
     folder = Version.open(store, made).lay_out(tmp_path / "laid")
@@ -135,6 +146,7 @@ def test_one_version_under_two_names_is_refused(store):
         ({"models": MODELS, "weights": (1.0,)}, "2 models need as many weights, not 1"),
         ({"models": MODELS, "weights": (1.0, 0.0)}, "greater than 0"),
         ({"models": MODELS, "size": "7b"}, "7b"),
+        ({"models": (MODELS[0], MODELS[0])}, "names one twice"),
     ],
 )
 def test_what_cannot_be_is_said(store, values, said):

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tokenizers.processors import TemplateProcessing
 
-from pipeline_tasks.encoders.layout import Layout
+from pipeline_tasks.encoders.layout import Layout, layout_of_folder
 from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.retrieval.encoders import load_encoder
 from pipeline_tasks.training.data.examples import Examples
@@ -83,6 +84,52 @@ def test_a_prompt_that_is_not_pooled_gives_one_vector_in_training_in_search_and_
     assert ((theirs.encode(TEXTS, prompt_name="qa") * ours).sum(axis=1) > 0.9999).all()
     assert ((searched * ours).sum(axis=1) > 0.9999).all()
     assert ((embed(tmp_path / "m", asked) * ours).sum(axis=1) < 0.999).any()
+
+
+@pytest.mark.parametrize("pooling", ["cls", "last"])
+def test_one_tokens_vector_is_the_same_whether_or_not_instructions_are_pooled(tiny_bert, tmp_path, pooling) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    layout = replace(LAYOUT, pooling=pooling, pools_prefix=False)
+    encoder = load(tiny_bert)
+    encoder.layout = layout
+    encoder.model.eval()
+    rows = Examples.of([PROMPTS["qa"] + text for text in TEXTS], ["ta"] * 3, prompts=[PROMPTS["qa"]] * 3)
+    data = tokenized(rows, encoder.tokens, tmp_path / "tokens", max_query_length=32, max_passage_length=32)
+    trained = embed_tokens(encoder, data.queries, 1024, False, data.unpooled)
+    export(encoder, tmp_path / "m", card=CARD, layout=layout)
+    searched = load_encoder(tmp_path / "m", tmp_path, threads=1).encode_queries(TEXTS, ["qa"] * 3)
+    theirs = SentenceTransformer(str(tmp_path / "m"), device="cpu", local_files_only=True)
+    assert ((theirs.encode(TEXTS, prompt_name="qa") * trained).sum(axis=1) > 0.9999).all()
+    assert ((searched * trained).sum(axis=1) > 0.9999).all()
+
+
+def test_a_token_that_training_puts_at_the_end_is_there_in_search_and_in_sentence_transformers(
+    tiny_bert, tmp_path
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    encoder = load(tiny_bert)
+    encoder.layout = replace(LAYOUT, pooling="last", append="[SEP]")
+    encoder.tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single="$A", pair="$A $B")
+    encoder.tokenizer.pad_token = None
+    encoder.model.eval()
+    own = encoder.tokens.ids(TEXTS, 6)
+    assert [ids[-1] for ids in own] == [encoder.tokenizer.sep_token_id] * 3
+    with torch.no_grad():
+        ours = encoder.encode(encoder.features(own)).numpy()
+    export(encoder, tmp_path / "m", card=CARD, layout=encoder.layout)
+    again = load(tmp_path / "m")
+    assert [ids.tolist() for ids in again.tokens.ids(TEXTS, 6)] == [ids.tolist() for ids in own]
+    theirs = SentenceTransformer(str(tmp_path / "m"), device="cpu", local_files_only=True)
+    theirs.max_seq_length = 6
+    assert ((theirs.encode(TEXTS) * ours).sum(axis=1) > 0.9999).all(), "as many at once, so it pads, too"
+
+
+def test_an_empty_prompt_of_an_intent_stays_one(tiny_bert, tmp_path) -> None:
+    export(load(tiny_bert), tmp_path / "m", card=CARD, layout=replace(LAYOUT, prefixes={"query": "wa ", "sts": ""}))
+    found = layout_of_folder(tmp_path / "m")
+    assert (found.query_prefix("sts"), found.query_prefix("qa")) == ("", "wa ")
 
 
 def test_sentence_transformers_cuts_it_to_its_first_dimensions(exported) -> None:

@@ -27,7 +27,7 @@ _SIDES = (
 
 def size_section(scores: Scores, system: str) -> Section | None:
     """Parameters against average score; None where fewer than two systems have a known size."""
-    sizes = {name: n for name in scores.table if (n := n_params(name, scores.starts.get(scores.models[name], "")))}
+    sizes = {name: n for name in scores.table if (n := n_params(name, _start(scores, name)))}
     shown = {name: n for name, n in sizes.items() if not scores.models[name] or name == system}
     if len(shown) < 2:
         return None
@@ -42,6 +42,10 @@ def size_section(scores: Scores, system: str) -> Section | None:
     table = Table(("system", "parameters, millions", f"average {scores.metric.upper()}"), rows)
     chart = Chart(title, about, lambda width: _draw(scores, system, shown, width))
     return Section(title, (about,), chart, table, in_short=False)
+
+
+def _start(scores: Scores, system: str) -> str:
+    return scores.untrained if system.endswith("/untrained") else scores.starts.get(scores.models[system], "")
 
 
 def n_params(system: str, start: str = "") -> int:

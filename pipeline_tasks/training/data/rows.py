@@ -107,7 +107,8 @@ def tokenized(
         )
     )
     left_out = numbers["unpooled"]
-    if len(full := np.flatnonzero((left_out > 0) & (left_out >= queries.lengths))):
+    cut = queries.lengths >= max_query_length
+    if len(full := np.flatnonzero((left_out > 0) & cut & (left_out >= queries.lengths - tokenizer.n_after))):
         raise InputError(
             f"max_query_length={max_query_length} leaves nothing of {len(full)} queries behind an instruction of "
             f"{left_out[full].max()} tokens that is not pooled: raise it, or shorten the instruction"
