@@ -39,6 +39,7 @@ class PoolPassagesParams(SampleParams):
     writes=PASSAGES,
     kind="reduce",
     dataset="corpus/{set_name}-dev",
+    version="2",
 )
 def pool_passages(inputs: Inputs, params: PoolPassagesParams, run: Run) -> Iterator[pa.Table]:
     """The passages that any of the models has among its first ``depth`` for any query of the sample.
@@ -48,7 +49,7 @@ def pool_passages(inputs: Inputs, params: PoolPassagesParams, run: Run) -> Itera
     Raises:
         InputError: a model was not evaluated, or its rows keep fewer passages than ``depth``.
     """
-    queries = inputs["queries"].table(["query_id", "intent"]).sort_by("query_id")
+    queries = inputs["queries"].table(["query_id", "intent", "query"]).sort_by("query_id")
     chosen = set(queries["query_id"].filter(pa.array(sampled(queries, params))).to_pylist())
     rows = inputs["evaluation"].table(["system", "query_id", "passage_ids"])
     ref = inputs["evaluation"].manifest.ref

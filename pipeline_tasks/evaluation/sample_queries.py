@@ -37,6 +37,7 @@ class SampleQueriesParams(SampleParams):
     writes=JUDGED_QUERIES,
     kind="reduce",
     dataset="judged/{set_name}-{part}",
+    version="2",
 )
 def sample_queries(inputs: Inputs, params: SampleQueriesParams, run: Run) -> pa.Table:
     """One side of a judged set, with what is judged among the passages given: of dev the pool, of test the corpus.
@@ -59,13 +60,15 @@ def _grades(row: dict[str, list]) -> dict[str, int]:
 def sampled(queries: pa.Table, params: SampleParams) -> np.ndarray:
     """Which rows are to develop on: of each intent those with the lowest hashes, so that more queries move few.
 
+    Hashed are a query's words: one that several ids have is on one side.
+
     Shapes: returns [q], bool.
     """
-    ids, intents = queries["query_id"].to_pylist(), np.array(queries["intent"].to_pylist())
-    hashes = np.array([unit_hash(params.salt, name) for name in ids])
-    found = np.zeros(len(ids), bool)
+    texts, intents = queries["query"].to_pylist(), np.array(queries["intent"].to_pylist())
+    hashes = np.array([unit_hash(params.salt, " ".join(text.lower().split())) for text in texts])
+    found = np.zeros(len(texts), bool)
     for intent in np.unique(intents):
         own = np.flatnonzero(intents == intent)
         most = min(params.per_intent, len(own) // 2)
-        found[own[np.argsort(hashes[own], kind="stable")[:most]]] = True
+        found[own] = hashes[own] < np.sort(hashes[own])[most]
     return found

@@ -8,8 +8,8 @@ from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.evaluation.scores import Scores
 from pipeline_tasks.evaluation.statistics import Difference
-from pipeline_tasks.report.evaluations import before, read
-from pipeline_tasks.report.luck import in_words
+from pipeline_tasks.report.evaluations import before, ground, read
+from pipeline_tasks.report.luck import ELSEWHERE, in_words
 from pipeline_tasks.report.subject import Ask, lineage, subject
 
 
@@ -32,9 +32,10 @@ def rivals(ask: Ask, scores: Scores, system: str) -> list[Rival]:
     """Its start, its version before and the best of the others, as far as they were evaluated on this set."""
     where, older = before(ask, scores, system) or (scores, "")
     best = scores.best_other(system)
+    elsewhere = ground(ask, where.ref) != ground(ask, scores.ref)
     named = [
         ("its start", "its start", scores.start_of(system), scores),
-        ("its version before", "its version before", older, where),
+        ("its version before", f"its version before{ELSEWHERE * elsewhere}", older, where),
         (best, f"{best}, the best of the others,", best, scores),
     ]
     found = [(name, said, scores.against(system, other, of)) for name, said, other, of in named if other]

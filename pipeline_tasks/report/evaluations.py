@@ -36,6 +36,10 @@ WHERE e.dataset = ? AND split_part(e.system, '@', 1) = ? AND m.created_at < mine
 GROUP BY e.dataset, e.version, e.system
 ORDER BY max(m.created_at) DESC, ref = ? DESC, max(v.created_at) DESC LIMIT 1
 """
+_GROUND = """
+SELECT DISTINCT input_name, input_dataset || '@' || input_version AS ref FROM version_inputs
+WHERE dataset = ? AND version = ? AND input_name IN ('queries', 'passages')
+"""
 _GEOMETRY = """
 SELECT name, any_value(value) AS value FROM counters WHERE dataset = ? AND version = ? AND name LIKE '%/%' GROUP BY name
 """
@@ -70,6 +74,12 @@ def geometries(ask: Ask, ref: str) -> dict[str, Geometry]:
         if measure in Geometry._fields:
             found.setdefault(system, {})[measure] = row["value"]
     return {system: Geometry(**values) for system, values in found.items() if len(values) == len(Geometry._fields)}
+
+
+def ground(ask: Ask, ref: str) -> frozenset[tuple[str, str]]:
+    """What an evaluation asked, and what it searched: versions of judged queries and of passages, by input."""
+    at = Ref.parse(ref)
+    return frozenset((row["input_name"], row["ref"]) for row in ask(_GROUND, at.dataset, at.version))
 
 
 def _has(ask: Ask, ref: str, metric: str) -> bool:

@@ -13,8 +13,8 @@ from pipeline_tasks.core.store import Store
 from pipeline_tasks.evaluation.scores import Score, Scores
 from pipeline_tasks.evaluation.statistics import Difference
 from pipeline_tasks.report.content import DESK, Chart, Report, Section, Table, Version
-from pipeline_tasks.report.evaluations import read
-from pipeline_tasks.report.luck import in_short, in_words, p_of
+from pipeline_tasks.report.evaluations import ground, read
+from pipeline_tasks.report.luck import ELSEWHERE, in_short, in_words, p_of
 from pipeline_tasks.report.sections.by_intent import interval_text
 from pipeline_tasks.report.subject import lineage
 from pipeline_tasks.report.theme import COLOUR, axes, figure
@@ -38,12 +38,13 @@ _OTHER = "the last two versions were asked other queries, or scored by other mea
 
 @dataclass(frozen=True)
 class Trained:
-    """A trained version, when it was made, and the last evaluation that has it, with its name there."""
+    """A trained version, when it was made, and the last evaluation that has it, with its name there and its ground."""
 
     at: datetime
     model: str
     scores: Scores
     system: str
+    ground: frozenset[tuple[str, str]]
 
     @property
     def score(self) -> Score:
@@ -67,12 +68,15 @@ def history_report(store: Store) -> Report:
         rows = ask(_VERSIONS)
         if not rows:
             raise InputError("no trained model was evaluated yet; run evaluate_retriever first")
-        known = {ref: read(ask, ref) for ref in {row["evaluation"] for row in rows}}
+        refs = {row["evaluation"] for row in rows}
+        known = {ref: read(ask, ref) for ref in refs}
+        grounds = {ref: ground(ask, ref) for ref in refs}
         words, groups = [], []
         for dataset, mine in groupby(rows, key=itemgetter("dataset")):
             systems: dict[str, list[Trained]] = {}
             for row in mine:
-                found = Trained(row["at"], row["model_version"], known[row["evaluation"]], row["system"])
+                of = row["evaluation"]
+                found = Trained(row["at"], row["model_version"], known[of], row["system"], grounds[of])
                 systems.setdefault(row["name"], []).append(found)
             name = dataset.removeprefix("eval/")
             words.append(_newest(name, systems))
@@ -87,7 +91,8 @@ def _newest(name: str, systems: dict[str, list[Trained]]) -> str:
     if len(found) < 2:
         return f"On {name}, no system has two versions yet."
     change = found[-1].against(found[-2])
-    return f"On {name}: {in_words(system, 'its version before', change)}" if change else f"On {name}, {_OTHER}."
+    other = f"its version before{ELSEWHERE * (found[-1].ground != found[-2].ground)}"
+    return f"On {name}: {in_words(system, other, change)}" if change else f"On {name}, {_OTHER}."
 
 
 def _section(name: str, systems: dict[str, list[Trained]]) -> Section:
@@ -100,6 +105,8 @@ def _section(name: str, systems: dict[str, list[Trained]]) -> Section:
         for before, one in zip([None, *found], found, strict=False):
             change = one.against(before) if before else None
             luck = (f"{change.gain:+.3f}", f"{in_short(change)}, p {p_of(change)}") if change else ("", "")
+            if before and change and before.ground != one.ground:
+                luck = luck[0], f"{luck[1]};{ELSEWHERE}"
             score, own = one.score, one.scores.metric.upper()
             told = interval_text(score) + (f" by {own}" if own != metric else "")
             cells = (system, f"{one.at:%Y-%m-%d %H:%M}", told, f"{score.n:,}", *luck)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pipeline_tasks.evaluation.statistics import SURE, Difference
 
 BETTER, WORSE, LUCK = "better", "worse", "may be luck"
+ELSEWHERE = " on other passages or judgements"
+"""What is said of scores of two evaluations that did not search, or were not judged by, the same."""
 
 
 def in_words(new: str, old: str, found: Difference) -> str:

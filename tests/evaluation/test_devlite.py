@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
 from pipeline_tasks.core.errors import InputError
@@ -9,7 +10,7 @@ from pipeline_tasks.core.lineage import query
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.datasets import EVALUATIONS, JUDGED_QUERIES, PAIRS, PASSAGES
 from pipeline_tasks.evaluation.pool_passages import pool_passages
-from pipeline_tasks.evaluation.sample_queries import sample_queries
+from pipeline_tasks.evaluation.sample_queries import SampleQueriesParams, sample_queries, sampled
 from pipeline_tasks.training.pretrain import pretrain
 from tests import shapes
 from tests.stores import go, put, reasons, rows
@@ -99,3 +100,14 @@ def test_a_training_chooses_its_checkpoint_on_the_judged_queries(store, tmp_path
     assert sampled.counters["dev_queries"] == 1
     with pytest.raises(InputError, match="judged/nowhere"):
         go(store, pretrain, backbone=start, choose_on=("nowhere",), **SMALL)
+
+
+def test_a_query_that_several_ids_have_is_on_one_side():
+    words = [f"how deep is flood {i}?" for i in range(50)]
+    twins = pa.table({"query": [*words, *[word.upper() + " " for word in words]], "intent": ["qa"] * 100})
+    for most in (1, 20, 49, 50, 80):
+        chosen = sampled(twins, SampleQueriesParams(set_name="mine", per_intent=most))
+        assert (chosen[:50] == chosen[50:]).all()
+        assert max(0, min(most, 50) - 1) <= chosen.sum() <= min(most, 50)
+    alike = pa.table({"query": ["the same"] * 4, "intent": ["qa"] * 4})
+    assert not sampled(alike, SampleQueriesParams(set_name="mine")).any(), "half of one query is none"

@@ -5,8 +5,14 @@ from __future__ import annotations
 import pytest
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.datasets import PASSAGES
 from pipeline_tasks.report.history_report import history_report
+from pipeline_tasks.report.luck import ELSEWHERE
+from pipeline_tasks.report.run_report import run_report
+from tests.report import made
+from tests.stores import put
 
 
 def test_every_version_is_compared_with_the_one_before(built):
@@ -16,6 +22,24 @@ def test_every_version_is_compared_with_the_one_before(built):
     _, (_, (section,)) = report.groups
     rows = [(row[6].ref, row[4]) for row in section.table.rows]
     assert rows == [(str(old), ""), (str(new), "+0.050")]
+    assert ELSEWHERE not in " ".join(report.answer), "both searched the same passages"
+
+
+def test_versions_that_searched_other_passages_are_told_so(tmp_path, monkeypatch):
+    store, sizes = LocalStore(tmp_path), [3, 2]
+
+    def grown(store: LocalStore) -> Ref:
+        passages = [{"passage_id": f"p{n}", "text": "a passage"} for n in range(sizes.pop())]
+        return put(store, PASSAGES, passages, dataset="chunks")
+
+    monkeypatch.setattr(made, "corpus", grown)
+    for gain, addresses in ((0.1, ("a",)), (0.2, ("a", "twin"))):
+        made.evaluate(store, made.train(store, *addresses), gain)
+    report = history_report(store)
+    assert f"is better than its version before{ELSEWHERE} by 0.100" in report.answer[0]
+    ((_, (section,)),) = report.groups
+    assert section.table.rows[-1][5].endswith(f";{ELSEWHERE}")
+    assert f"its version before{ELSEWHERE}" in " ".join(run_report(store).answer)
 
 
 def test_without_an_evaluation_there_is_no_history(tmp_path):

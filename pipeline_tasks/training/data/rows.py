@@ -106,6 +106,9 @@ def tokenized(
             ("passages", _passages(examples, first_passage), first_passage, max_passage_length),
         )
     )
+    for what, made in (("query", queries), ("passage", passages)):
+        if len(made) and not made.lengths.min():
+            raise InputError(f"a {what} has no token: leave its rows out, or give it a text")
     left_out = numbers["unpooled"]
     cut = queries.lengths >= max_query_length
     if len(full := np.flatnonzero((left_out > 0) & cut & (left_out >= queries.lengths - tokenizer.n_after))):
