@@ -38,14 +38,10 @@ def estimate_command(
     from pipeline_tasks.synthesis.enough import rates_for
     from pipeline_tasks.synthesis.estimate import estimate, of_step
 
-    if name != DAG:
-        get_step(name)
     pays = name in step_names() and issubclass(get_step(name).params, LlmParams)
     if name != DAG and not pays:
-        raise InputError(
-            f"{name!r} pays for nothing; ask about {DAG}, or a step with the parameter llm, "
-            f"or `foundry run {name} --dry-run`"
-        )
+        free = f", or `foundry run {name} --dry-run`" if name in step_names() else ""
+        raise InputError(f"{name!r} pays for nothing; ask about {DAG}, or a step with the parameter llm{free}")
     if wanted and pays:
         raise InputError(f"--wanted counts training pairs, which {DAG} makes and {name} does not: leave it out")
     values = parameters_of(sets or [])

@@ -30,4 +30,4 @@ def test_every_line_of_a_run_is_an_object_where_json_is_asked_for(tmp_path):
 def test_people_read_text_and_a_wrong_format_is_told(tmp_path):
     assert foundry(tmp_path, "show", "x").stderr.startswith("foundry: ")
     refused = foundry(tmp_path, "steps", FOUNDRY_LOG_FORMAT="xml")
-    assert refused.returncode == 2 and "'log_format' is 'xml'" in refused.stderr
+    assert refused.returncode == 2 and "FOUNDRY_LOG_FORMAT='xml': " in refused.stderr

@@ -76,7 +76,10 @@ def test_a_bucket_with_a_slash_too_few_is_no_folder(here, monkeypatch, value, to
     [
         (("sync", "nowhere", "copy"), "nowhere is no store: it has no versions"),
         (("run", "pretrain", "--set", "siz=22m"), "has no parameter 'siz'; did you mean 'size'\\?"),
-        (("estimate", "nope"), "no step is called 'nope'"),
+        (
+            ("estimate", "nope"),
+            "'nope' pays for nothing; ask about synthesize_pairs, or a step with the parameter llm$",
+        ),
         (("judge", "pool", "p.jsonl", "--questions", "nope.jsonl"), "nope.jsonl is not there"),
     ],
 )

@@ -97,5 +97,5 @@ def test_models_are_those_named_or_those_that_changed():
     assert StagesOperator(task_id="a", models="").execute(context) == [numbers, first]
     named = StagesOperator(task_id="b", models=["refined"])
     assert named.execute(context) == [numbers, first, second], "the latest, all its stages, the first one first"
-    with pytest.raises(AirflowFailException, match="set the parameter"):
+    with pytest.raises(AirflowFailException, match="set the field"):
         StagesOperator(task_id="c", models="").execute({"triggering_asset_events": {}})

@@ -34,7 +34,7 @@ def test_free_is_a_price_of_the_settings(monkeypatch):
     for wrong in ("cheap", "-1", "nan", "inf"):
         monkeypatch.setenv(NAMES[0], wrong)
         settings.cache_clear()
-        with pytest.raises(InputError, match="llm_price_in"):
+        with pytest.raises(InputError, match="FOUNDRY_LLM_PRICE_IN"):
             settings()
     settings.cache_clear()
 
