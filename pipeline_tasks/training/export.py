@@ -43,8 +43,7 @@ def export(
             the mean is over that as well.
         keep_adapters: also write them alone, to ``adapter/``; they fit the model that training started from.
     """
-    asked = layout.prefixes.get("query", "")  # an empty prompt says that this one is not for it
-    prompts = {name: prefix for name, prefix in layout.prefixes.items() if prefix or (asked and name != "passage")}
+    prompts = _prompts(layout)
     shutil.rmtree(out_dir, ignore_errors=True)
     out_dir.mkdir(parents=True)
     if keep_adapters:
@@ -80,6 +79,12 @@ def export(
     )
     for file in out_dir.rglob("*"):
         file.chmod(0o755 if file.is_dir() else 0o644)
+
+
+def _prompts(layout: Layout) -> dict[str, str]:
+    """Those that files name: an empty one of an intent is told where queries have one, which is then not for it."""
+    of_queries = layout.prefixes.get("query", "")
+    return {name: text for name, text in layout.prefixes.items() if text or (of_queries and name != "passage")}
 
 
 def _modules(n_dense: int) -> list[dict[str, Any]]:
