@@ -131,6 +131,7 @@ def _of_query(
             for text, name in drawn
             if text != query.text
             and name not in query.judged
+            and data.passages[name]
             and wanted.fits(words.of[name])
             and not {own, other} & {*relevant[text]}
         )
