@@ -25,11 +25,12 @@ from pipeline_tasks.core.ids import digest, file_sha256
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.curation.check_tuples_by_margin import margins_of
 from pipeline_tasks.datasets import TUPLES
-from pipeline_tasks.encoders.layout import layout_of
-from pipeline_tasks.encoders.trunk import load
+from pipeline_tasks.encoders.layout import Layout, layout_of
+from pipeline_tasks.encoders.trunk import Encoder, load
 from pipeline_tasks.models.sizes import backbone
 from pipeline_tasks.models.use import folder
 from pipeline_tasks.retrieval.encoders import load_encoder
+from pipeline_tasks.training.average_models import average
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.export import export
 from pipeline_tasks.training.follow_instructions import FollowInstructionsParams, plain_rows_of, rows_of
@@ -100,6 +101,24 @@ def trained(tuples: list[dict], variant: Variant, seed: int, options: argparse.N
     return result.encoder
 
 
+def with_start(model: Path, start: Path, share: float) -> Path:
+    """The folder of the mean of a model and the start, the latter counting for ``share`` of 1; it is made once."""
+    if not share:
+        return model
+    mean = model.with_name(f"{model.name}-start-{share:g}")
+    if not mean.exists():
+        encoder = average({model.name: model, "start": start}, [1 - share, share], {"start"})
+        saved(encoder, mean, encoder.layout)
+    return mean
+
+
+def saved(encoder: Encoder, folder: Path, layout: Layout) -> None:
+    """Export under its name once it is whole."""
+    partly = folder.with_name("partly")
+    export(encoder, partly, card={"name": folder.name}, layout=layout)
+    partly.rename(folder)
+
+
 def said(step: int, steps: int, facts: dict[str, float]) -> None:
     """A line now and then."""
     if step % 10 == 0 or step == steps:
@@ -129,11 +148,12 @@ def measure(options: argparse.Namespace, keep: Path) -> dict[str, Any]:
             model = keep / f"{name}-{seed}"
             if not model.exists():
                 encoder = trained(learned, VARIANTS[name], seed, options, start)
-                partly = keep / "partly"
-                export(encoder, partly, card={"name": name}, layout=layout_of(start))
-                partly.rename(model)
-            found.setdefault(name, []).append(scored(model, sets, cut, keep / "values"))
-            print(name, seed, json.dumps(found[name][-1]["all"].summary()), flush=True)
+                saved(encoder, model, layout_of(start))
+            for share in options.start_shares:
+                system = f"{name}, {share:g} start" if share else name
+                values = scored(with_start(model, start, share), sets, cut, keep / "values")
+                found.setdefault(system, []).append(values)
+                print(system, seed, json.dumps(values["all"].summary()), flush=True)
     return {of: told(of, {name: [one[of] for one in seeds] for name, seeds in found.items()}) for of in ("all", *sets)}
 
 
@@ -225,6 +245,9 @@ def main() -> None:
     parser.add_argument("--start", type=Path, help="folder of the model to start from; none: all-MiniLM-L6-v2")
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=["multi-P-I"])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument(
+        "--start-shares", type=float, nargs="+", default=[0.0], help="of the untrained start in a mean with each model"
+    )
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS), help="of tuples")
     parser.add_argument("--wordings", choices=WORDINGS, default="own", help="of the tuples' instructions")
     parser.add_argument("--tuples", type=int, default=200, help="of a set at most")

@@ -23,10 +23,10 @@ from pipeline_tasks.core.store import Store, open_store
 from pipeline_tasks.core.versions import Version, load_manifest, named, resolve
 from pipeline_tasks.domains.questions import OWN_SETS
 from pipeline_tasks.evaluation.evaluate_instructions import MEASURES as OF_INSTRUCTIONS
-from pipeline_tasks.evaluation.evaluate_instructions import P_MRR
 from pipeline_tasks.evaluation.evaluation_params import MEASURES
 from pipeline_tasks.evaluation.folder_params import opened
 from pipeline_tasks.evaluation.judge_instructions import has_instructions
+from pipeline_tasks.evaluation.p_mrr import P_MRR
 from pipeline_tasks.evaluation.scores import AVERAGE, Scores, scores_of
 from pipeline_tasks.evaluation.seeds import noise_in_words
 from pipeline_tasks.evaluation.statistics import Difference

@@ -16,10 +16,9 @@ from pipeline_tasks.evaluation.evaluate_retriever import grades_of, scored, scor
 from pipeline_tasks.evaluation.evaluation_params import EvaluationParams
 from pipeline_tasks.evaluation.judge_queries import HELD_OUT
 from pipeline_tasks.evaluation.metrics import score
-from pipeline_tasks.evaluation.p_mrr import p_mrr
+from pipeline_tasks.evaluation.p_mrr import P_MRR, p_mrr
 from pipeline_tasks.evaluation.rank_systems import judged_of, ranked_ids
 
-P_MRR = "p-mrr"
 P_MRR_DEPTH = 1000
 """Ranks that p-MRR looks at; FollowIR reorders as many passages of each query."""
 UNDER_CHANGED = "-changed"

@@ -8,6 +8,8 @@ import numpy as np
 
 from pipeline_tasks.core.errors import InputError
 
+P_MRR = "p-mrr"
+
 
 def p_mrr(
     before: Sequence[Sequence[str]],

@@ -14,6 +14,7 @@ import numpy as np
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.versions import Version
+from pipeline_tasks.evaluation.p_mrr import P_MRR
 from pipeline_tasks.evaluation.statistics import Difference, against, compare, interval, weights
 
 AVERAGE = "average"
@@ -145,10 +146,10 @@ def scores_of(version: Version, metric: str = "") -> Scores:
     return from_rows(str(version.manifest.ref), version.table(_COLUMNS).to_pylist(), metric)
 
 
-def _farness(metric: str) -> tuple[bool, int, str]:
-    """How far a metric is from NDCG@10."""
+def _farness(metric: str) -> tuple[bool, bool, int, str]:
+    """How far a metric is from NDCG@10, or, where instructions are changed, from p-MRR, which is what they are for."""
     depth = re.search(r"\d+", metric.partition("@")[2])
-    return not metric.startswith("ndcg@"), abs(int(depth[0]) - 10) if depth else 0, metric
+    return metric != P_MRR, not metric.startswith("ndcg@"), abs(int(depth[0]) - 10) if depth else 0, metric
 
 
 def from_rows(
@@ -158,7 +159,7 @@ def from_rows(
     starts: Mapping[str, str] | None = None,
     untrained: str = "",
 ) -> Scores:
-    """What the rows of the evaluation ``ref`` say by a metric, or else by NDCG@10, or by what comes nearest to it.
+    """What the rows of the evaluation ``ref`` say by a metric, or else by p-MRR or NDCG@10, or by what comes nearest.
 
     Raises:
         InputError: they have no such metric, or there are none.

@@ -46,7 +46,7 @@ SELECT name, any_value(value) AS value FROM counters WHERE dataset = ? AND versi
 
 
 def read(ask: Ask, ref: str, metric: str = "") -> Scores:
-    """The evaluation ``ref`` by a metric, or else by its NDCG@10 or what comes nearest.
+    """The evaluation ``ref`` by a metric, or else by its p-MRR, its NDCG@10 or what comes nearest.
 
     Raises:
         InputError: it has no scores, or none of that metric.

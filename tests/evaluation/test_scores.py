@@ -36,10 +36,10 @@ def test_the_start_is_what_the_model_began_as_and_not_what_its_size_begins_as(be
         (["map@10", "ndcg@5", "ndcg@10"], "ndcg@10"),
         (["ndcg@100", "ndcg@20", "ndcg@5"], "ndcg@5"),
         (["mrr@10", "map@100"], "mrr@10"),
-        (["p-mrr"], "p-mrr"),
+        (["ndcg@5", "map@1000", "ndcg@10", "p-mrr"], "p-mrr"),
     ],
 )
-def test_what_comes_nearest_to_ndcg_at_10_is_read(there, nearest):
+def test_what_comes_nearest_to_ndcg_at_10_is_read_or_what_a_set_is_for(there, nearest):
     assert scored("eval/mine@1", {name: 0.5 for name in there}).metric == nearest
 
 
