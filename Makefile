@@ -60,8 +60,9 @@ lock-images: ## the digests of the base images into images.lock; needs registrie
 images: ## build the images: make images IMAGES=gpu
 	containers/build $(IMAGES)
 
-up: images ## Airflow, Postgres and an object store in containers, at http://127.0.0.1:8080
+up: ## Airflow, Postgres and an object store in containers, at http://127.0.0.1:8080
 	$(PYTHON) containers/write_env.py
+	containers/build $(IMAGES) $$(grep -q '^GPUS=[1-9]' .env && echo gpu) $$(grep -q '^COMPOSE_PROFILES=.*llm-cpu' .env && echo llm)
 	$(COMPOSE) up --detach --wait --no-build
 	@echo "http://127.0.0.1:$$(sed -n 's/^PORT=//p' .env): log in as $$(sed -n 's/^ADMIN_USER=//p' .env), password in .env"
 

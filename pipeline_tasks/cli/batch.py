@@ -14,6 +14,9 @@ from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.registry import get_step, step_names
 from pipeline_tasks.core.store import open_store
 
+OPEN = "open"
+"""Begins the last line of the standard output where answers are on their way."""
+
 
 def batch_command(
     name: Annotated[str, typer.Argument(metavar="STEP", help="a step that asks an LLM")],
@@ -46,6 +49,7 @@ def batch_command(
             break
         way = f"{found.open:,} requests of {name} are on their way, {found.done:,} of them answered"
         if not wait:
+            typer.echo(f"{OPEN} {found.open}")
             raise TransientError(f"{way}; call it again later, or with --wait")
         lines.say(f"{way}; next look in {every_s:g} s")
         time.sleep(every_s)

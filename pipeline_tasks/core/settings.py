@@ -34,7 +34,7 @@ Dollars = Annotated[
 """A price that may be said to be free; None where nobody said anything."""
 Secret = Literal["store", "engine", "llm", "embeddings", "search", "hub"]
 SECRETS: dict[Secret, tuple[str, ...]] = {
-    "store": ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_CONTAINER_AUTHORIZATION_TOKEN"),
+    "store": ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"),
     "engine": ("RAY_AUTH_TOKEN",),
     "llm": ("OPENAI_API_KEY",),
     "embeddings": ("FOUNDRY_EMBEDDINGS_API_KEY",),
@@ -42,6 +42,16 @@ SECRETS: dict[Secret, tuple[str, ...]] = {
     "hub": ("HF_TOKEN",),
 }
 """Secret -> its variables. A step declares those it needs; every step needs those of the store and the engine."""
+OWN_IDENTITY = (
+    "AWS_ROLE_ARN",
+    "AWS_ROLE_SESSION_NAME",
+    "AWS_PROFILE",
+    "AWS_DEFAULT_PROFILE",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_AUTHORIZATION_TOKEN",
+)
+"""Who this machine is to AWS, by its own files and addresses; another one has its own, which these would displace."""
 MACHINE_NAMES = """
     PATH HOME USER LOGNAME LANG LANGUAGE TZ TMPDIR LD_LIBRARY_PATH LD_PRELOAD VIRTUAL_ENV BUILT_IMAGE TESSDATA_PREFIX
     TOKENIZERS_PARALLELISM REQUESTS_CA_BUNDLE CURL_CA_BUNDLE HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY
@@ -167,10 +177,13 @@ def secret_variables(needs: Iterable[Secret]) -> tuple[str, ...]:
 
 
 def passed_on(needs: Iterable[Secret]) -> dict[str, str]:
-    """The variables that a step on another machine gets: ours, and of all secrets those that it needs."""
-    allowed = secret_variables(needs)
-    ours = {n: v for n, v in os.environ.items() if n.startswith(OURS) and not (is_secret(n) or _stays_here(n))}
-    return ours | {name: os.environ[name] for name in allowed if name in os.environ}
+    """The variables that a step on another machine gets: ours, and of all secrets those that it needs.
+
+    What is empty is left out, as if it were not there.
+    """
+    allowed = set(secret_variables(needs))
+    ours = {n: v for n, v in os.environ.items() if v and n.startswith(OURS) and not _stays_here(n)}
+    return {name: value for name, value in ours.items() if name in allowed or not is_secret(name)}
 
 
 def inherited(needs: Iterable[Secret]) -> dict[str, str]:
@@ -209,8 +222,8 @@ def _names_a_file(name: str) -> bool:
 
 
 def _stays_here(name: str) -> bool:
-    """Whether it names a file of this machine; what the last two say is given to steps by value."""
-    return _names_a_file(name) or name in ("FOUNDRY_PARAMETERS", "FOUNDRY_RESOURCES")
+    """Whether it names a file of this machine, or this machine; what the last two say is given to steps by value."""
+    return _names_a_file(name) or name in (*OWN_IDENTITY, "FOUNDRY_PARAMETERS", "FOUNDRY_RESOURCES")
 
 
 def _is_of_machine(name: str) -> bool:

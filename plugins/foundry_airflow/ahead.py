@@ -13,6 +13,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from foundry_airflow.backends import checked
 from foundry_airflow.calls import Call, Ended, call_of
 from foundry_airflow.operators import SKIPS, StepOperator
+from pipeline_tasks.cli.batch import OPEN
 from pipeline_tasks.core.errors import EXIT_RETRY
 from pipeline_tasks.core.plan import Job
 
@@ -30,7 +31,8 @@ class AheadOperator(StepOperator):
     """Buys what a step will ask an LLM, and makes nothing; deferred while batches are on their way.
 
     Each look is a ``foundry batch`` on the back-end. What was bought is stored, and so is what is on its way: a task
-    that was killed, cleared or tried again goes on with the batches that were begun.
+    that was killed, cleared or tried again goes on with the batches that were begun. Where the endpoint cannot be
+    reached the task fails, and is tried again as often as any other.
 
     Args:
         wanted: a template or parameter; the task is skipped where it comes out empty or false.
@@ -61,7 +63,7 @@ class AheadOperator(StepOperator):
         return call_of(job, self._arguments(job, "batch"), AHEAD)
 
     def _result(self, ended: Ended) -> str:
-        if ended.exit_code == EXIT_RETRY and not ended.why:
+        if ended.exit_code == EXIT_RETRY and not ended.why and ended.last_line.startswith(f"{OPEN} "):
             seconds = conf.getfloat("foundry", "batch_poll_s", fallback=300.0)
             self.defer(trigger=TimeDeltaTrigger(timedelta(seconds=seconds)), method_name="look_again")
         return checked(self.step, ended)

@@ -103,3 +103,9 @@ def folders() -> dict[str, str]:
     """
     names = ("store", "cache", "domain", "scratch")
     return {name: path for name in names if Path(path := str(getattr(settings(), name) or "")).is_absolute()}
+
+
+def only_read() -> list[Path]:
+    """What must be mounted to be read, under its path here: folders of sources, the file of an LLM's prices."""
+    named = [*settings().roots, *filter(None, [settings().llm_prices])]
+    return [path for path in named if path.exists()]

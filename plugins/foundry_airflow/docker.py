@@ -20,16 +20,17 @@ from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from docker.models.containers import Container as Handle
 from docker.types import DeviceRequest, LogConfig, Mount
 
-from foundry_airflow.calls import Call, Ended
-from foundry_airflow.containers import TMP, Container, container_of, folders, option
+from foundry_airflow.calls import EXIT_TIMEOUT, Call, Ended
+from foundry_airflow.containers import TMP, Container, container_of, folders, only_read, option
 from foundry_airflow.engines import Look
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.ids import digest
+from pipeline_tasks.core.settings import settings
 
 GRACE_S = 10
 KILLED = 137
 LIVE = ("created", "running", "restarting", "paused")
-CONFLICT = 409
+NOT_FOUND, CONFLICT, FORBIDDEN = 404, 409, 403
 GONE = "no such container"
 LOOKS, PAUSE_S = 50, 0.1
 MIB = 2**20
@@ -128,8 +129,13 @@ class Docker:
     def _pull(self, image: str) -> None:
         try:
             self._client.images.pull(image)
-        except (ImageNotFound, NotFound) as error:
-            raise InputError(f"there is no image {image!r}: build it, or name another in [foundry]: {error}") from None
+        except APIError as error:
+            if error.status_code not in (NOT_FOUND, FORBIDDEN):
+                raise
+            raise InputError(
+                f"there is no image {image!r}, and none can be pulled: build it on the engine's machine "
+                f"(`make images`), or name another in [foundry]: {error.explanation or error}"
+            ) from None
 
 
 def known_as(name: str) -> str:
@@ -149,7 +155,10 @@ def run_arguments(wanted: Container) -> dict[str, Any]:
         "labels": wanted.labels,
         "user": user(),
         "working_dir": TMP,
-        "mounts": [_mount(path, option(f"docker_{name}")) for name, path in folders().items()],
+        "mounts": [
+            *(_mount(path, option(f"docker_{name}")) for name, path in folders().items()),
+            *(_read_only(path) for path in only_read()),
+        ],
         "network": option("docker_network", "bridge"),
         "init": True,
         "read_only": True,
@@ -189,6 +198,12 @@ def _mount(path: str, known_as: str) -> Mount:
     return Mount(path, source, type="bind" if source.startswith("/") else "volume")
 
 
+def _read_only(path: Path) -> Mount:
+    """As :func:`_mount`; ``[foundry] docker_sources`` is the engine's name for the folder of FOUNDRY_SOURCE_ROOTS."""
+    known_as = option("docker_sources") if path in settings().roots else ""
+    return Mount(str(path), known_as or str(path), type="bind", read_only=True)
+
+
 def _new(handle: Handle, after: str) -> tuple[tuple[str, ...], str]:
     """Lines later than ``after``; the engine puts the time, of one width, before each of them."""
     since = datetime.fromisoformat(after).timestamp() - 1e-3 if after else None
@@ -202,6 +217,16 @@ def _ended(handle: Handle, state: dict[str, Any]) -> Ended:
     last = handle.logs(stdout=True, stderr=False, tail=LAST_LINES).decode(errors="replace").strip()
     limit_gib = handle.attrs["HostConfig"]["Memory"] / MIB / 1024
     why = f"out of memory, its limit is {limit_gib:g} GiB; raise [foundry] memory_factor" if state["OOMKilled"] else ""
-    return Ended(
-        state["ExitCode"], last.splitlines()[-1] if last else "", why or state.get("Error", ""), state["OOMKilled"]
-    )
+    code = EXIT_TIMEOUT if not why and _was_late(handle, state) else state["ExitCode"]
+    return Ended(code, last.splitlines()[-1] if last else "", why or state.get("Error", ""), state["OOMKilled"])
+
+
+def _was_late(handle: Handle, state: dict[str, Any]) -> bool:
+    """Whether it was killed when its time was over: ``timeout`` then ends by the signal that it sends."""
+    allowed_s = float((handle.attrs["Config"].get("Entrypoint") or ["0"])[-1])
+    took_s = _time(state["FinishedAt"]) - _time(state["StartedAt"])
+    return state["ExitCode"] == KILLED and 0 < allowed_s <= took_s
+
+
+def _time(stamp: str) -> float:
+    return datetime.fromisoformat(stamp).timestamp()

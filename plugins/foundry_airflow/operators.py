@@ -18,8 +18,6 @@ from foundry_airflow.backends import Backend, backend, checked, configured, devi
 from foundry_airflow.calls import Call, Ended, call_of
 from foundry_airflow.engines import EngineBackend
 from foundry_airflow.tries import again, has_more, so_far, told_of_both, with_more
-from pipeline_tasks.core import memo
-from pipeline_tasks.core.engines import named
 from pipeline_tasks.core.errors import FoundryError, TransientError
 from pipeline_tasks.core.local_files import for_a_form
 from pipeline_tasks.core.manifest import Ref
@@ -191,8 +189,18 @@ class StepOperator(PlannedOperator):
                     note_reuse(store, job)
             return self._made(context, str(found) if found else self._run(store, job))
 
-    def resume(self, context: Context, event: dict[str, Any], before: str | None = None, more: bool = False) -> str:
-        """Go on after the wait for a command, with how it ended; ``before``: how far it had come, ``more``: memory."""
+    def resume(
+        self,
+        context: Context,
+        event: dict[str, Any],
+        before: str | None = None,
+        more: bool = False,
+        version: str = "",
+    ) -> str:
+        """Go on after the wait for a command, with how it ended.
+
+        ``before``: how far it had come, ``more``: it had more memory, ``version``: what it was to make.
+        """
         ended = Ended(**event)
         with airflow_errors():
             if ended.exit_code:
@@ -200,7 +208,7 @@ class StepOperator(PlannedOperator):
                 call = self._call(job := self.job(store))
                 if following := again(store, job, with_more(call) if more else call, ended, before):
                     return self._made(context, self._run(store, job, following))
-        return self._made(context, self._result(ended))
+        return self._made(context, self._planned(self._result(ended), version))
 
     def _made(self, context: Context, made: str) -> str:
         if not self.group:
@@ -217,6 +225,16 @@ class StepOperator(PlannedOperator):
                     return str(found)
         return checked(self.step, told_of_both(self.step, ended))
 
+    def _planned(self, made: str, version: str) -> str:
+        """What the command made, which is what was planned: an image of another release makes something else."""
+        if version and not self.group and not get_step(self.step).grows and Ref.parse(made).version != version:
+            raise AirflowFailException(
+                f"{self.step} was to make {Ref.parse(made).dataset}@{version}, and its container made {made}: its "
+                "image is of another release than Airflow's, or sees other settings; build it anew (`make images`), "
+                "or name the right one in [foundry]"
+            )
+        return made
+
     def _run(self, store: Store, job: Job, following: Call | None = None) -> str:
         for value in secret_values():
             mask_secret(value)
@@ -228,7 +246,8 @@ class StepOperator(PlannedOperator):
             from foundry_airflow.trigger import CommandTrigger
 
             self._backend.start(call, log.info)
-            kwargs: dict[str, Any] = {"before": before} | ({"more": True} if has_more(call) else {})
+            kwargs: dict[str, Any] = {"before": before, "version": call.version}
+            kwargs |= {"more": True} if has_more(call) else {}
             self.defer(trigger=CommandTrigger(name, call.name), method_name="resume", kwargs=kwargs)
         told = [""]
 
@@ -242,7 +261,7 @@ class StepOperator(PlannedOperator):
                 call = following
                 before = so_far(store, job, self.group)
                 ended = self._backend.run(call, say)
-            return self._result(ended)
+            return self._planned(self._result(ended), call.version)
         except AirflowException as error:
             error.add_note(told[0])
             raise
@@ -270,30 +289,3 @@ class StepOperator(PlannedOperator):
 def _text(value: Any) -> str:
     """``value`` so that the command line reads the same value: text that looks like JSON is quoted as JSON."""
     return value if isinstance(value, str) and not value.startswith(JSON_STARTS) else json.dumps(value)
-
-
-class GroupsOperator(PlannedOperator):
-    """Lists the groups of parts of a map step that still have work, ``["0/4", "1/4", …]``.
-
-    The list is empty where the version is there, or where one run may as well do all that is missing: little is, or a
-    cluster computes the parts, which spreads them over all that is free by itself.
-
-    Args:
-        max_groups: at most so many.
-    """
-
-    def __init__(self, *, max_groups: int, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.max_groups = max_groups
-
-    def execute(self, context: Context) -> list[str]:
-        """Look into the memo, part by part."""
-        with airflow_errors():
-            store = open_store()
-            job = self.job(store)
-            if job.made(store) or named(job.step, job.params) == "ray":
-                return []
-            missing = memo.missing(store, job)
-        n = min(self.max_groups, len(missing))
-        groups = sorted({index % n for index in missing}) if n else []
-        return [f"{group}/{n}" for group in groups] if len(groups) > 1 else []

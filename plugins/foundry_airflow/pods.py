@@ -74,7 +74,24 @@ def pod(wanted: Container, template: dict[str, Any], secret: str = SECRET) -> di
             ],
         },
     }
-    return overlaid(template, ours)
+    made = overlaid(template, ours)
+    _ask_no_more_than_allowed(made["spec"]["containers"])
+    return made
+
+
+def _ask_no_more_than_allowed(containers: list[dict[str, Any]]) -> None:
+    """Lower a template's request for processors to the limit on them: a pod that asks for more is refused."""
+    for container in containers:
+        needs = container.get("resources", {})
+        limit = needs.get("limits", {}).get("cpu")
+        if limit and _cores(needs.get("requests", {}).get("cpu", "0")) > _cores(limit):
+            needs["requests"]["cpu"] = limit
+
+
+def _cores(quantity: Any) -> float:
+    """``2``, ``"0.5"`` or ``"500m"`` of Kubernetes."""
+    text = str(quantity)
+    return float(text.removesuffix("m")) / 1000 if text.endswith("m") else float(text)
 
 
 def _plain(environment: dict[str, str]) -> list[dict[str, Any]]:

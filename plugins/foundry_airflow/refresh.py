@@ -26,7 +26,8 @@ def source_field(section: str) -> dict[str, Param]:
 class RefreshOperator(TriggerDagRunOperator):
     """Runs ``corpus_refresh`` on a source and waits for it in the triggerer; skipped where no source is given.
 
-    A try again, and a task that was cleared, run the same refresh again, which finds what was made.
+    A task that was cleared runs the same refresh again, which finds what was made. Tried again it is not: the tasks of
+    the refresh are, where that may help.
 
     Args:
         source: a template or parameter.
@@ -44,7 +45,7 @@ class RefreshOperator(TriggerDagRunOperator):
             wait_for_completion=True,
             deferrable=True,
             poke_interval=_LOOK_EVERY_S,
-            **kwargs,
+            **{"retries": 0} | kwargs,
         )
         self.source = source
 

@@ -14,6 +14,7 @@ from airflow.sdk.definitions.param import DagParam, ParamsDict
 
 from foundry_airflow.ahead import AHEAD, AheadOperator, batch_field
 from foundry_airflow.alerts import task_failed, within
+from foundry_airflow.groups import GroupsOperator
 from foundry_airflow.inputs import (
     EachOperator,
     FoldOperator,
@@ -23,7 +24,7 @@ from foundry_airflow.inputs import (
     best_rankings,
     given,
 )
-from foundry_airflow.operators import GroupsOperator, StepOperator
+from foundry_airflow.operators import StepOperator
 from foundry_airflow.tries import RETRY_DELAY_S
 from pipeline_tasks.core.parameters import usual
 from pipeline_tasks.core.registry import get_step

@@ -6,7 +6,15 @@ import pytest
 from pydantic import SecretStr
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.settings import Settings, inherited, is_secret, passed_on, secret_values, settings
+from pipeline_tasks.core.settings import (
+    Settings,
+    inherited,
+    is_secret,
+    passed_on,
+    secret_values,
+    secret_variables,
+    settings,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -68,3 +76,20 @@ def test_every_setting_but_the_secret_ones_and_what_is_given_by_value_reaches_ev
     assert {name for name in plain if name in inherited(())} == set(plain)
     assert "secret" not in passed_on(()).values()
     assert secret_values().count("secret") == 3
+
+
+def test_what_is_empty_reaches_no_step(monkeypatch):
+    """It would displace what its container is given instead, such as as many workers as it has processors."""
+    monkeypatch.setenv("FOUNDRY_WORKERS", "")
+    monkeypatch.setenv("OPENAI_API_KEY", "")
+    assert not {"FOUNDRY_WORKERS", "OPENAI_API_KEY"} & passed_on(["llm"]).keys()
+
+
+def test_who_this_machine_is_to_aws_stays_here(monkeypatch):
+    """A pod has a role of its own, which EKS gives it where none of these is set."""
+    ours = ("AWS_ROLE_ARN", "AWS_PROFILE", "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_AUTHORIZATION_TOKEN")
+    for name in ("FOUNDRY_STORE", *ours):
+        monkeypatch.setenv(name, "s3://here/store")
+    assert not passed_on(["store"]).keys() & {*ours}
+    assert not {*ours} & {*secret_variables(["store"])}
+    assert inherited(["store"]).keys() >= {*ours}

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException, TaskDeferred
 from foundry_airflow.ahead import AheadOperator
+from foundry_airflow.calls import Ended
 
+from pipeline_tasks.core.errors import EXIT_RETRY
 from pipeline_tasks.core.registry import get_step, step_names
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
@@ -68,6 +70,12 @@ def test_a_task_sleeps_while_answers_are_on_their_way_and_begins_no_batch_twice(
     there.end()
     assert "foundry run write_needs" in getattr(ahead(), wait.method_name)({}, None)
     assert (len(there.batches), set(there.billed.values()), there.alone) == (1, {1}, [])
+
+
+def test_an_endpoint_that_cannot_be_reached_is_no_batch_on_its_way(there):
+    assert slept(lambda: ahead()._result(Ended(EXIT_RETRY, "open 3"))).method_name == "look_again"
+    with pytest.raises(AirflowException, match="asks to be tried again"):
+        ahead()._result(Ended(EXIT_RETRY, ""))
 
 
 def test_without_the_field_nothing_is_bought_ahead(there):

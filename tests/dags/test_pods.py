@@ -68,7 +68,7 @@ def test_the_step_decides_and_the_template_adds(call, monkeypatch):
     (step,) = made["spec"]["containers"]
     assert step["resources"] == {
         "limits": {"memory": "8192Mi", "nvidia.com/gpu": "1", "cpu": "2.5"},
-        "requests": {"memory": "8192Mi", "cpu": "4"},
+        "requests": {"memory": "8192Mi", "cpu": "2.5"},
     }
     assert made["spec"]["activeDeadlineSeconds"] == 90 * 60
     assert made["spec"]["serviceAccountName"] == "foundry-step" and "envFrom" not in step
@@ -76,6 +76,18 @@ def test_the_step_decides_and_the_template_adds(call, monkeypatch):
     assert step["image"].startswith("retriever-foundry/gpu:")
     assert {mount["name"] for mount in step["volumeMounts"]} == {"cache", "tmp", "shm", "local"}
     assert made["metadata"]["name"] == call.name
+
+
+@pytest.mark.parametrize(
+    ("limit", "asked", "left"), [("2.5", "4", "2.5"), ("2", "2500m", "2"), ("2", "1500m", "1500m"), ("0", "4", "4")]
+)
+def test_a_pod_asks_for_no_more_processors_than_it_may_take(call, monkeypatch, limit, asked, left):
+    """Kubernetes refuses one that does."""
+    monkeypatch.setenv("AIRFLOW__FOUNDRY__CPUS", limit)
+    step = {"name": "step", "resources": {"requests": {"cpu": asked}}}
+    made = pod(container_of(call), {"spec": {"containers": [step]}})
+    assert made["spec"]["containers"][0]["resources"]["requests"]["cpu"] == left
+    assert step["resources"]["requests"] == {"cpu": asked}
 
 
 @pytest.mark.parametrize("kind", ["cpu", "gpu"])

@@ -43,6 +43,15 @@ def test_a_task_gives_up_its_slot_and_goes_on_with_what_the_trigger_saw(cluster,
     assert getattr(operator, wait.method_name)({"outlet_events": {}}, event) == "numbers@1"
 
 
+def test_a_version_that_was_not_planned_is_announced_to_nobody(cluster, monkeypatch):  # noqa: F811
+    """The image is of another release, which knows the step in another version."""
+    wait = deferred(monkeypatch)
+    cluster.terminated(wait.trigger.name, 0, "Completed", "numbers@0123456789abcdef")
+    event = asyncio.run(first(CommandTrigger("kubernetes", wait.trigger.name)))
+    with pytest.raises(AirflowFailException, match="made numbers@0123456789abcdef: its image is of another release"):
+        StepOperator(task_id="count", step="count").resume({"outlet_events": {}}, event, **wait.kwargs)
+
+
 def test_a_failure_seen_by_the_trigger_fails_the_task(cluster, monkeypatch):  # noqa: F811
     name = deferred(monkeypatch).trigger.name
     cluster.terminated(name, 2)
@@ -67,7 +76,7 @@ def test_a_waiting_task_whose_pod_is_evicted_goes_on_where_the_step_came_further
     store.replace(f"headway/{operator.job(store).ref.version}", b"a checkpoint")
     with pytest.raises(TaskDeferred) as caught:
         operator.resume({"outlet_events": {}}, evicted, **kwargs)
-    assert list(cluster.pods) == [name] and caught.value.kwargs == {"before": "a checkpoint"}
+    assert list(cluster.pods) == [name] and caught.value.kwargs == kwargs | {"before": "a checkpoint"}
 
 
 def test_a_waiting_task_out_of_memory_goes_on_once_with_what_is_declared(cluster, tmp_path, monkeypatch):  # noqa: F811

@@ -1,0 +1,40 @@
+"""docker-compose.yml against the settings that there are: what somebody writes into .env reaches the steps."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pipeline_tasks.core.settings import Settings, _variable
+
+ROOT = Path(__file__).parents[2]
+OF_THE_IMAGE = {"FOUNDRY_CACHE", "FOUNDRY_STORE_CACHE", "FOUNDRY_SCRATCH", "BUILT_IMAGE"}
+BY_VALUE = {"FOUNDRY_HANDED_RESOURCES", "FOUNDRY_CALLER"}
+A_FILE_ELSEWHERE = {"FOUNDRY_LLM_PRICES"}
+
+
+@pytest.fixture(scope="module")
+def services():
+    return yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))["services"]
+
+
+@pytest.mark.parametrize("service", ["scheduler", "triggerer", "dag-processor", "foundry"])
+def test_every_setting_reaches_what_plans_and_runs_steps(services, service):
+    known = {_variable(name) for name in Settings.model_fields}
+    assert known - services[service]["environment"].keys() == OF_THE_IMAGE | BY_VALUE | A_FILE_ELSEWHERE
+
+
+def test_the_command_line_has_the_settings_and_files_of_airflow(services):
+    ours, airflows = services["foundry"]["environment"], services["scheduler"]["environment"]
+    assert ours.items() <= airflows.items()
+    assert set(services["foundry"]["volumes"]) < set(services["scheduler"]["volumes"])
+
+
+def test_every_variable_of_the_file_is_named_in_the_docs():
+    text = (ROOT / "docker-compose.yml").read_text("utf-8")
+    told = "".join(path.read_text("utf-8") for path in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")))
+    named = {name for name in re.findall(r"\$\{([A-Z0-9_]+)", text) if not re.search(rf"\b{name}\b", told)}
+    assert named <= {"COMPOSE_PROJECT_NAME", "FOUNDRY_VERSION"}

@@ -1,0 +1,54 @@
+"""What of the Docker back-end needs no engine; tests/containers has the rest."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("docker", reason="the extra `docker` is not installed")
+
+from docker.errors import APIError
+from foundry_airflow.calls import EXIT_TIMEOUT, Call
+from foundry_airflow.containers import container_of
+from foundry_airflow.docker import KILLED, Docker, _ended, run_arguments
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.settings import settings
+from pipeline_tasks.core.step import Resources
+
+
+@pytest.mark.parametrize("sources", ["", "/home/somebody/pdfs"])
+def test_folders_of_sources_and_prices_are_mounted_to_be_read(sources, store_folder, tmp_path, monkeypatch):
+    roots, prices = tmp_path / "pdfs", tmp_path / "prices.toml"
+    roots.mkdir()
+    prices.touch()
+    monkeypatch.setenv("FOUNDRY_SOURCE_ROOTS", f"{roots}:{tmp_path / 'missing'}")
+    monkeypatch.setenv("FOUNDRY_LLM_PRICES", str(prices))
+    monkeypatch.setenv("AIRFLOW__FOUNDRY__DOCKER_SOURCES", sources)
+    monkeypatch.setenv("AIRFLOW__FOUNDRY__DOCKER_USER", "1000:1000")
+    settings.cache_clear()
+    made = run_arguments(container_of(Call("crawl", "76a59d9ae48d0d8e", (), Resources())))
+    read = {mount["Target"]: mount["Source"] for mount in made["mounts"] if mount["ReadOnly"]}
+    assert read == {str(roots): sources or str(roots), str(prices): str(prices)}
+
+
+@pytest.mark.parametrize(("seconds", "code"), [(3599, KILLED), (3611, EXIT_TIMEOUT)])
+def test_a_command_that_has_to_be_killed_when_its_time_is_over_ran_too_long(seconds, code):
+    state = {"ExitCode": KILLED, "OOMKilled": False, "StartedAt": "2026-11-27T10:00:00.123456789Z"}
+    state["FinishedAt"] = f"2026-11-27T{10 + seconds // 3600}:{seconds % 3600 // 60:02}:{seconds % 60:02}.223456789Z"
+    attrs = {"HostConfig": {"Memory": 2**30}, "Config": {"Entrypoint": ["timeout", "--kill-after", "10", "3600"]}}
+    handle = SimpleNamespace(attrs=attrs, logs=lambda **_: b"")
+    assert _ended(handle, state).exit_code == code
+    assert _ended(handle, state | {"OOMKilled": True}).exit_code == KILLED
+
+
+@pytest.mark.parametrize("status", [403, 404])
+def test_an_image_that_is_not_there_and_may_not_be_pulled_is_to_be_built(status):
+    def pull(image):
+        raise APIError("no", response=SimpleNamespace(status_code=status, url="", reason=""), explanation="not pulled")
+
+    engine = object.__new__(Docker)
+    engine._client = SimpleNamespace(images=SimpleNamespace(pull=pull))
+    with pytest.raises(InputError, match="there is no image 'mine:1'.*`make images`.*not pulled"):
+        engine._pull("mine:1")
