@@ -46,6 +46,7 @@ class GradePassagesParams(InstructingParams):
     writes=RELABELLED,
     kind="map",
     dataset="relabelled/graded",
+    version="2",
     pool="llm",
     secrets=("llm",),
 )
@@ -102,9 +103,13 @@ def _shuffled(query_id: str, ids: Sequence[str]) -> list[int]:
     return sorted(range(len(ids)), key=lambda place: unit_hash("shown", query_id, ids[place]))
 
 
-def _ask(query_id: str, task: str, query: str, texts: Sequence[str], params: GradePassagesParams) -> Asked[list[int]]:
+def _ask(
+    query_id: str, task: str, query: str, texts: Sequence[str], params: GradePassagesParams
+) -> Asked[list[int]] | Refusal:
     system = _SYSTEM + as_material(_FIELDS, ("task", "query"))
-    room = room_for(params, _TOKENS, system, task, query, n_passages=len(texts))
+    room = room_for(params, _TOKENS, system, (task, query), len(texts))
+    if isinstance(room, Refusal):
+        return room
     passages = [{"number": n, "passage": cut(text, room)} for n, text in enumerate(texts, 1)]
     user = json.dumps({"task": task, "query": query, "passages": passages}, ensure_ascii=False)
     seed = seed_of("grade", query_id)

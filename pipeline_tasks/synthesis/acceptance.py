@@ -14,8 +14,8 @@ FIRST_REFUSED = 20
 class Acceptance:
     """Refusals count as the prompts' own fault only once the endpoint is known to accept something.
 
-    An answer bought now shows that. Without one, a short prompt on the same terms does; where no answer was ever
-    bought either, ``FIRST_REFUSED`` refusals say enough.
+    An answer bought now shows that. Without one, a short prompt on the same terms does: at the end, or after
+    ``FIRST_REFUSED`` refusals where there is no earlier answer either.
     """
 
     def __init__(self, client: LLMClient) -> None:
@@ -36,8 +36,8 @@ class Acceptance:
         elif isinstance(outcome, Refused):
             self._refusals += 1
             self._refused = request
-            if self._refusals == FIRST_REFUSED and not self._known and not self._reused:
-                raise self._misconfigured(f"{self._refusals} prompts", outcome)
+            if self._refusals == FIRST_REFUSED and not self._reused:
+                self.conclude()
 
     def conclude(self) -> None:
         """Make sure that rows may be refused.
@@ -51,6 +51,7 @@ class Acceptance:
             self._client.check(self._refused)
         except Refused as refused:
             raise self._misconfigured("even a short prompt", refused) from None
+        self._known = True
 
     def _misconfigured(self, what: str, refused: Refused) -> InputError:
         client, asked = self._client, self._refused

@@ -27,10 +27,11 @@ class Asked(Generic[T]):
 
 @dataclass(frozen=True)
 class Written(Generic[T]):
-    """What was written, and the answer that it stands in."""
+    """What was written, the answer that it stands in, and the prompt that asked for it."""
 
     value: T
     response_id: str
+    prompt: Prompt
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,12 @@ class Refusal:
     detail: str
 
 
-def write_all(asked: Sequence[Asked[T]], what: str, params: LlmParams, run: Run) -> list[Written[T] | Refusal]:
+def write_all(
+    asked: Sequence[Asked[T] | Refusal], what: str, params: LlmParams, run: Run
+) -> list[Written[T] | Refusal]:
     """What was written for each prompt, in their order; ``what`` begins the reasons of answers that are refused.
+
+    What is refused before anybody is asked stays so, in its place.
 
     Answers that could not be read and were asked for again are counted as ``repairs``. These, and such as are refused
     in the end, were paid for and are in no row: the part's receipt names all that were used.
@@ -50,19 +55,20 @@ def write_all(asked: Sequence[Asked[T]], what: str, params: LlmParams, run: Run)
     Raises:
         InputError, TransientError: as :func:`~pipeline_tasks.synthesis.endpoint.ask_all`.
     """
-    again = set[int]()
+    again, able = set[int](), [one for one in asked if isinstance(one, Asked)]
 
     def repair(place: int, answer: Response) -> Prompt | None:
-        prompt = asked[place].repair(answer, asked[place].prompt)
+        prompt = able[place].repair(answer, able[place].prompt)
         if prompt:
             again.add(place)
             run.responses.add(answer.response_id)
         return prompt
 
-    outcomes = ask_all([one.prompt for one in asked], params, run, repair)
+    outcomes = ask_all([one.prompt for one in able], params, run, repair)
     if again:
         run.count("repairs", len(again))
-    return [_written(one, outcome, what, run) for one, outcome in zip(asked, outcomes, strict=True)]
+    written = iter([_written(one, outcome, what, run) for one, outcome in zip(able, outcomes, strict=True)])
+    return [next(written) if isinstance(one, Asked) else one for one in asked]
 
 
 def _written(one: Asked[T], outcome: Response | Unanswered, what: str, run: Run) -> Written[T] | Refusal:
@@ -72,4 +78,4 @@ def _written(one: Asked[T], outcome: Response | Unanswered, what: str, run: Run)
     found = one.read(outcome, one.prompt)
     if isinstance(found, Rejected):
         return Refusal(f"{what}_{found.reason}", outcome.text[:SHOWN])
-    return Written(found, outcome.response_id)
+    return Written(found, outcome.response_id, one.prompt)

@@ -13,7 +13,6 @@ import logging
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import astuple, dataclass
-from itertools import islice
 from uuid import uuid4
 
 from pipeline_tasks.core import memo
@@ -36,6 +35,9 @@ from pipeline_tasks.synthesis.quote import QuoteRun
 log = logging.getLogger(__name__)
 MOST = 10_000
 """Requests in one file, at most; endpoints allow five times as many, and answers have to fit into memory."""
+MOST_BYTES = 64 << 20
+"""Bytes of a file's requests, and of its answers at their longest, at most; endpoints allow 100 MB to 200 MB."""
+_BYTES_OF_A_TOKEN, _BYTES_OF_A_LINE = 6, 512
 SHARE = 0.5
 """Of the usual price."""
 _TRIES = 2
@@ -107,7 +109,7 @@ class _Buying:
         given_up = {one for one, tries in self._failures().items() if tries >= _TRIES}
         wanted = (asked for asked in _wanted(self._store, self._job) if asked[0] not in given_up)
         n = 0
-        while some := list(islice(wanted, most)):
+        for some in _files(wanted, most):
             n += sum(len(part) for part in self._within_budget(some))
         return Round(open=n)
 
@@ -231,6 +233,23 @@ class _Buying:
             self._store.replace(FAILED, canonical_json(before | {one: before.get(one, 0) + 1 for one in sorted(ids)}))
 
 
+def _files(wanted: Iterator[tuple[str, Request, dict]], most: int) -> Iterator[list[tuple[str, Request, dict]]]:
+    """What is wanted in lists for one file each."""
+    some: list[tuple[str, Request, dict]] = []
+    asked = answered = 0
+    for one in wanted:
+        _, request, body = one
+        size = len(json.dumps(body, ensure_ascii=False).encode()) + _BYTES_OF_A_LINE
+        longest = request.max_tokens * _BYTES_OF_A_TOKEN + _BYTES_OF_A_LINE
+        if some and (len(some) == most or max(asked + size, answered + longest) > MOST_BYTES):
+            yield some
+            some, asked, answered = [], 0, 0
+        some.append(one)
+        asked, answered = asked + size, answered + longest
+    if some:
+        yield some
+
+
 def _read(line: dict, body: dict, batch: Batch) -> tuple[dict, Tokens] | str:
     """The answer in a line and what it took; else the endpoint's word for why there is none."""
     reply = line.get("response")
@@ -251,7 +270,7 @@ def _wanted(store: Store, job: Job) -> Iterator[tuple[str, Request, dict]]:
     source = job.open(store)[next(iter(job.step.reads))][0]
     seen: set[str] = set()
     for part in (source.part(index) for index in memo.missing(store, job)):
-        quote = QuoteRun.of(store, job)
+        quote = QuoteRun.of(store, job, keeps=True)
         job.step.body(part, job.params, quote)
         fresh = {one: asked for one, asked in quote.unanswered.items() if one not in seen}
         seen |= fresh.keys()

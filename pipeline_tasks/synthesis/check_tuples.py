@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import heapq
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -60,7 +61,7 @@ class Choice(NamedTuple):
     writes=TUPLES,
     kind="map",
     dataset="tuples/checked",
-    version="2",
+    version="3",
     pool="llm",
     secrets=("llm",),
 )
@@ -76,7 +77,8 @@ def check_tuples(rows: pa.Table, params: CheckTuplesParams, run: Run) -> pa.Tabl
     Source: InF-IR 4.1, "Data quality check".
     """
     tuples = sorted(rows.to_pylist(), key=lambda row: row["query_id"])
-    shown = [choices_of(row, tuples, params.n_distractors) for row in tuples]
+    positives = {row["positive"] for row in tuples}
+    shown = [choices_of(row, positives, params.n_distractors) for row in tuples]
     run.count("few_distractors", sum(choice.columns.count("") < params.n_distractors for choice in shown))
     asked = [
         _ask(row, n, choice, params) for row, choice in zip(tuples, shown, strict=True) for n in range(len(QUESTIONS))
@@ -92,20 +94,22 @@ def check_tuples(rows: pa.Table, params: CheckTuplesParams, run: Run) -> pa.Tabl
     return TUPLES.table(kept)
 
 
-def choices_of(row: dict[str, Any], tuples: Sequence[dict[str, Any]], n_distractors: int) -> Choice:
-    """What is shown for the questions of a tuple: the same for all three."""
+def choices_of(row: dict[str, Any], positives: Set[str], n_distractors: int) -> Choice:
+    """What is shown for the questions of a tuple: the same for all three; ``positives`` of others are distractors."""
     own = {column: row[column] for column, _, _ in QUESTIONS}
-    others = {other["positive"] for other in tuples} - set(own.values())
-    drawn = sorted(others, key=lambda text: unit_hash("distractor", row["query_id"], text))[:n_distractors]
+    others = positives - set(own.values())
+    drawn = heapq.nsmallest(n_distractors, others, key=lambda text: unit_hash("distractor", row["query_id"], text))
     offered = [*own.items(), *(("", text) for text in drawn)]
     mixed = sorted(offered, key=lambda one: unit_hash("order", row["query_id"], one[1]))
     return Choice(*map(tuple, zip(*mixed, strict=True)))
 
 
-def _ask(row: dict[str, Any], question: int, choice: Choice, params: CheckTuplesParams) -> Asked[int]:
+def _ask(row: dict[str, Any], question: int, choice: Choice, params: CheckTuplesParams) -> Asked[int] | Refusal:
     _, told, query = QUESTIONS[question]
     system = _SYSTEM + as_material(_FIELDS, ("query", "instruction"))
-    room = room_for(params, _TOKENS, system, row[told], row[query], n_passages=len(choice.texts))
+    room = room_for(params, _TOKENS, system, (row[told], row[query]), len(choice.texts))
+    if isinstance(room, Refusal):
+        return room
     passages = [{"number": n, "passage": cut(text, room)} for n, text in enumerate(choice.texts, 1)]
     user = json.dumps({"query": row[query], "instruction": row[told], "passages": passages}, ensure_ascii=False)
     seed = seed_of("check", row["query_id"], str(question))

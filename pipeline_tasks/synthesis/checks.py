@@ -35,7 +35,7 @@ class Check:
         completion: bound for a small model that continues a text, by intent; ``""`` is any other intent. How long its
             texts may be is said by its prompt.
         chat: bound for a model that follows instructions.
-        of: what has the measure: a ``need``, a ``pair``, or ``both``.
+        of: what has the measure: a ``pair``, a ``query`` (by itself or of a pair), or ``any``, a need too.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Check:
     side: Literal["least", "most"]
     completion: Mapping[str, float]
     chat: Mapping[str, float]
-    of: Literal["need", "pair", "both"] = "both"
+    of: Literal["any", "query", "pair"] = "any"
 
     def refuses(self, draft: Draft, bound: float) -> bool:
         """Whether ``draft`` is out of ``bound``."""
@@ -75,7 +75,7 @@ TABLE = (
     Check("query_chars", "too_long", m.query_chars, "most", _NONE, _any(300)),
     Check("positive_chars", "too_long", m.positive_chars, "most", _NONE, _CHARS, "pair"),
     Check("symbols", "garbled", m.symbols, "most", _any(0.3), _any(0.3)),
-    Check("unaware", "context_bound", m.bound_to_context, "most", _NONE, _NEVER),
+    Check("unaware", "context_bound", m.bound_to_context, "most", _NONE, _NEVER, "query"),
     Check("same_words", "query_is_passage", m.same_words, "most", _NEVER, _NEVER, "pair"),
     Check("copied_run", "copied", m.copied_run, "most", _NONE, _any(14)),
     Check("copied_share", "copied", m.copied_share, "most", _NONE, _any(0.45)),
@@ -114,8 +114,8 @@ def bounds_of(kind: Kind, intent: str, told: Bounds | None = None) -> dict[str, 
 
 def fault_of(draft: Draft, bounds: Bounds) -> str:
     """The reason why ``draft`` is refused; empty for one that is kept."""
-    kind = "pair" if draft.is_pair else "need"
-    taken = (check for check in TABLE if check.name in bounds and check.of in (kind, "both"))
+    has = {"need": ("any",), "query": ("any", "query"), "pair": ("any", "query", "pair")}[draft.kind]
+    taken = (check for check in TABLE if check.name in bounds and check.of in has)
     return next((check.reason for check in taken if check.refuses(draft, bounds[check.name])), "")
 
 

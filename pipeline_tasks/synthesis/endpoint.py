@@ -53,10 +53,12 @@ class LlmParams(PaidParams):
 
     def identity(self) -> dict[str, Any]:
         """Model and sampling, and what the prompts say; ``again`` where it is given."""
-        prompts = prompts_sha256(*load_intents(domain_folder()))
-        fields = super().identity() | {"writer": self.kind, "prompts_sha256": prompts}
-        if self.kind == "chat":
-            fields["traits_sha256"] = traits_sha256(domain_folder())
+        fields = self.sampling() | {"prompts_sha256": prompts_sha256(*load_intents(domain_folder()))}
+        return fields | ({"traits_sha256": traits_sha256(domain_folder())} if self.kind == "chat" else {})
+
+    def sampling(self) -> dict[str, Any]:
+        """The identity of what the domain's prompts have no part in."""
+        fields = super().identity() | {"writer": self.kind}
         return {name: value for name, value in fields.items() if name != "again" or value}
 
     @property

@@ -102,33 +102,43 @@ def estimate(store: Store, values: dict[str, Any], given: dict[str, list[str]]) 
     job = plan(store, write_needs, values, given)
     passages = Inputs(job.open(store))["passages"]
     records = memo.lookup_all(store, job, passages, range(len(passages.manifest.parts)))
-    needs = [read_part(store, record.output) for record in records.values() if record]
-    asking, found, unwritten = QuoteRun.of(store, job), [], []
-    rows = 0
-    for part in (passages.part(index) for index, record in records.items() if record is None):
-        rows += len(part)
-        found.append(job.step.body(part, job.params, asking))
-        unwritten.append(_needs_of(part, asking))
-    n_answered, n_needs = sum(one.took is not None for one in asking.wanted), sum(map(len, found))
-    share = min(1.0, n_needs / n_answered) if n_answered >= ENOUGH else 1.0
     chosen = {n: v for n, v in values.items() if n in WritePairsParams.model_fields}
     then = Job(write_pairs, write_pairs.parse(chosen), {})
-    written, expected = QuoteRun.of(store, then), QuoteRun.of(store, then)
-    for quote, tables in ((written, [*needs, *found]), (expected, unwritten)):
-        for table in tables:
-            then.step.body(table, then.params, quote)
-    n_pairs = sum(map(len, (*needs, *found))) + round(share * sum(map(len, unwritten)))
-    return [_bill(job, rows, asking.wanted), _bill(then, n_pairs, written.wanted, expected.wanted, share)]
+    asked, written, expected = list[Wanted](), list[Wanted](), list[Wanted]()
+    rows = n_needs = n_unwritten = 0
+    for part in (passages.part(index) for index, record in records.items() if record is None):
+        asking = QuoteRun.of(store, job)
+        found = job.step.body(part, job.params, asking)
+        unwritten = _needs_of(part, asking)
+        rows, n_needs, n_unwritten = rows + len(part), n_needs + len(found), n_unwritten + len(unwritten)
+        asked += asking.wanted
+        written += _wanted(store, then, found)
+        expected += _wanted(store, then, unwritten)
+    n_answered = sum(one.took is not None for one in asked)
+    share = min(1.0, n_needs / n_answered) if n_answered >= ENOUGH else 1.0
+    for record in filter(None, records.values()):
+        needs = read_part(store, record.output)
+        n_needs += len(needs)
+        written += _wanted(store, then, needs)
+    n_pairs = n_needs + round(share * n_unwritten)
+    return [_bill(job, rows, asked), _bill(then, n_pairs, written, expected, share)]
+
+
+def _wanted(store: Store, job: Job, rows: pa.Table) -> list[Wanted]:
+    """What the step would ask about a part."""
+    quote = QuoteRun.of(store, job)
+    job.step.body(rows, job.params, quote)
+    return quote.wanted
 
 
 def of_step(store: Store, job: Job) -> Bill:
     """The bill of one step that asks an LLM, over the inputs of ``job``."""
     source = job.open(store)[next(iter(job.step.reads))][0]
-    quote, rows = QuoteRun.of(store, job), 0
+    wanted, rows = list[Wanted](), 0
     for part in (source.part(index) for index in memo.missing(store, job)):
         rows += len(part)
-        job.step.body(part, job.params, quote)
-    return _bill(job, rows, quote.wanted)
+        wanted += _wanted(store, job, part)
+    return _bill(job, rows, wanted)
 
 
 def _needs_of(passages: pa.Table, asking: QuoteRun) -> pa.Table:

@@ -8,10 +8,13 @@ from __future__ import annotations
 from functools import partial
 from typing import NamedTuple
 
-from pipeline_tasks.synthesis.asking import Asked
+from pipeline_tasks.synthesis import phrases
+from pipeline_tasks.synthesis.asking import Asked, Refusal
+from pipeline_tasks.synthesis.checks import fault_of
 from pipeline_tasks.synthesis.endpoint import LlmParams
 from pipeline_tasks.synthesis.instructing import Task, bounds_for, prompt_for, repair
 from pipeline_tasks.synthesis.llm_client import Response
+from pipeline_tasks.synthesis.measures import Draft
 from pipeline_tasks.synthesis.parse import Rejected, need_of, parse_fields
 from pipeline_tasks.synthesis.prompts import Prompt
 
@@ -20,6 +23,9 @@ _MAX_TOKENS = 400
 _LEAST_QUOTED = 4
 """Words: fewer stand in a passage by chance."""
 _CHECKS = ("some_words", "refusals", "boilerplate", "english", "words", "symbols", "repeated")
+
+_BESIDE = {"refusals": 0.0, "boilerplate": 0.0, "query_chars": 600.0}
+"""Bounds of the texts that are beside the event; they may be empty, and of a word or two."""
 
 _EVENT = """You index the documents of an organisation. You get a passage. Name the main event that it tells of: what \
 happened, was decided, was found, or is to be done. "event" says it in one sentence that is understood by itself, with \
@@ -38,6 +44,7 @@ what is needed to tell this event from others like it, is understood by itself, 
 not copy its sentences.""",
     120,
     checks=(*_CHECKS, "query_chars", "unaware", "copied_run"),
+    kind="query",
 )
 
 
@@ -59,13 +66,15 @@ class Event(NamedTuple):
     evidence: str
 
 
-def ask_event(key: str, params: LlmParams, passage: str) -> Asked[Event]:
+def ask_event(key: str, params: LlmParams, passage: str) -> Asked[Event] | Refusal:
     """The main event of a passage; ``key`` decides the seed of the sampling.
 
     Raises:
         InputError: the model's context has no room for a passage.
     """
     prompt = prompt_for(_EVENT, Event._fields, _MAX_TOKENS, key, params, passage)
+    if isinstance(prompt, Refusal):
+        return prompt
     return Asked(prompt, partial(_read, bounds_for(_CHECKS, params)), repair)
 
 
@@ -82,7 +91,16 @@ def _read(bounds: dict[str, float], answer: Response, prompt: Prompt) -> Event |
     kept = need_of(event.event, prompt, bounds)
     if isinstance(kept, Rejected):
         return kept
+    if fault := next(filter(None, (_fault_beside(text, prompt) for text in event[1:4])), ""):
+        return Rejected(fault)
     return event if is_quoted(event.evidence, prompt.passage) else Rejected(NOT_QUOTED)
+
+
+def _fault_beside(text: str, prompt: Prompt) -> str:
+    """Why a topic, an organisation or the participants are none: they are shown to a model again."""
+    if phrases.ORDER.search(text):
+        return "order"
+    return fault_of(Draft(text, prompt.passage, kind="need"), _BESIDE)
 
 
 def is_quoted(quote: str, passage: str) -> bool:

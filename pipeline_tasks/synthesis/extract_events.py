@@ -25,7 +25,7 @@ class ExtractEventsParams(InstructingParams):
     )
 
 
-@step(reads={"passages": PASSAGES}, writes=EVENTS, kind="map", pool="llm", secrets=("llm",))
+@step(reads={"passages": PASSAGES}, writes=EVENTS, kind="map", version="2", pool="llm", secrets=("llm",))
 def extract_events(rows: pa.Table, params: ExtractEventsParams, run: Run) -> pa.Table:
     """Ask the LLM for the main event of each sampled passage; its evidence stands in the passage word for word.
 
@@ -41,12 +41,12 @@ def extract_events(rows: pa.Table, params: ExtractEventsParams, run: Run) -> pa.
     run.count("not_sampled", rows.num_rows - len(asked_of))
     asked = [ask_event(p["passage_id"], params, p["text"]) for p in asked_of]
     events = []
-    for passage, one, found in zip(asked_of, asked, write_all(asked, "event", params, run), strict=True):
+    for passage, found in zip(asked_of, write_all(asked, "event", params, run), strict=True):
         if isinstance(found, Refusal):
             run.reject(passage["passage_id"], found.reason, found.detail)
             continue
         events.append(
-            {"event_id": short_id(passage["passage_id"], one.prompt.sha256), "passage": passage["text"]}
+            {"event_id": short_id(passage["passage_id"], found.prompt.sha256), "passage": passage["text"]}
             | {name: passage[name] for name in ("passage_id", "doc_id", "split")}
             | found.value._asdict()
             | {"response_id": found.response_id}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 from pydantic import Field
 
@@ -9,6 +11,8 @@ from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.step import StepParams, step
 from pipeline_tasks.datasets import PAIRS, PASSAGES
+from pipeline_tasks.domains import domain_folder
+from pipeline_tasks.domains.intents import check_known, first_intent
 from pipeline_tasks.synthesis.extracted import SOURCES, QuerySource, extract
 
 _SHOWN = 80
@@ -21,7 +25,13 @@ class ExtractQueriesParams(StepParams):
         SOURCES, min_length=1, description="what of a passage becomes queries: headings, titles and so on"
     )
     per_passage: int = Field(2, ge=1, description="queries of a passage at most; drawn by its id where there are more")
-    intent: str = Field("qa", description="search intent that they stand for")
+    intent: str = Field(
+        default_factory=lambda: first_intent(domain_folder()), description="search intent that they stand for"
+    )
+
+    def model_post_init(self, context: Any) -> None:
+        """Refuse an intent that the domain has not."""
+        check_known(domain_folder(), self.intent)
 
 
 @step(reads={"passages": PASSAGES}, writes=PAIRS, kind="map", dataset="mtp/extracted")

@@ -161,7 +161,7 @@ class Chosen(Table):
             if not marked:
                 yield place, _UNANSWERED
             for text in marked:
-                yield place, (text_of(row, (self.query,)), str(text).strip())
+                yield place, (text_of(row, (self.query,)), str(text or "").strip())
 
 
 class Named(Table):

@@ -99,8 +99,10 @@ class GeneralSet(Entry):
             yield str(place), self._fields(*texts) if isinstance(texts, tuple) else texts
 
     def _fields(self, query: str, positive: str) -> Fields:
-        if self.either_way and unit_hash("either_way", *sorted((query, positive))) < 0.5:
-            query, positive = positive, query
+        if self.either_way:
+            query, positive = sorted((query, positive))
+            if unit_hash("either_way", query, positive) < 0.5:
+                query, positive = positive, query
         return dict.fromkeys(FIELDS, "") | {"query": query, "positive": positive[: self.cut or None]}
 
 

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import seed_of
-from pipeline_tasks.synthesis.asking import Asked
+from pipeline_tasks.synthesis.asking import Asked, Refusal
 from pipeline_tasks.synthesis.chat_prompts import (
     LEAST_TOKENS,
     SPARE_TOKENS,
@@ -48,6 +48,7 @@ class Task(NamedTuple):
         max_tokens: of the answer.
         checks: measures of :mod:`~pipeline_tasks.synthesis.checks` that are taken of it.
         lines: off: what follows a line break is left out.
+        kind: what it is measured as.
     """
 
     field: str
@@ -55,6 +56,7 @@ class Task(NamedTuple):
     max_tokens: int
     checks: tuple[str, ...] = ("some_words", "refusals", "boilerplate", "english", "words", "symbols", "repeated")
     lines: bool = False
+    kind: Literal["need", "query"] = "need"
 
 
 INSTRUCTION = Task(
@@ -105,30 +107,34 @@ class InstructingParams(LlmParams):
 
     def identity(self) -> dict[str, Any]:
         """Model and sampling."""
-        fields = super().identity()
-        return {name: value for name, value in fields.items() if name not in ("prompts_sha256", "traits_sha256")}
+        return self.sampling()
 
 
-def ask(task: Task, key: str, params: LlmParams, passage: str, **texts: str) -> Asked[str]:
+def ask(task: Task, key: str, params: LlmParams, passage: str, **texts: str) -> Asked[str] | Refusal:
     """A task about ``passage`` and other texts, by their names; ``key`` decides the seed of the sampling.
 
     Raises:
         InputError: the model's context has no room for a passage.
     """
     prompt = prompt_for(task.system, (task.field,), task.max_tokens, key, params, passage, **texts)
+    if isinstance(prompt, Refusal):
+        return prompt
     return Asked(prompt, partial(_read, task, bounds_for(task.checks, params), tuple(texts.values())), repair)
 
 
 def prompt_for(
     told: str, fields: tuple[str, ...], max_tokens: int, key: str, params: LlmParams, passage: str, **texts: str
-) -> Prompt:
+) -> Prompt | Refusal:
     """The prompt that asks for ``fields`` as ``told``; the passage and the other texts are material.
 
     Raises:
         InputError: the model's context has no room for a passage.
     """
     system = told + as_material(fields, tuple(texts))
-    shown = cut(passage, room_for(params, max_tokens, system, *texts.values()))
+    room = room_for(params, max_tokens, system, tuple(texts.values()))
+    if isinstance(room, Refusal):
+        return room
+    shown = cut(passage, room)
     user = json.dumps({**texts, "passage": shown}, ensure_ascii=False)
     seed = seed_of(told, key)
     return chat_prompt(system, (), user, fields, max_tokens, shown, (system,), seed, structured=params.json_schema)
@@ -141,25 +147,32 @@ def bounds_for(checks: tuple[str, ...], params: LlmParams) -> dict[str, float]:
     return {name: bound for name, bound in bounds.items() if name in checks or name in params.checks}
 
 
-def room_for(params: LlmParams, answer_tokens: int, *others: str, n_passages: int = 1) -> int:
-    """Tokens that the model's context leaves for each of so many passages.
+def room_for(
+    params: LlmParams, answer_tokens: int, system: str, texts: tuple[str, ...] = (), n_passages: int = 1
+) -> int | Refusal:
+    """Tokens that the model's context leaves for each of so many passages; a refusal where a row's ``texts`` take them.
 
     Raises:
-        InputError: too few.
+        InputError: too few, whatever the row.
     """
-    room = (params.context_tokens - answer_tokens - SPARE_TOKENS - sum(map(tokens_of, others))) // n_passages
-    if room < LEAST_TOKENS:
-        each = f"each of {n_passages} passages" if n_passages > 1 else "a passage"
-        fewer = ", or show it fewer" if n_passages > 1 else ""
-        raise InputError(
-            f"context_tokens={params.context_tokens} leaves {max(0, room)} tokens for {each}, and {LEAST_TOKENS} "
-            f"are the least: take a model that reads more{fewer}"
-        )
-    return room
+    room = params.context_tokens - answer_tokens - SPARE_TOKENS - tokens_of(system)
+    left = (room - sum(map(tokens_of, texts))) // n_passages
+    if left >= LEAST_TOKENS:
+        return left
+    each = f"each of {n_passages} passages" if n_passages > 1 else "a passage"
+    if room // n_passages >= LEAST_TOKENS:
+        return Refusal("no_room", f"beside it {max(0, left)} tokens are left for {each}, of {LEAST_TOKENS} at least")
+    fewer = ", or show it fewer" if n_passages > 1 else ""
+    raise InputError(
+        f"context_tokens={params.context_tokens} leaves {max(0, room // n_passages)} tokens for {each}, and "
+        f"{LEAST_TOKENS} are the least: take a model that reads more{fewer}"
+    )
 
 
 def repair(answer: Response, prompt: Prompt) -> Prompt | None:
-    """One more turn, with what was wrong."""
+    """One more turn, with what was wrong, unless the answer was cut off: the next would be as long."""
+    if answer.finish_reason == "length":
+        return None
     return repaired(prompt, answer.text) if parse_fields(answer.text, *prompt.fields) == Rejected(UNPARSABLE) else None
 
 
@@ -175,4 +188,4 @@ def _read(
     text = found[task.field]
     if text.casefold() in {one.casefold() for one in (*given, prompt.passage)}:
         return Rejected("unchanged")
-    return need_of(text, prompt, bounds)
+    return need_of(text, prompt, bounds, task.kind)

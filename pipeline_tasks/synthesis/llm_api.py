@@ -129,7 +129,7 @@ def answer_of(payload: dict[str, Any], api: Api, body: dict[str, Any]) -> tuple[
     said, name = (choice["message"], "content") if api == "chat" else (choice, "text")
     text = said.get(name) if choice.get("finish_reason") else said[name]  # an answer that was filtered may have none
     thought = said.get("reasoning_content") if api == "chat" else None
-    tokens = _tokens(payload.get("usage") or {})
+    tokens = _tokens(payload.get("usage"))
     answer = {
         "text": _joined(text),
         "finish_reason": str(choice.get("finish_reason") or "stop"),
@@ -149,15 +149,20 @@ def _joined(text: Any) -> str:
     return str(text or "")
 
 
-def _tokens(usage: dict[str, Any]) -> Tokens:
+def _tokens(usage: Any) -> Tokens:
     """What it says an answer took; nothing at all where it says what cannot be."""
+    if not isinstance(usage, dict):
+        return Tokens()
     counts = [_whole(usage.get(name)) for name in ("prompt_tokens", "completion_tokens")]
     return Tokens(*(n or 0 for n in counts)) if None not in counts else Tokens()
 
 
 def _whole(value: Any) -> int | None:
     """A number as the lineage can hold it; None where it is no such number."""
-    found = float(value or 0)
+    try:
+        found = float(value or 0)
+    except (ValueError, TypeError, OverflowError):
+        return None
     return int(found) if 0 <= found < _MOST else None
 
 

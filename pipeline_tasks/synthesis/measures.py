@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 from pipeline_tasks.synthesis import phrases
 from pipeline_tasks.synthesis.wording import (
@@ -35,7 +36,7 @@ class Draft:
         passage: what the writer was shown.
         seen: answers of the prompt's examples.
         lead: the words that the first text was begun with.
-        is_pair: whether there should be a positive.
+        kind: what was written; a pair has a positive.
     """
 
     query: str
@@ -43,12 +44,12 @@ class Draft:
     positive: str = ""
     seen: tuple[str, ...] = ()
     lead: str = ""
-    is_pair: bool = True
+    kind: Literal["need", "query", "pair"] = "pair"
 
     @cached_property
     def texts(self) -> tuple[str, ...]:
         """All that was written."""
-        return (self.query, self.positive) if self.is_pair else (self.query,)
+        return (self.query, self.positive) if self.kind == "pair" else (self.query,)
 
     @cached_property
     def evidence(self) -> str:
@@ -110,7 +111,7 @@ def repeated(draft: Draft) -> float:
 
 def bound_to_context(draft: Draft) -> float:
     """Words of the query that only somebody who sees the passage understands."""
-    return _found(phrases.BOUND, draft.texts[:1]) if draft.is_pair else 0
+    return _found(phrases.BOUND, draft.texts[:1])
 
 
 def from_example(draft: Draft) -> float:

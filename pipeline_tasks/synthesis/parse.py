@@ -10,6 +10,7 @@ import json
 import re
 import unicodedata
 from dataclasses import dataclass
+from typing import Literal
 
 from pipeline_tasks.synthesis.checks import Bounds, bounds_of, fault_of
 from pipeline_tasks.synthesis.measures import Draft
@@ -108,9 +109,9 @@ def parse_fields(
     return {name: _tidy(text, "") for name, text in kept.items()}
 
 
-def need_of(need: str, prompt: Prompt, bounds: Bounds) -> str | Rejected:
-    """``need``, or why it is none."""
-    fault = fault_of(Draft(need, prompt.passage, seen=prompt.seen, lead=prompt.lead, is_pair=False), bounds)
+def need_of(need: str, prompt: Prompt, bounds: Bounds, kind: Literal["need", "query"] = "need") -> str | Rejected:
+    """``need``, or why it is none; a query alone is measured as one."""
+    fault = fault_of(Draft(need, prompt.passage, seen=prompt.seen, lead=prompt.lead, kind=kind), bounds)
     return Rejected(fault) if fault else need
 
 

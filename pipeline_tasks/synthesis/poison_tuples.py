@@ -29,6 +29,7 @@ class PoisonTuplesParams(InstructingParams):
     writes=TUPLES,
     kind="map",
     dataset="tuples/poisoned",
+    version="2",
     pool="llm",
     secrets=("llm",),
 )
@@ -57,12 +58,12 @@ def poison_tuples(rows: pa.Table, params: PoisonTuplesParams, run: Run) -> pa.Ta
     return TUPLES.table([{name: pair[name] for name in TUPLES.arrow.names} for pair in pairs])
 
 
-def _poison(task: Task, pair: dict[str, Any], params: PoisonTuplesParams) -> Asked[str]:
+def _poison(task: Task, pair: dict[str, Any], params: PoisonTuplesParams) -> Asked[str] | Refusal:
     return ask(task, pair["query_id"], params, pair["positive"], query=pair["query"], instruction=pair["instruction"])
 
 
 def _with(
-    pairs: list[dict[str, Any]], part: str, asked: list[Asked[str]], params: PoisonTuplesParams, run: Run
+    pairs: list[dict[str, Any]], part: str, asked: list[Asked[str] | Refusal], params: PoisonTuplesParams, run: Run
 ) -> list[dict[str, Any]]:
     """The pairs for which that part was written, with it; the others are rejects."""
     found = []

@@ -39,16 +39,19 @@ class QuoteRun(Run):
 
     Attributes:
         wanted: the requests so far.
-        unanswered: response id -> request and its body, of those that have no answer.
+        unanswered: response id -> request and its body, of those that have no answer; empty unless it ``keeps`` them.
+        keeps: the bodies, which take the memory of all that would be sent.
     """
 
     wanted: list[Wanted] = field(default_factory=list)
     unanswered: dict[str, tuple[Request, dict[str, Any]]] = field(default_factory=dict)
+    keeps: bool = False
 
     @classmethod
-    def of(cls, store: Store, job: Job) -> QuoteRun:
-        """A run for the parts of ``job``."""
-        return cls(store, Inputs(job.open(store)), 0, f"{job.step.name}, unasked", job.step.name)
+    def of(cls, store: Store, job: Job, *, keeps: bool = False) -> QuoteRun:
+        """A run for a part of ``job``."""
+        told = f"{job.step.name}, unasked"
+        return cls(store, Inputs(job.open(store)), 0, told, job.step.name, keeps=keeps)
 
     def client(self, model: str, api: Api) -> LLMClient:
         """A client that buys nothing."""
@@ -58,7 +61,7 @@ class QuoteRun(Run):
 class _Client(LLMClient):
     def __init__(self, endpoint: Endpoint, model: str, api: Api, run: QuoteRun) -> None:
         super().__init__(endpoint, model, api, ResponseStore(run.store))
-        self._wanted, self._unanswered = run.wanted, run.unanswered
+        self._wanted, self._unanswered = run.wanted, run.unanswered if run.keeps else None
 
     def ask(self, request: Request) -> Response:
         response = super().ask(request)
@@ -67,7 +70,8 @@ class _Client(LLMClient):
 
     def _buy(self, request: Request, body: dict[str, Any], response_id: str, keep: Keep) -> NoReturn:
         self._note(request, None)
-        self._unanswered[response_id] = request, body
+        if self._unanswered is not None:
+            self._unanswered[response_id] = request, body
         raise NoAnswer(NOT_BOUGHT, "it would be bought")
 
     def _note(self, request: Request, took: Tokens | None) -> None:

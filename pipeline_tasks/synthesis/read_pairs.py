@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import Field, PrivateAttr
 
 from pipeline_tasks.core.errors import InputError
@@ -51,7 +52,7 @@ class ReadPairsParams(StepParams):
     def rows(self) -> Found:
         """The rows of all files, with these names for their columns."""
         for place, row in self._files.named(FIELDS, self.columns):
-            yield place, row and {field: "" if value is None else str(value).strip() for field, value in row.items()}
+            yield place, row and _texts(row)
 
 
 @step(
@@ -59,7 +60,7 @@ class ReadPairsParams(StepParams):
     writes=PAIRS,
     kind="reduce",
     dataset="mtp/own/{name}",
-    version="3",
+    version="4",
 )
 def read_pairs(inputs: Inputs, params: ReadPairsParams, run: Run) -> Iterator[pa.Table]:
     """Pairs from files, as one more origin beside what an LLM writes; ``combine_pairs`` puts them together.
@@ -72,7 +73,8 @@ def read_pairs(inputs: Inputs, params: ReadPairsParams, run: Run) -> Iterator[pa
         InputError: the files are none, or no row of them is a pair.
     """
     intents = load_intents(domain_folder())
-    rules = Rules(params.name, params.intent, intents, params.most_characters, params.dev_fraction, _passages(inputs))
+    passages = _passages(inputs, params)
+    rules = Rules(params.name, params.intent, intents, params.most_characters, params.dev_fraction, passages)
     n_pairs = 0
     for table in in_parts(pairs_of(params.rows, rules, run)):
         n_pairs += table.num_rows
@@ -83,11 +85,25 @@ def read_pairs(inputs: Inputs, params: ReadPairsParams, run: Run) -> Iterator[pa
         raise nothing_in(params.source, run, told)
 
 
-def _passages(inputs: Inputs) -> dict[str, dict[str, str]]:
-    """Passages by their id."""
-    if "passages" not in inputs:
+def _texts(row: dict[str, Any]) -> dict[str, str] | None:
+    """The fields of a row as texts, or the one text of a list; None where one is several, an object, or true."""
+    found = {}
+    for field, value in row.items():
+        while isinstance(value, list) and len(value) == 1:
+            (value,) = value
+        if isinstance(value, list | dict | bool):
+            return None
+        found[field] = "" if value is None else str(value).strip()
+    return found
+
+
+def _passages(inputs: Inputs, params: ReadPairsParams) -> dict[str, dict[str, str]]:
+    """Those of our passages that a row names, by their id."""
+    named = {row["passage_id"] for _, row in params.rows() if isinstance(row, dict)} - {""}
+    if not named or "passages" not in inputs:
         return {}
-    return {
-        row["passage_id"]: row
-        for row in inputs["passages"].table(["passage_id", "doc_id", "text", "split"]).to_pylist()
-    }
+    wanted, found = pa.array(sorted(named)), dict[str, dict[str, str]]()
+    for part in inputs["passages"].parts(["passage_id", "doc_id", "text", "split"]):
+        kept = part.filter(pc.is_in(part["passage_id"], wanted))
+        found |= {row["passage_id"]: row for row in kept.to_pylist()}
+    return found

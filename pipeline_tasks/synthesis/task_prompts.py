@@ -115,7 +115,7 @@ def read(answer: Response, prompt: Prompt, bounds: Bounds) -> Example | Rejected
     found = Rejected("too_long") if answer.finish_reason == "length" else parse_fields(begun + answer.text, *FIELDS)
     if isinstance(found, Rejected):
         return found
-    task, query = need_of(found["task"], prompt, _TASK_BOUNDS), need_of(found["query"], prompt, bounds)
+    task, query = need_of(found["task"], prompt, _TASK_BOUNDS), need_of(found["query"], prompt, bounds, "query")
     if isinstance(task, Rejected):
         return Rejected(f"task_{task.reason}")
     return query if isinstance(query, Rejected) else Example(prompt.passage, task, query)

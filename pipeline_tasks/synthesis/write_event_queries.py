@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 from pydantic import Field
 
@@ -9,6 +11,8 @@ from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.step import step
 from pipeline_tasks.datasets import EVENTS, PAIRS
+from pipeline_tasks.domains import domain_folder
+from pipeline_tasks.domains.intents import check_known, first_intent
 from pipeline_tasks.synthesis.asking import Refusal, write_all
 from pipeline_tasks.synthesis.events import QUERY, Event
 from pipeline_tasks.synthesis.instructing import InstructingParams, ask
@@ -19,10 +23,19 @@ ORIGIN = "event"
 class WriteEventQueriesParams(InstructingParams):
     """Which model writes."""
 
-    intent: str = Field("qa", description="search intent that the queries stand for")
+    intent: str = Field(
+        default_factory=lambda: first_intent(domain_folder()), description="search intent that the queries stand for"
+    )
+
+    def model_post_init(self, context: Any) -> None:
+        """Refuse an intent that the domain has not."""
+        super().model_post_init(context)
+        check_known(domain_folder(), self.intent)
 
 
-@step(reads={"events": EVENTS}, writes=PAIRS, kind="map", dataset="mtp/events", pool="llm", secrets=("llm",))
+@step(
+    reads={"events": EVENTS}, writes=PAIRS, kind="map", dataset="mtp/events", version="2", pool="llm", secrets=("llm",)
+)
 def write_event_queries(rows: pa.Table, params: WriteEventQueriesParams, run: Run) -> pa.Table:
     """Ask the LLM for a query about each event; the passage that tells of it is the positive.
 
@@ -34,13 +47,13 @@ def write_event_queries(rows: pa.Table, params: WriteEventQueriesParams, run: Ru
     told = [{name: event[name] for name in Event._fields} for event in events]
     asked = [ask(QUERY, e["event_id"], params, e["passage"], **of) for e, of in zip(events, told, strict=True)]
     pairs = []
-    for event, one, found in zip(events, asked, write_all(asked, "query", params, run), strict=True):
+    for event, found in zip(events, write_all(asked, "query", params, run), strict=True):
         if isinstance(found, Refusal):
             run.reject(event["event_id"], found.reason, found.detail)
             continue
         pairs.append(
             {name: event[name] for name in ("passage_id", "doc_id", "passage", "split")}
-            | {"query_id": short_id(event["event_id"], one.prompt.sha256), "need_id": event["event_id"]}
+            | {"query_id": short_id(event["event_id"], found.prompt.sha256), "need_id": event["event_id"]}
             | {"intent": params.intent, "query": found.value, "origin": ORIGIN}
             | {"positive_id": event["passage_id"], "positive": event["passage"]}
             | {"need_response_id": event["response_id"], "response_id": found.response_id}

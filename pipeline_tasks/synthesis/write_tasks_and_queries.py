@@ -22,7 +22,8 @@ from pipeline_tasks.synthesis.llm_client import Response
 from pipeline_tasks.synthesis.prompts import Prompt
 
 ORIGIN = "fret"
-_OF_THE_DOMAIN = {"prompts_sha256", "traits_sha256"}
+_LEAST_WORDS = {"words": 2.0}
+"""Keywords and titles are queries, too."""
 
 
 class WriteTasksAndQueriesParams(LlmParams):
@@ -35,12 +36,17 @@ class WriteTasksAndQueriesParams(LlmParams):
 
     def identity(self) -> dict[str, Any]:
         """Model and sampling, and what its own prompt says; those of the domain have no part in it."""
-        own = {name: value for name, value in super().identity().items() if name not in _OF_THE_DOMAIN}
-        return own | {"prompt_sha256": task_prompts.sha256()}
+        return self.sampling() | {"prompt_sha256": task_prompts.sha256()}
 
 
 @step(
-    reads={"passages": PASSAGES}, writes=INSTRUCTED_PAIRS, kind="map", dataset="mtp/fret", pool="llm", secrets=("llm",)
+    reads={"passages": PASSAGES},
+    writes=INSTRUCTED_PAIRS,
+    kind="map",
+    dataset="mtp/fret",
+    version="2",
+    pool="llm",
+    secrets=("llm",),
 )
 def write_tasks_and_queries(rows: pa.Table, params: WriteTasksAndQueriesParams, run: Run) -> pa.Table:
     """Ask the LLM for a task and a query for each sampled passage, by one prompt; the passage is the positive for now.
@@ -53,7 +59,7 @@ def write_tasks_and_queries(rows: pa.Table, params: WriteTasksAndQueriesParams, 
     and answers are checked.
     """
     check_names(params.checks)
-    bounds = bounds_of(params.kind, ANY, params.checks)
+    bounds = bounds_of(params.kind, ANY, _LEAST_WORDS | dict(params.checks))
     asked_of = [p for p in rows.to_pylist() if p["split"] in params.splits]
     asked_of = [p for p in asked_of if unit_hash("sample", p["passage_id"]) < params.sample_rate]
     run.count("not_sampled", rows.num_rows - len(asked_of))
@@ -77,8 +83,9 @@ def write_tasks_and_queries(rows: pa.Table, params: WriteTasksAndQueriesParams, 
 
 
 def _repair(answer: Response, prompt: Prompt) -> Prompt | None:
-    """One more turn, with what was wrong, where the answer was no such object at all."""
-    return repaired(prompt, answer.text) if task_prompts.is_unreadable(answer) else None
+    """One more turn, with what was wrong, where the answer was no such object at all, and not cut off."""
+    cut_off = answer.finish_reason == "length"
+    return repaired(prompt, answer.text) if not cut_off and task_prompts.is_unreadable(answer) else None
 
 
 def _no_repair(answer: Response, prompt: Prompt) -> None:

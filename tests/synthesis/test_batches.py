@@ -23,6 +23,7 @@ from pipeline_tasks.core.spending import LimitReached, key_of, read_state, spent
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import PASSAGES
+from pipeline_tasks.synthesis import batches
 from pipeline_tasks.synthesis.batches import SHARE, Round, buy_ahead
 from pipeline_tasks.synthesis.write_needs import write_needs
 from tests.stores import go, put, reasons
@@ -79,6 +80,14 @@ def test_a_step_finds_what_a_batch_has_brought_and_asks_nobody(store, there):
     assert (outcome.counters["rows_out"], outcome.counters["llm_answers_reused"]) == (5, 5)
     assert not there.alone and set(there.billed.values()) == {1}
     assert not there.files.keys() & {batch["input_file_id"] for batch in there.batches.values()}, "deleted there"
+
+
+def test_no_file_is_larger_than_can_be_read_again(store, there, monkeypatch):
+    """It is, by what it asks and by what may be answered."""
+    monkeypatch.setattr(batches, "MOST_BYTES", 1_000)
+    assert looked(store).open == 5 and len(there.batches) == 5
+    there.end()
+    assert looked(store).answered == 5
 
 
 def test_answers_cost_what_they_did_when_they_were_asked_for(store, there, monkeypatch):

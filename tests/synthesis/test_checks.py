@@ -52,7 +52,7 @@ def test_the_examples_that_a_model_is_shown_would_be_kept(domain, intent):
     shown = load_prompts(folder_of(domain), intent).chat
     assert len(shown) >= 2
     for example in shown:
-        need = Draft(example.need, example.passage, is_pair=False)
+        need = Draft(example.need, example.passage, kind="need")
         pair = Draft(example.query, example.passage, example.positive)
         assert [fault_of(draft, bounds_of("chat", intent)) for draft in (need, pair)] == ["", ""], example.query
 

@@ -173,10 +173,12 @@ def test_a_wanted_number_of_each_intent_is_reached_in_steps_that_pay_for_what_is
         spent.append(new)
         assert len(spent) < 8
     assert set(kept.values()) == {wanted} and rates_for(store, wanted) == sampled, "there are enough: no more is asked"
-    full, _ = bought(store, asked, intents=intents)
-    assert sum(spent) < 0.75 * (sum(spent) + full), "what is not wanted is not bought"
     monkeypatch.setenv("FOUNDRY_STORE", str(store.root))
     settings.cache_clear()
     estimate_command(DAG, sets=[f"{name}={value}" for name, value in asked.items()], wanted=wanted)
     said = capsys.readouterr().out
     assert f"combine_pairs: --set per_intent={wanted}" in said and '--set \'rates={"qa": ' in said
+    full, _ = bought(store, asked, intents=intents)
+    assert sum(spent) < 0.75 * (sum(spent) + full), "what is not wanted is not bought"
+    with pytest.raises(InputError, match="is not of mtp/dm@.*, the pairs that were written last: run combine_pairs"):
+        rates_for(store, wanted)

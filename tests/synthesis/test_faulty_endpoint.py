@@ -111,21 +111,22 @@ def test_one_refused_request_does_not_end_the_step(endpoint, store):
 def test_an_endpoint_that_refuses_everything_refuses_no_row(endpoint, store):
     there = endpoint(1.0, ("http_400",))
     passages(store, 2 * acceptance.FIRST_REFUSED)
-    with pytest.raises(InputError, match=r"refuses 20 prompts for 'm'.*this prompt is refused"):
+    with pytest.raises(InputError, match=r"refuses even a short prompt for 'm'.*this prompt is refused"):
         go(store, write_needs, **ASKED)
     assert not list(store.keys("memo")) and not list(store.keys("versions/needs"))
     there.share = 1e-9
     assert go(store, write_needs, **ASKED).counters["rows_out"] == 2 * acceptance.FIRST_REFUSED
 
 
-def test_a_few_refused_rows_alone_are_theirs_only_if_the_endpoint_accepts_a_short_prompt(endpoint, store):
+@pytest.mark.parametrize("n", [3, acceptance.FIRST_REFUSED + 5])
+def test_refused_rows_alone_are_theirs_only_if_the_endpoint_accepts_a_short_prompt(endpoint, store, n):
     there = endpoint(1.0, ("http_400",))
-    passages(store, 3)
+    passages(store, n)
     with pytest.raises(InputError, match="refuses even a short prompt"):
         go(store, write_needs, **ASKED)
     there.draw = lambda key, attempt: "" if key.startswith(CHECK) else "http_400"
     go(store, write_needs, **ASKED)
-    assert reasons(store, "needs") == {"llm_refused_request": 3}
+    assert reasons(store, "needs") == {"llm_refused_request": n}
 
 
 @pytest.mark.parametrize("fault", ["cut", "schema", "http_500", "hang"])

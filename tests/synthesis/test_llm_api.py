@@ -22,10 +22,12 @@ def test_a_key_that_no_header_can_hold_is_named_by_its_variable_alone(responses,
         {"prompt_tokens": 10**25},
         {"prompt_tokens": float("inf")},
         {"prompt_tokens": None},
+        {"prompt_tokens": "10 tokens"},
+        "none",
     ],
 )
 def test_what_cannot_have_been_taken_is_counted_at_the_most(endpoint, responses, told):
-    there = endpoint(answer(usage=told, created=10**25), answer(usage={}))
+    there = endpoint(answer(usage=told, created=10**25), answer(usage={}, created="2026-11-01T12:00:00Z"))
     asked = client(there.url, responses)
     found, untold = (asked.complete(prompt, max_tokens=8) for prompt in ("What?", "Why??"))
     assert found.text == "a levee" and found.cost_usd == untold.cost_usd > 0

@@ -119,7 +119,11 @@ def test_no_content_raises(answer):
     for prompt in (PAIR, BACKWARDS):
         pair = parse_pair(answer, prompt, cut_off=len(answer) % 2 == 0)
         assert isinstance(pair, Rejected) or (pair.query and pair.positive and pair.query != pair.positive)
-    assert parse_need(answer, NEED)
+    need = parse_need(answer, NEED)
+    assert isinstance(need, Rejected) or need.strip()
+    assert parse_fields(answer, "need") == Rejected("empty_answer") or isinstance(
+        parse_fields(answer, "need"), Rejected
+    )
 
 
 def test_an_escape_for_half_of_a_character_or_for_none_leaves_no_trace():

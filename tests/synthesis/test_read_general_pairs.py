@@ -149,3 +149,11 @@ def test_what_is_no_pair_is_a_reject_of_its_set(store, tmp_path):
     go(store, read_general_pairs, source=str(tmp_path), sets=("nfcorpus", "msmarco"))
     assert len(rows(store, "mtp/gd")) == 2
     assert reasons(store, "mtp/gd") == {"bad_line": 5, "no_positive": 1, "no_query": 1}
+
+
+def test_a_pair_that_is_listed_both_ways_is_one_pair():
+    sets = [one for one in general_sets().values() if one.either_way]
+    texts = [(f"a river rises {n}", f"water stands in the road {n}") for n in range(20)]
+    ways = {one._fields(*pair)["query"] == pair[0] for one in sets for pair in texts}
+    assert sets and ways == {True, False}
+    assert all(one._fields(*pair) == one._fields(*pair[::-1]) for one in sets for pair in texts)

@@ -106,6 +106,14 @@ def test_what_is_no_pair_is_a_reject_that_names_its_line(store, tmp_path):
     assert outcome.counters["rows_in"] == 10 and len(rows(store, "mtp/own/faq")) == 1
 
 
+def test_a_list_of_one_is_its_text_and_what_is_no_text_a_reject(store, tmp_path):
+    given = [["At the fairground."], ["At the fairground.", "At the depot."], {"text": "At the depot."}, True, [[]]]
+    source = jsonl(tmp_path / "a.jsonl", [{"query": f"where {n}?", "positive": one} for n, one in enumerate(given)])
+    go(store, read_pairs, source=source)
+    assert [row["positive"] for row in rows(store, "mtp/own/faq")] == ["At the fairground."]
+    assert [row["reason"] for row in rejects(store, "mtp/own/faq").values()] == ["bad_line"] * 4
+
+
 def test_a_pair_about_a_passage_is_on_the_side_that_its_document_is_on(store, tmp_path):
     given = [{"question": "what helps?", "pid": "p1"}, {"question": "what rises?", "answer": "smoke", "pid": "p2"}]
     columns = {"query": "question", "positive": "answer", "passage_id": "pid"}

@@ -185,7 +185,23 @@ def test_passages_of_which_a_model_would_see_a_few_words_are_not_asked_about(sto
         go(store, check_tuples, **ASKED, n_distractors=50)
 
 
+def test_a_query_that_leaves_no_room_for_passages_is_a_reject_and_the_others_are_asked_about(store, model):
+    tuples(store, "short", "long " * 9_000)
+    there = model(judge({}))
+    go(store, check_tuples, **ASKED)
+    assert reasons(store, "tuples/checked") == {"no_room": 1} and len(there.seen) == len(QUESTIONS)
+
+
+def test_an_answer_that_was_cut_off_is_not_asked_for_again(store, endpoint, monkeypatch):
+    cut = {"message": {"content": '{"instruction": "Name places in'}, "finish_reason": "length"}
+    there = endpoint((200, {"choices": [cut]}))
+    monkeypatch.setenv("OPENAI_BASE_URL", there.url)
+    settings.cache_clear()
+    go(store, write_instructions, **ASKED)
+    assert reasons(store, "mtp/instructed") == {"instruction_too_long": 1} and len(there.seen) == 1
+
+
 def test_the_order_of_the_passages_tells_nothing():
     rows = [{"query_id": str(n), **{column: f"{column} {n}" for column, _, _ in QUESTIONS}} for n in range(200)]
-    places = [choices_of(row, rows, 2).columns.index("positive") for row in rows]
+    places = [choices_of(row, {row["positive"] for row in rows}, 2).columns.index("positive") for row in rows]
     assert min(places.count(place) for place in range(5)) > 20

@@ -21,6 +21,8 @@ ANSWERS = {
     "good": {"task": TASK, "query": "where do volunteers fill sandbags before the river rises"},
     "copied": {"task": TASK, "query": task_prompts.EXAMPLES[0].query},
     "short": {"task": "Find it.", "query": "where do volunteers fill sandbags before the river rises"},
+    "keywords": {"task": "Given keywords, find a passage about them.", "query": "sandbags fairground"},
+    "aware": {"task": TASK, "query": "according to the passage, where do volunteers fill sandbags"},
     "broken": {"task": TASK},
 }
 
@@ -57,11 +59,16 @@ def asked(request, endpoint, monkeypatch):
 def test_a_passage_gets_a_task_and_a_query_of_its_own_or_a_reject_that_says_why(store, asked):
     api, started = asked
     counters = go(store, write_tasks_and_queries, llm="m", api=api).counters
-    (row,) = rows(store, "mtp/fret")
+    found = {row["passage_id"]: row for row in rows(store, "mtp/fret")}
+    row = found.pop("good")
     assert (row["instruction"], row["query"]) == tuple(ANSWERS["good"].values())
+    assert found.pop("keywords")["query"] == "sandbags fairground"
+    assert found.keys() == ({"aware"} if api == "completions" else set()), "a small model is not told to be unaware"
     assert (row["passage_id"], row["positive_id"], row["intent"], row["origin"]) == ("good", "good", "any", "fret")
     assert row["positive"] == row["passage"] == TEXT.format("good")
-    assert {name: reject["reason"] for name, reject in rejects(store, "mtp/fret").items()} == {
+    refused = {name: reject["reason"] for name, reject in rejects(store, "mtp/fret").items()}
+    assert refused.pop("aware", "query_context_bound") == "query_context_bound"
+    assert refused == {
         "copied": "query_copied_example",
         "short": "query_task_too_short",
         "broken": "query_unparsable",

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pipeline_tasks.core.endpoint.client import Endpoint
 from pipeline_tasks.core.endpoint.errors import Fault, Refused
 from pipeline_tasks.core.endpoint.pace import backoff_s
+from pipeline_tasks.core.endpoint.transport import LARGEST_FILE
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.wire import clean
 
@@ -151,7 +152,7 @@ class BatchApi:
         Raises:
             FileGone: it is not there any more.
         """
-        for line in self._call("GET", f"/files/{file}/content").splitlines() if file else ():
+        for line in self._call("GET", f"/files/{file}/content", largest=LARGEST_FILE).splitlines() if file else ():
             try:
                 found = json.loads(line)
             except (ValueError, RecursionError):

@@ -150,7 +150,8 @@ class Endpoint:
             method: of HTTP.
             path: below the base address.
             once: one try, whose failure is raised as it is; for what must not happen twice unseen.
-            sent: ``json``, ``data``, ``files``, ``params`` or ``timeout``, as httpx has them.
+            sent: ``json``, ``data``, ``files``, ``params`` or ``timeout``, as httpx has them; ``largest``, bytes that
+                the reply may have.
 
         Raises:
             Fault: the one try failed.

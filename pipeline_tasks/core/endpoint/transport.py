@@ -12,6 +12,8 @@ from pipeline_tasks.core.endpoint.errors import Fault, Reply
 from pipeline_tasks.core.errors import InputError
 
 LARGEST_REPLY = 64 << 20
+LARGEST_FILE = 4 * LARGEST_REPLY
+"""Of what a batch asked, which an endpoint takes up to 200 MB of, or answered."""
 UNREACHABLE = "unreachable"
 """The one fault after which nothing can have been billed."""
 
@@ -41,12 +43,13 @@ class Transport:
         """End all connections."""
         self._http.close()
 
-    def send(self, method: str, path: str, **sent: Any) -> Reply:
+    def send(self, method: str, path: str, *, largest: int = LARGEST_REPLY, **sent: Any) -> Reply:
         """The whole reply to a request, within time and size.
 
         Args:
             method: of HTTP.
             path: below the base address.
+            largest: bytes that it may have.
             sent: ``json``, ``data``, ``files``, ``params``, ``headers`` or ``timeout``, as httpx has them.
 
         Raises:
@@ -58,8 +61,8 @@ class Transport:
             with self._http.stream(method, path, **sent) as answer:
                 for block in answer.iter_bytes():
                     data += block
-                    if len(data) > LARGEST_REPLY:
-                        raise Fault("bad_answer", f"sent more than {LARGEST_REPLY} bytes")
+                    if len(data) > largest:
+                        raise Fault("bad_answer", f"sent more than {largest} bytes")
                     if time.monotonic() > ends:
                         raise Fault("timeout", f"was not done in {self._timeout_s:g} s")
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
