@@ -129,9 +129,9 @@ def _found(system: System, question: str, intent: str, most: int) -> tuple[float
     begun = time.perf_counter()
     places, scores = system.search([question], [intent], most)
     seconds = time.perf_counter() - begun
-    ids = system.corpus.rows["passage_id"].take(places[0]).to_pylist()
-    hits = [(i, float(score)) for i, score in zip(ids, scores[0], strict=True)]
-    return seconds, [hit for hit in hits if system.ranks(hit[1])]
+    there = places[0] >= 0
+    ids = system.corpus.rows["passage_id"].take(places[0][there]).to_pylist()
+    return seconds, [(i, float(score)) for i, score in zip(ids, scores[0][there], strict=True)]
 
 
 def seen(used: dict[str, dict[str, Any]], behind: Sequence[dict[str, Any]]) -> tuple[str, ...]:

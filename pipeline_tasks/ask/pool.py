@@ -58,8 +58,8 @@ def pooled(corpus: Corpus, systems: Sequence[System], questions: Sequence[Questi
     queries, intents = [q.query for q in questions], [q.intent for q in questions]
     found: list[set[int]] = [set() for _ in questions]
     for system in systems:
-        for seen, places, scores in zip(found, *system.search(queries, intents, most), strict=True):
-            seen.update(int(place) for place, score in zip(places, scores, strict=True) if system.ranks(float(score)))
+        for seen, places in zip(found, system.search(queries, intents, most)[0], strict=True):
+            seen.update(int(place) for place in places if place >= 0)
     kept = [[corpus.rows.slice(place, 1).to_pylist()[0] for place in sorted(places)] for places in found]
     marked = nearest(systems[-1], queries, intents, [[row["text"] for row in rows] for rows in kept])
     made = []

@@ -53,13 +53,10 @@ class System(ABC):
     def search(self, queries: Sequence[str], intents: Sequence[str], k: int) -> tuple[np.ndarray, np.ndarray]:
         """The ``k`` best passages of each query, or all where there are fewer; equal scores by passage id.
 
-        Shapes: returns places in the corpus [q, k] and scores [q, k]; -1 and 0 after the end of a fusion.
+        Shapes: returns places in the corpus [q, k] and scores [q, k]; -1 and 0 after the end of what was found: BM25
+            finds nothing that shares no word with the query.
         """
         return self._search(queries, intents, min(k, self.corpus.rows.num_rows))
-
-    def ranks(self, score: float) -> bool:
-        """Whether a passage of that score was found at all: BM25 gives 0 to what shares no word with the query."""
-        return self.unit == "cosine" or score > 0
 
     @abstractmethod
     def _search(self, queries: Sequence[str], intents: Sequence[str], k: int) -> tuple[np.ndarray, np.ndarray]: ...
@@ -86,7 +83,7 @@ class Words(System):
 
     def _search(self, queries: Sequence[str], intents: Sequence[str], k: int) -> tuple[np.ndarray, np.ndarray]:
         found = self._index.search(queries, k)
-        return found.indices, found.scores
+        return np.where(found.scores > 0, found.indices, -1), found.scores
 
     def likeness(self, queries: Sequence[str], intents: Sequence[str], texts: Sequence[str]) -> np.ndarray:
         """See :meth:`System.likeness`."""

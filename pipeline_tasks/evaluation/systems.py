@@ -57,13 +57,14 @@ class Asked:
         return encoder.encode_queries(self.queries, self.intents, self.instructions)
 
     def rank_bm25(self, depth: int) -> np.ndarray:
-        """By BM25 (Lucene's variant).
+        """By BM25 (Lucene's variant); what shares no word with a query is not in its ranking.
 
-        Shapes: returns [q, depth] positions of passages, best first.
+        Shapes: returns [q, depth] positions of passages, best first, -1 after the end of a short ranking.
         """
         from pipeline_tasks.retrieval import bm25
 
-        return bm25.top_k(self.queries, self.passages, depth)[0]
+        found, scores = bm25.top_k(self.queries, self.passages, depth)
+        return np.where(scores > 0, found, -1)
 
     def vectors(self, encoder: Encoder) -> tuple[np.ndarray, np.ndarray]:
         """Vectors of the queries [q, d] and of the passages [n, d]."""

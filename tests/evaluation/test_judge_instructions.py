@@ -145,7 +145,7 @@ def test_who_follows_an_instruction_scores_above_0_and_who_does_not_hear_it_scor
     found = scores_of(Version.open(store, ref), "p-mrr").by_system
     assert set(found["bm25"].values()) == {0.0}
     assert found["./obedient"]["q/without"] > 0 < found["./obedient"]["q/also"]
-    (row,) = [row for row in rows(store, "eval/mine-instructions") if row["evaluation_id"] == "bm25/q/only"]
+    (row,) = [row for row in rows(store, "eval/mine-instructions") if row["evaluation_id"] == "./obedient/q/only"]
     assert {name for name, _ in row["scores"]} == {
         "p-mrr", "ndcg@5", "map@1000", "ndcg@5-changed", "map@1000-changed",
     }  # fmt: skip
