@@ -110,7 +110,8 @@ def told_of_dev(name: str, task: Task, on_dev: dict[str, np.ndarray]) -> dict[st
 def judged(name: str, made: Trainings, models: dict[str, list[Path]]) -> dict[str, Any]:
     """Every system on the judged queries, those of several seeds by their mean."""
     task = made.task
-    keywords = made.index.search(asked_in(task)[AS_IT_IS], min(FUSED, len(task.texts))).indices
+    found = made.index.search(asked_in(task)[AS_IT_IS], min(FUSED, len(task.texts)))
+    keywords = np.where(found.scores > 0, found.indices, -1)
     ranked = {"bm25": [keywords]} | {s: [ranked_by(made, model) for model in each] for s, each in models.items()}
     for system in models:
         ranked[f"rrf(bm25, {system})"] = [fuse([keywords, found], FUSED, U)[0] for found in ranked[system]]

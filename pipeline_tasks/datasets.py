@@ -243,7 +243,7 @@ JUDGED_QUERIES = RowSchema(
     "query_id",
     (
         Column("query_id", _text, "id of the query in its set"),
-        Column("doc_id", _text, "document that it asks about; empty where it was asked of none"),
+        Column("doc_id", _text, "document that it asks about; empty where it was asked of none, or of several"),
         c.INTENT,
         c.QUERY,
         Column("passage_ids", _texts, "passages that were judged, by rising id"),

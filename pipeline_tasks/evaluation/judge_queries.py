@@ -63,7 +63,7 @@ class JudgeQueriesParams(FolderParams):
     writes=JUDGED_QUERIES,
     kind="reduce",
     dataset="judged/{set_name}",
-    version="3",
+    version="4",
 )
 def judge_queries(inputs: Inputs, params: JudgeQueriesParams, run: Run) -> pa.Table:
     """Held-out queries with the passage that each was written from, the domain's questions, or a folder's queries.
@@ -125,15 +125,16 @@ def _questions(inputs: Inputs, questions: list[Question]) -> Iterator[dict[str, 
     asked = [(question, judgement) for question in questions for judgement in question.judgements]
     quotes = Quotes(judgement.evidence for _, judgement in asked)
     grades_of: dict[tuple[str, str], dict[str, int]] = {}
-    documents: dict[tuple[str, str], str] = {}
+    documents: dict[tuple[str, str], set[str]] = {}
     for passage in _passages(inputs):
         for number in quotes.found_in(passage["text"]):
             question, judgement = asked[number]
             grades = grades_of.setdefault(_key(question), {})
             grades[passage["passage_id"]] = max(judgement.grade, grades.get(passage["passage_id"], 0))
-            documents.setdefault(_key(question), passage["doc_id"])
+            documents.setdefault(_key(question), set()).add(passage["doc_id"])
     for q in questions:
-        name = {"query_id": short_id(*_key(q)), "doc_id": documents.get(_key(q), "")}
+        of = documents.get(_key(q), set())  # a question of several outlives the erasure of one
+        name = {"query_id": short_id(*_key(q)), "doc_id": "".join(of) if len(of) == 1 else ""}
         yield name | {"intent": q.intent, "query": q.query, "judged": grades_of.get(_key(q), {})}
 
 

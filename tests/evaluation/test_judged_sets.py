@@ -124,12 +124,12 @@ def test_a_question_that_two_intents_ask_has_the_judgements_of_each_apart(store,
     ]
     (domain / "questions.jsonl").write_text("\n".join(map(json.dumps, asked)))
     monkeypatch.setattr("pipeline_tasks.evaluation.judge_queries.domain_folder", lambda: domain)
-    texts = {"p1": ("d1", SAID), "p2": ("d2", other)}
+    texts = {"p1": ("d1", SAID), "p2": ("d2", other), "p3": ("d3", SAID)}
     put(store, PASSAGES, [{"passage_id": i, "doc_id": doc, "text": text} for i, (doc, text) in texts.items()])
     go(store, judge_queries, set_name="questions")
     found = {row["intent"]: row for row in rows(store, "judged/questions")}
     assert {i: (row["doc_id"], row["passage_ids"], row["grades"]) for i, row in found.items()} == {
-        "qa": ("d1", ["p1"], [2]),
+        "qa": ("", ["p1", "p3"], [2, 2]),  # what several documents answer outlives the erasure of one
         "nli": ("d2", ["p2"], [1]),
     }
 
