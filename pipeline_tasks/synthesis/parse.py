@@ -22,6 +22,9 @@ UNPARSABLE = "unparsable"
 
 _SENTENCE_END = re.compile(r"[.!?][\"')\]]*(?=\s|$)|#\w+$")
 _DECORATION = ' \t*_`"“”'
+_EMPHASIS, _OPENS, _CLOSES = " \t*_`", '"“', '"”'
+_THOUGHT = "</think>"
+"""Ends what some models think aloud before they answer."""
 _COMPLETION = bounds_of("completion", "")
 
 
@@ -85,7 +88,8 @@ def parse_fields(
 ) -> dict[str, str] | Rejected:
     """The texts of a JSON object that has these fields and no other, on one line each.
 
-    A model that puts its object into a block of code, or a word before it, is understood.
+    A model that puts its object into a block of code, a word or its thinking before it, or a line break into a text, is
+    understood. Marks of quotation go where a whole text stands between two of them.
 
     Args:
         answer: of the model.
@@ -93,11 +97,11 @@ def parse_fields(
         first_line: what comes after the first line break of a text is left out, not joined to it.
         numbers: a whole number is a text, too.
     """
-    text = _printable(answer)
+    text = _printable(answer).rpartition(_THOUGHT)[2]
     if not text.strip():
         return Rejected("empty_answer")
     try:
-        found = json.loads(text[text.index("{") : text.rindex("}") + 1])
+        found = json.loads(text[text.index("{") : text.rindex("}") + 1], strict=False)
     except (ValueError, RecursionError):
         return Rejected(UNPARSABLE)
     if numbers:
@@ -106,7 +110,7 @@ def parse_fields(
         return Rejected(UNPARSABLE)
     said = {name: _printable(text) for name, text in found.items()}  # an escape may stand for what is none
     kept = {name: text.strip().partition("\n")[0] if first_line else text for name, text in said.items()}
-    return {name: _tidy(text, "") for name, text in kept.items()}
+    return {name: _unquoted(text) for name, text in kept.items()}
 
 
 def need_of(need: str, prompt: Prompt, bounds: Bounds, kind: Literal["need", "query"] = "need") -> str | Rejected:
@@ -140,6 +144,14 @@ def _tidy(text: str, label: str) -> str:
     if label and text.lower().startswith(label.lower()):
         text = text[len(label) :].strip(_DECORATION)
     return text
+
+
+def _unquoted(text: str) -> str:
+    """On one line, without marks of emphasis around it, or of quotation around all of it."""
+    text = " ".join(text.split()).strip(_EMPHASIS)
+    inner = text[1:-1]
+    is_quoted = text[:1] in _OPENS and text[-1:] in _CLOSES and not {*inner} & {*_OPENS, *_CLOSES}
+    return inner.strip(_EMPHASIS) if len(text) > 1 and is_quoted else text
 
 
 def _whole_sentences(text: str) -> str:

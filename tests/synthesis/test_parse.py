@@ -129,3 +129,21 @@ def test_no_content_raises(answer):
 def test_an_escape_for_half_of_a_character_or_for_none_leaves_no_trace():
     answer = r'{"need": "high water \ud83d or \u0000 fire \ud83d\ude00"}'
     assert parse_fields(answer, "need") == {"need": "high water or fire \U0001f600"}
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        (
+            r'{"need": "\"flash flood watch\" vs \"flash flood warning\""}',
+            '"flash flood watch" vs "flash flood warning"',
+        ),
+        (r'{"need": "\"No mobile home is safe\", it says."}', '"No mobile home is safe", it says.'),
+        (r'{"need": "**\"where is it safe?\"**"}', "where is it safe?"),
+        ('{"need": "where is\nit safe?"}', "where is it safe?"),
+        ('<think>Perhaps {"need": "this"}.</think>\n{"need": "where is it safe?"}', "where is it safe?"),
+        (r'{"need": "\""}', '"'),
+    ],
+)
+def test_a_text_keeps_its_own_quotation_marks_and_is_found_behind_thoughts(said, meant):
+    assert parse_fields(said, "need") == {"need": meant}
