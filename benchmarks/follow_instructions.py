@@ -195,7 +195,10 @@ def check_settings(options: argparse.Namespace, keep: Path) -> None:
         "kinds",
         "wordings",
     )
-    given = {name: getattr(options, name) for name in names} | {"made by": digest([*map(file_sha256, MADE_BY)])}
+    files = [path for name in options.sets for path in sorted((options.data / name).rglob("*")) if path.is_file()]
+    given = {name: getattr(options, name) for name in names} | {
+        name: digest([*map(file_sha256, paths)]) for name, paths in (("made by", MADE_BY), ("data", files))
+    }
     own, noted = json.dumps(given, default=str), keep / "settings.json"
     keep.mkdir(parents=True, exist_ok=True)
     if noted.exists() and noted.read_text("utf-8") != own:
