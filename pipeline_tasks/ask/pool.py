@@ -22,8 +22,10 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.domains.questions import Question
 
 _HEADING = re.compile(r"## (?P<intent>\S+): (?P<query>.+)")
-_GRADE = re.compile(r"- grade:(?P<grade>.*?)passage (?P<passage_id>\S+)")
-_QUOTE = re.compile(r"- quote: (?P<quote>.*)")
+_GRADE = re.compile(r"[-*+]\s+(?i:grade)\s*:(?P<grade>.*?)(?i:passage) (?P<passage_id>.+)")
+_QUOTE = re.compile(r"[-*+]\s+(?i:quote)\s*:(?P<quote>.*)")
+_MEANT = re.compile(r"(?!>)[^\w>]*(?i:grade|quote)\s*:.*")
+"""A line that an editor, or a person, made into something else."""
 _HELP = (
     f"Write a grade after each `grade:`: {', '.join(f'{n} {word}' for n, word in GRADES.items())}. "
     "What has none is left out. The quote has to stand in the passage, word by word: "
@@ -70,7 +72,8 @@ def pooled(corpus: Corpus, systems: Sequence[System], questions: Sequence[Questi
             judgement = known.get(row["passage_id"])
             given = {"grade": judgement.grade, "quote": judgement.evidence} if judgement else {"quote": plain(quote)}
             shown = {name: row[name] for name in ("passage_id", "text", "title", "url", "page")}
-            made.append(Row.model_validate({"query": question.query, "intent": question.intent} | shown | given))
+            told = {name: value for name, value in shown.items() if value is not None}
+            made.append(Row.model_validate({"query": question.query, "intent": question.intent} | told | given))
     return made
 
 
@@ -99,7 +102,7 @@ def read_pool(corpus: Corpus, file: Path) -> list[Question]:
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{file} cannot be read ({error})") from error
     found = []
-    for number, given in _from_markdown(lines) if _is_markdown(file) else _from_json(lines):
+    for number, given in _from_markdown(file, lines) if _is_markdown(file) else _from_json(lines):
         try:
             row = Row.model_validate(given)
             if row.grade is not None:
@@ -136,18 +139,32 @@ def _markdown(rows: Sequence[Row]) -> str:
     return "\n\n".join(said) + "\n"
 
 
-def _from_markdown(lines: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+def _from_markdown(file: Path, lines: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """A row for each grade and the quote behind it, which may go on over several lines."""
     question: dict[str, Any] = {}
-    graded: dict[str, Any] = {}
-    for number, line in enumerate(lines, 1):
-        if found := _HEADING.fullmatch(line.rstrip()):
+    row: dict[str, Any] = {}
+    at = 0
+    for number, line in enumerate([*map(str.strip, lines), ""], 1):
+        if found := _GRADE.fullmatch(line):
+            if row:
+                break
+            at, row = number, question | found.groupdict()
+            row["grade"] = row["grade"].strip() or None
+        elif (found := _QUOTE.fullmatch(line)) and row and "quote" not in row:
+            at, row["quote"] = number, found["quote"].strip()
+        elif _MEANT.fullmatch(line):
+            raise InputError(
+                f"{file}, line {number}: {line[:80]!r} is no `- grade: … passage …`, or no quote behind it"
+            )
+        elif "quote" in row and line and line[0] not in ">#":
+            row["quote"] += f" {line}"
+        elif "quote" in row:
+            yield at, row
+            row = {}
+        if found := _HEADING.fullmatch(line):
             question = found.groupdict()
-        elif found := _GRADE.fullmatch(line.rstrip()):
-            graded = question | found.groupdict()
-            graded["grade"] = graded["grade"].strip() or None
-        elif (found := _QUOTE.fullmatch(line.rstrip())) and graded:
-            yield number, graded | found.groupdict()
-            graded = {}
+    if row:
+        raise InputError(f"{file}, line {at}: the grade has no line `- quote: …` behind it: write one")
 
 
 def _from_json(lines: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:

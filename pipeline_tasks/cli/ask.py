@@ -114,12 +114,13 @@ def _table(found: Answer, known: dict[str, int]) -> Table:
 
 def _cell(hit: Hit, passages: dict[str, dict[str, Any]], known: dict[str, int]) -> str:
     row = passages[hit.passage_id]
-    pages = f"p. {row['page']}" + (f"–{row['last_page']}" if row["last_page"] != row["page"] else "")
+    page, last = row["page"], row["last_page"]
+    pages = f", p. {page}" + (f"–{last}" if last != page else "") if page else ""
     lines = [
-        f"[bold]{hit.score:.3f}[/bold]  {clipped(row['title'] or 'without title')}, {pages}",
+        f"[bold]{hit.score:.3f}[/bold]  {clipped(row['title'] or 'without title')}{pages}",
         clipped(hit.quote, _LINE),
         f"[dim]{clipped(row['url'] or 'no address', _LINE)}#page={row['page'] or 1}[/dim]",
-        f"[dim]passage {hit.passage_id}[/dim]; {why(row, hit.seen)}",
+        f"[dim]passage {clipped(hit.passage_id, _LINE)}[/dim]; {why(row, hit.seen)}",
     ]
     if hit.passage_id in known:
         lines.append(f"[green]judged: {GRADES[known[hit.passage_id]]}[/green]")

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from pipeline_tasks.cli.terminal import console
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.lineage import query
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.plan import plan
@@ -105,7 +107,8 @@ def _judged(store: Store, name: str, split: str, with_title: bool) -> tuple[dict
     if "/" not in name and not Path(name).is_dir():
         queries = resolve(store, Ref.parse(f"judged/{name}"))
         return {"queries": [str(queries)], "passages": load_manifest(store, queries).inputs["passages"]}, name
-    set_name = _NO_NAME.sub("-", Path(name).expanduser().resolve().name.lower()).strip("-.")
+    called = Path(name).expanduser().resolve().name
+    set_name = _NO_NAME.sub("-", called.lower()).strip("-.") or f"set-{short_id(called)[:8]}"
     folder = {"set_name": set_name, "folder": name, "split": split}
     passages = str(_run(store, "read_passages", {}, with_title=with_title, **folder))
     queries = _run(store, "judge_queries", {"passages": [passages]}, **folder)
@@ -178,16 +181,16 @@ def _show(store: Store, found: Scores, others: list[Scores], baseline: str, by_i
     n = len(found.intents)
     title = f"{found.metric}{gain} on {found.ref}: {n:,} {'query' if n == 1 else 'queries'} of {of}"
     intents = found.kinds if by_intent else []
-    heads = [f"{intent} ({found.counts[intent]})" for intent in intents]
-    apart = [f"against {base}", "95%", "p"] if differences else []
+    heads = [f"{escape(intent)} ({found.counts[intent]})" for intent in intents]
+    apart = [f"against {escape(base)}", "95%", "p"] if differences else []
     more = [other.metric for other in others]
     table = Table("system", found.metric, "95%", *more, *heads, *apart)
     for system, row in reversed(found.table.items()):
         score, means = row[AVERAGE], [f"{row[intent].mean:.3f}" for intent in intents]
         between = f"{score.low:.3f} … {score.high:.3f}"
         beside = [f"{other.table[system][AVERAGE].mean:.3f}" for other in others]
-        table.add_row(system, f"{score.mean:.3f}", between, *beside, *means, *_apart(differences.get(system)))
-    console().print(title, table, sep="\n")
+        table.add_row(escape(system), f"{score.mean:.3f}", between, *beside, *means, *_apart(differences.get(system)))
+    console().print(escape(title), table, sep="\n")
     for name, difference in differences.items():
         typer.echo(f"{name} against {base}: {difference.in_words()}")
     for line in noise_in_words(store, found, base):

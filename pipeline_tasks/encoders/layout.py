@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.encoders.model_files import LONGEST, lowers_case, modules_of, number_of, object_in, optional_object
 from pipeline_tasks.encoders.projection import Dense, read_dense
 from pipeline_tasks.models.registry import INSTRUCTION, SEPARATOR, ModelSpec, Pooling
 
@@ -19,7 +19,6 @@ _OLD_POOLING: dict[str, Pooling] = {
 }
 _PASSAGE_PROMPTS = ("document", "passage", "corpus")
 """The first that is there counts, as in sentence-transformers."""
-_LONGEST = 1 << 20
 _FIRST_BEHIND_PADDING = {"roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "mpnet", "data2vec-text"}
 """Kinds of models whose first token is at the position behind that of padding."""
 
@@ -81,7 +80,7 @@ def layout_of_spec(spec: ModelSpec, folder: Path | None, instructions: dict[str,
     return Layout(
         pooling=spec.pooling,
         max_length=spec.max_length,
-        pad_id=_pad_id(_json(folder / "config.json")) if folder else 0,
+        pad_id=_pad_id(object_in(folder / "config.json")) if folder else 0,
         prefixes=spec.prefixes(instructions),
         append=spec.append,
         causal=spec.causal,
@@ -98,7 +97,7 @@ def layout_of(folder: Path) -> Layout:
     """
     if (folder / "modules.json").is_file():
         return layout_of_folder(folder)
-    config = _json(folder / "config.json")
+    config = object_in(folder / "config.json")
     return Layout("mean", _max_length(folder, config), _pad_id(config))
 
 
@@ -112,13 +111,13 @@ def layout_of_folder(folder: Path) -> Layout:
     pools_prefix = True
     projection: list[Dense] = []
     before = ""
-    for module in _json(folder / "modules.json"):
-        kind, path = module["type"].rsplit(".", 1)[-1], folder / module["path"]
-        if not path.is_relative_to(folder) or ".." in Path(module["path"]).parts:
-            raise InputError(f"{folder / 'modules.json'} leads out of the model's folder, to {module['path']!r}")
+    for kind, within in modules_of(folder):
+        path = folder / within
+        if not path.is_relative_to(folder) or ".." in Path(within).parts:
+            raise InputError(f"{folder / 'modules.json'} leads out of the model's folder, to {within!r}")
         if kind == "Pooling":
             pooling = _pooling(path / "config.json")
-            pools_prefix = bool(_json(path / "config.json").get("include_prompt", True)) or pooling == "last"
+            pools_prefix = bool(object_in(path / "config.json").get("include_prompt", True)) or pooling == "last"
             if pooling == "cls" and not pools_prefix:
                 raise InputError(
                     f"{path / 'config.json'} leaves the prompt out of cls pooling, which is of one token: set "
@@ -128,7 +127,7 @@ def layout_of_folder(folder: Path) -> Layout:
             projection.append(read_dense(path))
         elif kind not in {"Transformer", "Normalize"} or (kind == "Transformer" and path != folder):
             raise InputError(
-                f"{folder} has a module {kind} at {module['path']!r}: only Transformer, Pooling, Dense after it, and "
+                f"{folder} has a module {kind} at {within!r}: only Transformer, Pooling, Dense after it, and "
                 "Normalize work"
             )
         before = kind
@@ -136,7 +135,8 @@ def layout_of_folder(folder: Path) -> Layout:
         raise InputError(
             f"{folder / 'modules.json'} names no Pooling module: save the model with SentenceTransformer.save"
         )
-    config = _json(folder / "config.json")
+    _check_case(folder)
+    config = object_in(folder / "config.json")
     return Layout(
         pooling,
         _max_length(folder, config),
@@ -148,21 +148,35 @@ def layout_of_folder(folder: Path) -> Layout:
     )
 
 
-def _json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text("utf-8"))
-    except FileNotFoundError as error:
-        raise InputError(f"there is no {path}: name a registered model or a sentence-transformers folder") from error
-    except json.JSONDecodeError as error:
-        raise InputError(f"{path} is not JSON ({error}): save or fetch the model again") from error
+def check_comparison(folder: Path) -> None:
+    """Make sure that what a folder says of its vectors' comparison is what cosines are.
+
+    Raises:
+        InputError: its vectors are of any length, and compared by something else.
+    """
+    compared = optional_object(folder / "config_sentence_transformers.json").get("similarity_fn_name")
+    if compared in (None, "cosine") or not (folder / "modules.json").is_file():
+        return
+    if not any(kind == "Normalize" for kind, _ in modules_of(folder)):
+        raise InputError(
+            f"{folder} compares vectors of any length by {compared!r}, and here they are compared by cosine, which "
+            "would be another model's scores: name one that has a Normalize module, or train from it"
+        )
 
 
-def _optional_json(path: Path) -> dict[str, Any]:
-    return _json(path) if path.is_file() else {}
+def _check_case(folder: Path) -> None:
+    told = folder / "sentence_bert_config.json"
+    if not optional_object(told).get("do_lower_case"):
+        return
+    if not lowers_case(optional_object(folder / "tokenizer.json").get("normalizer")):
+        raise InputError(
+            f"{told} makes texts small before a tokenizer that tells cases apart: save the model with a tokenizer "
+            "whose normalizer does so, and without do_lower_case"
+        )
 
 
 def _pooling(path: Path) -> Pooling:
-    config = _json(path)
+    config = object_in(path)
     old = [key for key, on in config.items() if key.startswith("pooling_mode_") and on]
     found = _OLD_POOLING.get(old[0]) if len(old) == 1 else _POOLING.get(str(config.get("pooling_mode")))
     if found is None:
@@ -174,12 +188,10 @@ def _pooling(path: Path) -> Pooling:
 
 def _max_length(folder: Path, config: dict[str, Any]) -> int:
     """The least of what the folder's files allow; tokenizers write a huge number for 'no limit'."""
-    stated = (
-        _optional_json(folder / "sentence_bert_config.json").get("max_seq_length"),
-        _optional_json(folder / "tokenizer_config.json").get("model_max_length"),
-        positions(config),
-    )
-    lengths = [int(length) for length in stated if length and length < _LONGEST]
+    said = (("sentence_bert_config.json", "max_seq_length"), ("tokenizer_config.json", "model_max_length"))
+    paths = [(folder / file, name) for file, name in said]
+    stated = [*(number_of(path, optional_object(path), name) for path, name in paths), positions(config)]
+    lengths = [length for length in stated if length and length < LONGEST]
     if not lengths:
         raise InputError(
             f"no file of {folder} says how long an input may be: set model_max_length in tokenizer_config.json"
@@ -189,17 +201,17 @@ def _max_length(folder: Path, config: dict[str, Any]) -> int:
 
 def positions(config: dict[str, Any]) -> int | None:
     """How many tokens a backbone takes; RoBERTa's kind has none at the positions up to that of padding."""
-    found = config.get("max_position_embeddings")
+    found = number_of(Path("config.json"), config, "max_position_embeddings")
     return found - _pad_id(config) - 1 if found and config.get("model_type") in _FIRST_BEHIND_PADDING else found
 
 
 def _pad_id(config: dict[str, Any]) -> int:
-    return config.get("pad_token_id") or 0
+    return number_of(Path("config.json"), config, "pad_token_id") or 0
 
 
 def _end(folder: Path) -> str:
     """The token that the folder's tokenizer is to put at the end; it may be written as an object."""
-    config = _optional_json(folder / "tokenizer_config.json")
+    config = optional_object(folder / "tokenizer_config.json")
     end = config.get("eos_token") if config.get("add_eos_token") else ""
     return str(end.get("content", "")) if isinstance(end, dict) else end or ""
 
@@ -209,8 +221,10 @@ def _prompts(folder: Path) -> dict[str, str]:
 
     An empty prompt is one, too; a default that is for queries is not put before passages.
     """
-    config = _optional_json(folder / "config_sentence_transformers.json")
+    config = optional_object(folder / "config_sentence_transformers.json")
     told = config.get("prompts") or {}
+    if not isinstance(told, dict) or not all(text is None or isinstance(text, str) for text in told.values()):
+        raise InputError(f"{folder / 'config_sentence_transformers.json'}: prompts are no texts by name: mend them")
     prompts = {name: text or "" for name, text in told.items()}
     by_default = config.get("default_prompt_name") or ""
     default = prompts.get(by_default, "")

@@ -91,10 +91,19 @@ def load(folder: Path, device: str | torch.device = "cpu", dtype: DType = "float
 
 
 def load_tokenizer(folder: Path) -> Any:
-    """The folder's tokenizer as ``transformers`` reads and saves it."""
+    """The folder's tokenizer as ``transformers`` reads and saves it.
+
+    Raises:
+        InputError: its files are damaged.
+    """
     from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    try:
+        return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except Exception as error:  # the library raises bare ones
+        raise InputError(
+            f"{folder} has no tokenizer that can be read ({error}): save or fetch the model again"
+        ) from error
 
 
 def load_model(
@@ -123,8 +132,11 @@ def load_model(
             are missing from it.
     """
     import torch
+    from huggingface_hub.errors import StrictDataclassError
+    from safetensors import SafetensorError
     from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForSequenceClassification
 
+    damaged = (OSError, ValueError, RuntimeError, TypeError, AttributeError, StrictDataclassError, SafetensorError)
     heads = {None: AutoModel, "next_token": AutoModelForCausalLM, "score": AutoModelForSequenceClassification}
     auto: Any = heads[head]
     safely: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
@@ -138,7 +150,7 @@ def load_model(
             model, report = auto.from_pretrained(
                 folder, config=config, dtype=kind, use_safetensors=True, output_loading_info=True, **chosen
             )
-    except (OSError, ValueError) as error:
+    except damaged as error:
         raise InputError(f"{folder} holds no model that transformers can load: {error}") from error
     absent = sorted(key for key in report["missing_keys"] if not key.startswith("pooler."))
     if absent:

@@ -24,7 +24,7 @@ from typing import Literal, NamedTuple, get_args
 Rule = Literal["without", "only", "also"]
 RULES: tuple[Rule, ...] = get_args(Rule)
 
-_WORD = re.compile(r"[a-z]{4,}")
+_WORD = re.compile(r"[^\W\d_]{4,}")
 # The wordings of instructions, with a place for each word.
 ALL = "Passages that answer the query are relevant."
 WITHOUT = ALL + ' Passages that mention "{}" are not relevant.'

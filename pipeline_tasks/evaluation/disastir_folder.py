@@ -12,13 +12,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import digest, file_sha256, short_id
 from pipeline_tasks.core.local_files import is_readable_file
-from pipeline_tasks.evaluation.judged_folder import CORPUS, JudgedFolder, text_of
+from pipeline_tasks.evaluation.judged_folder import CORPUS, JudgedFolder, grade_of, id_of, text_of
 
 _INTENTS = {
     "qadoc": "qadoc", "qa": "qa", "twitter": "twitter", "tw": "twitter", "factcheck": "factcheck", "fc": "factcheck",
@@ -60,12 +61,15 @@ class DisastIRFolder(JudgedFolder):
         """
         if name == CORPUS:
             for row in _objects(self.path / CORPUS, "corpus_id", "text"):
-                yield {"_id": str(row["corpus_id"]), "text": text_of(row["text"])}
+                with _told(self.path / CORPUS):
+                    one = {"_id": id_of(row["corpus_id"]), "text": text_of(row["text"])}
+                yield one
             return
         for file in self._queries:
             for row in _objects(file, "query_id", "user_query"):
-                text = text_of(row["user_query"])
-                yield {"_id": f"{file.stem}/{row['query_id']}", "text": text, "intent": intent_of(file)}
+                with _told(file):
+                    one = {"_id": f"{file.stem}/{id_of(row['query_id'])}", "text": text_of(row["user_query"])}
+                yield one | {"intent": intent_of(file)}
 
     def judgements(self) -> dict[str, dict[str, int]]:
         """Query id -> passage id -> grade, which all passages of one text have.
@@ -73,7 +77,7 @@ class DisastIRFolder(JudgedFolder):
         A passage that the corpus does not have is called by a hash of its text.
 
         Raises:
-            InputError: a file holds something else, or a grade is no whole number.
+            InputError: a file holds something else, or a grade is no whole number up to 1,000.
         """
         passages: dict[str, list[str]] = {}
         for row in self.rows(CORPUS):
@@ -84,12 +88,12 @@ class DisastIRFolder(JudgedFolder):
         found: dict[str, dict[str, int]] = {}
         for file in self._qrels:
             for row in _objects(file, "user_query", "passage", "score"):
-                if not isinstance(row["score"], int):
-                    raise InputError(f"{file}: the score {row['score']!r} is no whole number")
-                known = passages.get(row["passage"]) or [short_id(row["passage"])]
-                key = intent_of(file), text_of(row["user_query"])
+                with _told(file):
+                    text, grade = text_of(row["passage"]), grade_of(row["score"])
+                    key = intent_of(file), text_of(row["user_query"])
+                known = passages.get(text) or [short_id(text)]
                 for query_id in asked.get(key, [short_id(*key)]):
-                    found.setdefault(query_id, {}).update(dict.fromkeys(known, row["score"]))
+                    found.setdefault(query_id, {}).update(dict.fromkeys(known, grade))
         return found
 
 
@@ -113,16 +117,24 @@ def _files(folder: Path) -> list[Path]:
     return found
 
 
+@contextmanager
+def _told(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise InputError(f"{file}: {error}") from error
+
+
 def _objects(file: Path, *fields: str) -> Iterator[dict[str, Any]]:
-    with file.open(encoding="utf-8") as lines:
-        whole = lines.read(1) == "["
-        lines.seek(0)
+    with file.open(encoding="utf-8-sig") as lines:
         try:
+            whole = lines.read(1) == "["
+            lines.seek(0)
             rows = json.load(lines) if whole else (json.loads(line) for line in lines if line.strip())
             for row in rows:
                 missing = [name for name in fields if name not in row]
                 if missing:
                     raise InputError(f"{file}: an object has no {missing[0]}; it has {', '.join(row)}")
                 yield row
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise InputError(f"{file} is neither a JSON array of objects nor one object a line ({error})") from error

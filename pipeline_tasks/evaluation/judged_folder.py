@@ -58,17 +58,15 @@ class JudgedFolder:
         Raises:
             InputError: a line is none.
         """
-        with (self.path / name).open(encoding="utf-8") as lines:
-            for number, line in enumerate(lines, 1):
-                if not line.strip():
-                    continue
-                try:
-                    row = json.loads(line)
-                    if row["_id"] is None:
-                        raise ValueError("an _id is null")
-                    yield row | {"_id": str(row["_id"]), "text": text_of(row["text"])}
-                except (ValueError, KeyError, TypeError) as error:
-                    raise InputError(f"{self.path / name}, line {number}: no object with _id and text") from error
+        path, number = self.path / name, 0
+        try:
+            with path.open(encoding="utf-8-sig") as lines:
+                for number, line in enumerate(lines, 1):  # noqa: B007
+                    if line.strip():
+                        row = json.loads(line)
+                        yield row | {"_id": id_of(row["_id"]), "text": text_of(row["text"])}
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise InputError(f"{path}, line {number}: no object with _id and text ({error})") from error
 
     def judgements(self) -> dict[str, dict[str, int]]:
         """Query id -> passage id -> grade.
@@ -77,26 +75,50 @@ class JudgedFolder:
             InputError: a line is not a query, a passage and a whole number up to 1,000.
         """
         found: dict[str, dict[str, int]] = {}
-        with self.qrels.open(newline="", encoding="utf-8") as file:
-            for number, row in enumerate(csv.reader(file, delimiter="\t"), 1):
-                if number == 1 and row[-1:] == ["score"]:
-                    continue
-                try:
-                    query, passage, grade = row
-                    found.setdefault(query, {})[passage] = _grade(grade)
-                except ValueError as error:
-                    raise InputError(
-                        f"{self.qrels}, line {number}: not query-id, corpus-id and a score up to {MOST}"
-                    ) from error
+        number = 0
+        try:
+            with self.qrels.open(newline="", encoding="utf-8-sig") as file:
+                for number, row in enumerate(csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE), 1):
+                    if row and not (number == 1 and row[-1] == "score"):
+                        query, passage, grade = row
+                        found.setdefault(query, {})[passage] = grade_of(int(grade))
+        except (ValueError, csv.Error) as error:
+            raise InputError(
+                f"{self.qrels}, line {number}: not query-id, corpus-id and a whole score up to {MOST} ({error})"
+            ) from error
         return found
 
 
-def _grade(text: str) -> int:
-    if (grade := int(text)) > MOST:
-        raise ValueError(text)
-    return grade
+def grade_of(value: Any) -> int:
+    """A grade as a file has it.
+
+    Raises:
+        ValueError: it is no whole number from -1,000 to 1,000.
+    """
+    if type(value) is not int or abs(value) > MOST:
+        raise ValueError(f"the score {value!r} is no whole number up to {MOST}")
+    return value
+
+
+def id_of(value: Any) -> str:
+    """An id as a file has it; it may be a number.
+
+    Raises:
+        ValueError: it is null.
+    """
+    if value is None:
+        raise ValueError("an id is null")
+    return text_of(value)
 
 
 def text_of(value: Any) -> str:
-    """A text as a file has it; empty where that says null."""
-    return "" if value is None else str(value)
+    """A text as a file has it; empty where that says null.
+
+    Raises:
+        ValueError: it is a list, an object, or true; or it holds half of a character, which no table can.
+    """
+    if isinstance(value, list | dict | bool):
+        raise ValueError(f"{str(value)[:40]!r} is no text")
+    found = "" if value is None else str(value)
+    found.encode()
+    return found

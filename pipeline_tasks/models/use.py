@@ -84,14 +84,17 @@ def load_tokenizer(model: str | Path) -> Tokenizer:
     """The fast tokenizer of a registered model or of a folder; neither truncates nor pads, whatever was saved with it.
 
     Raises:
-        InputError: the model is not here, or its folder has no ``tokenizer.json``.
+        InputError: the model is not here, or its folder has no ``tokenizer.json`` that can be read.
     """
     from tokenizers import Tokenizer
 
     path = (model if isinstance(model, Path) else folder(model)) / "tokenizer.json"
     if not path.is_file():
         raise InputError(f"there is no {path}: fetch the model, or save its fast tokenizer")
-    tokenizer = Tokenizer.from_file(str(path))
+    try:
+        tokenizer = Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises bare ones
+        raise InputError(f"{path} is no tokenizer ({error}): save or fetch the model again") from error
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer

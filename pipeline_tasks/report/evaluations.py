@@ -34,7 +34,8 @@ JOIN versions m ON m.dataset || '@' || m.version = e.model_version
 JOIN versions mine ON mine.dataset || '@' || mine.version = ?
 WHERE e.dataset = ? AND split_part(e.system, '@', 1) = ? AND m.created_at < mine.created_at
 GROUP BY e.dataset, e.version, e.system
-ORDER BY max(m.created_at) DESC, ref = ? DESC, max(v.created_at) DESC LIMIT 1
+QUALIFY dense_rank() OVER (ORDER BY max(m.created_at) DESC) = 1
+ORDER BY ref = ? DESC, max(v.created_at) DESC
 """
 _GROUND = """
 SELECT DISTINCT input_name, input_dataset || '@' || input_version AS ref FROM version_inputs
@@ -89,9 +90,9 @@ def _has(ask: Ask, ref: str, metric: str) -> bool:
 
 
 def before(ask: Ask, scores: Scores, system: str) -> tuple[Scores, str] | None:
-    """The version before, as an evaluation on the same set and what it calls it.
+    """The version before, as its last evaluation on the same set by the same measure, and what that calls it.
 
-    None where none shares a query, or it was scored by other measures.
+    None where none shares a query, or all are by other measures.
     """
     set_of_both = Ref.parse(scores.ref).dataset
     found = ask(_BEFORE, scores.models[system], set_of_both, system.partition("@")[0], scores.ref)

@@ -123,15 +123,16 @@ def _draw(systems: dict[str, list[Trained]], width: float) -> Figure:
     each, block = width / abreast, 190
     drawing = figure(width, lines * block)
     scores = [one.score for name in names for one in systems[name]]
-    low, high = max(0, min(s.low for s in scores) - 0.02), min(1, max(s.high for s in scores) + 0.03)
+    lowest = min(s.low for s in scores)
+    low, high = lowest - 0.02 if lowest < 0 else max(0, lowest - 0.02), min(1, max(s.high for s in scores) + 0.03)
     for i, name in enumerate(names):
         panel = axes(drawing, 38 + (i % abreast) * each, 30 + (i // abreast) * block, each - 56, block - 66)
         found = [one.score for one in systems[name]]
         places = range(1, len(found) + 1)
         panel.fill_between(places, [s.low for s in found], [s.high for s in found], color=COLOUR["tint"], linewidth=0)
         panel.plot(places, [s.mean for s in found], "o-", color=COLOUR["accent"], markersize=6.5, linewidth=2)
-        last = systems[name][-1].scores
-        if start := last.start_of(name):
+        last, system = systems[name][-1].scores, systems[name][-1].system
+        if start := last.start_of(system):
             level = last.score(start).mean
             panel.axhline(level, color=COLOUR["start"], linestyle=(0, (4, 4)), linewidth=1.5)
         panel.set_ylim(low, high)

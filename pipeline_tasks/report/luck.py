@@ -5,6 +5,7 @@ from __future__ import annotations
 from pipeline_tasks.evaluation.statistics import SURE, Difference
 
 BETTER, WORSE, LUCK = "better", "worse", "may be luck"
+_ROUNDING = 1e-12
 ELSEWHERE = " on other passages or judgements"
 """What is said of scores of two evaluations that did not search, or were not judged by, the same."""
 
@@ -14,7 +15,7 @@ def in_words(new: str, old: str, found: Difference) -> str:
     votes = f"{found.wins:,} of {found.n:,} queries better, {found.losses:,} worse"
     span = f"95% interval {found.low:+.3f} to {found.high:+.3f}; {votes}"
     side = "better" if found.gain > 0 else "worse"
-    if found.gain == 0:
+    if abs(found.gain) < _ROUNDING:
         return f"{new} scores as {old} ({span})."
     return f"{new} is {side} than {old} by {abs(found.gain):.3f} ({span}). {_verdict(found)}"
 

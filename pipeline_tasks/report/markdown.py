@@ -25,7 +25,7 @@ def _section(section: Section) -> list[str]:
         return []
     numbers = set(range(len(table.head))) - table.texts
     rows = [[f"`{value.ref}`" if isinstance(value, Version) else _plain(value) for value in row] for row in table.rows]
-    return ["", f"## {_plain(section.title)}", "", *grid(table.head, rows, numbers)[:-1]]
+    return ["", f"## {_plain(section.title)}", "", *grid([_plain(name) for name in table.head], rows, numbers)[:-1]]
 
 
 def _plain(text: str) -> str:

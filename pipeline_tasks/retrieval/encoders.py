@@ -12,7 +12,7 @@ from pipeline_tasks.core.settings import settings
 from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.domains.intents import load_intents
 from pipeline_tasks.encoders.devices import devices
-from pipeline_tasks.encoders.layout import layout_of, layout_of_spec
+from pipeline_tasks.encoders.layout import check_comparison, layout_of, layout_of_spec
 from pipeline_tasks.models.fetch import path_of
 from pipeline_tasks.models.registry import ModelSpec, get
 from pipeline_tasks.models.use import folder as folder_of
@@ -59,6 +59,7 @@ def load_encoder(
         folder = path_of(model, cache_dir)
         source = TorchSource(model.name, folder, layout_of_spec(model, folder, instructions_of(model)), threads)
     else:
+        check_comparison(model)
         source = TorchSource(model.name, model, layout_of(model), threads)
     encoder = _encoder(source, device, precision)
     if isinstance(model, ModelSpec) and encoder.dim != model.dim:

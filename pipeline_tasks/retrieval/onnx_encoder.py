@@ -31,7 +31,12 @@ class OnnxEncoder(TokenEncoder):
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        self._session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+        try:
+            self._session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # each of its errors is a class of its own
+            raise InputError(
+                f"{graph} cannot be read by ONNX Runtime ({error}): save or fetch the model again"
+            ) from error
         self._inputs = {given.name for given in self._session.get_inputs()}
         shape = self._session.get_outputs()[0].shape
         if layout.pooling == "own" or len(shape) != 3:

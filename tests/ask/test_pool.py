@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 
 from pipeline_tasks.ask.pool import pooled, read_pool, write_pool
@@ -57,3 +59,36 @@ def test_a_pool_that_was_spoilt_names_the_line(corpus, tmp_path):
     (tmp_path / "pool.md").write_text("## qa: why?\n\n- grade: 2 passage p-flood\n- quote: nothing of it\n")
     with pytest.raises(InputError, match=r"pool\.md, line 4: .*does not hold"):
         read_pool(corpus, tmp_path / "pool.md")
+
+
+@pytest.mark.parametrize("bullet", ["- grade", "* grade", "  + Grade"])
+def test_an_editors_bullets_and_line_breaks_change_no_grade(corpus, tmp_path, bullet):
+    quote = BRIDGE.judgements[0].evidence
+    first, _, rest = quote.partition(" ")
+    text = f"## qa: why?\n\n{bullet}: 2 passage p-flood\n{bullet[:-5]}quote: {first}\n  {rest}\n\n> Grade: a heading\n"
+    (tmp_path / "pool.md").write_text(text)
+    ((judgement,),) = [question.judgements for question in read_pool(corpus, tmp_path / "pool.md")]
+    assert (judgement.grade, judgement.evidence) == (2, quote)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("- grade: 2 of p-flood\n- quote: Turn around\n", "line 3: .*is no `- grade"),
+        ("- grade: 2 passage p-flood\n\n> Turn around\n", "line 3: the grade has no line"),
+        ("- grade: 2 passage p-flood\n- grade: 1 passage p-trap\n- quote: a\n", "line 3: the grade has no line"),
+        ("- quote: Turn around\n", "line 3: .*no quote behind it"),
+    ],
+)
+def test_no_grade_is_passed_over(corpus, tmp_path, text, said):
+    (tmp_path / "pool.md").write_text(f"## qa: why?\n\n{text}")
+    with pytest.raises(InputError, match=rf"pool\.md, {said}"):
+        read_pool(corpus, tmp_path / "pool.md")
+
+
+def test_passages_of_a_set_of_others_which_have_no_address_are_pooled(corpus, tmp_path):
+    rows = corpus.rows.set_column(
+        corpus.rows.schema.get_field_index("url"), "url", pa.nulls(len(corpus.rows), pa.string())
+    )
+    corpus = replace(corpus, rows=rows)
+    assert {row.url for row in pooled(corpus, [open_system("bm25", corpus)], [BRIDGE], 2)} == {""}

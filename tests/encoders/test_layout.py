@@ -1,9 +1,10 @@
 import json
+from contextlib import nullcontext
 
 import pytest
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.encoders.layout import Layout, layout_of_folder, layout_of_spec, positions
+from pipeline_tasks.encoders.layout import Layout, check_comparison, layout_of_folder, layout_of_spec, positions
 from pipeline_tasks.models.registry import get, models
 
 MODULES = [
@@ -133,3 +134,49 @@ def test_an_instruction_of_a_querys_own_goes_where_the_model_has_those_of_intent
     assert layout.query_prefix("qa", "refute") == layout.query_prefix("qa").replace("answer", "refute")
     assert layout.query_prefix("unknown", "refute") == layout.query_prefix("qa", "refute")
     assert Layout("mean", 8, prefixes={"query": "query: "}).query_prefix(None, "refute") == "query: refute: "
+
+
+@pytest.mark.parametrize(
+    ("modules", "compared", "works"),
+    [(MODULES[:2], "dot", False), (MODULES, "dot", True), (MODULES[:2], "cosine", True)],
+)
+def test_vectors_of_any_length_that_are_compared_by_their_product_are_no_cosines(tmp_path, modules, compared, works):
+    write(tmp_path, {"pooling_mode": "mean"}, modules, config_sentence_transformers={"similarity_fn_name": compared})
+    with nullcontext() if works else pytest.raises(InputError, match="compares vectors of any length by 'dot'"):
+        check_comparison(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("normalizer", "works"),
+    [
+        (None, False),
+        ({"type": "BertNormalizer", "lowercase": False}, False),
+        ({"type": "BertNormalizer", "lowercase": True}, True),
+        ({"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Lowercase"}]}, True),
+    ],
+)
+def test_case_is_the_tokenizers_business(tmp_path, normalizer, works):
+    files = {"sentence_bert_config": {"do_lower_case": True}, "tokenizer": {"normalizer": normalizer}}
+    write(tmp_path, {"pooling_mode": "mean"}, **files)
+    with nullcontext() if works else pytest.raises(InputError, match="before a tokenizer that tells cases apart"):
+        layout_of_folder(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("modules.json", b"{}", "is no list of modules"),
+        ("modules.json", b'[{"path": ""}]', "is no list of modules"),
+        ("modules.json", "é".encode("latin-1"), "is not JSON"),
+        ("config.json", b"[]", "is no JSON object"),
+        ("config.json", b'{"max_position_embeddings": 512, "pad_token_id": "x"}', "pad_token_id is 'x'"),
+        ("sentence_bert_config.json", b'{"max_seq_length": "many"}', "max_seq_length is 'many'"),
+        ("config_sentence_transformers.json", b'{"prompts": ["query: "]}', "are no texts by name"),
+        ("config_sentence_transformers.json", b'{"prompts": {"query": 7}}', "are no texts by name"),
+    ],
+)
+def test_a_damaged_file_is_named(tmp_path, name, content, message):
+    write(tmp_path, {"pooling_mode": "mean"})
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        layout_of_folder(tmp_path)

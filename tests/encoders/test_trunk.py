@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ from safetensors.torch import load_file, save_file
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.encoders.trunk import load
+from pipeline_tasks.retrieval.encoders import load_encoder
+from tests import shapes
 
 
 def sequences(encoder, texts: list[str]) -> list[np.ndarray]:
@@ -85,3 +88,23 @@ def test_a_prefix_is_left_out_of_the_mean(tiny_bert) -> None:
         pooled = encoder.encode(encoder.features(texts, lengths))
         hidden = encoder.model(torch.tensor([texts[0].tolist()])).last_hidden_state[0, 3:].mean(dim=0)
     torch.testing.assert_close(pooled[0], hidden / hidden.norm(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("model.safetensors", b"version https://git-lfs.github.com/spec/v1\n", "holds no model that"),
+        (
+            "config.json",
+            b'{"model_type": "bert", "hidden_size": 16, "vocab_size": 9, "max_position_embeddings": 64}',
+            "holds no model that|lacks",
+        ),
+        ("tokenizer.json", b'{"version": "1.0"', "is no tokenizer|no tokenizer that can be read"),
+    ],
+)
+def test_a_damaged_folder_is_told_without_a_traceback(tmp_path, name, content, message):
+    folder = shapes.make("bert", tmp_path / "mine")
+    (folder / name).write_bytes(content)
+    for read in (load, partial(load_encoder, cache_dir=tmp_path)):
+        with pytest.raises(InputError, match=message):
+            read(folder)

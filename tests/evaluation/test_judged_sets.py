@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -134,6 +135,20 @@ def test_a_question_that_two_intents_ask_has_the_judgements_of_each_apart(store,
     }
 
 
+def spoilt(name: str, content: bytes, path: Path) -> None:
+    (path / name).write_bytes(content)
+
+
+def test_a_mark_of_byte_order_quotes_and_blank_lines_are_no_part_of_a_judgement(store, tmp_path):
+    path = tmp_path / "set"
+    queries = [{"_id": 'a"', "text": "y"}]
+    given = {"set_name": "mine", "folder": folder(path, [{"_id": "1", "text": "x"}], queries, "")}
+    spoilt("qrels/test.tsv", '\ufeffa"\t1\t1\n\n'.encode(), path)
+    go(store, read_passages, **given)
+    go(store, judge_queries, {"passages": ["corpus/mine"]}, **given)
+    assert [row["grades"] for row in rows(store, "judged/mine")] == [[1]]
+
+
 def folder(path: Path, corpus: list[dict], queries: list[dict], qrels: str) -> str:
     (path / "qrels").mkdir(parents=True)
     for name, lines in (("corpus", corpus), ("queries", queries)):
@@ -205,6 +220,18 @@ def test_the_same_files_elsewhere_are_the_same_version(store, tmp_path):
             "queries.jsonl, line 1: no object with _id",
         ),
         (lambda path: (path / "qrels" / "test.tsv").write_text("a b c\n"), "test.tsv, line 1: not query-id"),
+        *(
+            (partial(spoilt, name, content), message)
+            for name, content, message in (
+                ("queries.jsonl", '{"_id": "a", "text": "é"}'.encode("latin-1"), "queries.jsonl, line 0: no object"),
+                ("queries.jsonl", b'{"_id": "a", "text": "half \\ud800"}', "queries.jsonl, line 1: no object"),
+                ("queries.jsonl", b'{"_id": "a", "text": ["y"]}', "queries.jsonl, line 1: no object"),
+                ("queries.jsonl", b"[" * 99_999, "queries.jsonl, line 1: no object"),
+                ("qrels/test.tsv", "é\t1\t1\n".encode("latin-1"), "test.tsv, line 0: not query-id"),
+                ("qrels/test.tsv", b"a\t1\t-99999999999\n", "test.tsv, line 1: not query-id.*whole score up to 1000"),
+                ("qrels/test.tsv", b'"q1\t1\t1\n"q2\t1\n', "test.tsv, line 2: not query-id"),
+            )
+        ),
         (lambda path: (path / "qrels" / "test.tsv").write_text("a\t1\t0\n"), "no query has a passage that answers it"),
     ],
 )

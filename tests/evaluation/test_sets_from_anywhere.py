@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,11 @@ QRELS = {
 }
 
 
+def judged(given: dict, path: Path) -> None:
+    row = {"user_query": "q", "passage": "p", "score": 1} | given
+    (path / "qrels" / "QA_Geo.json").write_text(json.dumps([row]))
+
+
 @pytest.fixture
 def disastir(tmp_path) -> Path:
     """Three tasks, one file a JSON array and the others an object a line."""
@@ -151,6 +157,14 @@ def test_all_passages_of_one_text_have_its_grade(store, disastir):
         (lambda path: (path / "qrels" / "QA_Geo.json").unlink(), "QA_Geo.json has queries of qa, and no file"),
         (lambda path: (path / "query" / "Geo.json").write_text("[]"), "Geo.json: its name says no intent"),
         (lambda path: (path / "qrels" / "QA_Geo.json").write_text('[{"user_query": "q"}]'), "has no passage"),
+        *(
+            (partial(judged, given), message)
+            for given, message in (
+                ({"score": 2_000_000_000}, "QA_Geo.json: the score 2000000000 is no whole number up to 1000"),
+                ({"score": True}, "QA_Geo.json: the score True is no whole number"),
+                ({"passage": ["x"]}, r"QA_Geo.json: .* is no text"),
+            )
+        ),
         (lambda path: (path / "qrels" / "QA_Geo.json").write_text("[1, 2"), "neither a JSON array of objects nor"),
     ],
 )

@@ -7,7 +7,7 @@ import pytest
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.store import LocalStore
-from pipeline_tasks.datasets import PASSAGES
+from pipeline_tasks.datasets import EVALUATIONS, PASSAGES
 from pipeline_tasks.report.history_report import history_report
 from pipeline_tasks.report.luck import ELSEWHERE
 from pipeline_tasks.report.run_report import run_report
@@ -40,6 +40,16 @@ def test_versions_that_searched_other_passages_are_told_so(tmp_path, monkeypatch
     ((_, (section,)),) = report.groups
     assert section.table.rows[-1][5].endswith(f";{ELSEWHERE}")
     assert f"its version before{ELSEWHERE}" in " ".join(run_report(store).answer)
+
+
+def test_an_evaluation_by_other_measures_does_not_hide_the_version_before(tmp_path):
+    store = LocalStore(tmp_path)
+    old = made.train(store, "a")
+    made.evaluate(store, old, 0.1)
+    other = [row | {"scores": [("map@100", 0.5)]} for row in made.rows_of({"33m/finetune-0.75": (0.1, str(old))}, 4)]
+    put(store, EVALUATIONS, other, dataset="eval/judged", models=old)
+    made.evaluate(store, made.train(store, "a", "twin"), 0.2)
+    assert "its version before" in " ".join(run_report(store).answer)
 
 
 def test_without_an_evaluation_there_is_no_history(tmp_path):

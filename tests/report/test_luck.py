@@ -32,3 +32,8 @@ def test_a_difference_is_called_what_it_is(new, short, words):
     found = compare(new, START, ["qa"] * 60)
     assert in_short(found) == short
     assert words in in_words("new", "old", found)
+
+
+def test_what_is_left_of_rounding_is_no_difference():
+    found = Difference(n=3, gain=5e-18, low=-0.1, high=0.1, p=0.5, p_worse=0.5, wins=1, losses=1)
+    assert in_words("new", "old", found).startswith("new scores as old")
