@@ -54,7 +54,7 @@ def _finished(version: Version, folder: Path, texts: list[str] | None, int8: boo
     with (folder / "README.md").open("a", encoding="utf-8") as card:
         found = {"Comparisons": comparisons(version.store, version.manifest.ref), "ONNX": graphs}
         card.write(sections(facts_of(version) | found))
-    return [folder / graph for graph in graphs]
+    return sorted((folder / "onnx").iterdir()) if graphs else []
 
 
 def _sample(version: Version) -> list[str]:

@@ -43,7 +43,7 @@ class ExtractTextParams(StepParams):
         return super().identity() | {"libraries": libraries}
 
 
-@step(reads={"downloads": DOWNLOADS}, writes=DOCUMENTS, kind="map", dataset="texts", version="3", memory_gib=4)
+@step(reads={"downloads": DOWNLOADS}, writes=DOCUMENTS, kind="map", dataset="texts", version="4", memory_gib=4)
 def extract_text(rows: pa.Table, params: ExtractTextParams, run: Run) -> Iterator[pa.Table]:
     """Turn every PDF into running text with page offsets, or a reject with its reason.
 
@@ -64,7 +64,8 @@ def extract_text(rows: pa.Table, params: ExtractTextParams, run: Run) -> Iterato
             meter.advance()
             table = _table(row, result) if isinstance(result, PdfText) else None
             if isinstance(result, Unreadable):
-                run.reject(row["doc_id"], str(result.reason), f"{row['url']} {result.detail}".strip())
+                why, detail = (str(getattr(result, name, "crashed")) for name in ("reason", "detail"))
+                run.reject(row["doc_id"], why, f"{row['url']} {detail}".strip())
             elif table is None:
                 run.reject(row["doc_id"], "crashed", f"{row['url']} what its reader said is no result")
             elif refusal := _refusal(result, params):

@@ -74,7 +74,7 @@ class Most(NamedTuple):
     share: float
 
 
-@step(reads={"documents": DOCUMENTS}, writes=HELD_OUT, kind="reduce", version="2", grows=True)
+@step(reads={"documents": DOCUMENTS}, writes=HELD_OUT, kind="reduce", version="3", grows=True)
 def hold_out_documents(inputs: Inputs, params: HoldOutDocumentsParams, run: Run) -> Iterator[pa.Table]:
     """Name the documents that are for tests or for choosing checkpoints; all others are trained on.
 

@@ -68,6 +68,7 @@ def quantise(exact: Path, target: Path) -> None:
     quantize_dynamic(
         exact,
         target,
+        use_external_data_format=exact.with_name(f"{exact.name}.data").exists(),
         op_types_to_quantize=["MatMul", "Gemm"],
         per_channel=True,
         reduce_range=True,

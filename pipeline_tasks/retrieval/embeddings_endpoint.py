@@ -73,7 +73,8 @@ class EmbeddingsEndpoint:
         record = {"api": "embeddings", "request": request, "response": response, "cost_usd": bought.usd}
         self._store.create(f"{stem}.f32", bought.kept.astype("<f4").tobytes())
         self._store.create(f"{stem}.json", canonical_json(record))
-        return bought.kept
+        stored = self._stored(stem, "", len(bought.kept))  # another buyer, or one that was killed, may have been first
+        return stored.vectors if stored else bought.kept
 
     def _stored(self, stem: str, answer_id: str, n_texts: int) -> Answer | None:
         kept = self._store.read(f"{stem}.f32") if self._store.exists(f"{stem}.json") else None
@@ -103,9 +104,9 @@ class EmbeddingsEndpoint:
             raise TransientError(f"{self.endpoint.host} {failed.detail}; try again") from None
 
     def _read(self, payload: Any, n_texts: int) -> tuple[np.ndarray, Tokens | None]:
-        rows = sorted(payload["data"], key=lambda row: int(row["index"]))
-        vectors = np.array([row["embedding"] for row in rows], np.float32)
-        in_order = [int(row["index"]) for row in rows] == list(range(n_texts))
+        rows = sorted((int(row.get("index", place)), row["embedding"]) for place, row in enumerate(payload["data"]))
+        vectors = np.array([vector for _, vector in rows], np.float32)
+        in_order = [place for place, _ in rows] == list(range(n_texts))
         tokens = int((payload.get("usage") or {}).get("prompt_tokens") or 0)
         if not in_order or vectors.shape != (n_texts, self.dim) or not directed(vectors).all():
             raise InputError(

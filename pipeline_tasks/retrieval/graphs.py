@@ -46,7 +46,7 @@ def add_graphs(folder: Path, texts: Sequence[str], *, int8: bool, threads: int) 
         return OnnxEncoder(folder.name, graph, layout, load_tokenizer(folder), threads)
 
     with tempfile.TemporaryDirectory(dir=folder, prefix=".onnx-") as work:
-        exact, small = Path(work) / "exact.onnx", Path(work) / "small.onnx"
+        exact, small = (Path(work) / Path(name).name for name in (EXACT, INT8))
         write_graph(load_model(folder, attention="eager"), exact, layout.max_length)
         largest = float(np.abs(encoder(exact).encode_passages(texts) - ours).max())
         if not largest <= LARGEST_DIFFERENCE:
@@ -59,9 +59,8 @@ def add_graphs(folder: Path, texts: Sequence[str], *, int8: bool, threads: int) 
             quantise(exact, small)
             said[INT8] = _loss((encoder(small).encode_passages(texts) * ours).sum(axis=1))
         (folder / "onnx").mkdir(exist_ok=True)
-        for name, made in ((EXACT, exact), (INT8, small)):
-            if made.is_file():
-                made.rename(folder / name)
+        for made in Path(work).iterdir():  # weights of large models lie beside their graph, which names their file
+            made.rename(folder / "onnx" / made.name)
     return {name: f"{words} ({len(texts):,} passages)" for name, words in said.items()}
 
 

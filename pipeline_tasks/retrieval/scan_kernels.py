@@ -108,6 +108,13 @@ def _limit(least: np.float32, slack: np.float32) -> np.int32:
 
 
 @compiled
+def _screened(place: np.int32, shift: int) -> np.int32:
+    """Screened score of the lowest product that can be at ``place``: rounding takes negative ones half a place down."""
+    half = (1 << shift) >> 1
+    return (place - half if place < 0 else place) >> shift
+
+
+@compiled
 def _lowest(place: np.integer, shift: int, slack: np.float32) -> np.float32:
     """The lowest exact score of a passage with that screened score: its product was rounded by half a place at most."""
     bits = np.empty(1, np.int32)
@@ -141,7 +148,7 @@ def _tighten(row: int, shift: int, asked: Asked, best: Best) -> None:
         above += counts[at]
     if at:
         best.least[row] = max(best.least[row], _lowest(low + (at << wide), shift, slack))
-    limit, kept = _limit(best.least[row], slack) >> shift, 0
+    limit, kept = _screened(_limit(best.least[row], slack), shift), 0
     for i in range(n):
         place = places[i]
         places[kept], rows[kept] = place, rows[i]
@@ -209,7 +216,7 @@ def offer(screen: np.ndarray, shift: int, first: int, asked: Asked, given: Given
     """
     room, n_passages = best.rows.shape[1], screen.shape[1]
     for row in range(screen.shape[0]):
-        limit = _limit(best.least[row], asked.slack[row]) >> shift
+        limit = _screened(_limit(best.least[row], asked.slack[row]), shift)
         for start in range(0, n_passages, _TILE):
             tile = screen[row, start : start + _TILE]
             highest = tile[0]
@@ -221,7 +228,7 @@ def offer(screen: np.ndarray, shift: int, first: int, asked: Asked, given: Given
                 _tighten(row, shift, asked, best)
                 if best.n[row] + _TILE > room - room // 8:
                     _settle(row, asked, given, best)
-                limit = _limit(best.least[row], asked.slack[row]) >> shift
+                limit = _screened(_limit(best.least[row], asked.slack[row]), shift)
             n = best.n[row]
             for i in range(tile.size):
                 place = np.int32(tile[i])

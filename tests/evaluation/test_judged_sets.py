@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +19,9 @@ from tests.stores import go, put, reasons, rejects, rows
 
 SAID = "A car commonly floats for between thirty seconds and two minutes, and then it sinks nose first."
 
+PARTS = ["A car commonly floats for between", "thirty seconds and two minutes, and", "then it sinks nose first"]
+"""Half of the rows of four words: in a document that has them all over they are no quote."""
+
 
 @pytest.fixture
 def store(tmp_path: Path) -> LocalStore:
@@ -32,11 +36,18 @@ def store(tmp_path: Path) -> LocalStore:
         ("then it sinks nose first. A car commonly floats for between thirty seconds and two", [0]),
         ("A car commonly floats for a while, and then it sinks nose first.", []),
         ("it sinks nose first.", []),
+        ("A car commonly floats for between thirty 17 seconds and two minutes, and then it sinks nose first.", [0]),
+        (f" {'and other words, ' * 9}".join(PARTS), []),
         ("", []),
     ],
 )
 def test_a_quote_is_found_where_half_of_its_words_stand_in_a_row(text, found):
     assert Quotes([SAID, "quite another sentence of this kind"]).found_in(text) == found
+
+
+def test_a_letter_and_its_accent_are_one_or_two_characters():
+    said = "Les pompiers évacuent d'abord les écoles, puis les hôpitaux situés près de la rivière."
+    assert Quotes([said]).found_in(unicodedata.normalize("NFD", said)) == [0]
 
 
 def test_a_quote_of_two_words_must_be_whole():

@@ -210,6 +210,20 @@ def test_vectors_of_very_different_lengths_change_no_row(screen):
         same(search(queries, [(given, keys(3000))], K, screen=screen, block=500), brute_force(queries, given, K))
 
 
+@pytest.mark.parametrize("seed", [7, 33])
+@pytest.mark.parametrize("screen", ["float32", "bfloat16"])
+def test_a_score_below_nought_that_is_rounded_down_is_not_ruled_out(screen, seed):
+    """Passages that are nearly alike, asked for with their opposites, of two dimensions: where rounding decides."""
+    drawn = np.random.default_rng(seed)
+    passages = drawn.standard_normal((400, 2))
+    passages = passages[:1] + 10.0 ** -drawn.integers(2, 6) * passages
+    queries = -passages[drawn.integers(0, 400, 200)] + 1e-3 * drawn.standard_normal((200, 2))
+    queries, passages = (
+        (one / np.linalg.norm(one, axis=1, keepdims=True)).astype(np.float32) for one in (queries, passages)
+    )
+    same(search(queries, [(passages, keys(400))], 13, screen=screen), brute_force(queries, passages, 13))
+
+
 def test_a_small_search_loads_no_torch():
     """Loading it takes seconds, the search some milliseconds."""
     code = (

@@ -76,3 +76,15 @@ def test_a_graph_with_other_vectors_is_not_kept(exported, monkeypatch):
     with pytest.raises(InputError, match="differ from PyTorch's by .*export without --onnx"):
         add_graphs(folder, TEXTS, int8=False, threads=1)
     assert (folder / EXACT).stat().st_mtime_ns == before and not list(folder.glob(".onnx-*"))
+
+
+def test_weights_that_lie_beside_a_graph_are_moved_with_it(tmp_path, monkeypatch):
+    """Those of models above 1.5 GB; a limit of none makes any model one."""
+    monkeypatch.setattr("torch.onnx._internal.exporter._onnx_program._LARGE_MODEL_THRESHOLD", 0)
+    export(load(shapes.make("bert", tmp_path / "plain")), tmp_path / "m", card={"name": "x"}, layout=Layout("mean", 32))
+    add_graphs(tmp_path / "m", TEXTS, int8=True, threads=1)
+    made = {path.name for path in (tmp_path / "m" / "onnx").iterdir()}
+    assert {"model.onnx", "model.onnx.data", "model_int8.onnx"} <= made
+    for graph in (EXACT, INT8):
+        layout, words = layout_of(tmp_path / "m"), load_tokenizer(tmp_path / "m")
+        assert OnnxEncoder("tiny", tmp_path / "m" / graph, layout, words, 1).encode_passages(TEXTS).shape == (3, 32)

@@ -47,6 +47,11 @@ class Silent(TransientError):
     def __init__(self, host: str, detail: str, attempts: int) -> None:
         super().__init__(f"{host} {detail} in all of {attempts} attempts; see that it is up, and try again")
         self.detail = f"{detail} in {attempts} attempts"
+        self._said = host, detail, attempts
+
+    def __reduce__(self) -> tuple[type[Silent], tuple[str, str, int]]:
+        """As another process makes it anew."""
+        return Silent, self._said
 
 
 @dataclass

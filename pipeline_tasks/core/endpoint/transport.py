@@ -24,7 +24,7 @@ class Transport:
     Args:
         base_url: with the version path.
         secret: sent as bearer token; may be empty.
-        timeout_s: seconds until a reply has to be whole.
+        timeout_s: seconds until a reply has to begin, and then to be whole.
         connections: how many are kept open.
     """
 
@@ -55,16 +55,17 @@ class Transport:
         Raises:
             Fault: it could not be had; of the kind :data:`UNREACHABLE` where nothing was sent.
         """
-        ends = time.monotonic() + self._timeout_s
-        data = bytearray()
+        data, is_late = bytearray(), False
         try:
             with self._http.stream(method, path, **sent) as answer:
+                ends = time.monotonic() + self._timeout_s  # what was sent, a file perhaps, took its own time
                 for block in answer.iter_bytes():
+                    if is_late:  # and there is more: a reply that is whole is kept
+                        raise Fault("timeout", f"was not done in {self._timeout_s:g} s")
                     data += block
                     if len(data) > largest:
                         raise Fault("bad_answer", f"sent more than {largest} bytes")
-                    if time.monotonic() > ends:
-                        raise Fault("timeout", f"was not done in {self._timeout_s:g} s")
+                    is_late = time.monotonic() > ends
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise Fault(UNREACHABLE, f"cannot be reached ({type(error).__name__})") from None
         except httpx.TimeoutException as error:

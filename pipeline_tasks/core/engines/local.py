@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from multiprocessing import get_context, parent_process
 from types import TracebackType
 from typing import Any
@@ -35,16 +36,22 @@ class Local:
                 yield place, work(item)
             return
         pool = self._pool = self._pool or _pool(self._workers)
-        places = {pool.submit(work, item): place for place, item in enumerate(items)}
+        with self._lost():
+            places = {pool.submit(work, item): place for place, item in enumerate(items)}
         for future in as_completed(places):
-            try:
+            with self._lost():
                 found = future.result()
-            except BrokenProcessPool as error:
-                raise TransientError(
-                    f"a worker process was ended from outside, most often for want of memory ({self._workers} ran side "
-                    "by side); lower FOUNDRY_WORKERS, or what the step's parameters let one of them hold, and run again"
-                ) from error
             yield places[future], found
+
+    @contextmanager
+    def _lost(self) -> Iterator[None]:
+        try:
+            yield
+        except BrokenProcessPool as error:
+            raise TransientError(
+                f"a worker process was ended from outside, most often for want of memory ({self._workers} ran side by "
+                "side); lower FOUNDRY_WORKERS, or what the step's parameters let one of them hold, and run again"
+            ) from error
 
     def tidy(self, work: Callable[[Any], Any], item: Any) -> None:
         """Call ``work`` here: all processes have the same files."""

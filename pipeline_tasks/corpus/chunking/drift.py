@@ -44,7 +44,11 @@ def token_table(folder: Path) -> np.ndarray:
         name = next((key for key in tensors.keys() if key.endswith(_TABLES)), None)  # noqa: SIM118
         if name is None:
             raise InputError(f"{path} has no token embeddings ({', '.join(_TABLES)}): use mode=structure")
-        return weighted(tensors.get_tensor(name).astype(np.float32))
+        if tensors.get_slice(name).get_dtype() != "BF16":
+            return weighted(tensors.get_tensor(name).astype(np.float32))
+    from safetensors.torch import load_file  # NumPy has no such numbers
+
+    return weighted(load_file(path)[name].float().numpy())
 
 
 def weighted(table: np.ndarray) -> np.ndarray:

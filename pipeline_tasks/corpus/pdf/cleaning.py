@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from functools import cached_property
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\ufff0-\uffff]")
+_PARTS_WORDS = re.compile(r"[\x0b\x0c\x1c-\x1f\x85]")
 _SYMBOL_BULLET = re.compile("[\uf06e\uf06c\uf076\uf0a7\uf0a8\uf0b7\uf0d8\uf0e8\uf0fc]")
 _LIGATURE = re.compile("[\ufb00-\ufb06]")
 _SOFT_HYPHEN = re.compile("\u00ad(?!\n)")
@@ -77,11 +78,11 @@ def _without_broken(text: str) -> str:
 
 
 def clean(text: str) -> str:
-    """Text without control characters, invisible marks and ligatures; lines stay apart."""
+    """Text without control characters, invisible marks and ligatures, accents in their letters; lines stay apart."""
     if text.isascii() and text.isprintable():
         return text
-    text = _CONTROL.sub("", text.replace("\r", "\n"))
+    text = _CONTROL.sub("", _PARTS_WORDS.sub(" ", text.replace("\r", "\n")))
     if _LIGATURE.search(text):
         text = _LIGATURE.sub(lambda m: unicodedata.normalize("NFKC", m.group()), text)
     text = _SYMBOL_BULLET.sub("•", text)
-    return _SOFT_HYPHEN.sub("", text).replace("\u00a0", " ")
+    return unicodedata.normalize("NFC", _SOFT_HYPHEN.sub("", text).replace("\u00a0", " "))

@@ -25,6 +25,12 @@ def _library() -> Any:
     return pymupdf
 
 
+@cache
+def _errors() -> tuple[type[Exception], ...]:
+    """What MuPDF and its binding raise about a file."""
+    return RuntimeError, ValueError, _library().mupdf.FzErrorBase
+
+
 def open_pdf(content: bytes) -> _Opened:
     """See :class:`~pipeline_tasks.corpus.pdf.engines.Engine`."""
     pymupdf = _library()
@@ -32,7 +38,7 @@ def open_pdf(content: bytes) -> _Opened:
         pymupdf.TOOLS.store_shrink(100)
     try:
         document = pymupdf.open(stream=content, filetype="pdf")
-    except (RuntimeError, ValueError) as error:
+    except _errors() as error:
         raise _refusal(error) from error
     if not document.is_pdf:
         raise CannotRead("damaged", "not a PDF, whatever its first bytes say")
@@ -40,7 +46,7 @@ def open_pdf(content: bytes) -> _Opened:
         raise CannotRead("encrypted", "needs a password")
     try:
         return _Opened(document)
-    except (RuntimeError, ValueError) as error:
+    except _errors() as error:
         raise _refusal(error) from error
 
 
@@ -51,7 +57,8 @@ class _Opened:
         self.repaired = bool(document.is_repaired)
         metadata = document.metadata or {}
         names = {"title": "title", "created": "creationDate", "modified": "modDate"}
-        self.facts = {name: metadata.get(key) or "" for name, key in names.items()}
+        told = {name: metadata.get(key) or "" for name, key in names.items()}
+        self.facts = {name: text.encode("utf-8", "ignore").decode() for name, text in told.items()}  # no halves
 
     def page(self, index: int) -> PageText:
         pymupdf = _library()
@@ -60,7 +67,7 @@ class _Opened:
             page = self._document.load_page(index)
             bounds = page.rect
             lines = _lines_as_json(pymupdf.mupdf, page.get_textpage(flags=flags).this)
-        except (RuntimeError, ValueError) as error:
+        except _errors() as error:
             raise _refusal(error) from error
         found = [line for block in lines["blocks"] for line in block.get("lines", ()) if line["text"].strip()]
         turned = sum(_runs_upright(line) for line in found) > len(found) / 2
@@ -70,14 +77,17 @@ class _Opened:
     def has_image(self, index: int) -> bool:
         try:
             return bool(self._document.get_page_images(index))
-        except (RuntimeError, ValueError):  # a damaged page has none that can be seen
+        except _errors():  # a damaged page has none that can be seen
             return False
 
     def picture(self, index: int, dpi: int) -> bytes:
-        page = self._document.load_page(index)
-        points = max(1.0, page.rect.width * page.rect.height)
-        dpi = min(dpi, int(72 * (_MAX_PIXELS / points) ** 0.5))
-        return page.get_pixmap(dpi=max(1, dpi), colorspace=_library().csGRAY).tobytes("pgm")
+        try:
+            page = self._document.load_page(index)
+            points = max(1.0, page.rect.width * page.rect.height)
+            dpi = min(dpi, int(72 * (_MAX_PIXELS / points) ** 0.5))
+            return page.get_pixmap(dpi=max(1, dpi), colorspace=_library().csGRAY).tobytes("pgm")
+        except _errors() as error:
+            raise _refusal(error) from error
 
     def close(self) -> None:
         self._document.close()

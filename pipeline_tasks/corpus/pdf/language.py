@@ -26,7 +26,7 @@ def language_of(text: str) -> str:
     if len(words) > _SAMPLES * _SAMPLE_CHARS:
         step = len(words) // _SAMPLES
         words = " ".join(words[i * step : i * step + _SAMPLE_CHARS] for i in range(_SAMPLES))
-    if words.isupper():
+    if sum(map(str.isupper, words)) > sum(map(str.islower, words)):  # in capitals, but for an address perhaps
         words = words.lower()
     language, probability = _identifier().classify(words)
     return language if probability >= _SURE else "und"

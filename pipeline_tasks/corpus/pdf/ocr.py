@@ -31,6 +31,9 @@ def tesseract_version() -> str:
     return (found.stdout or found.stderr).split("\n", 1)[0].strip()
 
 
+OCR_FAILED = "ocr_failed"
+
+
 def recognise(document: OpenPdf, index: int, page: PageText, language: str) -> PageText:
     """``page`` with the lines that Tesseract sees on its picture; unchanged where it shows no picture.
 
@@ -42,7 +45,7 @@ def recognise(document: OpenPdf, index: int, page: PageText, language: str) -> P
     command = [shutil.which("tesseract") or "tesseract", "-", "-", "-l", language, "--dpi", str(_DPI), "tsv"]
     done = subprocess.run(command, input=document.picture(index, _DPI), capture_output=True, check=False)  # noqa: S603
     if done.returncode:
-        raise CannotRead("ocr_failed", done.stderr.decode("utf-8", "replace").strip()[-200:])
+        raise CannotRead(OCR_FAILED, done.stderr.decode("utf-8", "replace").strip()[-200:])
     return PageText(page.width, page.height, _lines(done.stdout.decode("utf-8", "replace"), page.width))
 
 

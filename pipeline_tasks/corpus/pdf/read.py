@@ -13,12 +13,14 @@ from pipeline_tasks.corpus.pdf.facts import metadata_date, printed_date, title_o
 from pipeline_tasks.corpus.pdf.flow import run_together
 from pipeline_tasks.corpus.pdf.language import language_of
 from pipeline_tasks.corpus.pdf.model import Aside, CannotRead, PageText, Paragraph, PdfText, Unreadable
-from pipeline_tasks.corpus.pdf.ocr import recognise
+from pipeline_tasks.corpus.pdf.ocr import OCR_FAILED, recognise
 from pipeline_tasks.corpus.pdf.paragraphs import join_marks, to_paragraphs
 from pipeline_tasks.corpus.pdf.running import take_running_lines
 from pipeline_tasks.corpus.pdf.tables import take_tables
 
 _WORD = re.compile(r"\w+")
+_OF_A_PAGE = ("damaged", OCR_FAILED)
+"""Why one page may not be read, and others are."""
 _DATED_PAGES, _DATED_CHARS = 2, 3000
 
 
@@ -40,8 +42,8 @@ class ReadOptions:
 def read_pdf(content: bytes, options: ReadOptions = ReadOptions()) -> PdfText | Unreadable:  # noqa: B008
     """Text of the PDF in ``content``; hostile input gives a reason, never an exception of ours.
 
-    Reasons: ``damaged``, ``encrypted``, ``empty`` (nothing on any page), ``no_text`` (pictures only), ``too_long``,
-    ``memory``.
+    Reasons: ``damaged``, ``encrypted``, ``empty`` (nothing on any page), ``no_text`` (pictures only), ``ocr_failed``
+    (Tesseract, where no page has a text), ``too_long``, ``memory``.
     """
     try:
         document = load_engine(options.engine).open_pdf(content)
@@ -60,26 +62,28 @@ def _read(document: OpenPdf, content: bytes, options: ReadOptions) -> PdfText:
         raise CannotRead("damaged", "no pages can be read")
     pages, unreadable = _pages(document, options)
     if len(unreadable) == document.n_pages:
-        raise CannotRead("damaged", unreadable[0])
+        raise unreadable[0]
     if not any(page.segments for page in pages):
         if document.repaired or b"startxref" not in content:
             raise CannotRead("damaged", "repaired, but nothing is left to read")
+        if unseen := next((refused for refused in unreadable if refused.reason != "damaged"), None):
+            raise unseen
         seen = any(document.has_image(i) for i in range(document.n_pages))
         raise CannotRead("no_text" if seen else "empty", f"{document.n_pages} pages without text")
     return replace(assemble(pages, document.facts), n_unreadable_pages=len(unreadable))
 
 
-def _pages(document: OpenPdf, options: ReadOptions) -> tuple[list[PageText], list[str]]:
-    pages, unreadable, n_chars = [], [], 0
+def _pages(document: OpenPdf, options: ReadOptions) -> tuple[list[PageText], list[CannotRead]]:
+    pages, unreadable, n_chars = [], list[CannotRead](), 0
     for index in range(document.n_pages):
         try:
             page = document.page(index)
             if options.ocr_language and not page.segments:
                 page = recognise(document, index, page, options.ocr_language)
         except CannotRead as refused:
-            if refused.reason != "damaged":
+            if refused.reason not in _OF_A_PAGE:
                 raise
-            unreadable.append(f"page {index + 1}: {refused.detail}")
+            unreadable.append(CannotRead(refused.reason, f"page {index + 1}: {refused.detail}"))
             page = PageText(0.0, 0.0, [])
         page = _on_page(page)
         n_chars += sum(len(s.text) for s in page.segments)

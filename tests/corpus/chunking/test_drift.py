@@ -1,5 +1,7 @@
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.corpus.chunking.drift import cohesion, token_table, weighted
@@ -42,3 +44,9 @@ def test_little_text_has_no_drift(ends):
 def test_a_model_without_a_table_is_named_with_the_remedy(tmp_path):
     with pytest.raises(InputError, match="mode=structure"):
         token_table(tmp_path)
+
+
+def test_a_table_in_bfloat16_is_read(tmp_path):
+    table = torch.randn(40, 8, generator=torch.Generator().manual_seed(0)).bfloat16()
+    save_file({"model.embed_tokens.weight": table}, tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(token_table(tmp_path), weighted(table.float().numpy()))

@@ -28,3 +28,5 @@ def test_a_broken_word_is_joined_as_the_document_writes_it(lines, elsewhere, joi
 def test_control_characters_ligatures_and_symbol_bullets_are_made_plain():
     assert clean("e\ufb03cient \u200bre\u00adlief\x07 \uf0b7 a\u00a0b") == "efficient relief \u2022 a b"
     assert clean("plain text") == "plain text"
+    assert clean("flood\x0bwater\x0crises\x85fast") == "flood water rises fast"
+    assert clean("e\u0301cole") == "\u00e9cole"

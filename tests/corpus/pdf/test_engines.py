@@ -31,12 +31,15 @@ def test_both_engines_see_the_same_segments():
     assert pages[0].facts["title"] == pages[1].facts["title"] == "Flood"
 
 
-def test_half_a_character_in_a_title_and_a_page_that_is_none_cost_no_text(engine, read):
+@pytest.mark.parametrize("title", ["<FEFFD83D>", "<FEFF00460020D83D>"])
+@pytest.mark.parametrize("node", ["<</Type/Nothing>>", "<</Type/Pages/Count 1/Kids[{0} 0 R]>>"])
+def test_half_a_character_in_a_title_and_a_page_that_is_none_cost_no_text(engine, read, title, node):
     sound = pdf([((72, 100), "Move to higher ground.")], [((72, 100), "Now.")], title="Flood")
     with pymupdf.open(stream=sound) as document:
         info = int(document.xref_get_key(-1, "Info")[1].split()[0])
-        document.xref_set_key(info, "Title", "<FEFFD83D>")
-        document.update_object(document[1].xref, "<</Type/Nothing>>")
+        document.xref_set_key(info, "Title", title)
+        document.update_object(document[1].xref, node.format(document[1].xref))
         content = document.tobytes()
     assert not load_engine(engine).open_pdf(content).has_image(1)
-    assert "Move to higher ground." in read(content).text
+    found = read(content)
+    assert "Move to higher ground." in found.text and found.title.encode()

@@ -22,5 +22,9 @@ def test_a_cover_page_in_another_language_does_not_decide():
     assert language_of(TEXTS["pt"] * 3 + TEXTS["en"] * 200) == "en"
 
 
+def test_an_address_in_a_text_in_capitals_is_still_that_text():
+    assert language_of(f"{TEXTS['en'].upper()} VISIT www.weather.gov/lch AND SEE ANNEX A, rev. 2.") == "en"
+
+
 def test_what_has_no_words_is_undetermined():
     assert language_of("") == language_of("4711 0815 33 %") == "und"
