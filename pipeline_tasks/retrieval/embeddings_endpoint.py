@@ -20,19 +20,21 @@ from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.ids import canonical_json, digest
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.vectors import directed
+from pipeline_tasks.core.wire import clean
 
 MAX_TEXTS = 256
 MAX_CHARACTERS = 200_000
 SPECIAL_TOKENS = 8
 """Tokens that a model may put around a text."""
 _ABOUT = 64
+_SHOWN = 80
 
 
 @dataclass(frozen=True)
 class Answer:
-    """Vectors of one group, [n, d] float32, and the answer's id."""
+    """Vectors of one group, [n, d] float32, and the ids of the answers that they stand in: mostly one."""
 
-    response_id: str
+    response_ids: tuple[str, ...]
     vectors: np.ndarray
 
 
@@ -52,9 +54,11 @@ class EmbeddingsEndpoint:
     def answer(self, texts: Sequence[str]) -> Answer:
         """The vectors of ``texts``: from the store where they were bought before, else from the endpoint.
 
+        Servers differ in how much they take at once: what one refuses is asked for by halves, down to a single text.
+
         Raises:
             TransientError: the endpoint stayed busy, broken or unreachable through all attempts.
-            InputError: it refuses the key, the model or the texts, or its vectors are of another width or not finite.
+            InputError: it refuses the key, the model or a text, or its vectors are of another width or not finite.
         """
         answer_id = digest({"api": "embeddings", "model": self.model, "texts": list(texts)})
         stem = f"responses/{answer_id[:2]}/{answer_id}"
@@ -62,10 +66,20 @@ class EmbeddingsEndpoint:
         if found is not None:
             self.endpoint.count("vectors_reused", len(texts))
             return found
-        vectors = self._buy(texts, answer_id, partial(self._keep, stem))
+        try:
+            vectors = self._buy(texts, answer_id, partial(self._keep, stem))
+        except Refused as refused:
+            if len(texts) == 1:
+                raise InputError(
+                    f"{self.endpoint.host} refused to embed {clean(texts[0], _SHOWN)!r} with {self.model!r} "
+                    f"({refused.detail}): check the model and the length of the text"
+                ) from None
+            middle = len(texts) // 2
+            first, second = (self.answer(half) for half in (texts[:middle], texts[middle:]))
+            return Answer(first.response_ids + second.response_ids, np.concatenate([first.vectors, second.vectors]))
         self.endpoint.count("vectors_bought", len(texts))
         self.endpoint.count("embedding_requests")
-        return Answer(answer_id, vectors)
+        return Answer((answer_id,), vectors)
 
     def _keep(self, stem: str, bought: Bought[np.ndarray]) -> np.ndarray:
         usage = {"prompt_tokens": bought.tokens.prompt, "completion_tokens": 0}
@@ -83,7 +97,7 @@ class EmbeddingsEndpoint:
         if len(kept) == 4 * n_texts * self.dim:
             vectors = np.frombuffer(kept, "<f4").reshape(-1, self.dim)
             if directed(vectors).all():
-                return Answer(answer_id, vectors)
+                return Answer((answer_id,), vectors)
         self._store.delete_all([f"{stem}.json", f"{stem}.f32"])
         return None
 
@@ -95,11 +109,6 @@ class EmbeddingsEndpoint:
         read = partial(self._read, n_texts=len(texts))
         try:
             return self.endpoint.post("/embeddings", body, read, at_most=at_most, name=answer_id, keep=keep)
-        except Refused as refused:
-            raise InputError(
-                f"{self.endpoint.host} refused to embed {len(texts)} texts with {self.model!r} ({refused.detail}): "
-                "check the model and the length of the texts"
-            ) from None
         except NoAnswer as failed:
             raise TransientError(f"{self.endpoint.host} {failed.detail}; try again") from None
 

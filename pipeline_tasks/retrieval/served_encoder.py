@@ -42,7 +42,7 @@ class ServedEncoder(Encoder):
                 for group, future in zip(asked, waiting, strict=True):
                     answer = future.result()
                     vectors[group] = answer.vectors
-                    self.responses.add(answer.response_id)
+                    self.responses.update(answer.response_ids)
                     done(group)
             except BaseException:
                 endpoint.pace.stop()

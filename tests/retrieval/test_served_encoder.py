@@ -84,6 +84,19 @@ def test_groups_are_not_too_long_for_a_request():
     assert max(sum(len(texts[row]) for row in group) for group in found) <= embeddings_endpoint.MAX_CHARACTERS
 
 
+def test_what_is_too_much_at_once_is_asked_for_by_halves_and_bought_once(endpoint, store):
+    texts = ["flood", "storm", "fire"]
+    endpoint.faults = [(413, {}, b"no more than two texts")]
+    encoder = open_or_ask(MODEL, "float32", store, terms=Terms(concurrency=1))
+    vectors = encoder.encode_passages(texts)
+    wanted = np.array([endpoint.vector(text) for text in texts])
+    np.testing.assert_allclose(vectors, wanted / np.linalg.norm(wanted, axis=1, keepdims=True), atol=1e-6)
+    assert endpoint.requests == 3 and len(encoder.responses) == 2 and set(endpoint.sold.values()) == {1}
+    endpoint.faults = [(413, {}, b"no")] * 9
+    with pytest.raises(InputError, match="refused to embed '(sleet|hail)' with"):
+        open_or_ask(MODEL, "float32", store, terms=Terms(concurrency=1)).encode_passages(["sleet", "hail"])
+
+
 def test_a_busy_endpoint_is_asked_again_when_it_says_so(endpoint, store):
     soon = format_datetime(datetime.now(UTC) + timedelta(seconds=1), usegmt=True)
     endpoint.faults = [(429, {"Retry-After": "0.7"}, b""), (503, {"Retry-After": soon}, b"")]
