@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 
 
@@ -13,3 +14,20 @@ def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     if isinstance(column, pa.Array):
         return column
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def taken(values: pa.ChunkedArray, places: np.ndarray) -> pa.Array:
+    """Values at places, chunk by chunk: ``take`` first puts all chunks together, for which a corpus has too many texts.
+
+    Shapes: places [n], any order; result [n].
+    """
+    order = np.argsort(places, kind="stable")
+    ascending, found, at, start = places[order], [], 0, 0
+    for chunk in values.chunks:
+        stop = int(np.searchsorted(ascending, start + len(chunk)))
+        found.append(chunk.take(pa.array(ascending[at:stop] - start)))
+        at, start = stop, start + len(chunk)
+    inverse = np.empty(len(order), np.int64)
+    inverse[order] = np.arange(len(order))
+    whole = pa.concat_arrays(found) if found else pa.array([], values.type)
+    return whole.take(pa.array(inverse))

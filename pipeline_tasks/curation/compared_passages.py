@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline_tasks.core.arrays import taken
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.run import Run
@@ -56,11 +57,9 @@ class Compared:
         kept = [row for row, ids in enumerate(found) if ids]
         ids = [found[row] for row in kept]
         flat = pa.array([i for some in ids for i in some], pa.string())
-        return cls(
-            queries.take(pa.array(kept, pa.int64())),
-            ids,
-            texts.take(_places(flat, texts["passage_id"], run, "passages")),
-        )
+        places = _places(flat, texts["passage_id"], run, "passages").to_numpy()
+        passages = pa.table({"passage_id": flat, "text": taken(texts["text"], places)})
+        return cls(queries.take(pa.array(kept, pa.int64())), ids, passages)
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -15,9 +15,11 @@ from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.schema import FILES
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.versions import Version
-from pipeline_tasks.datasets import PAIRS, PASSAGES, SCORED_TRIPLETS, TRIPLETS
+from pipeline_tasks.datasets import PAIRS, PASSAGES, RANK_LISTS, SCORED_TRIPLETS, TRIPLETS, TUPLES
 
-_PARTS = {PAIRS.name: "origin", TRIPLETS.name: "intent", SCORED_TRIPLETS.name: "intent", PASSAGES.name: ""}
+_PARTS = {PAIRS.name: "origin", PASSAGES.name: ""} | dict.fromkeys(
+    (schema.name for schema in (TRIPLETS, SCORED_TRIPLETS, TUPLES, RANK_LISTS)), "intent"
+)
 """Schema of what models learn from -> column that says what kinds of rows there are."""
 
 
@@ -61,22 +63,26 @@ def _composition(store: Store, ref: Ref) -> str:
     """Rows by split, and by kind within it."""
     try:
         version = Version.open(store, ref)
-        if version.manifest.rows_schema == FILES:
+        made = version.manifest
+        if made.rows_schema == FILES:
             return "a model"
-        kind = _PARTS[version.manifest.rows_schema]
+        if made.rows_schema not in _PARTS:
+            return f"{made.rows:,} rows of {made.rows_schema or 'no kind'}"
+        kind = _PARTS[made.rows_schema]
         counts: Counter[tuple[str, str]] = Counter()
         for rows in version.batches(["split", *([kind] if kind else [])], 65_536):
-            kinds = rows[kind].to_pylist() if kind else [""] * len(rows)
-            counts.update(zip(rows["split"].to_pylist(), kinds, strict=True))
-    except (InputError, KeyError):
-        return "not in the store any more, or of no kind that is counted"
+            kinds = rows[kind].fill_null("").to_pylist() if kind else [""] * len(rows)
+            counts.update(zip(rows["split"].fill_null("").to_pylist(), kinds, strict=True))
+    except InputError:
+        return "not in the store any more"
     splits = sorted({split for split, _ in counts}, reverse=True)
     return "; ".join(_of_split(split, {k: n for (of, k), n in counts.items() if of == split}) for split in splits)
 
 
 def _of_split(split: str, counts: dict[str, int]) -> str:
-    kinds = ", ".join(f"{kind} {n:,}" for kind, n in sorted(counts.items()) if kind)
-    return f"{split} {sum(counts.values()):,}" + (f" ({kinds})" if kinds else "")
+    named = any(counts)
+    kinds = ", ".join(f"{kind or 'unknown'} {n:,}" for kind, n in sorted(counts.items()) if named)
+    return f"{split or 'of no split'} {sum(counts.values()):,}" + (f" ({kinds})" if kinds else "")
 
 
 def _scores(version: Version) -> dict[str, str]:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from mteb.abstasks.sts import AbsTaskSTS
 
 TRAIN = "train"
+_MOST = 1e300
+"""A score beyond it is none that arithmetic can go on with."""
 
 
 def similarity_task(source: str | Path, name: str) -> AbsTaskSTS:
@@ -92,13 +94,17 @@ def _file(source: str | Path, split: str) -> Path:
 
 def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Where each row stands, and the row."""
-    for number, line in enumerate(path.read_text("utf-8").split("\n"), 1):
+    try:
+        text = path.read_text("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read ({error})") from error
+    for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
         where = f"{path}, line {number}"
         try:
             row = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(f"{where} is not JSON ({error})") from error
         if not isinstance(row, dict):
             raise InputError(f"{where} is no object but {line.strip()[:60]!r}")
@@ -114,6 +120,6 @@ def _text(row: dict[str, Any], field: str, where: str) -> str:
 
 def _number(row: dict[str, Any], where: str) -> float:
     value = row.get("score")
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < _MOST:
         raise InputError(f"{where} has the score {value!r}: it is to be a number")
     return float(value)

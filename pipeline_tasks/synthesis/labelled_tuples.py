@@ -37,6 +37,8 @@ _TO_FILL = ("tuple_id", "keep", "failed")
 _FAILED = {column for column, _, _ in QUESTIONS}
 _SAID = {"yes": True, "true": True, "no": False, "false": False, "": None}
 _AT_ONCE = 10_000
+_LETTER = "t"
+"""Before an id, which a spreadsheet would take for a number where it is of digits alone."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """A cell that begins so is a formula to a spreadsheet."""
 
@@ -100,7 +102,7 @@ def write_sample(sample: Sequence[Verdict], file: Path) -> None:
     Raises:
         InputError: there is such a file, so that no label is lost, or it cannot be written.
     """
-    rows = [{"tuple_id": one.tuple_id, "keep": "", "failed": ""} | one.texts for one in sample]
+    rows = [{"tuple_id": f"{_LETTER}{one.tuple_id}", "keep": "", "failed": ""} | one.texts for one in sample]
     try:
         with file.open("x", encoding="utf-8-sig" if _is_csv(file) else "utf-8", newline="") as handle:
             if _is_csv(file):
@@ -160,6 +162,7 @@ def _label(row: Any) -> tuple[str, Label | None]:
     """The id of a row's tuple, and its label where it has one."""
     given = row if isinstance(row, dict) else {}
     tuple_id, keep, failed = (_said(given.get(name)) for name in _TO_FILL)
+    tuple_id = tuple_id.removeprefix(_LETTER)
     if not tuple_id:
         raise InputError("no tuple_id: fill in what `foundry agreement sample` wrote (as CSV, with commas)")
     if keep.lower() not in _SAID:

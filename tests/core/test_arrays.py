@@ -1,6 +1,8 @@
+import numpy as np
 import pyarrow as pa
+import pytest
 
-from pipeline_tasks.core.arrays import one_array
+from pipeline_tasks.core.arrays import one_array, taken
 from pipeline_tasks.core.vectors import lists, matrix
 
 TEXTS = pa.array(["a", "b", "c"])
@@ -19,6 +21,14 @@ def test_several_pieces_and_none_are_joined():
 
 def test_a_part_of_a_piece_is_that_part():
     assert one_array(pa.chunked_array([TEXTS.slice(1)])).to_pylist() == ["b", "c"]
+
+
+@pytest.mark.parametrize("places", [[], [2], [4, 0, 3, 0], [0, 1, 2, 3, 4]])
+def test_values_are_taken_from_their_chunks_in_the_order_that_is_asked_for(places):
+    column = pa.chunked_array([TEXTS, TEXTS[:0], TEXTS[:2]])
+    assert (
+        taken(column, np.array(places, np.int64)).to_pylist() == column.take(pa.array(places, pa.int64())).to_pylist()
+    )
 
 
 def test_a_column_of_vectors_in_one_piece_is_not_copied():

@@ -8,8 +8,8 @@ from pipeline_tasks.core.lineage import fold
 from pipeline_tasks.core.markdown import sections
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import Version
-from pipeline_tasks.datasets import EVALUATIONS, PAIRS, TRIPLETS
-from pipeline_tasks.evaluation.model_card import facts_of
+from pipeline_tasks.datasets import EVALUATIONS, JUDGED_QUERIES, PAIRS, RANK_LISTS, TRIPLETS, TUPLES
+from pipeline_tasks.evaluation.model_card import _composition, facts_of
 from pipeline_tasks.training.finetune import finetune
 from pipeline_tasks.training.pretrain import pretrain
 from tests import shapes
@@ -79,4 +79,14 @@ def test_what_has_no_scores_has_no_section_of_them_and_what_is_gone_is_said(chai
     version = Version.open(store, begun)
     assert "## Scores" not in sections(facts_of(version))
     (store.root / "versions" / "mtp" / f"{pairs.version}.json").unlink()
-    assert facts_of(version)["Data"] == {str(pairs): "not in the store any more, or of no kind that is counted"}
+    assert facts_of(version)["Data"] == {str(pairs): "not in the store any more"}
+
+
+def test_what_a_model_learned_from_is_counted_whatever_it_is(tmp_path):
+    store = LocalStore(tmp_path)
+    known = {"query_id": "a", "intent": "qa", "split": "train"}
+    tuples = put(store, TUPLES, [known, {"query_id": "b"}], dataset="tuples/checked")
+    lists = put(store, RANK_LISTS, [known], dataset="rank_lists")
+    judged = put(store, JUDGED_QUERIES, [{"query_id": "a"}], dataset="judged/mine")
+    told = [_composition(store, ref) for ref in (tuples, lists, judged)]
+    assert told == ["train 1 (qa 1); of no split 1", "train 1 (qa 1)", "1 rows of judged_queries"]

@@ -120,6 +120,7 @@ def test_files_that_are_no_task_are_the_callers_mistake(tmp_path):
     refused = {
         "test.jsonl, line 2 has no 'sentence2'": [good[0], good[1] | {"sentence2": " "}],
         "line 1 has the score '4'": [good[0] | {"score": "4"}],
+        "line 1 has the score 1000": [good[0] | {"score": 10**400}],
         "has 1 different scores": [good[0], good[0]],
     }
     for message, rows in refused.items():
@@ -130,6 +131,9 @@ def test_files_that_are_no_task_are_the_callers_mistake(tmp_path):
         similarity_task(tmp_path / "sts", "mine")
     (tmp_path / "sts" / "test.jsonl").write_text("{\n")
     with pytest.raises(InputError, match="line 1 is not JSON"):
+        similarity_task(tmp_path / "sts", "mine")
+    (tmp_path / "sts" / "test.jsonl").write_bytes("é".encode("latin-1"))
+    with pytest.raises(InputError, match="test.jsonl cannot be read"):
         similarity_task(tmp_path / "sts", "mine")
     with pytest.raises(InputError, match=r"there is no .*train\.jsonl"):
         classification_task(tmp_path / "sts", "mine")

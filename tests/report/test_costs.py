@@ -15,7 +15,7 @@ from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.runner import run_job
 from pipeline_tasks.core.step import From, GrowthParams, StepParams, step
 from pipeline_tasks.core.store import LocalStore
-from pipeline_tasks.report.sections.costs import cost_section
+from pipeline_tasks.report.sections.costs import cost_section, duration
 from pipeline_tasks.report.subject import lineage
 from tests.core.lineage import toy
 
@@ -118,3 +118,8 @@ def test_a_growing_dataset_is_asked_the_same_and_each_version_has_the_failures_b
     first, second = (cost_of(store, ref, "toy_buy")[:3] for ref in found)
     assert first == ("2", "1", "2.00")
     assert second == ("5", "3", "5.00"), "what it grew from is behind it"
+
+
+def test_no_minute_has_sixty_seconds():
+    told = [duration(seconds) for seconds in (8.12, 59.96, 119.6, 200, 3599.8)]
+    assert told == ["8.1 s", "1 min 00 s", "2 min 00 s", "3 min 20 s", "1.0 h"]

@@ -42,8 +42,8 @@ def _table(scores: Scores) -> Table:
 
 
 def interval_text(score: Score) -> str:
-    """``0.612 (0.57–0.65)``."""
-    return f"{score.mean:.3f} ({score.low:.2f}–{score.high:.2f})"
+    """``0.612 (0.57–0.65)``, ``-0.108 (-0.12 to -0.09)``."""
+    return f"{score.mean:.3f} ({score.low:.2f}{'–' if score.low >= 0 else ' to '}{score.high:.2f})"
 
 
 def colour_of(scores: Scores, system: str, subject: str) -> str:
@@ -89,9 +89,12 @@ def _panel(panel: Axes, scores: Scores, subject: str, kind: str, label: float) -
         panel.plot([score.mean], [place], "o", color=colour, markersize=6.5)
         if kind == AVERAGE:
             panel.text(1.04, place, f"{score.mean:.3f}", va="center", color=COLOUR["ink"], clip_on=False)
-    panel.set_xlim(0, 1)
+    least = min(score.low for row in scores.table.values() for score in row.values())
+    ticks = {0.0: "0", 0.5: ".5", 1.0: "1"} if least >= 0 else {-1.0: "-1", 0.0: "0", 1.0: "1"}  # p-MRR may be below
+    panel.set_xlim(min(ticks), 1)
     panel.set_ylim(len(names) - 0.4, -0.6)
-    panel.set_xticks([0, 0.5, 1], ["0", ".5", "1"] if kind == AVERAGE else ["", ".5", ""])
+    inner = sorted(ticks)[1]
+    panel.set_xticks([*ticks], [*ticks.values()] if kind == AVERAGE else ["", ticks[inner], ""])
     panel.grid(axis="y", visible=False)
     if label:
         panel.set_yticks(range(len(names)), [shortened(name, label) for name in names])

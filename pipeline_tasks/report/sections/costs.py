@@ -87,9 +87,10 @@ def pair_cost_section(ask: Ask, ref: str) -> Section | None:
 
 def duration(seconds: float) -> str:
     """``8.1 s``, ``3 min 20 s`` or ``2.5 h``."""
-    if seconds < 60:
+    if round(seconds, 1) < 60:
         return f"{seconds:.1f} s"
-    return f"{seconds // 60:.0f} min {seconds % 60:02.0f} s" if seconds < 3600 else f"{seconds / 3600:.1f} h"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02} s" if minutes < 60 else f"{seconds / 3600:.1f} h"
 
 
 def _draw(rows: list[dict[str, Any]], width: float) -> Figure:

@@ -18,12 +18,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _PARAMS = """
-SELECT name, value FROM params WHERE dataset = ? AND version = ?
+SELECT '' AS read, name, value FROM params WHERE dataset = ? AND version = ?
 UNION ALL
-SELECT p.name, p.value FROM version_inputs i
+SELECT i.input_name, p.name, p.value FROM version_inputs i
 JOIN params p ON p.dataset = i.input_dataset AND p.version = i.input_version
 WHERE i.dataset = ? AND i.version = ? AND i.input_name <> 'init'
   AND p.name NOT IN (SELECT name FROM params WHERE dataset = i.dataset AND version = i.version)
+ORDER BY ALL
 """
 _FEWEST, _MOST_PANELS = 3, 4
 _WIDE_RANGE = 8
@@ -86,12 +87,17 @@ def _tried(ask: Ask, scores: Scores, system: str) -> list[Tried]:
 
 def _settings(ask: Ask, ref: Ref) -> dict[str, str]:
     """Parameters of a version and, where it has none of that name, of what it read; objects by their parts."""
+    rows = ask(_PARAMS, *(ref.dataset, ref.version) * 2)
+    said: dict[str, set[str]] = {}
+    for row in rows:
+        said.setdefault(row["name"], set()).add(row["value"])
     values: dict[str, str] = {}
-    for row in ask(_PARAMS, *(ref.dataset, ref.version) * 2):
-        value = _parsed(row["value"])
+    for row in rows:
+        apart = len(said[row["name"]]) > 1  # of two inputs that were made otherwise
+        name, value = f"{row['read']}.{row['name']}" if apart else row["name"], _parsed(row["value"])
         parts = value if isinstance(value, dict) else {}
-        values |= {f"{row['name']}.{part}": str(of) for part, of in parts.items() if part != "code"}
-        values |= {} if parts else {row["name"]: row["value"]}
+        values |= {f"{name}.{part}": str(of) for part, of in parts.items() if part != "code"}
+        values |= {} if parts else {name: row["value"]}
     return values
 
 

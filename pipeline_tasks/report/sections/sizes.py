@@ -68,7 +68,8 @@ def _draw(scores: Scores, system: str, sizes: dict[str, int], width: float) -> F
     low, high = min(x for x, _ in points.values()), max(x for x, _ in points.values())
     panel.set_xlim(low / 2, high * 2)
     heights = [y for _, y in points.values()]
-    low_end, high_end = max(0, min(heights) - 0.08), min(1, max(heights) + 0.08)
+    low_end, high_end = min(heights) - 0.08, min(1, max(heights) + 0.08)
+    low_end = max(0, low_end) if min(heights) >= 0 else low_end
     levels = [scores.table["bm25"][AVERAGE].mean] if "bm25" in scores.table else []
     levels = [level for level in levels if low_end < level < high_end]
     for level in levels:
