@@ -25,9 +25,8 @@ DOC = """
 
 Where a `source` is given, `corpus_refresh` runs on it first. Takes queries from the passages' own words, ranks the
 passages for each by BM25, draws short lists from the rankings and trains an embedder to score a list as BM25 does.
-Nothing leaves this installation, but new `passages` start `synthesize_pairs` as well, unless that is paused. Where
-`query_source` is `events` alone, the LLM at the worker's `OPENAI_BASE_URL` tells each sampled passage's main event and
-writes a query about it; a copy of evaluation data is refused.
+Nothing is sent out, but new `passages` start `synthesize_pairs` too, unless it is paused. Where `query_source` is `events`
+alone, the worker's LLM tells each sampled passage's main event and asks about it; a copy of evaluation data is refused.
 
 Beside the adapted embedder, BM25, the embedder as it came and the fusion of either with BM25 are scored: on queries of
 held-out documents, which are in the passages' own words too, or on the domain's questions. Started by hand. Another
