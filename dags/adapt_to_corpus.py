@@ -25,7 +25,7 @@ DOC = """
 
 Where a `source` is given, `corpus_refresh` runs on it first. Takes queries from the passages' own words, ranks the
 passages for each by BM25, draws short lists from the rankings and trains an embedder to score a list as BM25 does.
-Nothing is sent out, but new `passages` start `synthesize_pairs` too, unless it is paused. Where `query_source` is `events`
+Nothing is sent out, but new `passages` start `synthesize_pairs` too, unless paused. Where `query_source` is `events`
 alone, the worker's LLM tells each sampled passage's main event and asks about it; a copy of evaluation data is refused.
 
 Beside the adapted embedder, BM25, the embedder as it came and the fusion of either with BM25 are scored: on queries of
