@@ -47,7 +47,7 @@ class Verdict(NamedTuple):
     """What a check made of one tuple.
 
     Attributes:
-        tuple_id: 16 hex digits of sha256(query_id, texts).
+        tuple_id: ``t`` and 16 hex digits of sha256(query_id, texts).
         query_id: as in the datasets.
         keeps: whether the check keeps it.
         reason: of its refusal, with the detail; empty where it is kept.
@@ -88,12 +88,12 @@ def verdicts(store: Store, ref: Ref) -> Iterator[Verdict]:
                 texts = {name: row[name] or "" for name in TEXTS}
                 if query_id in kept or why:
                     reason = f"{why['reason']}: {why['detail']}".removesuffix(": ") if why else ""
-                    yield Verdict(short_id(query_id, texts), query_id, not why, reason, texts)
+                    yield Verdict(_LETTER + short_id(query_id, texts), query_id, not why, reason, texts)
 
 
 def drawn(judged: Iterator[Verdict], n: int) -> list[Verdict]:
     """``n`` of them, or all where there are fewer, in an order that does not tell which are kept."""
-    return heapq.nsmallest(n, judged, key=lambda one: unit_hash("label", one.tuple_id))
+    return heapq.nsmallest(n, judged, key=lambda one: unit_hash("label", one.tuple_id.removeprefix(_LETTER)))
 
 
 def write_sample(sample: Sequence[Verdict], file: Path) -> None:
@@ -102,7 +102,7 @@ def write_sample(sample: Sequence[Verdict], file: Path) -> None:
     Raises:
         InputError: there is such a file, so that no label is lost, or it cannot be written.
     """
-    rows = [{"tuple_id": f"{_LETTER}{one.tuple_id}", "keep": "", "failed": ""} | one.texts for one in sample]
+    rows = [{"tuple_id": one.tuple_id, "keep": "", "failed": ""} | one.texts for one in sample]
     try:
         with file.open("x", encoding="utf-8-sig" if _is_csv(file) else "utf-8", newline="") as handle:
             if _is_csv(file):
@@ -162,9 +162,9 @@ def _label(row: Any) -> tuple[str, Label | None]:
     """The id of a row's tuple, and its label where it has one."""
     given = row if isinstance(row, dict) else {}
     tuple_id, keep, failed = (_said(given.get(name)) for name in _TO_FILL)
-    tuple_id = tuple_id.removeprefix(_LETTER)
     if not tuple_id:
         raise InputError("no tuple_id: fill in what `foundry agreement sample` wrote (as CSV, with commas)")
+    tuple_id = tuple_id if tuple_id.startswith(_LETTER) else _LETTER + tuple_id  # of files from before
     if keep.lower() not in _SAID:
         raise InputError(f"keep is {keep!r}: write yes or no, or leave it empty")
     keeps = _SAID[keep.lower()]

@@ -144,7 +144,7 @@ def test_a_sample_as_csv_comes_back_as_it_was_filled_in(foundry, store):
         ({"keep": 2}, "line 2: keep is '2'"),
         ({"keep": "no", "failed": "query"}, "line 2: failed is 'query': write instruction_passage, positive, query"),
         ({"keep": "yes", "failed": "positive"}, "line 2: failed is 'positive', but keep is 'yes'"),
-        ({"tuple_id": "0123456789abcdef", "keep": "yes"}, "line 2: tuple 0123456789abcdef is none that this check"),
+        ({"tuple_id": "0123456789abcdef", "keep": "yes"}, "line 2: tuple t0123456789abcdef is none that this check"),
         ({"tuple_id": ""}, "line 2: no tuple_id"),
     ],
 )
@@ -162,7 +162,7 @@ def test_a_row_that_is_no_label_is_named_with_its_line(foundry, changed, told):
         ("{", "line 1: no tuple_id"),
         ("[1]\n", "line 1: no tuple_id"),
         ("\n", "has no labels: write yes or no under keep"),
-        ('{"tuple_id": "a", "keep": "yes"}\n{"tuple_id": "a", "keep": "no"}\n', "line 2: tuple a is in line 1 already"),
+        ('{"tuple_id": "a", "keep": "yes"}\n{"tuple_id": "a", "keep": "no"}\n', "line 2: tuple ta is in line 1 already"),
     ],
 )
 def test_a_file_that_is_none_is_said_so(foundry, text, told):
