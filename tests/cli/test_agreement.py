@@ -162,7 +162,10 @@ def test_a_row_that_is_no_label_is_named_with_its_line(foundry, changed, told):
         ("{", "line 1: no tuple_id"),
         ("[1]\n", "line 1: no tuple_id"),
         ("\n", "has no labels: write yes or no under keep"),
-        ('{"tuple_id": "a", "keep": "yes"}\n{"tuple_id": "a", "keep": "no"}\n', "line 2: tuple ta is in line 1 already"),
+        (
+            '{"tuple_id": "a", "keep": "yes"}\n{"tuple_id": "a", "keep": "no"}\n',
+            "line 2: tuple ta is in line 1 already",
+        ),
     ],
 )
 def test_a_file_that_is_none_is_said_so(foundry, text, told):
