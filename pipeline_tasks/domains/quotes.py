@@ -14,6 +14,7 @@ _WORD = re.compile(r"\w+")
 _IN_A_ROW = 4
 _SHARE = 0.5
 _STRETCH = 2
+"""A quote stands among so many times its own words at most."""
 _LEAST = 8
 """Words in a row: fewer are a turn of phrase that another document may have, too."""
 

@@ -17,7 +17,7 @@ from pipeline_tasks.report.evaluations import ground, read
 from pipeline_tasks.report.luck import ELSEWHERE, in_short, in_words, p_of
 from pipeline_tasks.report.sections.by_intent import interval_text
 from pipeline_tasks.report.subject import lineage
-from pipeline_tasks.report.theme import COLOUR, axes, figure
+from pipeline_tasks.report.theme import COLOUR, axes, figure, floor_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -123,8 +123,7 @@ def _draw(systems: dict[str, list[Trained]], width: float) -> Figure:
     each, block = width / abreast, 190
     drawing = figure(width, lines * block)
     scores = [one.score for name in names for one in systems[name]]
-    lowest = min(s.low for s in scores)
-    low, high = lowest - 0.02 if lowest < 0 else max(0, lowest - 0.02), min(1, max(s.high for s in scores) + 0.03)
+    low, high = floor_of(min(s.low for s in scores), 0.02), min(1, max(s.high for s in scores) + 0.03)
     for i, name in enumerate(names):
         panel = axes(drawing, 38 + (i % abreast) * each, 30 + (i // abreast) * block, each - 56, block - 66)
         found = [one.score for one in systems[name]]

@@ -57,6 +57,11 @@ def figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width / 72, height / 72), dpi=72, facecolor="none")
 
 
+def floor_of(lowest: float, gap: float) -> float:
+    """Where an axis of scores begins: a gap below the lowest, and below 0 only where that one is, as p-MRR may be."""
+    return lowest - gap if lowest < 0 else max(0.0, lowest - gap)
+
+
 def axes(into: Figure, left: float, top: float, width: float, height: float) -> Axes:
     """Axes at this place in CSS pixels, from the left and the top."""
     whole_width, whole_height = into.get_size_inches() * 72

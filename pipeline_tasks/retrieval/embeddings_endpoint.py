@@ -67,7 +67,7 @@ class EmbeddingsEndpoint:
             self.endpoint.count("vectors_reused", len(texts))
             return found
         try:
-            vectors = self._buy(texts, answer_id, partial(self._keep, stem))
+            vectors = self._buy(texts, answer_id, partial(self._keep, stem, answer_id))
         except Refused as refused:
             if len(texts) == 1:
                 raise InputError(
@@ -81,13 +81,15 @@ class EmbeddingsEndpoint:
         self.endpoint.count("embedding_requests")
         return Answer((answer_id,), vectors)
 
-    def _keep(self, stem: str, bought: Bought[np.ndarray]) -> np.ndarray:
+    def _keep(self, stem: str, answer_id: str, bought: Bought[np.ndarray]) -> np.ndarray:
         usage = {"prompt_tokens": bought.tokens.prompt, "completion_tokens": 0}
         request, response = {"model": self.model}, {"usage": usage}
         record = {"api": "embeddings", "request": request, "response": response, "cost_usd": bought.usd}
         self._store.create(f"{stem}.f32", bought.kept.astype("<f4").tobytes())
         self._store.create(f"{stem}.json", canonical_json(record))
-        stored = self._stored(stem, "", len(bought.kept))  # another buyer, or one that was killed, may have been first
+        stored = self._stored(
+            stem, answer_id, len(bought.kept)
+        )  # another buyer, or one that was killed, may have been first
         return stored.vectors if stored else bought.kept
 
     def _stored(self, stem: str, answer_id: str, n_texts: int) -> Answer | None:

@@ -11,7 +11,7 @@ from pipeline_tasks.models.registry import get
 from pipeline_tasks.models.sizes import SIZES
 from pipeline_tasks.report.content import Chart, Section, Table
 from pipeline_tasks.report.sections.by_intent import colour_of, interval_text
-from pipeline_tasks.report.theme import COLOUR, axes, figure
+from pipeline_tasks.report.theme import COLOUR, axes, figure, floor_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -68,8 +68,7 @@ def _draw(scores: Scores, system: str, sizes: dict[str, int], width: float) -> F
     low, high = min(x for x, _ in points.values()), max(x for x, _ in points.values())
     panel.set_xlim(low / 2, high * 2)
     heights = [y for _, y in points.values()]
-    low_end, high_end = min(heights) - 0.08, min(1, max(heights) + 0.08)
-    low_end = max(0, low_end) if min(heights) >= 0 else low_end
+    low_end, high_end = floor_of(min(heights), 0.08), min(1, max(heights) + 0.08)
     levels = [scores.table["bm25"][AVERAGE].mean] if "bm25" in scores.table else []
     levels = [level for level in levels if low_end < level < high_end]
     for level in levels:

@@ -8,7 +8,7 @@ from pipeline_tasks.evaluation.scores import AVERAGE, Scores
 from pipeline_tasks.report.content import DESK, Chart, Section, Table
 from pipeline_tasks.report.sections.by_intent import interval_text
 from pipeline_tasks.report.subject import Ask
-from pipeline_tasks.report.theme import COLOUR, axes, figure
+from pipeline_tasks.report.theme import COLOUR, axes, figure, floor_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -65,7 +65,7 @@ def _draw(scores: Scores, names: list[str], width: float) -> Figure:
             color=COLOUR["ink"], fontweight="bold",
         )  # fmt: skip
     low, high = min(s.low for s in found), max(s.high for s in found)
-    panel.set_ylim(low - 0.03 if low < 0 else max(0, low - 0.03), min(1.04, high + 0.05))
+    panel.set_ylim(floor_of(low, 0.03), min(1.04, high + 0.05))
     panel.set_xlim(-0.35, len(names) - 0.65)
     panel.grid(axis="x", visible=False)
     labels = [name.partition("/")[2] or name for name in names]
