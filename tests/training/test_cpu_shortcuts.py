@@ -48,7 +48,30 @@ def test_attention_and_its_gradients_are_those_of_torch_to_the_bit(texts, tokens
         assert torch.equal(one, other)
 
 
-def test_the_usual_kernel_does_what_torch_would_do_in_another_way():
+@pytest.mark.parametrize("heads", [4, 2])
+def test_attention_in_bfloat16_is_closer_to_the_exact_one_than_torchs(heads):
+    query, key, value = (torch.randn(3, n, 40, 8).bfloat16().double() for n in (4, heads, heads))
+    mask = torch.ones(40, 40, dtype=torch.bool).tril().expand(3, 1, 40, 40).clone()
+    mask[0, ..., 30:] = False
+
+    def grouped(query, key, value, mask, dropout):
+        return torchs(query, *(each.repeat_interleave(4 // heads, 1) for each in (key, value)), mask, dropout)
+
+    def found(attend, kind):
+        tensors = [each.to(kind).requires_grad_() for each in (query, key, value)]
+        with torch.autocast("cpu", torch.bfloat16, enabled=kind != torch.float64):
+            attended = attend(*tensors, mask, 0.0)
+        assert attended.dtype == kind
+        return [attended.detach(), *torch.autograd.grad((attended.double() ** 2).sum(), tensors)]
+
+    exact = found(grouped, torch.float64)
+    theirs, own = (found(attend, torch.bfloat16) for attend in (grouped, ours))
+    for wanted, torchs_own, one in zip(exact, theirs, own, strict=True):
+        off, of_torch = (float((each.double() - wanted).norm() / wanted.norm()) for each in (one, torchs_own))
+        assert off < 0.003 and off < 1.1 * of_torch
+
+
+def test_the_usual_kernel_does_what_torch_would_do_in_another_way(monkeypatch):
     asked = []
 
     def usual(*_, dropout, **__):
@@ -71,7 +94,12 @@ def test_the_usual_kernel_does_what_torch_would_do_in_another_way():
     attend(full, is_causal=True)
     with torch.autocast("cpu", torch.bfloat16):
         attend(full)
-    assert asked == [0.0, *[0.1] * 7]
+        attend(full, dropout=0.0)
+        attend(None, dropout=0.0)
+        attend(empty, dropout=0.0)
+        monkeypatch.setattr(shortcuts, "SHORT", 2)
+        attend(full, dropout=0.0)
+    assert asked == [0.0, *[0.1] * 7, *[0.0] * 3]
 
 
 @pytest.mark.parametrize("padding", [None, 2])
