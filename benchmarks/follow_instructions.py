@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import shutil
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -51,6 +52,7 @@ class Variant:
     terms: tuple[str, ...] = ("P", "I")
     n_negatives: int = 2
     plain: bool = True
+    told: bool = True
     checked: bool = False
 
 
@@ -62,6 +64,7 @@ VARIANTS = {
     "one-negative": Variant(n_negatives=1),
     "no-negatives": Variant(n_negatives=0),
     "without-plain-rows": Variant(plain=False),
+    "plain-rows-alone": Variant(told=False),
     "checked": Variant(checked=True),
 }
 """Each is the first but for what its name says."""
@@ -75,12 +78,14 @@ def start_of(options: argparse.Namespace, out: Path) -> Path:
     return out
 
 
-def trained(tuples: list[dict], variant: Variant, seed: int, options: argparse.Namespace, start: Path) -> Any:
-    """The encoder after training; the last step's weights, for none is chosen here."""
+def trained(
+    tuples: list[dict], variant: Variant, seed: int, options: argparse.Namespace, start: Path, work: Path
+) -> Encoder:
+    """The encoder after training; the last step's weights, for none is chosen here. A killed one goes on in ``work``."""
     objective = {"name": "instruction_contrast", "form": variant.form, "terms": variant.terms}
     own = {"temperature": options.temperature, "learning_rate": options.rate, "epochs": options.epochs}
     lengths = {"max_query_length": options.query_length, "max_passage_length": LONGEST}
-    rows_a_tuple = 6 if variant.plain else 3
+    rows_a_tuple = 3 * (variant.plain + variant.told)
     params = FollowInstructionsParams(
         size="22m",
         seed=seed,
@@ -92,13 +97,10 @@ def trained(tuples: list[dict], variant: Variant, seed: int, options: argparse.N
         **lengths,
     )
     rows, layout = TUPLES.table(tuples), layout_of(start)
-    blocks = list(rows_of(rows, layout, variant.n_negatives))
+    blocks = list(rows_of(rows, layout, variant.n_negatives)) if variant.told else []
     blocks += plain_rows_of(rows, layout, variant.n_negatives) if variant.plain else []
-    with tempfile.TemporaryDirectory() as work:
-        result = train(
-            Examples(lambda: blocks), Examples.of(), start, params, Path(work), said, threads=settings().threads
-        )
-    return result.encoder
+    given = Examples(lambda: blocks), Examples.of(), start, params, work, said
+    return train(*given, threads=settings().threads).encoder
 
 
 def with_start(model: Path, start: Path, share: float) -> Path:
@@ -147,8 +149,9 @@ def measure(options: argparse.Namespace, keep: Path) -> dict[str, Any]:
         for seed in options.seeds:
             model = keep / f"{name}-{seed}"
             if not model.exists():
-                encoder = trained(learned, VARIANTS[name], seed, options, start)
+                encoder = trained(learned, VARIANTS[name], seed, options, start, work := keep / f"{model.name}.work")
                 saved(encoder, model, layout_of(start))
+                shutil.rmtree(work)
             for share in options.start_shares:
                 system = f"{name}, {share:g} start" if share else name
                 values = scored(with_start(model, start, share), sets, cut, keep / "values")

@@ -19,6 +19,7 @@ from pipeline_tasks.ask.judging import GRADES, grades, judged
 from pipeline_tasks.ask.quotes import nearest, plain
 from pipeline_tasks.ask.systems import System
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.store.disk import writable
 from pipeline_tasks.domains.questions import Question
 
 _HEADING = re.compile(r"## (?P<intent>\S+): (?P<query>.+)")
@@ -84,11 +85,8 @@ def write_pool(rows: Sequence[Row], file: Path) -> None:
         InputError: there is such a file, so that no grade is lost, or it cannot be written.
     """
     text = _markdown(rows) if _is_markdown(file) else "".join(f"{_json(row)}\n" for row in rows)
-    try:
-        with file.open("x", encoding="utf-8") as handle:
-            handle.write(text)
-    except OSError as error:
-        raise InputError(f"{file} cannot be written ({error}): name a file that is not there yet") from error
+    with writable(file, "name a file that is not there yet"), file.open("x", encoding="utf-8") as handle:
+        handle.write(text)
 
 
 def read_pool(corpus: Corpus, file: Path) -> list[Question]:

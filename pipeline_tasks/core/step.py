@@ -35,7 +35,7 @@ Kind = Literal["map", "reduce", "partitioned"]
 class StepParams(BaseModel):
     """Typed parameters of a step: its command line, its form in the UI and part of its version id."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     def identity(self) -> dict[str, Any]:
         """What enters the version id: all fields but those declared with :func:`tuning`, or :func:`added` and left.

@@ -85,12 +85,13 @@ class EmbeddingsEndpoint:
         usage = {"prompt_tokens": bought.tokens.prompt, "completion_tokens": 0}
         request, response = {"model": self.model}, {"usage": usage}
         record = {"api": "embeddings", "request": request, "response": response, "cost_usd": bought.usd}
-        self._store.create(f"{stem}.f32", bought.kept.astype("<f4").tobytes())
-        self._store.create(f"{stem}.json", canonical_json(record))
-        stored = self._stored(
-            stem, answer_id, len(bought.kept)
-        )  # another buyer, or one that was killed, may have been first
-        return stored.vectors if stored else bought.kept
+        files = {f"{stem}.f32": bought.kept.astype("<f4").tobytes(), f"{stem}.json": canonical_json(record)}
+        for _ in range(2):  # another buyer, or one that was killed, may have been first; broken vectors of it go
+            for key, content in files.items():
+                self._store.create(key, content)
+            if stored := self._stored(stem, answer_id, len(bought.kept)):
+                return stored.vectors
+        return bought.kept
 
     def _stored(self, stem: str, answer_id: str, n_texts: int) -> Answer | None:
         kept = self._store.read(f"{stem}.f32") if self._store.exists(f"{stem}.json") else None

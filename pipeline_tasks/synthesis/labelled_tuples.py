@@ -19,6 +19,7 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import short_id, unit_hash
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.store import Store
+from pipeline_tasks.core.store.disk import writable
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import TUPLES
 from pipeline_tasks.synthesis.check_tuples import QUESTIONS
@@ -103,16 +104,14 @@ def write_sample(sample: Sequence[Verdict], file: Path) -> None:
         InputError: there is such a file, so that no label is lost, or it cannot be written.
     """
     rows = [{"tuple_id": one.tuple_id, "keep": "", "failed": ""} | one.texts for one in sample]
-    try:
-        with file.open("x", encoding="utf-8-sig" if _is_csv(file) else "utf-8", newline="") as handle:
-            if _is_csv(file):
-                writer = csv.DictWriter(handle, (*_TO_FILL, *TEXTS))
-                writer.writeheader()
-                writer.writerows({name: _as_text(text) for name, text in row.items()} for row in rows)
-            else:
-                handle.writelines(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
-    except OSError as error:
-        raise InputError(f"{file} cannot be written ({error}): name a file that is not there yet") from error
+    encoding = "utf-8-sig" if _is_csv(file) else "utf-8"
+    with writable(file, "name a file that is not there yet"), file.open("x", encoding=encoding, newline="") as handle:
+        if _is_csv(file):
+            writer = csv.DictWriter(handle, (*_TO_FILL, *TEXTS))
+            writer.writeheader()
+            writer.writerows({name: _as_text(text) for name, text in row.items()} for row in rows)
+        else:
+            handle.writelines(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
 
 
 def read_labels(file: Path) -> list[tuple[int, Label]]:

@@ -66,3 +66,9 @@ def test_a_value_that_cannot_be_is_refused_like_any_other(told, tmp_path):
     told("[write_needs]\nsample_rate = 3\n")
     with pytest.raises(InputError, match="write_needs: sample_rate=3"):
         plan(LocalStore(tmp_path), get_step("write_needs"), {})
+
+
+@pytest.mark.parametrize("value", ["inf", "nan", float("inf")])
+def test_a_number_that_is_not_finite_is_refused(tmp_path, value):
+    with pytest.raises(InputError, match=r"k1.*finite number"):
+        plan(LocalStore(tmp_path), get_step("rank_bm25"), {"k1": value})

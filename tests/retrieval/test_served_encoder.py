@@ -59,12 +59,17 @@ def test_vectors_come_back_in_order_of_the_texts_and_are_paid_for_once(endpoint,
     assert set(endpoint.sold.values()) == {1}
 
 
-def test_vectors_that_a_power_cut_left_short_are_asked_for_again(endpoint, store):
+@pytest.mark.parametrize("recorded", [True, False])
+def test_vectors_that_a_power_cut_left_short_are_asked_for_again(endpoint, store, recorded):
     whole = open_or_ask(MODEL, "float32", store, Terms()).encode_passages(TEXTS[:3])
     (kept,) = (key for key in store.keys("responses") if key.endswith(".f32"))
     store.replace(kept, (store.read(kept) or b"")[:-4])
+    if not recorded:
+        store.delete_all([kept.replace(".f32", ".json")])
     np.testing.assert_array_equal(open_or_ask(MODEL, "float32", store, Terms()).encode_passages(TEXTS[:3]), whole)
     assert len(store.read(kept) or b"") == 4 * 3 * DIM
+    np.testing.assert_array_equal(open_or_ask(MODEL, "float32", store, Terms()).encode_passages(TEXTS[:3]), whole)
+    assert set(endpoint.sold.values()) == {2}
 
 
 def test_a_text_that_comes_or_goes_costs_its_own_group_alone():
