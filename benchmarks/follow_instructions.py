@@ -81,7 +81,7 @@ def start_of(options: argparse.Namespace, out: Path) -> Path:
 def trained(
     tuples: list[dict], variant: Variant, seed: int, options: argparse.Namespace, start: Path, work: Path
 ) -> Encoder:
-    """The encoder after training; the last step's weights, for none is chosen here. A killed one goes on in ``work``."""
+    """The encoder after its last step, for none is chosen here; what was killed goes on in ``work``."""
     objective = {"name": "instruction_contrast", "form": variant.form, "terms": variant.terms}
     own = {"temperature": options.temperature, "learning_rate": options.rate, "epochs": options.epochs}
     lengths = {"max_query_length": options.query_length, "max_passage_length": LONGEST}
