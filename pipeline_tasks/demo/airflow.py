@@ -16,6 +16,7 @@ from pipeline_tasks.core.errors import InputError
 
 _ROOT = Path(__file__).resolve().parents[2]
 _GRACE_S = 15.0
+_LOCKED_S = 60
 DAGS, PLUGINS = _ROOT / "dags", _ROOT / "plugins"
 
 
@@ -47,7 +48,7 @@ def web(home: Path, port: int, environment: dict[str, str]) -> int:
         "AIRFLOW__API__BASE_URL": f"http://127.0.0.1:{port}",
         "AIRFLOW__OPENLINEAGE__DISABLED": "True",
     }
-    environment = with_paths(environment) | settings
+    environment = database(home) | with_paths(environment) | settings
     airflow = [sys.executable, "-m", "airflow"]
     subprocess.run([*airflow, "db", "migrate"], env=environment, check=True)  # noqa: S603
     _make_pools(airflow, environment)
@@ -63,6 +64,14 @@ def web(home: Path, port: int, environment: dict[str, str]) -> int:
     finally:
         for child in children:
             _end(child)
+
+
+def database(home: Path) -> dict[str, str]:
+    """Where Airflow keeps its state by itself; but a writer waits for another for a minute.
+
+    After five seconds, as SQLite has it, a request is answered by an error 500.
+    """
+    return {"AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home.absolute()}/airflow.db?timeout={_LOCKED_S}"}
 
 
 def _make_pools(airflow: list[str], environment: dict[str, str]) -> None:

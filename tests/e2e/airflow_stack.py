@@ -15,6 +15,7 @@ from typing import Any
 
 import httpx
 
+from pipeline_tasks.demo.airflow import database
 from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]
@@ -107,6 +108,7 @@ def airflow(home: Path, environment: dict[str, str], ahead_s: float = 0) -> Iter
     environment = (
         environment
         | QUICK
+        | database(home)
         | {
             "AIRFLOW_HOME": str(home),
             "AIRFLOW__API__BASE_URL": f"http://127.0.0.1:{port}",
