@@ -93,13 +93,13 @@ def _plain(mask: Tensor | None, further: dict[str, Any]) -> TypeGuard[Tensor]:
 def _half_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scaling: float | None) -> Tensor:
     """Softmax(q k^T scaling) v, where h query heads share a key's."""
     b, heads, s, d = query.shape
-    together = b, key.shape[1], heads // key.shape[1] * s, d
+    together = b, key.shape[1], heads // key.shape[1] * s
     with torch.autocast("cpu", enabled=False):
-        asked = query.float().mul(d**-0.5 if scaling is None else scaling).reshape(together)
-        weights = (asked @ key.float().transpose(-2, -1)).view(b, heads, s, s)
+        asked = query.float().mul(d**-0.5 if scaling is None else scaling).reshape(*together, d)
+        weights = (asked @ key.float().transpose(-2, -1)).view(b, heads, s, -1)
         weights = torch.softmax(weights.masked_fill(mask.logical_not(), float("-inf")), -1)
-        found = weights.view(*together[:3], s) @ value.float()
-    return found.view(b, heads, s, d).transpose(1, 2).to(torch.get_autocast_dtype("cpu"))
+        found = weights.view(*together, -1) @ value.float()
+    return found.view(b, heads, s, -1).transpose(1, 2).to(torch.get_autocast_dtype("cpu"))
 
 
 def _embedded(tokens: torch.nn.Embedding, ids: Tensor) -> Tensor:
