@@ -1,8 +1,8 @@
 """What PyTorch does for nothing on a processor, left out while a model trains there.
 
-In float32 its numbers stay, to the bit. In bfloat16 they come closer to the exact ones instead: attention without dropout
-goes back through its own blocks one small product at a time, each of them set up anew; of short texts it takes a
-fraction of that in float32.
+In float32 its numbers stay, to the bit. In bfloat16 they come closer to the exact ones instead: attention without
+dropout goes back through its own blocks one small product at a time, each of them set up anew; of short texts it takes
+a fraction of that in float32.
 
 Attention with dropout looks for queries that attend to nothing, through all weights of all heads, though every text
 has a token. The gradient of the token embeddings is a matrix as large as the vocabulary for every piece of a batch, in
