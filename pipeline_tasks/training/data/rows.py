@@ -6,6 +6,7 @@ Passages are known by their text, so two ids with one text are one passage and c
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,6 +24,8 @@ from pipeline_tasks.training.data.examples import CONTRASTS, SCHEMA, Examples
 from pipeline_tasks.training.data.numbering import Numbering, hashes
 from pipeline_tasks.training.data.ragged import Ragged
 from pipeline_tasks.training.data.tokens import Tokens, tokens
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -106,9 +109,12 @@ def tokenized(
             ("passages", _passages(examples, first_passage), first_passage, max_passage_length),
         )
     )
-    for what, made in (("query", queries), ("passage", passages)):
+    for what, made, longest in (("query", queries, max_query_length), ("passage", passages, max_passage_length)):
         if len(made) and not made.lengths.min():
             raise InputError(f"a {what} has no token: leave its rows out, or give it a text")
+        if reach := int((made.lengths >= longest).sum()):
+            told = "%s: of %d texts that are a %s, %d reach max_%s_length=%d, the tokens after which they are cut"
+            log.info(told, folder.name, len(made), what, reach, what, longest)
     left_out = numbers["unpooled"]
     cut = queries.lengths >= max_query_length
     if len(full := np.flatnonzero((left_out > 0) & cut & (left_out >= queries.lengths - tokenizer.n_after))):

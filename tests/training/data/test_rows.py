@@ -95,6 +95,15 @@ def test_prompts_that_are_not_pooled_are_counted_in_tokens(tokenizer, tmp_path) 
         tokenized(full, tokenizer, tmp_path / "full", **LENGTHS)
 
 
+def test_texts_that_are_cut_are_told(tokenizer, tmp_path, caplog) -> None:
+    caplog.set_level("INFO")
+    examples = Examples.of(["ta", "wa wb wc ta"], ["tb", "tc"])
+    tokenized(examples, tokenizer, tmp_path / "train", **LENGTHS)
+    assert caplog.messages == [
+        "train: of 2 texts that are a query, 1 reach max_query_length=4, the tokens after which they are cut"
+    ]
+
+
 def test_tokens_that_are_there_are_not_made_again(rows, tokenizer, tmp_path) -> None:
     made = as_texts(tokenized(rows, tokenizer, tmp_path, **LENGTHS))
     inode = (tmp_path / "passages.arrow").stat().st_ino
