@@ -22,7 +22,8 @@ ROOT = Path(__file__).parents[2]
 TOKEN = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 CLUSTER = """
 import sys, ray
-ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=100 << 20, _memory=8 << 30)
+limits = {"num_cpus": 2, "object_store_memory": 100 << 20, "_memory": 8 << 30}
+ray.init("local", include_dashboard=False, log_to_driver=False, **limits)
 print(ray.get_runtime_context().gcs_address, flush=True)
 sys.stdin.read()
 """
