@@ -17,7 +17,7 @@ from learning_rows import Arrays, kept
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.curation.rank_lists import Strategy, interval_ends, sample
-from pipeline_tasks.encoders.layout import layout_of_folder
+from pipeline_tasks.encoders.layout import layout_of
 from pipeline_tasks.models.sizes import backbone
 from pipeline_tasks.models.use import folder
 from pipeline_tasks.retrieval.bm25 import Bm25
@@ -90,7 +90,7 @@ class Trainings:
             with tempfile.TemporaryDirectory() as work:
                 rows, params = self._rows(setting), self._params(setting, seed)
                 result = train(rows, Examples.of(), self.start, params, Path(work), threads=settings().threads)
-            layout = replace(layout_of_folder(self.start), max_length=LENGTHS["max_passage_length"])
+            layout = replace(layout_of(self.start), max_length=LENGTHS["max_passage_length"])
             part = found.with_suffix(".part")
             export(result.encoder, part, card={"name": found.name}, layout=layout)
             part.rename(found)

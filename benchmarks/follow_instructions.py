@@ -92,7 +92,7 @@ def trained(
         objective=objective,
         batch_size=options.batch * rows_a_tuple,
         precision=options.precision,
-        **placed(),
+        **(placed() | ({"graph_tokens": options.graph_tokens} if options.graph_tokens else {})),
         **own,
         **lengths,
     )
@@ -265,6 +265,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=5e-5)
     parser.add_argument("--temperature", type=float, default=0.05)
     parser.add_argument("--precision", choices=get_args(Precision), default="fp32", help="arithmetic of the trainings")
+    parser.add_argument("--graph-tokens", type=int, help="activations held at once; none: as of all-MiniLM-L6-v2")
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--batch", type=int, default=6, help="tuples in a batch")
     options = parser.parse_args()

@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
-from judged_sets import JudgedSet, Query, disaster_guides, judged_folder, multihoprag_snippets
+from judged_sets import OTHERS, JudgedSet, Query, disaster_guides, judged_folder, multihoprag_snippets
 from planted_tuples import Part, Words, divided
 
 from pipeline_tasks.core.ids import unit_hash
@@ -25,8 +25,7 @@ from pipeline_tasks.retrieval.search import top_k
 DEEPEST = 1000
 SETS: dict[str, Callable[[Path], JudgedSet]] = {
     "multihoprag_snippets": multihoprag_snippets,
-    "climate_fever_local": partial(judged_folder, intent="factcheck"),
-    "cranfield": partial(judged_folder, intent="qa"),
+    **{name: partial(judged_folder, intent=intent) for name, intent in OTHERS.items()},
     "disaster_guides": disaster_guides,
 }
 P_MRR, NDCG = "p_mrr", "ndcg@10"

@@ -115,11 +115,15 @@ def multihoprag_snippets(folder: Path) -> JudgedSet:
 
 
 def judged_folder(folder: Path, intent: str) -> JudgedSet:
-    """Any folder with a corpus, queries of one intent and judgements in a file; all queries are for tests."""
-    judged: dict[str, dict[str, int]] = {}
-    _read_qrels(folder / "qrels.tsv", judged)
-    rows = [row for row in _lines(folder / "queries.jsonl") if row["_id"] in judged]
-    passages = {row["_id"]: row["text"] for row in _lines(folder / "corpus.jsonl")}
+    """Any folder with a corpus, queries of one intent and judgements in a file; all queries are for tests.
+
+    Passages without a word, of which Cranfield has two, are left out.
+    """
+    found: dict[str, dict[str, int]] = {}
+    _read_qrels(folder / "qrels.tsv", found)
+    passages = {row["_id"]: row["text"] for row in _lines(folder / "corpus.jsonl") if row["text"].strip()}
+    judged = {query: {name: grade for name, grade in of.items() if name in passages} for query, of in found.items()}
+    rows = [row for row in _lines(folder / "queries.jsonl") if judged.get(row["_id"])]
     return JudgedSet(passages, [Query(row["text"], intent, "test", judged[row["_id"]]) for row in rows], [])
 
 
@@ -139,6 +143,9 @@ def divided(folder: Path, intent: str) -> JudgedSet:
 
 
 SETS = {"disaster_guides": disaster_guides, "multihoprag_snippets": multihoprag_snippets}
+"""Sets with pairs to train on."""
+OTHERS = {"climate_fever_local": "factcheck", "cranfield": "qa"}
+"""Sets without, each with the one intent of its queries."""
 
 
 def needed(path: Path) -> Path:

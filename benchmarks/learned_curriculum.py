@@ -24,7 +24,7 @@ from short_trainings import NOTHING, parser_of, placed, start_of, vectors
 
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.settings import settings
-from pipeline_tasks.encoders.layout import layout_of_folder
+from pipeline_tasks.encoders.layout import layout_of
 from pipeline_tasks.evaluation.statistics import interval
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.export import export
@@ -65,7 +65,7 @@ class Setting:
     def progressive(self) -> TrainResult:
         """From level to level, each with its share of the budget and its own schedule of the learning rate."""
         start = start_of(self.params.size)
-        layout = replace(layout_of_folder(start), max_length=LENGTHS["max_passage_length"])
+        layout = replace(layout_of(start), max_length=LENGTHS["max_passage_length"])
         with tempfile.TemporaryDirectory() as place:
             for number, level in enumerate(self.levels):
                 result = self.train([level], {"name": "uniform"}, self.budget // len(self.levels), start)

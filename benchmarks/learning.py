@@ -5,6 +5,7 @@ queries too; the mean of the weights of the first and the last; pairs with negat
 ranking, and the mean of that and of the last. Then, from the best of these on development queries:
 mined hard negatives; the same with what a teacher makes of them, beside the labels or in their place. What is told is
 NDCG@10, graded, mean over intents. With ``--dev`` the test queries are not looked at: for choosing settings.
+``--others`` are sets that nothing was trained on: what the models lose there.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
-from judged_sets import SETS, needed, smaller
+from judged_sets import OTHERS, SETS, JudgedSet, judged_folder, needed, smaller
 from learning_rows import FUSION, references
 from learning_stages import STAGES, Bench, Recipe
 from measure import finish, sd, show
@@ -36,13 +37,41 @@ def trained(bench: Bench, stages: Sequence[str], seed: int) -> dict[str, np.ndar
     """Rankings of the plain script and of every stage, with one seed."""
     found = {PLAIN: bench.plain(seed)}
     for name in stages:
-        first = [other for other in FIRST if other in found and STAGES[name].mined]
-        before = max(first, key=lambda other: bench.data.mean(found[other], "dev"), default="")
-        found[name] = bench.stage(name, seed, before)
+        found[name] = bench.stage(name, seed, before(bench, name, found))
     return found
 
 
-def learn(title: str, bench: Bench, stages: Sequence[str], seeds: int, splits: Sequence[str]) -> dict[str, Any]:
+def before(bench: Bench, name: str, found: Mapping[str, np.ndarray]) -> str:
+    """What a stage goes on from: of those without negatives that there are, the best on development queries."""
+    first = [other for other in FIRST if other in found and STAGES[name].mined]
+    return max(first, key=lambda other: bench.data.mean(found[other], "dev"), default="")
+
+
+def lost(bench: Bench, by_seed: Sequence[Mapping[str, np.ndarray]], other: str, data: JudgedSet) -> dict[str, float]:
+    """Show what the stages' models score on another set, and return by stage what they gain or lose there."""
+    at = "test"
+    start, gains, rows = data.scores(bench.elsewhere(other, data), at), {}, []
+    for name in [name for name in by_seed[0] if name != PLAIN]:
+        each = [
+            data.scores(bench.elsewhere(other, data, name, seed, before(bench, name, found)), at)
+            for seed, found in enumerate(by_seed)
+        ]
+        gain = compare(np.mean(each, axis=0), start, data.intents(at))
+        rows.append([name, f"{np.mean(each):.3f}", f"{sd([scores.mean() for scores in each]):.3f}", *_gain(gain)])
+        gains[name] = gain.gain
+    columns = ("stage", at, "sd over seeds", "over the start", "95%", "p", "p of worse")
+    show(f"{other}: NDCG@10 of {len(start)} queries, the start {start.mean():.3f}", columns, rows)
+    return gains
+
+
+def learn(
+    title: str,
+    bench: Bench,
+    stages: Sequence[str],
+    seeds: int,
+    splits: Sequence[str],
+    others: Mapping[str, JudgedSet],
+) -> dict[str, Any]:
     """Measure every system on one set, show the table, and return the numbers of the last line, of the last split."""
     data, told = bench.data, splits[-1]
     by_seed = [trained(bench, stages, seed) for seed in range(seeds)]
@@ -65,6 +94,7 @@ def learn(title: str, bench: Bench, stages: Sequence[str], seeds: int, splits: S
     chosen = max(stages, key=lambda stage: means[stage]["dev"])
     best = max(bench.found.judged, key=lambda system: means[system]["dev"])
     ours = gains[chosen]
+    elsewhere = {other: lost(bench, by_seed, other, judged) for other, judged in others.items()}
     return {
         "split": told,
         "start": means["untouched"][told],
@@ -76,6 +106,7 @@ def learn(title: str, bench: Bench, stages: Sequence[str], seeds: int, splits: S
         "p_value": over(chosen, best).p,
         "p_value_plain": ours.p,
         "over_plain": [ours.gain, ours.low, ours.high],
+        **{f"{other}_gain": gains[chosen] for other, gains in elsewhere.items()},
     }
 
 
@@ -91,6 +122,7 @@ def options_of() -> argparse.Namespace:
     add = parser.add_argument
     add("--quick", action="store_true", help="64 pairs, 12 queries, one seed: does it run?")
     add("--sets", nargs="+", choices=SETS, default=list(SETS))
+    add("--others", nargs="*", choices=OTHERS, default=[], help="sets on which what the models lose is measured")
     add("--stages", nargs="+", choices=STAGES, default=list(STAGES))
     add("--seeds", type=int, default=3)
     add("--size", choices=SIZES, default="22m")
@@ -108,6 +140,7 @@ def main() -> None:
     """Run the sets that are asked for."""
     options = options_of()
     recipe = Recipe(options.size, options.precision, options.teacher, options.given)
+    others = {name: judged_folder(needed(options.data / name), OTHERS[name]) for name in options.others}
     found = {}
     with tempfile.TemporaryDirectory() as passing:
         for name, path in [(name, needed(options.data / name)) for name in options.sets]:
@@ -118,7 +151,7 @@ def main() -> None:
             bench = Bench(data, references(data, options.references, place), recipe, place)
             splits = ("dev",) if options.dev else ("dev", "test")
             seeds = 1 if options.quick else options.seeds
-            found[name] = learn(f"{name}, {options.size}", bench, options.stages, seeds, splits)
+            found[name] = learn(f"{name}, {options.size}", bench, options.stages, seeds, splits, others)
     finish(found)
 
 

@@ -18,7 +18,7 @@ from learning_rows import FUSION, LENGTHS, RANKS, Arrays, References, dev_set, k
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.encoders.devices import device_kind, devices
-from pipeline_tasks.encoders.layout import layout_of_folder
+from pipeline_tasks.encoders.layout import layout_of
 from pipeline_tasks.models.sizes import backbone
 from pipeline_tasks.models.use import folder
 from pipeline_tasks.retrieval.encoders import load_encoder
@@ -151,6 +151,12 @@ class Bench:
         """By the model of a stage, trained from that of the stage ``before``, which is one without negatives."""
         return kept(self._folder(name, seed, before) / "ranked.npz", lambda: self._stage(name, seed, before))["ranked"]
 
+    def elsewhere(self, other: str, data: JudgedSet, *stage: Any) -> np.ndarray:
+        """The passages of another set, of that name, ranked for its queries by the model of a stage, else the start."""
+        model = self._folder(*stage) if stage else self.start
+        path = model / f"ranked-{other}.npz" if stage else self._file("untouched", other)
+        return kept(path, lambda: self._ranked_by(model, data))["ranked"]
+
     def _stage(self, name: str, seed: int, before: str) -> Arrays:
         if STAGES[name].averages:
             return self._average(name, seed)
@@ -159,7 +165,7 @@ class Bench:
         params, out = self.recipe.params(STAGES[name], seed), self._folder(name, seed, before)
         with tempfile.TemporaryDirectory() as work:
             result = train(rows, dev_set(self.data), start, params, Path(work), threads=settings().threads)
-        layout = replace(layout_of_folder(start), max_length=LENGTHS["max_passage_length"])
+        layout = replace(layout_of(start), max_length=LENGTHS["max_passage_length"])
         export(result.encoder, out, card={"name": name}, layout=layout)
         return self._ranked_by(out)
 
@@ -178,11 +184,11 @@ class Bench:
         model = train_plain(self.start, pairs, seed, settings().threads, self.recipe.bf16, device_kind())
         return ranked(self.data, lambda texts, _: vectors(*model, texts, self.recipe.bf16).cpu().numpy())
 
-    def _ranked_by(self, model: Path) -> Arrays:
+    def _ranked_by(self, model: Path, data: JudgedSet | None = None) -> Arrays:
         precision: Any = "bfloat16" if self.recipe.bf16 else "float32"
         encoder = load_encoder(model, model.parent, settings().threads, devices(), precision)
         encode = {True: encoder.encode_queries, False: encoder.encode_passages}
-        return ranked(self.data, lambda texts, asked: encode[asked](list(texts)))
+        return ranked(data or self.data, lambda texts, asked: encode[asked](list(texts)))
 
     def _file(self, *told: Any) -> Path:
         name = "-".join(map(str, told))

@@ -18,7 +18,7 @@ from pipeline_tasks.core.engines.local import end_with_parent
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.encoders.devices import device_kind, devices
-from pipeline_tasks.encoders.layout import layout_of_folder
+from pipeline_tasks.encoders.layout import layout_of
 from pipeline_tasks.models.sizes import SIZES, backbone
 from pipeline_tasks.models.use import folder
 from pipeline_tasks.retrieval.encoders import load_encoder
@@ -91,7 +91,7 @@ def after_training(
     named, start = [start.name] if start else [], start or start_of(params.size)
 
     def made() -> Arrays:
-        layout = replace(layout_of_folder(start), max_length=params.max_passage_length)
+        layout = replace(layout_of(start), max_length=params.max_passage_length)
         with tempfile.TemporaryDirectory() as work:
             result = train(rows, dev, start, params, Path(work), threads=settings().threads)
             export(result.encoder, Path(work) / "out", card={"name": "trained"}, layout=layout)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -56,3 +56,36 @@ def test_a_teacher_scores_the_source_first_and_then_each_negative(stages: Module
     of_all = stages.taught(planted[0], mined, planted[1], "rrf")
     assert [len(row) for row in of_all] == [2, 3, 2]
     assert of_all[1][0] == pytest.approx(1 / 61 + 1 / 64)
+
+
+def test_a_stage_with_negatives_goes_on_from_the_best_without_on_development_queries(
+    monkeypatch: pytest.MonkeyPatch, planted: tuple[Any, Any]
+):
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    from learning import PLAIN, before
+
+    bench = SimpleNamespace(data=planted[0])
+    best, worst = np.array([[3, 2, 1, 0]]), np.array([[0, 1, 2, 3]])
+    found = {PLAIN: best, "pairs": worst, "views": best, "negatives": best}
+    assert before(bench, "distilled", found) == "views"
+    assert before(bench, "views", found) == before(bench, "distilled", {PLAIN: best}) == ""
+
+
+def test_what_is_lost_elsewhere_is_each_stages_mean_over_seeds_less_the_start(
+    monkeypatch: pytest.MonkeyPatch, planted: tuple[Any, Any]
+):
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    from judged_sets import JudgedSet, Query
+    from learning import PLAIN, lost
+
+    other = JudgedSet(PASSAGES, [Query("judged", "qa", "test", {"a": 1})], [])
+    ranked = {0: np.array([[0, 1, 2, 3]]), 1: np.array([[1, 2, 3, 0]])}
+
+    def elsewhere(name: str, data: Any, *stage: Any) -> np.ndarray:
+        assert (name, data) == ("of another", other)
+        return ranked[stage[1]] if stage else ranked[0]
+
+    bench = SimpleNamespace(data=planted[0], elsewhere=elsewhere)
+    by_seed = [{PLAIN: ranked[0], "pairs": ranked[0]}] * 2
+    of_second = 1 / np.log2(5)
+    assert lost(bench, by_seed, "of another", other) == {"pairs": pytest.approx((1 + of_second) / 2 - 1)}
