@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.settings import settings
+from pipeline_tasks.texts.words import tokenized
 
 _BLOCK = 1024
 
@@ -66,14 +67,6 @@ def count_words(passages: Sequence[str]) -> Postings:
     return Postings(
         pa.array(list(vocabulary), pa.string()), begins, place.astype(np.int32), counts.astype(np.int32), length
     )
-
-
-def tokenized(texts: Sequence[str]) -> tuple[list[str], list[list[int]]]:
-    """Distinct words, and of each text the places of its words among them."""
-    import bm25s
-
-    found = bm25s.tokenize(list(texts), stopwords="en", show_progress=False) if texts else None
-    return (list(found.vocab), found.ids) if found else ([], [])
 
 
 class Index:

@@ -16,8 +16,9 @@ from pipeline_tasks.core.partitions import Partition, Rows
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.versions import read_part
 from pipeline_tasks.datasets import RANKINGS
-from pipeline_tasks.retrieval.bm25 import Index, Postings, count_words, tokenized
+from pipeline_tasks.retrieval.bm25 import Index, Postings, count_words
 from pipeline_tasks.retrieval.shards import ASKED, KEYS, Merged, asked, by_hash, found_table, held, joined
+from pipeline_tasks.texts.words import tokenized
 
 _TEXTS = {"passages": "text", "positives": "positive"}
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
 from typing import Literal, NamedTuple, get_args
 
 from pipeline_tasks.core.ids import unit_hash
+from pipeline_tasks.texts.words import stop_words
 
 QuerySource = Literal["headings", "titles", "first_sentences", "phrases"]
 SOURCES: tuple[QuerySource, ...] = get_args(QuerySource)
@@ -96,7 +96,7 @@ def _phrases(text: str) -> Iterator[str]:
 
 def _runs(text: str) -> Iterator[tuple[str, ...]]:
     """Runs of words without a stop word, lower-cased; a number alone is none."""
-    stop = _stop_words()
+    stop = stop_words()
     for clause in re.split(r"[.,;:!?()\[\]\"“”|\n]", text.lower()):
         run: list[str] = []
         for word in [*_words(clause), ""]:
@@ -125,11 +125,4 @@ def _words(text: str) -> list[str]:
 
 def _telling(query: str) -> set[str]:
     """Words that are no stop words and no numbers."""
-    return {w for w in (word.lower() for word in _words(query)) if w not in _stop_words() and not w.isdigit()}
-
-
-@cache
-def _stop_words() -> frozenset[str]:
-    from bm25s.stopwords import STOPWORDS_EN_PLUS
-
-    return frozenset(STOPWORDS_EN_PLUS)
+    return {w for w in (word.lower() for word in _words(query)) if w not in stop_words() and not w.isdigit()}

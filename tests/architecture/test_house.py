@@ -39,7 +39,7 @@ MAY_IMPORT = {
     "models": {"core"},
     "texts": {"core"},
     "encoders": {"core", "models"},
-    "retrieval": BASE | {"encoders"},
+    "retrieval": BASE | {"encoders", "texts"},
     "corpus": BASE | {"texts"},
     "synthesis": BASE | {"texts"},
     "curation": BASE | {"encoders", "retrieval", "synthesis", "texts"},
