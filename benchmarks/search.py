@@ -75,11 +75,6 @@ def torch_on_cards(queries: np.ndarray, passages: np.ndarray) -> Searched:
     return torch_search(queries, [(passages, np.arange(len(passages), dtype=np.int32))], K)[0], {}
 
 
-def faiss_on_cards(queries: np.ndarray, passages: np.ndarray) -> Searched:
-    """Ours with ``index=faiss``."""
-    return _approximate("faiss", queries, passages)
-
-
 def _approximate(kind: str, queries: np.ndarray, passages: np.ndarray) -> Searched:
     from pipeline_tasks.retrieval.faiss_search import faiss_search
 
@@ -94,7 +89,7 @@ EXACT: dict[str, Callable[[np.ndarray, np.ndarray], Searched]] = {
     "faiss_knn": faiss_knn,
     "torch_topk": torch_topk,
 }
-ON_CARDS = {"torch_on_cards": torch_on_cards, "faiss_on_cards": faiss_on_cards} if devices_of("cuda") else {}
+ON_CARDS = {"torch_on_cards": torch_on_cards} if devices_of("cuda") else {}
 METHODS = EXACT | {"ivf": ivf, "hnsw": hnsw} | ON_CARDS
 
 

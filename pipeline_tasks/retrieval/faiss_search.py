@@ -84,8 +84,6 @@ def _built(vectors: np.ndarray, kind: Kind) -> Any:
         index.train(vectors)
     else:
         index = faiss.IndexFlatIP(width)
-        if getattr(faiss, "get_num_gpus", lambda: 0)() > 0:
-            index = faiss.index_cpu_to_all_gpus(index)
     index.add(vectors)
     return index
 

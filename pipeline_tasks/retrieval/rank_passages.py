@@ -26,7 +26,7 @@ class RankPassagesParams(EmbedParams):
     depth: int = Field(200, ge=1, description="passages kept per query (DMRetriever 3.4.3)")
     index: Literal["exact", "torch", "faiss", "ivf", "hnsw"] = Field(
         "exact",
-        description="exact; torch, faiss: the same by these, on a GPU where there is one; ivf, hnsw: approximate",
+        description="exact; torch: the same, on a GPU where there is one; faiss: the same; ivf, hnsw: approximate",
     )
     recall: float = Field(0.95, gt=0, le=1, description="least recall that ivf and hnsw are tuned to on a sample")
     shard_passages: int = tuning(100_000, ge=1, description="passages that a process holds at a time")
