@@ -133,7 +133,10 @@ def options_of() -> argparse.Namespace:
     add("--dev", action="store_true", help="development queries alone")
     add("--data", type=Path, default=DATA, help="folder of the judged sets")
     add("--keep", type=Path, help="folder in which models and rankings stay: a run that was stopped goes on")
-    return parser.parse_args()
+    found = parser.parse_args()
+    if found.dev and found.others:
+        parser.error("--others are scored by test queries, which --dev leaves alone: give one of them")
+    return found
 
 
 def main() -> None:
