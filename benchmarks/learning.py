@@ -134,6 +134,7 @@ def options_of() -> argparse.Namespace:
     add("--data", type=Path, default=DATA, help="folder of the judged sets")
     add("--keep", type=Path, help="folder in which models and rankings stay: a run that was stopped goes on")
     found = parser.parse_args()
+    found.stages.sort(key=list(STAGES).index)  # what a stage goes on from comes before it
     if found.dev and found.others:
         parser.error("--others are scored by test queries, which --dev leaves alone: give one of them")
     return found
