@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
@@ -15,11 +16,19 @@ LONG = tuple(HERE / name for name in ("e2e", "plugins", "faults", "dags", "retri
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
 
+gc.disable()  # until all is collected: what the tests import and what they are stays, and is much to look through
+
+
+def pytest_collection_finish() -> None:
+    """Leave what is there by now out of every search for garbage."""
+    gc.freeze()
+    gc.enable()
+
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """One worker more than there are cores: tests wait for disks, servers and processes of their own."""
-    return (os.cpu_count() or 1) + 1
+    """Two workers more than there are cores: tests wait for disks, servers and processes of their own."""
+    return (os.cpu_count() or 1) + 2
 
 
 class OneServer(LoadFileScheduling):

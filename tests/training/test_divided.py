@@ -27,6 +27,7 @@ from tests.shapes import make
 from tests.training.conftest import passage
 from tests.training.killable import kill_one
 
+pytestmark = pytest.mark.usefixtures("forked_peers")
 CPUS = ("cpu", "cpu")
 LENGTHS = {"max_query_length": 16, "max_passage_length": 32}
 COMMON = {"temperature": 0.1, "micro_batch_tokens": 64, "device": "cpu", "sharding": "fsdp", **LENGTHS}

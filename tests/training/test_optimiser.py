@@ -62,6 +62,7 @@ def take_part(folder: Path, peers: Peers, tell) -> None:
     torch.save(changed("zero1", peers, range(4, 6), again)[0], folder / f"on-{peers.rank}.pt")
 
 
+@pytest.mark.usefixtures("forked_peers")
 def test_two_processes_with_half_of_the_moments_each_do_as_one_with_all(tmp_path) -> None:
     weights, whole = changed("", ALONE, range(4))
     torch.save({"weights": weights, "optimiser": whole.state()}, tmp_path / "whole.pt")

@@ -27,6 +27,7 @@ from tests.training.killable import kill_one
 
 LENGTHS = {"max_query_length": 16, "max_passage_length": 32}
 CPUS = ("cpu", "cpu")
+forks = pytest.mark.usefixtures("forked_peers")
 
 
 COMMON = {"temperature": 0.1, "micro_batch_tokens": 64, "device": "cpu", **LENGTHS}
@@ -54,6 +55,7 @@ def gradients(folder: Path, rows: dict[str, Examples], work: Path, peers: Peers,
     return found
 
 
+@forks
 def test_two_processes_with_half_a_batch_each_equal_one_with_the_union(tiny_bert, rows, tmp_path) -> None:
     examples = dict.fromkeys(WAYS, rows) | {"one piece": Examples.of(["ta"], ["tb wa"], [["tc"]])}
     alone = gradients(tiny_bert, examples, tmp_path, ALONE)
@@ -82,6 +84,7 @@ def of_targets(folder: Path, sets: list[Examples], work: Path, peers: Peers, *_)
     return found
 
 
+@forks
 def test_targets_count_alike_however_many_processes_share_them(tiny_bert, rows, dev, tmp_path) -> None:
     sets = [rows, dev, rows]
     alone = [of_targets(tiny_bert, [one], tmp_path, ALONE) for one in sets]
@@ -114,17 +117,20 @@ def leaves_the_other_waiting(peers: Peers, tell) -> None:
 
 
 def test_what_a_process_raises_ends_all_and_reaches_the_caller() -> None:
+    """Here they begin anew, as in a training."""
     told = []
     with pytest.raises(InputError, match="bad rows"):
         together(says, CPUS, lambda *said: told.append(said))
     assert told == [(0,)]
 
 
+@forks
 def test_a_process_that_ends_without_a_word_asks_for_another_try() -> None:
     with pytest.raises(TransientError, match="ended with .*try again"):
         together(ends, CPUS, print)
 
 
+@forks
 def test_a_process_that_ends_is_noticed_where_the_others_wait_for_it_for_ever() -> None:
     with pytest.raises(TransientError, match="ended with 3, .*try again"):
         together(leaves_the_other_waiting, CPUS, print)
@@ -136,6 +142,7 @@ def fills_the_disk(peers: Peers, tell) -> None:
     peers.add(1.0)
 
 
+@forks
 def test_what_nobody_foresaw_is_told_as_it_is_and_not_tried_again() -> None:
     with pytest.raises(RuntimeError, match="(?s)training process on cpu failed.*fills_the_disk.*No space left"):
         together(fills_the_disk, CPUS, print)
@@ -146,6 +153,7 @@ SMALL = TrainParams(
 )
 
 
+@forks
 def test_two_processes_train_as_one_does_and_a_killed_one_leaves_no_trace(tiny_bert, rows, dev, tmp_path) -> None:
     """Nor does it matter to any bit whether both have all of the optimiser's moments, or half each."""
 
