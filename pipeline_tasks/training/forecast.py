@@ -26,7 +26,7 @@ from pipeline_tasks.training.cost import ROOM, Cost
 from pipeline_tasks.training.guided import Guided
 from pipeline_tasks.training.loads import CHARACTERS, Load, Training, loads, target_loads
 from pipeline_tasks.training.params import OptimiserParams, TrainParams
-from pipeline_tasks.training.sampling import PROBE_ROWS
+from pipeline_tasks.training.sampler import PROBE_ROWS
 from pipeline_tasks.training.schedule import evaluation_steps, n_decisions, n_steps
 
 _GIB = 1 << 30

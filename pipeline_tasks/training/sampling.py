@@ -20,7 +20,7 @@ from pipeline_tasks.training.gradients import Gradients
 from pipeline_tasks.training.guided import Guided
 from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.policy import choose
-from pipeline_tasks.training.sampler import Pool, Sampler
+from pipeline_tasks.training.sampler import PROBE_ROWS, Pool, Sampler
 from pipeline_tasks.training.schedule import Batch, Batches, check_mixture, n_steps
 from pipeline_tasks.training.targets import Drawn
 from pipeline_tasks.training.trials import Trials
@@ -28,8 +28,6 @@ from pipeline_tasks.training.units import Units, units_of
 
 Trajectory = Sequence[Mapping[str, Any]]
 _DRAW, _DECIDE, _PROBE = range(3)
-PROBE_ROWS = 64
-"""Of each source, for the losses that a trial looks at."""
 
 
 class Sampling(Sequence[np.ndarray]):
