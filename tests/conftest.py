@@ -27,8 +27,8 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Two workers more than there are cores: tests wait for disks, servers and processes of their own."""
-    return (os.cpu_count() or 1) + 2
+    """One worker more than there are cores: tests wait for disks, servers and processes of their own."""
+    return (os.cpu_count() or 1) + 1
 
 
 class OneServer(LoadFileScheduling):
