@@ -51,7 +51,7 @@ class Takes:
         of_sources: gradients of a batch of a source.
         of_targets: gradients of all targets.
         scores: of all targets.
-        probes: of :data:`PROBE_ROWS` rows of a source.
+        probes: of rows of a source, :data:`PROBE_ROWS` at most.
         bytes_a_weight: that are held beside weights, gradients and moments, for each weight that trains.
     """
 
@@ -68,7 +68,7 @@ class Takes:
 
 
 PROBE_ROWS = 64
-"""Of a source at most, whose losses a trial looks at."""
+"""Rows of a source, at most, whose losses a trial looks at."""
 MARK_BYTES = 12
 """Of a weight, a copy of which with its two moments a decision goes back to."""
 
