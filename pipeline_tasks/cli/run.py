@@ -79,15 +79,16 @@ def steps_command() -> None:
 
 
 def taken(needs: Resources) -> str:
-    """Image, memory, memory of a second run, cards, time, tries and secrets of a step, a line each."""
+    """Image, memory, memory of a second run, cards, nodes, time, tries and secrets of a step, a line each."""
     minutes = needs.timeout_minutes
     hours = f"{minutes / 60:g} h" if minutes >= 60 else f"{minutes:g} min"
     more = [] if needs.more_memory_gib is None else [f"then {needs.more_memory_gib:g} GiB"]
     cards = [] if needs.gpus is None else [f"{needs.gpus} GPUs"]
+    nodes = [] if needs.nodes == 1 else [f"on each of {needs.nodes} nodes"]
     retries = f"{needs.retries} retries" + (", goes on" if needs.resumes else "")
     keys = [f"key of {name}" for name in needs.secrets]
     time = hours if minutes else "no time limit"
-    return "\n".join([needs.image, f"{needs.memory_gib:g} GiB", *more, *cards, time, retries, *keys])
+    return "\n".join([needs.image, f"{needs.memory_gib:g} GiB", *more, *cards, *nodes, time, retries, *keys])
 
 
 def _default(field: Any) -> str:

@@ -41,6 +41,7 @@ class Table(BaseModel):
     more_memory_gib: float | None = Field(None, gt=0, description="GiB of one more run, where that was too little")
     timeout_minutes: float | None = Field(None, ge=0, description="minutes that one try may last; 0: no limit")
     gpus: int | None = Field(None, ge=0, description="cards of one run")
+    nodes: int | None = Field(None, ge=1, description="nodes of a Ray cluster for one training, each with all that")
     retries: int | None = Field(None, ge=0, description="tries after the first one")
 
 
@@ -49,7 +50,7 @@ def resources_of(step: Step) -> Resources:
 
     Raises:
         InputError: the file cannot be read, or names a step, a field or a value that cannot be; it says what can.
-            Or ``more_memory_gib`` is not more than ``memory_gib``.
+            Or ``more_memory_gib`` is not more than ``memory_gib``, or several nodes are asked for what is no training.
     """
     tables = configured()
     changes = [tables[name].model_dump(exclude_none=True) for name in (DEFAULT, step.name) if name in tables]
@@ -58,6 +59,11 @@ def resources_of(step: Step) -> Resources:
         raise InputError(
             f"{settings().resources or '@step'}: {step.name}.more_memory_gib = {found.more_memory_gib:g} is not more "
             f"than its memory_gib = {found.memory_gib:g}; raise it or leave it out"
+        )
+    if found.nodes > 1 and not (step.kind == "reduce" and step.resources.image == "gpu" and step.resources.resumes):
+        raise InputError(
+            f"{settings().resources}: {step.name}.nodes = {found.nodes}, and one run of {step.name} has one node: give "
+            "nodes to a step that trains, in its own table"
         )
     return found
 

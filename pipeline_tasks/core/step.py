@@ -124,6 +124,7 @@ class Resources:
         more_memory_gib: what a container, a pod or a task of a cluster that was out of memory gets once; None: nothing.
         timeout_minutes: of one try; 0: no limit.
         gpus: cards; None: as many as the installation gives to a step that asks for the image ``gpu``.
+        nodes: of a Ray cluster, on which one training runs at once, with that much memory and as many cards on each.
         retries: tries after the first one.
         resumes: a try goes on from what an ended one left; one that came further does not count as a try.
         secrets: keys of services that it asks, by their names in the settings; it is given no others.
@@ -135,6 +136,7 @@ class Resources:
     more_memory_gib: float | None = None
     timeout_minutes: float = 24 * 60
     gpus: int | None = None
+    nodes: int = 1
     retries: int = 3
     resumes: bool = False
     secrets: tuple[Secret, ...] = ()

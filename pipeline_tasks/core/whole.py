@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 
@@ -22,6 +22,7 @@ from pipeline_tasks.core.plan import Job
 from pipeline_tasks.core.run import Inputs
 from pipeline_tasks.core.schema import RowSchema
 from pipeline_tasks.core.store import Store
+from pipeline_tasks.core.team import Member, PartDone, member
 from pipeline_tasks.core.versions import Version
 
 
@@ -43,6 +44,9 @@ def give(
         engine: computes partitions; None for a reduce step, which another machine may call.
         name: of the scratch folder, which stays, and of the seed.
     """
+    here = member()
+    if not here.leads:
+        _take_part(store, job, opened, name, here)
     run = PartitionedRun(store, Inputs(opened), seed_of(job.step.name, name), job.step.name, name, previous, job=job)
     run.engine = engine
     with counted(run.counters), told(store, job, store.scratches / name):
@@ -50,6 +54,23 @@ def give(
         parts = _parts(store, job, run, result)  # a generator rejects rows until its end
     run.engine = None
     return run, parts
+
+
+def _take_part(store: Store, job: Job, opened: dict[str, list[Version]], name: str, here: Member) -> NoReturn:
+    """Call the body on a node that does not lead; what it leaves to go on from is in a folder of its own.
+
+    Raises:
+        PartDone: as it should.
+        InputError: the body did all its work by itself.
+    """
+    own = f"{name}-{here.rank}"
+    run = PartitionedRun(store, Inputs(opened), seed_of(job.step.name, name), job.step.name, own, job=job)
+    try:
+        job.step.body(run.inputs, job.params, run)
+    except PartDone:
+        store.drop_scratch(own)
+        raise
+    raise InputError(f"{run.label} does not share its work with other nodes: leave nodes out of its resources")
 
 
 def _parts(store: Store, job: Job, run: PartitionedRun, result: Any) -> list[Part]:

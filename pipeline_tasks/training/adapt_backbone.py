@@ -108,7 +108,7 @@ def adapt(
     Raises:
         InputError: the folder holds no decoder, or there is no text of two tokens to train on.
     """
-    from pipeline_tasks.training.peers import spread
+    from pipeline_tasks.training.processes import spread
 
     work = partial(_adapt, backbone_dir, train, dev, params, work_dir)
     return spread(work, devices_of(params.device), report)

@@ -44,6 +44,24 @@ def taken_over_at(folder: Path, step: int, peers: Peers) -> int:
     return step
 
 
+def hand_out(folder: Path, peers: Peers) -> None:
+    """Let ``folder`` of every node have the leader's newest checkpoint and no other one."""
+    if not peers.on_several_nodes:
+        return
+    newest = _newest(folder) if peers.leads else None
+    name, size = peers.from_leader((newest.name, newest.stat().st_size) if newest else ("", 0))
+    receives = not peers.leads and peers.local_rank == 0
+    if receives:
+        for stale in folder.glob("step-*.pt"):
+            stale.unlink()
+    if name:
+        part = folder / f"{name}.part"
+        peers.send_file(newest or part, size)
+        if receives:
+            durable.replace(part, folder / name)
+    peers.meet()
+
+
 def save_best(folder: Path, step: int, weights: Mapping[str, torch.Tensor]) -> None:
     """Keep ``weights`` as those of ``step``; counts once a checkpoint names the step."""
     _write_whole(_best(folder, step), dict(weights))
@@ -83,7 +101,7 @@ def load(folder: Path, fingerprint: str) -> tuple[Progress, dict[str, Any], dict
     Raises:
         InputError: the checkpoint is of a run with other data, backbone, hyperparameters or threads.
     """
-    newest = max(folder.glob("step-*.pt"), default=None)
+    newest = _newest(folder)
     if newest is None:
         return None
     state = torch.load(newest, map_location="cpu", weights_only=True, mmap=True)
@@ -93,6 +111,10 @@ def load(folder: Path, fingerprint: str) -> tuple[Progress, dict[str, Any], dict
             "weights or parameters, or with another FOUNDRY_THREADS: go on as it was begun, or empty this work folder"
         )
     return Progress(**state["progress"]), state["weights"], state["optimizer"]
+
+
+def _newest(folder: Path) -> Path | None:
+    return max(folder.glob("step-*.pt"), default=None)
 
 
 def _best(folder: Path, step: int) -> Path:

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from datetime import timedelta
-from multiprocessing import get_context
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, distributed
 
-from pipeline_tasks.core.engines.local import end_with_parent
-from pipeline_tasks.core.errors import FoundryError, TransientError
-
-_PATIENCE = timedelta(days=1)
-"""How long a process waits for the others, the leader's evaluations among it; a dead one is noticed by the caller."""
+Told = TypeVar("Told")
+_BLOCK_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -31,17 +21,28 @@ class Peers:
     """This process among ``count``; all must make the same calls in the same order. Alone, a call does nothing.
 
     Attributes:
+        rank: its place among all of them.
+        count: how many there are, on all nodes.
+        local_rank: its place among those of its node.
+        local_count: how many there are on its node.
         done: others have done the work; what they left is to be read, on the processor, which has room for all of it.
     """
 
     rank: int = 0
     count: int = 1
+    local_rank: int = 0
+    local_count: int = 1
     done: bool = False
 
     @property
     def leads(self) -> bool:
         """Whether this is the process that writes files and tells how far training is."""
         return self.rank == 0
+
+    @property
+    def on_several_nodes(self) -> bool:
+        """Whether some have other files than this one."""
+        return self.count > self.local_count
 
     def share(self, n: int) -> range:
         """Which of ``n`` pieces of work are this process's."""
@@ -121,143 +122,44 @@ class Peers:
         return total.cpu().numpy()
 
     @contextmanager
-    def leader_first(self) -> Iterator[None]:
-        """The block, which all processes enter once the leader is through it; for files that it makes."""
-        if self.count > 1 and not self.leads:
-            distributed.barrier()
+    def first_of_node(self) -> Iterator[None]:
+        """The block, which the others enter once the first process of each node is through it; for files it makes."""
+        if self.local_rank:
+            self.meet()
         yield
-        if self.count > 1 and self.leads:
+        if not self.local_rank:
+            self.meet()
+
+    def from_leader(self, told: Told) -> Told:
+        """What the leader gave: something small that can be pickled."""
+        found = [told]
+        distributed.broadcast_object_list(found, 0, device=torch.device(_place()))
+        return found[0]
+
+    def send_file(self, path: Path, size: int) -> None:
+        """Write ``size`` bytes of the leader's file into one on each other node, a block of them in memory at a time.
+
+        Args:
+            path: the file on this node.
+            size: of the leader's.
+        """
+        has_file = self.local_rank == 0
+        with path.open("rb" if self.leads else "wb") if has_file else nullcontext() as file:
+            for at in range(0, size, _BLOCK_BYTES):
+                n_bytes = min(_BLOCK_BYTES, size - at)
+                read = bytearray(file.read(n_bytes)) if file and self.leads else bytearray(n_bytes)
+                block = torch.frombuffer(read, dtype=torch.uint8).to(_place())
+                distributed.broadcast(block, 0)
+                if file and not self.leads:
+                    file.write(block.cpu().numpy().tobytes())
+
+    def meet(self) -> None:
+        """Wait until all are here."""
+        if self.count > 1:
             distributed.barrier()
 
 
 ALONE = Peers()
-Tell = Callable[..., None]
-Result = TypeVar("Result")
-
-
-def spread(work: Callable[[Peers, Tell], Result], devices: Sequence[str], tell: Tell) -> Result:
-    """What ``work`` gives: done by a process per device where there are several, and told here by what they left.
-
-    See :func:`together`; the call at the end, alone, must find the work done and nothing but its result to give.
-    """
-    if len(devices) > 1:
-        together(work, devices, tell)
-        return work(Peers(done=True), tell)
-    return work(ALONE, tell)
-
-
-def together(work: Callable[[Peers, Tell], object], devices: Sequence[str], tell: Tell) -> None:
-    """Do ``work`` in a process per device, until all are through.
-
-    Args:
-        work: given the process's place among its peers, and what tells the caller how far it is; can be pickled.
-        devices: ``cuda:0`` and so on, or ``cpu`` as often as there are to be processes.
-        tell: is called with what the leader tells.
-
-    Raises:
-        FoundryError: what a process raised.
-        RuntimeError: what else a process raised, which is nothing that another try would mend.
-        TransientError: a process ended without a word, often for want of memory.
-    """
-    context = get_context("spawn")
-    with tempfile.TemporaryDirectory() as folder:
-        hears, speaks = context.Pipe(duplex=False)
-        common = (work, tuple(devices), Path(folder) / "meeting", speaks)
-        processes = [context.Process(target=_take_part, args=(rank, *common)) for rank in range(len(devices))]
-        for process in processes:
-            process.start()
-        speaks.close()
-        try:
-            failed = _listen(hears, processes, tell)
-            if not failed and not any(process.exitcode for process in processes):
-                for process in processes:
-                    process.join()
-            ended = {rank: process.exitcode for rank, process in enumerate(processes) if process.exitcode}
-            mute = [rank for rank in ended if rank not in {one.rank for one in failed}]
-            for rank in sorted(mute, key=lambda rank: ended[rank]):
-                raise TransientError(
-                    f"the training process on {devices[rank]} ended with {ended[rank]}, often for want of "
-                    "memory: try again, it goes on from its last checkpoint"
-                )
-            for one in failed:
-                raise RuntimeError(f"the training process on {devices[one.rank]} failed:\n{one.told}")
-        finally:
-            for process in processes:
-                process.kill()
-                process.join()
-
-
-@dataclass(frozen=True)
-class _Failed:
-    """A process raised what nobody foresaw; ``told`` is its traceback."""
-
-    rank: int
-    told: str
-
-
-def _listen(hears: Connection, processes: Sequence[BaseProcess], tell: Tell) -> list[_Failed]:
-    """Hear what the processes say until all are silent, or one has failed: the others may wait for it for ever.
-
-    Returns:
-        what they failed with, the first one's first: others may have lost it, and failed for that.
-    """
-    failed: list[_Failed] = []
-
-    def heard() -> bool:
-        try:
-            said = hears.recv()
-        except EOFError:
-            return False
-        if isinstance(said, BaseException):
-            raise said
-        if isinstance(said, _Failed):
-            failed.append(said)
-        else:
-            tell(*said)
-        return True
-
-    while True:
-        ends = [process.sentinel for process in processes if process.is_alive()]
-        if any(process.exitcode for process in processes):
-            break
-        if hears in wait([hears, *ends]) and not heard():
-            return failed
-    while hears.poll() and heard():
-        pass
-    return failed
-
-
-def _take_part(
-    rank: int, work: Callable[[Peers, Tell], object], devices: tuple[str, ...], meeting: Path, speaks: Connection
-) -> None:
-    end_with_parent()
-    on_gpu = devices[rank].startswith("cuda")
-    if on_gpu:
-        torch.cuda.set_device(devices[rank])
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    distributed.init_process_group(
-        "nccl" if on_gpu else "gloo",
-        init_method=meeting.as_uri(),
-        rank=rank,
-        world_size=len(devices),
-        timeout=_PATIENCE,
-    )
-
-    def tell(*said: Any) -> None:
-        if rank == 0:
-            speaks.send(said)
-
-    try:
-        work(Peers(rank, len(devices)), tell)
-    except FoundryError as error:
-        speaks.send(error)
-        raise
-    except Exception:
-        speaks.send(_Failed(rank, traceback.format_exc()))
-        raise
-    finally:
-        speaks.close()
-    distributed.destroy_process_group()
 
 
 def _place() -> str:

@@ -104,7 +104,7 @@ def run(
     """
     work_dir.mkdir(parents=True, exist_ok=True)
     fingerprint = _fingerprint(task, encoder, params, threads)
-    with reproducible(max(1, threads // peers.count)):
+    with reproducible(max(1, threads // peers.local_count)):
         if divides(params, peers):
             divide(encoder.model, peers, device_of(params))
         loop = _Run(encoder, task, params, work_dir, fingerprint, peers)
@@ -165,6 +165,7 @@ class _Run:
         if params.recompute:
             encoder.model.activation_checkpointing_enable({"use_reentrant": False})
         self.state = Progress()
+        checkpoints.hand_out(work_dir, peers)
         saved = checkpoints.load(work_dir, fingerprint)
         if saved:
             self.state, weights, optimizer_state = saved

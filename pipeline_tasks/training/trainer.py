@@ -15,7 +15,8 @@ from pipeline_tasks.training.data.rows import Rows, tokenized
 from pipeline_tasks.training.divided import divides
 from pipeline_tasks.training.gradients import Gradients
 from pipeline_tasks.training.params import TrainParams
-from pipeline_tasks.training.peers import Peers, spread
+from pipeline_tasks.training.peers import Peers
+from pipeline_tasks.training.processes import spread
 from pipeline_tasks.training.sampling import Sampling
 from pipeline_tasks.training.schedule import plan_schedule
 from pipeline_tasks.training.task import Report, Task, TrainResult, check_lengths, open_encoder, run
@@ -53,8 +54,8 @@ def train(
         dev_of_start: the same queries asked as the encoder wants it that came; as in ``dev`` where not given.
         targets: sets that a sampler is guided by, asked as in ``dev``; that one where there are none.
         threads: of the processor; another number may change the last bits.
-        devices: where more than one, a process on each: together they take the steps that one would; the last bits
-            differ.
+        devices: of this node; where more than one, or other nodes train with it, a process on each: together they take
+            the steps that one would; the last bits differ.
 
     Raises:
         InputError: no rows, rows without any negatives, or without the teacher's scores that the objective needs, texts
@@ -86,7 +87,7 @@ def _train(
     lengths = {"max_query_length": params.max_query_length, "max_passage_length": params.max_passage_length}
     sets = {"train": examples, "dev_of_start": dev_of_start, "dev": dev}
     sets |= {f"target-{number}": rows for number, rows in enumerate(targets.values())}
-    with peers.leader_first():
+    with peers.first_of_node():
         data, of_start, of_trained, *guides = (
             tokenized(rows, encoder.tokens, work_dir / "tokens" / name, **lengths) for name, rows in sets.items()
         )

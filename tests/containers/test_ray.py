@@ -11,9 +11,11 @@ import pytest
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.runner import run_job
+from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
-from pipeline_tasks.datasets import PASSAGES
+from pipeline_tasks.datasets import PAIRS, PASSAGES
 from pipeline_tasks.retrieval.embed_passages import embed_passages
+from pipeline_tasks.training.pretrain import pretrain
 from tests.containers.conftest import docker, weights_for
 from tests.containers.stack import PATIENCE_S, Stack
 from tests.stores import put
@@ -52,6 +54,33 @@ def test_a_cluster_without_a_common_disk_makes_the_bytes_of_one_process(cluster,
     made = cluster("--profile", "tools", "run", "--rm", "--no-deps", "--env", "FOUNDRY_ENGINE=ray", *command)
     run_job(here, job := plan(here, embed_passages, {"model": MODEL}))
     key = f"versions/embeddings/{MODEL}/{job.ref.version}.json"
+    assert str(Ref.parse(made.split()[-1])) == str(job.ref)
+    assert cluster.manifests()[key] == here.read(key)
+    assert engine_that_made(cluster, job.ref) == "ray"
+
+
+def test_two_nodes_train_one_model_to_the_bytes_of_two_processes(cluster, tmp_path, monkeypatch):
+    """Their processes find each other over the network of the containers, and read the bucket each."""
+    here = LocalStore(tmp_path / "here")
+    rows = [
+        {"query_id": f"q{n}", "intent": "qa", "split": "dev" if n > 5 else "train", "passage_id": f"p{n}"}
+        | {"query": f"how high was flood {n}", "passage": f"flood {n} of river {n}", "positive": f"{n} metres"}
+        for n in range(8)
+    ]
+    put(here, PAIRS, rows, dataset="mtp")
+    cluster.sync(tmp_path / "copies", str(here.root), "s3://foundry/store")
+    chosen = {"size": "22m", "device": "cpu", "epochs": 1, "batch_size": 4}
+    chosen |= {"max_query_length": 16, "max_passage_length": 16, "sharding": "zero1"}
+    told = {"ENGINE": "ray", "THREADS": "1", "HANDED_RESOURCES": json.dumps({"pretrain": {"nodes": 2}})}
+    environment = [word for name, value in told.items() for word in ("--env", f"FOUNDRY_{name}={value}")]
+    command = ["foundry", "run", "pretrain", *(w for n, v in chosen.items() for w in ("--set", f"{n}={v}"))]
+    made = cluster("--profile", "tools", "run", "--rm", "--no-deps", *environment, *command)
+    monkeypatch.setenv("FOUNDRY_THREADS", "1")
+    monkeypatch.setenv("FOUNDRY_DEVICES", "cpu,cpu")
+    settings.cache_clear()
+    run_job(here, job := plan(here, pretrain, chosen))
+    settings.cache_clear()
+    key = f"versions/model/22m/pretrain/{job.ref.version}.json"
     assert str(Ref.parse(made.split()[-1])) == str(job.ref)
     assert cluster.manifests()[key] == here.read(key)
     assert engine_that_made(cluster, job.ref) == "ray"

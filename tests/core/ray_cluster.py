@@ -1,4 +1,4 @@
-"""A real Ray cluster of one node with two processors, which ends with the tests that started it."""
+"""Real Ray clusters, of one node with two processors or of several with one, which end with the tests that use them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from pipeline_tasks.core.settings import settings
 from tests.ports import free_ports
 
 ROOT = Path(__file__).parents[2]
+ROOM = {"object_store_memory": 100 << 20, "memory": 8 << 30}
 TOKEN = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 CLUSTER = """
 import sys, ray
@@ -76,6 +78,24 @@ def wait_until_open(port: int, process: subprocess.Popen[bytes]) -> None:
             return
         time.sleep(0.2)
     raise AssertionError(f"the head ended with {process.returncode}")
+
+
+@contextmanager
+def several_nodes(n: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A head that takes no tasks and ``n`` nodes with a processor each, on which steps of this test compute."""
+    for name, value in TOKEN.items():
+        monkeypatch.setenv(name, value)
+    from ray.cluster_utils import Cluster  # which reads them once for all clusters of the process
+
+    found = Cluster(initialize_head=True, head_node_args=ROOM | {"num_cpus": 0, "include_dashboard": False})
+    try:
+        for _ in range(n):
+            found.add_node(num_cpus=1, **ROOM)
+        use(found.address, monkeypatch)
+        yield found
+    finally:
+        found.shutdown()
+        settings.cache_clear()
 
 
 def use(address: str, monkeypatch: pytest.MonkeyPatch) -> None:

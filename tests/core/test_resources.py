@@ -36,10 +36,12 @@ def test_without_a_file_a_step_has_what_it_declares():
 
 
 def test_a_step_has_what_its_own_table_says_then_the_default_then_what_it_declares(given):
-    given("[default]\nretries = 7\nmemory_gib = 3\n[finetune]\nmemory_gib = 48.5\ngpus = 2\ntimeout_minutes = 0\n")
+    own = "memory_gib = 48.5\ngpus = 2\nnodes = 4\ntimeout_minutes = 0\n"
+    given(f"[default]\nretries = 7\nmemory_gib = 3\n[finetune]\n{own}")
     finetune, crawl = (resources_of(get_step(name)) for name in ("finetune", "crawl"))
     assert (finetune.memory_gib, finetune.gpus, finetune.timeout_minutes, finetune.retries) == (48.5, 2, 0, 7)
     assert (crawl.memory_gib, crawl.gpus, crawl.timeout_minutes, crawl.retries) == (3, None, 24 * 60, 7)
+    assert (finetune.nodes, crawl.nodes) == (4, 1)
     assert (finetune.image, finetune.pool, finetune.resumes) == ("gpu", "gpu", True)
 
 
@@ -49,7 +51,7 @@ def test_a_step_has_what_its_own_table_says_then_the_default_then_what_it_declar
         ("[fine_tune]\nretries = 1", "no step is called 'fine_tune'; tables may be: default, .*finetune"),
         (
             "[crawl]\nmemory = 4",
-            r"crawl.memory = 4: .*a table may have: memory_gib, more_memory_gib, timeout_minutes, gpus, retries",
+            r"crawl.memory = 4: .*a table may have: memory_gib, more_memory_gib, timeout_minutes, gpus, nodes, retries",
         ),
         ("[crawl]\nmemory_gib = 0", "crawl.memory_gib = 0: .*greater than 0"),
         ("[crawl]\nmemory_gib = inf", "crawl.memory_gib = inf: .*finite"),
@@ -59,6 +61,8 @@ def test_a_step_has_what_its_own_table_says_then_the_default_then_what_it_declar
         ),
         ("[crawl]\nretries = '3'", "crawl.retries = '3': .*integer"),
         ("[crawl]\ngpus = -1", "crawl.gpus = -1"),
+        ("[crawl]\nnodes = 0", "crawl.nodes = 0"),
+        ("[crawl]\nnodes = 2", "crawl.nodes = 2, and one run of crawl has one node: give nodes to a step that trains"),
         ("crawl = 4", "crawl = 4: .*table may have"),
         ("[crawl", "cannot be read"),
     ],

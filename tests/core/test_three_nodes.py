@@ -6,13 +6,11 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import named
 from pipeline_tasks.corpus.cluster_passages import cluster_passages
@@ -21,14 +19,13 @@ from pipeline_tasks.curation.mutual_agreement import mutual_agreement
 from pipeline_tasks.datasets import PAIRS, PASSAGE_EMBEDDINGS, PASSAGES
 from pipeline_tasks.retrieval.rank_bm25 import rank_bm25
 from pipeline_tasks.retrieval.rank_passages import rank_passages
-from tests.core.ray_cluster import TOKEN
+from tests.core.ray_cluster import on_ray, several_nodes, use_this_machine
 from tests.core.toy_steps import check_whole, make
 from tests.corpus.vectors import planted as near_duplicates
 from tests.retrieval.test_vector_shards import MODEL, SMALL, planted
 from tests.stores import put
 
-pytestmark = pytest.mark.skipif(not find_spec("ray"), reason="Ray is not installed: pip install retriever-foundry[ray]")
-ROOM = {"object_store_memory": 100 << 20, "memory": 8 << 30}
+pytestmark = on_ray
 N = 48
 FAR = ("amber", "birch", "cedar", "delta", "ember", "fjord", "grove")
 ENCODER = "bge-small-en-v1.5"
@@ -36,20 +33,9 @@ ENCODER = "bge-small-en-v1.5"
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A head that takes no tasks, and nodes with a processor each, of which two outlive all steps."""
-    for name, value in TOKEN.items():
-        monkeypatch.setenv(name, value)
-    from ray.cluster_utils import Cluster  # which reads them once for all clusters of the process
-
-    found = Cluster(initialize_head=True, head_node_args=ROOM | {"num_cpus": 0, "include_dashboard": False})
-    for _ in range(len(STEPS) + 2):
-        found.add_node(num_cpus=1, **ROOM)
-    monkeypatch.setenv("FOUNDRY_ENGINE", "ray")
-    monkeypatch.setenv("RAY_ADDRESS", found.address)
-    settings.cache_clear()
-    yield found
-    found.shutdown()
-    settings.cache_clear()
+    """Nodes of which two outlive all steps."""
+    with several_nodes(len(STEPS) + 2, monkeypatch) as found:
+        yield found
 
 
 @contextmanager
@@ -117,8 +103,7 @@ def test_a_node_that_dies_in_the_middle_of_a_step_changes_no_byte(cluster, tmp_p
         with one_dies(cluster, store, made.output(made.parse(params))) as early:
             make(store, made, **params)
         assert early == [True], f"{made.name} was done before a node died"
-    monkeypatch.setenv("FOUNDRY_ENGINE", "local")
-    settings.cache_clear()
+    use_this_machine(monkeypatch)
     here = texts(tmp_path / "local")
     for made, params in STEPS:
         make(here, made, **params)

@@ -7,7 +7,7 @@ import pytest
 
 from pipeline_tasks.datasets import TUPLES
 from pipeline_tasks.encoders.layout import Layout
-from pipeline_tasks.training import peers
+from pipeline_tasks.training import processes
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.follow_instructions import plain_rows_of, rows_of
 from tests import shapes
@@ -19,7 +19,7 @@ from tests.training.made import planted
 @pytest.fixture
 def forked_peers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Processes that train together are forks of one that has imported what they need, not begun anew."""
-    monkeypatch.setattr(peers, "get_context", lambda _: forked())
+    monkeypatch.setattr(processes, "get_context", lambda _: forked())
 
 
 @pytest.fixture(scope="session")

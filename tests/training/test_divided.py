@@ -18,7 +18,8 @@ from pipeline_tasks.training.divided import divide, divides, whole
 from pipeline_tasks.training.gradients import Gradients
 from pipeline_tasks.training.optimiser import Optimiser
 from pipeline_tasks.training.params import TrainParams
-from pipeline_tasks.training.peers import ALONE, Peers, together
+from pipeline_tasks.training.peers import ALONE, Peers
+from pipeline_tasks.training.processes import together
 from pipeline_tasks.training.samplers import sampler
 from pipeline_tasks.training.schedule import Batch
 from pipeline_tasks.training.task import open_encoder, opened_on

@@ -1,4 +1,4 @@
-"""A stage that trains on a node of a real Ray cluster gives the model that it gives here, byte for byte."""
+"""A stage that trains on nodes of a real Ray cluster gives the model that it gives here, byte for byte."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.datasets import PAIRS
 from pipeline_tasks.training.pretrain import pretrain
-from tests.core.ray_cluster import on_ray, one_node, use, use_this_machine
+from tests.core.ray_cluster import on_ray, one_node, several_nodes, use, use_this_machine
 from tests.core.toy_steps import check_whole
 from tests.stores import go, put
 from tests.training.conftest import passage, query
@@ -19,7 +19,7 @@ from tests.training.conftest import passage, query
 SMALL = {"size": "22m", "batch_size": 4, "max_query_length": 32, "max_passage_length": 32, "device": "cpu"}
 
 
-def trained(folder: Path, backbone: Path) -> dict[str, bytes]:
+def trained(folder: Path, backbone: Path, **changed: str) -> dict[str, bytes]:
     store = LocalStore(folder)
     rows = [
         {"query_id": f"q{topic}", "intent": "qa", "split": "dev" if topic > 6 else "train", "passage_id": f"p{topic}"}
@@ -27,7 +27,7 @@ def trained(folder: Path, backbone: Path) -> dict[str, bytes]:
         for topic in range(9)
     ]
     put(store, PAIRS, rows, dataset="mtp")
-    go(store, pretrain, backbone=str(backbone), epochs=1, **SMALL)
+    go(store, pretrain, backbone=str(backbone), epochs=1, **SMALL, **changed)
     return check_whole(store)
 
 
@@ -47,4 +47,22 @@ def test_the_same_model_by_one_process_and_by_two(tiny_bert, tmp_path, monkeypat
     assert engines(tmp_path / "there") == {"ray"}
     use_this_machine(monkeypatch)
     assert there == trained(tmp_path / "here", tiny_bert)
+    settings.cache_clear()
+
+
+@on_ray
+def test_the_same_model_by_two_nodes_as_by_two_processes_of_one(tiny_bert, tmp_path, monkeypatch):
+    """Each has half of the optimiser's moments, and as many threads as half of the other way's."""
+    resources = tmp_path / "resources.toml"
+    resources.write_text("[pretrain]\nnodes = 2\n")
+    monkeypatch.setenv("FOUNDRY_THREADS", "1")
+    monkeypatch.setenv("FOUNDRY_DEVICES", "cpu")
+    monkeypatch.setenv("FOUNDRY_RESOURCES", str(resources))
+    with several_nodes(2, monkeypatch):
+        there = trained(tmp_path / "there", tiny_bert, sharding="zero1")
+    assert engines(tmp_path / "there") == {"ray"}
+    monkeypatch.delenv("FOUNDRY_RESOURCES")
+    monkeypatch.setenv("FOUNDRY_DEVICES", "cpu,cpu")
+    use_this_machine(monkeypatch)
+    assert there == trained(tmp_path / "here", tiny_bert, sharding="zero1")
     settings.cache_clear()

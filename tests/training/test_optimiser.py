@@ -8,7 +8,8 @@ import torch
 
 from pipeline_tasks.training.optimiser import Optimiser, pieces
 from pipeline_tasks.training.params import Sharding, TrainParams
-from pipeline_tasks.training.peers import ALONE, Peers, together
+from pipeline_tasks.training.peers import ALONE, Peers
+from pipeline_tasks.training.processes import together
 
 SHAPES = ((7,), (100, 30), (130,), (41, 9), (3,))
 N = sum(torch.Size(shape).numel() for shape in SHAPES)

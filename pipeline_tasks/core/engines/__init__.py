@@ -9,6 +9,8 @@ from typing import Any, Literal, Protocol
 
 from pipeline_tasks.core.engines.local import Local
 from pipeline_tasks.core.engines.on_ray import OnRay
+from pipeline_tasks.core.engines.team_on_ray import TeamOnRay
+from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.resources import resources_of
 from pipeline_tasks.core.settings import is_secret, passed_on, settings
 from pipeline_tasks.core.step import Step, StepParams
@@ -38,20 +40,29 @@ def named(step: Step, params: StepParams) -> Literal["local", "ray"]:
 def engine_of(step: Step, params: StepParams, workers: int) -> AbstractContextManager[Engine]:
     """The engine of one run of ``step``, with at most ``workers`` processes where it is this machine.
 
-    A step over whole datasets is one piece of work: one that trains is done by a node of the cluster. Others stay here,
-    as do those whose partitions take one process, and one that pays a service, as it has its limits in one process. One
-    that runs its encoder itself pays nobody.
+    A step over whole datasets is one piece of work: one that trains is done by a node of the cluster, or by as many
+    together as it asks for. Others stay here, as do those whose partitions take one process, and one that pays a
+    service, as it has its limits in one process. One that runs its encoder itself pays nobody.
+
+    Raises:
+        InputError: several nodes are asked for, and there is no cluster.
     """
     found = settings()
+    needs = resources_of(step)
     if named(step, params) == "ray":
         # What a task gets can be read on the cluster's pages: its nodes have the store's keys in their own environment.
         ours = passed_on(()).items()
         environment = {name: value for name, value in ours if not (is_secret(name) or name.startswith("RAY_"))}
-        needs = resources_of(step)
         if not _is_training(step):
             return OnRay(found.ray_address, step.name, needs, environment)
         gpus = (needs.gpus or 1) if params.model_dump().get("device") == "cuda" else 0
-        return OnRay(found.ray_address, step.name, replace(needs, gpus=gpus), environment, threads=found.threads)
+        engine = TeamOnRay if needs.nodes > 1 else OnRay
+        return engine(found.ray_address, step.name, replace(needs, gpus=gpus), environment, threads=found.threads)
+    if needs.nodes > 1:
+        raise InputError(
+            f"{step.name} asks for {needs.nodes} nodes (FOUNDRY_RESOURCES), which a Ray cluster alone has: set "
+            "FOUNDRY_ENGINE=ray, or leave nodes out"
+        )
     return Local(workers if step.processes else 1)
 
 

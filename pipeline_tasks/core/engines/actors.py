@@ -11,18 +11,19 @@ import logging
 import socket
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from logging.handlers import QueueHandler
 from queue import Empty, SimpleQueue
 from typing import Any
 
 from pipeline_tasks import __version__
 from pipeline_tasks.core import lines
-from pipeline_tasks.core.engines.cluster import nodes
+from pipeline_tasks.core.engines.cluster import room_for
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.step import Resources
+from pipeline_tasks.core.team import Member, PartDone, acting_as, listen
 
 _FIRST = 4
 """Actors that are asked for before any has begun."""
@@ -33,8 +34,27 @@ _IDLE_S = 10.0
 BESIDE = "beside"
 """The group of calls that run beside the one that computes."""
 
+OPTIONS = {"max_restarts": 0, "max_task_retries": 0, "concurrency_groups": {BESIDE: 1}}
+"""Of every actor."""
+
+_TIDY_S = 60.0
+"""How long an actor that is to tidy up is waited for."""
+
 _KEPT_S = 1800.0
 """Then an actor makes room for another step that may be waiting: a model that takes a minute loads for 3% of that."""
+
+
+def check_version(version: str, node: str) -> None:
+    """Refuse an actor that has begun on a node of another version.
+
+    Raises:
+        InputError: it is another.
+    """
+    if version != __version__:
+        raise InputError(
+            f"{node} of the Ray cluster has retriever-foundry {version}, and this is {__version__}: nodes that do not "
+            "make the same of the same are not used; install one version everywhere"
+        )
 
 
 class Computing:
@@ -46,6 +66,7 @@ class Computing:
 
     def __init__(self, tells: bool) -> None:
         self._work: tuple[Any, Any] = (None, None)
+        self._listener: int | None = None
         self._said: SimpleQueue[logging.LogRecord] = SimpleQueue()
         if tells:
             handler = QueueHandler(self._said)
@@ -56,13 +77,33 @@ class Computing:
         """Version of this package, and the node's name."""
         return __version__, socket.gethostname()
 
-    def compute(self, work: list[Any], item: Any) -> Any:
-        """Call the function that ``work`` refers to; it is fetched once, since it holds the step's whole inputs."""
+    def address(self) -> str:
+        """That of the node, as the cluster knows it."""
+        import ray
+
+        return ray.util.get_node_ip_address()
+
+    def listen(self) -> int:
+        """The port of this node where the others of a team find it, from now on."""
+        self._listener, port = listen(self.address())
+        return port
+
+    def compute(self, work: list[Any], item: Any, member: Member | None = None) -> Any:
+        """Call the function that ``work`` refers to; it is fetched once, since it holds the step's whole inputs.
+
+        Args:
+            work: Ray's reference to it.
+            item: what it is called with.
+            member: the place of this node in a team; None: there is no other.
+        """
         import ray
 
         if work[0] != self._work[0]:
             self._work = work[0], ray.get(work[0])
-        return self._work[1](item)
+        if member is None:
+            return self._work[1](item)
+        with acting_as(replace(member, listener=self._listener)), suppress(PartDone):
+            return self._work[1](item)
 
     def heard(self, patience_s: float) -> list[tuple[str, int, str]]:
         """Logger, level and message of what was logged meanwhile, once there is any, or when patience ends."""
@@ -147,11 +188,7 @@ class Actors:
             if self._failed > self._needs.retries:
                 raise TransientError(f"the Ray cluster starts no process for {self._name}: {error}") from error
             return
-        if version != __version__:
-            raise InputError(
-                f"{node} of the Ray cluster has retriever-foundry {version}, and this is {__version__}: nodes that do "
-                "not make the same of the same are not used; install one version everywhere"
-            )
+        check_version(version, node)
         self._failed = 0
         self._held[actor.memory_gib] += 1
         actor.since = actor.idle_since = time.monotonic()
@@ -194,32 +231,20 @@ class Actors:
 
     def _start(self, memory_gib: float) -> None:
         if memory_gib not in self._options:
-            self._options[memory_gib] = self._fitting(memory_gib)
-        handle = self._ray.remote(**self._options[memory_gib])(Computing).remote(self._threads > 0)
+            self._options[memory_gib] = room_for(self._ray, self._name, self._needs, memory_gib, self._threads)
+        handle = self._ray.remote(**OPTIONS, **self._options[memory_gib])(Computing).remote(self._threads > 0)
         self.starting[handle.begun.remote()] = Actor(handle, memory_gib)
 
-    def _fitting(self, memory_gib: float) -> dict[str, Any]:
-        """What an actor takes; a step that does without a card where there is none does so on a cluster, too.
 
-        Raises:
-            InputError: no node has that much: the actor would wait for ever.
-            TransientError: no node computes at all, as while the workers start again.
-        """
-        there = nodes(self._ray)
-        if not any(node.cpus >= 1 for node in there):
-            raise TransientError(f"{self._name}: no node of the Ray cluster offers a processor now; try again")
-        cards = max(node.gpus for node in there)
-        gpus = self._needs.gpus
-        if gpus is None:
-            gpus = 1 if self._needs.image == "gpu" and cards else 0
-        memory = int(memory_gib * (1 << 30))
-        fitting = [node for node in there if node.cpus >= 1 and node.gpus >= gpus and node.memory_bytes >= memory]
-        if not fitting:
-            most = max(node.memory_bytes for node in there) / (1 << 30)
-            raise InputError(
-                f"{self._name} asks for {memory_gib:g} GiB and {gpus} GPUs a task, and no node of the Ray cluster has "
-                f"both (at most {most:.1f} GiB, {cards:g} GPUs); see FOUNDRY_RESOURCES, or add such a node"
-            )
-        cpus = max(1, min(self._threads, int(max(node.cpus for node in fitting))))
-        taken = {"num_cpus": cpus, "num_gpus": gpus, "memory": memory}
-        return taken | {"max_restarts": 0, "max_task_retries": 0, "concurrency_groups": {BESIDE: 1}}
+def tidy_in(ray: Any, name: str, actor: Actor | None, work: Callable[[Any], Any], item: Any) -> None:
+    """Call ``work`` in an actor that is there and has nothing to do.
+
+    Raises:
+        TransientError: there is none, or it failed.
+    """
+    if not actor:
+        raise TransientError(f"no process of {name} is left on the Ray cluster")
+    try:
+        ray.get(actor.handle.compute.remote([ray.put(work)], item), timeout=_TIDY_S)
+    except ray.exceptions.RayError as error:
+        raise TransientError(f"a process of {name} on the Ray cluster did not tidy up: {error}") from error

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from pipeline_tasks.core.errors import InputError, TransientError
+from pipeline_tasks.core.step import Resources
 
 _PATIENCE_S = 10.0
 _JOINING_S, _PAUSE_S = 120.0, 1.0
@@ -102,6 +103,44 @@ def nodes(ray: Any) -> list[Node]:
     """The nodes of the cluster that was joined, its head first."""
     found = [Node.of(told) for told in ray.nodes() if told["Alive"]]
     return sorted(found, key=lambda node: (not node.is_head, node.name))
+
+
+def room_for(ray: Any, name: str, needs: Resources, memory_gib: float, threads: int) -> dict[str, float]:
+    """What one actor of a step takes, by Ray's names.
+
+    A step that does without a card where there is none does so on a cluster, too.
+
+    Args:
+        ray: the module, with a cluster joined.
+        name: of the step.
+        needs: of an actor.
+        memory_gib: that it has this time.
+        threads: how many processors it has, where so many nodes as it needs have them.
+
+    Raises:
+        InputError: not as many nodes as it needs have that much: it would wait for ever.
+        TransientError: no node computes at all, as while the workers start again.
+    """
+    there = nodes(ray)
+    if not any(node.cpus >= 1 for node in there):
+        raise TransientError(f"{name}: no node of the Ray cluster offers a processor now; try again")
+    cards = max(node.gpus for node in there)
+    gpus = needs.gpus
+    if gpus is None:
+        gpus = 1 if needs.image == "gpu" and cards else 0
+    memory = int(memory_gib * (1 << 30))
+    fitting = [node for node in there if node.cpus >= 1 and node.gpus >= gpus and node.memory_bytes >= memory]
+    if len(fitting) < needs.nodes:
+        most = max(node.memory_bytes for node in there) / (1 << 30)
+        together = f" on {needs.nodes} nodes at once" if needs.nodes > 1 else ""
+        has = ["no node", "1 node"][len(fitting)] if len(fitting) < 2 else f"{len(fitting)} nodes"
+        raise InputError(
+            f"{name} asks for {memory_gib:g} GiB and {gpus} GPUs a task{together}, and {has} of the Ray cluster "
+            f"{'have' if len(fitting) > 1 else 'has'} both (at most {most:.1f} GiB, {cards:g} GPUs); see "
+            "FOUNDRY_RESOURCES, or add such a node"
+        )
+    cpus = sorted(int(node.cpus) for node in fitting)[-needs.nodes]
+    return {"num_cpus": max(1, min(threads, cpus)), "num_gpus": gpus, "memory": memory}
 
 
 def nodes_at(address: str) -> list[Node]:

@@ -7,26 +7,19 @@ done by another, which finds what others have made.
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
 
-from pipeline_tasks.core.engines.actors import Actor, Actors
+from pipeline_tasks.core.engines.actors import Actor, Actors, tidy_in
 from pipeline_tasks.core.engines.cluster import connect
 from pipeline_tasks.core.engines.heard import Lines
-from pipeline_tasks.core.errors import TransientError
+from pipeline_tasks.core.engines.tries import Tries, Try, ends
 from pipeline_tasks.core.step import Resources
 
-log = logging.getLogger(__name__)
-
-_LOOK_S = 5.0
+LOOK_S = 5.0
 """How often actors without work are looked at, where nothing else happens."""
-
-_TIDY_S = 60.0
-"""How long an actor that is to tidy up is waited for."""
 
 
 class OnRay:
@@ -70,18 +63,19 @@ class OnRay:
             return
         ray, actors = self._join()
         shared = [ray.put(work)]
-        todo = {self._needs.memory_gib: deque(_Try(place, self._needs.memory_gib) for place in range(len(items)))}
-        running: dict[Any, tuple[Actor, _Try]] = {}
+        tries = Tries(ray, self._name, self._needs)
+        todo = {self._needs.memory_gib: deque(map(tries.first, range(len(items))))}
+        running: dict[Any, tuple[Actor, Try]] = {}
         lines = Lines(ray, wanted=self._threads > 0)
         try:
             while running or any(todo.values()):
-                for memory_gib, tries in todo.items():
-                    while tries and (free := actors.take(memory_gib)):
-                        one = tries.popleft()
+                for memory_gib, waiting in todo.items():
+                    while waiting and (free := actors.take(memory_gib)):
+                        one = waiting.popleft()
                         running[free.handle.compute.remote(shared, items[one.place])] = free, one
                         lines.follow(free)
-                actors.suit({memory_gib: len(tries) for memory_gib, tries in todo.items()})
-                done, _ = ray.wait([*running, *actors.starting, *lines.asked], num_returns=1, timeout=_LOOK_S)
+                actors.suit({memory_gib: len(waiting) for memory_gib, waiting in todo.items()})
+                done, _ = ray.wait([*running, *actors.starting, *lines.asked], num_returns=1, timeout=LOOK_S)
                 for ref in done:
                     if ref in lines.asked:
                         lines.tell(ref)
@@ -91,8 +85,10 @@ class OnRay:
                         continue
                     actor, one = running.pop(ref)
                     lines.finish(actor)
-                    found, following = self._ended(ray, ref, one)
-                    if following:
+                    try:
+                        found = ray.get(ref)
+                    except ends(ray) as error:
+                        following = tries.after(error, one)
                         actors.lost(actor)
                         todo.setdefault(following.memory_gib, deque()).appendleft(following)
                     else:
@@ -110,61 +106,10 @@ class OnRay:
             TransientError: there is none, or it failed.
         """
         ray, actors = self._join()
-        free = actors.free()
-        if not free:
-            raise TransientError(f"no process of {self._name} is left on the Ray cluster")
-        try:
-            ray.get(free.handle.compute.remote([ray.put(work)], item), timeout=_TIDY_S)
-        except ray.exceptions.RayError as error:
-            raise TransientError(f"a process of {self._name} on the Ray cluster did not tidy up: {error}") from error
+        tidy_in(ray, self._name, actors.free(), work, item)
 
     def _join(self) -> tuple[Any, Actors]:
         if self._joined is None:
             ray = connect(self._address, self._environment)
             self._joined = ray, Actors(ray, self._name, self._needs, self._threads)
         return self._joined
-
-    def _ended(self, ray: Any, ref: Any, one: _Try) -> tuple[Any, _Try | None]:
-        """What came of a try, or the try after it."""
-        try:
-            return ray.get(ref), None
-        except ray.exceptions.RayTaskError as error:
-            raise error.cause from error
-        except ray.exceptions.OutOfMemoryError as error:
-            return None, self._with_more(one, error)
-        except _lost(ray) as error:
-            return None, self._once_more(one, error)
-
-    def _with_more(self, one: _Try, error: Exception) -> _Try:
-        """The try after one that was out of memory."""
-        had, more = self._needs.memory_gib, self._needs.more_memory_gib
-        if more is None or one.memory_gib == more:
-            told = f"{had:g} GiB and then {more:g} GiB" if more else f"{had:g} GiB"
-            name = "more_memory_gib" if more else "memory_gib, or more_memory_gib for one more try,"
-            raise TransientError(
-                f"a task of {self._name} was out of memory, with {told} declared; give it more ({name} of "
-                f"[{self._name}] in FOUNDRY_RESOURCES), or let its parameters hold less: {error}"
-            ) from error
-        log.warning("a task of %s was out of memory with %g GiB; it runs once more with %g GiB", self._name, had, more)
-        return replace(one, memory_gib=more)
-
-    def _once_more(self, one: _Try, error: Exception) -> _Try:
-        """The try after one whose actor or node was lost."""
-        if one.lost == self._needs.retries:
-            raise TransientError(f"the Ray cluster lost a task of {self._name}; run it again: {error}") from error
-        log.warning("the Ray cluster lost a task of %s; it runs again: %s", self._name, str(error).split("\n")[0])
-        return replace(one, lost=one.lost + 1)
-
-
-@dataclass(frozen=True)
-class _Try:
-    """One try of one item: with how much memory it runs, and how often it was lost before."""
-
-    place: int
-    memory_gib: float
-    lost: int = 0
-
-
-def _lost(ray: Any) -> tuple[type[Exception], ...]:
-    lost = ray.exceptions
-    return lost.RaySystemError, lost.RayActorError, lost.WorkerCrashedError, lost.NodeDiedError, lost.ObjectLostError

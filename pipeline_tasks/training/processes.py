@@ -1,0 +1,169 @@
+"""The processes of one training: one a device on this node, and beside them those of other nodes of a team."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any, TypeVar
+
+import torch
+from torch import distributed
+
+from pipeline_tasks.core.engines.local import end_with_parent
+from pipeline_tasks.core.errors import FoundryError, TransientError
+from pipeline_tasks.core.team import PartDone, member
+from pipeline_tasks.training.meeting import Meeting, met
+from pipeline_tasks.training.peers import ALONE, Peers
+
+_PATIENCE = timedelta(days=1)
+"""How long a process waits for the others, the leader's evaluations among it; a dead one is noticed by the caller."""
+
+Tell = Callable[..., None]
+Result = TypeVar("Result")
+
+
+def spread(work: Callable[[Peers, Tell], Result], devices: Sequence[str], tell: Tell) -> Result:
+    """What ``work`` gives: done by a process per device where there are several, and told here by what they left.
+
+    See :func:`together`; the call at the end, alone, must find the work done and nothing but its result to give. Only
+    the first of several nodes gives it.
+
+    Raises:
+        PartDone: in the others.
+    """
+    here = member()
+    if here.count == 1 and len(devices) < 2:
+        return work(ALONE, tell)
+    together(work, devices, tell)
+    if not here.leads:
+        raise PartDone
+    return work(Peers(done=True), tell)
+
+
+def together(work: Callable[[Peers, Tell], object], devices: Sequence[str], tell: Tell) -> None:
+    """Do ``work`` in a process per device, until all are through.
+
+    Args:
+        work: given the process's place among its peers, and what tells the caller how far it is; can be pickled.
+        devices: ``cuda:0`` and so on, or ``cpu`` as often as there are to be processes; of this node.
+        tell: is called with what the leader tells.
+
+    Raises:
+        FoundryError: what a process raised.
+        RuntimeError: what else a process raised, which is nothing that another try would mend.
+        TransientError: a process ended without a word, often for want of memory.
+    """
+    with met(member(), len(devices), _PATIENCE) as meeting:
+        _do(work, devices, meeting, tell)
+
+
+def _do(work: Callable[[Peers, Tell], object], devices: Sequence[str], meeting: Meeting, tell: Tell) -> None:
+    context = get_context("spawn")
+    hears, speaks = context.Pipe(duplex=False)
+    processes = [
+        context.Process(target=_take_part, args=(work, device, meeting.peers(place), meeting, speaks))
+        for place, device in enumerate(devices)
+    ]
+    for process in processes:
+        process.start()
+    speaks.close()
+    try:
+        failed = _listen(hears, processes, tell)
+        if not failed and not any(process.exitcode for process in processes):
+            for process in processes:
+                process.join()
+        ended = {place: process.exitcode for place, process in enumerate(processes) if process.exitcode}
+        mute = [place for place in ended if place not in {one.place for one in failed}]
+        for place in sorted(mute, key=lambda place: ended[place]):
+            raise TransientError(
+                f"the training process on {devices[place]} ended with {ended[place]}, often for want of "
+                "memory: try again, it goes on from its last checkpoint"
+            )
+        for one in failed:
+            raise RuntimeError(f"the training process on {devices[one.place]} failed:\n{one.told}")
+    finally:
+        for process in processes:
+            process.kill()
+            process.join()
+
+
+@dataclass(frozen=True)
+class _Failed:
+    """A process raised what nobody foresaw; ``told`` is its traceback."""
+
+    place: int
+    told: str
+
+
+def _listen(hears: Connection, processes: Sequence[BaseProcess], tell: Tell) -> list[_Failed]:
+    """Hear what the processes say until all are silent, or one has failed: the others may wait for it for ever.
+
+    Returns:
+        what they failed with, the first one's first: others may have lost it, and failed for that.
+    """
+    failed: list[_Failed] = []
+
+    def heard() -> bool:
+        try:
+            said = hears.recv()
+        except EOFError:
+            return False
+        if isinstance(said, BaseException):
+            raise said
+        if isinstance(said, _Failed):
+            failed.append(said)
+        else:
+            tell(*said)
+        return True
+
+    while True:
+        ends = [process.sentinel for process in processes if process.is_alive()]
+        if any(process.exitcode for process in processes):
+            break
+        if hears in wait([hears, *ends]) and not heard():
+            return failed
+    while hears.poll() and heard():
+        pass
+    return failed
+
+
+def _take_part(
+    work: Callable[[Peers, Tell], object], device: str, peers: Peers, meeting: Meeting, speaks: Connection
+) -> None:
+    end_with_parent()
+    on_gpu = device.startswith("cuda")
+    if on_gpu:
+        torch.cuda.set_device(device)
+    if meeting.interface:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", meeting.interface)
+        if peers.on_several_nodes:
+            os.environ.setdefault("NCCL_SOCKET_IFNAME", meeting.interface)
+    distributed.init_process_group(
+        "nccl" if on_gpu else "gloo",
+        store=meeting.store(_PATIENCE),
+        rank=peers.rank,
+        world_size=peers.count,
+        timeout=_PATIENCE,
+    )
+
+    def tell(*said: Any) -> None:
+        if peers.leads:
+            speaks.send(said)
+
+    try:
+        work(peers, tell)
+    except FoundryError as error:
+        speaks.send(error)
+        raise
+    except Exception:
+        speaks.send(_Failed(peers.local_rank, traceback.format_exc()))
+        raise
+    finally:
+        speaks.close()
+    distributed.destroy_process_group()
