@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Literal
 
 import pytest
@@ -18,7 +19,7 @@ from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.step import StepParams, step
 from pipeline_tasks.core.store import LocalStore
-from tests.core.ray_cluster import on_ray, use_this_machine
+from tests.core.ray_cluster import head_with_clients, on_ray, use, use_this_machine
 from tests.core.toy_steps import ITEMS, check_whole, latest, make, toy_list
 
 log = logging.getLogger(__name__)
@@ -93,6 +94,19 @@ def test_it_ends_in_the_same_version_and_tells_its_lines_here(cluster, store, tm
     make(here, toy_train)
     assert check_whole(store) == check_whole(here)
     assert json.loads((here.folder / "process").read_text())["pid"] == os.getpid()
+
+
+@on_ray
+def test_a_machine_that_is_no_node_has_it_done_as_a_client_and_hears_it(store, monkeypatch, caplog):
+    """As a step in a container or a pod does."""
+    with TemporaryDirectory(prefix="ray") as folder, head_with_clients(Path(folder)) as address:
+        use(address, monkeypatch)
+        with caplog.at_level(logging.INFO):
+            made = make(store, toy_train, deadly=True)
+    assert made.counters["resumed"] == 1
+    said = [record.getMessage() for record in caplog.records if record.name == __name__]
+    assert said[-2:] == ["step 1 of 2, again", "step 2 of 2"]
+    assert not list(store.scratches.iterdir())
 
 
 @on_ray

@@ -31,11 +31,8 @@ _FIRST = 4
 _IDLE_S = 10.0
 """An actor without work is kept that long, most often for the next round of a partitioned step."""
 
-BESIDE = "beside"
-"""The group of calls that run beside the one that computes."""
-
-OPTIONS = {"max_restarts": 0, "max_task_retries": 0, "concurrency_groups": {BESIDE: 1}}
-"""Of every actor."""
+OPTIONS = {"max_restarts": 0, "max_task_retries": 0, "max_concurrency": 2}
+"""Of every actor; it tells its lines beside what it computes."""
 
 _TIDY_S = 60.0
 """How long an actor that is to tidy up is waited for."""

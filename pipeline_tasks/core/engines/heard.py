@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from pipeline_tasks.core.engines.actors import BESIDE, Actor
+from pipeline_tasks.core.engines.actors import Actor
 
 _LISTEN_S, _PATIENCE_S = 1.0, 30.0
 """How long an actor waits for a line before it says that there is none; how long its answer is waited for."""
@@ -46,7 +46,7 @@ class Lines:
                 self._logged(ref)
 
     def _ask(self, actor: Actor, patience_s: float) -> Any:
-        return actor.handle.heard.options(concurrency_group=BESIDE).remote(patience_s)
+        return actor.handle.heard.remote(patience_s)
 
     def _logged(self, ref: Any) -> bool:
         try:
