@@ -10,7 +10,16 @@ from contextlib import contextmanager
 from functools import cache
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
 
 log = logging.getLogger(__name__)
 LOG_EVERY_S = 10.0
@@ -46,8 +55,13 @@ class Meter:
         """One line: done, rate per second and time left."""
         rate = (self.done - self._begun) / elapsed_s if elapsed_s > 0 else 0.0
         left = f"{(self.total - self.done) / rate:.0f} s left" if rate > 0 else "time left unknown"
-        line = f"{self.label}: {self.done}/{self.total} {self.unit}, {rate:.1f} {self.unit}/s, {left}"
+        line = f"{self.label}: {self.done}/{self.total} {self.unit}, {_digits(rate)} {self.unit}/s, {left}"
         return f"{line}; {self.note}" if self.note else line
+
+
+def _digits(rate: float) -> str:
+    """A rate in digits that tell it, also where one unit takes minutes."""
+    return f"{rate:.1f}" if rate >= 1 or not rate else f"{rate:.2g}"
 
 
 class _Bar(Meter):
@@ -75,14 +89,9 @@ class _Bar(Meter):
             self._bars.stop()
 
 
-class _RateColumn(TextColumn):
-    def __init__(self) -> None:
-        super().__init__("{task.speed:.1f} {task.fields[unit]}/s")
-
-    def render(self, task):  # noqa: ANN001, ANN202
-        if task.speed is None:
-            return Console().render_str("")
-        return super().render(task)
+class _RateColumn(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        return Text("" if task.speed is None else f"{_digits(task.speed)} {task.fields['unit']}/s")
 
 
 @cache

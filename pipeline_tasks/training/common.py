@@ -162,8 +162,8 @@ def reported(run: Run) -> Iterator[Report]:
 
         def report(step: int, steps: int, facts: dict[str, float]) -> None:
             meter.total = steps
-            if not meter.done and step > 1:
-                meter.begin_at(step - 1)
+            if not meter.done:  # what came before the first step that is told, and it, say nothing of the rate
+                meter.begin_at(step)
             known.update(facts)
             meter.advance(step - meter.done, ", ".join(f"{name} {value:.4g}" for name, value in known.items()))
 

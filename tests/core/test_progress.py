@@ -53,3 +53,4 @@ def test_what_was_done_before_says_nothing_of_the_rate():
     counted.begin_at(900)
     counted.advance()
     assert counted.line(10) == "finetune: 901/1000 steps, 0.1 steps/s, 990 s left"
+    assert counted.line(26) == "finetune: 901/1000 steps, 0.038 steps/s, 2574 s left"
