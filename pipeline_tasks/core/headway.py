@@ -49,6 +49,11 @@ def told(store: Store, job: Job, folder: Path) -> Iterator[None]:
     store.delete(_key(job))
 
 
+def last_left(store: Store, name: str) -> float:
+    """When the scratch folder of that name was last written to on this machine, in seconds; 0 where there is none."""
+    return max((path.stat().st_mtime for path in (store.scratches / name).rglob("*") if path.is_file()), default=0.0)
+
+
 def _key(job: Job) -> str:
     return f"{MARKS}/{job.ref.version}"
 

@@ -24,6 +24,7 @@ from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.events import EventLog
 from pipeline_tasks.core.failure import counted, facts_of
 from pipeline_tasks.core.growth import grow
+from pipeline_tasks.core.headway import last_left
 from pipeline_tasks.core.ids import digest
 from pipeline_tasks.core.licences import licences_of
 from pipeline_tasks.core.manifest import Manifest, Part, Ref, Removal
@@ -182,7 +183,7 @@ def _run_whole(store: Store, job: Job, opened: dict[str, list[Version]], workers
     before = latest.seen(store, job.dataset)
     previous = job.previous(store) if job.step.grows else None
     name = digest(job.ref.version, previous.manifest.id) if previous else job.ref.version
-    with engine_of(job.step, job.params, workers) as engine:
+    with engine_of(job.step, job.params, workers, partial(last_left, store)) as engine:
         if job.step.kind == "partitioned":
             run, parts = give(store, job, opened, previous, engine, name)
         else:

@@ -85,12 +85,13 @@ def several_nodes(n: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A head that takes no tasks and ``n`` nodes with a processor each, on which steps of this test compute."""
     for name, value in TOKEN.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")  # which has all their addresses, and is known by the first
     from ray.cluster_utils import Cluster  # which reads them once for all clusters of the process
 
     found = Cluster(initialize_head=True, head_node_args=ROOM | {"num_cpus": 0, "include_dashboard": False})
     try:
-        for _ in range(n):
-            found.add_node(num_cpus=1, **ROOM)
+        for place in range(n):
+            found.add_node(num_cpus=1, node_ip_address=f"127.0.0.{place + 2}", **ROOM)
         use(found.address, monkeypatch)
         yield found
     finally:

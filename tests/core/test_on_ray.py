@@ -174,7 +174,7 @@ def test_doctor_shows_the_nodes(cluster, address):
 
 @on_ray
 def test_doctor_refuses_a_cluster_that_computes_nothing(cluster, monkeypatch):
-    alone = Node("10.0.0.1", is_head=True, cpus=0, gpus=0, gpu_kind="", memory_bytes=1 << 30)
+    alone = Node("a1", "10.0.0.1", is_head=True, cpus=0, gpus=0, gpu_kind="", memory_bytes=1 << 30)
     monkeypatch.setattr("pipeline_tasks.core.engines.cluster.nodes", lambda ray: [alone])
     engine = next(check for check in checks(settings()) if check.name == "engine")
     assert (engine.ok, engine.needed) == (False, True)
@@ -183,8 +183,8 @@ def test_doctor_refuses_a_cluster_that_computes_nothing(cluster, monkeypatch):
 
 def test_cards_are_told_by_their_kind():
     has = {"CPU": 8.0, "GPU": 2.0, "memory": 2.0**33, "accelerator_type:H100": 1.0, "node:10.0.0.2": 1.0}
-    assert Node.of({"NodeManagerAddress": "10.0.0.2", "Resources": has}) == Node(
-        "10.0.0.2", is_head=False, cpus=8, gpus=2, gpu_kind="H100", memory_bytes=1 << 33
+    assert Node.of({"NodeID": "b2", "NodeManagerAddress": "10.0.0.2", "Resources": has}) == Node(
+        "b2", "10.0.0.2", is_head=False, cpus=8, gpus=2, gpu_kind="H100", memory_bytes=1 << 33
     )
 
 

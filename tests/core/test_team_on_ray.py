@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -147,6 +148,29 @@ def test_more_nodes_than_there_are_or_with_more_than_they_have_are_refused(nodes
     ask(N)
     with pytest.raises(InputError, match="and 1 GPUs a task on 2 nodes at once, and no node of the Ray cluster has"):
         make(store, toy_team, device="cuda")
+
+
+def left_on(told: Path, item: str) -> float:
+    """Stands for the time of a checkpoint, which the node has that is told."""
+    return float(node_of(item) == told.read_text())
+
+
+def node_of(item: str) -> str:
+    import ray
+
+    return ray.get_runtime_context().get_node_id()
+
+
+@on_ray
+@pytest.mark.parametrize("n", [1, N], ids=["one node", "several"])
+def test_the_node_that_has_the_checkpoint_goes_on_with_it(nodes, ask, tmp_path, n):
+    ask(n)
+    there = [node.node_id for node in nodes.worker_nodes]
+    assert len(there) == N
+    for chosen in (*there, *reversed(there)):
+        (tmp_path / "told").write_text(chosen)
+        with engine_of(toy_team, toy_team.parse({}), 1, partial(left_on, tmp_path / "told")) as engine:
+            assert list(engine.each(node_of, ["item"])) == [(0, chosen)]
 
 
 @on_ray

@@ -15,6 +15,7 @@ import pytest
 
 from pipeline_tasks.core.engines import actors, engine_of, named
 from pipeline_tasks.core.errors import InputError, TransientError
+from pipeline_tasks.core.headway import last_left
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.step import StepParams, step
@@ -160,3 +161,15 @@ def test_a_step_over_whole_datasets_that_trains_nothing_stays_here(monkeypatch):
     monkeypatch.setenv("FOUNDRY_ENGINE", "ray")
     assert named(toy_list, toy_list.parse({"rows": {}})) == "local"
     assert named(toy_train, toy_train.parse({})) == "ray"
+
+
+def test_what_is_left_of_work_tells_when_it_was_last_gone_on_with(store):
+    assert last_left(store, "work") == 0
+    folder = store.scratch("work") / "tokens"
+    folder.mkdir()
+    assert last_left(store, "work") == 0, "a folder alone is nothing to go on from"
+    for name, seconds in (("first", 50), ("last", 70), ("second", 60)):
+        (folder / name).touch()
+        os.utime(folder / name, (seconds, seconds))
+    assert last_left(store, "work") == 70
+    assert last_left(store, "other") == 0

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, Literal, Protocol
 
+from pipeline_tasks.core.engines.left import Left
 from pipeline_tasks.core.engines.local import Local
 from pipeline_tasks.core.engines.on_ray import OnRay
 from pipeline_tasks.core.engines.team_on_ray import TeamOnRay
@@ -37,12 +38,20 @@ def named(step: Step, params: StepParams) -> Literal["local", "ray"]:
     return "ray" if settings().engine == "ray" and spreads and not pays else "local"
 
 
-def engine_of(step: Step, params: StepParams, workers: int) -> AbstractContextManager[Engine]:
+def engine_of(
+    step: Step, params: StepParams, workers: int, left: Left = lambda item: 0.0
+) -> AbstractContextManager[Engine]:
     """The engine of one run of ``step``, with at most ``workers`` processes where it is this machine.
 
     A step over whole datasets is one piece of work: one that trains is done by a node of the cluster, or by as many
     together as it asks for. Others stay here, as do those whose partitions take one process, and one that pays a
     service, as it has its limits in one process. One that runs its encoder itself pays nobody.
+
+    Args:
+        step: what runs.
+        params: of the run.
+        workers: at most so many processes of this machine.
+        left: of a step over whole datasets, when a machine last went on with it, by what is left there.
 
     Raises:
         InputError: several nodes are asked for, and there is no cluster.
@@ -57,7 +66,7 @@ def engine_of(step: Step, params: StepParams, workers: int) -> AbstractContextMa
             return OnRay(found.ray_address, step.name, needs, environment)
         gpus = (needs.gpus or 1) if params.model_dump().get("device") == "cuda" else 0
         engine = TeamOnRay if needs.nodes > 1 else OnRay
-        return engine(found.ray_address, step.name, replace(needs, gpus=gpus), environment, threads=found.threads)
+        return engine(found.ray_address, step.name, replace(needs, gpus=gpus), environment, found.threads, left)
     if needs.nodes > 1:
         raise InputError(
             f"{step.name} asks for {needs.nodes} nodes (FOUNDRY_RESOURCES), which a Ray cluster alone has: set "

@@ -20,7 +20,8 @@ from typing import Any
 
 from pipeline_tasks import __version__
 from pipeline_tasks.core import lines
-from pipeline_tasks.core.engines.cluster import room_for
+from pipeline_tasks.core.engines.cluster import Node, room_for
+from pipeline_tasks.core.engines.left import on_node
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.step import Resources
 from pipeline_tasks.core.team import Member, PartDone, acting_as, listen
@@ -137,6 +138,10 @@ class Actors:
         name: of the step.
         needs: what one actor may take.
         threads: of a whole step that an actor does: it has as many processors, where a node does, and tells its lines.
+
+    Attributes:
+        starting: those that have not begun yet, by Ray's reference.
+        near: the node where they are to begin while it lives; None: wherever there is room.
     """
 
     def __init__(self, ray: Any, name: str, needs: Resources, threads: int = 0) -> None:
@@ -146,6 +151,7 @@ class Actors:
         self._held: Counter[float] = Counter()
         self._failed = 0
         self.starting: dict[Any, Actor] = {}
+        self.near: Node | None = None
 
     def take(self, memory_gib: float) -> Actor | None:
         """A free actor with that much memory."""
@@ -228,8 +234,9 @@ class Actors:
 
     def _start(self, memory_gib: float) -> None:
         if memory_gib not in self._options:
-            self._options[memory_gib] = room_for(self._ray, self._name, self._needs, memory_gib, self._threads)
-        handle = self._ray.remote(**OPTIONS, **self._options[memory_gib])(Computing).remote(self._threads > 0)
+            self._options[memory_gib] = room_for(self._ray, self._name, self._needs, memory_gib, self._threads).taken
+        near = {"scheduling_strategy": on_node(self.near, soft=True)} if self.near else {}
+        handle = self._ray.remote(**OPTIONS, **self._options[memory_gib], **near)(Computing).remote(self._threads > 0)
         self.starting[handle.begun.remote()] = Actor(handle, memory_gib)
 
 

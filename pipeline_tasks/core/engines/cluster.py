@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from socket import create_connection
 from time import monotonic, sleep
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from pipeline_tasks.core.errors import InputError, TransientError
@@ -22,6 +22,7 @@ class Node:
     """A node that is alive.
 
     Attributes:
+        id: Ray's, of this one and no later one.
         name: its address.
         is_head: it runs the cluster's own services.
         cpus: processors that it offers.
@@ -30,6 +31,7 @@ class Node:
         memory_bytes: memory that it offers.
     """
 
+    id: str
     name: str
     is_head: bool
     cpus: float
@@ -43,7 +45,7 @@ class Node:
         has: Mapping[str, float] = told["Resources"]
         kinds = [name.removeprefix(_KIND) for name in has if name.startswith(_KIND)]
         cpus, gpus, memory = (has.get(name, 0) for name in ("CPU", "GPU", "memory"))
-        return cls(told["NodeManagerAddress"], _HEAD in has, cpus, gpus, ", ".join(kinds), int(memory))
+        return cls(told["NodeID"], told["NodeManagerAddress"], _HEAD in has, cpus, gpus, ", ".join(kinds), int(memory))
 
 
 def connect(address: str, environment: Mapping[str, str]) -> Any:
@@ -105,8 +107,15 @@ def nodes(ray: Any) -> list[Node]:
     return sorted(found, key=lambda node: (not node.is_head, node.name))
 
 
-def room_for(ray: Any, name: str, needs: Resources, memory_gib: float, threads: int) -> dict[str, float]:
-    """What one actor of a step takes, by Ray's names.
+class Room(NamedTuple):
+    """What one actor takes, by Ray's names, and the nodes that have as much."""
+
+    taken: dict[str, float]
+    nodes: list[Node]
+
+
+def room_for(ray: Any, name: str, needs: Resources, memory_gib: float, threads: int) -> Room:
+    """The room of one actor of a step.
 
     A step that does without a card where there is none does so on a cluster, too.
 
@@ -140,7 +149,7 @@ def room_for(ray: Any, name: str, needs: Resources, memory_gib: float, threads: 
             "FOUNDRY_RESOURCES, or add such a node"
         )
     cpus = sorted(int(node.cpus) for node in fitting)[-needs.nodes]
-    return {"num_cpus": max(1, min(threads, cpus)), "num_gpus": gpus, "memory": memory}
+    return Room({"num_cpus": max(1, min(threads, cpus)), "num_gpus": gpus, "memory": memory}, fitting)
 
 
 def nodes_at(address: str) -> list[Node]:

@@ -15,6 +15,7 @@ from typing import Any
 from pipeline_tasks.core.engines.actors import Actor, Actors, tidy_in
 from pipeline_tasks.core.engines.cluster import connect
 from pipeline_tasks.core.engines.heard import Lines
+from pipeline_tasks.core.engines.left import Left, node_that_has
 from pipeline_tasks.core.engines.tries import Tries, Try, ends
 from pipeline_tasks.core.step import Resources
 
@@ -31,13 +32,20 @@ class OnRay:
         needs: what one actor may take.
         environment: variables that an actor gets.
         threads: of a whole step, where the items are such: what it logs is then logged here.
+        left: of a whole step, what a node has of it: it is done there, where it goes on.
     """
 
     def __init__(
-        self, address: str, name: str, needs: Resources, environment: Mapping[str, str], threads: int = 0
+        self,
+        address: str,
+        name: str,
+        needs: Resources,
+        environment: Mapping[str, str],
+        threads: int = 0,
+        left: Left | None = None,
     ) -> None:
         self._address, self._name, self._needs, self._environment = address, name, needs, dict(environment)
-        self._threads = threads
+        self._threads, self._left = threads, left
         self._joined: tuple[Any, Actors] | None = None
 
     def __enter__(self) -> OnRay:
@@ -68,6 +76,7 @@ class OnRay:
         running: dict[Any, tuple[Actor, Try]] = {}
         lines = Lines(ray, wanted=self._threads > 0)
         try:
+            self._go_on(ray, actors, items[0])
             while running or any(todo.values()):
                 for memory_gib, waiting in todo.items():
                     while waiting and (free := actors.take(memory_gib)):
@@ -90,6 +99,7 @@ class OnRay:
                     except ends(ray) as error:
                         following = tries.after(error, one)
                         actors.lost(actor)
+                        self._go_on(ray, actors, items[one.place])
                         todo.setdefault(following.memory_gib, deque()).appendleft(following)
                     else:
                         actors.give_back(actor)
@@ -107,6 +117,10 @@ class OnRay:
         """
         ray, actors = self._join()
         tidy_in(ray, self._name, actors.free(), work, item)
+
+    def _go_on(self, ray: Any, actors: Actors, item: Any) -> None:
+        """Let the next actors begin where a whole step goes on."""
+        actors.near = node_that_has(ray, self._left, item) if self._left else None
 
     def _join(self) -> tuple[Any, Actors]:
         if self._joined is None:

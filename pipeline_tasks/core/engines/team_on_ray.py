@@ -2,7 +2,8 @@
 
 All begin at once or none does (a placement group, of which each bundle is on a node of its own). Each calls the step's
 body on inputs that it reads itself, and is told its place among the others; the body's training brings them together,
-and the first one's version counts. Where one is lost all are ended, and begin again from the first one's checkpoint.
+and the first one's version counts. Where one is lost all are ended, and begin again from the first one's checkpoint:
+the node that has it is the first one again, while it lives.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 from pipeline_tasks.core.engines.actors import OPTIONS, Actor, Computing, check_version, tidy_in
 from pipeline_tasks.core.engines.cluster import connect, room_for
 from pipeline_tasks.core.engines.heard import Lines
+from pipeline_tasks.core.engines.left import Left, node_that_has
 from pipeline_tasks.core.engines.on_ray import LOOK_S
 from pipeline_tasks.core.engines.tries import Tries, Try, ends
 from pipeline_tasks.core.errors import FoundryError
@@ -24,6 +26,9 @@ from pipeline_tasks.core.team import Member
 
 log = logging.getLogger(__name__)
 
+_HARDLY = 0.001
+"""Of the one unit that Ray gives each node of a resource with its address, so that room can be asked for there."""
+
 _CAUSE_S = 60.0
 """How long the others are waited for once one has failed: it may have failed because another was lost."""
 
@@ -31,9 +36,17 @@ _CAUSE_S = 60.0
 class TeamOnRay:
     """As many nodes of the cluster at ``address`` as the step needs; arguments as of a whole step on one."""
 
-    def __init__(self, address: str, name: str, needs: Resources, environment: Mapping[str, str], threads: int) -> None:
+    def __init__(
+        self,
+        address: str,
+        name: str,
+        needs: Resources,
+        environment: Mapping[str, str],
+        threads: int,
+        left: Left,
+    ) -> None:
         self._address, self._name, self._needs, self._environment = address, name, needs, dict(environment)
-        self._threads = threads
+        self._threads, self._left = threads, left
         self._ray: Any = None
         self._leader: Actor | None = None
 
@@ -70,7 +83,7 @@ class TeamOnRay:
     def _made(self, work: list[Any], item: Any, tries: Tries, one: Try) -> Any:
         """What the first node made, at the first try that all of them came through."""
         while True:
-            group, taken = self._reserved(one.memory_gib)
+            group, taken = self._reserved(item, one.memory_gib)
             try:
                 team = self._begun(group, taken, one.memory_gib)
                 found = self._through(work, item, team)
@@ -83,29 +96,26 @@ class TeamOnRay:
                     self._ray.kill(actor.handle)
                 return found
 
-    def _reserved(self, memory_gib: float) -> tuple[Any, dict[str, float]]:
-        """Room on as many nodes as there are to be, and what an actor takes of it."""
-        taken = room_for(self._ray, self._name, self._needs, memory_gib, self._threads)
+    def _reserved(self, item: Any, memory_gib: float) -> tuple[Any, dict[str, float]]:
+        """Room on as many nodes as there are to be, the first one's first, and what an actor takes of it."""
+        taken, fitting = room_for(self._ray, self._name, self._needs, memory_gib, self._threads)
         named = {"CPU": taken["num_cpus"], "GPU": taken["num_gpus"], "memory": taken["memory"]}
-        bundle = {name: much for name, much in named.items() if much}
-        group = self._ray.util.placement_group([bundle] * self._needs.nodes, "STRICT_SPREAD")
+        rooms = [{name: much for name, much in named.items() if much} for _ in range(self._needs.nodes)]
+        if (first := node_that_has(self._ray, self._left, item)) in fitting:
+            rooms[0][f"node:{first.name}"] = _HARDLY
+        group = self._ray.util.placement_group(rooms, "STRICT_SPREAD")
         log.info("%s waits for %d nodes of the Ray cluster", self._name, self._needs.nodes)
         self._ray.get(group.ready())  # in Ray's queue, where an autoscaler sees it
         return group, taken
 
     def _begun(self, group: Any, taken: Mapping[str, float], memory_gib: float) -> list[Actor]:
-        """Actors that have begun, one in each room, in the order of their nodes' names.
-
-        So the same nodes have the same leader, which finds its checkpoint.
-        """
+        """Actors that have begun, one in each room."""
         make = self._ray.remote(**OPTIONS, **taken)(Computing)
         rooms = [_room(group, place) for place in range(self._needs.nodes)]
         handles = [make.options(scheduling_strategy=room).remote(True) for room in rooms]
-        begun = self._ray.get([handle.begun.remote() for handle in handles])
-        for version, node in begun:
+        for version, node in self._ray.get([handle.begun.remote() for handle in handles]):
             check_version(version, node)
-        in_order = sorted(range(len(handles)), key=lambda place: begun[place][1])
-        return [Actor(handles[place], memory_gib) for place in in_order]
+        return [Actor(handle, memory_gib) for handle in handles]
 
     def _through(self, work: list[Any], item: Any, team: Sequence[Actor]) -> Any:
         """What the first node makes; all that it logs is logged here.
