@@ -75,4 +75,5 @@ def ends(ray: Any) -> tuple[type[Exception], ...]:
     """How a try may end but with what it gives: by itself, out of memory, or with its actor or node."""
     kinds = ray.exceptions
     lost = (kinds.RaySystemError, kinds.RayActorError, kinds.WorkerCrashedError, kinds.NodeDiedError)
-    return kinds.RayTaskError, kinds.OutOfMemoryError, kinds.ObjectLostError, *lost
+    nowhere = (kinds.ActorUnschedulableError, kinds.ObjectLostError)
+    return kinds.RayTaskError, kinds.OutOfMemoryError, *lost, *nowhere
