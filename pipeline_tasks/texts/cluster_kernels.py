@@ -53,3 +53,30 @@ def place(
                     following[d, band] = heads[bucket]
                     heads[bucket] = d
     return compared
+
+
+@compiled
+def unite(roots: np.ndarray, texts: np.ndarray, others: np.ndarray) -> None:
+    """Join the trees of each text and its neighbour under the earlier root; paths are halved on the way.
+
+    Shapes: roots [n], in which nobody lies behind its own place; texts and others [k]; all int64.
+    """
+    for pair in range(texts.size):
+        a, b = texts[pair], others[pair]
+        while roots[a] != a:
+            roots[a] = roots[roots[a]]
+            a = roots[a]
+        while roots[b] != b:
+            roots[b] = roots[roots[b]]
+            b = roots[b]
+        if a < b:
+            roots[b] = a
+        else:
+            roots[a] = b
+
+
+@compiled
+def settle_roots(roots: np.ndarray) -> None:
+    """Let every text name its root itself. Shapes: roots [n] int64."""
+    for text in range(roots.size):
+        roots[text] = roots[roots[text]]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from pipeline_tasks.core.progress import Meter
@@ -28,6 +30,20 @@ def shared_buckets(keys: np.ndarray) -> np.ndarray:
         buckets[band, order[shared]] = made + np.cumsum(begins)[shared] - 1
         made += int(begins.sum())
     return buckets
+
+
+def united(n: int, neighbours: Iterable[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+    """The first of all texts that each is connected with, over neighbours of neighbours; itself where there is none.
+
+    Shapes: pairs of arrays [k] int64, texts and a neighbour of each; returns [n] int64.
+    """
+    from pipeline_tasks.texts.cluster_kernels import settle_roots, unite
+
+    roots = np.arange(n)
+    for texts, others in neighbours:
+        unite(roots, texts, others)
+    settle_roots(roots)
+    return roots
 
 
 def cluster(

@@ -13,14 +13,17 @@ import pytest
 
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import named
+from pipeline_tasks.corpus.cluster_documents import cluster_documents
 from pipeline_tasks.corpus.cluster_passages import cluster_passages
+from pipeline_tasks.corpus.sketch_documents import sketch_documents
 from pipeline_tasks.curation.mine_negatives import mine_negatives
 from pipeline_tasks.curation.mutual_agreement import mutual_agreement
-from pipeline_tasks.datasets import PAIRS, PASSAGE_EMBEDDINGS, PASSAGES
+from pipeline_tasks.datasets import DOCUMENTS, PAIRS, PASSAGE_EMBEDDINGS, PASSAGES
 from pipeline_tasks.retrieval.rank_bm25 import rank_bm25
 from pipeline_tasks.retrieval.rank_passages import rank_passages
 from tests.core.ray_cluster import on_ray, several_nodes, use_this_machine
 from tests.core.toy_steps import check_whole, make
+from tests.corpus.near_duplicates import planted as similar
 from tests.corpus.vectors import planted as near_duplicates
 from tests.retrieval.test_vector_shards import MODEL, SMALL, planted
 from tests.stores import put
@@ -84,6 +87,9 @@ def texts(folder: Path) -> LocalStore:
         [pair | {"positive_id": f"g-{pair['query_id']}", "positive": "ice"} for pair in pairs],
         dataset="mtp",
     )
+    alike = [{"doc_id": f"d{n:02}", "text": text} for n, text in enumerate(similar()[:N])]
+    put(store, DOCUMENTS, *(alike[at : at + 6] for at in range(0, N, 6)), dataset="texts")
+    make(store, sketch_documents)
     return store
 
 
@@ -94,6 +100,7 @@ STEPS = (
     (mine_negatives, {"alpha": 0.95} | BLOCKS),
     (rank_passages, {"model": MODEL} | SMALL),
     (cluster_passages, {"model": ENCODER, "block_passages": 6}),
+    (cluster_documents, {"threshold": 0.45, "block_mib": 0.02}),
 )
 
 

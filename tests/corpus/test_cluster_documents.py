@@ -43,15 +43,26 @@ def clustered(store: LocalStore, **values: float) -> tuple[Clusters, Outcome]:
     return {row["doc_id"]: (row["representative_id"], row["jaccard"]) for row in found}, outcome
 
 
+@pytest.mark.parametrize("block_mib", [256, 0.02])
 @pytest.mark.parametrize("part_rows", [1, 7, 80])
-def test_every_document_has_the_representative_of_all_pairs_whatever_the_parts(store, part_rows):
+def test_every_document_has_the_representative_of_all_pairs_whatever_the_parts_and_groups(store, part_rows, block_mib):
     texts = planted()
     put_texts(store, texts, part_rows)
-    found, outcome = clustered(store, threshold=0.45)
+    found, outcome = clustered(store, threshold=0.45, block_mib=block_mib)
     expected = {f"d{i}": (f"d{i}", 1.0) for i in range(80)}
     expected |= {f"d{i}": (f"d{j}", jaccard) for i, (j, jaccard) in all_pairs(texts, 0.45).items()}
     assert found == expected and list(found) == list(expected)
     assert outcome.counters["duplicates"] == 40 <= outcome.counters["pairs_compared"]
+
+
+def test_a_refresh_reads_the_keys_of_new_documents_alone(store):
+    texts, block = planted(), {"threshold": 0.45, "block_mib": 0.03}
+    put_texts(store, texts[:72], 8)
+    before, first = clustered(store, **block)
+    put_texts(store, texts, 8)
+    after, then = clustered(store, **block)
+    assert {doc: after[doc] for doc in before} == before
+    assert first.counters["partitions_reused"] == 0 < then.counters["partitions_reused"]
 
 
 def test_only_those_who_share_a_band_are_candidates(store):

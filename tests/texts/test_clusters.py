@@ -5,8 +5,10 @@ import random
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from pipeline_tasks.texts.clusters import cluster, shared_buckets
+from pipeline_tasks.texts.clusters import cluster, shared_buckets, united
 from pipeline_tasks.texts.minhash import band_keys, band_rows, sketch_texts
 from tests.corpus.near_duplicates import a_text, all_pairs, edited, exact_jaccard, planted
 
@@ -109,3 +111,15 @@ def test_buckets_hold_those_who_share_a_key_and_nobody_else():
     keys = np.array([[7, 5, 7, 9, 5, 5], [1, 2, 3, 4, 5, 6], [0, 0, 1, 1, 2, 3]], np.uint64)
     assert shared_buckets(keys).tolist() == [[1, 0, 1, -1, 0, 0], [-1] * 6, [2, 2, 3, 3, -1, -1]]
     assert shared_buckets(np.zeros((4, 0), np.uint64)).shape == (4, 0)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 29), st.integers(0, 29)), max_size=60), st.integers(1, 60))
+def test_connected_texts_have_their_first_one_in_common(pairs, most):
+    groups = [{i} for i in range(30)]
+    for text, other in pairs:
+        joined = groups[text] | groups[other]
+        for member in joined:
+            groups[member] = joined
+    arrays = (np.array(pairs[at : at + most], np.int64).reshape(-1, 2).T for at in range(0, len(pairs), most))
+    assert united(30, ((texts.copy(), others.copy()) for texts, others in arrays)).tolist() == list(map(min, groups))
