@@ -29,6 +29,8 @@ from pipeline_tasks.training.export import export
 from pipeline_tasks.training.params import Precision, TrainParams
 from pipeline_tasks.training.trainer import train
 
+START = "the start"
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -41,7 +43,7 @@ class Stage:
         mined: hard negatives; such a training goes on from the better of those without.
         labels: the loss on the labels counts.
         taught: what a teacher makes of each row counts.
-        averages: stages whose models' mean it is, in place of a training.
+        averages: stages whose models' mean it is, in place of a training; :data:`START` for the untrained model.
     """
 
     written: bool = False
@@ -61,6 +63,7 @@ STAGES = {
     "spread": Stage(spread=True),
     "spread averaged": Stage(averages=("spread", "views")),
     "negatives": Stage(mined=True),
+    "negatives and start": Stage(mined=True, averages=("negatives", START)),
     "distilled": Stage(mined=True, taught=True),
     "taught alone": Stage(mined=True, taught=True, labels=False),
 }
@@ -159,7 +162,7 @@ class Bench:
 
     def _stage(self, name: str, seed: int, before: str) -> Arrays:
         if STAGES[name].averages:
-            return self._average(name, seed)
+            return self._average(name, seed, before)
         start = self._folder(before, seed, "") if before else self.start
         rows = training_set(self.data, STAGES[name], self.found, self.recipe.teacher)
         params, out = self.recipe.params(STAGES[name], seed), self._folder(name, seed, before)
@@ -169,11 +172,13 @@ class Bench:
         export(result.encoder, out, card={"name": name}, layout=layout)
         return self._ranked_by(out)
 
-    def _average(self, name: str, seed: int) -> Arrays:
-        members, out = STAGES[name].averages, self._folder(name, seed, "")
-        for member in members:
-            self.stage(member, seed)
-        encoder = average({member: self._folder(member, seed, "") for member in members}, [1.0] * len(members))
+    def _average(self, name: str, seed: int, before: str) -> Arrays:
+        folders = {}
+        for member in STAGES[name].averages:
+            if member != START:
+                self.stage(member, seed, before)
+            folders[member] = self.start if member == START else self._folder(member, seed, before)
+        encoder, out = average(folders, [1.0] * len(folders), (START,)), self._folder(name, seed, before)
         export(encoder, out, card={"name": name}, layout=encoder.layout)
         return self._ranked_by(out)
 
