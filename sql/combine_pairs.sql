@@ -10,7 +10,7 @@ WITH same AS (
         first(origin) OVER words = origin AND coalesce(passage_id, '') = '' AND origin <> 'dm' AS is_another_answer
     FROM pairs
     WINDOW words AS (
-        PARTITION BY intent, regexp_replace(trim(lower(query), E' \t\n\r\f\v'), '\s+', ' ', 'g') ORDER BY place
+        PARTITION BY intent, trim(regexp_replace(lower(query), '[\s\v]+', ' ', 'g')) ORDER BY place
     )
 ),
 said AS (

@@ -6,6 +6,8 @@ a week.
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 
 from pipeline_tasks.ask.corpus import Corpus
@@ -59,7 +61,7 @@ def made_shards(corpus: Corpus, encoder: Encoder, name: str, model: object) -> l
         for start in range(0, len(corpus.texts), _BLOCK):
             texts, file = corpus.texts[start : start + _BLOCK], folder / f"{start}.npy"
             if not file.is_file():
-                partial = file.with_suffix(".partial.npy")
+                partial = file.with_suffix(f".{os.getpid()}.partial.npy")
                 np.save(partial, encoder.encode_passages(texts, progress=told.advance))
                 durable.replace(partial, file)
             places = np.arange(start, start + len(texts), dtype=np.int32)

@@ -153,17 +153,25 @@ def _stored(store: Store, passages: str, systems: list[str]) -> list[str]:
     return found
 
 
+_BEFORE = """
+WITH alphas AS (SELECT dataset, version, value FROM params WHERE name = 'alpha'),
+known AS (SELECT version, created_at, value FROM versions LEFT JOIN alphas USING (dataset, version) WHERE dataset = ?)
+SELECT known.version FROM known JOIN known AS it ON it.version = ?
+WHERE known.version <> it.version AND known.created_at <= it.created_at AND known.value IS NOT DISTINCT FROM it.value
+ORDER BY known.created_at DESC, known.version LIMIT 1
+"""
+
+
 def _before(store: Store, name: str) -> str:
-    """The version of a model before ``name``."""
+    """The version of a model before ``name``, of the same alpha: each iteration of a training is a version as well."""
     if not is_version(name):
         raise InputError(f"--against {LAST} is the version before the first model, and {name!r} is no version of ours")
     ref = resolve(store, Ref.parse(name))
-    sql = """SELECT version FROM versions WHERE dataset = ? AND version <> ? AND created_at <= (
-                 SELECT created_at FROM versions WHERE dataset = ? AND version = ?)
-             ORDER BY created_at DESC, version LIMIT 1"""
-    rows = query(store, sql, [ref.dataset, ref.version, ref.dataset, ref.version]).to_pylist()
+    rows = query(store, _BEFORE, [ref.dataset, ref.version]).to_pylist()
     if not rows:
-        raise InputError(f"{ref} is the first version of {ref.dataset}: name another model for --against")
+        raise InputError(
+            f"{ref} is the first version of {ref.dataset}, or the first of its alpha: name another model for --against"
+        )
     return f"{ref.dataset}@{rows[0]['version']}"
 
 

@@ -202,4 +202,5 @@ def negative_places(query_id: str, below: np.ndarray, params: UnifyParams) -> np
     """Which of these places of a query's passages, best first, are its negatives."""
     if params.negatives == "last":
         return below[-params.n_negatives :]
-    return np.array(sorted(sorted(below, key=lambda place: unit_hash(query_id, int(place)))[: params.n_negatives]))
+    drawn = sorted(below, key=lambda place: unit_hash(query_id, int(place)))[: params.n_negatives]
+    return np.array(sorted(drawn), np.int64)

@@ -41,7 +41,8 @@ def task_of(store: Store, name: str) -> AbsTaskRetrieval:
 
     version = Version.open(store, Ref.parse(f"judged/{name}"))
     corpus = Version.open(store, Ref.parse(version.manifest.inputs["passages"][0]))
-    queries = version.table(["query_id", "query", "passage_ids", "grades"]).to_pylist()
+    judged = version.table(["query_id", "query", "passage_ids", "grades"]).to_pylist()
+    queries = [row for row in judged if any(grade > 0 for grade in row["grades"])]  # an erasure may leave others
     passages = corpus.table(["passage_id", "text"]).rename_columns(["id", "text"])
     data: Any = {
         "corpus": Dataset(passages),

@@ -51,7 +51,7 @@ class CombinePairsParams(StepParams):
     writes=PAIRS,
     kind="reduce",
     dataset="mtp/combined",
-    version="3",
+    version="4",
     keeps=_SOURCES,
 )
 def combine_pairs(inputs: Inputs, params: CombinePairsParams, run: Run) -> None:

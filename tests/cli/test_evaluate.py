@@ -76,6 +76,15 @@ def test_the_new_model_against_the_last_one(workplace):
     assert told[-1].startswith("eval/my-set@")
 
 
+def test_the_last_one_is_of_the_same_alpha_where_a_training_goes_through_several(workplace):
+    folder = Path(workplace.judged).parent / "mean"
+    dataset = "model/33m/finetune"
+    for version, alpha in enumerate((0.75, 0.85, 0.75, 0.85)):
+        put_model(workplace.store, folder, dataset, f"{version:016}", alpha=alpha)
+    told = workplace.foundry(dataset, "--against", "last", "--on", workplace.judged)
+    assert f"@{3:016} against 33m/finetune-0.85@{1:016}: no difference" in told.replace("\n", " ")
+
+
 def test_what_is_known_is_not_computed_again(workplace):
     one = workplace.foundry("rrf(bm25,22m/finetune)", "bm25", MODEL, "--on", workplace.judged, "--measure", "mrr@3")
     before = {path: path.stat().st_mtime_ns for path in (workplace.store.root / "versions").rglob("*.json")}

@@ -129,9 +129,11 @@ def test_what_a_judge_holds_to_be_as_good_as_the_positive_is_no_negative(tmp_pat
         for name, grades in graded.items()
     ]
     told.append(told[0] | {"query_id": "both", "likelihoods": [-1.0, -2.0, -3.0, -4.0]})
+    only = {"passage_ids": names[:1], "passages": names[:1], "relevances": [3], "likelihoods": [None]}
+    told.append(told[0] | only | {"query_id": "only"})  # as where the documents of all others were erased
     put(store, RELABELLED, told)
     for negatives, of_tied in (("last", ["p2"]), ("sampled", ["p2"])):
         go(store, unify, negatives=negatives, n_negatives=3)
         found = {row["query_id"]: row["negative_ids"] for row in rows(store, "mtt/fret")}
-        assert found == {"tied": of_tied, "apart": names[1:], "both": names[1:]}
+        assert found == {"tied": of_tied, "apart": names[1:], "both": names[1:], "only": []}
         assert {name: row["reason"] for name, row in rejects(store, "mtt/fret").items()} == {"alike": "no_negative"}

@@ -45,15 +45,15 @@ def passages(store):
     return put(store, PASSAGES, rows, dataset="corpus/mine")
 
 
-def judge(store, passages, step: int) -> None:
-    """The set ``mine``: of 20 queries each has two relevant passages, ``step`` apart."""
+def judge(store, passages, step: int, answered: int = 20) -> None:
+    """The set ``mine``: of 20 queries the first have two relevant passages each, ``step`` apart, and others none."""
     judged = [
         {
             "query_id": f"q{i}",
             "intent": "any",
             "query": f"{WORDS[i]} {WORDS[i + 9]}",
             "passage_ids": [f"p{i}", f"p{i + step}"],
-            "grades": [2, 1],
+            "grades": [2, 1] if i < answered else [0, 0],
         }
         for i in range(20)
     ]
@@ -67,8 +67,9 @@ def made(folder, prefix: str = "wa ", card: str = "Tiny"):
     return folder
 
 
-def test_mteb_finds_the_scores_that_we_find(tmp_path, store, passages):
-    judge(store, passages, 9)
+@pytest.mark.parametrize("answered", [20, 15])
+def test_mteb_finds_the_scores_that_we_find(tmp_path, store, passages, answered):
+    judge(store, passages, 9, answered)
     put_model(store, made(tmp_path / "m"), MODEL)
     given = {"passages": [str(passages)], "models": [MODEL]}
     alone = {"set_name": "mine", "size": "", "models": (), "systems": ()}

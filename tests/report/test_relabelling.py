@@ -13,9 +13,11 @@ def test_what_was_changed_is_counted_and_shown_beside_what_was_there(tmp_path):
     store = LocalStore(tmp_path)
     texts = {"passage_ids": ["a", "b"], "passages": ["the better one", "the seed"], "split": "train"}
     rows = [
-        {"query_id": f"q{n}", "query": f"query {n}", "instruction": f"task {n % 2}", "source_rank": 2 if n == 3 else 1}
+        {"query_id": f"q{n}", "query": f"query {n}", "instruction": f"task {n % 2}"}
+        | ({"source_passage_id": "b", "source_rank": 2} if n == 3 else {"source_passage_id": "a", "source_rank": 1})
         for n in range(4)
     ]
+    rows[2] |= {"source_rank": 2}  # what was before it was erased
     graded = put(store, RELABELLED, [row | texts for row in rows], dataset="relabelled/graded")
     put(store, RELABELLED, [row | texts for row in rows], dataset="relabelled")
     built = put(store, TRIPLETS, [{"query_id": "q0", "split": "train"}], dataset="mtt/fret", relabelled=graded)
@@ -30,10 +32,11 @@ def test_what_was_changed_is_counted_and_shown_beside_what_was_there(tmp_path):
 def test_it_says_how_often_the_reference_models_agree_on_the_same_positive(tmp_path):
     store = LocalStore(tmp_path)
     texts = {"passages": ["one", "another"], "split": "train"}
-    firsts = {"q0": ("seed", 1), "q1": ("seed", 1), "q2": ("better", 2), "q3": ("better", 2), "q4": ("seed", 1)}
+    own, moved = ("seed", "seed"), ("better", "other")
+    firsts = {"q0": own, "q1": own, "q2": moved, "q3": moved, "q4": own}
     rows = [
-        {"query_id": name, "query": name, "source_rank": rank, "passage_ids": [first, "other"]} | texts
-        for name, (first, rank) in firsts.items()
+        {"query_id": name, "query": name, "source_passage_id": source, "passage_ids": [first, "other"]} | texts
+        for name, (first, source) in firsts.items()
     ]
     relabelled = put(store, RELABELLED, rows, dataset="relabelled")
     agreed = {"q0": "seed", "q1": "other", "q2": "better", "q3": "seed", "elsewhere": "better"}

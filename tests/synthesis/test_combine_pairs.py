@@ -39,6 +39,14 @@ def test_the_first_of_queries_with_the_same_words_stays(store):
     assert outcome.counters["pairs_kept/gd/nli"] == 1 and "pairs_kept/gd/qa" not in outcome.counters
 
 
+def test_letters_at_the_ends_of_a_query_are_words_and_blanks_are_none(store):
+    asked = ["FEMA Region I", "FEMA Region IV", "FEMA Region", "FEMA Region V", "a \x0b\xa0\ntv", "\x0ba tv\x0c\r"]
+    put(store, PAIRS, [pair(f"r{n}", text) for n, text in enumerate(asked)], dataset="mtp/dm")
+    go(store, combine_pairs, near=1)
+    refused = rejects(store, "mtp/combined")
+    assert {name: row["detail"].split(":")[0] for name, row in refused.items()} == {"r5": "of r4"}
+
+
 def test_a_pair_that_is_in_two_of_them_is_refused_and_not_lost(store):
     put(store, PAIRS, [pair("b", "Where is  the shelter?"), pair("z", "new?")], dataset="mtp/own/again")
     with pytest.raises(InputError, match="1 pairs are in two of the datasets that are to be combined, b for one"):

@@ -25,14 +25,14 @@ def pairs_only(folder: Path) -> LocalStore:
     return store
 
 
-def put_model(store: LocalStore, folder: Path, dataset: str, version: str = "0" * 16) -> Ref:
-    """A version of ``dataset`` with the files of a model folder."""
+def put_model(store: LocalStore, folder: Path, dataset: str, version: str = "0" * 16, **params: object) -> Ref:
+    """A version of ``dataset`` with the files of a model folder, as if it was made with ``params``."""
     parts = []
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         with store.temporary() as copy:
             shutil.copyfile(path, copy)
             parts.append(write_file(store, copy, str(path.relative_to(folder))))
-    facts = {"step": "by_hand", "code_version": "1", "key": "name", "params": {}, "inputs": {}, "rows": 0}
+    facts = {"step": "by_hand", "code_version": "1", "key": "name", "params": params, "inputs": {}, "rows": 0}
     manifest = Manifest(dataset=dataset, id=version, rows_schema=FILES, parts=parts, **facts)
     commit(store, manifest)
     point(store, manifest.ref)

@@ -11,19 +11,19 @@ SELECT DISTINCT dataset FROM versions JOIN ancestors ON dataset = ancestor_datas
 WHERE descendant_dataset || '@' || descendant_version = ? AND is_latest AND rows > 0
     AND (dataset = 'relabelled' OR dataset LIKE 'relabelled/%') ORDER BY dataset
 """
-_COUNTS = (
-    "SELECT count(*) AS n, count(*) FILTER (source_rank > 1) AS changed, count(DISTINCT instruction) AS tasks FROM "
-)
+_COUNTS = "SELECT count(*) AS n, count(*) FILTER (place > 1) AS changed, count(DISTINCT instruction) AS tasks FROM "
+_PLACED = "(SELECT *, list_position(passage_ids, source_passage_id) AS place FROM {}) AS relabelled"
+"""Where a query's own passage is today: an erasure takes passages before it, and ``source_rank`` is as it was."""
 _AGREED = "SELECT dataset FROM versions WHERE rows_schema = 'labelled' AND is_latest AND rows > 0 ORDER BY dataset"
 _ALIKE = """
 SELECT count(*) AS n, count(*) FILTER (passage_ids[1] = positive_id) AS alike,
-    count(*) FILTER (source_rank > 1) AS changed,
-    count(*) FILTER (source_rank > 1 AND passage_ids[1] = positive_id) AS changed_alike
+    count(*) FILTER (place > 1) AS changed,
+    count(*) FILTER (place > 1 AND passage_ids[1] = positive_id) AS changed_alike
 FROM {relabelled} JOIN {labelled} USING (query_id)
 """
-_EXAMPLE = "SELECT query, coalesce(instruction, '') AS task, left(passages[source_rank], ?) AS before, "
+_EXAMPLE = "SELECT query, coalesce(instruction, '') AS task, left(passages[place], ?) AS before, "
 _EXAMPLE += "left(passages[1], ?) AS now FROM "
-_FURTHEST = " WHERE source_rank > 1 ORDER BY source_rank DESC, query_id LIMIT ?"
+_FURTHEST = " WHERE place > 1 ORDER BY place DESC, query_id LIMIT ?"
 
 
 def relabelling_section(ask: Ask, ref: str) -> Section | None:
@@ -35,7 +35,7 @@ def relabelling_section(ask: Ask, ref: str) -> Section | None:
     """
     words, rows = [], []
     for name in (row["dataset"] for row in ask(_BEHIND, ref)):
-        view = _quoted(name)
+        view = _PLACED.format(_quoted(name))
         (counts,) = ask(_COUNTS + view)
         words.append(
             f"{name}: {counts['changed']:,} of {counts['n']:,} queries ({counts['changed'] / counts['n']:.0%}) have "
@@ -56,7 +56,7 @@ def _agreement(ask: Ask, relabelled: str) -> list[str]:
     """How often mutual agreement has the same positive, in a sentence for each dataset that shares queries."""
     words = []
     for labelled in (row["dataset"] for row in ask(_AGREED)):
-        (counts,) = ask(_ALIKE.format(relabelled=_quoted(relabelled), labelled=_quoted(labelled)))
+        (counts,) = ask(_ALIKE.format(relabelled=_PLACED.format(_quoted(relabelled)), labelled=_quoted(labelled)))
         if counts["n"]:
             words.append(
                 f"Of {counts['n']:,} queries that {labelled} has too, {counts['alike']:,} "
