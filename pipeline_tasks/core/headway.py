@@ -50,8 +50,12 @@ def told(store: Store, job: Job, folder: Path) -> Iterator[None]:
 
 
 def last_left(store: Store, name: str) -> float:
-    """When the scratch folder of that name was last written to on this machine, in seconds; 0 where there is none."""
-    return max((path.stat().st_mtime for path in (store.scratches / name).rglob("*") if path.is_file()), default=0.0)
+    """When the scratch folder of that name was last written to on this machine, in seconds; 0 where there is none.
+
+    Links do not count: they lead to inputs, which other steps use, too.
+    """
+    files = (path for path in (store.scratches / name).rglob("*") if path.is_file() and not path.is_symlink())
+    return max((path.stat().st_mtime for path in files), default=0.0)
 
 
 def _key(job: Job) -> str:

@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 
 import pyarrow as pa
@@ -29,6 +31,7 @@ from pipeline_tasks.core.plan import Job
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.schema import RowSchema
 from pipeline_tasks.core.store import Store
+from pipeline_tasks.core.store.disk import space_in
 from pipeline_tasks.core.versions import Version, read_part
 
 
@@ -185,7 +188,7 @@ def _compute(store: Store, job: Job, work: Work, schema: RowSchema | None, given
         if found := _lookup(store, [key]).get(key):
             return found.model_copy(update={"counters": {}})
         run = Run(store, Inputs({}), seed_of(key), f"{job.step.name} {work.__name__}", key, job=job)
-        with counted(run.counters):
+        with counted(run.counters), space_in(store.folder, Path(gettempdir())):
             tables = iter(work(partition, run))
             written = map(schema.conform, tables) if schema else tables
             parts = list(map(partial(write_rows if schema else write_passing, store), written))

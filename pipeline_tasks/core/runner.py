@@ -94,7 +94,7 @@ def _told(store: Store, job: Job, group: tuple[int, int] | None, workers: int) -
     facts |= {
         "reused": outcome.reused,
         "duration_s": round(time.monotonic() - started, 3),
-        "peak_memory_bytes": _peak_memory_bytes(),
+        "peak_memory_bytes": None if named(job.step, job.params) == "ray" else _peak_memory_bytes(),
         "engine": named(job.step, job.params),
         "workers": workers if job.step.processes else 1,
         "counters": dict(outcome.counters),

@@ -19,8 +19,9 @@ def devices() -> str:
 
 
 def devices_of(kind: DeviceKind) -> list[str]:
-    """Those of a kind."""
-    return [device for device in devices().split(",") if device.startswith(kind)]
+    """Those of a kind; every machine has a processor, whatever the settings name."""
+    found = [device for device in devices().split(",") if device.startswith(kind)]
+    return found or ["cpu"] * (kind == "cpu")
 
 
 def device_kind() -> DeviceKind:

@@ -10,13 +10,14 @@ from datetime import timedelta
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from socket import gethostname
 from typing import Any, TypeVar
 
 import torch
 from torch import distributed
 
 from pipeline_tasks.core.engines.local import end_with_parent
-from pipeline_tasks.core.errors import FoundryError, TransientError
+from pipeline_tasks.core.errors import FoundryError, InputError, TransientError
 from pipeline_tasks.core.team import PartDone, member
 from pipeline_tasks.training.meeting import Meeting, met
 from pipeline_tasks.training.peers import ALONE, Peers
@@ -36,8 +37,14 @@ def spread(work: Callable[[Peers, Tell], Result], devices: Sequence[str], tell: 
 
     Raises:
         PartDone: in the others.
+        InputError: one of several nodes has no device.
     """
     here = member()
+    if here.count > 1 and not devices:
+        raise InputError(
+            f"{gethostname()}, one of {here.count} nodes of a training, sees no device that it is for: use "
+            "device='cpu', name its cards in FOUNDRY_DEVICES, or see `nvidia-smi` there"
+        )
     if here.count == 1 and len(devices) < 2:
         return work(ALONE, tell)
     together(work, devices, tell)

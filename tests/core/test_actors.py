@@ -6,6 +6,7 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,8 +14,8 @@ from tempfile import TemporaryDirectory
 import pyarrow as pa
 import pytest
 
-from pipeline_tasks.core.engines import actors
-from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.engines import actors, engine_of
+from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.manifest import Part
 from pipeline_tasks.core.partitions import Partition, PartitionedRun
 from pipeline_tasks.core.run import Inputs, Run
@@ -126,6 +127,11 @@ def test_an_actor_makes_room_once_it_was_kept_for_long(cluster, tmp_path, monkey
     assert len(set(noted(store.folder / "loads"))) == 4
 
 
+def test_an_actor_without_cards_sees_none_whoever_has_them(cluster):
+    with engine_of(toy_encode, toy_encode.parse({}), 1) as engine:
+        assert list(engine.each(os.getenv, ["CUDA_VISIBLE_DEVICES"])) == [(0, "")]
+
+
 def test_a_node_with_another_version_of_the_package_is_refused(cluster, tmp_path, monkeypatch):
     monkeypatch.setattr(actors, "__version__", "0.0.1")
     store = LocalStore(tmp_path)
@@ -143,3 +149,17 @@ def test_a_machine_that_is_no_node_computes_as_a_client(tmp_path, monkeypatch):
         make(store, toy_encode, deadly="item05")
     assert Counter(noted(store.folder / "begun")) == Counter(WORLD.keys()) + Counter(["item05"])
     assert check_whole(store) == made_here(tmp_path / "local", monkeypatch)
+
+
+def test_a_cluster_whose_head_is_lost_is_no_bug_but_something_to_try_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("RAY_CLIENT_RECONNECT_GRACE_PERIOD", "1")
+    with TemporaryDirectory(prefix="ray") as folder, ExitStack() as head:
+        use(head.enter_context(head_with_clients(Path(folder))), monkeypatch)
+        with engine_of(toy_encode, toy_encode.parse({}), 1) as engine:
+            done = engine.each(abs, [-1, -2])
+            assert next(done)[1] in (1, 2)
+            head.close()
+            with pytest.raises(TransientError, match="the Ray cluster was lost while it did toy_encode; run it again"):
+                list(engine.each(abs, [-3]))
+            with pytest.raises(TransientError, match="the Ray cluster was lost while it did toy_encode; run it again"):
+                engine.tidy(abs, -4)

@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -20,7 +21,7 @@ from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.step import StepParams, step
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.team import PartDone, member
-from tests.core.ray_cluster import on_ray, several_nodes
+from tests.core.ray_cluster import ROOM, on_ray, several_nodes
 from tests.core.toy_steps import ITEMS, latest, make, toy_list
 
 log = logging.getLogger(__name__)
@@ -31,7 +32,7 @@ class TeamParams(StepParams):
     """How it goes."""
 
     device: Literal["cpu", "cuda"] = "cpu"
-    fate: Literal["fine", "other_killed", "other_fails", "alone"] = "fine"
+    fate: Literal["fine", "other_killed", "other_waits", "other_fails", "alone"] = "fine"
 
 
 @step(reads={"items": ITEMS}, writes=None, kind="reduce", dataset="model/team", image="gpu", resumes=True)
@@ -47,6 +48,9 @@ def toy_team(inputs: Inputs, params: TeamParams, run: Run) -> Path:
         return run.scratch
     if params.fate == "other_killed" and first and not here.leads:
         os.kill(os.getpid(), signal.SIGKILL)
+    if params.fate == "other_waits" and first and not here.leads:
+        (run.store.folder / "waits").touch()
+        time.sleep(600)
     if params.fate == "other_fails":
         if here.leads:
             raise RuntimeError("the connection was closed by a peer")
@@ -186,3 +190,19 @@ def test_several_nodes_without_a_cluster_are_refused(ask, monkeypatch):
     ask(N)
     with pytest.raises(InputError, match=r"toy_team asks for 2 nodes \(FOUNDRY_RESOURCES\), which a Ray cluster alone"):
         engine_of(toy_team, toy_team.parse({}), 1)
+
+
+@on_ray
+def test_a_node_that_is_lost_is_waited_for_where_no_other_has_its_room(store, ask, monkeypatch):
+    """As where a pod is replaced, in a cluster that has no more nodes than the training wants."""
+    with several_nodes(N, monkeypatch) as cluster:
+        ask(N)
+        with ThreadPoolExecutor() as beside:
+            made = beside.submit(make, store, toy_team, fate="other_waits")
+            while not (store.folder / "waits").exists():
+                assert not made.done(), made.result()
+                time.sleep(0.05)
+            cluster.remove_node(cluster.worker_nodes.copy().pop(), allow_graceful=False)
+            time.sleep(3)
+            cluster.add_node(num_cpus=1, node_ip_address="127.0.0.9", **ROOM)
+            assert made.result(timeout=120).counters["tries"] == 2

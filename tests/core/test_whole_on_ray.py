@@ -171,5 +171,8 @@ def test_what_is_left_of_work_tells_when_it_was_last_gone_on_with(store):
     for name, seconds in (("first", 50), ("last", 70), ("second", 60)):
         (folder / name).touch()
         os.utime(folder / name, (seconds, seconds))
+    used_today = store.scratch("elsewhere") / "weights"
+    used_today.touch()
+    (folder / "init").symlink_to(used_today)
     assert last_left(store, "work") == 70
     assert last_left(store, "other") == 0

@@ -13,10 +13,14 @@ from typing import Any
 import pytest
 import torch
 
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.team import Member, PartDone, acting_as, listen, member
+from pipeline_tasks.encoders.devices import devices_of
 from pipeline_tasks.training.meeting import interface_of, met
 from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.peers import Peers
+from pipeline_tasks.training.processes import spread
 from pipeline_tasks.training.trainer import TrainResult, train
 from tests.training.killable import kill_one
 
@@ -98,3 +102,16 @@ def test_two_nodes_train_as_two_processes_of_one_do_and_a_killed_one_leaves_no_t
         assert all(torch.equal(weights[name], expected[name]) for name in expected)
     assert undisturbed.resumed_at == 0 and all(found.resumed_at >= 2 for found in resumed)
     assert [found.name for found in (tmp_path / "stale-1").glob("*.pt")] != ["step-00000099.pt"]
+
+
+def test_a_node_without_a_device_says_so_where_others_would_train_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FOUNDRY_DEVICES", "cuda:0")
+    settings.cache_clear()
+    assert (devices_of("cuda"), devices_of("cpu")) == (["cuda:0"], ["cpu"])
+    monkeypatch.setenv("FOUNDRY_DEVICES", "cpu")
+    settings.cache_clear()
+    found = on_nodes(2, lambda: spread(print, devices_of("cuda"), print))
+    settings.cache_clear()
+    for node in found:
+        with pytest.raises(InputError, match="one of 2 nodes of a training, sees no device that it is for"):
+            node.result()

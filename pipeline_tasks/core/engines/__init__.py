@@ -62,9 +62,11 @@ def engine_of(
         # What a task gets can be read on the cluster's pages: its nodes have the store's keys in their own environment.
         ours = passed_on(()).items()
         environment = {name: value for name, value in ours if not (is_secret(name) or name.startswith("RAY_"))}
+        environment["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "1"  # else who has no card sees those of all others
         if not _is_training(step):
             return OnRay(found.ray_address, step.name, needs, environment)
-        gpus = (needs.gpus or 1) if params.model_dump().get("device") == "cuda" else 0
+        device = params.model_dump().get("device")  # a step without such a parameter takes what is declared
+        gpus = needs.gpus if device is None else (needs.gpus or 1) if device == "cuda" else 0
         engine = TeamOnRay if needs.nodes > 1 else OnRay
         return engine(found.ray_address, step.name, replace(needs, gpus=gpus), environment, found.threads, left)
     if needs.nodes > 1:

@@ -20,7 +20,7 @@ from typing import Any
 
 from pipeline_tasks import __version__
 from pipeline_tasks.core import lines
-from pipeline_tasks.core.engines.cluster import Node, room_for
+from pipeline_tasks.core.engines.cluster import Node, reached, room_for
 from pipeline_tasks.core.engines.left import on_node
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.step import Resources
@@ -234,7 +234,7 @@ class Actors:
 
     def _start(self, memory_gib: float) -> None:
         if memory_gib not in self._options:
-            self._options[memory_gib] = room_for(self._ray, self._name, self._needs, memory_gib, self._threads).taken
+            self._options[memory_gib] = room_for(self._ray, self._name, self._needs, memory_gib, self._threads)
         near = {"scheduling_strategy": on_node(self.near, soft=True)} if self.near else {}
         handle = self._ray.remote(**OPTIONS, **self._options[memory_gib], **near)(Computing).remote(self._threads > 0)
         self.starting[handle.begun.remote()] = Actor(handle, memory_gib)
@@ -248,7 +248,8 @@ def tidy_in(ray: Any, name: str, actor: Actor | None, work: Callable[[Any], Any]
     """
     if not actor:
         raise TransientError(f"no process of {name} is left on the Ray cluster")
-    try:
-        ray.get(actor.handle.compute.remote([ray.put(work)], item), timeout=_TIDY_S)
-    except ray.exceptions.RayError as error:
-        raise TransientError(f"a process of {name} on the Ray cluster did not tidy up: {error}") from error
+    with reached(ray, name):
+        try:
+            ray.get(actor.handle.compute.remote([ray.put(work)], item), timeout=_TIDY_S)
+        except ray.exceptions.RayError as error:
+            raise TransientError(f"a process of {name} on the Ray cluster did not tidy up: {error}") from error

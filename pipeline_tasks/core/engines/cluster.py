@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from socket import create_connection
 from time import monotonic, sleep
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
 from pipeline_tasks.core.errors import InputError, TransientError
@@ -107,15 +109,13 @@ def nodes(ray: Any) -> list[Node]:
     return sorted(found, key=lambda node: (not node.is_head, node.name))
 
 
-class Room(NamedTuple):
-    """What one actor takes, by Ray's names, and the nodes that have as much."""
-
-    taken: dict[str, float]
-    nodes: list[Node]
+def has_room(node: Node, taken: Mapping[str, float]) -> bool:
+    """Whether an actor that takes so much, by Ray's names, can be on ``node``."""
+    return node.cpus >= 1 and node.gpus >= taken["num_gpus"] and node.memory_bytes >= taken["memory"]
 
 
-def room_for(ray: Any, name: str, needs: Resources, memory_gib: float, threads: int) -> Room:
-    """The room of one actor of a step.
+def room_for(ray: Any, name: str, needs: Resources, memory_gib: float, threads: int) -> dict[str, float]:
+    """The room of one actor of a step, by Ray's names.
 
     A step that does without a card where there is none does so on a cluster, too.
 
@@ -137,8 +137,8 @@ def room_for(ray: Any, name: str, needs: Resources, memory_gib: float, threads: 
     gpus = needs.gpus
     if gpus is None:
         gpus = 1 if needs.image == "gpu" and cards else 0
-    memory = int(memory_gib * (1 << 30))
-    fitting = [node for node in there if node.cpus >= 1 and node.gpus >= gpus and node.memory_bytes >= memory]
+    taken: dict[str, float] = {"num_cpus": 1, "num_gpus": gpus, "memory": int(memory_gib * (1 << 30))}
+    fitting = [node for node in there if has_room(node, taken)]
     if len(fitting) < needs.nodes:
         most = max(node.memory_bytes for node in there) / (1 << 30)
         together = f" on {needs.nodes} nodes at once" if needs.nodes > 1 else ""
@@ -149,7 +149,25 @@ def room_for(ray: Any, name: str, needs: Resources, memory_gib: float, threads: 
             "FOUNDRY_RESOURCES, or add such a node"
         )
     cpus = sorted(int(node.cpus) for node in fitting)[-needs.nodes]
-    return Room({"num_cpus": max(1, min(threads, cpus)), "num_gpus": gpus, "memory": memory}, fitting)
+    return taken | {"num_cpus": max(1, min(threads, cpus))}
+
+
+@contextmanager
+def reached(ray: Any, name: str) -> Iterator[None]:
+    """Say that the cluster is gone where a call of Ray fails as the connection to it does.
+
+    Raises:
+        TransientError: it is, while it did the step of that name.
+    """
+    grpc = sys.modules.get("grpc")
+    lost = (ConnectionError, grpc.RpcError) if grpc else (ConnectionError,)
+    try:
+        yield
+    except lost as error:
+        if isinstance(error.__cause__, ray.exceptions.RayError):  # the step's own
+            raise
+        told = " ".join(str(error).split())
+        raise TransientError(f"the Ray cluster was lost while it did {name}; run it again: {told}") from error
 
 
 def nodes_at(address: str) -> list[Node]:

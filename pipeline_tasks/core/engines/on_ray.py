@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from pipeline_tasks.core.engines.actors import Actor, Actors, tidy_in
-from pipeline_tasks.core.engines.cluster import connect
+from pipeline_tasks.core.engines.cluster import connect, reached
 from pipeline_tasks.core.engines.heard import Lines
 from pipeline_tasks.core.engines.left import Left, node_that_has
 from pipeline_tasks.core.engines.tries import Tries, Try, ends
@@ -70,6 +70,12 @@ class OnRay:
         if not items:
             return
         ray, actors = self._join()
+        with reached(ray, self._name):
+            yield from self._done(ray, actors, work, items)
+
+    def _done(
+        self, ray: Any, actors: Actors, work: Callable[[Any], Any], items: Sequence[Any]
+    ) -> Iterator[tuple[int, Any]]:
         shared = [ray.put(work)]
         tries = Tries(ray, self._name, self._needs)
         todo = {self._needs.memory_gib: deque(map(tries.first, range(len(items))))}

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from pipeline_tasks.core.engines.actors import OPTIONS, Actor, Computing, check_version, tidy_in
-from pipeline_tasks.core.engines.cluster import connect, room_for
+from pipeline_tasks.core.engines.cluster import Node, connect, has_room, nodes, reached, room_for
 from pipeline_tasks.core.engines.heard import Lines
 from pipeline_tasks.core.engines.left import Left, node_that_has
 from pipeline_tasks.core.engines.on_ray import LOOK_S
@@ -49,6 +49,7 @@ class TeamOnRay:
         self._threads, self._left = threads, left
         self._ray: Any = None
         self._leader: Actor | None = None
+        self._taken: dict[float, dict[str, float]] = {}
 
     def __enter__(self) -> TeamOnRay:
         return self
@@ -68,9 +69,10 @@ class TeamOnRay:
         """
         self._ray = self._ray or connect(self._address, self._environment)
         tries = Tries(self._ray, self._name, self._needs)
-        shared = [self._ray.put(work)]
-        for place, item in enumerate(items):
-            yield place, self._made(shared, item, tries, tries.first(place))
+        with reached(self._ray, self._name):
+            shared = [self._ray.put(work)]
+            for place, item in enumerate(items):
+                yield place, self._made(shared, item, tries, tries.first(place))
 
     def tidy(self, work: Callable[[Any], Any], item: Any) -> None:
         """Call ``work`` on the node that made the last item.
@@ -97,16 +99,33 @@ class TeamOnRay:
                 return found
 
     def _reserved(self, item: Any, memory_gib: float) -> tuple[Any, dict[str, float]]:
-        """Room on as many nodes as there are to be, the first one's first, and what an actor takes of it."""
-        taken, fitting = room_for(self._ray, self._name, self._needs, memory_gib, self._threads)
+        """Room on as many nodes as there are to be, the first one's first, and what an actor takes of it.
+
+        The first look refuses what no nodes have; later ones wait for those that were lost to be replaced.
+        """
+        if memory_gib not in self._taken:
+            self._taken[memory_gib] = room_for(self._ray, self._name, self._needs, memory_gib, self._threads)
+        taken = self._taken[memory_gib]
         named = {"CPU": taken["num_cpus"], "GPU": taken["num_gpus"], "memory": taken["memory"]}
-        rooms = [{name: much for name, much in named.items() if much} for _ in range(self._needs.nodes)]
-        if (first := node_that_has(self._ray, self._left, item)) in fitting:
-            rooms[0][f"node:{first.name}"] = _HARDLY
-        group = self._ray.util.placement_group(rooms, "STRICT_SPREAD")
-        log.info("%s waits for %d nodes of the Ray cluster", self._name, self._needs.nodes)
-        self._ray.get(group.ready())  # in Ray's queue, where an autoscaler sees it
-        return group, taken
+        while True:
+            rooms = [{name: much for name, much in named.items() if much} for _ in range(self._needs.nodes)]
+            first = node_that_has(self._ray, self._left, item)
+            if first and has_room(first, taken):
+                rooms[0][f"node:{first.name}"] = _HARDLY
+            group = self._ray.util.placement_group(rooms, "STRICT_SPREAD")
+            log.info("%s waits for %d nodes of the Ray cluster", self._name, self._needs.nodes)
+            if self._given(group, first):
+                return group, taken
+            self._ray.util.remove_placement_group(group)
+
+    def _given(self, group: Any, first: Node | None) -> bool:
+        """Wait in Ray's queue, where an autoscaler sees it; False once the node that is to be the first is gone."""
+        ready = group.ready()
+        while not self._ray.wait([ready], timeout=LOOK_S)[0]:
+            if first and first.id not in {node.id for node in nodes(self._ray)}:
+                return False
+        self._ray.get(ready)
+        return True
 
     def _begun(self, group: Any, taken: Mapping[str, float], memory_gib: float) -> list[Actor]:
         """Actors that have begun, one in each room."""

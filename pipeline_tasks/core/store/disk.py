@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from socket import gethostname
 
 from pipeline_tasks.core.errors import FoundryError, InputError, TransientError
 
@@ -26,6 +27,8 @@ _REMEDY = (
 def space_in(*folders: Path) -> Iterator[None]:
     """Turn the failure of a write into one of ``folders`` for want of space into ours; names the fullest of them.
 
+    Where a node of a cluster writes, it has to be said there: whoever waits for it has other disks.
+
     Raises:
         TransientError: the disk is full, a quota used up, or a file may not grow as large.
     """
@@ -38,7 +41,9 @@ def space_in(*folders: Path) -> Iterator[None]:
         if not why:
             raise
         free, folder = min((_free_bytes(folder), str(folder)) for folder in folders)
-        raise TransientError(f"no space is left in {folder}: {why}, {free:,} bytes are free; {_REMEDY}") from error
+        raise TransientError(
+            f"no space is left in {folder} on {gethostname()}: {why}, {free:,} bytes are free; {_REMEDY}"
+        ) from error
 
 
 @contextmanager
