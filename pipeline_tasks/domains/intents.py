@@ -15,6 +15,8 @@ FILE = "intents.toml"
 TAKEN = {
     "any": "whoever judges all intents that have no judges of their own",
     "average": "the mean over intents",
+    "corpus": "what a model puts before passages, in files of others",
+    "document": "what a model puts before passages, in files of others",
     "passage": "what a model puts before passages",
     "query": "what a model puts before queries of every intent",
 }

@@ -19,6 +19,7 @@ from pipeline_tasks.encoders.layout import Layout, layout_of
 from pipeline_tasks.encoders.projection import Dense
 from pipeline_tasks.encoders.tokens import TextTokens, padded
 from pipeline_tasks.models.registry import Pooling
+from pipeline_tasks.models.use import load_tokenizer as load_fast
 
 if TYPE_CHECKING:
     import torch
@@ -93,13 +94,20 @@ def load(folder: Path, device: str | torch.device = "cpu", dtype: DType = "float
 def load_tokenizer(folder: Path) -> Any:
     """The folder's tokenizer as ``transformers`` reads and saves it.
 
+    It makes of texts what ``tokenizer.json`` says, as search does: where the class that the folder's other files name
+    would put parts of its own in their place, it is read without a class.
+
     Raises:
         InputError: its files are damaged.
     """
-    from transformers import AutoTokenizer
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
     try:
-        return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        found = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        said = TextTokens(load_fast(folder)) if (folder / "tokenizer.json").is_file() else None
+        if said and TextTokens(found.backend_tokenizer).meaning != said.meaning:
+            found = PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
+        return found
     except Exception as error:  # the library raises bare ones
         raise InputError(
             f"{folder} has no tokenizer that can be read ({error}): save or fetch the model again"

@@ -67,7 +67,7 @@ class Start:
         """
         if self.folder is None:
             return use.folder(self.name)
-        if not target.is_dir() or _digest(target) != self.sha256:
+        if not target.is_dir() or _digest(target, ours=True) != self.sha256:
             if not self.folder.is_dir():
                 raise InputError(
                     f"backbone={str(self.folder)!r} is no folder on {gethostname()}, which trains from it: put it "
@@ -78,7 +78,7 @@ class Start:
                 copy = target / path.relative_to(self.folder)
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(path, copy)
-            if _digest(target) != self.sha256:
+            if _digest(target, ours=True) != self.sha256:
                 raise InputError(f"backbone={str(self.folder)!r} changed since this run began: start the run again")
         return target
 
@@ -187,14 +187,19 @@ def _folder(name: str) -> Start:
     return Start(called, sha256, folder, tuple(sorted(_licences(folder, called).items())))
 
 
-def _files(folder: Path) -> list[Path]:
-    """What loading reads, in one order; a link that leads to what this run may not read is not followed."""
+def _files(folder: Path, *, ours: bool = False) -> list[Path]:
+    """What loading reads, in one order; a link that leads to what this run may not read is not followed.
+
+    Args:
+        folder: a model's.
+        ours: this run made it, wherever it is.
+    """
     found = {path for pattern in _READ for path in folder.glob(pattern) if path.name != LICENCES}
-    return sorted(path for path in found if is_readable_file(path))
+    return sorted(path for path in found if (path.is_file() if ours else is_readable_file(path)))
 
 
-def _digest(folder: Path) -> str:
-    return digest({path.relative_to(folder).as_posix(): file_sha256(path) for path in _files(folder)})
+def _digest(folder: Path, *, ours: bool = False) -> str:
+    return digest({path.relative_to(folder).as_posix(): file_sha256(path) for path in _files(folder, ours=ours)})
 
 
 def _licences(folder: Path, called: str) -> dict[str, str]:

@@ -8,7 +8,6 @@ time: with one a matrix the least cosine fell from 0.989 to 0.930 (all-MiniLM-L6
 from __future__ import annotations
 
 import logging
-import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -38,14 +37,26 @@ def quantised(source: TorchSource) -> Path:
         InputError: the model takes other inputs than token ids and a mask, or cannot be exported.
     """
     target = source.folder / graph_name()
-    if not target.is_file():
+    if not _is_whole(target):
         with tempfile.TemporaryDirectory(dir=source.folder, prefix=".int8-") as work:
             exact, small = Path(work) / "exact.onnx", Path(work) / target.name
             write_graph(load_source(source, "cpu", attention="eager"), exact, source.layout.max_length)
             quantise(exact, small)
-            shutil.move(small, target)
+            for made in (_weights(small), small):  # the graph comes last: it says that both are there
+                if made.is_file():
+                    made.replace(target.with_name(made.name))
         log.info("%s was quantised into %s", source.name, target)
     return target
+
+
+def _weights(graph: Path) -> Path:
+    """The file beside ``graph`` that has the weights of a large model."""
+    return graph.with_name(f"{graph.name}.data")
+
+
+def _is_whole(graph: Path) -> bool:
+    """Whether it is there, and its weights as well where it names a file of them."""
+    return graph.is_file() and (_weights(graph).is_file() or _weights(graph).name.encode() not in graph.read_bytes())
 
 
 def check(int8: Encoder, exact: Encoder, passages: Sequence[str]) -> float:

@@ -165,17 +165,25 @@ def _save_tokenizer(encoder: Encoder, out_dir: Path, layout: Layout) -> None:
 
 
 def _append(file: Path, token: int) -> None:
-    """Let a tokenizer put ``token`` behind every text."""
-    from tokenizers import Tokenizer, processors
+    """Let a tokenizer put ``token`` behind every text.
 
-    tokenizer = Tokenizer.from_file(str(file))
-    named = tokenizer.id_to_token(token)
-    ending = processors.TemplateProcessing(
-        single=f"$A {named}", pair=f"$A {named} $B {named}", special_tokens=[(named, token)]
-    )
-    before = [tokenizer.post_processor] if tokenizer.post_processor else []
-    tokenizer.post_processor = processors.Sequence([*before, ending])
-    tokenizer.save(str(file))
+    Into the template that it has: a second one would go around the tokens that the first one puts there, too.
+    """
+    from tokenizers import Tokenizer
+
+    tokenizer = json.loads(file.read_text(encoding="utf-8"))
+    named = Tokenizer.from_file(str(file)).id_to_token(token)
+    before = tokenizer["post_processor"]
+    steps = [] if before is None else before["processors"] if before["type"] == "Sequence" else [before]
+    template = next((step for step in steps if step["type"] == "TemplateProcessing"), None)
+    if template is None:
+        single, second = ([{"Sequence": {"id": name, "type_id": 0}}] for name in "AB")
+        template = {"type": "TemplateProcessing", "single": single, "pair": [*single, *second], "special_tokens": {}}
+        steps.append(template)
+    for form in ("single", "pair"):
+        template[form] = [*template[form], {"SpecialToken": {"id": named, "type_id": 0}}]
+    template["special_tokens"][named] = {"id": named, "ids": [token], "tokens": [named]}
+    _write_json(file, tokenizer | {"post_processor": {"type": "Sequence", "processors": steps}})
 
 
 def _write_json(path: Path, value: Any) -> None:

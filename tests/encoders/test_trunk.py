@@ -10,9 +10,13 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.encoders.tokens import TextTokens
 from pipeline_tasks.encoders.trunk import load
+from pipeline_tasks.models.use import load_tokenizer
 from pipeline_tasks.retrieval.encoders import load_encoder
+from pipeline_tasks.training.export import export
 from tests import shapes
+from tests.retrieval.tiny import decoder
 
 
 def sequences(encoder, texts: list[str]) -> list[np.ndarray]:
@@ -108,3 +112,19 @@ def test_a_damaged_folder_is_told_without_a_traceback(tmp_path, name, content, m
     for read in (load, partial(load_encoder, cache_dir=tmp_path)):
         with pytest.raises(InputError, match=message):
             read(folder)
+
+
+def test_training_reads_tokens_as_search_does_where_a_class_would_put_parts_of_its_own_in_their_place(tmp_path):
+    """Qwen's class has a normaliser, and another model than the file: it would make one token of all words."""
+    from sentence_transformers import SentenceTransformer
+
+    texts, folder = ["flood", "storm fire smoke"], decoder(tmp_path / "m")
+    encoder = load(folder)
+    export(encoder, tmp_path / "out", card={"name": "out"}, layout=encoder.layout)
+    for made in (folder, tmp_path / "out"):
+        searched = TextTokens(load_tokenizer(made), encoder.layout.append).ids(texts, 12)
+        trained = load(made).tokens.ids(texts, 12)
+        assert [ids.tolist() for ids in trained] == [ids.tolist() for ids in searched] and len(set(searched[1])) > 2
+    theirs = SentenceTransformer(str(tmp_path / "out"), device="cpu", local_files_only=True).encode(texts)
+    ours = load_encoder(tmp_path / "out", tmp_path, threads=1).encode(texts)
+    assert ((theirs * ours).sum(axis=1) > 0.9999).all()

@@ -139,8 +139,11 @@ class TestFromAForm:
         given(caller="form", source_roots=str(tmp_path / "root"))
         return tmp_path / "root"
 
-    def test_a_folder_below_a_root_is_a_start(self, form):
-        assert start_of(str(form / "model")).folder == form / "model"
+    def test_a_folder_below_a_root_is_a_start_and_its_copy_need_not_be_below_one(self, form, tmp_path):
+        found = start_of(str(form / "model"))
+        assert found.folder == form / "model"
+        copy = found.files(tmp_path / "scratch" / "start")
+        assert (copy / "config.json").is_file() and found.files(copy) == copy
 
     @pytest.mark.parametrize(
         "name",

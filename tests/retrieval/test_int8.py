@@ -79,3 +79,16 @@ def test_a_model_that_takes_its_last_token_has_a_graph_too(tmp_path):
     texts, folder = ["flood road", "smoke over the camp"], decoder(tmp_path / "m")
     exact, int8 = (load_encoder(folder, tmp_path, precision=way).encode(texts) for way in ("float32", "int8"))
     assert ((exact * int8).sum(axis=1) > 0.97).all()
+
+
+def test_the_weights_of_a_large_model_lie_beside_its_graph_and_are_made_again_where_they_are_lost(
+    tmp_path, monkeypatch
+):
+    """As of models above 1.5 GB; a limit of none makes any model one."""
+    monkeypatch.setattr("torch.onnx._internal.exporter._onnx_program._LARGE_MODEL_THRESHOLD", 0)
+    folder = decoder(tmp_path / "m")
+    weights = folder / f"{graph_name()}.data"
+    for _ in range(2):
+        assert load_encoder(folder, tmp_path, precision="int8").encode(["flood road"]).shape[0] == 1
+        weights.unlink()
+    assert not list(folder.glob(".int8-*"))

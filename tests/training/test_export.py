@@ -104,14 +104,17 @@ def test_one_tokens_vector_is_the_same_whether_or_not_instructions_are_pooled(ti
     assert ((searched * trained).sum(axis=1) > 0.9999).all()
 
 
+@pytest.mark.parametrize("form", ["$A", "[CLS] $A", "[CLS] $A [MASK]"])
 def test_a_token_that_training_puts_at_the_end_is_there_in_search_and_in_sentence_transformers(
-    tiny_bert, tmp_path
+    tiny_bert, tmp_path, form
 ) -> None:
     from sentence_transformers import SentenceTransformer
 
     encoder = load(tiny_bert)
     encoder.layout = replace(LAYOUT, pooling="last", append="[SEP]")
-    encoder.tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single="$A", pair="$A $B")
+    backend = encoder.tokenizer.backend_tokenizer
+    special = [(token, backend.token_to_id(token)) for token in ("[CLS]", "[MASK]")]
+    backend.post_processor = TemplateProcessing(single=form, pair=f"{form} $B", special_tokens=special)
     encoder.tokenizer.pad_token = None
     encoder.model.eval()
     own = encoder.tokens.ids(TEXTS, 6)

@@ -19,8 +19,9 @@ class SameTower(Objective):
     A query is no negative of one that shares a known answer with it, nor of itself.
 
     Relations:
-        Over ``info_nce`` with ``in_batch`` and one negative a row it is Gecko's Eq. 3. In a batch of one row it is the
-        inner objective. What a teacher says of passages stays as it is.
+        Over ``info_nce`` with ``in_batch`` and one negative a row it is Gecko's Eq. 3, but for the negatives of other
+        rows, which count here and not there. In a batch of one row it is the inner objective. What a teacher says of
+        passages stays as it is.
 
     Source:
         Gecko 3.3, Eq. 3; Moiseev et al. 2023, "SamToNe". Departure: queries with a common answer among the

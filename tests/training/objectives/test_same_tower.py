@@ -12,7 +12,7 @@ from tests.training.objectives.tables import POSITIVES, arrays, example
 SAME_TOWER = objective("same_tower")
 
 
-def test_equals_equation_three_of_gecko() -> None:
+def test_equals_equation_three_of_gecko_over_the_passages_of_all_rows() -> None:
     queries, passages, table = example()
     table = replace(table, candidates=torch.ones_like(table.candidates))
     q, p = arrays(queries, passages)
