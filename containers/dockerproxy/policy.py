@@ -67,6 +67,7 @@ class Policy:
             and set(mount) <= known
             and mount.get("Type") in ("volume", "bind")
             and _one_of(mount.get("Source"), self.volumes)
+            and (mount["Type"] == "volume" or mount.get("ReadOnly") is True)
             for mount in mounts
         )
 
@@ -121,7 +122,7 @@ def _table(value: Any) -> bool:
 
 
 def _user(value: Any) -> bool:
-    return isinstance(value, str) and bool(re.fullmatch(r"[1-9]\d*:\d+", value))
+    return isinstance(value, str) and bool(re.fullmatch(r"[1-9]\d*:[1-9]\d*", value))
 
 
 def _log(value: Any) -> bool:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import shlex
 import signal
 import sys
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 from typing import Annotated, Any
 
@@ -16,12 +18,19 @@ from pipeline_tasks.cli.planned import by_name
 from pipeline_tasks.cli.run import inputs_of, parameters_of
 from pipeline_tasks.cli.terminal import console
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.lineage.query import query
 from pipeline_tasks.core.lines import say
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.runner import Outcome, run_job
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import Store, open_store
+
+_COUNTED = """
+SELECT name, max(value) AS value FROM counters JOIN steps USING (run_id)
+WHERE steps.dataset = ? AND steps.version = ? AND status = 'complete' AND NOT coalesce(reused, false)
+GROUP BY name
+"""
 
 
 def sweep_command(
@@ -93,7 +102,16 @@ def run_chain(store: Store, names: list[str], values: dict[str, Any], inputs: di
         handed = {name: texts for name, texts in linked.items() if name in asked.inputs or texts != reads.get(name)}
         outcome = run_job(store, plan(store, asked.step, asked.values, handed), workers=settings().workers)
         made[asked.name] = str(outcome.ref)
-    return outcome
+    return _as_when_built(store, outcome)
+
+
+def _as_when_built(store: Store, outcome: Outcome) -> Outcome:
+    """With what its steps' bodies counted, also where it was found made: the lineage has that."""
+    if not outcome.reused or not outcome.ref:
+        return outcome
+    rows = query(store, _COUNTED, [outcome.ref.dataset, outcome.ref.version]).to_pylist()
+    counted = {row["name"]: row["value"] for row in rows}
+    return replace(outcome, counters=Counter({**outcome.counters, **counted}))
 
 
 def told(chosen: dict[str, Any]) -> str:

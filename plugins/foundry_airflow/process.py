@@ -20,7 +20,7 @@ GRACE_S = 10.0
 
 
 class ProcessBackend:
-    """Runs a command in a process group of its own, which never outlives the task."""
+    """Runs a command in a process group of its own, which ends with the task, unless that is killed with SIGKILL."""
 
     def __init__(self) -> None:
         self._child: Child | None = None

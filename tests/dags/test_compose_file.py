@@ -24,7 +24,10 @@ def services():
 @pytest.mark.parametrize("service", ["scheduler", "triggerer", "dag-processor", "foundry"])
 def test_every_setting_reaches_what_plans_and_runs_steps(services, service):
     known = {_variable(name) for name in Settings.model_fields}
-    assert known - services[service]["environment"].keys() == OF_THE_IMAGE | BY_VALUE | A_FILE_ELSEWHERE
+    given = services[service]["environment"]
+    assert known - given.keys() == OF_THE_IMAGE | BY_VALUE | A_FILE_ELSEWHERE
+    for name in ("LLM_PRICE_IN", "LLM_PRICE_OUT", "LLM_USD_PER_MONTH", "LLM_TOKENS_PER_MONTH", "LOG_FORMAT"):
+        assert given[f"FOUNDRY_{name}"].startswith(f"${{FOUNDRY_{name}:-"), "the docs name it so"
 
 
 def test_the_command_line_has_the_settings_and_files_of_airflow(services):

@@ -100,6 +100,17 @@ def test_a_container_with_more_rights_is_refused(asked, name, value):
         POLICY.create(greedy)
 
 
+@pytest.mark.parametrize("told", [{}, {"ReadOnly": False}, {"ReadOnly": "yes"}])
+def test_a_folder_of_the_machine_is_there_to_be_read_alone(asked, told):
+    policy = Policy(frozenset({IMAGE}), NETWORK, frozenset({VOLUME, "/home/ops/pdfs"}))
+    folder = {"Type": "bind", "Source": "/home/ops/pdfs", "Target": "/srv/sources"}
+    asked["HostConfig"]["Mounts"] = [folder | {"ReadOnly": True}]
+    assert policy.create(asked)["HostConfig"]["Mounts"] == [folder | {"ReadOnly": True}]
+    asked["HostConfig"]["Mounts"] = [folder | told]
+    with pytest.raises(RefusedError, match="Mounts"):
+        policy.create(asked)
+
+
 @pytest.mark.parametrize("name", ["CapDrop", "SecurityOpt", "ReadonlyRootfs", "Memory", "PidsLimit", "NetworkMode"])
 @pytest.mark.parametrize("how", ["left out", "null"])
 def test_a_limit_that_is_missing_is_refused(asked, name, how):
@@ -113,7 +124,8 @@ def test_a_limit_that_is_missing_is_refused(asked, name, how):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("Image", "debian"), ("Image", {"a": 1}), ("image", "debian"), ("User", "0:0"), ("User", "root"), ("User", ""),
+    [("Image", "debian"), ("Image", {"a": 1}), ("image", "debian"), ("User", "0:0"), ("User", "1:0"),
+     ("User", "root"), ("User", ""),
      ("User", None), ("Labels", {}), ("hostconfig", {"Privileged": True}), ("Volumes", {"/x": {}}),
      ("HostConfig", None)],
 )  # fmt: skip

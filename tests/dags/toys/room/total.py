@@ -13,4 +13,5 @@ class TotalParams(StepParams):
 def total(inputs: Inputs, params: TotalParams, run: Run) -> pa.Table:
     """The sum of all numbers of all inputs."""
     found = [number for version in inputs.each("squares") for number in version.table()["number"].to_pylist()]
+    run.count("sum", sum(found) + params.plus)
     return numbers([sum(found) + params.plus])
