@@ -91,7 +91,7 @@ def load(folder: Path, device: str | torch.device = "cpu", dtype: DType = "float
     return Encoder(model.to(device), load_tokenizer(folder), layout_of(folder))
 
 
-def load_tokenizer(folder: Path) -> Any:
+def load_tokenizer(folder: Path | str) -> Any:
     """The folder's tokenizer as ``transformers`` reads and saves it.
 
     It makes of texts what ``tokenizer.json`` says, as search does: where the class that the folder's other files name
@@ -102,6 +102,7 @@ def load_tokenizer(folder: Path) -> Any:
     """
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+    folder = Path(folder)
     try:
         found = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         said = TextTokens(load_fast(folder)) if (folder / "tokenizer.json").is_file() else None
