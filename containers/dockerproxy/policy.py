@@ -38,11 +38,13 @@ class Policy:
         images: their images.
         network: their network.
         volumes: volumes, or folders of the engine's machine, that they may mount.
+        sources: folders that they may mount to read alone.
     """
 
     images: frozenset[str]
     network: str
     volumes: frozenset[str]
+    sources: frozenset[str] = frozenset()
 
     def create(self, asked: Any) -> dict[str, Any]:
         """The body of a request for a new container, built anew from ``asked``.
@@ -66,8 +68,8 @@ class Policy:
             isinstance(mount, dict)
             and set(mount) <= known
             and mount.get("Type") in ("volume", "bind")
-            and _one_of(mount.get("Source"), self.volumes)
-            and (mount["Type"] == "volume" or mount.get("ReadOnly") is True)
+            and _one_of(mount.get("Source"), self.volumes | self.sources)
+            and (mount["Source"] in self.volumes or mount.get("ReadOnly") is True)
             for mount in mounts
         )
 

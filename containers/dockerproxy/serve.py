@@ -1,7 +1,7 @@
 """A socket that leads to the engine's and lets only requests of steps through: see ``policy.py``.
 
-``ENGINE`` and ``LISTEN`` are the two sockets; ``IMAGES``, ``NETWORK`` and ``VOLUMES`` (joined by commas) are what
-containers of steps may be. Refusals are answered with 403 and a message, and logged.
+``ENGINE`` and ``LISTEN`` are the two sockets; ``IMAGES``, ``NETWORK``, ``VOLUMES`` and ``SOURCES`` (joined by commas)
+are what containers of steps may be. Refusals are answered with 403 and a message, and logged.
 """
 
 from __future__ import annotations
@@ -139,8 +139,9 @@ class Server(ThreadingUnixStreamServer):
 def main() -> None:
     """Listen until ended."""
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
-    given = {name: frozenset(filter(None, os.environ[name].split(","))) for name in ("IMAGES", "VOLUMES")}
-    Handler.policy = Policy(given["IMAGES"], os.environ["NETWORK"], given["VOLUMES"])
+    lists = ("IMAGES", "VOLUMES", "SOURCES")
+    images, volumes, sources = (frozenset(filter(None, os.environ.get(name, "").split(","))) for name in lists)
+    Handler.policy = Policy(images, os.environ["NETWORK"], volumes, sources)
     Handler.engine = os.environ["ENGINE"]
     listen = Path(os.environ["LISTEN"])
     listen.unlink(missing_ok=True)

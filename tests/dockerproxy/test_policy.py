@@ -102,7 +102,7 @@ def test_a_container_with_more_rights_is_refused(asked, name, value):
 
 @pytest.mark.parametrize("told", [{}, {"ReadOnly": False}, {"ReadOnly": "yes"}])
 def test_a_folder_of_the_machine_is_there_to_be_read_alone(asked, told):
-    policy = Policy(frozenset({IMAGE}), NETWORK, frozenset({VOLUME, "/home/ops/pdfs"}))
+    policy = Policy(frozenset({IMAGE}), NETWORK, frozenset({VOLUME}), frozenset({"/home/ops/pdfs"}))
     folder = {"Type": "bind", "Source": "/home/ops/pdfs", "Target": "/srv/sources"}
     asked["HostConfig"]["Mounts"] = [folder | {"ReadOnly": True}]
     assert policy.create(asked)["HostConfig"]["Mounts"] == [folder | {"ReadOnly": True}]
