@@ -26,11 +26,7 @@ from pipeline_tasks.core.runner import Outcome, run_job
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import Store, open_store
 
-_COUNTED = """
-SELECT name, max(value) AS value FROM counters JOIN steps USING (run_id)
-WHERE steps.dataset = ? AND steps.version = ? AND status = 'complete' AND NOT coalesce(reused, false)
-GROUP BY name
-"""
+_COUNTED = "SELECT name, max(value) AS value FROM counters WHERE dataset = ? AND version = ? GROUP BY name"
 
 
 def sweep_command(

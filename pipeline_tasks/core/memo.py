@@ -8,8 +8,6 @@ removals travel in the manifest and not in the part.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from tempfile import gettempdir
 from typing import Any
 
 import numpy as np
@@ -26,7 +24,7 @@ from pipeline_tasks.core.plan import Job
 from pipeline_tasks.core.removals import without
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.store import Store
-from pipeline_tasks.core.store.disk import space_in
+from pipeline_tasks.core.store.disk import space_beside
 from pipeline_tasks.core.versions import Version
 
 RECEIPTS = "receipts"
@@ -162,7 +160,7 @@ def _compute(store: Store, job: Job, opened: dict[str, list[Version]], version: 
     rows = without(raw, version.removed.rows(index))
     name = part_digest(job, part)
     run = Run(store, Inputs(opened), seed_of(name), f"{job.step.name} part {index + 1}", name, part=part, job=job)
-    with counted(run.counters), space_in(store.folder, Path(gettempdir())):
+    with counted(run.counters), space_beside(store.folder):
         table = _as_table(job, job.step.body(rows, job.params, run))
     rejects = run.rejects_table()
     counters: dict[str, Any] = {

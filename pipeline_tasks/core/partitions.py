@@ -14,8 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from pathlib import Path
-from tempfile import gettempdir
 from typing import Any
 
 import pyarrow as pa
@@ -31,7 +29,7 @@ from pipeline_tasks.core.plan import Job
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.schema import RowSchema
 from pipeline_tasks.core.store import Store
-from pipeline_tasks.core.store.disk import space_in
+from pipeline_tasks.core.store.disk import space_beside
 from pipeline_tasks.core.versions import Version, read_part
 
 
@@ -188,7 +186,7 @@ def _compute(store: Store, job: Job, work: Work, schema: RowSchema | None, given
         if found := _lookup(store, [key]).get(key):
             return found.model_copy(update={"counters": {}})
         run = Run(store, Inputs({}), seed_of(key), f"{job.step.name} {work.__name__}", key, job=job)
-        with counted(run.counters), space_in(store.folder, Path(gettempdir())):
+        with counted(run.counters), space_beside(store.folder):
             tables = iter(work(partition, run))
             written = map(schema.conform, tables) if schema else tables
             parts = list(map(partial(write_rows if schema else write_passing, store), written))

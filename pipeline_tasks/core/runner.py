@@ -12,8 +12,6 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
-from tempfile import gettempdir
 from typing import Any
 
 import pyarrow as pa
@@ -38,7 +36,7 @@ from pipeline_tasks.core.requests import Request, note_request
 from pipeline_tasks.core.run import Inputs
 from pipeline_tasks.core.schema import FILES
 from pipeline_tasks.core.store import Store
-from pipeline_tasks.core.store.disk import space_in
+from pipeline_tasks.core.store.disk import space_beside
 from pipeline_tasks.core.versions import REMOVED, Version, load_manifest
 from pipeline_tasks.core.whole import give
 
@@ -73,7 +71,7 @@ def run_job(store: Store, job: Job, *, group: tuple[int, int] | None = None, wor
     Raises:
         TransientError: the store's disk, or that of temporary files, is full.
     """
-    with space_in(store.folder, Path(gettempdir())):
+    with space_beside(store.folder):
         return _told(store, job, group, workers)
 
 

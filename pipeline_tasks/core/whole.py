@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from tempfile import gettempdir
 from typing import Any, NoReturn
 
 import pyarrow as pa
@@ -23,7 +22,7 @@ from pipeline_tasks.core.plan import Job
 from pipeline_tasks.core.run import Inputs
 from pipeline_tasks.core.schema import RowSchema
 from pipeline_tasks.core.store import Store
-from pipeline_tasks.core.store.disk import space_in
+from pipeline_tasks.core.store.disk import space_beside
 from pipeline_tasks.core.team import Member, PartDone, member
 from pipeline_tasks.core.versions import Version
 
@@ -51,8 +50,7 @@ def give(
         _take_part(store, job, opened, name, here)
     run = PartitionedRun(store, Inputs(opened), seed_of(job.step.name, name), job.step.name, name, previous, job=job)
     run.engine = engine
-    disks = space_in(store.folder, Path(gettempdir()))
-    with counted(run.counters), disks, told(store, job, store.scratches / name):
+    with counted(run.counters), space_beside(store.folder), told(store, job, store.scratches / name):
         result = job.step.body(run.inputs, job.params, run)
         parts = _parts(store, job, run, result)  # a generator rejects rows until its end
     run.engine = None
@@ -69,7 +67,7 @@ def _take_part(store: Store, job: Job, opened: dict[str, list[Version]], name: s
     own = f"{name}-{here.rank}"
     run = PartitionedRun(store, Inputs(opened), seed_of(job.step.name, name), job.step.name, own, job=job)
     try:
-        with space_in(store.folder, Path(gettempdir())):
+        with space_beside(store.folder):
             job.step.body(run.inputs, job.params, run)
     except PartDone:
         store.drop_scratch(own)

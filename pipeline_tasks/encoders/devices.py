@@ -21,7 +21,7 @@ def devices() -> str:
 def devices_of(kind: DeviceKind) -> list[str]:
     """Those of a kind; every machine has a processor, whatever the settings name."""
     found = [device for device in devices().split(",") if device.startswith(kind)]
-    return found or ["cpu"] * (kind == "cpu")
+    return found or (["cpu"] if kind == "cpu" else [])
 
 
 def device_kind() -> DeviceKind:

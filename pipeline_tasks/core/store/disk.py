@@ -6,9 +6,10 @@ import errno
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from socket import gethostname
+from tempfile import gettempdir
 
 from pipeline_tasks.core.errors import FoundryError, InputError, TransientError
 
@@ -44,6 +45,11 @@ def space_in(*folders: Path) -> Iterator[None]:
         raise TransientError(
             f"no space is left in {folder} on {gethostname()}: {why}, {free:,} bytes are free; {_REMEDY}"
         ) from error
+
+
+def space_beside(store_folder: Path) -> AbstractContextManager[None]:
+    """:func:`space_in` a store's folder and that of temporary files, which a computation writes to."""
+    return space_in(store_folder, Path(gettempdir()))
 
 
 @contextmanager
