@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from airflow.sdk import DAG, Param
+from airflow.sdk.configuration import conf
 from foundry_airflow.steps import DEFAULT_ARGS, default, fold_lineage, form, step, within
 
 DOC = """
@@ -16,8 +17,8 @@ The weekly run asks for every known address whether it changed; a run by hand do
 fetches only new addresses otherwise. Later steps work on parts that they have not seen; documents that vanished from
 the source or from their site are withdrawn. Many stop the run, which names them; `max_withdrawn` lets them go.
 
-Runs weekly on the source in the Airflow variable `foundry_source` and the provider in `foundry_search_provider`, and by
-hand on any others. While neither variable is set the weekly run does nothing: its tasks are skipped.
+Runs weekly on the source in the Airflow variable `foundry_source`, else in the option `source`, and the provider in
+`foundry_search_provider`, and by hand on any others. While none is set the weekly run's tasks are skipped.
 """
 
 EMPTY = {"provider": "the Airflow variable foundry_search_provider, without which nobody is asked"}
@@ -33,10 +34,11 @@ SOURCE = Param(
     type=["null", "string"],
     section="list_urls",
     description="http(s) URL or file of a list, one address a line, or a folder of PDFs; files and folders lie below "
-    "the operator's FOUNDRY_SOURCE_ROOTS (left empty: the Airflow variable foundry_source)",
+    "the operator's FOUNDRY_SOURCE_ROOTS (left empty: the Airflow variable foundry_source, else [foundry] source)",
 )
 FORMS = (SEARCH, CRAWL, TEXTS, DOCUMENTS, HOLD_OUT, CHUNKS, PASSAGES)
-SOURCE_OF_RUN = "params.source or var.value.get('foundry_source', '')"
+USUAL = conf.get("foundry", "source", fallback="")
+SOURCE_OF_RUN = f"params.source or var.value.get('foundry_source', '') or {USUAL!r}"
 PROVIDER_OF_RUN = "params.search_provider or var.value.get('foundry_search_provider', '')"
 ASKED_FOR = f"{{{{ {SOURCE_OF_RUN} or {PROVIDER_OF_RUN} or dag_run.run_type != 'scheduled' }}}}"
 NOT_ASKED_FOR = "no source is set; set the Airflow variable foundry_source or foundry_search_provider for weekly runs"
@@ -58,13 +60,8 @@ with DAG(
 ) as dag:
     searches = step("plan_searches", only_if=PROVIDER)
     results = step("search_web", inputs={"searches": searches}, params=SEARCH.values(dag) | {"provider": PROVIDER})
-    urls = step(
-        "list_urls",
-        inputs={"results": results},
-        params={"source": f"{{{{ {SOURCE_OF_RUN} }}}}", "max_withdrawn": dag.param("max_withdrawn")},
-        only_if=ASKED_FOR,
-        otherwise=NOT_ASKED_FOR,
-    )
+    listed = {"source": f"{{{{ {SOURCE_OF_RUN} }}}}", "max_withdrawn": dag.param("max_withdrawn")}
+    urls = step("list_urls", inputs={"results": results}, params=listed, only_if=ASKED_FOR, otherwise=NOT_ASKED_FOR)
     downloads = step("crawl", inputs={"urls": urls}, params=CRAWL.values(dag) | {"refresh": REFRESH})
     texts = step("extract_text", inputs={"downloads": downloads}, params=TEXTS.values(dag))
     sketches = step("sketch_documents", inputs={"texts": texts})

@@ -17,8 +17,8 @@ from uuid import uuid4
 
 from pipeline_tasks.core import memo
 from pipeline_tasks.core.endpoint import FREE, Price, Tokens
-from pipeline_tasks.core.endpoint.batch_api import BatchApi, FileGone, Standing, said
-from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.endpoint.batch_api import BatchApi, FileGone, NoBatchApi, Standing, said
+from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.ids import canonical_json, digest
 from pipeline_tasks.core.plan import Job
 from pipeline_tasks.core.response_store import ResponseStore
@@ -26,6 +26,7 @@ from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.spending import Ledger, LimitReached, Taken, today
 from pipeline_tasks.core.store import Store
+from pipeline_tasks.synthesis.asking_runs import check_nobody_asks
 from pipeline_tasks.synthesis.endpoint import ACCOUNT, LlmParams, llm_limits, opened
 from pipeline_tasks.synthesis.llm_api import CONTENT_FILTER, PATHS, answer_of, at_most, refused_answer, sent
 from pipeline_tasks.synthesis.llm_client import LLMClient, Request
@@ -73,7 +74,7 @@ def buy_ahead(store: Store, job: Job, most: int = MOST) -> Round:
 
     Raises:
         InputError: the endpoint takes no batches, the budget is spent, or a batch that was written down cannot be read.
-        TransientError: the endpoint stays busy or broken.
+        TransientError: the endpoint stays busy or broken, or a run of the step is asking now.
     """
     params = job.params
     if not isinstance(params, LlmParams):
@@ -110,6 +111,8 @@ class _Buying:
         wanted = (asked for asked in _wanted(self._store, self._job) if asked[0] not in given_up)
         n = 0
         for some in _files(wanted, most):
+            self._api.check()
+            check_nobody_asks(self._store, self._job.step.name)  # before a run can meet a batch that is given up
             n += sum(len(part) for part in self._within_budget(some))
         return Round(open=n)
 
@@ -132,9 +135,19 @@ class _Buying:
         known = {"name": digest(ids), "step": self._job.step.name, "ids": ids, "tried": uuid4().hex}
         batch = Batch.model_validate(self._asks | known | {"day": today(), "amounts": amounts})
         self._note(batch)
+        try:
+            check_nobody_asks(self._store, batch.step, ids)
+        except TransientError:
+            self._drop(batch)
+            raise
         path = PATHS[self._client.api]
         lines = [{"custom_id": one, "method": "POST", "url": f"/v1{path}", "body": sent(body)} for one, _, body in some]
-        self._note(batch.model_copy(update={"id": self._api.start(batch.name, lines, path, batch.tried)}))
+        try:
+            at = self._api.start(batch.name, lines, path, batch.tried)
+        except InputError:
+            self._looked_at(batch)  # it is not left to stand in the step's way, unless it was begun all the same
+            raise
+        self._note(batch.model_copy(update={"id": at}))
         yield [*ids]
 
     def _note(self, batch: Batch) -> None:
@@ -142,9 +155,13 @@ class _Buying:
 
     def _looked_at(self, batch: Batch) -> Round:
         """Store what ``batch`` has brought, if it has ended."""
-        at = batch.id or self._api.find(batch.name, batch.tried)
-        if at is None:  # it was never begun
-            self._settle(batch, Tokens(), 0.0, 0)
+        try:
+            at = batch.id or self._api.find(batch.name, batch.tried)
+        except NoBatchApi:
+            self._drop(batch)
+            raise
+        if at is None:
+            self._drop(batch)
             return Round()
         try:
             return self._looked_into(batch, self._api.standing(at))
@@ -158,7 +175,7 @@ class _Buying:
         if not standing.ended:
             return Round(open=len(batch.ids), done=standing.done)
         if standing.status == "failed":
-            self._settle(batch, Tokens(), 0.0, 0)
+            self._drop(batch)
             raise InputError(
                 f"{self._client.endpoint.host} refused a batch of {len(batch.ids)} requests: {said(standing.errors)}"
             )
@@ -211,6 +228,10 @@ class _Buying:
                 f"{batch.key} and lose its answers"
             )
         return found
+
+    def _drop(self, batch: Batch) -> None:
+        """It was never begun, or answered nothing."""
+        self._settle(batch, Tokens(), 0.0, 0)
 
     def _settle(self, batch: Batch, tokens: Tokens, usd: float, n: int) -> None:
         """Its cost is known; it is no longer on its way."""

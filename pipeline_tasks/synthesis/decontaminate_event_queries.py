@@ -13,19 +13,24 @@ class DecontaminateEventQueriesParams(DecontaminatePairsParams):
 
 
 @step(
-    reads={"pairs": From(PAIRS, "mtp/events"), **EVALUATION_SETS},
+    reads={
+        "pairs": From(PAIRS, "mtp/events"),
+        "held_out": From(PAIRS, "mtp", optional=True),
+        **EVALUATION_SETS,
+    },
     writes=PAIRS,
     kind="reduce",
     dataset="mtp/events/checked",
     keeps=("pairs",),
-    version="2",
+    version="3",
 )
 def decontaminate_event_queries(inputs: Inputs, params: DecontaminateEventQueriesParams, run: Run) -> None:
     """Refuse a query that is a copy of what a model is evaluated with, or whose passage answers such a query.
 
+    Held-out queries are those of ``mtp``, on which models are scored, where it is there, and any of these pairs' own.
     Reasons, counters and limits are those of :func:`~pipeline_tasks.synthesis.decontaminate_pairs.decontaminate_pairs`.
 
     Raises:
         InputError: more than the share ``max_contaminated`` would be refused, and more than ten pairs.
     """
-    refuse_copies(inputs, params, run)
+    refuse_copies(inputs, params, run, held_out=("pairs", "held_out"))

@@ -18,6 +18,7 @@ from pipeline_tasks.core.step import Resources
 
 LABEL = "retriever-foundry"
 TMP = "/tmp"  # noqa: S108
+CERTIFICATES = "AWS_CA_BUNDLE"
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ def container_of(call: Call) -> Container:
         cpus=cpus,
         gpus=gpus,
         timeout_s=math.ceil(needs.timeout_minutes * 60),
-        environment=base | known | FROM_A_FORM | handed_on(call.step),
+        environment=base | known | certificates() | FROM_A_FORM | handed_on(call.step),
         secrets=secrets,
     )
 
@@ -106,6 +107,22 @@ def folders() -> dict[str, str]:
 
 
 def only_read() -> list[Path]:
-    """What must be mounted to be read, under its path here: folders of sources, the file of an LLM's prices."""
+    """What must be mounted to be read, under its path here: folders of sources, files of prices and of certificates.
+
+    Raises:
+        InputError: there is no such file of certificates.
+    """
     named = [*settings().roots, *filter(None, [settings().llm_prices])]
-    return [path for path in named if path.exists()]
+    bundles = [Path(path) for path in certificates().values()]
+    if missing := [path for path in bundles if not path.is_file()]:
+        raise InputError(
+            f"{CERTIFICATES}={missing[0]} is no file here, and steps know the store's server by it; "
+            "put it there, or mend or unset the variable"
+        )
+    return [path for path in named if path.exists()] + bundles
+
+
+def certificates() -> dict[str, str]:
+    """``AWS_CA_BUNDLE`` with its whole path, if it is set: a container has a working directory of its own."""
+    path = passed_on(()).get(CERTIFICATES)
+    return {CERTIFICATES: str(Path(path).absolute())} if path else {}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from email.utils import parsedate_to_datetime
 from functools import cache
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 
@@ -18,12 +20,13 @@ from pipeline_tasks.corpus.crawl import crawl
 from pipeline_tasks.corpus.extract_text import extract_text
 from pipeline_tasks.corpus.list_urls import list_urls
 from tests.corpus.pdfs import pdf
-from tests.corpus.web import Web, answer, document, serving
+from tests.corpus.web import Page, Web, answer, document, serving
 from tests.stores import go, reasons, rejects, rows
 
 N = 40
 LARGE = 500
 SETTINGS = {"delay_s": 0, "per_host": 8, "attempts": 2, "part_rows": 100}
+MAY, JUNE = "Fri, 01 May 2026 10:00:00 GMT", "Mon, 01 Jun 2026 10:00:00 GMT"
 
 
 @cache
@@ -31,6 +34,17 @@ def words(name: object) -> bytes:
     """The same bytes every time."""
     lines = (f"Document {name} tells the people of the town what to do at gate {i}." for i in range(12))
     return pdf([((50, 60), "\n".join(lines))])
+
+
+def dated(body: bytes, when: str) -> Page:
+    """A document that is sent to who has none, or one from before ``when``."""
+
+    def page(handler: BaseHTTPRequestHandler, before: int) -> None:
+        has = handler.headers.get("If-Modified-Since")
+        new = has is None or parsedate_to_datetime(has) < parsedate_to_datetime(when)
+        answer(200 if new else 304, body if new else b"", **{"Last-Modified": when})(handler, before)
+
+    return page
 
 
 class Site:
@@ -143,6 +157,52 @@ def test_a_server_without_validators_costs_bodies_but_no_version(site: Site, sto
     site.web.pages |= {f"/{i}.pdf": answer(200, words(str(i))) for i in range(N)}
     outcome = site.crawl("2026-02-01")
     assert outcome.reused and outcome.counters["unchanged"] == N and outcome.counters["bytes"] > 0
+
+
+def test_a_validator_that_is_not_ascii_is_stored_and_not_sent_back(site: Site, store: LocalStore):
+    odd = {"ETag": '"\u00e4"', "Last-Modified": "Mo, 02 M\u00e4r 2026 10:00:00 GMT"}
+    site.web.pages["/1.pdf"] = answer(200, words("1 revised"), **odd)
+    site.web.pages["/2.pdf"] = answer(200, words("2 revised"), **odd | {"Last-Modified": MAY})
+    assert site.crawl("1").counters["changed"] == 2
+    kept = {row["url"]: (row["etag"], row["last_modified"]) for row in rows(store, "downloads")}
+    assert kept[f"{site.web.url}/1.pdf"] == tuple(odd.values())
+    outcome = site.crawl("2")
+    assert outcome.reused and outcome.counters["unchanged"] == N
+    asked = dict(site.web.asked)
+    assert not {"If-None-Match", "If-Modified-Since"} & asked["/1.pdf"].keys()
+    assert "If-None-Match" not in asked["/2.pdf"] and asked["/2.pdf"]["If-Modified-Since"] == MAY
+
+
+def test_validators_go_to_the_address_that_gave_them_and_to_no_other(site: Site, store: LocalStore):
+    june, may = dated(words("june"), JUNE), dated(words("may"), MAY)
+    site.web.pages |= {"/latest.pdf": answer(302, Location="/june.pdf"), "/june.pdf": june, "/may.pdf": may}
+    site.list([*range(N), "latest"])
+
+    def latest() -> tuple[str, bytes]:
+        (row,) = (row for row in rows(store, "downloads") if row["url"] == f"{site.web.url}/latest.pdf")
+        return row["fetched_url"], row["content"]
+
+    def sent() -> dict[str, str | None]:
+        asked = {path: headers.get("If-Modified-Since") for path, headers in site.web.asked}
+        return {path: asked[path] for path in ("/latest.pdf", "/june.pdf", "/may.pdf") if path in asked}
+
+    assert site.crawl().counters["fetched"] == 1
+    assert site.crawl("1").reused and sent() == {"/latest.pdf": None, "/june.pdf": JUNE}
+    assert latest() == (f"{site.web.url}/june.pdf", words("june"))
+    site.web.pages["/latest.pdf"] = answer(302, Location="/may.pdf")
+    assert site.crawl("2").counters["changed"] == 1 and sent() == {"/latest.pdf": None, "/may.pdf": None}
+    assert latest() == (f"{site.web.url}/may.pdf", words("may")), "an older file in another place is another document"
+    assert site.crawl("3").reused and sent() == {"/latest.pdf": None, "/may.pdf": MAY}
+    site.web.pages["/latest.pdf"] = dated(words("latest"), MAY)
+    assert site.crawl("4").counters["changed"] == 1
+    assert latest() == (f"{site.web.url}/latest.pdf", words("latest"))
+
+
+def test_a_304_that_nobody_asked_for_keeps_the_document(site: Site, store: LocalStore):
+    site.web.pages |= {"/1.pdf": answer(302, Location="/moved.pdf"), "/moved.pdf": answer(304)}
+    outcome = site.crawl("2026-02-01")
+    assert outcome.reused and outcome.counters["kept_after_error"] == 1 and outcome.counters["unchanged"] == N - 1
+    assert crawled(store) == site.urls(*range(N)) and not rejects(store, "downloads")
 
 
 @pytest.mark.parametrize("trouble", [answer(500), answer(403), answer(302, Location="/1.pdf")])

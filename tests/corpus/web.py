@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import socket
+import ssl
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -23,7 +25,7 @@ class Web:
     @property
     def host(self) -> str:
         """As it stands in URLs."""
-        return self.url.removeprefix("http://")
+        return self.url.partition("://")[2]
 
 
 def answer(status: int, body: bytes = b"", content_type: str = "application/pdf", **headers: str) -> Page:
@@ -57,10 +59,18 @@ def document(body: bytes, sent: Counter[str] | None = None) -> Page:
 
 
 @contextmanager
-def serving(pages: dict[str, Page]) -> Iterator[Web]:
-    """Serve ``pages`` while the block runs; any other path is a 404."""
+def serving(pages: dict[str, Page], context: ssl.SSLContext | None = None) -> Iterator[Web]:
+    """Serve ``pages`` while the block runs, over TLS with a ``context``; any other path is a 404."""
 
     class Handler(BaseHTTPRequestHandler):
+        def handle(self) -> None:
+            try:
+                super().handle()
+            except ssl.SSLError:  # closed with bytes unread, the connection would be reset and the alert could be lost
+                with suppress(OSError):
+                    while socket.socket.recv(self.connection, 1 << 16):
+                        pass
+
         def do_GET(self) -> None:  # noqa: N802
             before = web.hits[self.path]
             web.hits[self.path] += 1
@@ -73,7 +83,9 @@ def serving(pages: dict[str, Page]) -> Iterator[Web]:
             """Nothing on standard error."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    web = Web(dict(pages), f"http://127.0.0.1:{server.server_address[1]}")
+    if context:
+        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+    web = Web(dict(pages), f"http{'s' if context else ''}://127.0.0.1:{server.server_address[1]}")
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     try:

@@ -19,6 +19,7 @@ from foundry_airflow.calls import Ended
 from pipeline_tasks.core.errors import EXIT_RETRY
 from pipeline_tasks.core.registry import get_step, step_names
 from pipeline_tasks.core.settings import settings
+from pipeline_tasks.core.spending import key_of, read_state
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.datasets import PASSAGES
 from pipeline_tasks.synthesis.endpoint import LlmParams
@@ -84,13 +85,15 @@ def test_without_the_field_nothing_is_bought_ahead(there):
     assert not there.batches and not there.alone
 
 
-def test_an_endpoint_without_a_batch_api_fails_the_task_at_once(there, monkeypatch, caplog):
+def test_an_endpoint_without_a_batch_api_fails_the_task_at_once(there, store_folder, monkeypatch, caplog):
     caplog.set_level("INFO")
     with StandInEndpoint((404, {"error": {"message": "no such path"}})) as other:
         monkeypatch.setenv("OPENAI_BASE_URL", other.url)
         with pytest.raises(AirflowFailException, match="exit code 2"):
             ahead().execute({})
     assert "has no batch API (404 for GET /batches): ask at once" in caplog.text and not other.seen
+    left = LocalStore(store_folder)
+    assert not list(left.keys("batches")) and not read_state(left, key_of("llm"))["days"]
 
 
 def test_every_step_that_asks_by_chat_waits_for_what_is_bought_ahead(bag):

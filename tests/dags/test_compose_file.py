@@ -36,6 +36,13 @@ def test_the_command_line_has_the_settings_and_files_of_airflow(services):
     assert set(services["foundry"]["volumes"]) < set(services["scheduler"]["volumes"])
 
 
+def test_no_variable_of_the_file_hides_one_that_is_set_in_airflows_page(services):
+    given = {name for service in services.values() for name in service.get("environment", ())}
+    assert not [name for name in given if name.startswith("AIRFLOW_VAR_")]
+    for service in ("scheduler", "dag-processor"):
+        assert services[service]["environment"]["AIRFLOW__FOUNDRY__SOURCE"] == "${FOUNDRY_SOURCE:-}"
+
+
 def test_every_variable_of_the_file_is_named_in_the_docs():
     text = (ROOT / "docker-compose.yml").read_text("utf-8")
     told = "".join(path.read_text("utf-8") for path in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")))

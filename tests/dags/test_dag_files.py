@@ -6,7 +6,6 @@ import sys
 from collections import Counter
 from datetime import timedelta
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from airflow.sdk import Asset, AssetAlias
@@ -133,29 +132,6 @@ def test_a_training_has_the_levels_of_its_size_or_those_that_were_chosen(bag, si
     assert [alpha for alpha in rendered if alpha not in SKIPS] == trained
 
 
-@pytest.mark.parametrize(
-    ("run_type", "params", "variables", "does"),
-    [
-        ("scheduled", {}, {}, False),
-        ("scheduled", {}, {"foundry_source": "/pdfs"}, True),
-        ("scheduled", {}, {"foundry_search_provider": "brave"}, True),
-        ("manual", {}, {}, True),
-        ("manual", {"source": "/pdfs"}, {}, True),
-    ],
-)
-def test_a_weekly_refresh_that_nobody_asked_for_is_skipped(bag, run_type, params, variables, does):
-    dag = bag.dags["corpus_refresh"]
-    task = dag.get_task("list_urls")
-    context = {
-        "params": {"source": None, "search_provider": None} | params,
-        "var": SimpleNamespace(value=variables),
-        "dag_run": SimpleNamespace(run_type=run_type),
-    }
-    rendered = dag.get_template_env().from_string(task.only_if).render(context)
-    assert (rendered not in SKIPS) is does, rendered
-    assert "set the Airflow variable foundry_source" in task.otherwise
-
-
 def test_no_form_says_whom_a_crawl_may_ask(bag):
     fields = {name for dag in bag.dags.values() for name in dag.params}
     passed = {name for dag in bag.dags.values() for task in dag.tasks for name in getattr(task, "values", ())}
@@ -231,14 +207,10 @@ GATED = ("pairs", "tasks", "event_queries")
 CHOSEN = {
     *(("combine_pairs", name) for name in ("gd", "own")),
     *((f"decontaminate_{pairs}", name) for pairs in GATED for name in ("queries", "passages")),
+    *((f"decontaminate_{pairs}", "held_out") for pairs in ("tasks", "event_queries")),
     *((stage, name) for stage in STAGES for name in ("judged", "judged_passages", "targets", "target_passages")),
     *((stage, "init") for stage in LATER),
-    *(
-        ("adapt_backbone", "general"),
-        ("pretrain", "cloze"),
-        ("distill", "triplets"),
-        ("decontaminate_tasks", "held_out"),
-    ),
+    *(("adapt_backbone", "general"), ("pretrain", "cloze"), ("distill", "triplets")),
     *(("finetune", "further"), ("unify", "builds"), ("read_pairs", "passages")),
 }
 """What a run takes as it is now: pairs that no DAG makes, and datasets that a form names, by size and level too."""

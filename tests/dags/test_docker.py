@@ -25,12 +25,33 @@ def test_folders_of_sources_and_prices_are_mounted_to_be_read(sources, store_fol
     prices.touch()
     monkeypatch.setenv("FOUNDRY_SOURCE_ROOTS", f"{roots}:{tmp_path / 'missing'}")
     monkeypatch.setenv("FOUNDRY_LLM_PRICES", str(prices))
+    monkeypatch.delenv("AWS_CA_BUNDLE", raising=False)
     monkeypatch.setenv("AIRFLOW__FOUNDRY__DOCKER_SOURCES", sources)
     monkeypatch.setenv("AIRFLOW__FOUNDRY__DOCKER_USER", "1000:1000")
     settings.cache_clear()
     made = run_arguments(container_of(Call("crawl", "76a59d9ae48d0d8e", (), Resources())))
     read = {mount["Target"]: mount["Source"] for mount in made["mounts"] if mount["ReadOnly"]}
     assert read == {str(roots): sources or str(roots), str(prices): str(prices)}
+
+
+def test_the_certificates_of_the_stores_server_are_mounted_under_the_path_that_the_step_is_told(
+    store_folder, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("AIRFLOW__FOUNDRY__DOCKER_USER", "1000:1000")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ca.pem").touch()
+    monkeypatch.setenv("AWS_CA_BUNDLE", "ca.pem")
+    call = Call("crawl", "76a59d9ae48d0d8e", (), Resources())
+    made = run_arguments(container_of(call))
+    assert made["environment"]["AWS_CA_BUNDLE"] == str(tmp_path / "ca.pem")
+    assert {m["Target"]: m["Source"] for m in made["mounts"] if m["ReadOnly"]} == {
+        str(tmp_path / "ca.pem"): str(tmp_path / "ca.pem")
+    }
+    monkeypatch.setenv("AWS_CA_BUNDLE", "/gone/ca.pem")
+    with pytest.raises(InputError, match="AWS_CA_BUNDLE=/gone/ca.pem is no file here"):
+        run_arguments(container_of(call))
+    monkeypatch.setenv("AWS_CA_BUNDLE", "")
+    assert not [mount for mount in run_arguments(container_of(call))["mounts"] if mount["ReadOnly"]]
 
 
 @pytest.mark.parametrize(("seconds", "code"), [(3599, KILLED), (3611, EXIT_TIMEOUT)])

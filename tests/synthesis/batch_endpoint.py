@@ -12,7 +12,7 @@ from collections.abc import Callable
 from email.parser import BytesParser
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 TOKENS = {"prompt_tokens": 100, "completion_tokens": 10}
 
@@ -27,10 +27,11 @@ class BatchEndpoint:
         asked: custom id -> in how many batches it was.
         alone: requests that were not in a batch.
         cut: replies to the beginning of a batch that are cut off after it was begun.
+        full: no further file is accepted.
     """
 
     def __init__(self, answer: Callable[[dict[str, Any]], str]) -> None:
-        self.answer, self.cut = answer, 0
+        self.answer, self.cut, self.full = answer, 0, False
         self.files: dict[str, list[dict[str, Any]]] = {}
         self.batches: dict[str, dict[str, Any]] = {}
         self.billed: Counter[str] = Counter()
@@ -73,6 +74,12 @@ class BatchEndpoint:
         self.files[name] = lines
         return name
 
+    def page(self, after: str = "", limit: int = 20) -> dict[str, Any]:
+        """The ``limit`` batches that were begun before ``after``, the last one first."""
+        each = [*reversed(self.batches.values())]
+        older = each[[batch["id"] for batch in each].index(after) + 1 :] if after else each
+        return {"object": "list", "data": older[:limit], "has_more": len(older) > limit}
+
     def begin(self, body: dict[str, Any]) -> dict[str, Any]:
         """A new batch, which is answered by nobody yet."""
         name = f"batch-{len(self.batches)}"
@@ -91,7 +98,9 @@ def _handler(there: BatchEndpoint) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             data = self.rfile.read(int(self.headers["Content-Length"]))
-            if self.path == "/v1/files":
+            if self.path == "/v1/files" and there.full:
+                self.send({"error": {"message": "no room for files"}}, 400)
+            elif self.path == "/v1/files":
                 self.send({"id": there.keep([json.loads(line) for line in self.uploaded(data).splitlines()])})
             elif self.path == "/v1/batches":
                 begun = there.begin(json.loads(data))
@@ -107,8 +116,8 @@ def _handler(there: BatchEndpoint) -> type[BaseHTTPRequestHandler]:
         def do_GET(self) -> None:
             path = urlsplit(self.path).path.removeprefix("/v1/")
             if path == "batches":
-                after = parse_qs(urlsplit(self.path).query).get("after")
-                self.send({"data": [] if after else [*reversed(there.batches.values())], "has_more": False})
+                asked = dict(parse_qsl(urlsplit(self.path).query))
+                self.send(there.page(asked.get("after", ""), int(asked.get("limit", 20))))
             elif path.startswith("batches/"):
                 self.send(there.batches[path.partition("/")[2]])
             elif path == "models":
@@ -133,11 +142,11 @@ def _handler(there: BatchEndpoint) -> type[BaseHTTPRequestHandler]:
             (file,) = (part.get_payload(decode=True) for part in parts if part.get_filename())
             return file
 
-        def send(self, found: dict[str, Any]) -> None:
-            self.send_bytes(json.dumps(found).encode())
+        def send(self, found: dict[str, Any], status: int = 200) -> None:
+            self.send_bytes(json.dumps(found).encode(), status)
 
-        def send_bytes(self, data: bytes) -> None:
-            self.send_response(200)
+        def send_bytes(self, data: bytes, status: int = 200) -> None:
+            self.send_response(status)
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             self.wfile.write(data)

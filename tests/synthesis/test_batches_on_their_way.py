@@ -1,19 +1,117 @@
-"""Batches that a step meets while they are open, and such as an endpoint has lost."""
+"""Batches that a step meets while they are open or about to be begun, and such as an endpoint has lost or takes not."""
 
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.synthesis.batches import Round
+from pipeline_tasks.core.errors import InputError, TransientError
+from pipeline_tasks.core.settings import settings
+from pipeline_tasks.core.spending import key_of, read_state
+from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.synthesis.batches import Round, _Buying
 from pipeline_tasks.synthesis.write_needs import write_needs
 from tests.stores import go
 from tests.synthesis import test_batches
-from tests.synthesis.test_batches import ASKED, looked
+from tests.synthesis.batch_endpoint import BatchEndpoint, chat
+from tests.synthesis.test_batches import ASKED, USD, counted, looked, written
 
 store, there = test_batches.store, test_batches.there
+
+
+@contextmanager
+def asking(store: LocalStore, there: BatchEndpoint) -> Iterator[None]:
+    """A run of the step whose first request is on its way, and is answered at the end of the block."""
+    asked, answered = threading.Event(), threading.Event()
+
+    def late(body: dict) -> str:
+        asked.set()
+        answered.wait()
+        return written(body)
+
+    there.answer = late
+    run = threading.Thread(target=go, args=(store, write_needs), kwargs=ASKED)
+    run.start()
+    try:
+        assert asked.wait(60)
+        yield
+    finally:
+        answered.set()
+        run.join()
+
+
+def before_it_is_written_down(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) -> None:
+    """What happens after the look whether anybody asks, and before the batch is there to be seen."""
+    note, todo = _Buying._note, [happens]
+
+    def noted(buying: _Buying, batch: object) -> None:
+        while todo:
+            todo.pop()()
+        note(buying, batch)
+
+    monkeypatch.setattr(_Buying, "_note", noted)
+
+
+def test_no_batch_is_begun_while_a_run_of_the_step_asks(store, there):
+    with asking(store, there), pytest.raises(TransientError, match="a run of write_needs is asking now.* try again"):
+        looked(store)
+    assert not there.batches and not list(store.keys("batches"))
+    assert looked(store) == Round() and len(there.alone) == 5
+    assert counted(store) == {"requests": 5, "usd": pytest.approx(5 * USD)}
+
+
+def test_a_run_that_did_not_see_a_batch_is_seen_before_that_is_begun(store, there, monkeypatch):
+    with ExitStack() as running:
+        before_it_is_written_down(monkeypatch, lambda: running.enter_context(asking(store, there)))
+        with pytest.raises(TransientError, match="a run of write_needs is asking now"):
+            looked(store)
+        assert not list(store.keys("batches"))
+    assert looked(store) == Round() and len(there.alone) == 5 and not there.batches
+    assert counted(store) == {"requests": 5, "usd": pytest.approx(5 * USD)}
+
+
+def test_what_a_run_has_bought_while_a_batch_was_prepared_is_not_asked_once_more(store, there, monkeypatch):
+    before_it_is_written_down(monkeypatch, lambda: go(store, write_needs, **ASKED))
+    with pytest.raises(TransientError, match="or was until a moment ago"):
+        looked(store)
+    assert not there.batches and not list(store.keys("batches")) and len(there.alone) == 5
+    assert looked(store) == Round() and counted(store) == {"requests": 5, "usd": pytest.approx(5 * USD)}
+
+
+def test_without_a_batch_api_nothing_is_counted_and_the_step_asks_at_once(store, there, endpoint, monkeypatch):
+    other = endpoint((200, chat(written({}))))
+    monkeypatch.setenv("OPENAI_BASE_URL", other.url)
+    settings.cache_clear()
+    with pytest.raises(InputError, match=r"127\.0\.0\.1:\d+ has no batch API .*: ask at once"):
+        looked(store)
+    assert not other.seen and not list(store.keys("batches")) and not read_state(store, key_of("llm"))["days"]
+    assert go(store, write_needs, **ASKED).counters["rows_out"] == 5 and len(other.seen) == 5
+    assert looked(store) == Round(), "where nothing is left to buy, nobody needs one"
+
+
+def test_a_batch_that_was_never_begun_is_forgotten_where_there_is_no_batch_api(store, there, endpoint, monkeypatch):
+    looked(store)
+    (key,) = store.keys("batches")
+    store.replace(key, json.dumps(json.loads(store.read(key) or b"") | {"id": ""}).encode())
+    other = endpoint((200, chat(written({}))))
+    monkeypatch.setenv("OPENAI_BASE_URL", other.url)
+    settings.cache_clear()
+    with pytest.raises(InputError, match="has no batch API"):
+        looked(store)
+    assert not list(store.keys("batches")) and counted(store) == {"requests": 0, "usd": 0}
+    assert go(store, write_needs, **ASKED).counters["rows_out"] == 5
+
+
+def test_a_file_that_the_endpoint_refuses_does_not_stand_in_the_steps_way(store, there):
+    there.full = True
+    with pytest.raises(InputError, match=r"refuses POST /files: 400: no room for files"):
+        looked(store)
+    assert not list(store.keys("batches")) and counted(store) == {"requests": 0, "usd": 0}
+    assert go(store, write_needs, **ASKED).counters["rows_out"] == 5
 
 
 def test_a_step_does_not_buy_what_is_on_its_way(store, there):

@@ -67,6 +67,19 @@ def test_copies_are_refused_by_kind_and_set_and_the_rest_is_the_part_that_was_wr
     assert load_manifest(store, made.ref).parts == load_manifest(store, written).parts
 
 
+def test_a_copy_of_a_query_that_is_held_out_here_or_in_mtp_is_refused_and_held_out_pairs_stay(store):
+    held_out = pair("here", "Which valley floods first?") | {"split": "test"}
+    copies = pair("a", "which valley floods first"), pair("b", "Who leads the rescue?"), pair("c", "Who repairs roads?")
+    put(store, PAIRS, [pair("clean"), held_out, *copies], dataset="mtp/events")
+    scored_on = pair("there", "who leads the rescue") | {"split": "test"}
+    put(store, PAIRS, [scored_on, pair("trained", "Who repairs roads?")], dataset="mtp")
+    go(store, decontaminate_event_queries, max_contaminated=1)
+    assert {row["query_id"] for row in rows(store, CHECKED)} == {"clean", "here", "c"}
+    assert {name: row["reason"] for name, row in rejects(store, CHECKED).items()} == dict.fromkeys(
+        "ab", "query_normalised"
+    )
+
+
 def test_it_stops_where_more_are_copies_than_may_be(store):
     put(store, PAIRS, [pair("clean"), *(pair(f"copy{i}", QUESTION) for i in range(11))], dataset="mtp/events")
     with pytest.raises(

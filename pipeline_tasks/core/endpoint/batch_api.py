@@ -78,6 +78,10 @@ class FileGone(InputError):
     """The endpoint keeps a file no longer."""
 
 
+class NoBatchApi(InputError):
+    """The endpoint takes no batches at all."""
+
+
 class _Page(_Reply):
     data: list[Standing] = []
     has_more: bool = False
@@ -90,12 +94,17 @@ class BatchApi:
     """Batches at ``endpoint``.
 
     Raises:
-        InputError: by every method: the endpoint takes no batches, or does not accept this one.
+        NoBatchApi: by :meth:`check`, :meth:`start` and :meth:`find`: the endpoint takes no batches.
+        InputError: by every method: it does not accept this one.
         TransientError: by every method: it stayed busy or broken.
     """
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
+
+    def check(self) -> None:
+        """The endpoint takes batches; what stands in the way is raised, and nothing is begun."""
+        self._asked(_Page, "GET", "/batches", params={"limit": 1})
 
     def start(self, name: str, requests: Iterable[dict[str, Any]], path: str, tried: str = "") -> str:
         """The id of the batch called ``name``, which is begun with these lines unless one is under way.
@@ -180,7 +189,7 @@ class BatchApi:
                 raise
             if path not in _ROOTS:
                 raise FileGone(f"{self._endpoint.host} has nothing at {path} any more (404)") from None
-            raise InputError(
+            raise NoBatchApi(
                 f"{self._endpoint.host} has no batch API (404 for {method} {path}): ask at once, without "
                 "`foundry batch` and with the field batch off"
             ) from None

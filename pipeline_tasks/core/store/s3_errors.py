@@ -31,6 +31,8 @@ _REMEDIES = {
     "BadDigest": "the bytes changed on their way to the server; try again, and check the network's proxies",
     "NotImplemented": "the server lacks conditional writes (If-None-Match, If-Match); use one that has them",
 }
+_UNTRUSTED = ("CERTIFICATE_VERIFY_FAILED", "No such file", "Is a directory", "Permission denied", "[X509")
+"""What OpenSSL says of a certificate, and of a file of certificates that is missing, closed to us, empty or broken."""
 _LATER = {
     *ENDED,
     *("SlowDown", "InternalError", "ServiceUnavailable", "RequestTimeout", "Throttling", "ThrottlingException"),
@@ -44,10 +46,10 @@ def code_of(error: Exception) -> str:
 
 
 def is_untrusted(error: Exception) -> bool:
-    """Whether a server's certificate was refused."""
+    """Whether a server's certificate was refused, or what it is checked by, AWS_CA_BUNDLE, cannot be read."""
     from botocore.exceptions import SSLError
 
-    return isinstance(error, SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error)
+    return isinstance(error, SSLError) and any(told in str(error) for told in _UNTRUSTED)
 
 
 @contextmanager

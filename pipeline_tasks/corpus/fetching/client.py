@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -148,7 +149,8 @@ def _told(host: Host, *, reading: bool = False) -> Iterator[None]:
         raise Busy("timeout" if late else "unreachable", _said(error)) from error
     except httpcore.TimeoutException as error:
         raise Busy("timeout", "no byte for too long") from error
-    except (httpcore.NetworkError, httpcore.RemoteProtocolError) as error:
+    except (httpcore.NetworkError, httpcore.RemoteProtocolError, ssl.SSLError) as error:
+        # httpcore makes an SSLError its own only in the handshake
         raise Busy("truncated" if reading else "bad_response", _said(error)) from error
     except (httpcore.LocalProtocolError, httpcore.UnsupportedProtocol) as error:
         raise Refused("bad_url", _said(error)) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, BinaryIO
 
 from pipeline_tasks.core.local_files import may_read, path_of
@@ -41,7 +42,7 @@ class Fetcher:
 
     async def _try(self, visit: _Visit) -> Outcome:
         visit.attempts += 1
-        asked, most = _conditions(visit.known), self._limits.max_redirects
+        asked, most = partial(_conditions, visit.known), self._limits.max_redirects
         async with follow(self._client, visit.url, visit.budget, asked, most, self._robots.check) as (url, answer):
             return await self._end(visit, url, answer)
 
@@ -53,7 +54,7 @@ class Fetcher:
             "etag": answer.headers.get("etag", ""),
             "last_modified": answer.headers.get("last-modified", ""),
         }
-        if answer.status == 304 and visit.known:
+        if answer.status == 304 and _conditions(visit.known, url):
             return Outcome(visit.url_id, "unchanged", **facts)
         if answer.status != 200:
             raise Refused(f"http_{answer.status}")
@@ -116,8 +117,9 @@ def _open_file(url: str) -> BinaryIO:
     raise Refused("missing_file", str(path))
 
 
-def _conditions(known: Known | None) -> dict[str, str]:
-    if known is None:
+def _conditions(known: Known | None, url: str) -> dict[str, str]:
+    """Headers that ask ``url`` whether it still has what is known; none where another address gave that."""
+    if known is None or url != known.fetched_url:
         return {}
     asked = {"If-None-Match": known.etag, "If-Modified-Since": known.last_modified}
-    return {name: value for name, value in asked.items() if value}
+    return {name: value for name, value in asked.items() if value and value.isascii() and value.isprintable()}

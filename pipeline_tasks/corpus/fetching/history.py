@@ -9,7 +9,7 @@ from pipeline_tasks.core.step import StepParams
 from pipeline_tasks.corpus.fetching.outcomes import Known
 
 REFRESH = "refresh"
-_COLUMNS = ["url_id", "doc_id", "content_sha256", "etag", "last_modified"]
+_COLUMNS = ["url_id", "doc_id", "content_sha256", "fetched_url", "etag", "last_modified"]
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,9 @@ class History:
         if run.previous is None:
             return cls()
         known = {
-            row["url_id"]: Known(row["doc_id"], row["content_sha256"], row["etag"], row["last_modified"])
+            row["url_id"]: Known(
+                row["doc_id"], row["content_sha256"], row["fetched_url"], row["etag"], row["last_modified"]
+            )
             for part in run.previous.parts(_COLUMNS)
             for row in part.to_pylist()
         }

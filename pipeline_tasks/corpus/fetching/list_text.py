@@ -13,7 +13,7 @@ from pipeline_tasks.corpus.fetching.client import Budget, Client
 from pipeline_tasks.corpus.fetching.guard import Guard
 from pipeline_tasks.corpus.fetching.hosts import Hosts, Manners
 from pipeline_tasks.corpus.fetching.outcomes import Busy, Refused
-from pipeline_tasks.corpus.fetching.redirects import follow
+from pipeline_tasks.corpus.fetching.redirects import follow, nothing
 from pipeline_tasks.corpus.urls import canonical_url
 
 _MANNERS = Manners(delay_s=0.0, per_host=1, concurrency=1, longest_delay_s=0.0)
@@ -54,7 +54,7 @@ async def _fetch(url: str, max_bytes: int, time_limit_s: float) -> bytes:
         connections=1,
     )
     body = bytearray()
-    async with client, follow(client, url, Budget(time_limit_s), {}, _MAX_REDIRECTS) as (_, answer):
+    async with client, follow(client, url, Budget(time_limit_s), nothing, _MAX_REDIRECTS) as (_, answer):
         if answer.status != 200:
             raise Refused(f"http_{answer.status}")
         async for block in decoded(answer.chunks, answer.headers, max_bytes):

@@ -78,11 +78,13 @@ class Known:
     Attributes:
         doc_id: its id.
         sha256: of its bytes.
+        fetched_url: the address that gave them; the next two mean nothing to another one.
         etag: sent as If-None-Match.
         last_modified: sent as If-Modified-Since.
     """
 
     doc_id: str
     sha256: str
+    fetched_url: str
     etag: str
     last_modified: str

@@ -11,15 +11,21 @@ from pipeline_tasks.corpus.urls import joined
 
 _REDIRECTS = (301, 302, 303, 307, 308)
 Check = Callable[[str], Awaitable[None]]
+Headers = Callable[[str], dict[str, str]]
 
 
 async def anything(url: str) -> None:
     """The check that lets every address pass; the guard has its own."""
 
 
+def nothing(url: str) -> dict[str, str]:
+    """No headers beside the client's own."""
+    return {}
+
+
 @asynccontextmanager
 async def follow(
-    client: Client, url: str, budget: Budget, headers: dict[str, str], max_redirects: int, check: Check = anything
+    client: Client, url: str, budget: Budget, headers: Headers, max_redirects: int, check: Check = anything
 ) -> AsyncIterator[tuple[str, Answer]]:
     """The answer at the end of the redirects of a canonical URL, and the address that gave it.
 
@@ -27,7 +33,7 @@ async def follow(
         client: sends requests.
         url: where to begin.
         budget: of all hops together.
-        headers: sent at every hop.
+        headers: what an address is sent beside the client's own.
         max_redirects: hops after the first request.
         check: passed by every address that is asked.
 
@@ -38,7 +44,7 @@ async def follow(
     seen = {url}
     while True:
         await check(url)
-        async with client.get(url, budget, headers) as answer:
+        async with client.get(url, budget, headers(url)) as answer:
             target = _target(url, answer)
             if target is None:
                 yield url, answer

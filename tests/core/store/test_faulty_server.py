@@ -214,6 +214,19 @@ def test_a_certificate_that_nobody_signed_is_told_at_once(faulty, tmp_path) -> N
         bucket.get(KEY)
 
 
+@pytest.mark.parametrize("kind", ["missing", "folder", "empty", "broken"])
+def test_a_file_of_certificates_that_cannot_be_read_is_told_at_once(faulty, tmp_path, monkeypatch, kind) -> None:
+    bundle = tmp_path / "ca.pem"
+    if kind == "folder":
+        bundle.mkdir()
+    elif kind != "missing":
+        bundle.write_text("" if kind == "empty" else "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(bundle))
+    bucket, _ = faulty(lambda *_: False, self_signed(tmp_path))
+    with pytest.raises(InputError, match="certificate is not trusted .*AWS_CA_BUNDLE"):
+        bucket.get(KEY)
+
+
 def self_signed(folder: Path) -> ssl.SSLContext:
     key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
     now = datetime.datetime.now(datetime.UTC)

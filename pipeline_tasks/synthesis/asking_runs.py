@@ -1,0 +1,24 @@
+"""Runs that ask at once what a batch would ask: one of both gives way, and nothing is paid twice."""
+
+from __future__ import annotations
+
+from pipeline_tasks.core.errors import TransientError
+from pipeline_tasks.core.pins import held
+from pipeline_tasks.core.response_store import ResponseStore
+from pipeline_tasks.core.store import Store
+
+
+def check_nobody_asks(store: Store, step: str, ids: tuple[str, ...] = ()) -> None:
+    """No run of ``step`` is there, and none that has ended meanwhile has bought any of ``ids``.
+
+    A run shows its pin first (:mod:`pipeline_tasks.core.runner`) and then, for each of its parts, looks which batches
+    are open; who begins a batch writes it down first and then looks here. So one of the two sees the other.
+
+    Raises:
+        TransientError: one is, or has.
+    """
+    if any(run.step == step for run in held(store)) or any(map(ResponseStore(store).read, ids)):
+        raise TransientError(
+            f"a run of {step} is asking now, or was until a moment ago, and a batch would ask, and pay, for the same "
+            "once more: try again when it has ended"
+        )
