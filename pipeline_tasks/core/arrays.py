@@ -31,3 +31,12 @@ def taken(values: pa.ChunkedArray, places: np.ndarray) -> pa.Array:
     inverse[order] = np.arange(len(order))
     whole = pa.concat_arrays(found) if found else pa.array([], values.type)
     return whole.take(pa.array(inverse))
+
+
+def lowest(hashes: np.ndarray, n: int) -> np.ndarray:
+    """The ``n`` lowest hashes, in any order: a sample that a refresh hardly changes.
+
+    Shapes:
+        hashes [m], uint64; returns [min(m, n)].
+    """
+    return hashes if len(hashes) <= n else np.partition(hashes, n - 1)[:n]

@@ -14,8 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from pipeline_tasks.core.engines import Engine
@@ -50,6 +52,9 @@ class Rows:
         removals = [_narrowed(removal, first, last) for removal in whole.removals]
         update = {"parts": whole.parts[first:last], "removals": [r for r in removals if r.first < r.last]}
         return cls(Version(version.store, whole.model_copy(update=update), version.schema))
+
+    def __len__(self) -> int:
+        return sum(part.rows for part in self.version.manifest.parts) - len(self.version.removed)
 
     def tables(self, columns: list[str]) -> Iterator[pa.Table]:
         """The rows, a table for each part."""
@@ -89,6 +94,19 @@ def pieces(versions: Mapping[str, Version], most_rows: int) -> list[dict[str, Ro
 
 def _piece(versions: Mapping[str, Version], held: Mapping[str, tuple[int, int]]) -> dict[str, Rows]:
     return {name: Rows.between(version, *held[name]) for name, version in versions.items()}
+
+
+def ranges_of(hashes: np.ndarray, n: int) -> np.ndarray:
+    """Which of ``n`` equal ranges each hash is in: what has one hash meets in one. Shapes: [m] uint64; returns [m]."""
+    return ((hashes >> np.uint64(32)) * np.uint64(n) >> np.uint64(32)).astype(np.int64)
+
+
+def dealt(table: pa.Table, numbers: np.ndarray, n: int) -> Iterator[pa.Table]:
+    """The rows of ``table`` whose number is 0, those whose number is 1, and so on to ``n`` - 1, in their order."""
+    order = np.argsort(numbers, kind="stable")
+    bounds = np.searchsorted(numbers, np.arange(n + 1), sorter=order).tolist()
+    for first, last in pairwise(bounds):
+        yield table.take(pa.array(order[first:last]))
 
 
 @dataclass(frozen=True)

@@ -222,7 +222,7 @@ def step(
         kind: ``map``, ``reduce`` or ``partitioned``.
         dataset: name of the output, with ``{param}``; the schema's name where empty.
         version: raise it whenever the same inputs would give another output; it is part of every version id and memo.
-        keeps: inputs whose parts are the output, minus what the body rejects (reduce).
+        keeps: inputs whose parts are the output, minus what the body rejects (no map step).
         grows: the output is its previous version plus what the body yields, minus what it withdraws (reduce). Its
             parameters are :class:`GrowthParams`.
         always: run the body also where the latest version answers the same request: it must look outside to know.

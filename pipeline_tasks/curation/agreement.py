@@ -114,12 +114,3 @@ def placed(votes: Votes, positive: np.ndarray, own: np.ndarray) -> tuple[np.ndar
     is_own = (positive == own)[:, None]
     ranks = np.where(in_top, at + 1, np.where(is_own, votes.own_rank, 0)).astype(np.int32)
     return ranks, np.where(in_top, scores, np.where(is_own, votes.own_score, np.nan)).astype(np.float32)
-
-
-def lowest(hashes: np.ndarray, n: int) -> np.ndarray:
-    """The ``n`` lowest hashes, in any order: a sample that a refresh hardly changes.
-
-    Shapes:
-        hashes [m], uint64; returns [min(m, n)].
-    """
-    return hashes if len(hashes) <= n else np.partition(hashes, n - 1)[:n]

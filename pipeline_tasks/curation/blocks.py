@@ -66,8 +66,7 @@ def blocks_of(version: Version, most_rows: int) -> list[Block]:
     found = []
     for piece in pieces({"queries": version}, most_rows):
         rows = piece["queries"]
-        n = sum(part.rows for part in rows.version.manifest.parts) - len(rows.version.removed)
-        found += [Block(rows, at, min(at + most_rows, n)) for at in range(0, max(n, 1), most_rows)]
+        found += [Block(rows, at, min(at + most_rows, len(rows))) for at in range(0, max(len(rows), 1), most_rows)]
     return found
 
 

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline_tasks.core.arrays import lowest
 from pipeline_tasks.core.partitions import Partition
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.versions import read_part
-from pipeline_tasks.curation.agreement import lowest
 from pipeline_tasks.curation.blocks import queries_of
 from pipeline_tasks.curation.passage_facts import COLUMNS, read_texts
 from pipeline_tasks.curation.text_parts import own_rows, queries_of_blocks

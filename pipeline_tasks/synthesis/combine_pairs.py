@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Sequence
+
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import Field, NonNegativeInt, field_validator
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.run import Inputs, Run
-from pipeline_tasks.core.sql import script
-from pipeline_tasks.core.step import From, StepParams, step
+from pipeline_tasks.core.manifest import Part
+from pipeline_tasks.core.partitions import Partition, PartitionedRun, pieces
+from pipeline_tasks.core.run import Inputs
+from pipeline_tasks.core.step import From, StepParams, step, tuning
+from pipeline_tasks.core.versions import read_part
 from pipeline_tasks.datasets import PAIRS
-from pipeline_tasks.synthesis.near_queries import near_queries
+from pipeline_tasks.synthesis.near_queries import deal_near_queries, key_queries
+from pipeline_tasks.synthesis.query_samples import find_limits, refuse_alike, refuse_beyond
+from pipeline_tasks.synthesis.query_words import deal_queries, find_repeated, find_twice
+from pipeline_tasks.texts.near_groups import Shards, power_of_two
 
 _SOURCES = ("dm", "gd", "own")
 
@@ -40,6 +45,7 @@ class CombinePairsParams(StepParams):
         description="Jaccard similarity of the words of an LLM's queries that are too alike; 1: equal",
     )
     own: tuple[str, ...] = Field((), description="names of datasets mtp/own/<name> that join")
+    block_pairs: int = tuning(262_144, ge=1, description="pairs that a process holds at a time")
 
 
 @step(
@@ -49,57 +55,66 @@ class CombinePairsParams(StepParams):
         "own": From(PAIRS, "mtp/own/{item}", each="own"),
     },
     writes=PAIRS,
-    kind="reduce",
+    kind="partitioned",
     dataset="mtp/combined",
     version="4",
     keeps=_SOURCES,
 )
-def combine_pairs(inputs: Inputs, params: CombinePairsParams, run: Run) -> None:
+def combine_pairs(inputs: Inputs, params: CombinePairsParams, run: PartitionedRun) -> None:
     """Put all sources together; how many pairs of each origin and intent came and stayed are counters.
 
     Rejects: ``duplicate_query`` (words of an earlier query of its intent, unless both are of one set that answers it
     with several passages), ``near_query`` (nearly the words of an earlier one that an LLM wrote), ``over_cap`` (not in
     its origin's sample), ``over_intent`` (not in its intent's). Limits by intent are for what an LLM wrote and trains
-    on, once all else is refused.
+    on, once all else is refused. One process holds ``block_pairs`` at a time.
 
     Source: DMRetriever, Algorithm 2 line 14; Table 10 for the caps.
     """
-    import duckdb
-
-    columns = ["query_id", "query", "intent", "origin", "split", "passage_id"]
-    pairs = pa.concat_tables([version.table(columns) for name in _SOURCES for version in inputs.each(name)])
-    _refuse_repeated(pairs)
-    pairs = pairs.append_column("place", pa.array(np.arange(pairs.num_rows)))
-    caps = pa.table({"origin": pa.array(params.caps, pa.string()), "most": pa.array(params.caps.values(), pa.int64())})
-    written = pc.and_(pc.equal(pairs["origin"], "dm"), pc.equal(pc.fill_null(pairs["split"], "train"), "train"))
-    near = near_queries(pairs.filter(written), params.near)
-    limits = pa.table(
-        {
-            "most": pa.array([params.per_intent or None], pa.int64()),
-            "times": pa.array([params.balance or None], pa.float64()),
-        }
-    )
-    with duckdb.connect() as connection:
-        connection.register("near_queries", near)
-        connection.register("intent_limits", limits)
-        connection.register("pairs", pairs)
-        connection.register("caps", caps)
-        refused = connection.sql(script("combine_pairs.sql")).to_arrow_table()
-    for reason in pc.unique(refused["reason"]).to_pylist():
-        rows = refused.filter(pc.equal(refused["reason"], reason))
-        run.reject_all(rows["query_id"].combine_chunks(), reason, rows["detail"].combine_chunks())
-    stayed = pc.invert(pc.is_in(pairs["query_id"], refused["query_id"].combine_chunks()))
-    for name, rows in (("pairs_read", pairs), ("pairs_kept", pairs.filter(stayed))):
-        for group in rows.group_by(["origin", "intent"]).aggregate([([], "count_all")]).to_pylist():
-            run.count(f"{name}/{group['origin']}/{group['intent']}", group["count_all"])
-
-
-def _refuse_repeated(pairs: pa.Table) -> None:
-    """A pair is refused by its id, so one that is in two datasets would be lost from both."""
-    times = pairs.group_by("query_id").aggregate([([], "count_all")])
-    twice = times.filter(pc.greater(times["count_all"], 1))
-    if twice.num_rows:
-        raise InputError(
-            f"{twice.num_rows:,} pairs are in two of the datasets that are to be combined, {twice['query_id'][0]} for "
-            "one: give each dataset once, and none that others were combined into"
+    shards = _shards(inputs, params)
+    turns, repeated = _repeated(shards, run)
+    near = shards.repeats(key_queries, deal_near_queries, run)
+    distinct = run.spread(refuse_alike, [
+        Partition(rows, {"turns": [of_ids], "repeated": of_words, "near": of_sketches}, {"first": first})
+        for rows, of_ids, of_words, of_sketches, first in zip(
+            shards.rows, turns, repeated, near, shards.places, strict=False
         )
+    ], lasting=False)  # fmt: skip
+    told = {"caps": params.caps, "per_intent": params.per_intent, "balance": params.balance}
+    everyone = Partition(parts={"distinct": [table for (table,) in distinct]}, values=told)
+    ((limits,),) = run.spread(find_limits, [everyone], lasting=False)
+    counted = run.spread(refuse_beyond, [
+        Partition(rows, {"distinct": of_shard, "limits": [limits]})
+        for rows, of_shard in zip(shards.rows, distinct, strict=True)
+    ], lasting=False)  # fmt: skip
+    for (table,) in counted:
+        for row in read_part(run.store, table).to_pylist():
+            for name in ("read", "kept"):
+                if row[name]:
+                    run.count(f"pairs_{name}/{row['origin']}/{row['intent']}", row[name])
+
+
+def _shards(inputs: Inputs, params: CombinePairsParams) -> Shards:
+    versions = {f"{name}/{n}": version for name in _SOURCES for n, version in enumerate(inputs.each(name))}
+    n = sum(version.manifest.rows for version in versions.values())
+    return Shards(pieces(versions, params.block_pairs), power_of_two(n / params.block_pairs), params.near)
+
+
+def _repeated(shards: Shards, run: PartitionedRun) -> tuple[Sequence[Part], list[tuple[Part, ...]]]:
+    """Of each shard the hashes of its ids, and the tables of :func:`find_repeated`.
+
+    Raises:
+        InputError: two pairs have one id, by which both would be refused.
+    """
+    dealt = run.spread(deal_queries, [Partition(rows, values={"groups": shards.groups}) for rows in shards.rows])
+    turns, *ranges = zip(*dealt, strict=True)
+    ids = [Partition(parts={"ids": tables}) for tables in ranges[shards.groups :]]
+    found = [read_part(run.store, part) for (part,) in run.spread(find_twice, ids, lasting=False)]
+    if n := sum(map(len, found)):
+        one = min(pa.concat_tables(found)["query_id"].to_pylist())
+        raise InputError(
+            f"{n:,} pairs are in two of the datasets that are to be combined, {one} for one: give each dataset once, "
+            "and none that others were combined into"
+        )
+    places = {"places": list(shards.places)}
+    words = [Partition(parts={"words": tables}, values=places) for tables in ranges[: shards.groups]]
+    return turns, list(zip(*run.spread(find_repeated, words, lasting=False), strict=True))

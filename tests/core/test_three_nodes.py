@@ -21,6 +21,7 @@ from pipeline_tasks.curation.mutual_agreement import mutual_agreement
 from pipeline_tasks.datasets import DOCUMENTS, PAIRS, PASSAGE_EMBEDDINGS, PASSAGES
 from pipeline_tasks.retrieval.rank_bm25 import rank_bm25
 from pipeline_tasks.retrieval.rank_passages import rank_passages
+from pipeline_tasks.synthesis.combine_pairs import combine_pairs
 from tests.core.ray_cluster import on_ray, several_nodes, use_this_machine
 from tests.core.toy_steps import check_whole, make
 from tests.corpus.near_duplicates import planted as similar
@@ -87,6 +88,7 @@ def texts(folder: Path) -> LocalStore:
         [pair | {"positive_id": f"g-{pair['query_id']}", "positive": "ice"} for pair in pairs],
         dataset="mtp",
     )
+    put(store, PAIRS, *(pairs[at : at + 6] for at in range(0, N, 6)), dataset="mtp/dm")
     alike = [{"doc_id": f"d{n:02}", "text": text} for n, text in enumerate(similar()[:N])]
     put(store, DOCUMENTS, *(alike[at : at + 6] for at in range(0, N, 6)), dataset="texts")
     make(store, sketch_documents)
@@ -101,6 +103,7 @@ STEPS = (
     (rank_passages, {"model": MODEL} | SMALL),
     (cluster_passages, {"model": ENCODER, "block_passages": 6}),
     (cluster_documents, {"threshold": 0.45, "block_mib": 0.02}),
+    (combine_pairs, {"block_pairs": 6}),
 )
 
 

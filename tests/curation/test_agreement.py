@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline_tasks.curation.agreement import NOBODY, Heard, agreed, lowest, placed
+from pipeline_tasks.core.arrays import lowest
+from pipeline_tasks.curation.agreement import NOBODY, Heard, agreed, placed
 
 
 def positive(orders: tuple[str, ...], top_n: int, strategy: str = "mutual", own: str = "") -> str | None:

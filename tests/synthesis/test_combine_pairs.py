@@ -58,6 +58,12 @@ def test_general_pairs_may_be_missing(store):
     assert kept(store) == ["b", "c"]
 
 
+def test_there_may_be_no_pairs_at_all(store):
+    put(store, PAIRS, dataset="mtp/dm")
+    go(store, combine_pairs, balance=1, caps={"dm": 1})
+    assert kept(store) == []
+
+
 def test_a_cap_takes_a_sample_that_a_refresh_hardly_changes(store):
     many = [pair(f"g{i:03}", f"question {i}", "gd/one") for i in range(100)]
     few = [pair(f"h{i}", f"other {i}", "gd/two") for i in range(5)]
@@ -123,6 +129,25 @@ def test_queries_in_nearly_the_same_words_are_one_and_those_of_sets_are_left_alo
     assert refused["a"]["detail"] == f"of b: {alike}"
     go(store, combine_pairs, near=1)
     assert kept(store) == ["b", "a", "c", "d", "e"]
+
+
+def test_how_many_pairs_a_process_holds_changes_nothing(tmp_path):
+    words = "which of the three roads to the old mill is closed while the river is high".split()
+    turned = [" ".join(words[n:] + words[:n]) for n in range(8)]
+    alike = [[pair(f"{name}{n}", q, intent=name) | {"split": "train"} for n, q in enumerate(turned)] for name in "xy"]
+    found = []
+    for most in (8, 1000):
+        store = LocalStore(tmp_path / str(most))
+        again = [row | {"query_id": f"again-{row['query_id']}"} for row in written("sts", 9)]
+        put(store, PAIRS, *alike, written("sts", 9), written("qa", 31), again, dataset="mtp/dm")
+        asked = [pair(f"g{n}", f"{n % 7} what", "gd/x", "nli") for n in range(21)]
+        put(store, PAIRS, asked[:9], asked[9:], [pair("h", turned[0].upper(), "gd/y", "x")], dataset="mtp/gd")
+        made = go(store, combine_pairs, block_pairs=most, caps={"gd/x": 11}, balance=2)
+        counters = {name: n for name, n in made.counters.items() if name.startswith("pairs_") and "/" in name}
+        found.append((kept(store), rejects(store, "mtp/combined"), counters))
+    assert found[0] == found[1]
+    reasons = Counter(row["reason"] for row in found[0][1].values())
+    assert reasons == {"duplicate_query": 10, "near_query": 14, "over_cap": 10, "over_intent": 31 - 2 + 9 - 2}
 
 
 def test_two_versions_of_pairs_are_refused_in_one_input_and_in_two(store):

@@ -1,0 +1,84 @@
+"""Queries with the same words, wherever they are: partitions of ``combine_pairs``, in which equal hashes meet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline_tasks.core.arrays import one_array
+from pipeline_tasks.core.partitions import Partition, dealt, ranges_of
+from pipeline_tasks.core.run import Run
+from pipeline_tasks.core.sql import script
+from pipeline_tasks.core.versions import read_part
+from pipeline_tasks.datasets import PAIRS
+from pipeline_tasks.texts.near_groups import repeated
+
+REPEATED = pa.schema([("place", pa.int64()), ("original", pa.string())])
+
+
+def queries_of(given: Partition, columns: list[str]) -> pa.Table:
+    """The pairs of a shard in their order, each column in one piece; what is not known is an empty text."""
+    found = [table for rows in given.rows.values() for table in rows.tables(columns)]
+    tables = pa.concat_tables([PAIRS.table().select(columns), *found])
+    return pa.table({name: one_array(pc.fill_null(tables[name], "")) for name in columns})
+
+
+def written(queries: pa.Table) -> pa.Array:
+    """Which of them an LLM wrote to train on; one without a split is to train on."""
+    trained = pc.or_(pc.equal(queries["split"], "train"), pc.equal(queries["split"], ""))
+    return one_array(pc.and_(pc.equal(queries["origin"], "dm"), trained))
+
+
+def deal_queries(given: Partition, run: Run) -> Iterator[pa.Table]:
+    """The hashes of a shard's queries by which samples are drawn, in their order.
+
+    Then the queries, a table for each of ``groups`` ranges of their words, and one for each range of their ids. Values:
+    ``groups``.
+    """
+    import duckdb
+
+    queries, groups = queries_of(given, ["query_id", "query", "intent", "origin", "passage_id"]), given.values["groups"]
+    with duckdb.connect() as connection:
+        connection.register("pairs", queries)
+        hashes = connection.sql(script("combine_pairs.sql")).to_arrow_table().combine_chunks()
+    words, turns = (hashes[name].to_numpy() for name in ("words", "turn"))
+    yield hashes.select(["turn"])
+    told = {"row": np.arange(len(queries)), "words": words, "is_ours": pc.not_equal(queries["passage_id"], "")}
+    for name in ("query_id", "origin"):
+        told[name] = queries[name]
+    yield from dealt(pa.table(told), ranges_of(words, groups), groups)
+    yield from dealt(queries.select(["query_id"]), ranges_of(turns, groups), groups)
+
+
+def find_twice(given: Partition, run: Run) -> Iterator[pa.Table]:
+    """Ids that two pairs have, of one range of ids. Parts: ``ids``, a table of every shard."""
+    ids = pa.concat_tables(read_part(run.store, part) for part in given.parts["ids"])
+    times = ids.group_by("query_id").aggregate([([], "count_all")])
+    yield times.filter(pc.greater(times["count_all"], 1)).select(["query_id"]).sort_by("query_id")
+
+
+def find_repeated(given: Partition, run: Run) -> Iterator[pa.Table]:
+    """Queries with the words of an earlier one, and the id of the first: rows of :data:`REPEATED`, a table a shard.
+
+    A set that is not of our passages may answer one query with several passages. Parts: ``words`` of one range, a table
+    of every shard. Values: ``places``, where the shards begin and the last one ends.
+    """
+    shards, bounds = [read_part(run.store, part) for part in given.parts["words"]], given.values["places"]
+    queries = pa.concat_tables(shards).combine_chunks()
+    places = np.concatenate([table["row"].to_numpy() + first for table, first in zip(shards, bounds, strict=False)])
+    later, first = repeated(queries["words"].to_numpy(), np.arange(len(queries)))
+    origins = pc.dictionary_encode(queries["origin"]).combine_chunks().indices.to_numpy()
+    is_ours = pc.or_(queries["is_ours"], pc.equal(queries["origin"], "dm")).to_numpy()
+    refused = is_ours[later] | (origins[later] != origins[first])
+    later, first = later[refused], first[refused]
+    order = np.argsort(later)
+    later, first = later[order], first[order]
+    found = pa.Table.from_arrays(
+        [pa.array(places[later]), queries["query_id"].combine_chunks().take(pa.array(first))], schema=REPEATED
+    )
+    ends = np.searchsorted(places[later], bounds).tolist()
+    for begin, end in zip(ends, ends[1:], strict=False):
+        yield found.slice(begin, end - begin)
