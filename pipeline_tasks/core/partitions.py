@@ -140,7 +140,7 @@ class PartitionedRun(Run):
 
     Attributes:
         engine: computes partitions.
-        passing: names of partitions that only a killed run needs again.
+        passing: keys of the memo that nobody needs again once the version is made.
         final: sha256 of what may be a part of the version.
     """
 
@@ -182,6 +182,27 @@ class PartitionedRun(Run):
         if final:
             self.final.update(part.sha256 for key in keys for part in records[key].tables)
         return [records[key].tables for key in keys]
+
+    def leave(self, words: Sequence[str], tables: Sequence[Part]) -> None:
+        """Keep tables for later runs of the step, which find them by the same words; a hint, which may get lost."""
+        first, *further = tables
+        record = Record(output=first, further=further, partial=True, rejects=None, skipped={}, counters={})
+        self.store.replace(memo_key(self._key_of(words)), record.model_dump_json().encode())
+
+    def left(self, named: Sequence[Sequence[str]]) -> list[list[Part]]:
+        """What earlier runs have left by each of these words; nothing where it got lost."""
+        keys = list(map(self._key_of, named))
+        records = _lookup(self.store, keys)
+        return [records[key].tables if key in records else [] for key in keys]
+
+    def give_up(self, named: Iterable[Sequence[str]]) -> None:
+        """What was left by these words goes, once the version is made; the garbage collection drops its parts."""
+        self.passing += map(self._key_of, named)
+
+    def _key_of(self, words: Sequence[str]) -> str:
+        if self.job is None:
+            raise InputError(f"{self.label} leaves nothing for others; run it as a step")
+        return digest(self.job.step.name, self.job.step.version, "left", *words)
 
     def forget_passing(self) -> None:
         """Give up what only a killed run would have needed; the garbage collection drops their parts."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Literal
 
 from pydantic import Field
@@ -14,10 +15,10 @@ from pipeline_tasks.core.partitions import Partition, PartitionedRun, pieces
 from pipeline_tasks.core.run import Inputs
 from pipeline_tasks.core.step import From, step, tuning
 from pipeline_tasks.datasets import PAIR_EMBEDDINGS, PASSAGE_EMBEDDINGS, RANKINGS
-from pipeline_tasks.retrieval.earlier_rankings import Earlier, fill_in, find_new, take_over
+from pipeline_tasks.retrieval.earlier_rankings import Earlier, fill_in, find_new, spare_words, take_over
 from pipeline_tasks.retrieval.embed_params import EmbedParams
-from pipeline_tasks.retrieval.shards import Shard, corpora, distinct, hashes_of, named, without
-from pipeline_tasks.retrieval.vector_shards import rank_block, search_shard
+from pipeline_tasks.retrieval.shards import KEYS, Shard, corpora, distinct, hashes_of, named, without
+from pipeline_tasks.retrieval.vector_shards import rank_block, search_shard, spare_block
 
 
 class RankPassagesParams(EmbedParams):
@@ -30,6 +31,7 @@ class RankPassagesParams(EmbedParams):
     )
     recall: float = Field(0.95, gt=0, le=1, description="least recall that ivf and hnsw are tuned to on a sample")
     shard_passages: int = tuning(100_000, ge=1, description="passages that a process holds at a time")
+    spare: int = tuning(56, ge=0, description="passages beyond depth that are kept, so that a refresh may lose as many")
     block_queries: int = tuning(8192, ge=1, description="queries that a process ranks at a time")
 
     def identity(self) -> dict[str, Any]:
@@ -72,10 +74,12 @@ def rank_passages(inputs: Inputs, params: RankPassagesParams, run: PartitionedRu
     for corpus, n_queries in corpora(inputs["queries"]).items():
         for block, parts in zip(found, search.best_of(corpus, n_queries), strict=True):
             block[corpus] = parts
-    depth = {"depth": params.depth}
-    blocks = [Partition(block, parts, depth) for block, parts in zip(search.blocks, found, strict=True)]
-    for parts in run.spread(rank_block, blocks, final=True):
-        yield from parts
+    sizes = {"depth": params.depth, "spare": search.spare}
+    blocks = [Partition(block, parts, sizes) for block, parts in zip(search.blocks, found, strict=True)]
+    ranked = list(chain.from_iterable(run.spread(rank_block, blocks, final=True)))
+    if search.spare:
+        search.keep_spare(ranked, blocks, [inputs[name].manifest.id for name in KEYS])
+    yield from ranked
 
 
 class _Search:
@@ -83,10 +87,20 @@ class _Search:
 
     def __init__(self, inputs: Inputs, params: RankPassagesParams, run: PartitionedRun) -> None:
         self._params, self._run = params, run
+        exact = params.identity()["index"] == "exact"
+        self.spare = params.spare if exact else 0
         self._given = pieces({name: inputs[name] for name in ("passages", "positives")}, params.shard_passages)
         self.blocks = pieces({"pairs": inputs["queries"]}, params.block_queries)
-        exact = params.identity()["index"] == "exact"
         self._before = Earlier.of(earlier(run.store, rank_passages, params)) if exact else None
+
+    def keep_spare(self, ranked: Sequence[Part], blocks: Sequence[Partition], inputs: Sequence[str]) -> None:
+        """Leave what is known beyond parts of rankings to the next refresh, and give up what the last one has left."""
+        known = chain.from_iterable(self._run.spread(spare_block, blocks, lasting=False))
+        left = {spare_words(part, inputs): [spare] for part, spare in zip(ranked, known, strict=True)}
+        for words, tables in left.items():
+            self._run.leave(words, tables)
+        before = map(self._before.words, self._before.ranked.values()) if self._before else ()
+        self._run.give_up(words for words in before if words not in left)
 
     def best_of(self, corpus: str, n_queries: int) -> list[list[Part]]:
         """For every block the tables that hold the best passages of one corpus, which has so many queries.
@@ -99,9 +113,9 @@ class _Search:
         shards = distinct(self._given, ids, self._run)
         if not shards:
             raise InputError(f"there are no vectors of passages of the corpus {corpus or 'domain'}: embed at least one")
-        depth = min(self._params.depth, sum(shard.n for shard in shards))
-        of = {"depth": depth}
-        taken = self._taken_over(self._before, corpus, ids, depth) if self._before else {}
+        n = sum(shard.n for shard in shards)
+        of = {"depth": min(self._params.depth + self.spare, n)}
+        taken = self._taken_over(self._before, corpus, ids, n) if self._before else {}
         sure = {at: tables[0] for at, tables in taken.items()}
         rest = {at: tables[1] for at, tables in taken.items()}
         self._run.count("queries_searched", n_queries - sum(part.rows for part in sure.values()))
@@ -120,7 +134,8 @@ class _Search:
         self, shards: Sequence[Shard], blocks: Sequence[int], corpus: str, rows: Mapping[int, Part]
     ) -> dict[int, list[Part]]:
         """Block -> what every shard has for it, or for those ``rows`` of it; a shard after the other."""
-        values = {"corpus": corpus} | {name: getattr(self._params, name) for name in ("depth", "index", "recall")}
+        values = {"corpus": corpus, "depth": self._params.depth + self.spare}
+        values |= {name: getattr(self._params, name) for name in ("index", "recall")}
         some = {at: {"queries": [rows[at]]} if at in rows else {} for at in blocks}
         given = [
             Partition({**shard.rows, **self.blocks[at]}, {"left_out": shard.left_out, **some[at]}, values)
@@ -131,13 +146,14 @@ class _Search:
         return {at: found[place :: len(blocks)] for place, at in enumerate(blocks)}
 
     def _taken_over(
-        self, before: Earlier, corpus: str, ids: Sequence[Sequence[Part]], depth: int
+        self, before: Earlier, corpus: str, ids: Sequence[Sequence[Part]], n_passages: int
     ) -> dict[int, list[Part]]:
         """Block -> what :func:`take_over` makes of it, of those with queries that were ranked before."""
+        params, asked = self._params, self._params.depth
         known = {at: ranked for at, block in enumerate(self.blocks) if (ranked := before.known(block["pairs"]))}
         if not known:
             return {}
-        old = named(before.shards(self._params.shard_passages), corpus, len(ids[0]), self._run)
+        old = named(before.shards(params.shard_passages), corpus, len(ids[0]), self._run)
         of_hashes = [
             Partition(parts={"ids": now, "before": then})
             for now, then in zip(zip(*ids, strict=True), zip(*old, strict=True), strict=True)
@@ -145,12 +161,12 @@ class _Search:
         compared = list(zip(*self._run.spread(find_new, of_hashes, lasting=False), strict=True))
         gone = compared.pop()
         found = self._searched(without(self._given, ids, compared), list(known), corpus, {})
-        given = [
-            Partition(
-                self.blocks[at],
-                {"ranked": list(ranked.values()), "gone": gone, "found": found[at]},
-                {"corpus": corpus, "known": list(ranked), "asked": self._params.depth, "depth": depth},
-            )
-            for at, ranked in known.items()
-        ]
+        sizes = {"asked": asked, "depth": min(asked, n_passages), "wide": min(asked + self.spare, n_passages)}
+        given = []
+        for at, ranked in known.items():
+            beyond = dict(zip(ranked, self._run.left([before.words(part) for part in ranked.values()]), strict=True))
+            kept = {number: tables[0] for number, tables in beyond.items() if tables}
+            parts = {"ranked": list(ranked.values()), "spare": list(kept.values()), "gone": gone, "found": found[at]}
+            told = {"corpus": corpus, "known": list(ranked), "spared": list(kept)}
+            given.append(Partition(self.blocks[at], parts, told | sizes))
         return dict(zip(known, self._run.spread(take_over, given, lasting=False), strict=True))

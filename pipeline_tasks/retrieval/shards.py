@@ -169,12 +169,14 @@ class Merged:
     Args:
         store: holds the tables.
         found: by corpus, a table of every shard with the best passages of each query.
-        depth: passages kept.
+        depth: passages of a ranking.
+        spare: passages that are looked at beyond it.
     """
 
-    def __init__(self, store: Store, found: Mapping[str, Sequence[Part]], depth: int) -> None:
-        self._best = {name: best_of((read_part(store, part) for part in parts), depth) for name, parts in found.items()}
-        self._at = Counter[str]()
+    def __init__(self, store: Store, found: Mapping[str, Sequence[Part]], depth: int, spare: int = 0) -> None:
+        tables = {name: (read_part(store, part) for part in parts) for name, parts in found.items()}
+        self._best = {name: best_of(of_corpus, depth + spare) for name, of_corpus in tables.items()}
+        self._depth, self._at = depth, Counter[str]()
 
     def ranked(self, rows: pa.Table) -> pa.Table:
         """Rankings of the next rows, of which the columns of :data:`ASKED` count.
@@ -182,17 +184,34 @@ class Merged:
         Raises:
             RuntimeError: a ranking has a place without a passage.
         """
-        ranked, places = [], []
-        for name, which in by_corpus(rows):
-            ranked.append(self._best[name].slice(self._at[name], len(which)))
-            places.append(which)
-            self._at[name] += len(which)
-        found = pa.concat_tables(ranked).take(pa.array(np.argsort(np.concatenate(places)))).combine_chunks()
+        found = self._of(rows)
+        for place, name in enumerate(("passage_ids", "scores")):
+            found = found.set_column(place, name, pc.list_slice(found[name], 0, self._depth))
         _refuse_gaps(found)
         rows = rows.select(ASKED).drop_columns(["origin"])
         for name in found.column_names:
             rows = rows.append_column(name, found[name])
         return rows
+
+    def beyond(self, rows: pa.Table) -> pa.Table:
+        """What comes after the rankings of the next rows, as far as it is known."""
+        found = self._of(rows)
+        ids, scores = (pc.list_slice(found[name], self._depth) for name in ("passage_ids", "scores"))
+        names = one_array(ids).flatten()
+        known = pc.not_equal(names, "").to_numpy(zero_copy_only=False)
+        of_row = np.repeat(np.arange(len(ids)), pc.list_value_length(ids).to_numpy())
+        ends = pa.array(np.append(0, np.cumsum(np.bincount(of_row[known], minlength=len(ids)))).astype(np.int32))
+        values = (names.filter(pa.array(known)), one_array(scores).flatten().filter(pa.array(known)))
+        columns = [pa.ListArray.from_arrays(ends, some) for some in values]
+        return pa.table(columns, ["passage_ids", "scores"])
+
+    def _of(self, rows: pa.Table) -> pa.Table:
+        ranked, places = [], []
+        for name, which in by_corpus(rows):
+            ranked.append(self._best[name].slice(self._at[name], len(which)))
+            places.append(which)
+            self._at[name] += len(which)
+        return pa.concat_tables(ranked).take(pa.array(np.argsort(np.concatenate(places)))).combine_chunks()
 
 
 def _refuse_gaps(found: pa.Table) -> None:
@@ -225,6 +244,13 @@ def _better(one: pa.Table, two: pa.Table, depth: int) -> pa.Table:
         return made
     own = [table["positive_score"].to_numpy() for table in (one, two)]
     return made.append_column("positive_score", pa.array(np.where(np.isnan(own[0]), own[1], own[0])))
+
+
+def no_lists(n: int) -> pa.Table:
+    """Empty lists of that many queries."""
+    ends = pa.array(np.zeros(n + 1, np.int32))
+    kinds = {"passage_ids": pa.string(), "scores": pa.float32()}
+    return pa.table({name: pa.ListArray.from_arrays(ends, pa.array([], kind)) for name, kind in kinds.items()})
 
 
 def found_table(ids: pa.Array, scores: np.ndarray) -> pa.Table:

@@ -21,7 +21,7 @@ from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.vectors import checked, matrix
 from pipeline_tasks.datasets import RANKINGS
 from pipeline_tasks.retrieval.search import search
-from pipeline_tasks.retrieval.shards import ASKED, KEYS, Held, Merged, asked, found_table, held, joined
+from pipeline_tasks.retrieval.shards import ASKED, KEYS, Held, Merged, asked, found_table, held, joined, no_lists
 
 _VECTORS = {"passages": "embedding", "positives": "positive_embedding"}
 
@@ -60,7 +60,7 @@ def search_shard(given: Partition, run: Run) -> Iterator[pa.Table]:
 
 def rank_block(given: Partition, run: Run) -> Iterator[pa.Table]:
     """Rankings of a block of queries, and the cosine of each with its own positive; a table for each part of them."""
-    best, ref = Merged(run.store, given.parts, given.values["depth"]), given.rows["pairs"].version.manifest.ref
+    best, ref = _merged(given, run), given.rows["pairs"].version.manifest.ref
     if not given.rows["pairs"].version.manifest.parts:
         yield RANKINGS.table()
     for rows in given.rows["pairs"].tables([*ASKED, "query_embedding", "positive_embedding"]):
@@ -71,6 +71,19 @@ def rank_block(given: Partition, run: Run) -> Iterator[pa.Table]:
         yield best.ranked(rows).append_column(
             "positive_score", _cosines(queries, _of_width(own, queries.shape[1], ref))
         )
+
+
+def spare_block(given: Partition, run: Run) -> Iterator[pa.Table]:
+    """What comes after the rankings of a block of queries, a table for each part of them."""
+    best = _merged(given, run)
+    for rows in given.rows["pairs"].tables(ASKED):
+        yield best.beyond(rows) if len(rows) else no_lists(0)
+    if not given.rows["pairs"].version.manifest.parts:
+        yield no_lists(0)
+
+
+def _merged(given: Partition, run: Run) -> Merged:
+    return Merged(run.store, given.parts, given.values["depth"], given.values["spare"])
 
 
 _IN_MEMORY: dict[str, Opened] = {}

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from pipeline_tasks.core.erasure.erase import erase
+from pipeline_tasks.core.ids import digest
 from pipeline_tasks.core.manifest import Manifest, Ref, Removal
 from pipeline_tasks.core.parts import write_rows
 from pipeline_tasks.core.store import LocalStore
@@ -46,7 +50,9 @@ def withdrawn(store: LocalStore, *ids: str) -> None:
     old = Version.open(store, Ref(dataset=f"embeddings/{MODEL}")).manifest
     part = write_rows(store, REMOVED.empty_table().from_pydict({"key": sorted(ids)}, schema=REMOVED))
     removal = Removal(part=part, column="passage_id", first=0, last=len(old.parts))
-    made = old.model_copy(update={"id": "w" * 16, "removals": [removal], "rows": old.rows - len(ids)})
+    made = old.model_copy(
+        update={"id": digest(old.id, sorted(ids)), "removals": [removal], "rows": old.rows - len(ids)}
+    )
     commit(store, Manifest.model_validate(made.model_dump()))
     point(store, made.ref)
 
@@ -73,14 +79,14 @@ def best_of(store: LocalStore, n: int) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("new_queries", [False, True])
 @pytest.mark.parametrize("n_gone", [0, 1, 2])
-@pytest.mark.parametrize("depth", [DEPTH, 2 * N_OLD])
-def test_merged_rankings_are_those_of_a_full_search(tmp_path, depth, n_gone, new_queries):
+@pytest.mark.parametrize(("depth", "spare"), [(DEPTH, 0), (DEPTH, 30), (2 * N_OLD, 30)])
+def test_merged_rankings_are_those_of_a_full_search(tmp_path, depth, spare, n_gone, new_queries):
     store, fresh = first(tmp_path / "store"), LocalStore(tmp_path / "fresh")
-    go(store, rank_passages, model=MODEL, depth=depth, **SMALL)
+    go(store, rank_passages, model=MODEL, depth=depth, spare=spare, **SMALL)
     gone = best_of(store, n_gone)[:25]
     for where in (store, fresh):
         refresh(where, gone, new_queries)
-    merged = go(store, rank_passages, model=MODEL, depth=depth, **SMALL)
+    merged = go(store, rank_passages, model=MODEL, depth=depth, spare=spare, **SMALL)
     full = go(fresh, rank_passages, model=MODEL, depth=depth)
     manifests = [Version.open(where, found.ref).manifest for where, found in ((store, merged), (fresh, full))]
     assert manifests[0] == manifests[1]
@@ -88,11 +94,46 @@ def test_merged_rankings_are_those_of_a_full_search(tmp_path, depth, n_gone, new
     assert full.counters["queries_searched"] == n_queries
     assert merged.counters["queries_merged"] == N_QUERIES
     again = merged.counters["queries_searched"] - N_QUERIES * new_queries
-    if not n_gone or depth > N_OLD:
+    if not n_gone or spare:
         assert again == 0, "nothing that was below the old rankings can move up"
         assert new_queries or merged.counters["cosines"] < full.counters["cosines"] / 5
     else:
         assert 0 < again < N_QUERIES, "some lists fell short, some were filled by new passages or lost nothing"
+
+
+@pytest.mark.parametrize("grows", [False, True])
+def test_what_is_kept_beyond_the_rankings_lasts_for_several_refreshes_and_then_is_searched_for(tmp_path, grows):
+    store, searched, gone = first(tmp_path / "store"), [], list[str]()
+    for n in range(8):
+        if n:
+            gone += best_of(store, 3)[:8]
+            new = [passages(f"n{one}", 15) for one in range(n)] if grows else []
+            put(store, PASSAGE_EMBEDDINGS, passages("a", N_OLD), *new, dataset=f"embeddings/{MODEL}")
+            withdrawn(store, *gone)
+        made = go(store, rank_passages, model=MODEL, depth=DEPTH, spare=12, **SMALL)
+        searched.append(made.counters["queries_searched"])
+        fresh = LocalStore(tmp_path / f"fresh{n}")
+        put(fresh, PASSAGE_EMBEDDINGS, passages("a", N_OLD), *(new if n else []), dataset=f"embeddings/{MODEL}")
+        if n:
+            withdrawn(fresh, *gone)
+        put(fresh, PAIR_EMBEDDINGS, pairs("q"), dataset=f"query_embeddings/{MODEL}")
+        full = go(fresh, rank_passages, model=MODEL, depth=DEPTH, spare=0)
+        parts = [Version.open(where, one.ref).manifest.parts for where, one in ((store, made), (fresh, full))]
+        assert parts[0] == parts[1], n
+    assert searched[:2] == [N_QUERIES, 0] and 0 < max(searched[2:]) < N_QUERIES / 3
+
+
+def test_without_what_was_kept_beyond_the_rankings_more_is_searched(tmp_path):
+    found = []
+    for lost in (False, True):
+        store = first(tmp_path / str(lost))
+        go(store, rank_passages, model=MODEL, depth=DEPTH, **SMALL)
+        for key in list(store.keys("memo")) if lost else ():
+            store.delete(key)
+        withdrawn(store, *best_of(store, 1)[:10])
+        made = go(store, rank_passages, model=MODEL, depth=DEPTH, **SMALL)
+        found.append((Version.open(store, made.ref).manifest.parts, made.counters["queries_searched"]))
+    assert found[0][0] == found[1][0] and found[0][1] == 0 < found[1][1]
 
 
 @pytest.mark.parametrize("depth", [6, 8, DEPTH])
@@ -120,7 +161,12 @@ def test_a_ranking_with_a_place_without_a_passage_is_not_written(tmp_path, monke
     store = first(tmp_path)
     go(store, rank_passages, model=MODEL, depth=2 * N_OLD)
     withdrawn(store, "a001")
-    monkeypatch.setattr(earlier_rankings, "best_of", lambda shards, depth: next(iter(shards)))
+
+    def only_old(tables: Iterator[pa.Table], depth: int) -> pa.Table:
+        old = next(tables)
+        return pa.table({name: pc.list_slice(old[name], 0, depth) for name in old.column_names})
+
+    monkeypatch.setattr(earlier_rankings, "best_of", only_old)
     with pytest.raises(RuntimeError, match="a place without a passage"):
         go(store, rank_passages, model=MODEL, depth=2 * N_OLD)
 
