@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,9 +79,7 @@ def container_of(call: Call) -> Container:
     cpus = number("cpus", 0)
     gpus = gpus_of(needs)
     image = "gpu" if gpus else "cpu"
-    cache = settings().cache
-    places = {"STORE": settings().store, "CACHE": cache, "STORE_CACHE": cache / "stores", "DOMAIN": settings().domain}
-    known = passed_on(needs.secrets) | {f"FOUNDRY_{name}": str(place) for name, place in places.items()}
+    known = passed_on(needs.secrets) | _places()
     secrets = {name: known.pop(name, "") for name in secret_variables(needs.secrets)}
     base = QUIET_THREADS | {"HOME": TMP} | ({"FOUNDRY_WORKERS": str(math.ceil(cpus))} if cpus else {})
     return Container(
@@ -95,6 +94,21 @@ def container_of(call: Call) -> Container:
         environment=base | known | certificates() | FROM_A_FORM | handed_on(call.step),
         secrets=secrets,
     )
+
+
+def _places() -> dict[str, str]:
+    """Settings that name a file or a folder, with its whole path: a container has a working directory of its own."""
+    here = settings()
+    places = {
+        "STORE": here.store,
+        "CACHE": here.cache,
+        "STORE_CACHE": here.cache / "stores",
+        "DOMAIN": here.domain,
+        "SCRATCH": here.scratch,
+        "LLM_PRICES": here.llm_prices,
+        "SOURCE_ROOTS": os.pathsep.join(map(str, here.roots)),
+    }
+    return {f"FOUNDRY_{name}": str(place) for name, place in places.items() if place}
 
 
 def folders() -> dict[str, str]:
@@ -123,6 +137,6 @@ def only_read() -> list[Path]:
 
 
 def certificates() -> dict[str, str]:
-    """``AWS_CA_BUNDLE`` with its whole path, if it is set: a container has a working directory of its own."""
+    """``AWS_CA_BUNDLE`` with its whole path, if it is set."""
     path = passed_on(()).get(CERTIFICATES)
     return {CERTIFICATES: str(Path(path).absolute())} if path else {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from types import SimpleNamespace
 
 import pytest
@@ -32,6 +33,21 @@ def test_folders_of_sources_and_prices_are_mounted_to_be_read(sources, store_fol
     made = run_arguments(container_of(Call("crawl", "76a59d9ae48d0d8e", (), Resources())))
     read = {mount["Target"]: mount["Source"] for mount in made["mounts"] if mount["ReadOnly"]}
     assert read == {str(roots): sources or str(roots), str(prices): str(prices)}
+
+
+def test_a_step_is_told_whole_paths_of_files_and_folders_whose_names_are_short_here(
+    store_folder, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pdfs").mkdir()
+    named = {"SOURCE_ROOTS": f"pdfs{os.pathsep}/more", "LLM_PRICES": "prices.toml", "SCRATCH": "work"}
+    for name, value in named.items():
+        monkeypatch.setenv(f"FOUNDRY_{name}", value)
+    settings.cache_clear()
+    told = container_of(Call("crawl", "76a59d9ae48d0d8e", (), Resources())).environment
+    assert told["FOUNDRY_SOURCE_ROOTS"] == f"{tmp_path / 'pdfs'}{os.pathsep}/more"
+    assert told["FOUNDRY_LLM_PRICES"] == str(tmp_path / "prices.toml")
+    assert told["FOUNDRY_SCRATCH"] == str(tmp_path / "work")
 
 
 def test_the_certificates_of_the_stores_server_are_mounted_under_the_path_that_the_step_is_told(
