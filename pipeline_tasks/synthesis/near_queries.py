@@ -57,7 +57,7 @@ def _connected(given: Partition, run: Run) -> Iterator[tuple[pa.Table, np.ndarra
 
 
 def _sketched(queries: pa.Table, rows: np.ndarray) -> Iterator[tuple[np.ndarray, Sketches]]:
-    """Some rows after others, at least none, and their sketches; those of two intents never share a key of a band."""
+    """Some rows after others, once where there are none, and their sketches; no two intents share a key of a band."""
     for first in range(0, max(1, len(rows)), _AT_ONCE):
         some = rows[first : first + _AT_ONCE]
         found = queries.take(pa.array(some))

@@ -44,6 +44,7 @@ def asked(monkeypatch, tmp_path):
     for name, value in options.items():
         monkeypatch.setenv(f"AIRFLOW__FOUNDRY__{name.upper()}", value)
     monkeypatch.setenv("FOUNDRY_STORE", "s3://foundry/store")
+    monkeypatch.delenv("AWS_CA_BUNDLE", raising=False)
     settings.cache_clear()
     call = Call("finetune", "76a59d9ae48d0d8e", ("run", "finetune"), Resources(image="gpu", memory_gib=8))
     wanted = _create_container_args(run_arguments(container_of(call)) | {"version": Api._version})
