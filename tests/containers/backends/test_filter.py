@@ -11,7 +11,7 @@ from pathlib import Path
 import docker
 import pytest
 from docker.errors import APIError
-from foundry_airflow.containers import folders
+from foundry_airflow.containers import folders, only_read
 
 from tests.containers.backends.test_docker_backend import of_store, run, wait_for
 
@@ -25,7 +25,8 @@ def filtered(on_docker, image, store_folder, tmp_path_factory, monkeypatch) -> I
     socket = tmp_path_factory.mktemp("f") / "s"
     engine = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock").removeprefix("unix://")
     given = {"ENGINE": engine, "LISTEN": str(socket), "IMAGES": image, "NETWORK": "none"}
-    environment = os.environ | given | {"VOLUMES": ",".join(folders().values())}
+    given |= {"VOLUMES": ",".join(folders().values()), "SOURCES": ",".join(map(str, only_read()))}
+    environment = os.environ | given
     serve = ROOT / "containers" / "dockerproxy" / "serve.py"
     with subprocess.Popen([sys.executable, serve], env=environment, stderr=subprocess.PIPE) as child:
         wait_for(socket.exists)
