@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from pipeline_tasks.core.arrays import one_array
 from pipeline_tasks.core.manifest import Part
-from pipeline_tasks.core.partitions import Partition, PartitionedRun, Rows
+from pipeline_tasks.core.partitions import Partition, PartitionedRun, Rows, dealt
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.vectors import lists, matrix
@@ -270,5 +270,4 @@ def joined(store: Store, parts: Sequence[Part]) -> pa.Table:
 def by_hash(table: pa.Table, n: int) -> Iterator[pa.Table]:
     """The rows of ``table`` by the hash of the text in its first column, a table for each of ``n`` hashes."""
     hashes = np.array([crc32(text.encode()) % n for text in table.column(0).to_pylist()], np.int64)
-    for one in range(n):
-        yield table.filter(pa.array(hashes == one))
+    yield from dealt(table, hashes, n)
