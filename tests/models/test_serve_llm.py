@@ -38,6 +38,13 @@ def complete(url, prompt=PROMPT, **more):
     return httpx.post(f"{url}/completions", json=body, timeout=120).raise_for_status().json()
 
 
+def ended(connection):
+    try:
+        return connection.recv(1) == b""
+    except ConnectionResetError:  # the server had not read the whole of what came last
+        return True
+
+
 def test_the_model_answers_under_its_alias(url):
     assert [model["id"] for model in httpx.get(f"{url}/models").json()["data"]] == ["small"]
     assert complete(url)["usage"]["completion_tokens"] == 8
@@ -77,7 +84,7 @@ def test_it_ends_when_its_parent_is_killed(gguf):
         os.kill(parent.pid, signal.SIGKILL)
         parent.communicate()
         watched.settimeout(20)
-        assert watched.recv(1) == b""
+        assert ended(watched)
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{base_url}/models")
 
