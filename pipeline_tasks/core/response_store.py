@@ -10,7 +10,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Protocol
@@ -31,6 +31,9 @@ class ExclusiveStore(Protocol):
 
     def read(self, key: str) -> bytes | None:
         """The bytes of ``key``, or None."""
+
+    def present(self, keys: Iterable[str]) -> set[str]:
+        """Those of ``keys`` that are there, looked for side by side."""
 
     def create(self, key: str, data: bytes) -> bool:
         """Write ``key`` unless it exists; True for the one writer that made it."""
@@ -86,6 +89,11 @@ class ResponseStore:
             log.warning("%s is no answer, as after a power cut; it is asked for again", _key(response_id))
             self._store.delete(_key(response_id))
             return None
+
+    def has_any(self, response_ids: Iterable[str]) -> bool:
+        """Whether one of these requests has its answer."""
+        named = {_key(one): one for one in response_ids}
+        return any(self.read(named[key]) is not None for key in self._store.present(named))
 
     def write(self, response_id: str, record: Record) -> Record:
         """Store ``record`` unless an answer is there already; returns the one that is stored."""

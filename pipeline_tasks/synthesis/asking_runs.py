@@ -17,7 +17,7 @@ def check_nobody_asks(store: Store, step: str, ids: tuple[str, ...] = ()) -> Non
     Raises:
         TransientError: one is, or has.
     """
-    if any(run.step == step for run in held(store)) or any(map(ResponseStore(store).read, ids)):
+    if any(run.step == step for run in held(store)) or ResponseStore(store).has_any(ids):
         raise TransientError(
             f"a run of {step} is asking now, or was until a moment ago, and a batch would ask, and pay, for the same "
             "once more: try again when it has ended"

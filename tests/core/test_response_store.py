@@ -52,6 +52,16 @@ def test_an_answer_that_a_power_cut_left_empty_is_asked_for_again(tmp_path):
     assert ResponseStore(store).read(NAME) == {"n": 1}
 
 
+def test_one_of_many_requests_has_its_answer_and_a_broken_one_is_none(tmp_path):
+    store = LocalStore(tmp_path)
+    others = [f"cd{n:062}" for n in range(3)]
+    assert not ResponseStore(store).has_any([NAME, *others])
+    store.create(f"responses/ab/{NAME}.json", b"")
+    assert not ResponseStore(store).has_any([NAME, *others])
+    ResponseStore(store).write(others[1], {"n": 1})
+    assert ResponseStore(store).has_any([NAME, *others])
+
+
 def test_many_writers_agree(tmp_path):
     got = []
     threads = [
