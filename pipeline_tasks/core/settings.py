@@ -195,6 +195,12 @@ def inherited(needs: Iterable[Secret]) -> dict[str, str]:
     return here | passed_on(needs)
 
 
+def unset_if_empty(variable: str) -> None:
+    """For a library that takes an empty variable for a value, where here it is none."""
+    if os.environ.get(variable) == "":
+        del os.environ[variable]
+
+
 def take_on(environment: dict[str, str]) -> None:
     """Go on as a process does that was started with the variables ``environment`` and no others."""
     os.environ.clear()

@@ -21,7 +21,7 @@ from docker.models.containers import Container as Handle
 from docker.types import DeviceRequest, LogConfig, Mount
 
 from foundry_airflow.calls import EXIT_TIMEOUT, Call, Ended
-from foundry_airflow.containers import TMP, Container, container_of, folders, only_read, option
+from foundry_airflow.containers import TMP, Container, certificates, container_of, folders, only_read, option
 from foundry_airflow.engines import Look
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.ids import digest
@@ -199,9 +199,25 @@ def _mount(path: str, known_as: str) -> Mount:
 
 
 def _read_only(path: Path) -> Mount:
-    """As :func:`_mount`; ``[foundry] docker_sources`` is the engine's name for the folder of FOUNDRY_SOURCE_ROOTS."""
-    known_as = option("docker_sources") if path in settings().roots else ""
-    return Mount(str(path), known_as or str(path), type="bind", read_only=True)
+    """``path`` under the same name inside, from where the engine knows it."""
+    return Mount(str(path), _known_as().get(path, str(path)), type="bind", read_only=True)
+
+
+def _known_as() -> dict[Path, str]:
+    """What is mounted to be read -> the engine's name for it, where ``[foundry]`` tells another one.
+
+    Raises:
+        InputError: ``docker_sources`` tells another number of folders than there are.
+    """
+    roots, told = settings().roots, option("docker_sources")
+    names = [name for name in told.split(os.pathsep) if name]
+    if names and len(names) != len(roots):
+        raise InputError(
+            f"[foundry] docker_sources is {told!r}, {len(names)} folders, and FOUNDRY_SOURCE_ROOTS has {len(roots)}: "
+            "name the engine's folder for each of them, in their order, joined by colons"
+        )
+    bundle = option("docker_certificates")
+    return dict(zip(roots, names, strict=False)) | {Path(p): bundle for p in certificates().values() if bundle}
 
 
 def _new(handle: Handle, after: str) -> tuple[tuple[str, ...], str]:

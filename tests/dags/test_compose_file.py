@@ -36,6 +36,16 @@ def test_the_command_line_has_the_settings_and_files_of_airflow(services):
     assert set(services["foundry"]["volumes"]) < set(services["scheduler"]["volumes"])
 
 
+def test_whoever_asks_the_store_has_the_certificates_of_its_server_and_may_mount_them(services):
+    asking = [one for one in services.values() if "AWS_ENDPOINT_URL_S3" in one.get("environment", ())]
+    assert len(asking) == 8
+    for service in asking:
+        assert service["environment"]["AWS_CA_BUNDLE"] == "${S3_CA:+/etc/foundry/s3-ca.pem}"
+        assert "${S3_CA:-/dev/null}:/etc/foundry/s3-ca.pem:ro" in service["volumes"]
+    assert services["scheduler"]["environment"]["AIRFLOW__FOUNDRY__DOCKER_CERTIFICATES"] == "${S3_CA:-}"
+    assert services["engine"]["environment"]["SOURCES"].split(",") == ["${SOURCES:-}", "${S3_CA:-}"]
+
+
 def test_no_variable_of_the_file_hides_one_that_is_set_in_airflows_page(services):
     given = {name for service in services.values() for name in service.get("environment", ())}
     assert not [name for name in given if name.startswith("AIRFLOW_VAR_")]

@@ -25,6 +25,7 @@ def test_folders_of_sources_and_prices_are_mounted_to_be_read(sources, store_fol
     roots.mkdir()
     prices.touch()
     monkeypatch.setenv("FOUNDRY_SOURCE_ROOTS", f"{roots}:{tmp_path / 'missing'}")
+    sources = sources and f"{sources}:/home/somebody/missing"
     monkeypatch.setenv("FOUNDRY_LLM_PRICES", str(prices))
     monkeypatch.delenv("AWS_CA_BUNDLE", raising=False)
     monkeypatch.setenv("AIRFLOW__FOUNDRY__DOCKER_SOURCES", sources)
@@ -32,7 +33,7 @@ def test_folders_of_sources_and_prices_are_mounted_to_be_read(sources, store_fol
     settings.cache_clear()
     made = run_arguments(container_of(Call("crawl", "76a59d9ae48d0d8e", (), Resources())))
     read = {mount["Target"]: mount["Source"] for mount in made["mounts"] if mount["ReadOnly"]}
-    assert read == {str(roots): sources or str(roots), str(prices): str(prices)}
+    assert read == {str(roots): sources.split(":")[0] or str(roots), str(prices): str(prices)}
 
 
 def test_a_step_is_told_whole_paths_of_files_and_folders_whose_names_are_short_here(
@@ -63,11 +64,34 @@ def test_the_certificates_of_the_stores_server_are_mounted_under_the_path_that_t
     assert {m["Target"]: m["Source"] for m in made["mounts"] if m["ReadOnly"]} == {
         str(tmp_path / "ca.pem"): str(tmp_path / "ca.pem")
     }
+    monkeypatch.setenv("AIRFLOW__FOUNDRY__DOCKER_CERTIFICATES", "/etc/pki/ours.pem")
+    (mount,) = [mount for mount in run_arguments(container_of(call))["mounts"] if mount["ReadOnly"]]
+    assert (mount["Target"], mount["Source"]) == (str(tmp_path / "ca.pem"), "/etc/pki/ours.pem")
     monkeypatch.setenv("AWS_CA_BUNDLE", "/gone/ca.pem")
     with pytest.raises(InputError, match="AWS_CA_BUNDLE=/gone/ca.pem is no file here"):
         run_arguments(container_of(call))
     monkeypatch.setenv("AWS_CA_BUNDLE", "")
     assert not [mount for mount in run_arguments(container_of(call))["mounts"] if mount["ReadOnly"]]
+
+
+def test_each_folder_of_sources_has_the_engines_name_for_it(store_folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("AIRFLOW__FOUNDRY__DOCKER_USER", "1000:1000")
+    monkeypatch.delenv("AWS_CA_BUNDLE", raising=False)
+    roots = [tmp_path / "guides", tmp_path / "news"]
+    for root in roots:
+        root.mkdir()
+    monkeypatch.setenv("FOUNDRY_SOURCE_ROOTS", ":".join(map(str, roots)))
+    call = Call("crawl", "76a59d9ae48d0d8e", (), Resources())
+
+    def sources(told):
+        monkeypatch.setenv("AIRFLOW__FOUNDRY__DOCKER_SOURCES", told)
+        mounts = run_arguments(container_of(call))["mounts"]
+        return {mount["Target"]: mount["Source"] for mount in mounts if mount["ReadOnly"]}
+
+    assert sources("/srv/guides:/srv/news") == {str(roots[0]): "/srv/guides", str(roots[1]): "/srv/news"}
+    assert sources("") == {str(root): str(root) for root in roots}
+    with pytest.raises(InputError, match="docker_sources is '/srv/guides', 1 folders, and FOUNDRY_SOURCE_ROOTS has 2"):
+        sources("/srv/guides")
 
 
 @pytest.mark.parametrize(("seconds", "code"), [(3599, KILLED), (3611, EXIT_TIMEOUT)])

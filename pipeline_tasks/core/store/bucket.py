@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.settings import unset_if_empty
 from pipeline_tasks.core.store import patience
 from pipeline_tasks.core.store.protocol import Entry, checked_key
 from pipeline_tasks.core.store.s3_errors import (
@@ -76,6 +77,7 @@ class Bucket:
             read_timeout=60,
             max_pool_connections=2 * THREADS,
         )
+        unset_if_empty("AWS_CA_BUNDLE")
         with explained(self.address):
             try:
                 client = boto3.session.Session().client("s3", config=config)

@@ -227,6 +227,12 @@ def test_a_file_of_certificates_that_cannot_be_read_is_told_at_once(faulty, tmp_
         bucket.get(KEY)
 
 
+def test_an_empty_variable_of_certificates_is_none(faulty, monkeypatch) -> None:
+    monkeypatch.setenv("AWS_CA_BUNDLE", "")
+    bucket, _ = faulty(lambda *_: False)
+    assert bucket.get(KEY) == (b"", '"e"')
+
+
 def self_signed(folder: Path) -> ssl.SSLContext:
     key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
     now = datetime.datetime.now(datetime.UTC)
