@@ -15,7 +15,7 @@ from pipeline_tasks.core.registry import get_step, step_names
 from pipeline_tasks.core.store import open_store
 
 OPEN = "open"
-"""Begins the last line of the standard output where answers are on their way."""
+"""Begins the last line of the standard output where answers are on their way, or a run of the step asks."""
 
 
 def batch_command(
@@ -31,23 +31,27 @@ def batch_command(
 ) -> None:
     """Buy the answers that a step will ask for by the endpoint's batch API; the step then finds them stored.
 
-    Without --wait it looks once, and exits with 75 while answers are on their way: call it again.
+    Without --wait it looks once, and exits with 75 while answers are on their way, or a run of the step asks: call it
+    again.
     """
+    from pipeline_tasks.synthesis.asking_runs import RunAsks
     from pipeline_tasks.synthesis.batches import MOST, Round, buy_ahead
     from pipeline_tasks.synthesis.endpoint import LlmParams
 
     if name not in step_names() or not issubclass(get_step(name).params, LlmParams):
         raise InputError(f"{name!r} asks no LLM; name a step with the parameter llm (`foundry steps`)")
-    store, total = open_store(), Round()
+    store = open_store()
     job = plan(store, get_step(name), parameters_of(sets or []), inputs_of(given or []))
     while True:
-        found = buy_ahead(store, job, MOST)
-        total += found
+        try:
+            found = buy_ahead(store, job, MOST)
+            way = f"{found.open:,} requests of {name} are on their way, {found.done:,} of them answered"
+        except RunAsks as asks:
+            found, way = Round(open=1), str(asks)
         if found.answered or found.failed:
             typer.echo(f"{found.answered:,} answers for {found.usd:,.4f} dollars, {found.failed:,} without one")
         if not found.open:
             break
-        way = f"{found.open:,} requests of {name} are on their way, {found.done:,} of them answered"
         if not wait:
             typer.echo(f"{OPEN} {found.open}")
             raise TransientError(f"{way}; call it again later, or with --wait")

@@ -8,6 +8,10 @@ from pipeline_tasks.core.response_store import ResponseStore
 from pipeline_tasks.core.store import Store
 
 
+class RunAsks(TransientError):
+    """A run asks at once what a batch would ask."""
+
+
 def check_nobody_asks(store: Store, step: str, ids: tuple[str, ...] = ()) -> None:
     """No run of ``step`` is there, and none that has ended meanwhile has bought any of ``ids``.
 
@@ -15,10 +19,10 @@ def check_nobody_asks(store: Store, step: str, ids: tuple[str, ...] = ()) -> Non
     are open; who begins a batch writes it down first and then looks here. So one of the two sees the other.
 
     Raises:
-        TransientError: one is, or has.
+        RunAsks: one is, or has.
     """
     if any(run.step == step for run in held(store)) or ResponseStore(store).has_any(ids):
-        raise TransientError(
+        raise RunAsks(
             f"a run of {step} is asking now, or was until a moment ago, and a batch would ask, and pay, for the same "
             "once more: try again when it has ended"
         )

@@ -18,7 +18,7 @@ from uuid import uuid4
 from pipeline_tasks.core import memo
 from pipeline_tasks.core.endpoint import FREE, Price, Tokens
 from pipeline_tasks.core.endpoint.batch_api import BatchApi, FileGone, NoBatchApi, Standing, said
-from pipeline_tasks.core.errors import InputError, TransientError
+from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import canonical_json, digest
 from pipeline_tasks.core.plan import Job
 from pipeline_tasks.core.response_store import ResponseStore
@@ -26,7 +26,7 @@ from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.spending import Ledger, LimitReached, Taken, today
 from pipeline_tasks.core.store import Store
-from pipeline_tasks.synthesis.asking_runs import check_nobody_asks
+from pipeline_tasks.synthesis.asking_runs import RunAsks, check_nobody_asks
 from pipeline_tasks.synthesis.endpoint import ACCOUNT, LlmParams, llm_limits, opened
 from pipeline_tasks.synthesis.llm_api import CONTENT_FILTER, PATHS, answer_of, at_most, refused_answer, sent
 from pipeline_tasks.synthesis.llm_client import LLMClient, Request
@@ -74,7 +74,8 @@ def buy_ahead(store: Store, job: Job, most: int = MOST) -> Round:
 
     Raises:
         InputError: the endpoint takes no batches, the budget is spent, or a batch that was written down cannot be read.
-        TransientError: the endpoint stays busy or broken, or a run of the step is asking now.
+        TransientError: the endpoint stays busy or broken.
+        RunAsks: a run of the step is asking now.
     """
     params = job.params
     if not isinstance(params, LlmParams):
@@ -137,7 +138,7 @@ class _Buying:
         self._note(batch)
         try:
             check_nobody_asks(self._store, batch.step, ids)
-        except TransientError:
+        except RunAsks:
             self._drop(batch)
             raise
         path = PATHS[self._client.api]

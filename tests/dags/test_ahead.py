@@ -17,6 +17,7 @@ from foundry_airflow.ahead import AheadOperator
 from foundry_airflow.calls import Ended
 
 from pipeline_tasks.core.errors import EXIT_RETRY
+from pipeline_tasks.core.pins import pinned
 from pipeline_tasks.core.registry import get_step, step_names
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.spending import key_of, read_state
@@ -77,6 +78,15 @@ def test_an_endpoint_that_cannot_be_reached_is_no_batch_on_its_way(there):
     assert slept(lambda: ahead()._result(Ended(EXIT_RETRY, "open 3"))).method_name == "look_again"
     with pytest.raises(AirflowException, match="asks to be tried again"):
         ahead()._result(Ended(EXIT_RETRY, ""))
+
+
+def test_a_task_sleeps_while_a_run_of_its_step_asks(there, store_folder, caplog):
+    caplog.set_level("INFO")
+    with pinned(LocalStore(store_folder), "write_needs", []):
+        wait = slept(lambda: ahead().execute({}))
+    assert "a run of write_needs is asking now" in caplog.text and not there.batches
+    slept(lambda: getattr(ahead(), wait.method_name)({}, None))
+    assert len(there.batches) == 1
 
 
 def test_without_the_field_nothing_is_bought_ahead(there):
