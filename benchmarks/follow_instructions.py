@@ -74,7 +74,13 @@ def start_of(options: argparse.Namespace, out: Path) -> Path:
     """The model that training starts from, cut at the length that the trained ones are cut at."""
     found = options.start or folder(backbone("22m").name)
     if not out.exists():
-        export(load(found), out, card={"name": "start"}, layout=replace(layout_of(found), max_length=LONGEST))
+        encoder, layout = load(found), replace(layout_of(found), max_length=LONGEST)
+        if options.pooling == "last":
+            layout = replace(layout, pooling="last", append=encoder.tokenizer.eos_token)
+        if options.both_ways:
+            encoder.model.config.is_causal = False
+        encoder = replace(encoder, layout=layout)
+        saved(encoder, out, layout)
     return out
 
 
@@ -186,6 +192,8 @@ def check_settings(options: argparse.Namespace, keep: Path) -> None:
     names = (
         "sets",
         "start",
+        "pooling",
+        "both_ways",
         "tuples",
         "of_query",
         "words",
@@ -249,6 +257,8 @@ def main() -> None:
     parser.add_argument("--split", choices=("dev", "test"), default="test", help="queries that are scored")
     parser.add_argument("--keep", type=Path, help="folder where models and figures stay, so that a stopped run goes on")
     parser.add_argument("--start", type=Path, help="folder of the model to start from; none: all-MiniLM-L6-v2")
+    parser.add_argument("--pooling", choices=("last",), help="of the start, on an end token; none: as its folder says")
+    parser.add_argument("--both-ways", action="store_true", help="tokens of the start attend to later ones, too")
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=["multi-P-I"])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument(

@@ -1,16 +1,17 @@
 """What PyTorch does for nothing on a processor, left out while a model trains there.
 
-In float32 its numbers stay, to the bit. In bfloat16 they come closer to the exact ones instead: attention without
-dropout goes back through its own blocks one small product at a time, each of them set up anew; of short texts it takes
-a fraction of that in float32.
+In float32 its numbers stay, to the bit. In bfloat16 attention comes closer to the exact one instead
+(:mod:`pipeline_tasks.training.half_attention`), and what dropout drops is drawn by a faster generator.
 
 Attention with dropout looks for queries that attend to nothing, through all weights of all heads, though every text
 has a token. The gradient of the token embeddings is a matrix as large as the vocabulary for every piece of a batch, in
-which all but the piece's own tokens are zero; such memory is fetched from the system each time, and given back.
+which all but the piece's own tokens are zero. And memory of any size is given back to the system as it becomes free,
+so that the next operation asks for it again, page by page.
 """
 
 from __future__ import annotations
 
+import ctypes
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,17 +20,21 @@ from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding
+from torch.nn.functional import dropout, embedding
+
+from pipeline_tasks.training.half_attention import half_attention, kept
 
 SHORT = 128
-"""Tokens up to which attention in float32 is faster than PyTorch's in bfloat16; at 256 they are even."""
+"""Tokens up to which attention without dropout is faster in float32 than by PyTorch in bfloat16; 256: even."""
+_TRIM_THRESHOLD, _MMAP_MAX = -1, -4
+"""Settings of the C library by number, see mallopt(3)."""
 
 
 @contextmanager
 def cpu_shortcuts(model: Any) -> Iterator[None]:
     """While the block lasts, ``model`` trains with them where it is on a processor, and computes what it would without.
 
-    In float32 it is that to the bit, in bfloat16 up to its rounding.
+    In float32 it is that to the bit, in bfloat16 up to its rounding and to which numbers dropout drops.
 
     Gradients of its token embeddings are then added to ``grad`` as they come, and are not what ``torch.autograd.grad``
     gives.
@@ -40,16 +45,37 @@ def cpu_shortcuts(model: Any) -> Iterator[None]:
         yield
         return
     tokens = model.get_input_embeddings()
-    kernels["sdpa"] = partial(_attention, kernels["sdpa"])
     plain = type(tokens) is torch.nn.Embedding and tokens.max_norm is None and not tokens.scale_grad_by_freq
-    if plain:
-        tokens.forward = partial(_embedded, tokens)
+    shorter: dict[Any, Any] = {tokens: _embedded} if plain else {}
+    shorter |= {module: _dropped_out for module in model.modules() if type(module) is torch.nn.Dropout}
+    kernels["sdpa"] = partial(_attention, kernels["sdpa"])
+    for module, forward in shorter.items():
+        module.forward = partial(forward, module)
+    try:
+        with _memory_kept():
+            yield
+    finally:
+        del kernels["sdpa"]
+        for module in shorter:
+            del module.forward
+
+
+@contextmanager
+def _memory_kept() -> Iterator[None]:
+    """What becomes free is used again and not given back before the end, where the C library can be told so."""
+    library = ctypes.CDLL(None)
+    tell = getattr(library, "mallopt", None)
+    if tell is None:
+        yield
+        return
+    tell(_TRIM_THRESHOLD, -1)
+    tell(_MMAP_MAX, 0)
     try:
         yield
     finally:
-        del kernels["sdpa"]
-        if plain:
-            del tokens.forward
+        tell(_TRIM_THRESHOLD, 128 * 1024)
+        tell(_MMAP_MAX, 65_536)
+        library.malloc_trim(0)
 
 
 def _attention(
@@ -65,14 +91,14 @@ def _attention(
 ) -> tuple[Tensor, None]:
     """Softmax(q k^T scaling) v with dropout, float32, where every query attends to something; else ``usual``.
 
-    Of short texts in bfloat16, without dropout, it is computed in float32.
+    In bfloat16, with dropout or of short texts, it is computed in float32.
 
     Shapes:
         query, key, value: [b, heads, s, d]; attention_mask: [b or 1, 1, s, s] bool; returns [b, s, heads, d].
     """
     half = torch.is_autocast_enabled("cpu")
-    if half and not dropout and query.shape[2] <= SHORT and _plain(attention_mask, further):
-        return _half_attention(query, key, value, attention_mask, scaling), None
+    if half and (dropout or query.shape[2] <= SHORT) and _plain(attention_mask, further):
+        return half_attention(query, key, value, attention_mask, scaling, dropout), None
     single = not half and query.dtype == torch.float32
     if not (dropout and single and query.shape[1] == key.shape[1] and _plain(attention_mask, further)):
         return usual(module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **further)
@@ -91,23 +117,17 @@ def _plain(mask: Tensor | None, further: dict[str, Any]) -> TypeGuard[Tensor]:
     return mask is not None and mask.dtype == torch.bool and bool(mask.any(-1).all())
 
 
-def _half_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scaling: float | None) -> Tensor:
-    """Softmax(q k^T scaling) v, where h query heads share a key's."""
-    b, heads, s, d = query.shape
-    together = b, key.shape[1], heads // key.shape[1] * s
-    with torch.autocast("cpu", enabled=False):
-        asked = query.float().mul(d**-0.5 if scaling is None else scaling).reshape(*together, d)
-        weights = (asked @ key.float().transpose(-2, -1)).view(b, heads, s, -1)
-        weights = torch.softmax(weights.masked_fill(mask.logical_not(), float("-inf")), -1)
-        found = weights.view(*together, -1) @ value.float()
-    return found.view(b, heads, s, -1).transpose(1, 2).to(torch.get_autocast_dtype("cpu"))
-
-
 def _embedded(tokens: torch.nn.Embedding, ids: Tensor) -> Tensor:
     if not (tokens.weight.requires_grad and torch.is_grad_enabled()):
         return embedding(ids, tokens.weight, tokens.padding_idx)
     found: Tensor = _Embedded.apply(tokens.weight, ids, tokens.padding_idx)
     return found
+
+
+def _dropped_out(module: torch.nn.Dropout, hidden: Tensor) -> Tensor:
+    if not (module.training and module.p and torch.is_autocast_enabled("cpu")):
+        return dropout(hidden, module.p, module.training, module.inplace)
+    return hidden * kept(hidden.shape, 1 - module.p).to(hidden.dtype).div_(1 - module.p)
 
 
 class _Embedded(torch.autograd.Function):

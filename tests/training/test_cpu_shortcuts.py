@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from types import SimpleNamespace
 
+import psutil
 import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
@@ -11,6 +13,7 @@ from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.training import cpu_shortcuts as shortcuts
 from pipeline_tasks.training import trainer
 from pipeline_tasks.training.cpu_shortcuts import cpu_shortcuts
+from pipeline_tasks.training.half_attention import kept
 from pipeline_tasks.training.params import TrainParams
 
 
@@ -71,6 +74,63 @@ def test_attention_in_bfloat16_is_closer_to_the_exact_one_than_torchs(heads):
         assert off < 0.003 and off < 1.1 * of_torch
 
 
+@pytest.mark.parametrize("heads", [4, 2])
+def test_attention_with_dropout_in_bfloat16_is_what_is_kept_of_the_weights(heads):
+    query, key, value = (torch.randn(3, n, 40, 8).bfloat16().double().requires_grad_() for n in (4, heads, heads))
+    mask = torch.ones(40, 40, dtype=torch.bool).tril().expand(3, 1, 40, 40).clone()
+    mask[0, ..., 30:] = False
+    torch.manual_seed(7)
+    left = kept(torch.Size((3 * heads, 4 // heads * 40, 40)), 0.8).view(3, 4, 40, 40)
+    assert abs(float(left.double().mean()) - 0.8) < 0.01
+    known, seen = (each.repeat_interleave(4 // heads, 1) for each in (key, value))
+    weights = torch.softmax((query @ known.transpose(-2, -1) * 0.2).masked_fill(~mask, float("-inf")), -1)
+    exact = (weights * left / 0.8 @ seen).transpose(1, 2)
+    wanted = [exact.detach(), *torch.autograd.grad((exact**2).sum(), (query, key, value))]
+
+    tensors = [each.detach().bfloat16().requires_grad_() for each in (query, key, value)]
+    torch.manual_seed(7)
+    with torch.autocast("cpu", torch.bfloat16):
+        own = ours(*tensors, mask, 0.2)
+    assert own.dtype == torch.bfloat16
+    for one, found in zip(wanted, [own, *torch.autograd.grad((own.double() ** 2).sum(), tensors)], strict=True):
+        assert float((found.double() - one).norm() / one.norm()) < 0.004
+
+
+def test_hidden_states_in_bfloat16_are_dropped_as_often_as_asked_and_otherwise_as_torch_does():
+    layer, states = torch.nn.Dropout(0.25), torch.ones(400, 300, dtype=torch.bfloat16, requires_grad=True)
+
+    def dropped(seed=7):
+        torch.manual_seed(seed)
+        return shortcuts._dropped_out(layer, states)
+
+    plain = dropped()
+    torch.manual_seed(7)
+    assert torch.equal(plain, layer(states))
+    with torch.autocast("cpu", torch.bfloat16):
+        found = dropped()
+        assert set(found.detach().float().unique().tolist()) == {0.0, float(torch.tensor(1 / 0.75).bfloat16())}
+        assert abs(float((found > 0).double().mean()) - 0.75) < 0.01
+        assert torch.equal(torch.autograd.grad(found.sum(), states)[0], found)
+        assert torch.equal(found, dropped()) and not torch.equal(found, dropped(8))
+        layer.eval()
+        assert torch.equal(dropped(), states)
+
+
+def test_memory_stays_for_the_next_operation_until_the_end_where_the_system_lets_it(monkeypatch):
+    def resident_mib():
+        return psutil.Process().memory_info().rss / 2**20
+
+    before = resident_mib()
+    with shortcuts._memory_kept():
+        torch.ones(50 * 2**20)
+        assert resident_mib() > before + 150
+    assert resident_mib() < before + 50
+    monkeypatch.setattr(shortcuts.ctypes, "CDLL", lambda name: SimpleNamespace())
+    with shortcuts._memory_kept():
+        torch.ones(50 * 2**20)
+        assert resident_mib() < before + 50
+
+
 def test_the_usual_kernel_does_what_torch_would_do_in_another_way(monkeypatch):
     asked = []
 
@@ -99,7 +159,7 @@ def test_the_usual_kernel_does_what_torch_would_do_in_another_way(monkeypatch):
         attend(empty, dropout=0.0)
         monkeypatch.setattr(shortcuts, "SHORT", 2)
         attend(full, dropout=0.0)
-    assert asked == [0.0, *[0.1] * 7, *[0.0] * 3]
+    assert asked == [0.0, *[0.1] * 6, *[0.0] * 3]
 
 
 @pytest.mark.parametrize("padding", [None, 2])
