@@ -91,8 +91,9 @@ def test_nodes_share_weights_that_they_cannot_change_and_nothing_else(cluster):
     mounts = [{m["Destination"]: m for m in json.loads(docker("inspect", name))[0]["Mounts"]} for name in names]
     assert len(names) == 3
     assert len({found["/var/cache/foundry"]["Name"] for found in mounts}) == 3
-    assert [found["/weights"]["RW"] for found in mounts] == [False] * 3
-    assert all(set(found) == {"/var/cache/foundry", "/weights"} for found in mounts)
+    for found in mounts:
+        assert set(found) == {"/var/cache/foundry", "/weights", "/etc/foundry/s3-ca.pem"}
+        assert [found[name]["RW"] for name in ("/weights", "/etc/foundry/s3-ca.pem")] == [False, False]
 
 
 def engine_that_made(stack: Stack, ref: Ref) -> str:
