@@ -79,8 +79,7 @@ def start_of(options: argparse.Namespace, out: Path) -> Path:
             layout = replace(layout, pooling="last", append=encoder.tokenizer.eos_token)
         if options.both_ways:
             encoder.model.config.is_causal = False
-        encoder = replace(encoder, layout=layout)
-        saved(encoder, out, layout)
+        saved(replace(encoder, layout=layout), out, layout)
     return out
 
 

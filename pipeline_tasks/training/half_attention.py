@@ -1,7 +1,7 @@
 """Attention and dropout of a training in bfloat16 on a processor; attention is computed in float32.
 
-PyTorch's own sets each small product anew on its way back, and with dropout it has no kernel at all: what it does then
-goes through all weights of all heads a dozen times.
+PyTorch's own sets up each small product anew on its way back, and with dropout it has no kernel at all: what it does
+then goes through all weights of all heads many times.
 """
 
 from __future__ import annotations
