@@ -42,6 +42,7 @@ DATA = Path("../shared/data/ir")
 LONGEST = 128
 MADE_BY = [Path(__file__).with_name(f"{name}.py") for name in ("planted_tuples", "wordings")]
 CHECKS_BY, MARGIN = "bge-small-en-v1.5", 0.0
+PIECES = ("graph_tokens", "micro_batch_tokens")
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ def trained(
         objective=objective,
         batch_size=options.batch * rows_a_tuple,
         precision=options.precision,
-        **(placed() | ({"graph_tokens": options.graph_tokens} if options.graph_tokens else {})),
+        **(placed() | {name: getattr(options, name) for name in PIECES if getattr(options, name)}),
         **own,
         **lengths,
     )
@@ -275,6 +276,7 @@ def main() -> None:
     parser.add_argument("--temperature", type=float, default=0.05)
     parser.add_argument("--precision", choices=get_args(Precision), default="fp32", help="arithmetic of the trainings")
     parser.add_argument("--graph-tokens", type=int, help="activations held at once; none: as of all-MiniLM-L6-v2")
+    parser.add_argument("--micro-batch-tokens", type=int, help="encoded at once; none: as of all-MiniLM-L6-v2")
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--batch", type=int, default=6, help="tuples in a batch")
     options = parser.parse_args()
