@@ -3,8 +3,9 @@
 The trainings are cumulative, each from the start: pairs of query and source passage; generated positives too; these as
 queries too; the mean of the weights of the first and the last; pairs with negatives that are spread over the keyword
 ranking, and the mean of that and of the last. Then, from the best of these on development queries:
-mined hard negatives; the same with what a teacher makes of them, beside the labels or in their place. What is told is
-NDCG@10, graded, mean over intents. With ``--dev`` the test queries are not looked at: for choosing settings.
+mined hard negatives; the same with what a teacher makes of them, beside the labels or in their place. ``--means`` has
+one model for each of its names: the mean of the weights of these stages' models, of all seeds. What is told is NDCG@10,
+graded, mean over intents. With ``--dev`` the test queries are not looked at: for choosing settings.
 ``--others`` are sets that nothing was trained on: what the models lose there.
 """
 
@@ -30,7 +31,7 @@ from pipeline_tasks.training.params import Precision
 
 DATA = Path("../shared/data/ir")
 FIRST = ("pairs", "positives", "views", "averaged", "spread", "spread averaged")
-PLAIN = "plain script"
+PLAIN, SEEDS = "plain script", "all seeds of "
 
 
 def trained(bench: Bench, stages: Sequence[str], seed: int) -> dict[str, np.ndarray]:
@@ -47,15 +48,27 @@ def before(bench: Bench, name: str, found: Mapping[str, np.ndarray]) -> str:
     return max(first, key=lambda other: bench.data.mean(found[other], "dev"), default="")
 
 
-def lost(bench: Bench, by_seed: Sequence[Mapping[str, np.ndarray]], other: str, data: JudgedSet) -> dict[str, float]:
-    """Show what the stages' models score on another set, and return by stage what they gain or lose there."""
+def models_of(bench: Bench, by_seed: Sequence[Mapping[str, np.ndarray]], means: Sequence[str]) -> dict[str, list[Path]]:
+    """Folders of the stages' models, one for each seed, and of the means over all seeds of stages such as ``a+b``."""
+    stages = [name for name in by_seed[0] if name != PLAIN]
+    found = {
+        name: [bench.of_stage(name, seed, before(bench, name, of)) for seed, of in enumerate(by_seed)]
+        for name in stages
+    }
+    return found | {f"{SEEDS}{mean}": [bench.of_mean(members(found, mean))] for mean in means}
+
+
+def members(models: Mapping[str, Sequence[Path]], mean: str) -> list[Path]:
+    """Those of every stage of a mean."""
+    return [model for name in mean.split("+") for model in models[name]]
+
+
+def lost(bench: Bench, models: Mapping[str, Sequence[Path]], other: str, data: JudgedSet) -> dict[str, float]:
+    """Show what the models score on another set, and return by name what they gain or lose there."""
     at = "test"
     start, gains, rows = data.scores(bench.elsewhere(other, data), at), {}, []
-    for name in [name for name in by_seed[0] if name != PLAIN]:
-        each = [
-            data.scores(bench.elsewhere(other, data, name, seed, before(bench, name, found)), at)
-            for seed, found in enumerate(by_seed)
-        ]
+    for name, folders in models.items():
+        each = [data.scores(bench.elsewhere(other, data, model), at) for model in folders]
         gain = compare(np.mean(each, axis=0), start, data.intents(at))
         rows.append([name, f"{np.mean(each):.3f}", f"{sd([scores.mean() for scores in each]):.3f}", *_gain(gain)])
         gains[name] = gain.gain
@@ -68,6 +81,7 @@ def learn(
     title: str,
     bench: Bench,
     stages: Sequence[str],
+    means: Sequence[str],
     seeds: int,
     splits: Sequence[str],
     others: Mapping[str, JudgedSet],
@@ -75,12 +89,14 @@ def learn(
     """Measure every system on one set, show the table, and return the numbers of the last line, of the last split."""
     data, told = bench.data, splits[-1]
     by_seed = [trained(bench, stages, seed) for seed in range(seeds)]
+    models = models_of(bench, by_seed, means)
     systems = {name: [found] for name, found in bench.found.judged.items()} | {"untouched": [bench.untouched()]}
     systems |= {name: [found[name] for found in by_seed] for name in by_seed[0]}
+    systems |= {f"{SEEDS}{mean}": [bench.mean(members(models, mean))] for mean in means}
     values = {
         s: {at: np.mean([data.scores(r, at) for r in each], axis=0) for at in splits} for s, each in systems.items()
     }
-    means = {s: {at: float(v @ data.weights(at)) for at, v in of.items()} for s, of in values.items()}
+    mean_of = {s: {at: float(v @ data.weights(at)) for at, v in of.items()} for s, of in values.items()}
     spread = {s: sd([data.mean(found, told) for found in each]) for s, each in systems.items()}
     intents = data.intents(told)
 
@@ -88,21 +104,21 @@ def learn(
         return compare(values[system][told], values[other][told], intents)
 
     gains = {s: over(s, PLAIN) for s in systems if s != PLAIN}
-    rows = [[s, *(f"{means[s][at]:.3f}" for at in splits), f"{spread[s]:.3f}", *_gain(gains.get(s))] for s in systems]
+    rows = [[s, *(f"{mean_of[s][at]:.3f}" for at in splits), f"{spread[s]:.3f}", *_gain(gains.get(s))] for s in systems]
     columns = ("system", *splits, "sd over seeds", "over the plain script", "95%", "p", "p of worse")
     show(f"{title}: NDCG@10 of {len(intents)} {told} queries, seeds {seeds}", columns, rows)
-    chosen = max(stages, key=lambda stage: means[stage]["dev"])
-    best = max(bench.found.judged, key=lambda system: means[system]["dev"])
+    chosen = max(models, key=lambda name: mean_of[name]["dev"])
+    best = max(bench.found.judged, key=lambda system: mean_of[system]["dev"])
     ours = gains[chosen]
-    elsewhere = {other: lost(bench, by_seed, other, judged) for other, judged in others.items()}
+    elsewhere = {other: lost(bench, models, other, judged) for other, judged in others.items()}
     return {
         "split": told,
-        "start": means["untouched"][told],
-        "bm25": means["bm25"][told],
-        "best_reference": means[best][told],
-        "plain": means[PLAIN][told],
+        "start": mean_of["untouched"][told],
+        "bm25": mean_of["bm25"][told],
+        "best_reference": mean_of[best][told],
+        "plain": mean_of[PLAIN][told],
         "chosen": chosen,
-        "trained": means[chosen][told],
+        "trained": mean_of[chosen][told],
         "p_value": over(chosen, best).p,
         "p_value_plain": ours.p,
         "over_plain": [ours.gain, ours.low, ours.high],
@@ -124,6 +140,7 @@ def options_of() -> argparse.Namespace:
     add("--sets", nargs="+", choices=SETS, default=list(SETS))
     add("--others", nargs="*", choices=OTHERS, default=[], help="sets on which what the models lose is measured")
     add("--stages", nargs="+", choices=STAGES, default=list(STAGES))
+    add("--means", nargs="*", default=[], help="of the weights of all seeds of these stages: spread, or views+spread")
     add("--seeds", type=int, default=3)
     add("--size", choices=SIZES, default="22m")
     add("--precision", choices=get_args(Precision), default="fp32", help="of every training and what it trained")
@@ -135,6 +152,8 @@ def options_of() -> argparse.Namespace:
     add("--keep", type=Path, help="folder in which models and rankings stay: a run that was stopped goes on")
     found = parser.parse_args()
     found.stages.sort(key=list(STAGES).index)  # what a stage goes on from comes before it
+    if unknown := {name for mean in found.means for name in mean.split("+")} - set(found.stages):
+        parser.error(f"--means has {sorted(unknown)}, which is not in --stages {found.stages}")
     if found.dev and found.others:
         parser.error("--others are scored by test queries, which --dev leaves alone: give one of them")
     return found
@@ -155,7 +174,7 @@ def main() -> None:
             bench = Bench(data, references(data, options.references, place), recipe, place)
             splits = ("dev",) if options.dev else ("dev", "test")
             seeds = 1 if options.quick else options.seeds
-            found[name] = learn(f"{name}, {options.size}", bench, options.stages, seeds, splits, others)
+            found[name] = learn(f"{name}, {options.size}", bench, options.stages, options.means, seeds, splits, others)
     finish(found)
 
 

@@ -152,34 +152,52 @@ class Bench:
 
     def stage(self, name: str, seed: int, before: str = "") -> np.ndarray:
         """By the model of a stage, trained from that of the stage ``before``, which is one without negatives."""
-        return kept(self._folder(name, seed, before) / "ranked.npz", lambda: self._stage(name, seed, before))["ranked"]
+        return kept(self.of_stage(name, seed, before) / "ranked.npz", lambda: self._stage(name, seed, before))["ranked"]
 
-    def elsewhere(self, other: str, data: JudgedSet, *stage: Any) -> np.ndarray:
-        """The passages of another set, of that name, ranked for its queries by the model of a stage, else the start."""
-        model = self._folder(*stage) if stage else self.start
-        path = model / f"ranked-{other}.npz" if stage else self._file("untouched", other)
-        return kept(path, lambda: self._ranked_by(model, data))["ranked"]
+    def mean(self, models: Sequence[Path]) -> np.ndarray:
+        """By the mean of the weights of these models, of whichever stages and seeds."""
+        out = self.of_mean(models)
+        return kept(out / "ranked.npz", lambda: self._average({model.name: model for model in models}, out))["ranked"]
+
+    def elsewhere(self, other: str, data: JudgedSet, model: Path | None = None) -> np.ndarray:
+        """The passages of another set, of that name, ranked for its queries by a model, else by the start."""
+        path = model / f"ranked-{other}.npz" if model else self._file("untouched", other)
+        return kept(path, lambda: self._ranked_by(model or self.start, data))["ranked"]
+
+    def of_stage(self, name: str, seed: int, before: str = "") -> Path:
+        """Folder of a stage's model."""
+        stage = STAGES[name]
+        teacher = [self.recipe.teacher, list(self.found.vectors)] if stage.taught else []
+        told = [before, teacher, self.recipe.params(stage, seed).identity(), settings().threads]
+        return self.place / f"{name.replace(' ', '-')}-{seed}-{short_id(*told)}"
+
+    def of_mean(self, models: Sequence[Path]) -> Path:
+        """Folder of the mean of some models."""
+        return self.place / f"mean-{short_id(*(model.name for model in models))}"
 
     def _stage(self, name: str, seed: int, before: str) -> Arrays:
         if STAGES[name].averages:
-            return self._average(name, seed, before)
-        start = self._folder(before, seed, "") if before else self.start
+            return self._average(self._members(name, seed, before), self.of_stage(name, seed, before))
+        start = self.of_stage(before, seed, "") if before else self.start
         rows = training_set(self.data, STAGES[name], self.found, self.recipe.teacher)
-        params, out = self.recipe.params(STAGES[name], seed), self._folder(name, seed, before)
+        params, out = self.recipe.params(STAGES[name], seed), self.of_stage(name, seed, before)
         with tempfile.TemporaryDirectory() as work:
             result = train(rows, dev_set(self.data), start, params, Path(work), threads=settings().threads)
         layout = replace(layout_of(start), max_length=LENGTHS["max_passage_length"])
         export(result.encoder, out, card={"name": name}, layout=layout)
         return self._ranked_by(out)
 
-    def _average(self, name: str, seed: int, before: str) -> Arrays:
+    def _members(self, name: str, seed: int, before: str) -> dict[str, Path]:
         folders = {}
         for member in STAGES[name].averages:
             if member != START:
                 self.stage(member, seed, before)
-            folders[member] = self.start if member == START else self._folder(member, seed, before)
-        encoder, out = average(folders, [1.0] * len(folders), (START,)), self._folder(name, seed, before)
-        export(encoder, out, card={"name": name}, layout=encoder.layout)
+            folders[member] = self.start if member == START else self.of_stage(member, seed, before)
+        return folders
+
+    def _average(self, folders: Mapping[str, Path], out: Path) -> Arrays:
+        encoder = average(folders, [1.0] * len(folders), (START,))
+        export(encoder, out, card={"name": out.name}, layout=encoder.layout)
         return self._ranked_by(out)
 
     def _plain(self, seed: int) -> Arrays:
@@ -199,9 +217,3 @@ class Bench:
         name = "-".join(map(str, told))
         made_with = self.recipe.size, self.recipe.precision, device_kind(), settings().threads
         return self.place / f"{name}-{short_id(*made_with)}.npz"
-
-    def _folder(self, name: str, seed: int, before: str) -> Path:
-        stage = STAGES[name]
-        teacher = [self.recipe.teacher, list(self.found.vectors)] if stage.taught else []
-        told = [before, teacher, self.recipe.params(stage, seed).identity(), settings().threads]
-        return self.place / f"{name.replace(' ', '-')}-{seed}-{short_id(*told)}"

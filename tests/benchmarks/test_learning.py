@@ -71,21 +71,41 @@ def test_a_stage_with_negatives_goes_on_from_the_best_without_on_development_que
     assert before(bench, "views", found) == before(bench, "distilled", {PLAIN: best}) == ""
 
 
-def test_what_is_lost_elsewhere_is_each_stages_mean_over_seeds_less_the_start(
+def test_what_is_lost_elsewhere_is_the_mean_over_a_stages_models_less_the_start(
     monkeypatch: pytest.MonkeyPatch, planted: tuple[Any, Any]
 ):
     monkeypatch.syspath_prepend(BENCHMARKS)
     from judged_sets import JudgedSet, Query
-    from learning import PLAIN, lost
+    from learning import lost
 
     other = JudgedSet(PASSAGES, [Query("judged", "qa", "test", {"a": 1})], [])
-    ranked = {0: np.array([[0, 1, 2, 3]]), 1: np.array([[1, 2, 3, 0]])}
+    seeds = Path("first"), Path("second")
+    ranked = {None: np.array([[0, 1, 2, 3]]), seeds[0]: np.array([[0, 1, 2, 3]]), seeds[1]: np.array([[1, 2, 3, 0]])}
 
-    def elsewhere(name: str, data: Any, *stage: Any) -> np.ndarray:
+    def elsewhere(name: str, data: Any, model: Path | None = None) -> np.ndarray:
         assert (name, data) == ("of another", other)
-        return ranked[stage[1]] if stage else ranked[0]
+        return ranked[model]
 
     bench = SimpleNamespace(data=planted[0], elsewhere=elsewhere)
-    by_seed = [{PLAIN: ranked[0], "pairs": ranked[0]}] * 2
     of_second = 1 / np.log2(5)
-    assert lost(bench, by_seed, "of another", other) == {"pairs": pytest.approx((1 + of_second) / 2 - 1)}
+    found = lost(bench, {"pairs": seeds, "all seeds of pairs": seeds[1:]}, "of another", other)
+    assert found == {
+        "pairs": pytest.approx((1 + of_second) / 2 - 1),
+        "all seeds of pairs": pytest.approx(of_second - 1),
+    }
+
+
+def test_a_mean_over_seeds_is_of_every_seeds_model_of_each_of_its_stages(
+    monkeypatch: pytest.MonkeyPatch, stages: ModuleType, planted: tuple[Any, Any], tmp_path: Path
+):
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    from learning import PLAIN, models_of
+
+    bench = stages.Bench(*planted, stages.Recipe("22m", "fp32", "rrf", {}), tmp_path)
+    ranked = np.array([[0, 1, 2, 3]])
+    by_seed = [{PLAIN: ranked, "views": ranked, "spread": ranked, "negatives": ranked}] * 2
+    models = models_of(bench, by_seed, ["views+spread", "negatives"])
+    assert list(models) == ["views", "spread", "negatives", "all seeds of views+spread", "all seeds of negatives"]
+    assert models["negatives"] == [bench.of_stage("negatives", seed, "views") for seed in range(2)]
+    assert models["all seeds of views+spread"] == [bench.of_mean([*models["views"], *models["spread"]])]
+    assert len({path for paths in models.values() for path in paths}) == 8
