@@ -43,6 +43,7 @@ LONGEST = 128
 MADE_BY = [Path(__file__).with_name(f"{name}.py") for name in ("planted_tuples", "wordings")]
 CHECKS_BY, MARGIN = "bge-small-en-v1.5", 0.0
 PIECES = ("graph_tokens", "micro_batch_tokens")
+"""Hyperparameters of where it is trained, options that are no part of a model's settings here."""
 
 
 @dataclass(frozen=True)
