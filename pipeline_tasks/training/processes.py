@@ -11,6 +11,7 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from socket import gethostname
+from time import monotonic
 from typing import Any, TypeVar
 
 import torch
@@ -24,6 +25,9 @@ from pipeline_tasks.training.peers import ALONE, Peers
 
 _PATIENCE = timedelta(days=1)
 """How long a process waits for the others, the leader's evaluations among it; a dead one is noticed by the caller."""
+
+_LAST_WORDS = 20.0
+"""Seconds that the others have to end once one has failed: it may have failed for want of one that is about to."""
 
 Tell = Callable[..., None]
 Result = TypeVar("Result")
@@ -82,9 +86,6 @@ def _do(work: Callable[[Peers, Tell], object], devices: Sequence[str], meeting: 
     speaks.close()
     try:
         failed = _listen(hears, processes, tell)
-        if not failed and not any(process.exitcode for process in processes):
-            for process in processes:
-                process.join()
         ended = {place: process.exitcode for place, process in enumerate(processes) if process.exitcode}
         mute = [place for place in ended if place not in {one.place for one in failed}]
         for place in sorted(mute, key=lambda place: ended[place]):
@@ -109,34 +110,37 @@ class _Failed:
 
 
 def _listen(hears: Connection, processes: Sequence[BaseProcess], tell: Tell) -> list[_Failed]:
-    """Hear what the processes say until all are silent, or one has failed: the others may wait for it for ever.
+    """Hear what the processes say until all have ended, or one has failed: the others may wait for it for ever.
 
     Returns:
         what they failed with, the first one's first: others may have lost it, and failed for that.
     """
     failed: list[_Failed] = []
+    speaking, over = [hears], None
 
-    def heard() -> bool:
-        try:
-            said = hears.recv()
-        except EOFError:
-            return False
-        if isinstance(said, BaseException):
-            raise said
-        if isinstance(said, _Failed):
-            failed.append(said)
-        else:
-            tell(*said)
-        return True
+    def hear() -> None:
+        while speaking and hears.poll():
+            try:
+                said = hears.recv()
+            except EOFError:
+                speaking.clear()
+                return
+            if isinstance(said, BaseException):
+                raise said
+            if isinstance(said, _Failed):
+                failed.append(said)
+            else:
+                tell(*said)
 
-    while True:
-        ends = [process.sentinel for process in processes if process.is_alive()]
-        if any(process.exitcode for process in processes):
+    while alive := [process.sentinel for process in processes if process.is_alive()]:
+        if failed and over is None:
+            over = monotonic() + _LAST_WORDS
+        ready = wait([*speaking, *alive], over and max(0.0, over - monotonic()))
+        ended = {place for place, process in enumerate(processes) if process.exitcode}
+        hear()
+        if not ready or ended - {one.place for one in failed}:
             break
-        if hears in wait([hears, *ends]) and not heard():
-            return failed
-    while hears.poll() and heard():
-        pass
+    hear()
     return failed
 
 

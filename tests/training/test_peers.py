@@ -5,10 +5,12 @@ import shutil
 from functools import partial
 from pathlib import Path
 from threading import Event
+from time import sleep
 
 import numpy as np
 import pytest
 import torch
+from torch import distributed
 
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.encoders.trunk import load
@@ -135,6 +137,20 @@ def test_a_process_that_ends_without_a_word_asks_for_another_try() -> None:
 def test_a_process_that_ends_is_noticed_where_the_others_wait_for_it_for_ever() -> None:
     with pytest.raises(TransientError, match="ended with 3, .*try again"):
         together(leaves_the_other_waiting, CPUS, print)
+
+
+def loses_its_connection_first(peers: Peers, tell) -> None:
+    if peers.leads:
+        peers.add(1.0)
+    distributed.destroy_process_group()
+    sleep(1)
+    os._exit(3)
+
+
+@forks
+def test_the_one_that_ends_is_named_and_not_the_one_that_lost_it_and_said_so_first() -> None:
+    with pytest.raises(TransientError, match="ended with 3, .*try again"):
+        together(loses_its_connection_first, CPUS, print)
 
 
 def fills_the_disk(peers: Peers, tell) -> None:
