@@ -13,6 +13,7 @@ import json
 import random
 import shutil
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
@@ -111,14 +112,18 @@ def trained(
 
 
 def with_start(model: Path, start: Path, share: float) -> Path:
-    """The folder of the mean of a model and the start, the latter counting for ``share`` of 1; it is made once."""
+    """The folder of the mean of a model and the start, the latter counting for ``share`` of 1."""
     if not share:
         return model
-    mean = model.with_name(f"{model.name}-start-{share:g}")
-    if not mean.exists():
-        encoder = average({model.name: model, "start": start}, [1 - share, share], {"start"})
-        saved(encoder, mean, encoder.layout)
-    return mean
+    return mean_of([model, start], [1 - share, share], model.with_name(f"{model.name}-start-{share:g}"))
+
+
+def mean_of(models: Sequence[Path], weights: Sequence[float], out: Path) -> Path:
+    """The folder of the mean of these models, of which ``start`` may be one; it is made once."""
+    if not out.exists():
+        encoder = average({model.name: model for model in models}, weights, {"start"})
+        saved(encoder, out, encoder.layout)
+    return out
 
 
 def saved(encoder: Encoder, folder: Path, layout: Layout) -> None:
@@ -164,6 +169,10 @@ def measure(options: argparse.Namespace, keep: Path) -> dict[str, Any]:
                 values = scored(with_start(model, start, share), sets, cut, keep / "values")
                 found.setdefault(system, []).append(values)
                 print(system, seed, json.dumps(values["all"].summary()), flush=True)
+        if options.mean_of_seeds:
+            models = [keep / f"{name}-{seed}" for seed in options.seeds]
+            mean = mean_of(models, [1] * len(models), keep / f"{name}-mean-{'-'.join(map(str, options.seeds))}")
+            found[f"{name}, mean of seeds"] = [scored(mean, sets, cut, keep / "values")]
     return {of: told(of, {name: [one[of] for one in seeds] for name, seeds in found.items()}) for of in ("all", *sets)}
 
 
@@ -190,25 +199,10 @@ def check_settings(options: argparse.Namespace, keep: Path) -> None:
     Raises:
         SystemExit: they were trained with something else.
     """
-    names = (
-        "sets",
-        "start",
-        "pooling",
-        "both_ways",
-        "tuples",
-        "of_query",
-        "words",
-        "query_length",
-        "rate",
-        "temperature",
-        "precision",
-        "epochs",
-        "batch",
-        "kinds",
-        "wordings",
-    )
+    what = ("sets", "start", "pooling", "both_ways", "tuples", "of_query", "words", "query_length")
+    how = ("rate", "temperature", "precision", "epochs", "batch", "kinds", "wordings")
     files = [path for name in options.sets for path in sorted((options.data / name).rglob("*")) if path.is_file()]
-    given = {name: getattr(options, name) for name in names} | {
+    given = {name: getattr(options, name) for name in (*what, *how)} | {
         name: digest([*map(file_sha256, paths)]) for name, paths in (("made by", MADE_BY), ("data", files))
     }
     own, noted = json.dumps(given, default=str), keep / "settings.json"
@@ -265,6 +259,7 @@ def main() -> None:
     parser.add_argument(
         "--start-shares", type=float, nargs="+", default=[0.0], help="of the untrained start in a mean with each model"
     )
+    parser.add_argument("--mean-of-seeds", action="store_true", help="score the mean of the weights of all seeds, too")
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS), help="of tuples")
     parser.add_argument("--wordings", choices=WORDINGS, default="own", help="of the tuples' instructions")
     parser.add_argument("--tuples", type=int, default=200, help="of a set at most")

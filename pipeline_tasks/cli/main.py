@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from importlib import import_module
 from typing import Any
@@ -48,6 +49,9 @@ MODULES = {
 }
 """Command -> the file of this room that has its function ``<command>_command``, or ``app`` where it has commands."""
 
+QUIET_THREADS = {"OMP_WAIT_POLICY": "PASSIVE"}
+"""Threads that wait give way: where several tasks share the cores, threads that spin halve the speed of all of them."""
+
 
 class Commands(TyperGroup):
     """All commands, each loaded when it is asked for: a step's process pays for its own alone."""
@@ -82,6 +86,7 @@ def _all() -> None:
 
 def main() -> None:
     """Entry point: errors of ours become one line and their exit code (2: do not retry, 75: try again)."""
+    os.environ.update(QUIET_THREADS | os.environ)
     try:
         lines.set_up()
         app()

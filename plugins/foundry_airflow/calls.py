@@ -16,8 +16,6 @@ COMMAND = ("foundry",)
 """In a container."""
 EXIT_TIMEOUT = 124
 """Of ``timeout`` from the GNU core utilities, which ends a command in a container."""
-QUIET_THREADS = {"OMP_WAIT_POLICY": "PASSIVE"}
-"""Threads that wait give way: where several tasks share the cores, threads that spin halve the speed of all of them."""
 
 FROM_A_FORM = {"FOUNDRY_CALLER": "form"}
 """Parameters of a DAG come from whoever may start it: no back-end takes them for the operator's."""

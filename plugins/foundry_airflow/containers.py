@@ -10,7 +10,7 @@ from pathlib import Path
 from airflow.sdk.configuration import conf
 
 from foundry_airflow import calls
-from foundry_airflow.calls import FROM_A_FORM, QUIET_THREADS, Call
+from foundry_airflow.calls import FROM_A_FORM, Call
 from pipeline_tasks import __version__
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.resources import handed_on
@@ -81,7 +81,7 @@ def container_of(call: Call) -> Container:
     image = "gpu" if gpus else "cpu"
     known = passed_on(needs.secrets) | _places()
     secrets = {name: known.pop(name, "") for name in secret_variables(needs.secrets)}
-    base = QUIET_THREADS | {"HOME": TMP} | ({"FOUNDRY_WORKERS": str(math.ceil(cpus))} if cpus else {})
+    base = {"HOME": TMP} | ({"FOUNDRY_WORKERS": str(math.ceil(cpus))} if cpus else {})
     return Container(
         name=call.name,
         image=option(f"image_{image}", f"retriever-foundry/{image}:{__version__}"),

@@ -11,7 +11,7 @@ from contextlib import suppress
 from threading import Thread
 from typing import IO
 
-from foundry_airflow.calls import EXIT_TIMEOUT, FROM_A_FORM, QUIET_THREADS, Call, Ended, Say
+from foundry_airflow.calls import EXIT_TIMEOUT, FROM_A_FORM, Call, Ended, Say
 from foundry_airflow.starts import Child, import_path, start
 from pipeline_tasks.core.settings import inherited
 
@@ -30,7 +30,7 @@ class ProcessBackend:
 
         Of this process's environment it gets what the machine is like and the secrets of its step, not Airflow's.
         """
-        environment = QUIET_THREADS | inherited(call.resources.secrets) | import_path() | FROM_A_FORM
+        environment = inherited(call.resources.secrets) | import_path() | FROM_A_FORM
         read, written = os.pipe()
         with tempfile.TemporaryFile("w+", errors="replace") as output, os.fdopen(read, errors="replace") as lines:
             with os.fdopen(written, "w") as log:
