@@ -20,7 +20,7 @@ from typing import IO, Protocol
 
 from foundry_airflow.calls import Call
 from pipeline_tasks.cli.forks import Asked
-from pipeline_tasks.cli.main import QUIET_THREADS
+from pipeline_tasks.cli.main import FOR_LIBRARIES
 from pipeline_tasks.core.settings import inherited
 
 IMPORTED = {
@@ -73,7 +73,7 @@ class Server:
     def __init__(self, module: str, imported: Sequence[str]) -> None:
         self._asks, asked = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         command = [sys.executable, "-m", "pipeline_tasks.cli.forks", str(asked.fileno()), module, *imported]
-        environment = QUIET_THREADS | inherited(()) | import_path()
+        environment = FOR_LIBRARIES | inherited(()) | import_path()
         self.process = subprocess.Popen(  # noqa: S603
             command, env=environment, stdin=subprocess.DEVNULL, pass_fds=[asked.fileno()], start_new_session=True
         )
