@@ -27,7 +27,7 @@ _PATIENCE = timedelta(days=1)
 """How long a process waits for the others, the leader's evaluations among it; a dead one is noticed by the caller."""
 
 _LAST_WORDS = 20.0
-"""Seconds that the others have to end once one has failed: it may have failed for want of one that is about to."""
+"""Seconds that the others have to say why, or to end, once one has failed where it met them."""
 
 Tell = Callable[..., None]
 Result = TypeVar("Result")
@@ -87,6 +87,9 @@ def _do(work: Callable[[Peers, Tell], object], devices: Sequence[str], meeting: 
     try:
         failed = _listen(hears, processes, tell)
         ended = {place: process.exitcode for place, process in enumerate(processes) if process.exitcode}
+        for one in failed:
+            if not one.at_meeting:
+                raise one.error(devices)
         mute = [place for place in ended if place not in {one.place for one in failed}]
         for place in sorted(mute, key=lambda place: ended[place]):
             raise TransientError(
@@ -94,7 +97,7 @@ def _do(work: Callable[[Peers, Tell], object], devices: Sequence[str], meeting: 
                 "memory: try again, it goes on from its last checkpoint"
             )
         for one in failed:
-            raise RuntimeError(f"the training process on {devices[one.place]} failed:\n{one.told}")
+            raise one.error(devices)
     finally:
         for process in processes:
             process.kill()
@@ -103,17 +106,35 @@ def _do(work: Callable[[Peers, Tell], object], devices: Sequence[str], meeting: 
 
 @dataclass(frozen=True)
 class _Failed:
-    """A process raised what nobody foresaw; ``told`` is its traceback."""
+    """A process raised what nobody foresaw.
+
+    Attributes:
+        place: of the process.
+        told: its traceback.
+        at_meeting: it failed where it met the others, and may have lost one of them that failed or ended before.
+    """
 
     place: int
     told: str
+    at_meeting: bool
+
+    def error(self, devices: Sequence[str]) -> RuntimeError:
+        """What the caller is told."""
+        return RuntimeError(f"the training process on {devices[self.place]} failed:\n{self.told}")
+
+
+def _is_at_meeting(error: Exception) -> bool:
+    """Whether it comes from PyTorch's exchange between processes, and not from a disk on the way there."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    where = frame.f_globals["__name__"]
+    return isinstance(error, RuntimeError) and where.startswith((distributed.__name__, Peers.__module__))
 
 
 def _listen(hears: Connection, processes: Sequence[BaseProcess], tell: Tell) -> list[_Failed]:
     """Hear what the processes say until all have ended, or one has failed: the others may wait for it for ever.
 
     Returns:
-        what they failed with, the first one's first: others may have lost it, and failed for that.
+        what they failed with, the first one's first.
     """
     failed: list[_Failed] = []
     speaking, over = [hears], None
@@ -138,7 +159,7 @@ def _listen(hears: Connection, processes: Sequence[BaseProcess], tell: Tell) -> 
         ready = wait([*speaking, *alive], over and max(0.0, over - monotonic()))
         ended = {place for place, process in enumerate(processes) if process.exitcode}
         hear()
-        if not ready or ended - {one.place for one in failed}:
+        if not ready or ended - {one.place for one in failed} or not all(one.at_meeting for one in failed):
             break
     hear()
     return failed
@@ -172,8 +193,8 @@ def _take_part(
     except FoundryError as error:
         speaks.send(error)
         raise
-    except Exception:
-        speaks.send(_Failed(peers.local_rank, traceback.format_exc()))
+    except Exception as error:
+        speaks.send(_Failed(peers.local_rank, traceback.format_exc(), _is_at_meeting(error)))
         raise
     finally:
         speaks.close()

@@ -42,6 +42,6 @@ def test_threads_give_way_unless_the_environment_says_otherwise(given, expected)
 @pytest.mark.parametrize(("given", "expected"), [({}, "miss"), ({"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "99"}, "hit")])
 def test_a_kernel_of_eighty_shapes_ago_is_gone_unless_the_environment_says_otherwise(given, expected) -> None:
     said = told(ONEDNN, given | {"ONEDNN_VERBOSE": "profile_create"})
-    created = [line for line in said.splitlines() if ",create:" in line]
-    assert len(created) == 81
+    created = [line for line in said.splitlines() if ",create:" in line and ",matmul," in line]
+    assert len(created) > 80
     assert f"create:cache_{expected}" in created[-1]

@@ -153,6 +153,20 @@ def test_the_one_that_ends_is_named_and_not_the_one_that_lost_it_and_said_so_fir
         together(loses_its_connection_first, CPUS, print)
 
 
+def loses_one_that_tells_later(peers: Peers, tell) -> None:
+    if peers.leads:
+        peers.add(1.0)
+    distributed.destroy_process_group()
+    sleep(1)
+    raise OSError(28, "No space left on device")
+
+
+@forks
+def test_the_one_that_failed_is_told_and_not_the_one_that_lost_it_and_said_so_first() -> None:
+    with pytest.raises(RuntimeError, match="(?s)No space left"):
+        together(loses_one_that_tells_later, CPUS, print)
+
+
 def fills_the_disk(peers: Peers, tell) -> None:
     if not peers.leads:
         raise OSError(28, "No space left on device")
