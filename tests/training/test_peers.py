@@ -139,11 +139,15 @@ def test_a_process_that_ends_is_noticed_where_the_others_wait_for_it_for_ever() 
         together(leaves_the_other_waiting, CPUS, print)
 
 
-def loses_its_connection_first(peers: Peers, tell) -> None:
+def leave_the_leader_alone(peers: Peers) -> None:
     if peers.leads:
         peers.add(1.0)
     distributed.destroy_process_group()
     sleep(1)
+
+
+def loses_its_connection_first(peers: Peers, tell) -> None:
+    leave_the_leader_alone(peers)
     os._exit(3)
 
 
@@ -153,18 +157,15 @@ def test_the_one_that_ends_is_named_and_not_the_one_that_lost_it_and_said_so_fir
         together(loses_its_connection_first, CPUS, print)
 
 
-def loses_one_that_tells_later(peers: Peers, tell) -> None:
-    if peers.leads:
-        peers.add(1.0)
-    distributed.destroy_process_group()
-    sleep(1)
+def tells_later_than_the_leader(peers: Peers, tell) -> None:
+    leave_the_leader_alone(peers)
     raise OSError(28, "No space left on device")
 
 
 @forks
 def test_the_one_that_failed_is_told_and_not_the_one_that_lost_it_and_said_so_first() -> None:
     with pytest.raises(RuntimeError, match="(?s)No space left"):
-        together(loses_one_that_tells_later, CPUS, print)
+        together(tells_later_than_the_leader, CPUS, print)
 
 
 def fills_the_disk(peers: Peers, tell) -> None:
