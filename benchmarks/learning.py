@@ -147,6 +147,7 @@ def options_of() -> argparse.Namespace:
     add("--references", nargs="+", choices=REFERENCE_MODELS, default=list(REFERENCE_MODELS), help="the first one mines")
     add("--teacher", choices=(FUSION, *REFERENCE_MODELS), default=FUSION, help="ranks of all, or cosines of one")
     add("--set", type=json.loads, default={}, dest="given", help='hyperparameters of our stages: {"epochs": 2}')
+    add("--set-mined", type=json.loads, default={}, dest="given_mined", help="the same of those with mined negatives")
     add("--dev", action="store_true", help="development queries alone")
     add("--data", type=Path, default=DATA, help="folder of the judged sets")
     add("--keep", type=Path, help="folder in which models and rankings stay: a run that was stopped goes on")
@@ -162,7 +163,7 @@ def options_of() -> argparse.Namespace:
 def main() -> None:
     """Run the sets that are asked for."""
     options = options_of()
-    recipe = Recipe(options.size, options.precision, options.teacher, options.given)
+    recipe = Recipe(options.size, options.precision, options.teacher, options.given, options.given_mined)
     others = {name: judged_folder(needed(options.data / name), OTHERS[name]) for name in options.others}
     found = {}
     with tempfile.TemporaryDirectory() as passing:

@@ -78,12 +78,14 @@ class Recipe:
         precision: of training and of the trained model's vectors.
         teacher: ``rrf``, the ranks of BM25 and all reference models, or one of these models, its cosines.
         given: hyperparameters, by name, in place of the size's.
+        given_mined: of stages with mined negatives, in place of these; such a stage goes on from a trained model.
     """
 
     size: str
     precision: Precision
     teacher: str
     given: Mapping[str, Any]
+    given_mined: Mapping[str, Any]
 
     @property
     def bf16(self) -> bool:
@@ -98,7 +100,8 @@ class Recipe:
             hard = "info_nce" if stage.labels else None
             objective = {"name": "kl_distillation", "hard": hard, "teacher_temperature": unit}
         chosen = {"objective": objective, "in_batch": True, "seed": seed, "evals_per_epoch": 1} | LENGTHS
-        return TrainParams(size=self.size, precision=self.precision, **(chosen | dict(self.given)))
+        given = {**self.given, **(self.given_mined if stage.mined else {})}
+        return TrainParams(size=self.size, precision=self.precision, **(chosen | given))
 
 
 def training_set(data: JudgedSet, stage: Stage, found: References, teacher: str) -> Examples:

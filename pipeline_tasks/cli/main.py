@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import sys
 from importlib import import_module
 from typing import Any
@@ -13,6 +12,7 @@ from typer.core import TyperGroup
 
 from pipeline_tasks.core import lines
 from pipeline_tasks.core.errors import FoundryError
+from pipeline_tasks.core.settings import tell_libraries
 
 MODULES = {
     "run": "run",
@@ -49,14 +49,6 @@ MODULES = {
 }
 """Command -> the file of this room that has its function ``<command>_command``, or ``app`` where it has commands."""
 
-FOR_LIBRARIES = {"OMP_WAIT_POLICY": "PASSIVE", "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64"}
-"""What libraries read from the environment once, on first use; a value that is there already goes first.
-
-Threads that wait give way: where several tasks share the cores, threads that spin halve the speed of all of them. And
-of the kernels that oneDNN compiles in bfloat16 for each shape it keeps 64 and not 1,024: texts of ever other lengths
-bring ever other shapes, and those that have gone by would fill gigabytes.
-"""
-
 
 class Commands(TyperGroup):
     """All commands, each loaded when it is asked for: a step's process pays for its own alone."""
@@ -91,7 +83,7 @@ def _all() -> None:
 
 def main() -> None:
     """Entry point: errors of ours become one line and their exit code (2: do not retry, 75: try again)."""
-    os.environ.update(FOR_LIBRARIES | os.environ)
+    tell_libraries()
     try:
         lines.set_up()
         app()

@@ -61,6 +61,13 @@ MACHINE_PREFIXES = """
     ROCR_ TORCH PYTORCH_ HF_ TRANSFORMERS_
     """.split()
 """What a process needs to know of its machine."""
+FOR_LIBRARIES = {"OMP_WAIT_POLICY": "PASSIVE", "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64"}
+"""What libraries read from the environment once, on first use; a value that is there already goes first.
+
+Threads that wait give way: where several tasks share the cores, threads that spin halve the speed of all of them. And
+of the kernels that oneDNN compiles in bfloat16 for each shape it keeps 64 and not 1,024: texts of ever other lengths
+bring ever other shapes, and those that have gone by would fill gigabytes.
+"""
 
 
 class Settings(BaseModel):
@@ -206,6 +213,11 @@ def take_on(environment: dict[str, str]) -> None:
     os.environ.clear()
     os.environ.update(environment)
     settings.cache_clear()
+
+
+def tell_libraries() -> None:
+    """Set :data:`FOR_LIBRARIES`; to be called before any of them is imported."""
+    os.environ.update(FOR_LIBRARIES | os.environ)
 
 
 def secret_values() -> list[str]:

@@ -20,8 +20,7 @@ from typing import IO, Protocol
 
 from foundry_airflow.calls import Call
 from pipeline_tasks.cli.forks import Asked
-from pipeline_tasks.cli.main import FOR_LIBRARIES
-from pipeline_tasks.core.settings import inherited
+from pipeline_tasks.core.settings import FOR_LIBRARIES, inherited
 
 IMPORTED = {
     "cpu": ("pipeline_tasks.cli.run", "pipeline_tasks.core.memo", "pyarrow.parquet", "pandas", "numba", "faiss"),

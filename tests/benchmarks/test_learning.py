@@ -71,6 +71,15 @@ def test_a_stage_with_negatives_goes_on_from_the_best_without_on_development_que
     assert before(bench, "views", found) == before(bench, "distilled", {PLAIN: best}) == ""
 
 
+def test_stages_with_mined_negatives_may_have_hyperparameters_of_their_own(stages: ModuleType):
+    recipe = stages.Recipe("33m", "fp32", "rrf", {"epochs": 4, "batch_size": 8}, {"epochs": 1})
+    given = {name: recipe.params(stage, 0) for name, stage in stages.STAGES.items()}
+    assert {name: (of.epochs, of.batch_size) for name, of in given.items() if name in ("views", "distilled")} == {
+        "views": (4, 8),
+        "distilled": (1, 8),
+    }
+
+
 def test_what_is_lost_elsewhere_is_the_mean_over_a_stages_models_less_the_start(
     monkeypatch: pytest.MonkeyPatch, planted: tuple[Any, Any]
 ):
@@ -101,7 +110,7 @@ def test_a_mean_over_seeds_is_of_every_seeds_model_of_each_of_its_stages(
     monkeypatch.syspath_prepend(BENCHMARKS)
     from learning import PLAIN, models_of
 
-    bench = stages.Bench(*planted, stages.Recipe("22m", "fp32", "rrf", {}), tmp_path)
+    bench = stages.Bench(*planted, stages.Recipe("22m", "fp32", "rrf", {}, {}), tmp_path)
     ranked = np.array([[0, 1, 2, 3]])
     by_seed = [{PLAIN: ranked, "views": ranked, "spread": ranked, "negatives": ranked}] * 2
     models = models_of(bench, by_seed, ["views+spread", "negatives"])

@@ -23,6 +23,7 @@ from pipeline_tasks.core import lines
 from pipeline_tasks.core.engines.cluster import Node, reached, room_for
 from pipeline_tasks.core.engines.left import on_node
 from pipeline_tasks.core.errors import InputError, TransientError
+from pipeline_tasks.core.settings import tell_libraries
 from pipeline_tasks.core.step import Resources
 from pipeline_tasks.core.team import Member, PartDone, acting_as, listen
 
@@ -63,6 +64,7 @@ class Computing:
     """
 
     def __init__(self, tells: bool) -> None:
+        tell_libraries()
         self._work: tuple[Any, Any] = (None, None)
         self._listener: int | None = None
         self._said: SimpleQueue[logging.LogRecord] = SimpleQueue()

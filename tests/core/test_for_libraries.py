@@ -7,10 +7,11 @@ import sys
 import pytest
 import torch
 
-from pipeline_tasks.cli.main import FOR_LIBRARIES
+from pipeline_tasks.core.settings import FOR_LIBRARIES
 
 A_COMMAND = "from pipeline_tasks.cli.main import main\ntry: main()\nexcept SystemExit: pass\n"
-OPENMP = A_COMMAND + "import faiss"
+AN_ACTOR = "from pipeline_tasks.core.engines.actors import Computing\nComputing(tells=False)\n"
+OPENMP = "import faiss"
 ONEDNN = (
     A_COMMAND
     + """
@@ -33,9 +34,12 @@ def told(code: str, given: dict[str, str]) -> str:
     return done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(("given", "expected"), [({}, "PASSIVE"), ({"OMP_WAIT_POLICY": "ACTIVE"}, "ACTIVE")])
-def test_threads_give_way_unless_the_environment_says_otherwise(given, expected) -> None:
-    assert f"OMP_WAIT_POLICY = '{expected}'" in told(OPENMP, given | {"OMP_DISPLAY_ENV": "TRUE"})
+@pytest.mark.parametrize("begun", [A_COMMAND, AN_ACTOR], ids=["a command", "an actor of a Ray cluster"])
+@pytest.mark.parametrize(("given", "spins"), [({}, False), ({"OMP_WAIT_POLICY": "ACTIVE"}, True)])
+def test_threads_give_way_unless_the_environment_says_otherwise(begun, given, spins) -> None:
+    said = told(begun + OPENMP, given | {"OMP_DISPLAY_ENV": "VERBOSE"})
+    assert "GOMP_SPINCOUNT" in said
+    assert ("GOMP_SPINCOUNT = '0'" not in said) == spins
 
 
 @with_onednn
