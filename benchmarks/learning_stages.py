@@ -8,6 +8,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from pipeline_tasks.core.settings import settings
 from pipeline_tasks.encoders.devices import device_kind, devices
 from pipeline_tasks.encoders.layout import layout_of
 from pipeline_tasks.models.sizes import backbone
+from pipeline_tasks.models.start import judging_layers
 from pipeline_tasks.models.use import folder
 from pipeline_tasks.retrieval.encoders import load_encoder
 from pipeline_tasks.retrieval.search import top_k
@@ -27,6 +29,7 @@ from pipeline_tasks.training.average_models import average
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.export import export
 from pipeline_tasks.training.params import Precision, TrainParams
+from pipeline_tasks.training.reset import reset_top_layers
 from pipeline_tasks.training.trainer import train
 
 START = "the start"
@@ -140,10 +143,16 @@ class Bench:
     recipe: Recipe
     place: Path
 
-    @property
+    @cached_property
     def start(self) -> Path:
-        """The size's backbone."""
-        return folder(backbone(self.recipe.size).name)
+        """The size's backbone, as ``pretrain`` starts with it."""
+        name, n_layers = backbone(self.recipe.size).name, self.reset_layers
+        return reset_top_layers(folder(name), self.place / "start", n_layers) if n_layers else folder(name)
+
+    @property
+    def reset_layers(self) -> int:
+        """The top layers of the start that begin as identity."""
+        return judging_layers(backbone(self.recipe.size).name)
 
     def untouched(self) -> np.ndarray:
         """By the start as it came."""
@@ -171,7 +180,8 @@ class Bench:
         """Folder of a stage's model."""
         stage = STAGES[name]
         teacher = [self.recipe.teacher, list(self.found.vectors)] if stage.taught else []
-        told = [before, teacher, self.recipe.params(stage, seed).identity(), settings().threads]
+        params = self.recipe.params(stage, seed).identity()
+        told = [before, teacher, params, self.reset_layers, settings().threads]
         return self.place / f"{name.replace(' ', '-')}-{seed}-{short_id(*told)}"
 
     def of_mean(self, models: Sequence[Path]) -> Path:
@@ -218,5 +228,5 @@ class Bench:
 
     def _file(self, *told: Any) -> Path:
         name = "-".join(map(str, told))
-        made_with = self.recipe.size, self.recipe.precision, device_kind(), settings().threads
+        made_with = self.recipe.size, self.recipe.precision, self.reset_layers, device_kind(), settings().threads
         return self.place / f"{name}-{short_id(*made_with)}.npz"

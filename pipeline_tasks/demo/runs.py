@@ -26,7 +26,6 @@ FOR_TWO_CORES: Runs = {
         "pretrain_batch_size": 16,
         "pretrain_learning_rate": 1e-4,
         "pretrain_evals_per_epoch": 1,
-        "pretrain_reset_layers": 9,
         "finetune_batch_size": 8,
         "finetune_in_batch": True,
         "finetune_pool_instruction": False,

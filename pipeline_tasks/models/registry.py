@@ -37,6 +37,7 @@ class OfflineSource(Entry):
     files: dict[str, str] = Field(min_length=1, description="path below root -> sha256")
     converter: str | None = Field(None, description="name of a function of convert.py that runs on the files")
     made: dict[str, str] = Field(default_factory=dict, description="path -> sha256 of what the converter writes")
+    judging_layers: int = Field(0, ge=0, description="top layers that judge pairs and tell single texts apart no more")
 
 
 class HubSource(Entry):

@@ -133,6 +133,18 @@ def start_of(name: str) -> Start:
     return _folder(name) if _is_path(name) else _registered(name)
 
 
+def judging_layers(name: str) -> int:
+    """Of the model that ``name`` stands for the top layers that judge pairs, and tell single texts apart no more.
+
+    Those of a folder are not known, and none here.
+
+    Raises:
+        InputError: no model has that name.
+    """
+    source = None if _is_path(name) or settings().profile == "hub" else get(name).offline
+    return source.judging_layers if source else 0
+
+
 def reranker_of(name: str) -> Start:
     """The model that ``name`` stands for, one that scores a query and a passage together.
 

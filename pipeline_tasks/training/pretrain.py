@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.run import Inputs, Run
@@ -19,8 +19,8 @@ from pipeline_tasks.core.step import From, added, step
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import PAIRS, PASSAGES
 from pipeline_tasks.encoders.layout import Layout, layout_of
-from pipeline_tasks.models.sizes import StageName, adapts
-from pipeline_tasks.models.start import StartParams
+from pipeline_tasks.models.sizes import StageName, adapts, get_size
+from pipeline_tasks.models.start import StartParams, judging_layers
 from pipeline_tasks.training import judged_dev
 from pipeline_tasks.training.cloze import ClozePair, cloze_pairs
 from pipeline_tasks.training.common import (
@@ -34,7 +34,7 @@ from pipeline_tasks.training.common import (
     train_and_export,
 )
 from pipeline_tasks.training.data.examples import Examples, block
-from pipeline_tasks.training.params import TrainParams
+from pipeline_tasks.training.params import TrainParams, resolved
 
 View = Literal["source", "written", "restated"]
 """How a pair is read: its query finds its source passage, or its written positive; or the latter finds the former."""
@@ -62,7 +62,9 @@ class PretrainParams(StartParams, TrainParams):
     stage: ClassVar[StageName] = "pretrain"
 
     in_batch: Literal[True] = Field(True, description="pairs have no other negatives than the batch's passages")
-    reset_layers: int = Field(0, ge=0, description="top layers that start as identity: for a trunk of a cross-encoder")
+    reset_layers: int = resolved(
+        ge=0, description="top layers of the backbone that start as identity; empty: those of a cross-encoder's trunk"
+    )
     views: Annotated[tuple[View, ...], AfterValidator(_in_order)] = added(
         ("source", "written"), min_length=1, description="rows that a pair gives: source, written, restated"
     )
@@ -74,6 +76,15 @@ class PretrainParams(StartParams, TrainParams):
         description="model to start from; empty: the adapted decoder, the backbone",
     )
     cloze_sentences: int = Field(2, ge=1, description="such queries per passage")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _resolve_layers(cls, given: dict[str, Any]) -> dict[str, Any]:
+        if given.get("reset_layers") is not None:
+            return given
+        size = given.get("size") or cls.model_fields["size"].default
+        judging = 0 if given.get("start_from") else judging_layers(given.get("backbone") or get_size(size).backbone)
+        return given | {"reset_layers": judging}
 
 
 @step(
@@ -125,7 +136,7 @@ def pretrain(inputs: Inputs, params: PretrainParams, run: Run) -> Path:
     }
     trunk, begun = folder_of_start(inputs, params.start, run)
     card |= begun
-    if params.reset_layers:
+    if params.reset_layers and "init" not in inputs:
         from pipeline_tasks.training.reset import reset_top_layers
 
         trunk = reset_top_layers(trunk, run.scratch / "trunk", params.reset_layers)

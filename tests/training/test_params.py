@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import pytest
 
@@ -21,15 +22,21 @@ STAGES = (PretrainParams, FinetuneParams, DistillParams)
 
 
 @pytest.fixture
-def on(monkeypatch):
-    """Says what the machine trains on."""
+def setting(monkeypatch):
+    """Gives a variable of the settings a value."""
 
-    def devices(names: str) -> None:
-        monkeypatch.setenv("FOUNDRY_DEVICES", names)
+    def given(variable: str, value: str) -> None:
+        monkeypatch.setenv(variable, value)
         settings.cache_clear()
 
-    yield devices
+    yield given
     settings.cache_clear()
+
+
+@pytest.fixture
+def on(setting):
+    """Says what the machine trains on."""
+    return partial(setting, "FOUNDRY_DEVICES")
 
 
 @pytest.mark.parametrize("params", STAGES)
@@ -87,6 +94,28 @@ def test_the_manifest_shows_the_values_that_were_used(tmp_path):
     shown = json.loads(json.dumps(job.identity))
     wanted = {"learning_rate": 4e-4, "batch_size": 2400, "temperature": 0.01, "precision": "fp32", "device": "cpu"}
     assert {name: shown[name] for name in wanted} == wanted
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, 9),
+        ({"reset_layers": None}, 9),
+        ({"reset_layers": 0}, 0),
+        ({"start_from": ["model/33m/pretrain"]}, 0),
+        ({"backbone": "all-minilm-l6-v2"}, 0),
+        ({"size": "22m"}, 0),
+        ({"size": "22m", "backbone": "minilm-l12-h384"}, 9),
+        ({"size": "22m", "reset_layers": 2}, 2),
+    ],
+)
+def test_top_layers_start_as_identity_where_the_weights_here_are_of_a_cross_encoder(given, expected):
+    assert PretrainParams(**{"size": "33m"} | given).reset_layers == expected
+
+
+def test_the_trunk_of_a_hub_tells_texts_apart_in_all_its_layers(setting):
+    setting("FOUNDRY_PROFILE", "hub")
+    assert PretrainParams(size="33m").reset_layers == 0
 
 
 def test_what_the_optimiser_reads_is_what_the_command_line_offers():

@@ -91,6 +91,7 @@ def test_a_pre_trained_folder_with_instructions_that_it_never_saw(store, tmp_pat
     of_size = get_size(size).pretrain
     assert (shown["learning_rate"], shown["temperature"]) == (of_size.learning_rate, temperature)
     assert (shown["batch_size"], shown["precision"]) == (8, "fp32")
+    assert shown["reset_layers"] == {"33m": 9, "22m": 0}[size]
 
 
 def test_a_finished_embedder_that_training_only_hurts_comes_back_as_it_was(store, tmp_path):
@@ -110,6 +111,18 @@ def test_a_finished_embedder_that_training_only_hurts_comes_back_as_it_was(store
     assert layout_of_folder(folder).max_length == spec.max_length
     ours = load_encoder(folder, tmp_path, threads=1).encode_passages(TEXTS)
     np.testing.assert_allclose(ours, open_encoder(spec.name).encode_passages(TEXTS), atol=1e-5)
+
+
+def test_a_model_to_go_on_from_keeps_its_top_layers(store, tmp_path):
+    fetch(backbone("22m"), settings().cache)
+    begun = go(store, pretrain, size="22m", **SHORT)
+    hardly = {"learning_rate": 1e-12, "weight_decay": 0, "reset_layers": 2}
+    made = go(store, pretrain, {"init": [str(begun.ref)]}, size="22m", **SHORT | hardly)
+    before, after = (
+        load_encoder(Version.open(store, ref).lay_out(tmp_path / ref.version), tmp_path, threads=1)
+        for ref in (begun.ref, made.ref)
+    )
+    np.testing.assert_allclose(after.encode_passages(TEXTS), before.encode_passages(TEXTS), atol=1e-5)
 
 
 def test_fine_tuning_goes_on_from_a_finished_embedder(store, tmp_path):
