@@ -31,7 +31,7 @@ triplets that are missing are built on the way. The evaluation on held-out queri
 train at once: the pool `gpu` says how many. All data is that of the latest `labelled`.
 """
 
-SIZE = Param("33m", type="string", enum=list(SIZES), description="size of the model to train")
+SIZE = Param("33m", type="string", enum=list(SIZES), description="size of the model to train; 22m for few pairs")
 CHOICES = ("causal", "reset_layers", "views", "cloze_from", "cloze_sentences")
 OF_TRIPLETS = ("in_batch", "instruct", "pool_instruction", "triplets_from")
 COMMON, START = form("pretrain", *OF_ALL_STAGES), form("pretrain", "backbone")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -35,6 +36,8 @@ from pipeline_tasks.training.common import (
 )
 from pipeline_tasks.training.data.examples import Examples, block
 from pipeline_tasks.training.params import TrainParams, resolved
+
+log = logging.getLogger(__name__)
 
 View = Literal["source", "written", "restated"]
 """How a pair is read: its query finds its source passage, or its written positive; or the latter finds the former."""
@@ -86,6 +89,15 @@ class PretrainParams(StartParams, TrainParams):
         judging = 0 if given.get("start_from") else judging_layers(given.get("backbone") or get_size(size).backbone)
         return given | {"reset_layers": judging}
 
+    @model_validator(mode="after")
+    def _check_layers(self) -> PretrainParams:
+        if self.reset_layers and self.start_from:
+            raise ValueError(
+                f"reset_layers={self.reset_layers} is for a backbone, and {self.start_from[0]} has learned with all "
+                "its layers: leave reset_layers out, or start_from"
+            )
+        return self
+
 
 @step(
     reads={
@@ -136,7 +148,9 @@ def pretrain(inputs: Inputs, params: PretrainParams, run: Run) -> Path:
     }
     trunk, begun = folder_of_start(inputs, params.start, run)
     card |= begun
-    if params.reset_layers and "init" not in inputs:
+    if params.reset_layers and "init" in inputs:
+        log.info("reset_layers=%d is for a backbone: a model to start from keeps its layers", params.reset_layers)
+    elif params.reset_layers:
         from pipeline_tasks.training.reset import reset_top_layers
 
         trunk = reset_top_layers(trunk, run.scratch / "trunk", params.reset_layers)

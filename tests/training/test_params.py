@@ -6,6 +6,7 @@ import json
 from functools import partial
 
 import pytest
+from pydantic import ValidationError
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.plan import plan
@@ -111,6 +112,14 @@ def test_the_manifest_shows_the_values_that_were_used(tmp_path):
 )
 def test_top_layers_start_as_identity_where_the_weights_here_are_of_a_cross_encoder(given, expected):
     assert PretrainParams(**{"size": "33m"} | given).reset_layers == expected
+
+
+def test_a_model_that_has_learned_keeps_its_layers():
+    with pytest.raises(ValidationError, match="reset_layers=2 is for a backbone, and model/33m/pretrain has learned"):
+        PretrainParams(size="33m", reset_layers=2, start_from=["model/33m/pretrain"])
+    assert PretrainParams(size="33m", reset_layers=0, start_from=["model/33m/pretrain"]).reset_layers == 0
+    with pytest.raises(ValidationError, match="model/596m/adapt has learned"):
+        PretrainParams(size="596m", reset_layers=2)
 
 
 def test_the_trunk_of_a_hub_tells_texts_apart_in_all_its_layers(setting):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import numpy as np
 import pytest
 
@@ -113,11 +115,13 @@ def test_a_finished_embedder_that_training_only_hurts_comes_back_as_it_was(store
     np.testing.assert_allclose(ours, open_encoder(spec.name).encode_passages(TEXTS), atol=1e-5)
 
 
-def test_a_model_to_go_on_from_keeps_its_top_layers(store, tmp_path):
+def test_a_model_to_go_on_from_keeps_its_top_layers(store, tmp_path, caplog):
     fetch(backbone("22m"), settings().cache)
     begun = go(store, pretrain, size="22m", **SHORT)
     hardly = {"learning_rate": 1e-12, "weight_decay": 0, "reset_layers": 2}
-    made = go(store, pretrain, {"init": [str(begun.ref)]}, size="22m", **SHORT | hardly)
+    with caplog.at_level(logging.INFO, "pipeline_tasks.training.pretrain"):
+        made = go(store, pretrain, {"init": [str(begun.ref)]}, size="22m", **SHORT | hardly)
+    assert "reset_layers=2 is for a backbone: a model to start from keeps its layers" in caplog.messages
     before, after = (
         load_encoder(Version.open(store, ref).lay_out(tmp_path / ref.version), tmp_path, threads=1)
         for ref in (begun.ref, made.ref)
