@@ -5,6 +5,8 @@ from __future__ import annotations
 from airflow.sdk import DAG, Param
 from foundry_airflow.steps import DEFAULT_ARGS, batch_field, fold_lineage, form, given, step, within
 
+from pipeline_tasks.core.settings import settings
+
 DOC = """
 ### From `passages` to `mtt/fret`
 
@@ -35,8 +37,9 @@ JUDGES = {
     "endpoint_scorer": ("score_passages", "model of the endpoint that gives likelihoods; it must echo, as vLLM does"),
     "reranker": ("rerank_passages", "model that reads query and passage together, such as ms-marco-minilm-l12"),
 }
+USUAL = {} if settings().profile == "hub" else {"reranker": "ms-marco-minilm-l12"}  # no causal model is here offline
 JUDGE_FIELDS = {
-    name: Param(None, type=["null", "string"], section=section, description=f"{told} (left empty: none)")
+    name: Param(USUAL.get(name), type=["null", "string"], section=section, description=f"{told} (left empty: none)")
     for name, (section, told) in JUDGES.items()
 }
 

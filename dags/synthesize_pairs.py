@@ -13,9 +13,11 @@ and a positive passage for each need. Every answer is kept: passages that were a
 General-domain pairs join where the store has `mtp/gd`, pairs of your own where `own` names them. Copies of held-out
 queries, of judged questions and of the judged sets in `sets` are refused; where they are too many, the run stops.
 
-Starts when `passages` changed, and by hand. The endpoint is the worker's `OPENAI_BASE_URL`; the pool `llm` limits how
-many steps ask it at once, `max_run_usd` and `max_run_tokens` what each of the two steps may spend. With `batch` both
-buy their answers by the endpoint's batch API first, at half the price, and sleep meanwhile, for a day at most each.
+Starts after `corpus_refresh`, also where that found nothing new, with the parameters of the operator's file
+(`FOUNDRY_PARAMETERS`) or the defaults; and by hand. The endpoint is the worker's `OPENAI_BASE_URL`; the pool `llm`
+limits how many steps ask it at once, `max_run_usd` and `max_run_tokens` what each of the two steps may spend. With
+`batch` both buy their answers by the endpoint's batch API first, at half the price, and sleep meanwhile, for a day at
+most each.
 """
 
 NEEDS = form("write_needs", "sample_rate", "rates", "intents", "intents_per_passage", "splits")

@@ -12,6 +12,7 @@ from typing import Any
 from pipeline_tasks.cli.costs import NOTHING, Cost, Figure, Known
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Manifest
+from pipeline_tasks.core.parameters import usual
 from pipeline_tasks.core.plan import Job, plan, resolve_input
 from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.resources import resources_of
@@ -55,7 +56,7 @@ def by_name(names: list[str], values: dict[str, Any], inputs: dict[str, list[str
             )
     found = []
     for step in steps:
-        chosen = {name: value for name, value in values.items() if name in step.params.model_fields}
+        chosen = usual(step) | {name: value for name, value in values.items() if name in step.params.model_fields}
         read = {name: texts for name, texts in inputs.items() if name in step.reads}
         found.append(Asked(step, chosen, read, step.output(step.parse(chosen))))
     return found

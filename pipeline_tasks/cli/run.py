@@ -92,7 +92,9 @@ def taken(needs: Resources) -> str:
 
 
 def _default(field: Any) -> str:
-    return "(required)" if field.is_required() else str(field.default)
+    if field.is_required():
+        return "(required)"
+    return "(of the others, the settings or the domain)" if field.default_factory else str(field.default)
 
 
 def _split(text: str, option: str) -> tuple[str, str]:

@@ -46,8 +46,9 @@ class CheckTuplesByMarginParams(EncodeParams):
         return self
 
     def identity(self) -> dict[str, Any]:
-        """The parameters, and what the weights of every model are."""
-        return super().identity() | {"further": [identity(name) for name in self.further]}
+        """The parameters, what the weights of every model are, and how the vectors of all are computed."""
+        of_all = self.arithmetic_of(self.model, *self.further)
+        return super().identity() | of_all | {"further": [identity(name) for name in self.further]}
 
     def licences(self) -> dict[str, str]:
         """Those of all models' weights."""

@@ -95,10 +95,11 @@ def load_tokenizer(folder: Path | str) -> Any:
     """The folder's tokenizer as ``transformers`` reads and saves it.
 
     It makes of texts what ``tokenizer.json`` says, as search does: where the class that the folder's other files name
-    would put parts of its own in their place, it is read without a class.
+    would put parts of its own in their place, it is read without a class. Where it has no token to pad with, one of its
+    special tokens is: a word would be cut out of texts before they are split.
 
     Raises:
-        InputError: its files are damaged.
+        InputError: its files are damaged, or have no special token at all.
     """
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
@@ -108,11 +109,17 @@ def load_tokenizer(folder: Path | str) -> Any:
         said = TextTokens(load_fast(folder)) if (folder / "tokenizer.json").is_file() else None
         if said and TextTokens(found.backend_tokenizer).meaning != said.meaning:
             found = PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
-        return found
     except Exception as error:  # the library raises bare ones
         raise InputError(
             f"{folder} has no tokenizer that can be read ({error}): save or fetch the model again"
         ) from error
+    if found.pad_token is None:
+        if not found.all_special_tokens:
+            raise InputError(
+                f"{folder} has no token to pad with: name a pad_token that no text has in its tokenizer_config.json"
+            )
+        found.pad_token = found.eos_token or found.all_special_tokens[0]
+    return found
 
 
 def load_model(

@@ -32,7 +32,9 @@ class EvaluationParams(StartParams, PaidParams):
         (BM25,),
         description="bm25, names of `foundry models`, folders of models, and fusions by rank: rrf(bm25,33m/pretrain)",
     )
-    measures: tuple[str, ...] = Field(MEASURES, description="ndcg, map, mrr, recall, hit, precision at a cut-off")
+    measures: tuple[str, ...] = Field(
+        MEASURES, min_length=1, description="ndcg, map, mrr, recall, hit, precision at a cut-off"
+    )
     kept: int = Field(10, ge=0, description="passages of each ranking that the rows keep")
 
     def model_post_init(self, context: Any) -> None:

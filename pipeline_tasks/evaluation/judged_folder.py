@@ -89,6 +89,24 @@ class JudgedFolder:
         return found
 
 
+class CorpusFolder(JudgedFolder):
+    """A folder with the texts of a set alone, and no judgements."""
+
+    def __init__(self, path: Path) -> None:
+        """Of a folder.
+
+        Raises:
+            InputError: it has no corpus.
+        """
+        if not is_readable_file(path / CORPUS):
+            raise InputError(f"{path} has no {CORPUS}: see the layout in docs/evaluation.md")
+        self.path = path
+
+    def identity(self) -> str:
+        """What its file holds."""
+        return file_sha256(self.path / CORPUS)
+
+
 def grade_of(value: Any) -> int:
     """A grade as a file has it.
 

@@ -39,7 +39,7 @@ class PoolPassagesParams(SampleParams):
     writes=PASSAGES,
     kind="reduce",
     dataset="corpus/{set_name}-dev",
-    version="2",
+    version="3",
 )
 def pool_passages(inputs: Inputs, params: PoolPassagesParams, run: Run) -> Iterator[pa.Table]:
     """The passages that any of the models has among its first ``depth`` for any query of the sample.

@@ -37,7 +37,7 @@ class SampleQueriesParams(SampleParams):
     writes=JUDGED_QUERIES,
     kind="reduce",
     dataset="judged/{set_name}-{part}",
-    version="2",
+    version="3",
 )
 def sample_queries(inputs: Inputs, params: SampleQueriesParams, run: Run) -> pa.Table:
     """One side of a judged set, with what is judged among the passages given: of dev the pool, of test the corpus.
@@ -45,7 +45,8 @@ def sample_queries(inputs: Inputs, params: SampleQueriesParams, run: Run) -> pa.
     Judgements of passages that the pool does not have are left out, and are counted as rejects ``unknown_passage``; a
     query whose relevant passages no model found is ``no_passage``.
 
-    Source: DMRetriever, Algorithm 4. Departure: at most half of an intent's queries are for development.
+    Source: DMRetriever, Algorithm 4. Departure: at most half of an intent's queries are for development, besides those
+    whose words another intent's sample has.
     """
     queries = inputs["queries"].table().sort_by("query_id")
     chosen = sampled(queries, params)
@@ -60,7 +61,7 @@ def _grades(row: dict[str, list]) -> dict[str, int]:
 def sampled(queries: pa.Table, params: SampleParams) -> np.ndarray:
     """Which rows are to develop on: of each intent those with the lowest hashes, so that more queries move few.
 
-    Hashed are a query's words: one that several ids have is on one side.
+    Hashed are a query's words: what several ids have, or several intents ask, is on one side.
 
     Shapes: returns [q], bool.
     """
@@ -71,4 +72,4 @@ def sampled(queries: pa.Table, params: SampleParams) -> np.ndarray:
         own = np.flatnonzero(intents == intent)
         most = min(params.per_intent, len(own) // 2)
         found[own] = hashes[own] < np.sort(hashes[own])[most]
-    return found
+    return np.isin(hashes, hashes[found])

@@ -124,6 +124,17 @@ class StartParams(StepParams):
         return dict(self._start.licences) if self._start else {}
 
 
+class TrainedStartParams(StartParams):
+    """Of a step that reads what a size starts from, or goes on from the model that ``start_from`` names."""
+
+    if TYPE_CHECKING:
+        start_from: tuple[str, ...]
+
+    def licences(self) -> dict[str, str]:
+        """Those of the start's weights, where it starts from them; a trained model brings its own."""
+        return {} if self.start_from else super().licences()
+
+
 def start_of(name: str) -> Start:
     """The model that ``name`` stands for: a path, which has a slash in it, or a name of the registry.
 

@@ -38,16 +38,16 @@ class EncodeParams(EmbedParams, PaidParams):
     concurrency: int = tuning(4, ge=1, description="requests at once to an embeddings endpoint")
 
     def identity(self) -> dict[str, Any]:
-        """The parameters, and what makes an int8 graph of the weights and runs it.
+        """The parameters, and how the vectors are computed."""
+        return super().identity() | self.arithmetic_of(self.model)
 
-        A precision that has no say is that of the vectors all the same.
-        """
-        found = super().identity()
-        if is_exact_only(self.model):
-            return found | {"precision": "float32"}
+    def arithmetic_of(self, *models: str) -> dict[str, Any]:
+        """The precision, float32 where it has no say in any of the models; what makes int8 graphs and runs them."""
+        if all(map(is_exact_only, models)):
+            return {"precision": "float32"}
         if self.precision != "int8":
-            return found
-        return found | {"libraries": versions_of("onnxruntime"), "quantisation": QUANTISATION}
+            return {"precision": self.precision}
+        return {"precision": "int8", "libraries": versions_of("onnxruntime"), "quantisation": QUANTISATION}
 
     def secrets(self, declared: tuple[Secret, ...]) -> tuple[Secret, ...]:
         """A model that runs here wants no key."""

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from pipeline_tasks.core import memo
 from pipeline_tasks.core.endpoint import Tokens
+from pipeline_tasks.core.parameters import usual
 from pipeline_tasks.core.parts import read_part
 from pipeline_tasks.core.plan import Job, plan
 from pipeline_tasks.core.run import Inputs
@@ -103,7 +104,7 @@ def estimate(store: Store, values: dict[str, Any], given: dict[str, list[str]]) 
     passages = Inputs(job.open(store))["passages"]
     records = memo.lookup_all(store, job, passages, range(len(passages.manifest.parts)))
     chosen = {n: v for n, v in values.items() if n in WritePairsParams.model_fields}
-    then = Job(write_pairs, write_pairs.parse(chosen), {})
+    then = Job(write_pairs, write_pairs.parse(usual(write_pairs) | chosen), {})
     asked, written, expected = list[Wanted](), list[Wanted](), list[Wanted]()
     rows = n_needs = n_unwritten = 0
     for part in (passages.part(index) for index, record in records.items() if record is None):

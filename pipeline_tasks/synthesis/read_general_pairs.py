@@ -129,8 +129,8 @@ class ReadGeneralPairsParams(StepParams):
         return str(self._folder / name) if self._folder else ""
 
     def names(self) -> tuple[str, ...]:
-        """The sets that are read."""
-        return tuple(self._read)
+        """The sets that are read, in an order that does not depend on how they were named."""
+        return tuple(sorted(self._read))
 
     def most_of(self, name: str) -> int:
         """How many pairs of a set are taken at most; 0 for all."""

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import pyarrow as pa
 from pydantic import Field
 
+from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import short_id, unit_hash
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.step import added, step
@@ -32,8 +33,10 @@ class WriteNeedsParams(LlmParams):
     )
 
     def model_post_init(self, context: Any) -> None:
-        """Refuse an intent that the domain has not, before anything is asked."""
+        """Refuse an intent that the domain has not, or that is named twice, before anything is asked."""
         super().model_post_init(context)
+        if len(set(self.intents)) < len(self.intents):
+            raise InputError(f"intents={list(self.intents)}: name each intent once")
         check_known(domain_folder(), *self.intents, *self.rates)
 
 

@@ -19,7 +19,7 @@ from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import PAIRS, RANK_LISTS
 from pipeline_tasks.encoders.layout import Layout, layout_of
 from pipeline_tasks.models.sizes import StageName
-from pipeline_tasks.models.start import StartParams
+from pipeline_tasks.models.start import TrainedStartParams
 from pipeline_tasks.training import judged_dev
 from pipeline_tasks.training.common import asked, folder_of_start, given, n_rows, of_split, sources, train_and_export
 from pipeline_tasks.training.data.examples import Examples, block
@@ -30,7 +30,7 @@ from pipeline_tasks.training.pretrain import dev_set
 _COLUMNS = ["query", "intent", "passages", "scores"]
 
 
-class AdaptToCorpusParams(StartParams, TrainParams):
+class AdaptToCorpusParams(TrainedStartParams, TrainParams):
     """Hyperparameters of an adaptation; a batch is of lists."""
 
     stage: ClassVar[StageName] = "corpus"
@@ -55,7 +55,7 @@ class AdaptToCorpusParams(StartParams, TrainParams):
     writes=None,
     kind="reduce",
     dataset="model/{size}/corpus",
-    version="2",
+    version="3",
     image="gpu",
     pool="gpu",
     memory_gib=8,
@@ -78,15 +78,14 @@ def adapt_to_corpus(inputs: Inputs, params: AdaptToCorpusParams, run: Run) -> Pa
     run.count("dev_queries", judged_dev.n_queries(inputs, queries))
     if not n_lists:
         raise InputError(f"{lists.manifest.ref} has no list to train on: its queries are all of held-out documents")
-    folder, begun = folder_of_start(inputs, params.start, run)
+    folder, begun = folder_of_start(inputs, params, run)
     found = layout_of(folder)
     layout = replace(found, max_length=params.max_passage_length)
     card = {
         "name": f"{params.size} corpus",
         "summary": "Embedder adapted to a corpus by keyword rankings of its passages.",
-        "backbone": params.start.name,
-        "data": str(lists.manifest.ref),
         **begun,
+        "data": str(lists.manifest.ref),
     }
     chosen_on = judged_dev.dev_set(inputs, partial(dev_set, queries))
     examples = Examples(partial(training_rows, lists, layout, params.unit))

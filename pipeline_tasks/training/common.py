@@ -18,7 +18,7 @@ from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.encoders.devices import devices_of
 from pipeline_tasks.encoders.layout import Layout
-from pipeline_tasks.models.start import Start
+from pipeline_tasks.models.start import TrainedStartParams
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.params import TrainParams, Unit
 
@@ -38,6 +38,22 @@ def of_split(version: Version, columns: Sequence[str], split: str) -> Iterator[p
 def n_rows(version: Version, split: str) -> int:
     """How many rows of that split there are."""
     return sum(len(rows) for rows in of_split(version, [], split))
+
+
+def n_rows_of_each(versions: Sequence[Version], option: str) -> int:
+    """How many training rows the datasets have that ``option`` names.
+
+    Raises:
+        InputError: one has none, and would add nothing.
+    """
+    found = [n_rows(version, "train") for version in versions]
+    for version, n in zip(versions, found, strict=True):
+        if not n:
+            raise InputError(
+                f"{option}: no row of {version.manifest.ref} is of the split train; read it in with "
+                "read_passages --set trains=true, or leave it out"
+            )
+    return sum(found)
 
 
 def asked(rows: pa.Table, layout: Layout) -> dict[str, Any]:
@@ -95,12 +111,28 @@ def general_prefixes(layout: Layout) -> dict[str, str]:
     return {use: layout.prefixes[use] for use in ("query", "passage") if layout.prefixes.get(use)}
 
 
-def folder_of_start(inputs: Inputs, start: Start, run: Run) -> tuple[Path, dict[str, str]]:
-    """The folder of the version ``init`` where one is given, else of ``start``; and what a card says of the version."""
+def folder_of_start(inputs: Inputs, params: TrainedStartParams, run: Run) -> tuple[Path, dict[str, str]]:
+    """The folder of the version ``init`` where one is given, else of the backbone; and what a card says of either.
+
+    Raises:
+        InputError: a backbone is named that ``init`` was not made from, and would have no effect.
+    """
     if "init" not in inputs:
-        return start.files(run.scratch / "start"), {}
+        return params.start.files(run.scratch / "start"), {"backbone": params.start.name}
     init = inputs["init"]
-    return init.lay_out(run.scratch / "init"), {"initialised from": str(init.manifest.ref)}
+    known = init.manifest.params.get("backbone") or {}
+    if params.backbone and _weights(known) != _weights(params.start.identity()):
+        made_from = f"was made from {known['name']}" if known else "is trained already"
+        raise InputError(
+            f"backbone={params.backbone!r} has no effect beside {init.manifest.ref}, which {made_from}: leave one out"
+        )
+    told = {"backbone": known["name"]} if known else {}
+    return init.lay_out(run.scratch / "init"), told | {"initialised from": str(init.manifest.ref)}
+
+
+def _weights(identity: Mapping[str, Any]) -> dict[str, Any]:
+    """Which weights the identity of a start means, whatever libraries read them."""
+    return {name: identity.get(name) for name in ("name", "sha256", "hub")}
 
 
 def train_and_export(

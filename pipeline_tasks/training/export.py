@@ -146,11 +146,9 @@ def model_card(card: Mapping[str, Any], prompts: Mapping[str, str], vector: str)
 def _save_tokenizer(encoder: Encoder, out_dir: Path, layout: Layout) -> None:
     """Save without the padding and truncation that the last call happened to leave switched on.
 
-    What is put behind every text, and a token to pad with, are in the files, whoever reads them.
+    What is put behind every text is in the files, whoever reads them.
     """
     tokenizer = encoder.tokenizer
-    if tokenizer.pad_token is None:
-        tokenizer.pad_token = tokenizer.convert_ids_to_tokens(layout.pad_id)
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is not None:
         backend.no_padding()

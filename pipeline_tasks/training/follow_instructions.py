@@ -18,7 +18,7 @@ from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import TUPLES
 from pipeline_tasks.encoders.layout import Layout, layout_of
 from pipeline_tasks.models.sizes import StageName
-from pipeline_tasks.models.start import StartParams
+from pipeline_tasks.models.start import TrainedStartParams
 from pipeline_tasks.training import judged_dev
 from pipeline_tasks.training.common import asked, folder_of_start, given, n_rows, of_split, sources, train_and_export
 from pipeline_tasks.training.data.examples import Examples, block
@@ -39,7 +39,7 @@ PLAIN = "plain"
 _COLUMNS = ["intent", *_INSTRUCTIONS, *_QUERIES, *_ANSWERS.values()]
 
 
-class FollowInstructionsParams(StartParams, TrainParams):
+class FollowInstructionsParams(TrainedStartParams, TrainParams):
     """Hyperparameters; a tuple is three rows, and with ``plain_rows`` six."""
 
     stage: ClassVar[StageName] = "finetune"
@@ -66,7 +66,7 @@ class FollowInstructionsParams(StartParams, TrainParams):
     writes=None,
     kind="reduce",
     dataset="model/{size}/instructions",
-    version="5",
+    version="6",
     image="gpu",
     pool="gpu",
     memory_gib=8,
@@ -92,16 +92,15 @@ def follow_instructions(inputs: Inputs, params: FollowInstructionsParams, run: R
     run.count("dev_queries", judged_dev.n_queries(inputs, tuples))
     if not n_tuples:
         raise InputError(f"{tuples.manifest.ref} has no tuple to train on: write more, or look at its rejects")
-    folder, begun = folder_of_start(inputs, params.start, run)
+    folder, begun = folder_of_start(inputs, params, run)
     found = layout_of(folder)
     layout = replace(found, max_length=params.max_passage_length, pools_prefix=True, needs_intent=False)
     card = {
         "name": f"{params.size} instructions",
         "summary": "Embedder whose ranking follows the instruction of a query.",
-        "backbone": params.start.name,
+        **begun,
         "data": str(tuples.manifest.ref),
         "asked": layout.query_prefix(None, "{instruction}") + "{query}",
-        **begun,
     }
     rows = partial(training_rows, tuples, layout, params.n_negatives, params.unit, plain=params.plain_rows)
     chosen_on = judged_dev.dev_set(inputs, partial(dev_set, tuples))

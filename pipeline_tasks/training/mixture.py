@@ -20,7 +20,7 @@ class Source(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    weight: float = Field(1.0, ge=0)
+    weight: float = Field(1.0, ge=0, allow_inf_nan=False)
     objective: AnyObjective | None = None
 
     def identity(self) -> dict[str, Any]:

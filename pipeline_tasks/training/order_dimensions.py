@@ -19,7 +19,7 @@ from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import PASSAGES
 from pipeline_tasks.encoders.devices import devices
 from pipeline_tasks.encoders.projection import turned
-from pipeline_tasks.models.start import StartParams
+from pipeline_tasks.models.start import TrainedStartParams
 from pipeline_tasks.training.common import folder_of_start, of_split
 from pipeline_tasks.training.data.ragged import Ragged
 
@@ -30,7 +30,7 @@ _AT_ONCE = 512
 _TOKENS_AT_ONCE = 2048
 
 
-class OrderDimensionsParams(StartParams):
+class OrderDimensionsParams(TrainedStartParams):
     """Which model, and by how much text."""
 
     size: str = Field("22m", description="of the model: 22m, 33m, 109m, 335m, 596m, 4b or 7.6b")
@@ -69,7 +69,7 @@ def order_dimensions(inputs: Inputs, params: OrderDimensionsParams, run: Run) ->
     from pipeline_tasks.training.export import export
     from pipeline_tasks.training.reproducible import reproducible
 
-    folder, begun = folder_of_start(inputs, params.start, run)
+    folder, begun = folder_of_start(inputs, params, run)
     encoder = load(folder, devices().split(",")[0])
     dims = params.dims or encoder.width
     if dims > encoder.width:
@@ -90,7 +90,6 @@ def order_dimensions(inputs: Inputs, params: OrderDimensionsParams, run: Run) ->
     card = {
         "name": f"{params.size} ordered",
         "summary": "Dense retriever whose first dimensions are an embedding themselves.",
-        "backbone": params.start.name,
         **begun,
         "ordered by": str(inputs["passages"].manifest.ref),
         "squared length of passages": {f"in the first {n}": f"{share:.1%}" for n, share in told.items()},

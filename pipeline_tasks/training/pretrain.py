@@ -21,7 +21,7 @@ from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import PAIRS, PASSAGES
 from pipeline_tasks.encoders.layout import Layout, layout_of
 from pipeline_tasks.models.sizes import StageName, adapts, get_size
-from pipeline_tasks.models.start import StartParams, judging_layers
+from pipeline_tasks.models.start import TrainedStartParams, judging_layers
 from pipeline_tasks.training import judged_dev
 from pipeline_tasks.training.cloze import ClozePair, cloze_pairs
 from pipeline_tasks.training.common import (
@@ -30,6 +30,7 @@ from pipeline_tasks.training.common import (
     general_prefixes,
     given,
     n_rows,
+    n_rows_of_each,
     of_split,
     sources,
     train_and_export,
@@ -59,7 +60,7 @@ def _in_order(views: tuple[View, ...]) -> tuple[View, ...]:
     return tuple(view for view in get_args(View) if view in views)
 
 
-class PretrainParams(StartParams, TrainParams):
+class PretrainParams(TrainedStartParams, TrainParams):
     """Hyperparameters of pre-training."""
 
     stage: ClassVar[StageName] = "pretrain"
@@ -109,7 +110,7 @@ class PretrainParams(StartParams, TrainParams):
     writes=None,
     kind="reduce",
     dataset="model/{size}/pretrain",
-    version="4",
+    version="5",
     image="gpu",
     pool="gpu",
     memory_gib=8,
@@ -130,7 +131,8 @@ def pretrain(inputs: Inputs, params: PretrainParams, run: Run) -> Path:
     :mod:`~pipeline_tasks.training.cloze`, off by default, are ours.
 
     Raises:
-        InputError: a decoder is neither adapted nor to stay causal, or there are no training pairs.
+        InputError: a decoder is neither adapted nor to stay causal, there are no training pairs, or no training
+            passages in one of ``cloze_from``.
     """
     if adapts(params.size, params.causal) and "init" not in inputs:
         raise InputError(f"size={params.size!r} has a decoder: run adapt_backbone first, or set causal=true")
@@ -139,15 +141,15 @@ def pretrain(inputs: Inputs, params: PretrainParams, run: Run) -> Path:
     run.count("dev_queries", judged_dev.n_queries(inputs, pairs))
     if not n_queries:
         raise InputError(f"{pairs.manifest.ref} has no training pairs; sample more passages in write_needs")
+    n_rows_of_each(cloze, "cloze_from")
     run.count("cloze_rows", sum(map(len, _cloze_rows(cloze, params.cloze_sentences))))
+    trunk, begun = folder_of_start(inputs, params, run)
     card = {
         "name": f"{params.size} pretrain",
         "summary": "Dense retriever after contrastive pre-training on domain pairs.",
-        "backbone": params.start.name,
+        **begun,
         "data": str(pairs.manifest.ref),
     }
-    trunk, begun = folder_of_start(inputs, params.start, run)
-    card |= begun
     if params.reset_layers and "init" in inputs:
         log.info("reset_layers=%d is for a backbone: a model to start from keeps its layers", params.reset_layers)
     elif params.reset_layers:
@@ -230,7 +232,10 @@ def _cut(rows: pa.Table, passages: str, n_sentences: int) -> list[list[ClozePair
 
 
 def dev_set(pairs: Version, layout: Layout) -> Examples:
-    """Development queries over their source passages, or over their positives, and over everything that was written."""
+    """Development queries over their source passages, or over their positives, and over everything that was written.
+
+    What was written for a query is an answer of it, too, and no wrong one.
+    """
     found = (given(rows["positive"], layout) for rows in of_split(pairs, ["positive"], "dev"))
     written = [text for texts in found for text in texts.to_pylist()]
     return Examples(partial(_dev_rows, pairs, layout), written)
@@ -239,4 +244,7 @@ def dev_set(pairs: Version, layout: Layout) -> Examples:
 def _dev_rows(pairs: Version, layout: Layout) -> Iterator[pa.Table]:
     for rows in of_split(pairs, _COLUMNS, "dev"):
         sources = pc.if_else(pc.equal(rows["passage"], ""), rows["positive"], rows["passage"])
-        yield block(positives=given(sources, layout), **asked(rows, layout))
+        of = asked(rows, layout)
+        written = given(rows["positive"], layout).to_pylist()
+        of["answers"] = [[*own, text] for own, text in zip(of["answers"].to_pylist(), written, strict=True)]
+        yield block(positives=given(sources, layout), **of)

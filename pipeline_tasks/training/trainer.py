@@ -1,6 +1,6 @@
 """Contrastive learning of one encoder: rows of queries and passages in, its best weights out."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import Rows, tokenized
 from pipeline_tasks.training.divided import divides
 from pipeline_tasks.training.gradients import Gradients
+from pipeline_tasks.training.objective import Objective
 from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.peers import Peers
 from pipeline_tasks.training.processes import spread
@@ -121,13 +122,26 @@ def _train(
 def _check_rows(data: Rows, params: TrainParams) -> None:
     if not len(data):
         raise InputError("no training rows: the training set is empty")
-    taught = [objective.name for objective in params.objectives if objective.needs_targets]
-    if taught and not len(data.targets_of.values):
-        name = taught[0]
-        raise InputError(f"objective={name!r} learns from a teacher and no row has its scores: train on mtt/<alpha>-kd")
-    told_apart = [objective.name for objective in params.objectives if objective.needs_contrasts]
-    if told_apart and not len(data.contrasts_of.values):
-        name = told_apart[0]
-        raise InputError(f"objective={name!r} needs other instructions and no row has any: train on tuples/checked")
-    if not params.in_batch and not len(data.negatives_of.values):
-        raise InputError("no row has a negative: set in_batch=True, or mine negatives")
+    for name, own, objective in _learned(data, params):
+        of = f" of {name!r}" if name else ""
+        if objective.needs_targets and not data.targets_of.lengths[own].any():
+            raise InputError(
+                f"objective={objective.name!r} learns from a teacher and no row{of} has its scores: train on "
+                "mtt/<alpha>-kd"
+            )
+        if objective.needs_contrasts and not data.contrasts_of.lengths[own].any():
+            raise InputError(
+                f"objective={objective.name!r} needs other instructions and no row{of} has any: train on tuples/checked"
+            )
+        if not params.in_batch and not data.negatives_of.lengths[own].any():
+            raise InputError(f"no row{of} has a negative: set in_batch=True, or mine negatives")
+
+
+def _learned(data: Rows, params: TrainParams) -> Iterator[tuple[str, np.ndarray, Objective]]:
+    """Name, rows and objective of each source that has batches of its own; without a mixture of all rows."""
+    if not params.mixture:
+        yield "", np.arange(len(data)), params.objective
+    for number, name in enumerate(data.sources):
+        source = params.mixture.get(name)
+        if source and source.weight:
+            yield name, np.flatnonzero(data.source_of == number), source.objective or params.objective

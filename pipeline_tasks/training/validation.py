@@ -1,6 +1,7 @@
 """The score that picks a checkpoint: NDCG@10 of exact search over the development passages, by grade where judged."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -17,21 +18,36 @@ CUTOFF = 10
 
 
 def ranks_of_positives(
-    queries: np.ndarray, passages: np.ndarray, positives: np.ndarray, block: int = 1024
+    queries: np.ndarray,
+    passages: np.ndarray,
+    positives: np.ndarray,
+    answers: Sequence[np.ndarray] | None = None,
+    block: int = 1024,
 ) -> np.ndarray:
     """1-based rank of each query's positive among all passages; ties, and scores that are no numbers, count against it.
 
     So an encoder that maps every text to one vector ranks every positive last, not first.
 
+    Args:
+        queries: vectors.
+        passages: vectors.
+        positives: what is ranked.
+        answers: of each query, passages that are no wrong answers: they are not counted, wherever they stand.
+        block: queries at once.
+
     Shapes:
-        queries: [q, d]; passages: [p, d]; positives: [q] passage indices; returns [q].
+        queries: [q, d]; passages: [p, d]; positives: [q] passage indices; answers: q arrays of them; returns [q].
     """
     ranks = np.empty(len(queries), dtype=np.int64)
     for start in range(0, len(queries), block):
         part = slice(start, start + block)
         scores = queries[part] @ passages.T
         own = np.take_along_axis(scores, positives[part, None], axis=1)
-        ranks[part] = (~(scores < own)).sum(axis=1)
+        above = ~(scores < own)
+        for row, known in enumerate(answers[part] if answers else ()):
+            above[row, known] = False
+            above[row, positives[start + row]] = True
+        ranks[part] = above.sum(axis=1)
     return ranks
 
 
@@ -84,15 +100,18 @@ def embed(
 def validate(encoder: Encoder, dev: Rows, micro_batch_tokens: int, autocast: bool, peers: Peers = ALONE) -> float:
     """NDCG@10 of ``encoder`` on ``dev``; a row's target, where it has one, is the grade of its positive.
 
-    NaN where a vector is no vector of numbers. ``peers`` share the work, and all have the result.
+    Without grades a row is a query of its own, in whose ranking other known answers of its query are left out. NaN
+    where a vector is no vector of numbers. ``peers`` share the work, and all have the result.
     """
     queries = embed(encoder, dev.queries, micro_batch_tokens, autocast, dev.unpooled, peers=peers)
     passages = embed(encoder, dev.passages, micro_batch_tokens, autocast, peers=peers)
     if not (np.isfinite(queries).all() and np.isfinite(passages).all()):
         return math.nan
-    ranks = ranks_of_positives(queries[dev.query_of], passages, dev.positive_of)
     if not len(dev.targets_of.values):
+        answers = [dev.answers[query] for query in dev.query_of]
+        ranks = ranks_of_positives(queries[dev.query_of], passages, dev.positive_of, answers)
         return mean_ndcg(ranks, grades(dev), np.arange(len(dev)))
+    ranks = ranks_of_positives(queries[dev.query_of], passages, dev.positive_of)
     once = _once(dev)
     return mean_ndcg(ranks[once], grades(dev)[once], dev.query_of[once])
 

@@ -17,8 +17,9 @@ from pipeline_tasks.cli.inspect import sql_command
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import load_manifest
-from pipeline_tasks.datasets import DOWNLOADS
-from tests.stores import put
+from pipeline_tasks.curation.unify import unify
+from pipeline_tasks.datasets import DOWNLOADS, INSTRUCTED_PAIRS, RELABELLED
+from tests.stores import go, put
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "core" / "lineage"))
 import toy  # noqa: E402
@@ -99,6 +100,18 @@ def test_sql_says_where_there_are_more_rows_than_it_prints(root, monkeypatch, ca
         printed, said = capsys.readouterr()
         assert json.loads(printed) == [{"range": 0}] and said == told
     settings.cache_clear()
+
+
+def test_trace_tells_of_negatives_without_scores(tmp_path):
+    store = LocalStore(tmp_path)
+    texts = {"query_id": "q1", "intent": "qa", "query": "what is a?", "instruction": "find", "split": "train"}
+    pair = texts | {"passage_id": "p1", "positive_id": "p1", "positive": "a is b", "passage": "a is b"}
+    put(store, INSTRUCTED_PAIRS, [pair], dataset="mtp/instructed")
+    ranked = {"passage_ids": ["p1", "p2"], "passages": ["a is b", "c is d"], "source_passage_id": "p1"}
+    scores = {"likelihoods": [-1.0, -5.0], "relevances": [3.0, 0.1], "source_rank": 1}
+    put(store, RELABELLED, [texts | ranked | scores], dataset="relabelled")
+    go(store, unify, {"relabelled": ["relabelled"]})
+    assert "p2  –  c is d" in foundry(tmp_path, "trace", "q1")
 
 
 def test_trace_tells_the_whole_story(root):

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from pipeline_tasks.cli.planned import by_name
+from pipeline_tasks.cli.sweep import nested
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.parameters import usual
 from pipeline_tasks.core.plan import plan
@@ -13,6 +15,7 @@ from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.datasets import NEEDS, PASSAGES
+from pipeline_tasks.synthesis.estimate import estimate
 from tests.stores import put
 
 FILE = '[default]\nllm = "m-1"\napi = "chat"\n[write_needs]\nsample_rate = 0.2\nllm = "m-2"\n'
@@ -72,3 +75,22 @@ def test_a_value_that_cannot_be_is_refused_like_any_other(told, tmp_path):
 def test_a_number_that_is_not_finite_is_refused(tmp_path, value):
     with pytest.raises(InputError, match=r"k1.*finite number"):
         plan(LocalStore(tmp_path), get_step("rank_bm25"), {"k1": value})
+
+
+def test_a_chain_and_a_bill_are_of_the_same_parameters_as_a_run(told, tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    store = LocalStore(tmp_path / "store")
+    put(store, PASSAGES, [])
+    told(FILE)
+    needs, pairs = by_name(["write_needs", "write_pairs"], {"sample_rate": 0.5}, {})
+    assert (needs.values["llm"], needs.values["sample_rate"], pairs.values["llm"]) == ("m-2", 0.5, "m-1")
+    told('[default]\napi = "chat"\nllm = "m-1"\n[write_pairs]\nmax_run_usd = 0.05\n')
+    bills = estimate(store, {}, {})
+    assert {bill.step: bill.most_usd for bill in bills} == {"write_needs": 20, "write_pairs": 0.05}
+
+
+def test_a_part_goes_beside_what_the_file_says_of_the_others(told):
+    told('[adapt_to_corpus]\nobjective = {name = "list_mle", alpha = 3}\n')
+    assert nested({"objective.scale": "3"}, ["adapt_to_corpus"])["objective"] == {
+        "name": "list_mle", "alpha": 3, "scale": "3"
+    }  # fmt: skip

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.ids import canonical_json
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.curation import check_tuples_by_margin as module
 from pipeline_tasks.curation.check_tuples_by_margin import check_tuples_by_margin, margins
 from pipeline_tasks.datasets import TUPLES
 from pipeline_tasks.encoders.layout import Layout
+from pipeline_tasks.models.use import REFERENCE_MODELS
 from pipeline_tasks.retrieval.encoder import Encoder
 from tests.stores import go, put, rejects, rows
 
@@ -105,3 +107,14 @@ def test_of_each_question_the_surest_model_counts_and_no_model_can_tell_a_copy(t
 def test_a_model_that_is_named_twice_is_refused(tmp_path):
     with pytest.raises(InputError, match="name each model once"):
         go(LocalStore(tmp_path), check_tuples_by_margin, model="all-minilm-l6-v2", further=("all-minilm-l6-v2",))
+
+
+def test_a_precision_that_some_model_computes_in_is_part_of_the_id():
+    def ids(**given: object) -> set[str]:
+        precisions = ("float32", "bfloat16", "int8")
+        return {canonical_json(check_tuples_by_margin.parse({"precision": p} | given).identity()) for p in precisions}
+
+    exact, *others = REFERENCE_MODELS
+    assert len(ids(model=exact, further=[])) == 1, "the model has one arithmetic"
+    assert len(ids(model=exact, further=others)) == 3
+    assert len(ids(model=others[0], further=[exact])) == 3

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from foundry_airflow.operators import SKIPS
 
+from pipeline_tasks.models.registry import get
+
 JUDGES = ("relabel", "score_passages", "grade_passages", "rerank_passages")
 
 
@@ -26,3 +28,8 @@ def test_one_judge_compares_the_passages(bag, grader, endpoint_scorer, reranker,
     asked = {name: dag.get_task(name).only_if for name in JUDGES}
     rendered = {n: dag.get_template_env().from_string(text).render(params=params) for n, text in asked.items()}
     assert [name for name, said in rendered.items() if said not in SKIPS] == [judge]
+
+
+def test_the_form_as_it_comes_names_a_judge_that_is_here(bag):
+    spec = get(bag.dags["fret"].params["reranker"])
+    assert spec.role == "reranker" and spec.offline

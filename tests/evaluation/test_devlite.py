@@ -111,3 +111,12 @@ def test_a_query_that_several_ids_have_is_on_one_side():
         assert max(0, min(most, 50) - 1) <= chosen.sum() <= min(most, 50)
     alike = pa.table({"query": ["the same"] * 4, "intent": ["qa"] * 4})
     assert not sampled(alike, SampleQueriesParams(set_name="mine")).any(), "half of one query is none"
+
+
+@pytest.mark.parametrize("salt", [f"salt {n}" for n in range(10)])
+def test_words_that_two_intents_ask_are_on_one_side(salt):
+    texts = [f"{intent} {n}" if n else "both ask this" for intent in INTENTS for n in range(10)]
+    queries = pa.table({"query": texts, "intent": [intent for intent in INTENTS for _ in range(10)]})
+    found = sampled(queries, SampleQueriesParams(set_name="mine", per_intent=3, salt=salt))
+    assert found[0] == found[10]
+    assert 6 <= found.sum() <= 7

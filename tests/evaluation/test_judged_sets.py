@@ -210,6 +210,19 @@ def test_a_folder_is_read_and_what_cannot_be_scored_is_a_reject(store, tmp_path)
     assert outcome.counters["queries_unjudged"] == 1
 
 
+def test_text_to_learn_from_needs_no_judgements(store, tmp_path):
+    place = tmp_path / "general"
+    place.mkdir()
+    given = {"set_name": "general", "folder": str(place), "trains": True}
+    with pytest.raises(InputError, match=r"general has no corpus\.jsonl"):
+        go(store, read_passages, **given)
+    (place / "corpus.jsonl").write_text('{"_id": "1", "text": "water rises"}\n')
+    with pytest.raises(InputError, match="without judgements nothing is scored"):
+        go(store, read_passages, **given | {"trains": False})
+    go(store, read_passages, **given)
+    assert [(row["text"], row["split"]) for row in rows(store, "corpus/general")] == [("water rises", "train")]
+
+
 def test_the_same_files_elsewhere_are_the_same_version(store, tmp_path):
     made = [
         go(

@@ -157,3 +157,12 @@ def test_a_pair_that_is_listed_both_ways_is_one_pair():
     ways = {one._fields(*pair)["query"] == pair[0] for one in sets for pair in texts}
     assert sets and ways == {True, False}
     assert all(one._fields(*pair) == one._fields(*pair[::-1]) for one in sets for pair in texts)
+
+
+def test_the_order_in_which_sets_are_named_has_no_say(tmp_path, files):
+    made = []
+    for place, names in (("one", ("squad", "paq")), ("other", ("paq", "squad"))):
+        store = LocalStore(tmp_path / place)
+        outcome = go(store, read_general_pairs, source=str(files), sets=names)
+        made.append((outcome.ref, [row["query_id"] for row in rows(store, "mtp/gd")]))
+    assert made[0] == made[1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.datasets import PASSAGES
@@ -35,3 +36,8 @@ def test_no_answer_is_bought_for_a_split_that_is_not_wanted(tmp_path, recorded, 
     counters = go(store, write_needs, llm=recorded, intents=["qa"], splits=splits).counters
     assert {row["split"] for row in rows(store, "needs")} == set(splits)
     assert (counters["llm_requests"], counters["not_sampled"]) == (len(splits), 3 - len(splits))
+
+
+def test_an_intent_that_is_named_twice_is_refused():
+    with pytest.raises(InputError, match=r"intents=\['qa', 'qa'\]: name each intent once"):
+        write_needs.parse({"intents": ["qa", "qa"]})

@@ -10,6 +10,7 @@ import pytest
 import torch
 from tokenizers.processors import TemplateProcessing
 
+from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.encoders.layout import Layout, layout_of_folder
 from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.retrieval.encoders import load_encoder
@@ -115,7 +116,6 @@ def test_a_token_that_training_puts_at_the_end_is_there_in_search_and_in_sentenc
     backend = encoder.tokenizer.backend_tokenizer
     special = [(token, backend.token_to_id(token)) for token in ("[CLS]", "[MASK]")]
     backend.post_processor = TemplateProcessing(single=form, pair=f"{form} $B", special_tokens=special)
-    encoder.tokenizer.pad_token = None
     encoder.model.eval()
     own = encoder.tokens.ids(TEXTS, 6)
     assert [ids[-1] for ids in own] == [encoder.tokenizer.sep_token_id] * 3
@@ -127,6 +127,44 @@ def test_a_token_that_training_puts_at_the_end_is_there_in_search_and_in_sentenc
     theirs = SentenceTransformer(str(tmp_path / "m"), device="cpu", local_files_only=True)
     theirs.max_seq_length = 6
     assert ((theirs.encode(TEXTS) * ours).sum(axis=1) > 0.9999).all(), "as many at once, so it pads, too"
+
+
+def words_alone(folder: Path, **special: str) -> Path:
+    """A trunk whose tokenizer has no token to pad with, and at number 0 a part of words."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+    from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+    tokenizer, parts = Tokenizer(models.BPE()), pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.pre_tokenizer = parts
+    trainer = trainers.BpeTrainer(vocab_size=270, initial_alphabet=sorted(parts.alphabet()), show_progress=False)
+    tokenizer.train_from_iterator(["wow!! great!!"], trainer)
+    assert tokenizer.id_to_token(0) == "!" and tokenizer.token_to_id("!!")
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special).save_pretrained(folder)
+    size = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+    BertModel(BertConfig(vocab_size=280, **size)).save_pretrained(folder)
+    return folder
+
+
+def test_no_word_becomes_a_token_to_pad_with(tmp_path) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    encoder = load(words_alone(tmp_path / "start", eos_token="<|end|>"))
+    texts = ["wow!! great! yes!!", "great"]
+    encoder.model.eval()
+    own = encoder.tokens.ids(texts, 16)
+    with torch.no_grad():
+        ours = encoder.encode(encoder.features(own)).numpy()
+    export(encoder, tmp_path / "m", card=CARD, layout=replace(LAYOUT, prefixes={}))
+    again = load(tmp_path / "m")
+    assert again.tokenizer.pad_token == "<|end|>"
+    assert [ids.tolist() for ids in again.tokens.ids(texts, 16)] == [ids.tolist() for ids in own]
+    theirs = SentenceTransformer(str(tmp_path / "m"), device="cpu", local_files_only=True).encode(texts)
+    assert ((theirs * ours).sum(axis=1) > 0.9999).all()
+
+
+def test_a_tokenizer_of_words_alone_is_refused_before_it_trains(tmp_path) -> None:
+    with pytest.raises(InputError, match="start has no token to pad with: name a pad_token that no text"):
+        load(words_alone(tmp_path / "start"))
 
 
 def test_an_empty_prompt_of_an_intent_stays_one(tiny_bert, tmp_path) -> None:

@@ -21,7 +21,7 @@ from pipeline_tasks.training.candidates import make_group
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import tokenized
 from pipeline_tasks.training.finetune import finetune
-from pipeline_tasks.training.pretrain import PretrainParams, pretrain, training_rows
+from pipeline_tasks.training.pretrain import PretrainParams, dev_set, pretrain, training_rows
 from tests.stores import go, put
 
 TEXTS = ["sandbags keep water out", "a tornado takes the roof", "smoke fills the valley", "ash falls on the road"]
@@ -113,6 +113,19 @@ def test_a_finished_embedder_that_training_only_hurts_comes_back_as_it_was(store
     assert layout_of_folder(folder).max_length == spec.max_length
     ours = load_encoder(folder, tmp_path, threads=1).encode_passages(TEXTS)
     np.testing.assert_allclose(ours, open_encoder(spec.name).encode_passages(TEXTS), atol=1e-5)
+
+
+def test_what_was_written_for_a_development_query_is_no_wrong_answer_of_it(store, tiny_bert, tmp_path) -> None:
+    put(store, PAIRS, [pair(i, text, "dev") for i, text in enumerate(TEXTS)], dataset="mtp")
+    dev = dev_set(Version.open(store, Ref.parse("mtp")), Layout("mean", 16, prefixes={"passage": "p: "}))
+    rows = tokenized(dev, load(tiny_bert).tokens, tmp_path, max_query_length=16, max_passage_length=16)
+    made = [row for block in dev.blocks() for row in block.to_pylist()]
+    number = {row["positive"]: int(at) for row, at in zip(made, rows.positive_of, strict=True)}
+    assert len(rows.passages) == 2 * len(TEXTS), "sources and what was written"
+    for row, query, text in zip(made, rows.query_of, TEXTS, strict=True):
+        assert row["positive"] == f"p: {text}" and row["answers"][-1] == f"p: about {text}"
+        (other,) = set(rows.answers[query].tolist()) - {number[row["positive"]]}
+        assert other not in number.values()
 
 
 def test_a_model_to_go_on_from_keeps_its_top_layers(store, tmp_path, caplog):

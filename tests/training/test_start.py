@@ -17,7 +17,7 @@ from pipeline_tasks.core.runner import run_job
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import Version
-from pipeline_tasks.datasets import PAIRS, TRIPLETS
+from pipeline_tasks.datasets import PAIRS, PASSAGES, TRIPLETS
 from pipeline_tasks.encoders.layout import Layout, layout_of
 from pipeline_tasks.encoders.projection import Dense, save_dense
 from pipeline_tasks.encoders.trunk import load
@@ -27,8 +27,9 @@ from pipeline_tasks.training.adapt_backbone import adapt_backbone
 from pipeline_tasks.training.common import given
 from pipeline_tasks.training.export import export
 from pipeline_tasks.training.finetune import finetune
-from pipeline_tasks.training.pretrain import dev_set, pretrain
+from pipeline_tasks.training.pretrain import PretrainParams, dev_set, pretrain
 from pipeline_tasks.training.triplets import prompts
+from tests import shapes
 from tests.stores import go, put
 from tests.training.conftest import passage, query
 from tests.training.made import pairs_only
@@ -161,3 +162,30 @@ def test_the_start_is_scored_with_what_it_wants_before_passages(store, finished)
     assert rows["positive"].to_pylist() == [ASKED["passage"] + passage(9)]
     assert examples.others == [ASKED["passage"] + passage(9, 1)]
     assert rows["query"].to_pylist() == [ASKED["query"] + query(9)]
+
+
+def test_a_backbone_beside_a_trained_model_is_the_one_that_it_was_made_from(store, finished, tiny_bert, tmp_path):
+    made = go(store, pretrain, backbone=str(finished), **SHORT)
+    again = go(store, pretrain, {"init": [str(made.ref)]}, backbone=str(finished), **SHORT)
+    name = Version.open(store, made.ref).manifest.params["backbone"]["name"]
+    card = Version.open(store, again.ref).lay_out(tmp_path / "out") / "README.md"
+    assert f"| backbone | {name} |" in card.read_text() and f"| initialised from | {made.ref} |" in card.read_text()
+    with pytest.raises(InputError, match=f"has no effect beside .*, which was made from {name}: leave one out"):
+        go(store, pretrain, {"init": [str(made.ref)]}, backbone=str(tiny_bert), **SHORT)
+
+
+def test_a_trained_model_brings_its_licences_and_its_size_adds_none():
+    params = {"size": "33m", "device": "cpu"}
+    assert set(PretrainParams(**params).licences()) == {"minilm-l12-h384"}
+    assert PretrainParams(**params, start_from=["model/22m/finetune"]).licences() == {}
+
+
+def test_text_that_is_all_held_out_adds_nothing_and_is_refused(store, tmp_path):
+    held_out = {"passage_id": "p", "text": "Two sentences. And one more.", "split": "test"}
+    put(store, PASSAGES, [held_out], dataset="corpus/w")
+    with pytest.raises(InputError, match="cloze_from: no row of corpus/w@[0-9a-f]+ is of the split train; read it in"):
+        go(store, pretrain, cloze_from=["corpus/w"], **SHORT)
+    shapes.make("qwen3", tmp_path / "decoder")
+    given = {"size": "596m", "backbone": str(tmp_path / "decoder"), "general_from": ["corpus/w"], "device": "cpu"}
+    with pytest.raises(InputError, match="general_from: no row of corpus/w"):
+        go(store, adapt_backbone, {"passages": ["corpus/w"]}, **given)

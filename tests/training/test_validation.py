@@ -22,6 +22,15 @@ def test_agrees_with_the_general_ndcg() -> None:
     assert (np.take_along_axis(order, ranks[:, None] - 1, axis=1)[:, 0] == positives).all()
 
 
+def test_other_answers_of_a_query_are_left_out_of_its_ranking() -> None:
+    queries, passages = np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[1.0, 0.0], [0.9, 0.1], [0.8, 0.2], [0.0, 1.0]])
+    known = [np.array([0, 2]), np.array([2, 3])]
+    assert ranks_of_positives(queries, passages, np.array([2, 2])).tolist() == [3, 2]
+    for block in (1, 2):
+        assert ranks_of_positives(queries, passages, np.array([2, 2]), known, block).tolist() == [2, 1]
+    assert ranks_of_positives(np.ones((1, 2)), np.ones((3, 2)), np.array([0]), [np.array([0, 1])]).tolist() == [2]
+
+
 def test_equal_vectors_rank_last() -> None:
     ranks = ranks_of_positives(np.ones((3, 4)), np.ones((20, 4)), np.array([0, 5, 19]))
     assert ranks.tolist() == [20, 20, 20]

@@ -14,7 +14,7 @@ import torch
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.training import named
-from pipeline_tasks.training.data.examples import Examples
+from pipeline_tasks.training.data.examples import Examples, block
 from pipeline_tasks.training.data.rows import tokenized
 from pipeline_tasks.training.finetune import finetune
 from pipeline_tasks.training.gradients import Gradients
@@ -25,6 +25,7 @@ from pipeline_tasks.training.trainer import train
 from tests.training.objectives.tables import example
 
 REQUIRED = {"matryoshka": {"dims": [32, 8]}}
+KINDS = {"plain": 0, "full": 2}
 LENGTHS = {"max_query_length": 16, "max_passage_length": 32}
 each = pytest.mark.parametrize("name", NAMES)
 
@@ -137,6 +138,18 @@ def test_contrasts_that_are_missing_are_missed_before_training(tiny_bert, rows, 
     params = TrainParams(objective="instruction_contrast", device="cpu", **LENGTHS)
     with pytest.raises(InputError, match="'instruction_contrast' needs other instructions and no row has any"):
         train(rows, Examples.of(), tiny_bert, params, tmp_path)
+
+
+def test_a_source_that_teaches_nothing_is_missed_beside_one_that_does(tiny_bert, tmp_path) -> None:
+    scored = [block(["ta"], ["tb"], [["tc"]], sources=[name], targets=[[1.0, 0.0][:n]]) for name, n in KINDS.items()]
+    mixture = {name: {"objective": "list_net"} for name in KINDS}
+    params = TrainParams(mixture=mixture, device="cpu", **LENGTHS)
+    with pytest.raises(InputError, match="'list_net' learns from a teacher and no row of 'plain' has its scores"):
+        train(Examples(lambda: scored), Examples.of(), tiny_bert, params, tmp_path)
+    several = TrainParams(in_batch=False, mixture=dict.fromkeys(KINDS, 1), device="cpu", **LENGTHS)
+    bare = [block(["ta"], ["tb"], [["tc"] * n], sources=[name]) for name, n in KINDS.items()]
+    with pytest.raises(InputError, match="no row of 'plain' has a negative"):
+        train(Examples(lambda: bare), Examples.of(), tiny_bert, several, tmp_path / "bare")
 
 
 def test_to_know_the_objectives_no_heavy_library_is_needed() -> None:
