@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow.sdk import DAG, Param
-from foundry_airflow.steps import DEFAULT_ARGS, batch_field, fold_lineage, form, given, step, within
+from foundry_airflow.steps import DEFAULT_ARGS, batch_field, default, fold_lineage, form, given, step, within
 
 from pipeline_tasks.core.settings import settings
 
@@ -15,9 +15,9 @@ passages that `model` finds nearest to a query with its task, another LLM says w
 positive, whether the query was written for it or not.
 
 Started by hand, after `corpus_refresh`. The endpoint is the worker's `OPENAI_BASE_URL`. Its model `grader` gives
-grades; where that is left empty, its model `endpoint_scorer` gives likelihoods; where that is empty too, the `reranker`
-scores query and passage together on the worker, and without one the causal model `scorer` does. A small causal model is
-no judge: look at what it changed (`SELECT * FROM relabelled WHERE source_rank > 1`) before you train on it.
+grades; where that is left empty, its model `endpoint_scorer` gives likelihoods; where that is empty too, a causal model
+does on the worker, if the form names a `scorer`, else the `reranker` scores query and passage together. A small causal
+model is no judge: look at what it changed (`SELECT * FROM relabelled WHERE source_rank > 1`) before you train on it.
 `train_retriever` takes the triplets with others where its field `triplets_from` has `mtt/fret`.
 """
 
@@ -32,15 +32,15 @@ TOP = form("score_passages", "top_logprobs")
 RERANK = form("rerank_passages", "margin", "max_length")
 UNIFY = form("unify", "negatives", "n_negatives", "builds", "per_source", "per_task", "format")
 FORMS = (WRITE, LLM, BUDGET, GATE, NEAREST, RELABEL, SHOWN, TOP, RERANK, UNIFY)
+IS_HERE = settings().profile == "hub" or default("relabel", "scorer") != "qwen3-0.6b"
 JUDGES = {
-    "grader": ("grade_passages", "model of the endpoint that grades"),
-    "endpoint_scorer": ("score_passages", "model of the endpoint that gives likelihoods; it must echo, as vLLM does"),
-    "reranker": ("rerank_passages", "model that reads query and passage together, such as ms-marco-minilm-l12"),
+    "grader": ("grade_passages", None, "model of the endpoint that grades"),
+    "endpoint_scorer": ("score_passages", None, "model of the endpoint that gives likelihoods; it has to echo"),
+    "reranker": ("rerank_passages", None if IS_HERE else "ms-marco-minilm-l12", "reads query and passage together"),
 }
-USUAL = {} if settings().profile == "hub" else {"reranker": "ms-marco-minilm-l12"}  # no causal model is here offline
 JUDGE_FIELDS = {
-    name: Param(USUAL.get(name), type=["null", "string"], section=section, description=f"{told} (left empty: none)")
-    for name, (section, told) in JUDGES.items()
+    name: Param(usual, type=["null", "string"], section=section, description=f"{told} (left empty: none)")
+    for name, (section, usual, told) in JUDGES.items()
 }
 
 with DAG(
@@ -66,7 +66,7 @@ with DAG(
     asked = {"pairs": pairs, "passages": read["passages"]}
     nearest = step("nearest_passages", inputs=asked | {"embeddings": embedded}, params=NEAREST.values(dag))
     compared, shown = asked | {"nearest": nearest}, encoder | SHOWN.values(dag)
-    here = "{{ not (params.grader or params.endpoint_scorer or params.reranker) }}"
+    here = "{{ not (params.grader or params.endpoint_scorer) and (params.scorer or not params.reranker) or '' }}"
     there = "{{ not params.grader and params.endpoint_scorer or '' }}"
     scored = step("relabel", inputs=compared, params=shown | RELABEL.values(dag), only_if=here)
     llm = {"llm": dag.param("endpoint_scorer")} | TOP.values(dag) | BUDGET.values(dag)
@@ -74,7 +74,7 @@ with DAG(
     llm, grades = encoder | paid | {"llm": dag.param("grader")}, "{{ params.grader or '' }}"
     graded = step("grade_passages", inputs=compared, params=llm, only_if=grades, ahead=batch)
     ranker = encoder | {"reranker": dag.param("reranker")} | RERANK.values(dag)
-    alone = "{{ not (params.grader or params.endpoint_scorer) and params.reranker or '' }}"
+    alone = "{{ not (params.grader or params.endpoint_scorer or params.scorer) and params.reranker or '' }}"
     reranked = step("rerank_passages", inputs=compared, params=ranker, only_if=alone)
     triplets = step("unify", inputs={"relabelled": [scored, told, graded, reranked]}, params=UNIFY.values(dag))
     fold_lineage(triplets)

@@ -6,7 +6,7 @@ Where none of these knows, a figure is None and a note says why: nothing here is
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.lineage.rates import Rate, Rates
@@ -107,12 +107,13 @@ class Known:
         except InputError as error:
             return Cost(UNKNOWN, UNKNOWN, "not known: see below", [f"{job.step.name}: {error}"])
 
-    def of_pairs(self, values: dict[str, Any], given: dict[str, list[str]]) -> tuple[Figure, Cost]:
-        """Needs that ``write_pairs`` would get from a ``write_needs`` of these parameters and inputs, and its bill."""
+    def of_pairs(self, needs: Job, params: StepParams) -> tuple[Figure, Cost]:
+        """What ``write_pairs`` with ``params`` would get from that ``write_needs``, and its bill."""
         from pipeline_tasks.synthesis.estimate import estimate
 
         try:
-            _, bill = estimate(self.store, values, given)
+            told = needs.params.model_dump(exclude_unset=True), needs.input_names
+            _, bill = estimate(self.store, *told, params.model_dump(exclude_unset=True))
         except InputError as error:
             return UNKNOWN, Cost(UNKNOWN, UNKNOWN, "not known: see below", [f"write_pairs: {error}"])
         return Figure(bill.rows, sure=False), self._billed(bill)

@@ -216,7 +216,7 @@ class Chain:
         """Rows and cost; pairs, which the estimate expects of needs that are not written, are priced without a run."""
         needs = [line.job for found in coming.values() for line in found if line.step.name == "write_needs"]
         if step.name == "write_pairs" and len(needs) == 1 and needs[0]:
-            return self.known.of_pairs(needs[0].params.model_dump(exclude_unset=True), needs[0].input_names)
+            return self.known.of_pairs(needs[0], params)
         return rows, self.known.measured(step, params, rows)
 
     def _read_rows(self, step: Step, rows: dict[str, Figure]) -> Figure:

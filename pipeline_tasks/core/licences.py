@@ -24,7 +24,7 @@ def licences_of(store: Store, job: Job) -> dict[str, str]:
     Raises:
         InputError: one is non-commercial, and the settings refuse that.
     """
-    found = dict(job.params.licences())
+    found = job.params.licences_beside(job.inputs)
     for ref in (ref for refs in job.inputs.values() for ref in refs):
         found = load_manifest(store, ref).licences | found
     refused = sorted(name for name, licence in found.items() if is_non_commercial(licence))

@@ -16,7 +16,7 @@ new rows only and withdraws others by key (how the outside world enters; see :mo
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Literal, get_type_hints
@@ -50,6 +50,10 @@ class StepParams(BaseModel):
     def licences(self) -> dict[str, str]:
         """Model -> licence of the weights that the step itself runs; written into the manifest, not into the id."""
         return {}
+
+    def licences_beside(self, inputs: Collection[str]) -> dict[str, str]:
+        """Those of :meth:`licences` where these inputs are given; an input may take the place of weights."""
+        return self.licences()
 
     def secrets(self, declared: tuple[Secret, ...]) -> tuple[Secret, ...]:
         """Those of the step's secrets that a run with these parameters needs."""

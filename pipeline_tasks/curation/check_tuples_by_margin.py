@@ -69,7 +69,7 @@ class CheckTuplesByMarginParams(EncodeParams):
     writes=TUPLES,
     kind="map",
     dataset="tuples/by-margin",
-    version="3",
+    version="4",
     image="gpu",
     pool="gpu",
     memory_gib=4,

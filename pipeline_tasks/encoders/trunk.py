@@ -88,18 +88,17 @@ def load(folder: Path, device: str | torch.device = "cpu", dtype: DType = "float
     """
     folder = Path(folder)
     model = load_model(folder, dtype=dtype)
-    return Encoder(model.to(device), load_tokenizer(folder), layout_of(folder))
+    return Encoder(model.to(device), padding_tokenizer(folder), layout_of(folder))
 
 
 def load_tokenizer(folder: Path | str) -> Any:
     """The folder's tokenizer as ``transformers`` reads and saves it.
 
     It makes of texts what ``tokenizer.json`` says, as search does: where the class that the folder's other files name
-    would put parts of its own in their place, it is read without a class. Where it has no token to pad with, one of its
-    special tokens is: a word would be cut out of texts before they are split.
+    would put parts of its own in their place, it is read without a class.
 
     Raises:
-        InputError: its files are damaged, or have no special token at all.
+        InputError: its files are damaged.
     """
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
@@ -109,10 +108,22 @@ def load_tokenizer(folder: Path | str) -> Any:
         said = TextTokens(load_fast(folder)) if (folder / "tokenizer.json").is_file() else None
         if said and TextTokens(found.backend_tokenizer).meaning != said.meaning:
             found = PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
+        return found
     except Exception as error:  # the library raises bare ones
         raise InputError(
             f"{folder} has no tokenizer that can be read ({error}): save or fetch the model again"
         ) from error
+
+
+def padding_tokenizer(folder: Path | str) -> Any:
+    """The folder's tokenizer with a token to pad with, as a model is saved with: where there is none, a special one.
+
+    A word would be cut out of all texts before they are split.
+
+    Raises:
+        InputError: its files are damaged, or have no special token at all.
+    """
+    found = load_tokenizer(folder)
     if found.pad_token is None:
         if not found.all_special_tokens:
             raise InputError(

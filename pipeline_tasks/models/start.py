@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from socket import gethostname
@@ -125,14 +126,14 @@ class StartParams(StepParams):
 
 
 class TrainedStartParams(StartParams):
-    """Of a step that reads what a size starts from, or goes on from the model that ``start_from`` names."""
+    """Of a step that reads what a size starts from, or goes on from ``init``, the model that ``start_from`` names."""
 
     if TYPE_CHECKING:
         start_from: tuple[str, ...]
 
-    def licences(self) -> dict[str, str]:
-        """Those of the start's weights, where it starts from them; a trained model brings its own."""
-        return {} if self.start_from else super().licences()
+    def licences_beside(self, inputs: Collection[str]) -> dict[str, str]:
+        """None of its own where it goes on from a trained model, which brings those behind it."""
+        return {} if "init" in inputs else self.licences()
 
 
 def start_of(name: str) -> Start:

@@ -89,13 +89,16 @@ class Bill:
         return found
 
 
-def estimate(store: Store, values: dict[str, Any], given: dict[str, list[str]]) -> list[Bill]:
+def estimate(
+    store: Store, values: dict[str, Any], given: dict[str, list[str]], of_pairs: dict[str, Any] | None = None
+) -> list[Bill]:
     """The bills of ``write_needs`` and of ``write_pairs`` after it.
 
     Args:
         store: where passages and answers are.
-        values: parameters of ``write_needs``; ``write_pairs`` gets those that it has.
+        values: parameters of ``write_needs``.
         given: inputs of ``write_needs``.
+        of_pairs: parameters of ``write_pairs``; None: those of ``values`` that it has.
 
     Raises:
         InputError: a parameter or an input is wrong, or the model's price is not known.
@@ -103,7 +106,8 @@ def estimate(store: Store, values: dict[str, Any], given: dict[str, list[str]]) 
     job = plan(store, write_needs, values, given)
     passages = Inputs(job.open(store))["passages"]
     records = memo.lookup_all(store, job, passages, range(len(passages.manifest.parts)))
-    chosen = {n: v for n, v in values.items() if n in WritePairsParams.model_fields}
+    alike = {n: v for n, v in values.items() if n in WritePairsParams.model_fields}
+    chosen = alike if of_pairs is None else of_pairs
     then = Job(write_pairs, write_pairs.parse(usual(write_pairs) | chosen), {})
     asked, written, expected = list[Wanted](), list[Wanted](), list[Wanted]()
     rows = n_needs = n_unwritten = 0

@@ -138,7 +138,7 @@ class ReadGeneralPairsParams(StepParams):
         return self.most.get(name, one.pairs if one.sampled else 0)
 
 
-@step(reads={}, writes=PAIRS, kind="partitioned", dataset="mtp/gd", version="2", processes=False, secrets=("hub",))
+@step(reads={}, writes=PAIRS, kind="partitioned", dataset="mtp/gd", version="3", processes=False, secrets=("hub",))
 def read_general_pairs(inputs: Inputs, params: ReadGeneralPairsParams, run: PartitionedRun) -> Iterator[Part]:
     """Pairs of the paper's general-domain sets; the origin of each is ``gd/<set>``, and parts are of one set.
 

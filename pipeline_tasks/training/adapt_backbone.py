@@ -56,7 +56,7 @@ class AdaptParams(StartParams, OptimiserParams):
     writes=None,
     kind="reduce",
     dataset="model/{size}/adapt",
-    version="2",
+    version="3",
     image="gpu",
     pool="gpu",
     memory_gib=8,
@@ -144,7 +144,7 @@ def _adapt(
 def _open(backbone_dir: Path, params: AdaptParams, peers: Peers) -> tuple[Encoder, Any]:
     """The trunk, attending both ways, and the head that it came with."""
     from pipeline_tasks.encoders.layout import layout_of
-    from pipeline_tasks.encoders.trunk import Encoder, load_model, load_tokenizer
+    from pipeline_tasks.encoders.trunk import Encoder, load_model, padding_tokenizer
     from pipeline_tasks.training.divided import divides
     from pipeline_tasks.training.task import device_of, dtype_of, opened_on
 
@@ -156,7 +156,7 @@ def _open(backbone_dir: Path, params: AdaptParams, peers: Peers) -> tuple[Encode
         head, tied = (deepcopy(head) if tied else head).to(device_of(params)), False
     if not tied:
         head.requires_grad_(False)
-    return Encoder(trunk, load_tokenizer(backbone_dir), layout_of(backbone_dir)), head
+    return Encoder(trunk, padding_tokenizer(backbone_dir), layout_of(backbone_dir)), head
 
 
 def texts_of(inputs: Inputs, params: AdaptParams) -> tuple[list[str], list[str]]:

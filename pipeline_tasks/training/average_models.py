@@ -75,7 +75,7 @@ class AverageModelsParams(StepParams):
     writes=None,
     kind="reduce",
     dataset="model/{size}/average",
-    version="2",
+    version="3",
     image="gpu",
     memory_gib=8,
 )

@@ -13,9 +13,11 @@ import pyarrow.compute as pc
 
 from pipeline_tasks.core.arrays import one_array
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.manifest import Manifest, Ref
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.settings import settings
-from pipeline_tasks.core.versions import Version
+from pipeline_tasks.core.store import Store
+from pipeline_tasks.core.versions import Version, load_manifest
 from pipeline_tasks.encoders.devices import devices_of
 from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.models.start import TrainedStartParams
@@ -115,19 +117,32 @@ def folder_of_start(inputs: Inputs, params: TrainedStartParams, run: Run) -> tup
     """The folder of the version ``init`` where one is given, else of the backbone; and what a card says of either.
 
     Raises:
-        InputError: a backbone is named that ``init`` was not made from, and would have no effect.
+        InputError: a model to start from is named and is not there, or a backbone that it was not made from and that
+            would have no effect.
     """
     if "init" not in inputs:
+        if params.start_from:
+            raise InputError(f"start_from={params.start_from[0]!r} is not in the store: train it, or leave it out")
         return params.start.files(run.scratch / "start"), {"backbone": params.start.name}
     init = inputs["init"]
-    known = init.manifest.params.get("backbone") or {}
-    if params.backbone and _weights(known) != _weights(params.start.identity()):
-        made_from = f"was made from {known['name']}" if known else "is trained already"
+    known = _backbone(run.store, init.manifest)
+    if params.backbone and known and _weights(known) != _weights(params.start.identity()):
         raise InputError(
-            f"backbone={params.backbone!r} has no effect beside {init.manifest.ref}, which {made_from}: leave one out"
+            f"backbone={params.backbone!r} has no effect beside {init.manifest.ref}, which was made from "
+            f"{known['name']}: leave one of them out"
         )
     told = {"backbone": known["name"]} if known else {}
     return init.lay_out(run.scratch / "init"), told | {"initialised from": str(init.manifest.ref)}
+
+
+def _backbone(store: Store, model: Manifest) -> dict[str, Any]:
+    """The identity of what the first of a model's chain started from; none where that is not known any more."""
+    while before := model.inputs.get("init"):
+        try:
+            model = load_manifest(store, Ref.parse(before[0]))
+        except InputError:  # of a version that is gone
+            return {}
+    return model.params.get("backbone") or {}
 
 
 def _weights(identity: Mapping[str, Any]) -> dict[str, Any]:

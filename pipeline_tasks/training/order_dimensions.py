@@ -46,7 +46,7 @@ class OrderDimensionsParams(TrainedStartParams):
     writes=None,
     kind="reduce",
     dataset="model/{size}/ordered",
-    version="2",
+    version="3",
     image="gpu",
     pool="gpu",
     memory_gib=8,

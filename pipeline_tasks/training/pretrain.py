@@ -87,7 +87,8 @@ class PretrainParams(TrainedStartParams, TrainParams):
         if given.get("reset_layers") is not None:
             return given
         size = given.get("size") or cls.model_fields["size"].default
-        judging = 0 if given.get("start_from") else judging_layers(given.get("backbone") or get_size(size).backbone)
+        learned = given.get("start_from") or adapts(size, causal=False)
+        judging = 0 if learned else judging_layers(given.get("backbone") or get_size(size).backbone)
         return given | {"reset_layers": judging}
 
     @model_validator(mode="after")

@@ -133,7 +133,7 @@ def _check_rows(data: Rows, params: TrainParams) -> None:
             raise InputError(
                 f"objective={objective.name!r} needs other instructions and no row{of} has any: train on tuples/checked"
             )
-        if not params.in_batch and not data.negatives_of.lengths[own].any():
+        if not (params.in_batch or objective.needs_batch or data.negatives_of.lengths[own].any()):
             raise InputError(f"no row{of} has a negative: set in_batch=True, or mine negatives")
 
 

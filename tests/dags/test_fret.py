@@ -11,20 +11,22 @@ JUDGES = ("relabel", "score_passages", "grade_passages", "rerank_passages")
 
 
 @pytest.mark.parametrize(
-    ("grader", "endpoint_scorer", "reranker", "judge"),
+    ("grader", "endpoint_scorer", "scorer", "reranker", "judge"),
     [
-        (None, None, None, "relabel"),
-        ("", "", "", "relabel"),
-        (None, None, "ranker", "rerank_passages"),
-        (None, "writer-1", None, "score_passages"),
-        (None, "writer-1", "ranker", "score_passages"),
-        ("writer-2", None, "ranker", "grade_passages"),
-        ("writer-2", "writer-1", None, "grade_passages"),
+        (None, None, None, None, "relabel"),
+        ("", "", "", "", "relabel"),
+        (None, None, None, "ranker", "rerank_passages"),
+        (None, None, "./causal", "ranker", "relabel"),
+        (None, "writer-1", None, None, "score_passages"),
+        (None, "writer-1", "./causal", "ranker", "score_passages"),
+        ("writer-2", None, None, "ranker", "grade_passages"),
+        ("writer-2", None, "./causal", None, "grade_passages"),
+        ("writer-2", "writer-1", None, None, "grade_passages"),
     ],
 )
-def test_one_judge_compares_the_passages(bag, grader, endpoint_scorer, reranker, judge):
+def test_one_judge_compares_the_passages(bag, grader, endpoint_scorer, scorer, reranker, judge):
     dag = bag.dags["fret"]
-    params = {"grader": grader, "endpoint_scorer": endpoint_scorer, "reranker": reranker}
+    params = {"grader": grader, "endpoint_scorer": endpoint_scorer, "scorer": scorer, "reranker": reranker}
     asked = {name: dag.get_task(name).only_if for name in JUDGES}
     rendered = {n: dag.get_template_env().from_string(text).render(params=params) for n, text in asked.items()}
     assert [name for name, said in rendered.items() if said not in SKIPS] == [judge]

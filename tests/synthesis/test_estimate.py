@@ -133,6 +133,16 @@ def test_a_plan_has_these_bills_and_says_where_no_price_is_known(store, asked, m
     assert "0 hours, 0.00 dollars; not known: write_needs, write_pairs\nwrite_needs: the price of llm.example" in told
 
 
+def test_a_plan_prices_each_step_by_its_own_parameters(store, asked, tmp_path, monkeypatch, capsys):
+    (tmp_path / "parameters.toml").write_text("[write_needs]\nmax_run_usd = 19\n[write_pairs]\nmax_run_usd = 0.0001\n")
+    monkeypatch.setenv("FOUNDRY_PARAMETERS", str(tmp_path / "parameters.toml"))
+    monkeypatch.setenv("FOUNDRY_STORE", str(store.root))
+    settings.cache_clear()
+    plan_command(["write_needs", "write_pairs"], sets=[f"llm={asked['llm']}"], answer_s=3600)
+    told = capsys.readouterr().out
+    assert "write_pairs would stop at max_run_usd=0.0001" in told and "write_needs would stop" not in told
+
+
 def test_a_price_is_listed_by_host_and_model_and_a_list_of_ones_own_counts_first(tmp_path, monkeypatch):
     known = listed("gpt-4o-mini-2024-07-18", "api.openai.com")
     assert known and (known.prompt, known.completion, known.as_of.year) == (0.15, 0.6, 2026)

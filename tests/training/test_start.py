@@ -27,7 +27,7 @@ from pipeline_tasks.training.adapt_backbone import adapt_backbone
 from pipeline_tasks.training.common import given
 from pipeline_tasks.training.export import export
 from pipeline_tasks.training.finetune import finetune
-from pipeline_tasks.training.pretrain import PretrainParams, dev_set, pretrain
+from pipeline_tasks.training.pretrain import dev_set, pretrain
 from pipeline_tasks.training.triplets import prompts
 from tests import shapes
 from tests.stores import go, put
@@ -164,20 +164,23 @@ def test_the_start_is_scored_with_what_it_wants_before_passages(store, finished)
     assert rows["query"].to_pylist() == [ASKED["query"] + query(9)]
 
 
-def test_a_backbone_beside_a_trained_model_is_the_one_that_it_was_made_from(store, finished, tiny_bert, tmp_path):
+def test_a_chain_knows_what_its_first_model_was_made_from(store, finished, tiny_bert, tmp_path):
     made = go(store, pretrain, backbone=str(finished), **SHORT)
-    again = go(store, pretrain, {"init": [str(made.ref)]}, backbone=str(finished), **SHORT)
-    name = Version.open(store, made.ref).manifest.params["backbone"]["name"]
-    card = Version.open(store, again.ref).lay_out(tmp_path / "out") / "README.md"
-    assert f"| backbone | {name} |" in card.read_text() and f"| initialised from | {made.ref} |" in card.read_text()
-    with pytest.raises(InputError, match=f"has no effect beside .*, which was made from {name}: leave one out"):
-        go(store, pretrain, {"init": [str(made.ref)]}, backbone=str(tiny_bert), **SHORT)
+    (name,) = Version.open(store, made.ref).manifest.licences
+    tuned = go(store, finetune, {"init": [str(made.ref)]}, alpha=0.95, **SHORT)
+    for number, begun in enumerate((made, tuned)):
+        last = go(store, pretrain, {"init": [str(begun.ref)]}, backbone=str(finished), epochs=number + 1, **SHORT)
+        version = Version.open(store, last.ref)
+        card = (version.lay_out(tmp_path / f"out-{number}") / "README.md").read_text()
+        assert f"| backbone | {name} |" in card and f"| initialised from | {begun.ref} |" in card
+        assert set(version.manifest.licences) == {name}, "the size's own weights are not in it"
+        with pytest.raises(InputError, match=f"has no effect beside .*, which was made from {name}: leave one of them"):
+            go(store, pretrain, {"init": [str(begun.ref)]}, backbone=str(tiny_bert), **SHORT)
 
 
-def test_a_trained_model_brings_its_licences_and_its_size_adds_none():
-    params = {"size": "33m", "device": "cpu"}
-    assert set(PretrainParams(**params).licences()) == {"minilm-l12-h384"}
-    assert PretrainParams(**params, start_from=["model/22m/finetune"]).licences() == {}
+def test_a_model_to_start_from_that_is_not_there_is_missed(store, finished):
+    with pytest.raises(InputError, match="start_from='model/22m/finetun' is not in the store: train it, or leave"):
+        go(store, pretrain, backbone=str(finished), start_from=["model/22m/finetun"], **SHORT)
 
 
 def test_text_that_is_all_held_out_adds_nothing_and_is_refused(store, tmp_path):

@@ -150,6 +150,9 @@ def test_a_source_that_teaches_nothing_is_missed_beside_one_that_does(tiny_bert,
     bare = [block(["ta"], ["tb"], [["tc"] * n], sources=[name]) for name, n in KINDS.items()]
     with pytest.raises(InputError, match="no row of 'plain' has a negative"):
         train(Examples(lambda: bare), Examples.of(), tiny_bert, several, tmp_path / "bare")
+    apart = {"plain": {"objective": "same_tower"}, "full": 1}
+    among = TrainParams(in_batch=False, mixture=apart, device="cpu", **LENGTHS)
+    train(Examples(lambda: bare), Examples.of(), tiny_bert, among, tmp_path / "among")
 
 
 def test_to_know_the_objectives_no_heavy_library_is_needed() -> None:
