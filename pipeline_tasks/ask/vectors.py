@@ -6,7 +6,7 @@ a week.
 
 from __future__ import annotations
 
-import os
+from uuid import uuid4
 
 import numpy as np
 
@@ -61,7 +61,7 @@ def made_shards(corpus: Corpus, encoder: Encoder, name: str, model: object) -> l
         for start in range(0, len(corpus.texts), _BLOCK):
             texts, file = corpus.texts[start : start + _BLOCK], folder / f"{start}.npy"
             if not file.is_file():
-                partial = file.with_suffix(f".{os.getpid()}.partial.npy")
+                partial = file.with_suffix(f".{uuid4().hex}.partial.npy")
                 np.save(partial, encoder.encode_passages(texts, progress=told.advance))
                 durable.replace(partial, file)
             places = np.arange(start, start + len(texts), dtype=np.int32)

@@ -61,7 +61,7 @@ def _check_keys(store: Store, job: Job, run: Run, new: list[Part]) -> None:
     strange = sorted(run.withdrawn - live)
     if strange:
         raise InputError(f"{job.step.name}: withdraws {schema.key} {strange[0]!r}, which the version before lacks")
-    check_withdrawals(job, run, len(live))
+    check_withdrawals(job, run, len(live), sum(part.rows for part in new))
     live -= run.withdrawn
     for part in new:
         for key in read_part(store, part, [schema.key])[schema.key].to_pylist():

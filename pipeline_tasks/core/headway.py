@@ -9,8 +9,9 @@ follows it.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
 
@@ -34,7 +35,10 @@ def headway(store: Store, job: Job, group: tuple[int, int] | None = None) -> str
 
 @contextmanager
 def told(store: Store, job: Job, folder: Path) -> Iterator[None]:
-    """Let the mark of ``job`` follow the files in ``folder``, for a step that goes on from them; at its end it goes."""
+    """Let the mark of ``job`` follow the files in ``folder``, for a step that goes on from them; at its end it goes.
+
+    In the meantime no cache drops what is laid out there.
+    """
     if not job.step.resources.resumes:
         yield
         return
@@ -67,6 +71,7 @@ def _follow(store: Store, key: str, folder: Path, done: Event) -> None:
     over = False
     while not over:
         over = done.wait(LOOK_S)
+        _use(folder)
         found = _files(folder)
         if found and found != seen:
             try:
@@ -75,6 +80,14 @@ def _follow(store: Store, key: str, folder: Path, done: Event) -> None:
                 log.warning("how far this step has come cannot be told: %s", error)
             else:
                 seen = found
+
+
+def _use(folder: Path) -> None:
+    """Have what the links of ``folder`` lead to count as used now, so that no cache drops it under a long step."""
+    for path in folder.rglob("*"):
+        if path.is_symlink():
+            with suppress(OSError):  # another user's, or gone
+                os.utime(path)
 
 
 def _files(folder: Path) -> str:

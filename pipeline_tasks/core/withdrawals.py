@@ -17,16 +17,16 @@ _SHOWN = 5
 _IDS = ("_id", "_sha256")
 
 
-def check_withdrawals(job: Job, run: Run, live: int) -> None:
+def check_withdrawals(job: Job, run: Run, live: int, new: int) -> None:
     """Let a body withdraw the share ``max_withdrawn`` of the version before, and ten rows whatever their share.
 
-    All rows may go only where ``max_withdrawn`` is 1, however few they are and whatever comes in their place. A row
-    that is replaced counts as kept.
+    That nothing is left takes ``max_withdrawn`` of 1, however few rows there are. A row that is replaced counts as kept.
 
     Args:
         job: what runs.
         run: what its body has withdrawn.
         live: rows of the version before.
+        new: rows that the body yielded.
 
     Raises:
         InputError: more would go; the message names the first of them.
@@ -34,7 +34,7 @@ def check_withdrawals(job: Job, run: Run, live: int) -> None:
     if not isinstance(job.params, GrowthParams):
         raise InputError(f"{job.step.name}: a dataset that grows has a limit; derive its parameters from GrowthParams")
     limit, gone = job.params.max_withdrawn, sorted(run.withdrawn - run.replaced)
-    nothing_left = len(gone) == live
+    nothing_left = len(run.withdrawn) == live and not new
     if not (run.previous and gone) or limit == 1 or (len(gone) <= max(FEW_ROWS, limit * live) and not nothing_left):
         return
     named = ", ".join(_named(run.previous, job.step.writes, gone[:_SHOWN])) if job.step.writes else ""

@@ -15,8 +15,8 @@ from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.curation.agreement import NOBODY, Heard
 from pipeline_tasks.curation.blocks import queries_of
-from pipeline_tasks.curation.id_table import IdTable, strings, text_hashes
-from pipeline_tasks.curation.negative_rules import Ranked
+from pipeline_tasks.curation.id_table import IdTable, text_hashes
+from pipeline_tasks.curation.ranked_block import ranked_of
 from pipeline_tasks.curation.splits import SPLITS, split_numbers
 from pipeline_tasks.models.registry import ANY
 
@@ -110,9 +110,7 @@ class Judged:
 
         def read_part(number: int) -> None:
             for block in version.batches(_RANKED, _BLOCK, [number]):
-                ids, scores = (block[name].combine_chunks() for name in ("passage_ids", "scores"))
-                starts = np.asarray(ids.offsets, np.int64)
-                ranked = Ranked(strings(ids.flatten()), scores.flatten().to_numpy(), starts - starts[0])
+                ranked = ranked_of(block, version)
                 known = block["positive_score"].to_numpy().astype(np.float32)
                 read_votes(table.numbers(block["query_id"]), seats, ranked, known, self.own, wanted, heard)
 

@@ -23,8 +23,9 @@ from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.versions import Version, read_part
 from pipeline_tasks.curation.blocks import queries_of
 from pipeline_tasks.curation.build_summary import tell_skipped
-from pipeline_tasks.curation.id_table import IdTable, strings, text_hashes
-from pipeline_tasks.curation.negative_rules import SKIPS, Asked, Low, Ranked, Rules
+from pipeline_tasks.curation.id_table import IdTable, text_hashes
+from pipeline_tasks.curation.negative_rules import SKIPS, Asked, Low, Rules
+from pipeline_tasks.curation.ranked_block import ranked_of
 from pipeline_tasks.curation.splits import SPLITS, split_numbers
 
 _RANKED = ["query_id", "passage_ids", "scores", "positive_score"]
@@ -164,7 +165,7 @@ class _Block:
         if (rows < 0).all():
             return None
         self._fill_in(rows, block["positive_score"].to_numpy())
-        ranked = _ranked(block, version)
+        ranked = ranked_of(block, version)
         skipped = np.zeros((len(self.intents), len(SKIPS)), np.int64)
         hashes, scores = np.empty(len(ranked.scores), np.uint64), np.empty(len(ranked.scores), np.float32)
         low = Low(hashes, scores, np.zeros(len(rows), np.int32), self.cut, skipped)
@@ -178,14 +179,6 @@ class _Block:
         scored = self.asked.positive_score
         needed = (rows >= 0) & self.own[rows] & np.isnan(scored[rows])
         scored[rows[needed]] = scores[needed]
-
-
-def _ranked(block: pa.Table, version: Version) -> Ranked:
-    ids, scores = (one_array(block[name]) for name in ("passage_ids", "scores"))
-    starts, same = (np.asarray(column.offsets, np.int64) for column in (ids, scores))
-    if not np.array_equal(starts - starts[0], same - same[0]):
-        raise InputError(f"{version.manifest.ref}: a query has another number of passages than scores; rank again")
-    return Ranked(strings(ids.flatten()), scores.flatten().to_numpy(), starts - starts[0])
 
 
 def _own(rows: pa.Table, written: pa.Table) -> np.ndarray:

@@ -72,7 +72,7 @@ class MineNegativesParams(StepParams):
     writes=TRIPLETS,
     kind="partitioned",
     dataset="mtt/{alpha}",
-    version="3",
+    version="4",
     memory_gib=2,
 )
 def mine_negatives(inputs: Inputs, params: MineNegativesParams, run: PartitionedRun) -> Iterator[Part | pa.Table]:

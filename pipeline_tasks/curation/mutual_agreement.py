@@ -85,7 +85,7 @@ class MutualAgreementParams(StepParams):
     },
     writes=LABELLED,
     kind="partitioned",
-    version="3",
+    version="4",
     memory_gib=2,
 )
 def mutual_agreement(inputs: Inputs, params: MutualAgreementParams, run: PartitionedRun) -> Iterator[Part | pa.Table]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -53,7 +53,7 @@ class ScoreTripletsParams(StepParams):
     writes=INSTRUCTED_SCORED_TRIPLETS,
     kind="reduce",
     dataset="mtt/{alpha}-kd",
-    version="2",
+    version="3",
     memory_gib=6,
 )
 def score_triplets(inputs: Inputs, params: ScoreTripletsParams, run: Run) -> Iterator[pa.Table]:
@@ -65,13 +65,14 @@ def score_triplets(inputs: Inputs, params: ScoreTripletsParams, run: Run) -> Ite
     Source: DMRetriever, appendix L: the best model of each intent is the teacher.
 
     Raises:
-        InputError: a triplet has no teacher among the models, a text has no vector of its teacher, or a query's is of
-            another instruction.
+        InputError: a triplet has no teacher among the models, a text has no vector of its teacher, a query's is of
+            another instruction, or a teacher's vectors are of different weights.
     """
     triplets = inputs["triplets"]
     ids = triplets.table(["query_id", "positive_id", "negative_ids", "mining_model", "instruction"]).combine_chunks()
     teachers = _teachers(ids["mining_model"], params.models)
     queries, passages = _by_model(inputs, "queries"), _by_model(inputs, "passages")
+    _check_weights(queries, passages)
     positive = np.empty(ids.num_rows, np.float32)
     negative = np.empty(pc.sum(pc.list_value_length(ids["negative_ids"])).as_py() or 0, np.float32)
     with run.progress(ids.num_rows, "triplets") as meter:
@@ -103,6 +104,24 @@ def _by_model(inputs: Inputs, name: str) -> dict[str, list[Version]]:
     for version in inputs.each(name):
         found.setdefault(version.manifest.dataset.rsplit("/", 1)[-1], []).append(version)
     return found
+
+
+def _check_weights(*found: dict[str, list[Version]]) -> None:
+    """Make sure that all vectors of a teacher are of the same weights, as far as they say.
+
+    Raises:
+        InputError: they are not.
+    """
+    known: dict[str, tuple[Any, Version]] = {}
+    for versions in found:
+        for model, version in ((model, version) for model, of_model in versions.items() for version in of_model):
+            told = version.manifest.params.get("weights")
+            weights, first = known.setdefault(model, (told, version)) if told else (told, version)
+            if weights != told:
+                raise InputError(
+                    f"{first.manifest.ref} and {version.manifest.ref} have vectors of different weights of {model}: "
+                    "encode one of them anew"
+                )
 
 
 def _check_instructions(rows: pa.Table, queries: Sequence[Version]) -> None:

@@ -48,7 +48,7 @@ class EvaluateInstructionsParams(EvaluationParams):
     writes=EVALUATIONS,
     kind="partitioned",
     dataset="eval/{set_name}-instructions",
-    version="4",
+    version="5",
     image="gpu",
     pool="gpu",
     memory_gib=8,

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import Field, PrivateAttr
 
 from pipeline_tasks.core.errors import InputError
@@ -111,12 +112,13 @@ def _in_folder(folder: JudgedFolder, run: Run) -> Iterator[dict[str, Any]]:
 def _heldout(inputs: Inputs) -> Iterator[dict[str, Any]]:
     if "pairs" not in inputs:
         raise InputError("held-out queries are those of pairs, and there are none: run combine_pairs, or name pairs=")
-    pairs = inputs["pairs"].table(["query_id", "query", "intent", "passage_id", "doc_id", "split"]).to_pylist()
-    test = [pair for pair in pairs if pair["split"] == "test"]
-    if not test:
+    held_out = 0
+    for rows in inputs["pairs"].batches(["query_id", "query", "intent", "passage_id", "doc_id", "split"], AT_ONCE):
+        for pair in rows.filter(pc.field("split") == "test").to_pylist():
+            held_out += 1
+            yield {**{n: pair[n] for n in ("query_id", "doc_id", "intent", "query")}, "judged": {pair["passage_id"]: 1}}
+    if not held_out:
         raise InputError(f"{inputs['pairs'].manifest.ref} has no held-out query; raise test_fraction or sample_rate")
-    for pair in test:
-        yield {**{n: pair[n] for n in ("query_id", "doc_id", "intent", "query")}, "judged": {pair["passage_id"]: 1}}
 
 
 def _questions(inputs: Inputs, questions: list[Question]) -> Iterator[dict[str, Any]]:

@@ -28,6 +28,7 @@ from pipeline_tasks.evaluation.geometry import of_sample
 from pipeline_tasks.evaluation.stored_vectors import passage_vectors, query_vectors
 from pipeline_tasks.evaluation.systems import BM25, FUSED_DEPTH, Asked, is_folder, is_fusion
 from pipeline_tasks.models.registry import get
+from pipeline_tasks.retrieval.embed_params import check_weights
 from pipeline_tasks.retrieval.embed_passages import noted
 from pipeline_tasks.retrieval.encoder import Encoder
 from pipeline_tasks.retrieval.encoders import instructions_of
@@ -116,6 +117,8 @@ def _systems(inputs: Inputs, params: EvaluationParams) -> Iterator[System]:
             yield System(name, "folder", decided_by=systems.identity(name))
         else:
             given = stored.get(name)
+            if given:
+                check_weights(name, given)
             precision = given.manifest.params["precision"] if given else "float32"
             known = systems.identity(name) | {"precision": precision, "instructions": instructions_of(get(name))}
             yield System(name, "registered", decided_by=known, stored=given)

@@ -27,14 +27,22 @@ class EmbedParams(StepParams):
         Raises:
             InputError: one says that it is of others.
         """
-        here = identity(self.model)
-        for version in versions:
-            told = version.manifest.params.get("weights", here)
-            if told != here:
-                raise InputError(
-                    f"{version.manifest.ref} has vectors of other weights of {self.model} than run here: encode it anew"
-                )
+        check_weights(self.model, *versions)
 
     def licences(self) -> dict[str, str]:
         """The licence of the model's weights."""
         return licences(self.model)
+
+
+def check_weights(model: str, *versions: Version) -> None:
+    """Make sure that vectors of ``model`` which are to be compared are of the weights that run here.
+
+    Raises:
+        InputError: one says that it is of others.
+    """
+    here = identity(model)
+    for version in versions:
+        if version.manifest.params.get("weights", here) != here:
+            raise InputError(
+                f"{version.manifest.ref} has vectors of other weights of {model} than run here: encode it anew"
+            )

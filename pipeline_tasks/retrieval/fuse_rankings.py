@@ -14,7 +14,7 @@ from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import From, StepParams, step
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import PAIRS, RANKINGS
-from pipeline_tasks.retrieval.fusion import BM25, USUAL_K, fuse, fused_score
+from pipeline_tasks.retrieval.fusion import BM25, USUAL_K, fuse, fused_score, sharing_words
 from pipeline_tasks.retrieval.judges import judging_models
 
 _BLOCK = 2048
@@ -63,7 +63,8 @@ def fuse_rankings(inputs: Inputs, params: FuseRankingsParams, run: Run) -> Itera
                 if found is None or found["query_id"] != block["query_id"]:
                     ref = rankings[model].manifest.ref
                     raise InputError(f"{ref} is not of {inputs['pairs'].manifest.ref}, row by row; rank these pairs")
-                ranked.append(_sharing_words(found) if model == BM25 else found["passage_ids"].combine_chunks())
+                ids, scores = (found[name].combine_chunks() for name in ("passage_ids", "scores"))
+                ranked.append(sharing_words(ids, scores)[0] if model == BM25 else ids)
             fused.append(_fused(block, ranked, params))
             meter.advance(block.num_rows)
             if sum(table.num_rows for table in fused) >= _PART:
@@ -71,15 +72,6 @@ def fuse_rankings(inputs: Inputs, params: FuseRankingsParams, run: Run) -> Itera
                 fused = []
     if fused:
         yield pa.concat_tables(fused)
-
-
-def _sharing_words(found: pa.Table) -> pa.ListArray:
-    """The ids of each row whose score is above 0; scores fall."""
-    ids, scores = (found[name].combine_chunks() for name in ("passage_ids", "scores"))
-    above = np.concatenate([[0], np.cumsum(scores.flatten().to_numpy(zero_copy_only=False) > 0)])
-    ends = np.concatenate([[0], np.cumsum(pc.list_value_length(scores).to_numpy())])
-    kept = pc.greater(scores.flatten(), 0)
-    return pa.ListArray.from_arrays(pa.array(above[ends].astype(np.int32)), ids.flatten().filter(kept))
 
 
 def _blocks(version: Version, columns: list[str]) -> Iterator[pa.Table]:

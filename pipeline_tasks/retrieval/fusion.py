@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 BM25 = "bm25"
 """The ranker that goes by words."""
@@ -54,3 +56,13 @@ def fused_score(rankings: Sequence[np.ndarray], own: np.ndarray, k: int = USUAL_
         there = (found == own[:, None]) & (own >= 0)[:, None]
         total += np.where(there.any(axis=1), 1 / (k + 1 + there.argmax(axis=1)), 0)
     return total.astype(np.float32)
+
+
+def sharing_words(ids: pa.ListArray, scores: pa.ListArray) -> tuple[pa.ListArray, pa.ListArray]:
+    """Rankings by BM25 without those whose score is 0: they share no word with the query, and stand in no order."""
+    flat = scores.flatten()
+    above = np.concatenate([[0], np.cumsum(flat.to_numpy(zero_copy_only=False) > 0)])
+    ends = np.concatenate([[0], np.cumsum(pc.list_value_length(scores).to_numpy())])
+    offsets, kept = pa.array(above[ends].astype(np.int32)), pc.greater(flat, 0)
+    first, second = (pa.ListArray.from_arrays(offsets, values.filter(kept)) for values in (ids.flatten(), flat))
+    return first, second

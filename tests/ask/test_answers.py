@@ -13,9 +13,13 @@ from pipeline_tasks.ask.catalog import best_first
 from pipeline_tasks.ask.corpus import open_corpus
 from pipeline_tasks.ask.systems import open_system
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.lineage.query import MAX_ROWS
+from pipeline_tasks.core.lineage.reader import Reader
+from pipeline_tasks.core.lineage.uses import MOST, uses
 from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import load_manifest
-from pipeline_tasks.datasets import PASSAGES
+from pipeline_tasks.datasets import PASSAGES, TRIPLETS
 from pipeline_tasks.retrieval.embed_passages import embed_passages
 from pipeline_tasks.retrieval.encoder import Encoder
 from pipeline_tasks.texts.sentences import sentences
@@ -164,3 +168,14 @@ def test_a_sentence_is_quoted_as_it_stands():
     text = "Heading\n\n· Boil the water for ten minutes. Then let it cool.\n2. Drink 3.5 litres a day, no less!"
     assert sentences(text) == ["Boil the water for ten minutes.", "Drink 3.5 litres a day, no less!"]
     assert all(sentence in text for sentence in sentences(text))
+
+
+def test_no_number_of_uses_hides_the_rest(tmp_path):
+    store = LocalStore(tmp_path)
+    for dataset, n in (("mtt/0.65", MAX_ROWS + 1), ("mtt/0.95", 7)):
+        triplet = {"query": "x", "positive_id": "p", "negative_ids": ["hub"], "negatives": ["t"]}
+        more = {"negative_scores": [0.1], "split": "train"}
+        put(store, TRIPLETS, [triplet | more | {"query_id": f"q{i:06}"} for i in range(n)], dataset=dataset)
+    found = uses(Reader(store), ["hub"])["hub"]["negative"]
+    assert (found["n"], found["of"]) == (MAX_ROWS + 8, ["mtt/0.65", "mtt/0.95"])
+    assert [row["query_id"] for row in found["rows"]] == [f"q{i:06}" for i in range(MOST)]

@@ -39,16 +39,6 @@ def test_an_empty_list_empties_no_dataset_unless_it_is_allowed(tmp_path):
     assert make(store, toy_list, rows={}).reused, "nothing goes that is not there"
 
 
-def test_another_list_in_place_of_a_small_one_is_taken_for_a_mistake(tmp_path):
-    store = LocalStore(tmp_path / "small")
-    make(store, toy_list, rows={"a": 1, "b": 2})
-    with pytest.raises(InputError, match="toy_list would withdraw 2 of the 2 rows"):
-        make(store, toy_list, rows={"c": 3})
-    make(store, toy_list, rows={"b": 2, "c": 3})
-    make(store, toy_list, rows={"d": 4}, max_withdrawn=1)
-    assert latest(store, "items").manifest.rows == 1
-
-
 def test_a_large_share_stops_and_names_the_first_that_would_go(store):
     assert make(store, toy_list, rows=first(80)).counters["rows_out"] == 80
     with pytest.raises(InputError) as error:

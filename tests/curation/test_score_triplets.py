@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.core.versions import Version, manifest_key
 from pipeline_tasks.curation import score_triplets as module
 from pipeline_tasks.curation.score_triplets import score_triplets
 from pipeline_tasks.datasets import (
@@ -113,3 +115,13 @@ def test_what_has_no_teacher_or_no_vector_is_the_callers_mistake(vectors):
     put(store, TRIPLETS, [{"query_id": "q1", "mining_model": "bm25"}], dataset="mtt/0.95")
     with pytest.raises(InputError, match="'bm25'"):
         go(store, score_triplets, models=("one", "two"))
+
+
+def test_vectors_of_different_weights_are_no_teacher(vectors):
+    store, _ = vectors
+    for name, told in (("embeddings/one", "these"), ("query_embeddings/one", "those")):
+        version = Version.open(store, Ref.parse(name))
+        made = version.manifest.model_copy(update={"params": {"weights": told}})
+        store.replace(manifest_key(made.ref), made.model_dump_json().encode())
+    with pytest.raises(InputError, match="have vectors of different weights of one: encode one of them anew"):
+        go(store, score_triplets, models=["one", "two"], alpha=0.95)

@@ -287,3 +287,11 @@ def noted(told: list[str], name: str) -> Encoder:
 def test_what_cannot_be_evaluated_is_refused(store, values, message):
     with pytest.raises(InputError, match=message):
         evaluated(store, **values)
+
+
+def test_vectors_of_other_weights_are_refused(store, monkeypatch):
+    stored = Version.open(store, put(store, PASSAGE_EMBEDDINGS, [{"passage_id": "p1", "embedding": [1.0]}],
+                                     dataset="embeddings/all-minilm-l6-v2"))  # fmt: skip
+    stored.manifest.params["weights"] = {"name": "others"}
+    with pytest.raises(InputError, match="has vectors of other weights of all-minilm-l6-v2 than run here"):
+        list(_systems(Inputs({"embeddings": [stored]}), EvaluationParams(**ALONE)))

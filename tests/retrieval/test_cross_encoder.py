@@ -81,3 +81,8 @@ def test_the_real_model_puts_the_answer_before_what_leaves_it_open(fetched):
     together = model.scores([query] * 3, passages)
     assert together.argsort().tolist() == [2, 1, 0]
     assert [model.scores([query], [text])[0] for text in passages] == together.tolist()
+
+
+def test_the_graph_is_asked_for_no_more_than_it_reads(fetched):
+    with pytest.raises(InputError, match="max_length=513, and .* reads fewer tokens: lower it"):
+        load_cross_encoder(fetched("ms-marco-minilm-l12"), 513, 1)

@@ -103,7 +103,7 @@ class Pace:
                 self._sure = _SURE * self.allowed
                 self.allowed = max(1.0, self.allowed / 2)
                 self._cut_at = time.monotonic()
-            wait_s = backoff_s(self._cuts) if asked_s is None else asked_s
+            wait_s = max(backoff_s(self._cuts), asked_s or 0.0)
             return wait_s if self._hold(wait_s, f"{self._host} has too many requests") else 0.0
 
     def hold(self, wait_s: float) -> None:

@@ -47,21 +47,29 @@ def uses(reader: Reader, passage_ids: Collection[str]) -> dict[str, dict[str, di
     ids = sorted(passage_ids)
     with reader.asking() as ask:
         found = {
-            "written": ask(_WRITTEN, ids),
-            "agreed": ask(_AGREED, ids),
-            "positive": ask(_POSITIVE, ids),
-            "negative": ask(_NEGATIVE, ids, ids),
+            "written": ask(_first(_WRITTEN, "split"), ids),
+            "agreed": ask(_first(_AGREED, "split"), ids),
+            "positive": ask(_first(_POSITIVE, "dataset"), ids),
+            "negative": ask(_first(_NEGATIVE, "dataset"), ids, ids),
         }
     made: dict[str, dict[str, dict[str, Any]]] = {}
     for i in ids:
         made[i] = {name: {"n": 0, "of": [], "rows": []} for name in found}
     for name, rows in found.items():
         for row in rows:
-            use, of = made[row.pop("passage_id")][name], row.get("dataset") or row["split"]
-            use["n"] += 1
-            use["of"] += [of] if of not in use["of"] else []
-            use["rows"] += [row] if use["n"] <= MOST else []
+            use = made[row.pop("passage_id")][name]
+            use |= {"n": row.pop("n"), "of": row.pop("of"), "rows": [*use["rows"], row]}
     return made
+
+
+def _first(found: str, of: str) -> str:
+    """The first rows of each passage, and with each how many there are and of what, which no limit cuts."""
+    return f"""
+        WITH found AS ({found}),
+        whole AS (SELECT passage_id, count(*) AS n, list_sort(list(DISTINCT {of})) AS of FROM found GROUP BY passage_id)
+        SELECT * FROM found JOIN whole USING (passage_id)
+        QUALIFY row_number() OVER (PARTITION BY passage_id ORDER BY {of}, query_id) <= {MOST}
+        ORDER BY passage_id, {of}, query_id"""
 
 
 def page_starts(reader: Reader, doc_ids: Collection[str]) -> dict[str, list[int]]:

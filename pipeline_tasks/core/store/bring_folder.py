@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from uuid import uuid4
 
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.ids import short_id
@@ -47,13 +47,15 @@ def bring_folder(address: str, cache: Path, wanted: Callable[[str], bool], what:
     state = [[file, entry.size_bytes, entry.modified] for file, entry in here]
     copy = cache / "folders" / short_id(address, state) / name
     if not copy.is_dir():
-        fresh = copy.with_name(f".{name}.{os.getpid()}")
-        shutil.rmtree(fresh, ignore_errors=True)
-        for file, entry in here:
-            (fresh / file).parent.mkdir(parents=True, exist_ok=True)
-            if bucket.download(entry.key, fresh / file) is None:
-                raise TransientError(f"{address}: {file} was deleted while it was brought; try again")
-        _moved(fresh, copy)
+        fresh = copy.with_name(f".{name}.{uuid4().hex}")  # of this call: in containers all processes are number 1
+        try:
+            for file, entry in here:
+                (fresh / file).parent.mkdir(parents=True, exist_ok=True)
+                if bucket.download(entry.key, fresh / file) is None:
+                    raise TransientError(f"{address}: {file} was deleted while it was brought; try again")
+            _moved(fresh, copy)
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
     return copy
 
 
@@ -61,6 +63,5 @@ def _moved(fresh: Path, copy: Path) -> None:
     try:
         fresh.rename(copy)
     except OSError:
-        if not copy.is_dir():
+        if not copy.is_dir():  # no other process was first
             raise
-        shutil.rmtree(fresh)  # another process was first

@@ -195,6 +195,8 @@ class LocalStore:
         while not folder.is_dir():
             with self._written(), suppress(FileExistsError):
                 folder.mkdir(parents=True, exist_ok=True)
+        with suppress(PermissionError):
+            os.utime(folder)  # in use again, however old what lies in it
         return folder
 
     def drop_scratch(self, name: str) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections import OrderedDict
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -25,6 +26,8 @@ _HOPS = 5
 _MAX_BYTES, _MOST_RECEIVED = 500 << 10, 64 << 20
 _IN_MEMORY = 1000
 _REDIRECTS = (301, 302, 303, 307, 308)
+_NAMED = re.compile(r"\s*(?:user-agent|useragent|user\s+agent)\s*[:\s]([^#]+)", re.IGNORECASE)
+_MOST_NAMES = 8
 
 
 class Robots:
@@ -66,7 +69,7 @@ class Robots:
         lock = self._locks.setdefault(site, asyncio.Lock())
         async with lock:
             if site not in self._rules:
-                self._rules[site] = Protego.parse(await self._text(site))
+                self._rules[site] = Protego.parse(for_agent(await self._text(site), self._agent))
                 if len(self._rules) > _IN_MEMORY:
                     self._locks.pop(self._rules.popitem(last=False)[0], None)
             self._rules.move_to_end(site)
@@ -102,6 +105,22 @@ class Robots:
                     return ""
                 url = target
         return ""
+
+
+def for_agent(text: str, agent: str) -> str:
+    """A robots.txt with as few names as say what ``agent`` may fetch; all others are one name that nobody has.
+
+    The parser gives every rule of a group to every name of it, so that a file of many names and rules would take its
+    product in memory. Of names that ``agent`` contains the longest count.
+    """
+    lines = text.splitlines()
+    named = {at: found[1].strip() for at, line in enumerate(lines) if (found := _NAMED.match(line))}
+    ours = {name for name in named.values() if (bare := name.lower().replace("*", "")) and bare in agent.lower()}
+    kept = {"*", *sorted(ours, key=len)[-_MOST_NAMES:]}
+    for at, name in named.items():
+        if name and name not in kept:
+            lines[at] = f"user-agent: not-{agent}"
+    return "\n".join(lines)
 
 
 def _kept(path: Path) -> dict[str, str] | None:

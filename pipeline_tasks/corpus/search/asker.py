@@ -160,7 +160,9 @@ class Asker:
 
     def _pause(self, wait_s: float) -> None:
         if wait_s > LONGEST_WAIT_S:
-            raise TransientError(f"{self._provider} asks to wait {wait_s:.0f} s; run the step again then")
+            ended = TransientError(f"{self._provider} asks to wait {wait_s:.0f} s; run the step again then")
+            self.stop(ended)
+            raise ended
         self._ledger.pause(wait_s)
 
     def _send(self, path: str, params: Params) -> Reply:

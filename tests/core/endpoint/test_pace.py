@@ -107,3 +107,9 @@ def test_who_waits_is_woken_by_the_end():
 def test_pauses_double_up_to_half_a_minute_and_differ():
     assert all(0.25 <= backoff_s(1) <= 0.5 and 15.0 <= backoff_s(50) <= 30.0 for _ in range(100))
     assert len({backoff_s(3) for _ in range(10)}) > 1
+
+
+def test_a_host_that_asks_for_no_pause_gets_one_all_the_same():
+    one, _ = pace()
+    waits = [one.too_many(time.monotonic(), 0.0) for _ in range(4)]
+    assert waits[0] > 0 and waits[-1] > 2 * waits[0], "it doubles with every try"

@@ -4,7 +4,9 @@ import gzip
 from pathlib import Path
 
 import pytest
+from protego import Protego
 
+from pipeline_tasks.corpus.fetching.robots import for_agent
 from tests.corpus.fetching.parts import PDF, fetch_all
 from tests.corpus.web import Page, Web, answer, serving
 
@@ -74,3 +76,28 @@ def test_a_site_is_asked_once_for_its_rules_also_after_a_kill(tmp_path: Path):
         (tmp_path / "outcomes.jsonl").unlink()
         assert ends(tmp_path, web, "/a.pdf", "/b.pdf") == ["", "robots_denied"]
     assert web.hits == {"/robots.txt": 1, "/a.pdf": 2}
+
+
+FILES = [
+    RULES.decode(),
+    "User-agent: Toy-Bot\nUser-agent: other\nDisallow: /a\n\nUser-agent: other\nDisallow: /b\nUser-agent: *\nAllow: /",
+    "useragent: toy # ours\nDisallow: /a\nuser agent toy-bot\nDisallow: /b\nUser-agent: bot\nDisallow: /c\n",
+    "user-agent: a\nuser-agent: toy-bot*\nCrawl-delay: 3\nUser-agent:\nDisallow: /\n\nDisallow: /x",
+    "Sitemap: http://a/user-agent: x\nUser-agent: not-toy-bot\nDisallow: /\n",
+]
+
+
+@pytest.mark.parametrize("text_of_file", FILES)
+@pytest.mark.parametrize("agent", ["toy-bot", "other", "somebody"])
+def test_names_of_others_are_left_out_and_the_rules_are_the_same(text_of_file, agent):
+    whole, ours = Protego.parse(text_of_file), Protego.parse(for_agent(text_of_file, agent))
+    for path in ("/", "/a", "/b", "/c", "/x", "/secret/a", "/secret/open"):
+        assert ours.can_fetch(f"http://h{path}", agent) == whole.can_fetch(f"http://h{path}", agent), path
+    assert ours.crawl_delay(agent) == whole.crawl_delay(agent)
+
+
+def test_many_names_come_to_few():
+    names = [f"bot-{n}" for n in range(10_000)] + ["o" * n for n in range(1, 40)] + ["*"]
+    read = for_agent("\n".join(f"User-agent: {name}" for name in names) + "\nDisallow: /", "o" * 40)
+    assert len(set(read.splitlines())) <= 11
+    assert not Protego.parse(read).can_fetch("http://h/", "o" * 40)

@@ -146,8 +146,11 @@ def test_brave_is_left_alone_as_long_as_it_asks(asker, headers):
 def test_a_wait_of_hours_is_not_sat_out(asker):
     busy = StandInBrave.error(429, "RATE_LIMITED", "", Retry_After="7200")
     with StandInBrave(busy, key=KEY) as there, pytest.raises(TransientError, match="asks to wait 7200 s"):
-        list(Brave(asker("brave", there), "en", "US").search("flood"))
-    assert len(there.seen) == 1
+        brave = Brave(asker("brave", there), "en", "US")
+        with pytest.raises(TransientError, match="asks to wait 7200 s"):
+            list(brave.search("flood"))
+        list(brave.search("storm"))
+    assert len(there.seen) == 1, "nor is anything else asked meanwhile"
 
 
 def test_common_crawl_gives_the_pdfs_of_a_pattern(asker):

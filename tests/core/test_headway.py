@@ -1,0 +1,27 @@
+"""What follows a step that goes on from its scratch folder."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+from pipeline_tasks.core import headway
+from pipeline_tasks.core.store import LocalStore
+
+
+def test_what_is_laid_out_counts_as_used_while_the_step_runs(tmp_path: Path, monkeypatch):
+    store, copy = LocalStore(tmp_path / "store"), tmp_path / "cached"
+    copy.write_text("weights")
+    os.utime(copy, (0, 0))
+    (folder := tmp_path / "scratch").mkdir()
+    (folder / "model").symlink_to(copy)
+    (folder / "gone").symlink_to(tmp_path / "nothing")
+    monkeypatch.setattr(headway, "LOOK_S", 0.01)
+    version, resumes = SimpleNamespace(version="v"), SimpleNamespace(resources=SimpleNamespace(resumes=True))
+    with headway.told(store, SimpleNamespace(step=resumes, ref=version), folder):
+        deadline = time.monotonic() + 60
+        while not copy.stat().st_mtime and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert time.time() - copy.stat().st_mtime < 3600
