@@ -20,7 +20,7 @@ _IDS = ("_id", "_sha256")
 def check_withdrawals(job: Job, run: Run, live: int, new: int) -> None:
     """Let a body withdraw the share ``max_withdrawn`` of the version before, and ten rows whatever their share.
 
-    That nothing is left takes ``max_withdrawn`` of 1, however few rows there are. A row that is replaced counts as kept.
+    That nothing is left takes ``max_withdrawn`` of 1, however few rows there are. A replaced row counts as kept.
 
     Args:
         job: what runs.
