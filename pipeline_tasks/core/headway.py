@@ -84,10 +84,11 @@ def _follow(store: Store, key: str, folder: Path, done: Event) -> None:
 
 def _use(folder: Path) -> None:
     """Have what the links of ``folder`` lead to count as used now, so that no cache drops it under a long step."""
-    for path in folder.rglob("*"):
-        if path.is_symlink():
-            with suppress(OSError):  # another user's, or gone
-                os.utime(path)
+    with suppress(OSError):  # the step moves a folder just now; the next look is soon
+        for path in folder.rglob("*"):
+            if path.is_symlink():
+                with suppress(OSError):  # another user's, or gone
+                    os.utime(path)
 
 
 def _files(folder: Path) -> str:

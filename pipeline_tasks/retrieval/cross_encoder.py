@@ -78,10 +78,13 @@ class OnnxCrossEncoder(CrossEncoder):
         self._session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
         self._inputs = {given.name for given in self._session.get_inputs()}
         _check_one_score(folder, self._session.get_outputs()[0].shape[-1])
+        some = {"input_ids": 2, "attention_mask": 1, "token_type_ids": 0}  # 2: no model's padding
         try:
-            self._session.run(None, {name: np.ones((1, max_length), np.int64) for name in self._inputs})
+            self._session.run(None, {name: np.full((1, max_length), some[name], np.int64) for name in self._inputs})
         except Exception as error:  # the runtime raises bare ones
-            raise InputError(f"max_length={max_length}, and {folder} reads fewer tokens: lower it") from error
+            raise InputError(
+                f"max_length={max_length} is more than {folder} reads, or it cannot be run: lower it ({error})"
+            ) from error
 
     def _scored(self, pairs: Sequence[Encoding]) -> np.ndarray:
         feeds = {name: array for name, array in _padded(pairs, 0).items() if name in self._inputs}

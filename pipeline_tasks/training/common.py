@@ -136,8 +136,11 @@ def folder_of_start(inputs: Inputs, params: TrainedStartParams, run: Run) -> tup
 
 
 def _backbone(store: Store, model: Manifest) -> dict[str, Any]:
-    """The identity of what the first of a model's chain started from; none where that is not known any more."""
-    while before := model.inputs.get("init"):
+    """The identity of what the first of a model's chain started from; none where that is not known any more.
+
+    A mean is of models that started from the same.
+    """
+    while before := model.inputs.get("init") or model.inputs.get("models"):
         try:
             model = load_manifest(store, Ref.parse(before[0]))
         except InputError:  # of a version that is gone

@@ -92,7 +92,7 @@ class Pace:
 
         Args:
             began: of the request.
-            asked_s: how long it asks to be left alone; None where it does not say.
+            asked_s: how long it asks to be left alone; None or 0 where it does not say.
 
         Raises:
             TransientError: that is longer than there is patience.
@@ -103,7 +103,7 @@ class Pace:
                 self._sure = _SURE * self.allowed
                 self.allowed = max(1.0, self.allowed / 2)
                 self._cut_at = time.monotonic()
-            wait_s = max(backoff_s(self._cuts), asked_s or 0.0)
+            wait_s = asked_s or backoff_s(self._cuts)
             return wait_s if self._hold(wait_s, f"{self._host} has too many requests") else 0.0
 
     def hold(self, wait_s: float) -> None:

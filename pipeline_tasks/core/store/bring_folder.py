@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import glob
 import shutil
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -13,6 +16,7 @@ from pipeline_tasks.core.store.bucket import Bucket
 from pipeline_tasks.core.store.protocol import checked_key
 
 SCHEME = "s3://"
+_LEFT_S = 24 * 3600.0
 
 
 def bring_folder(address: str, cache: Path, wanted: Callable[[str], bool], what: str) -> Path:
@@ -47,6 +51,7 @@ def bring_folder(address: str, cache: Path, wanted: Callable[[str], bool], what:
     state = [[file, entry.size_bytes, entry.modified] for file, entry in here]
     copy = cache / "folders" / short_id(address, state) / name
     if not copy.is_dir():
+        _drop_left(copy)
         fresh = copy.with_name(f".{name}.{uuid4().hex}")  # of this call: in containers all processes are number 1
         try:
             for file, entry in here:
@@ -57,6 +62,14 @@ def bring_folder(address: str, cache: Path, wanted: Callable[[str], bool], what:
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
     return copy
+
+
+def _drop_left(copy: Path) -> None:
+    """Drop what calls left that were killed long ago."""
+    for left in copy.parent.glob(f".{glob.escape(copy.name)}.*"):
+        with suppress(OSError):
+            if left.stat().st_mtime < time.time() - _LEFT_S:
+                shutil.rmtree(left, ignore_errors=True)
 
 
 def _moved(fresh: Path, copy: Path) -> None:

@@ -26,7 +26,10 @@ _HOPS = 5
 _MAX_BYTES, _MOST_RECEIVED = 500 << 10, 64 << 20
 _IN_MEMORY = 1000
 _REDIRECTS = (301, 302, 303, 307, 308)
-_NAMED = re.compile(r"\s*(?:user-agent|useragent|user\s+agent)\s*[:\s]([^#]+)", re.IGNORECASE)
+_NAMED = re.compile(r"\s*(?:user-agent|useragent|user agent)\s*:([^#]+)", re.IGNORECASE)
+_NAMED_WITHOUT_COLON = re.compile(
+    r"\s*(?:user-agent|useragent|user\s+agent)\s((?:[^#:]|:(?=[^\s#]))+)(?:#|$)", re.IGNORECASE
+)
 _MOST_NAMES = 8
 
 
@@ -114,7 +117,8 @@ def for_agent(text: str, agent: str) -> str:
     product in memory. Of names that ``agent`` contains the longest count.
     """
     lines = text.splitlines()
-    named = {at: found[1].strip() for at, line in enumerate(lines) if (found := _NAMED.match(line))}
+    read = ((at, _NAMED.match(line) or _NAMED_WITHOUT_COLON.match(line)) for at, line in enumerate(lines))
+    named = {at: found[1].strip() for at, found in read if found}
     ours = {name for name in named.values() if (bare := name.lower().replace("*", "")) and bare in agent.lower()}
     kept = {"*", *sorted(ours, key=len)[-_MOST_NAMES:]}
     for at, name in named.items():

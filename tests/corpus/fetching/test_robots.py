@@ -83,6 +83,9 @@ FILES = [
     "User-agent: Toy-Bot\nUser-agent: other\nDisallow: /a\n\nUser-agent: other\nDisallow: /b\nUser-agent: *\nAllow: /",
     "useragent: toy # ours\nDisallow: /a\nuser agent toy-bot\nDisallow: /b\nUser-agent: bot\nDisallow: /c\n",
     "user-agent: a\nuser-agent: toy-bot*\nCrawl-delay: 3\nUser-agent:\nDisallow: /\n\nDisallow: /x",
+    "User-agent: *\nDisallow: /a\nUser-agent other:\nDisallow: /b\nuser  agent: x\nDisallow: /c",
+    "user-agent: *\nDisallow: /a\nuser-agent x: y\nDisallow: /x",
+    "User-agent  a:b\nDisallow: /a\nuser  agent toy-bot # c: d\nDisallow: /b\nUser-agent : other\nDisallow: /c",
     "Sitemap: http://a/user-agent: x\nUser-agent: not-toy-bot\nDisallow: /\n",
 ]
 
