@@ -32,7 +32,7 @@ def store(store_folder) -> LocalStore:
     query = [{"query_id": f"q-{w}", "passage_id": f"p-{w}", "doc_id": w, "intent": "qa"} for w in WORDS]
     positive = [{"positive_id": f"g-{w}"} for w in WORDS]
     texts = [
-        {"query": f"a {w}?", "positive": f"the {w} comes", "passage": "", "split": "train", "origin": "dm"}
+        {"query": f"warning of a {w}?", "positive": f"the {w} comes", "passage": "", "split": "train", "origin": "dm"}
         for w in WORDS
     ]
     put(store, PAIRS, [q | p | t for q, p, t in zip(query, positive, texts, strict=True)], dataset="mtp")
