@@ -32,11 +32,11 @@ TOP = form("score_passages", "top_logprobs")
 RERANK = form("rerank_passages", "margin", "max_length")
 UNIFY = form("unify", "negatives", "n_negatives", "builds", "per_source", "per_task", "format")
 FORMS = (WRITE, LLM, BUDGET, GATE, NEAREST, RELABEL, SHOWN, TOP, RERANK, UNIFY)
-IS_HERE = settings().profile == "hub" or default("relabel", "scorer") != "qwen3-0.6b"
+HAS_SCORER = settings().profile == "hub" or "/" in default("relabel", "scorer")  # offline only a folder of one's own
 JUDGES = {
     "grader": ("grade_passages", None, "model of the endpoint that grades"),
     "endpoint_scorer": ("score_passages", None, "model of the endpoint that gives likelihoods; it has to echo"),
-    "reranker": ("rerank_passages", None if IS_HERE else "ms-marco-minilm-l12", "reads query and passage together"),
+    "reranker": ("rerank_passages", None if HAS_SCORER else "ms-marco-minilm-l12", "reads query and passage together"),
 }
 JUDGE_FIELDS = {
     name: Param(usual, type=["null", "string"], section=section, description=f"{told} (left empty: none)")

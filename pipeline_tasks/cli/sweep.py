@@ -20,12 +20,11 @@ from pipeline_tasks.cli.terminal import console
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.lineage.query import query
 from pipeline_tasks.core.lines import say
-from pipeline_tasks.core.parameters import usual
+from pipeline_tasks.core.parameters import default_of
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.runner import Outcome, run_job
 from pipeline_tasks.core.settings import settings
-from pipeline_tasks.core.step import Step
 from pipeline_tasks.core.store import Store, open_store
 
 _COUNTED = "SELECT name, max(value) AS value FROM counters WHERE dataset = ? AND version = ? GROUP BY name"
@@ -83,17 +82,12 @@ def nested(values: dict[str, Any], names: list[str]) -> dict[str, Any]:
         if not dot:
             continue
         steps = [step for step in map(get_step, names) if name in step.params.model_fields]
-        whole = found.get(name, _usual(steps[0], name) if steps else None)
+        whole = found.get(name, default_of(steps[0], name) if steps else None)
         whole = {"name": whole} if isinstance(whole, str) else whole
         if not isinstance(whole, dict):
             raise InputError(f"{path}: {name} is no parameter of {', '.join(names)} that has parts")
         found[name] = whole | {part: value}
     return found
-
-
-def _usual(step: Step, name: str) -> Any:
-    """A parameter that nobody gives: the operator's file's, else the step's."""
-    return usual(step).get(name, step.params.model_fields[name].default)
 
 
 def run_chain(store: Store, names: list[str], values: dict[str, Any], inputs: dict[str, list[str]]) -> Outcome:

@@ -38,6 +38,20 @@ def usual(step: Step) -> dict[str, Any]:
     return common | tables.get(step.name, {})
 
 
+def default_of(step: Step, parameter: str) -> Any:
+    """A parameter of ``step`` that nobody gives: as the operator's file says, else as the step does.
+
+    None where that depends on the others.
+
+    Raises:
+        InputError: see :func:`usual`.
+    """
+    told, field = usual(step), step.params.model_fields[parameter]
+    if parameter in told:
+        return told[parameter]
+    return None if field.default_factory_takes_validated_data else field.get_default(call_default_factory=True)
+
+
 def of_installation() -> dict[str, dict[str, Any]]:
     """The tables of the operator's file; none where no file is named.
 

@@ -50,7 +50,7 @@ class Inputs:
 
     def by_last_name(self, name: str) -> dict[str, Version]:
         """Versions keyed by the last component of their dataset's name, e.g. the model of ``rankings/<model>``."""
-        return {v.manifest.dataset.rsplit("/", 1)[-1]: v for v in self.each(name)}
+        return {v.last_name: v for v in self.each(name)}
 
     def items(self) -> Iterator[tuple[str, list[Version]]]:
         """Input name and its versions."""

@@ -159,6 +159,11 @@ class Version:
         """Open ``ref``; see :func:`load_manifest` for errors."""
         return cls(store, load_manifest(store, ref), schema)
 
+    @property
+    def last_name(self) -> str:
+        """That of its dataset: of ``rankings/<model>`` the model."""
+        return self.manifest.dataset.rsplit("/", 1)[-1]
+
     def has(self, column: str) -> bool:
         """Whether its rows are read with ``column``: it is of the schema, or of the first part where none is known."""
         held = (read_part(self.store, part).column_names for part in self.manifest.parts[:1])

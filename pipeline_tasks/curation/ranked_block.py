@@ -23,7 +23,7 @@ def ranked_of(block: pa.Table, version: Version) -> Ranked:
     starts, same = (np.asarray(column.offsets, np.int64) for column in (ids, scores))
     if not np.array_equal(starts - starts[0], same - same[0]):
         raise InputError(f"{version.manifest.ref}: a query has another number of passages than scores; rank again")
-    if version.manifest.dataset.rsplit("/", 1)[-1] == BM25:
+    if version.last_name == BM25:
         ids, scores = sharing_words(ids, scores)
         starts = np.asarray(ids.offsets, np.int64)
     return Ranked(strings(ids.flatten()), scores.flatten().to_numpy(), starts - starts[0])

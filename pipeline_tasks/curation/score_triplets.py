@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.ids import canonical_json
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import From, StepParams, step
@@ -102,7 +103,7 @@ def _by_model(inputs: Inputs, name: str) -> dict[str, list[Version]]:
     """Versions of vectors by their model, the last name of their dataset."""
     found: dict[str, list[Version]] = {}
     for version in inputs.each(name):
-        found.setdefault(version.manifest.dataset.rsplit("/", 1)[-1], []).append(version)
+        found.setdefault(version.last_name, []).append(version)
     return found
 
 
@@ -112,16 +113,14 @@ def _check_weights(*found: dict[str, list[Version]]) -> None:
     Raises:
         InputError: they are not.
     """
-    known: dict[str, tuple[Any, Version]] = {}
-    for versions in found:
-        for model, version in ((model, version) for model, of_model in versions.items() for version in of_model):
-            told = version.manifest.params.get("weights")
-            weights, first = known.setdefault(model, (told, version)) if told else (told, version)
-            if weights != told:
-                raise InputError(
-                    f"{first.manifest.ref} and {version.manifest.ref} have vectors of different weights of {model}: "
-                    "encode one of them anew"
-                )
+    for model in {name for versions in found for name in versions}:
+        told: dict[bytes, Version] = {}
+        for version in (version for versions in found for version in versions.get(model, ())):
+            if weights := version.manifest.params.get("weights"):
+                told.setdefault(canonical_json(weights), version)
+        if len(told) > 1:
+            refs = " and ".join(str(version.manifest.ref) for version in told.values())
+            raise InputError(f"{refs} have vectors of different weights of {model}: encode one of them anew")
 
 
 def _check_instructions(rows: pa.Table, queries: Sequence[Version]) -> None:

@@ -20,7 +20,7 @@ from pipeline_tasks.encoders.devices import devices_of
 from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.models.sizes import StageName
 from pipeline_tasks.models.start import StartParams
-from pipeline_tasks.training.common import chosen, count, n_rows_of_each, reported
+from pipeline_tasks.training.common import chosen, count, n_training_rows, reported
 from pipeline_tasks.training.params import OptimiserParams
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def adapt_backbone(inputs: Inputs, params: AdaptParams, run: Run) -> Path:
         InputError: the size has no decoder, or there are no training passages of two tokens, or none in one of
             ``general_from``.
     """
-    run.count("general_passages", n_rows_of_each(inputs.each("general"), "general_from"))
+    run.count("general_passages", n_training_rows(inputs.each("general"), "general_from"))
     train, dev = texts_of(inputs, params)
     card = {
         "name": f"{params.size} adapt",

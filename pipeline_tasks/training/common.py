@@ -42,7 +42,7 @@ def n_rows(version: Version, split: str) -> int:
     return sum(len(rows) for rows in of_split(version, [], split))
 
 
-def n_rows_of_each(versions: Sequence[Version], option: str) -> int:
+def n_training_rows(versions: Sequence[Version], option: str) -> int:
     """How many training rows the datasets have that ``option`` names.
 
     Raises:

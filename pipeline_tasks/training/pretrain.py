@@ -30,7 +30,7 @@ from pipeline_tasks.training.common import (
     general_prefixes,
     given,
     n_rows,
-    n_rows_of_each,
+    n_training_rows,
     of_split,
     sources,
     train_and_export,
@@ -142,7 +142,7 @@ def pretrain(inputs: Inputs, params: PretrainParams, run: Run) -> Path:
     run.count("dev_queries", judged_dev.n_queries(inputs, pairs))
     if not n_queries:
         raise InputError(f"{pairs.manifest.ref} has no training pairs; sample more passages in write_needs")
-    n_rows_of_each(cloze, "cloze_from")
+    n_training_rows(cloze, "cloze_from")
     run.count("cloze_rows", sum(map(len, _cloze_rows(cloze, params.cloze_sentences))))
     trunk, begun = folder_of_start(inputs, params, run)
     card = {

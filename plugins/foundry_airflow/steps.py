@@ -26,7 +26,7 @@ from foundry_airflow.inputs import (
 )
 from foundry_airflow.operators import StepOperator
 from foundry_airflow.tries import RETRY_DELAY_S
-from pipeline_tasks.core.parameters import usual
+from pipeline_tasks.core.parameters import default_of, usual
 from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.resources import resources_of
 from pipeline_tasks.core.step import Resources
@@ -152,10 +152,7 @@ def _asset(dataset: str, params: dict[str, Any]) -> Asset | AssetAlias:
 
 def default(name: str, parameter: str) -> Any:
     """A step's parameter that nobody gives: what a DAG's shape may depend on."""
-    step = get_step(name)
-    told = usual(step)
-    field = step.params.model_fields[parameter]
-    return told[parameter] if parameter in told else field.get_default(call_default_factory=True)
+    return default_of(get_step(name), parameter)
 
 
 def mined_from() -> dict[str, Where]:
