@@ -282,6 +282,7 @@ def noted(told: list[str], name: str) -> Encoder:
         ({"systems": ("nobody",)}, "nobody"),
         ({"systems": ("./nowhere",)}, "is no model's folder"),
         ({"measures": ("f1@10",)}, "'f1@10' is no measure"),
+        ({"measures": ()}, "at least 1 item"),
     ],
 )
 def test_what_cannot_be_evaluated_is_refused(store, values, message):

@@ -108,3 +108,9 @@ def test_a_mixture_that_does_not_fit_the_rows_is_refused(data, mixture, message:
 def test_a_wrong_mixture_names_the_field(given: str) -> None:
     with pytest.raises(InputError, match="mixture"):
         finetune.parse({"mixture": given})
+
+
+@pytest.mark.parametrize("weight", [float("inf"), float("nan")])
+def test_a_weight_is_a_number(weight) -> None:
+    with pytest.raises(ValueError, match="finite"):
+        params({"dm": weight})

@@ -213,3 +213,17 @@ def test_of_locks_only_old_ones_of_answers_go(store):
         os.utime(store.root / name, (0, 0))
     drop(store, find_garbage(store))
     assert list(store.keys("locks")) == [names[2], names[1]]
+
+
+def test_the_scratch_folder_of_a_step_that_goes_on_after_a_week_stays(store):
+    checkpoint = store.scratch("training") / "checkpoint"
+    checkpoint.write_text("x")
+    for path in (checkpoint, checkpoint.parent):
+        os.utime(path, (0, 0))
+    sweep = find_garbage(store)
+    assert sweep.paths["scratch"] == [checkpoint.parent]
+    time.sleep(0.1)  # a disk's times are as coarse as the kernel's tick
+    store.scratch("training")
+    assert find_garbage(store).paths["scratch"] == []
+    drop(store, sweep)
+    assert checkpoint.exists()
