@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline_tasks.core.arrays import in_order
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import digest
 from pipeline_tasks.core.manifest import Manifest, Ref
@@ -74,7 +75,7 @@ def open_corpus(store: Store, ref: Ref) -> Corpus:
     version = Version.open(store, ref)
     if version.manifest.rows_schema != PASSAGES.name:
         raise InputError(f"{version.manifest.ref} holds {version.manifest.rows_schema!r}: name passages")
-    rows = version.table(_COLUMNS).sort_by("passage_id")
+    rows = in_order(version.table(_COLUMNS), "passage_id")
     if not rows.num_rows:
         raise InputError(f"{version.manifest.ref} holds no passage: there is nothing to ask")
     return Corpus(store, version.manifest, rows)

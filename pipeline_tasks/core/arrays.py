@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+
+_PIECE = 1 << 16  # rows: their texts are far below the 2 GiB that one array of strings can hold
 
 
 def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
@@ -25,12 +28,25 @@ def taken(values: pa.ChunkedArray, places: np.ndarray) -> pa.Array:
     ascending, found, at, start = places[order], [], 0, 0
     for chunk in values.chunks:
         stop = int(np.searchsorted(ascending, start + len(chunk)))
-        found.append(chunk.take(pa.array(ascending[at:stop] - start)))
+        if stop > at:
+            found.append(chunk.take(pa.array(ascending[at:stop] - start)))
         at, start = stop, start + len(chunk)
     inverse = np.empty(len(order), np.int64)
     inverse[order] = np.arange(len(order))
     whole = pa.concat_arrays(found) if found else pa.array([], values.type)
     return whole.take(pa.array(inverse))
+
+
+def in_order(rows: pa.Table, column: str) -> pa.Table:
+    """Rows by the rising values of a column, in pieces: ``sort_by``, as ``take``, makes one of each column."""
+    places = pc.sort_indices(rows, [(column, "ascending")]).to_numpy()
+    cuts = [places[at : at + _PIECE] for at in range(0, len(places), _PIECE)]
+    return pa.table(
+        {
+            field.name: pa.chunked_array([taken(rows[field.name], cut) for cut in cuts], field.type)
+            for field in rows.schema
+        }
+    )
 
 
 def lowest(hashes: np.ndarray, n: int) -> np.ndarray:

@@ -6,7 +6,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline_tasks.core.arrays import one_array
 from pipeline_tasks.core.errors import InputError
 
 
@@ -18,16 +17,18 @@ def matrix(column: pa.ChunkedArray | pa.Array) -> np.ndarray:
     Raises:
         InputError: a vector is missing, or two differ in length.
     """
-    lists = one_array(column)
-    if len(lists) == 0:
+    if len(column) == 0:
         return np.zeros((0, 0), np.float32)
-    widths = pc.min_max(pc.list_value_length(lists)).as_py()
-    if lists.null_count or widths["min"] != widths["max"]:
+    widths = pc.min_max(pc.list_value_length(column)).as_py()
+    if column.null_count or widths["min"] != widths["max"]:
         raise InputError(
-            f"vectors of {widths['min']} to {widths['max']} numbers and {lists.null_count} missing in one column: "
+            f"vectors of {widths['min']} to {widths['max']} numbers and {column.null_count} missing in one column: "
             "they are not of one model; encode again"
         )
-    return lists.flatten().to_numpy(zero_copy_only=False).reshape(len(lists), -1).astype(np.float32, copy=False)
+    # One array of lists has room for 2**31 numbers, half a million vectors of 4,096: each chunk for itself.
+    chunks = [chunk for chunk in getattr(column, "chunks", [column]) if len(chunk)]
+    found = [chunk.flatten().to_numpy(zero_copy_only=False).reshape(len(chunk), -1) for chunk in chunks]
+    return (found[0] if len(found) == 1 else np.concatenate(found)).astype(np.float32, copy=False)
 
 
 def directed(vectors: np.ndarray) -> np.ndarray:

@@ -97,6 +97,10 @@ def agreed(codes: np.ndarray, judges: np.ndarray, own: np.ndarray, strategy: Str
         shared &= (best[:, :, None] == codes[:, seat, None, :]).any(axis=2) | ~judges[:, seat, None]
     if strategy == "identical":
         shared &= (shared | (best == NOBODY)).all(axis=1, keepdims=True)
+        for seat in range(1, codes.shape[1]):  # nor has another model a passage that the best has not
+            other = codes[:, seat]
+            among = (other[:, :, None] == best[:, None, :]).any(axis=2) | (other == NOBODY)
+            shared &= among.all(axis=1, keepdims=True) | ~judges[:, seat, None]
     first = np.take_along_axis(best, shared.argmax(axis=1)[:, None], axis=1)[:, 0]
     return np.where(shared.any(axis=1), first, NOBODY)
 

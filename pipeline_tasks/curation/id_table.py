@@ -108,4 +108,5 @@ def text_hashes(column: pa.Array | pa.ChunkedArray) -> np.ndarray:
     """
     from pipeline_tasks.curation.id_kernels import hash_all
 
-    return hash_all(strings(column))
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    return np.concatenate([np.empty(0, np.uint64), *(hash_all(strings(chunk)) for chunk in chunks)])

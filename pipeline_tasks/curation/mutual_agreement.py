@@ -69,6 +69,10 @@ class MutualAgreementParams(StepParams):
             return given | {"models": tuple(models_of(judges))}
         return given
 
+    def identity(self) -> dict[str, Any]:
+        """And which rule ``identical`` is, since a release of it let one model have passages that the best had not."""
+        return super().identity() | ({"same": 2} if self.strategy == "identical" else {})
+
     @model_validator(mode="after")
     def _each_once(self) -> MutualAgreementParams:
         for intent, panel in self.judges.items():

@@ -26,7 +26,7 @@ from pipeline_tasks.synthesis.log_probs import LogProbs, behind
 from pipeline_tasks.synthesis.quote import NOT_BOUGHT
 
 _IDENTITY = ("model", "llm", "passage_chars", "k", "top_logprobs", "again")
-_OF_WRITERS = ("api", "temperature", "writer", "context_tokens", "json_schema", "checks")
+_OF_WRITERS = ("api", "temperature", "writer", "context_tokens", "reasoning_tokens", "json_schema", "checks")
 
 
 class ScorePassagesParams(LlmParams):

@@ -48,7 +48,7 @@ class EvaluateInstructionsParams(EvaluationParams):
     writes=EVALUATIONS,
     kind="partitioned",
     dataset="eval/{set_name}-instructions",
-    version="5",
+    version="6",
     image="gpu",
     pool="gpu",
     memory_gib=8,

@@ -27,7 +27,7 @@ from pipeline_tasks.evaluation.rank_systems import TOLD, judged_of, rank_systems
     writes=EVALUATIONS,
     kind="partitioned",
     dataset="eval/{set_name}",
-    version="6",
+    version="7",
     image="gpu",
     pool="gpu",
     memory_gib=8,

@@ -58,7 +58,7 @@ class JudgeInstructionsParams(FolderParams):
     writes=ALTERED_QUERIES,
     kind="reduce",
     dataset="instructed/{set_name}",
-    version="3",
+    version="4",
 )
 def judge_instructions(inputs: Inputs, params: JudgeInstructionsParams, run: Run) -> pa.Table:
     """Queries with an original and a changed instruction, and what is relevant under each.
@@ -116,7 +116,10 @@ def _by_rules(inputs: Inputs, params: JudgeInstructionsParams, run: Run) -> Iter
 def _of_folder(folder: JudgedFolder, inputs: Inputs, run: Run) -> Iterator[dict[str, Any]]:
     known = {i for batch in inputs["passages"].batches(["passage_id"], AT_ONCE) for i in batch[0].to_pylist()}
     told, judgements = _instructions(folder), folder.judgements()
-    asked = {row["_id"]: row for row in folder.rows(QUERIES)}
+    asked: dict[str, dict[str, Any]] = {}
+    for row in folder.rows(QUERIES):
+        if asked.setdefault(row["_id"], row) is not row:
+            run.reject(row["_id"], "duplicate_id", row["text"])
     for name in sorted({found.removesuffix(ORIGINAL).removesuffix(CHANGED) for found in asked}):
         both = [name + end for end in (ORIGINAL, CHANGED)]
         queries = {asked[one]["text"] for one in both if one in asked}
@@ -146,7 +149,7 @@ def has_instructions(folder: JudgedFolder) -> bool:
 def _instructions(folder: JudgedFolder) -> dict[str, str]:
     """Query id -> instruction."""
     found = {}
-    with (folder.path / INSTRUCTIONS).open(encoding="utf-8") as lines:
+    with (folder.path / INSTRUCTIONS).open(encoding="utf-8-sig") as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue

@@ -18,6 +18,7 @@ from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.versions import Version
+from pipeline_tasks.evaluation.rank_systems import is_of
 from pipeline_tasks.evaluation.systems import encoder_of_folder, identity, is_folder, is_version
 from pipeline_tasks.retrieval.encoder import Encoder
 from pipeline_tasks.retrieval.encoders import open_encoder
@@ -57,13 +58,16 @@ def task_of(store: Store, name: str) -> AbsTaskRetrieval:
         "type": "Retrieval",
         "main_score": "ndcg_at_10",
     }
-    return in_memory(AbsTaskRetrieval, facts, {TEST: data})
+    texts = dict(zip(passages["id"].to_pylist(), passages["text"].to_pylist(), strict=True))
+    themselves = any(is_of(row["query"], texts.get(row["query_id"], "")) for row in queries if row["query"])
+    return in_memory(AbsTaskRetrieval, facts, {TEST: data}, ignore_identical_ids=themselves)
 
 
-def in_memory(kind: type[T], facts: Mapping[str, Any], splits: Mapping[str, Any]) -> T:
+def in_memory(kind: type[T], facts: Mapping[str, Any], splits: Mapping[str, Any], **said: Any) -> T:
     """A task of mteb's ``kind`` whose data are here; it is scored on the split ``test``.
 
     mteb files results by a task's name and reads them again whatever the data's revision, so the name ends with it.
+    What is ``said`` beside the data are attributes of the task.
     """
     from mteb.abstasks.task_metadata import TaskMetadata
 
@@ -73,7 +77,7 @@ def in_memory(kind: type[T], facts: Mapping[str, Any], splits: Mapping[str, Any]
 
     name = f"{facts['name']}@{facts['dataset']['revision']}"
     metadata = TaskMetadata(**{**facts, "name": name}, eval_splits=[TEST], eval_langs=["eng-Latn"])
-    made: type[T] = type(f"InMemory{kind.__name__}", (kind,), {"metadata": metadata, "load_data": load_data})
+    made: type[T] = type(f"InMemory{kind.__name__}", (kind,), {"metadata": metadata, "load_data": load_data} | said)
     return made()
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline_tasks.core.arrays import one_array
+from pipeline_tasks.core.arrays import in_order, one_array
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Part, Ref
 from pipeline_tasks.core.partitions import Partition, PartitionedRun, Rows
@@ -140,22 +140,57 @@ def system_name(version: Version) -> str:
 
 
 def rank_system(given: Partition, run: Run) -> Iterator[pa.Table]:
-    """The rankings of one system that is no fusion; of an embedder one row of its geometry, where that is known."""
+    """The rankings of one system that is no fusion; of an embedder one row of its geometry, where that is known.
+
+    A query that is a passage itself, as in ArguAna, does not find itself.
+    """
     judged, corpus = judged_of(given), given.rows["passages"].version
-    asked = _asked(judged, corpus.table(["passage_id", "text"]).sort_by("passage_id"), given.values["told"])
-    depth = min(given.values["depth"], len(asked.passages))
+    asked = _asked(judged, in_order(corpus.table(["passage_id", "text"]), "passage_id"), given.values["told"])
+    themselves, depth = _themselves(judged, asked), given.values["depth"]
+    deep = min(depth + int((themselves >= 0).any()), len(asked.passages))
     ids = pa.array(asked.passage_ids, pa.string())
     if given.values["kind"] == "bm25":
-        yield _rankings(ids, asked.rank_bm25(depth))
+        yield _rankings(ids, _without(themselves, asked.rank_bm25(deep), depth))
         return
     if given.values["kind"] == "registered":
         queries, passages = _registered(given, asked, run)
     else:
         queries, passages = asked.vectors(_opened(given, run))
-    yield _rankings(ids, top_k(queries, passages, depth)[0])
+    yield _rankings(ids, _without(themselves, top_k(queries, passages, deep)[0], depth))
     answers = _answers(judged, asked.passage_ids)
     if len(queries) == len(answers) and len(passages) > 1:
         yield pa.Table.from_pylist([of_sample(queries, answers, passages)._asdict()])
+
+
+def _themselves(judged: pa.Table, asked: Asked) -> np.ndarray:
+    """The place [q] of the passage that a query is itself, and that is not judged for it; -1: it is none."""
+    places = pc.index_in(judged["query_id"], value_set=pa.array(asked.passage_ids, pa.string())).to_pylist()
+    known, n_times = judged["passage_ids"].to_pylist(), len(asked.queries) // max(1, judged.num_rows)
+    rows = zip(asked.queries, places * n_times, known * n_times, strict=True)
+    return np.array(
+        [
+            place
+            if place is not None and is_of(query, asked.passages[place]) and asked.passage_ids[place] not in ids
+            else -1
+            for query, place, ids in rows
+        ],
+        np.int64,
+    )
+
+
+def is_of(query: str, passage: str) -> bool:
+    """Whether a passage of a query's id is that query: its text, before which there may be a title.
+
+    Ids alone do not say so: queries and passages of many sets are both numbered from 1.
+    """
+    return passage.strip().endswith(query.strip())
+
+
+def _without(themselves: np.ndarray, ranked: np.ndarray, depth: int) -> np.ndarray:
+    """Rankings [q, any] of positions, cut at ``depth``, without each query's own [q], which is -1 where it has none."""
+    others = np.where(ranked == themselves[:, None], -1, ranked)
+    order = np.argsort(others < 0, axis=1, kind="stable")
+    return np.take_along_axis(others, order, axis=1)[:, :depth]
 
 
 def _answers(judged: pa.Table, passage_ids: list[str]) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from itertools import islice
 
 import numpy as np
 import pyarrow as pa
@@ -26,10 +27,16 @@ def passage_vectors(stored: Version, passage_ids: list[str]) -> np.ndarray:
     Raises:
         InputError: they are of other passages.
     """
-    found = stored.table(["passage_id", "embedding"]).sort_by("passage_id")
-    if found["passage_id"].to_pylist() != passage_ids:
+    places = {name: place for place, name in enumerate(passage_ids)}
+    ids = stored.table(["passage_id"])["passage_id"].to_pylist()
+    if len(ids) != len(places) or places.keys() != {*ids}:
         raise InputError(f"{stored.manifest.ref} is not of the evaluated passages; run embed_passages on them")
-    return matrix(found["embedding"])
+    found, rows = np.zeros((0, 0), np.float32), iter(ids)
+    for block in stored.batches(["embedding"], _AT_ONCE):
+        vectors = matrix(block["embedding"])
+        found = found if found.size else np.empty((len(ids), vectors.shape[1]), np.float32)
+        found[[places[name] for name in islice(rows, len(vectors))]] = vectors
+    return found
 
 
 def query_vectors(judged: Version, model: str, precision: Precision) -> np.ndarray | None:

@@ -12,11 +12,11 @@ import json
 import logging
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from uuid import uuid4
 
 from pipeline_tasks.core import memo
-from pipeline_tasks.core.endpoint import FREE, Price, Tokens
+from pipeline_tasks.core.endpoint import FREE, Price, Terms, Tokens
 from pipeline_tasks.core.endpoint.batch_api import BatchApi, FileGone, NoBatchApi, Standing, said
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import canonical_json, digest
@@ -28,7 +28,7 @@ from pipeline_tasks.core.spending import Ledger, LimitReached, Taken, today
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.synthesis.asking_runs import RunAsks, check_nobody_asks
 from pipeline_tasks.synthesis.endpoint import ACCOUNT, LlmParams, llm_limits, opened
-from pipeline_tasks.synthesis.llm_api import CONTENT_FILTER, PATHS, answer_of, at_most, refused_answer, sent
+from pipeline_tasks.synthesis.llm_api import CONTENT_FILTER, PATHS, answer_of, at_most, limit_of, refused_answer, sent
 from pipeline_tasks.synthesis.llm_client import LLMClient, Request
 from pipeline_tasks.synthesis.open_batches import FAILED, Batch, open_batches
 from pipeline_tasks.synthesis.quote import QuoteRun
@@ -82,16 +82,14 @@ def buy_ahead(store: Store, job: Job, most: int = MOST) -> Round:
         raise InputError(f"{job.step.name} asks no LLM")
     run = Run(store, Inputs({}), 0, f"{job.step.name}, by batches", job.step.name, job=job)
     with store.alone(f"batches-{ACCOUNT}"), opened(params, run) as client:
-        paid = client.endpoint.price != FREE
-        ledger = params.terms(run).ledger(store, ACCOUNT, *llm_limits(settings()), paid=paid)
-        return _Buying(store, job, client, ledger).round(most)
+        return _Buying(store, job, client, params.terms(run)).round(most)
 
 
 class _Buying:
     """The batches of a store at one endpoint."""
 
-    def __init__(self, store: Store, job: Job, client: LLMClient, ledger: Ledger | None) -> None:
-        self._store, self._job, self._client, self._ledger = store, job, client, ledger
+    def __init__(self, store: Store, job: Job, client: LLMClient, terms: Terms) -> None:
+        self._store, self._job, self._client, self._terms = store, job, client, terms
         self._api, self._answers = BatchApi(client.endpoint), ResponseStore(store)
         price = client.endpoint.price
         self._price = Price(price.prompt * SHARE, price.completion * SHARE)
@@ -123,8 +121,8 @@ class _Buying:
         total = Tokens(sum(one.prompt for one in worst), sum(one.completion for one in worst))
         amounts = {"requests": float(len(some)), "tokens": float(sum(total)), "usd": self._price.of(total)}
         try:
-            if self._ledger:
-                self._ledger.take(**amounts)
+            if ledger := self._ledger(self._terms.run):
+                ledger.take(**amounts)
         except LimitReached:
             if len(some) == 1:
                 raise
@@ -134,7 +132,7 @@ class _Buying:
             return
         ids = tuple(sorted(one for one, _, _ in some))  # threads found them, and the name goes by them
         known = {"name": digest(ids), "step": self._job.step.name, "ids": ids, "tried": uuid4().hex}
-        batch = Batch.model_validate(self._asks | known | {"day": today(), "amounts": amounts})
+        batch = Batch.model_validate(self._asks | known | {"day": today(), "amounts": amounts, "run": self._terms.run})
         self._note(batch)
         try:
             check_nobody_asks(self._store, batch.step, ids)
@@ -184,8 +182,7 @@ class _Buying:
 
     def _taken_in(self, batch: Batch, standing: Standing) -> Round:
         bodies = self._bodies(batch, standing)
-        tokens, usd, left = Tokens(), 0.0, set(batch.ids)
-        late = set[str]()
+        tokens, usd, left, late = Tokens(), 0.0, set(batch.ids), set[str]()
         for line in (
             line for file in (standing.output_file_id, standing.error_file_id) for line in self._api.lines(file)
         ):
@@ -219,8 +216,7 @@ class _Buying:
                 if isinstance(body, dict):
                     body = {"stop": []} | body
                     found[digest({"api": batch.api, "body": body})] = body
-        lost = set(batch.ids) - found.keys()
-        if lost:
+        if lost := set(batch.ids) - found.keys():
             found |= {one: body for one, _, body in _wanted(self._store, self._job) if one in lost}
         if unknown := sum(one not in found for one in batch.ids):
             raise InputError(
@@ -234,13 +230,18 @@ class _Buying:
         """It was never begun, or answered nothing."""
         self._settle(batch, Tokens(), 0.0, 0)
 
+    def _ledger(self, run: str) -> Ledger | None:
+        """Where the spending of that run is counted."""
+        paid = self._client.endpoint.price != FREE
+        return replace(self._terms, run=run).ledger(self._store, ACCOUNT, *llm_limits(settings()), paid=paid)
+
     def _settle(self, batch: Batch, tokens: Tokens, usd: float, n: int) -> None:
         """Its cost is known; it is no longer on its way."""
         self._store.delete(batch.key)
-        if self._ledger and batch.amounts:
+        if batch.amounts and (ledger := self._ledger(batch.run or self._terms.run)):
             counted = Taken(dict(batch.amounts), day=batch.day)
-            self._ledger.correct(counted, requests=float(n), tokens=float(sum(tokens)), usd=usd)
-            self._ledger.flush()
+            ledger.correct(counted, requests=float(n), tokens=float(sum(tokens)), usd=usd)
+            ledger.flush()
 
     def _failures(self) -> dict[str, int]:
         try:
@@ -281,7 +282,7 @@ def _read(line: dict, body: dict, batch: Batch) -> tuple[dict, Tokens] | str:
             answer, used = answer_of(payload, batch.api, body)
         except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError, InputError):
             return "bad_answer"
-        return answer, used or Tokens(len(json.dumps(body)), int(body["max_tokens"]))
+        return answer, used or Tokens(len(json.dumps(body)), limit_of(body))
     error = line.get("error") or (payload.get("error") if isinstance(payload, dict) else None)
     code = str(error.get("code")) if isinstance(error, dict) else ""
     return (refused_answer(batch.model), Tokens()) if code == CONTENT_FILTER else code

@@ -31,6 +31,7 @@ QUESTIONS = (
 """What a tuple claims: the column of the passage that fits, under which instruction, for which query."""
 _FIELDS = ("reasoning", "number")
 _TOKENS = 1_500
+_CHOICE = re.compile(r"(?:(?:the )?(?:passage|number|no\.?|#)?\s*)[\[(#]?(\d{1,4})[\])]?\.?", re.IGNORECASE)
 _SYSTEM = """\
 You check the data of a search engine that follows instructions. You get a query, an instruction that was given beside \
 it, and numbered passages. One of them is the best answer to the query among those that are as the instruction wants \
@@ -61,7 +62,7 @@ class Choice(NamedTuple):
     writes=TUPLES,
     kind="map",
     dataset="tuples/checked",
-    version="3",
+    version="4",
     pool="llm",
     secrets=("llm",),
 )
@@ -131,7 +132,7 @@ def _number(most: int, answer: Response, prompt: Prompt) -> int | Rejected:
     found = _fields(answer, prompt)
     if isinstance(found, Rejected):
         return Rejected("too_long") if answer.finish_reason == "length" else found
-    said = re.fullmatch(r"[^\d-]*(\d{1,4})\D*", found["number"])
+    said = _CHOICE.fullmatch(found["number"].strip())
     return int(said[1]) if said and int(said[1]) <= most else Rejected(UNPARSABLE)
 
 

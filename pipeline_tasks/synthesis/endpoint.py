@@ -17,6 +17,7 @@ from pipeline_tasks.core.response_store import ResponseStore
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.settings import Settings, settings
 from pipeline_tasks.core.spending import Limit, limits
+from pipeline_tasks.core.step import added
 from pipeline_tasks.domains import domain_folder, prompts_sha256
 from pipeline_tasks.domains.intents import load_intents
 from pipeline_tasks.models.prices import listed
@@ -47,6 +48,11 @@ class LlmParams(PaidParams):
     temperature: float = Field(0.0, ge=0, le=2, description="0 makes answers repeatable")
     writer: Literal["", Kind] = Field("", description="kind of model: chat follows instructions, completion does not")
     context_tokens: int = Field(8_192, ge=1, description="what the model reads and writes at once (chat)")
+    reasoning_tokens: int = added(
+        0,
+        ge=0,
+        description="more tokens for a model that thinks first, as gpt-5 does, 4096 say (chat); 0: it does not",
+    )
     json_schema: bool = Field(True, description="whether the endpoint takes the form of its answer (chat)")
     checks: dict[str, float] = Field({}, description="other bounds of what is kept: measure or measure/intent -> bound")
     again: str = Field("", description="any new value asks again what has no answer yet, and nothing else")
@@ -65,6 +71,11 @@ class LlmParams(PaidParams):
     def kind(self) -> Kind:
         """The kind of writer: as told, else the one that the endpoint's api is for."""
         return self.writer or ("chat" if self.api == "chat" else "completion")
+
+    @property
+    def told_tokens(self) -> int:
+        """What the model reads and answers at once."""
+        return self.context_tokens - self.reasoning_tokens
 
     def licences(self) -> dict[str, str]:
         """What the LLM writes is under: the settings say, else the registry, where it knows the model's weights."""
@@ -143,7 +154,8 @@ def ask_all(
 
     def asked(prompt: Prompt) -> Request:
         chat = (prompt.system, prompt.turns, prompt.fields if prompt.structured else ())
-        return Request(prompt.text, prompt.max_tokens, params.temperature, prompt.stop, prompt.seed, *chat)
+        sampling = (prompt.max_tokens, params.temperature, prompt.stop, prompt.seed)
+        return Request(prompt.text, *sampling, *chat, reasoning_tokens=params.reasoning_tokens)
 
     def asked_then(place: int, answer: Response) -> Request | None:
         prompt = then(place, answer)

@@ -155,7 +155,7 @@ def room_for(
     Raises:
         InputError: too few, whatever the row.
     """
-    room = params.context_tokens - answer_tokens - SPARE_TOKENS - tokens_of(system)
+    room = params.told_tokens - answer_tokens - SPARE_TOKENS - tokens_of(system)
     left = (room - sum(map(tokens_of, texts))) // n_passages
     if left >= LEAST_TOKENS:
         return left

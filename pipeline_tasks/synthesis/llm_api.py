@@ -35,6 +35,7 @@ class Request:
         fields: of the JSON object that a chat has to answer with; none where any text will do.
         echo: whether the prompt comes back too, with the log-probabilities of its tokens (completions).
         logprobs: likeliest tokens that are told at each place, with their log-probabilities; 0: none (completions).
+        reasoning_tokens: that the model may think with beside its answer; such models take no temperature (chat).
     """
 
     prompt: str
@@ -47,6 +48,7 @@ class Request:
     fields: tuple[str, ...] = ()
     echo: bool = False
     logprobs: int = 0
+    reasoning_tokens: int = 0
 
 
 @dataclass(frozen=True)
@@ -78,13 +80,26 @@ class Response:
 
 def body_of(request: Request, model: str, api: Api) -> dict[str, Any]:
     """The JSON body of ``request``: all that decides its answer, and so its identity."""
-    sampling = {name: getattr(request, name) for name in ("max_tokens", "temperature", "seed")}
+    if request.reasoning_tokens:
+        sampling: dict[str, Any] = {"max_completion_tokens": longest_of(request), "seed": request.seed}
+    else:
+        sampling = {name: getattr(request, name) for name in ("max_tokens", "temperature", "seed")}
     fields: dict[str, Any] = {"model": model, "stop": list(request.stop), **sampling}
     if api == "completions":
         told = {name: value for name in ("echo", "logprobs") if (value := getattr(request, name))}
         return fields | {"prompt": request.prompt} | told
     form = {"response_format": _object_of(request.fields)} if request.fields else {}
     return fields | {"messages": _messages(request)} | form
+
+
+def longest_of(request: Request) -> int:
+    """Tokens that an answer may have, with what is thought before it."""
+    return request.max_tokens + request.reasoning_tokens
+
+
+def limit_of(body: dict[str, Any]) -> int:
+    """That limit in a request's body."""
+    return int(body.get("max_completion_tokens") or body["max_tokens"])
 
 
 def _messages(request: Request) -> list[dict[str, str]]:
@@ -113,7 +128,7 @@ def sent(body: dict[str, Any]) -> dict[str, Any]:
 def at_most(request: Request) -> Tokens:
     """Tokens that an answer can take. No tokenizer makes more than one of a byte."""
     texts = (request.prompt, request.system, *request.turns)
-    return Tokens(sum(len(text.encode()) + TEMPLATE_TOKENS for text in texts if text), request.max_tokens)
+    return Tokens(sum(len(text.encode()) + TEMPLATE_TOKENS for text in texts if text), longest_of(request))
 
 
 def answer_of(payload: dict[str, Any], api: Api, body: dict[str, Any]) -> tuple[dict[str, Any], Tokens | None]:

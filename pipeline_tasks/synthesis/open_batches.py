@@ -30,6 +30,7 @@ class Batch(BaseModel):
         id: the endpoint's; empty until that is known.
         day: on which its cost was counted.
         amounts: what was counted.
+        run: whose limits that was counted for; empty where it was begun before that was noted.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -44,6 +45,7 @@ class Batch(BaseModel):
     id: str = ""
     day: str = ""
     amounts: dict[str, float] = {}
+    run: str = ""
 
     @property
     def key(self) -> str:

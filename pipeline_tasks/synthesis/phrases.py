@@ -44,7 +44,11 @@ REFUSAL = _one_of(
     r"\bthe (?:\w+ )?(?:passage|text|document|context|excerpt) "
     r"(?:lacks|(?:does not|doesn['’]?t) (?:contain|provide|mention|include|say))",
     r"\b(?:no|not enough|insufficient) (?:information|detail|context)s? (?:is|was|are|were)? ?"
-    r"(?:given|provided|available|to answer)\b",
+    r"(?:given|provided|available|to (?:answer|state|write|derive|determine|form|formulate|generate))\b",
+    r"\bthis (?:content|request|task|topic) is not something (?:that )?(?:i|we)\b",
+    r"\bthe (?:request|task|prompt) (?:cannot|can['’]?t|can not|could not) be (?:fulfilled|completed|answered)\b",
+    r"^\W*(?:sorry|apologies|unfortunately|regrettably)\W+th(?:e|is) (?:passage|text|document|excerpt) (?:is|does)\b",
+    r"^\W*no (?:\w+ )?(?:need|query|question|request) (?:can|could) be (?:derived|written|generated|formed|inferred)\b",
 )
 """A model that says that it does not answer."""
 

@@ -29,7 +29,7 @@ class PoisonTuplesParams(InstructingParams):
     writes=TUPLES,
     kind="map",
     dataset="tuples/poisoned",
-    version="2",
+    version="3",
     pool="llm",
     secrets=("llm",),
 )
@@ -39,11 +39,16 @@ def poison_tuples(rows: pa.Table, params: PoisonTuplesParams, run: Run) -> pa.Ta
     ``instruction_passage`` fits the poisoned instruction with the query, ``query_passage`` the instruction with the
     poisoned query; what the positive fits, neither of these is to fit, and the other way round. No passage here answers
     the poisoned query under the poisoned instruction. A row of which one part is refused is a reject, its reason
-    beginning with the part.
+    beginning with the part; one without an instruction is the reject ``no_instruction``.
 
     Source: InF-IR 4.1, "Contrastive negatives".
     """
-    pairs = sorted((p for p in rows.to_pylist() if p["instruction"]), key=lambda pair: pair["query_id"])
+    pairs = []
+    for pair in sorted(rows.to_pylist(), key=lambda pair: pair["query_id"]):
+        if pair["instruction"]:
+            pairs.append(pair)
+        else:
+            run.reject(pair["query_id"], "no_instruction", pair["query"])
     for task in (POISONED_INSTRUCTION, POISONED_QUERY):
         pairs = _with(pairs, f"poisoned_{task.field}", [_poison(task, p, params) for p in pairs], params, run)
     for part, told, query in (

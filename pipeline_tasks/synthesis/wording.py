@@ -8,6 +8,7 @@ from functools import lru_cache
 
 _WORD = re.compile(r"\w+(?:['’-]\w+)*")
 _DIGITS = re.compile(r"\d+")
+_NUMBER = re.compile(r"(?<![\w.])\.\d+|\d+(?:\.\d+)*")
 _BETWEEN_THOUSANDS = re.compile(r"(?<=\d)[,\u00a0\u2009\u202f](?=\d{3}(?!\d))")
 _FIGURE = re.compile(r"(?<![\w.,-])(?<![A-Z]{2} )\d[\d.,]*(?![\w-])")
 _FILLER = frozenset(
@@ -56,13 +57,24 @@ def digits_of(text: str) -> set[str]:
 def figures_of(text: str) -> set[str]:
     """The numbers that count something: digits that are no part of a name such as "ICS 200" or "IS-700"."""
     found = _FIGURE.findall(_BETWEEN_THOUSANDS.sub("", text))
-    return {number.lstrip("0") or "0" for figure in found for number in digits_of(figure)}
+    return {number for figure in found for number in _values(figure)}
 
 
 def numbers_of(text: str) -> set[str]:
-    """The numbers that ``text`` names in digits, without leading zeros, or in words."""
+    """The numbers that ``text`` names in digits, without zeros that say nothing, or in words."""
     named = {_COUNTED[word] for word in words_of(text) if word in _COUNTED}
-    return {number.lstrip("0") or "0" for number in digits_of(text)} | named
+    return set(_values(_BETWEEN_THOUSANDS.sub("", text))) | named
+
+
+def _values(text: str) -> Iterator[str]:
+    """Numbers without zeros that say nothing: 0.50 is 0.5; parts of a date or section such as 5.1.2 one by one."""
+    for found in _NUMBER.findall(text):
+        whole, *parts = found.split(".")
+        if len(parts) == 1:
+            fraction = parts[0].rstrip("0")
+            yield (whole.lstrip("0") or "0") + (f".{fraction}" if fraction else "")
+        else:
+            yield from (part.lstrip("0") or "0" for part in (whole, *parts))
 
 
 def grams_of(words: Sequence[str], n: int) -> Iterator[tuple[str, ...]]:

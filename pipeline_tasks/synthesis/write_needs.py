@@ -40,7 +40,7 @@ class WriteNeedsParams(LlmParams):
         check_known(domain_folder(), *self.intents, *self.rates)
 
 
-@step(reads={"passages": PASSAGES}, writes=NEEDS, kind="map", version="6", pool="llm", secrets=("llm",))
+@step(reads={"passages": PASSAGES}, writes=NEEDS, kind="map", version="7", pool="llm", secrets=("llm",))
 def write_needs(rows: pa.Table, params: WriteNeedsParams, run: Run) -> pa.Table:
     """Ask the LLM what information need each sampled passage meets under its intents.
 

@@ -44,7 +44,7 @@ class WriteTasksAndQueriesParams(LlmParams):
     writes=INSTRUCTED_PAIRS,
     kind="map",
     dataset="mtp/fret",
-    version="2",
+    version="3",
     pool="llm",
     secrets=("llm",),
 )

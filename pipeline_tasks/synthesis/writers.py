@@ -127,7 +127,7 @@ def _chat(domain: Path, intent: str, params: LlmParams) -> Writer:
         raise InputError(f"writer={params.writer!r} speaks in messages, and api is {params.api!r}: set api=chat")
     meaning, examples = load_intents(domain)[intent], load_prompts(domain, intent).for_chat()
     traits = load_traits(domain, intent)
-    prompts = ChatPrompts(intent, meaning, examples, traits, params.context_tokens, params.json_schema)
+    prompts = ChatPrompts(intent, meaning, examples, traits, params.told_tokens, params.json_schema)
     return ChatWriter(prompts, bounds_of("chat", intent, params.checks))
 
 

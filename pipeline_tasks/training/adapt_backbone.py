@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field, model_validator
 
+from pipeline_tasks.core.arrays import in_order
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import unit_hash
 from pipeline_tasks.core.run import Inputs, Run
@@ -170,5 +171,5 @@ def texts_of(inputs: Inputs, params: AdaptParams) -> tuple[list[str], list[str]]
 
 def _rows(versions: Iterable[Any]) -> Iterable[tuple[str, str, str]]:
     for version in versions:
-        table = version.table(["passage_id", "text", "split"]).sort_by("passage_id")
+        table = in_order(version.table(["passage_id", "text", "split"]), "passage_id")
         yield from zip(*(table[name].to_pylist() for name in ("passage_id", "text", "split")), strict=True)

@@ -2,7 +2,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipeline_tasks.core.arrays import one_array, taken
+from pipeline_tasks.core.arrays import in_order, one_array, taken
+from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.vectors import lists, matrix
 
 TEXTS = pa.array(["a", "b", "c"])
@@ -29,6 +30,22 @@ def test_values_are_taken_from_their_chunks_in_the_order_that_is_asked_for(place
     assert (
         taken(column, np.array(places, np.int64)).to_pylist() == column.take(pa.array(places, pa.int64())).to_pylist()
     )
+
+
+def test_rows_are_in_order_in_pieces(monkeypatch):
+    monkeypatch.setattr("pipeline_tasks.core.arrays._PIECE", 2)
+    pieces = [pa.table({"id": ["d", "b"], "of": [[4], [2]]}), pa.table({"id": ["a", "e", "c"], "of": [[1], [5], [3]]})]
+    found = in_order(pa.concat_tables(pieces), "id")
+    assert found.to_pydict() == {"id": [*"abcde"], "of": [[1], [2], [3], [4], [5]]}
+    assert [len(chunk) for chunk in found["id"].chunks] == [2, 2, 1]
+    assert in_order(pieces[0][:0], "id").schema == pieces[0].schema
+
+
+def test_vectors_in_several_pieces_are_one_matrix():
+    pieces = [lists(np.eye(2, dtype=np.float32)), lists(np.ones((1, 2), np.float32)), lists(np.eye(2)[:0])]
+    assert matrix(pa.chunked_array(pieces)).tolist() == [[1, 0], [0, 1], [1, 1]]
+    with pytest.raises(InputError, match="vectors of 2 to 3 numbers"):
+        matrix(pa.chunked_array([pieces[0], lists(np.ones((1, 3), np.float32))]))
 
 
 def test_a_column_of_vectors_in_one_piece_is_not_copied():

@@ -69,6 +69,14 @@ def test_who_does_not_judge_has_no_veto():
     assert agreed(codes, judges, np.array([9, 9]), "mutual").tolist() == [1, NOBODY]
 
 
+def test_identical_has_no_passage_that_the_best_model_has_not():
+    codes = np.array([[[7, NOBODY], [7, 9]], [[7, NOBODY], [7, NOBODY]]], np.int32)
+    judges = np.ones((2, 2), bool)
+    assert agreed(codes, judges, np.array([7, 7]), "identical").tolist() == [NOBODY, 7]
+    judges[0, 1] = False
+    assert agreed(codes, judges, np.array([7, 7]), "identical").tolist() == [7, 7]
+
+
 @given(st.data(), st.integers(1, 4), st.integers(1, 4))
 def test_against_a_plain_loop(data, n_models, top_n):
     order = st.lists(st.integers(0, 5), min_size=top_n, max_size=top_n, unique=True)

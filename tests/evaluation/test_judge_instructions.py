@@ -95,6 +95,18 @@ def test_a_folder_of_followir_brings_its_own_instructions(store, tmp_path):
     assert go(store, judge_instructions, set_name="core17", folder=str(tmp_path / "other")).ref != ref
 
 
+def test_of_two_queries_of_one_id_the_first_counts(store, tmp_path):
+    name = followir(tmp_path / "set", {"7-og": "Anything.", "7-changed": "No sandbags."})
+    marked = tmp_path / "set" / "instruction.jsonl"
+    marked.write_text("\ufeff" + marked.read_text(), "utf-8")
+    with (tmp_path / "set" / "queries.jsonl").open("a") as more:
+        more.write(json.dumps({"_id": "7-changed", "text": "other words"}) + "\n")
+    go(store, judge_instructions, set_name="core17", folder=name)
+    (row,) = rows(store, "instructed/core17")
+    assert row["query_id"] == "7" and row["query"] != "other words"
+    assert reasons(store, "instructed/core17") == {"duplicate_id": 1, "not_paired": 1}
+
+
 def test_what_a_folder_of_followir_lacks_is_told_query_by_query(store, tmp_path):
     told = {"7-og": "Anything.", "7-changed": None, "8-og": "A.", "8-changed": "B.", "9-og": "A.", "9-changed": "B."}
     told |= {"10-og": "A.", "10-changed": "B.", "11-og": "A.", "11-changed": "B."}

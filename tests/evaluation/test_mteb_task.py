@@ -16,7 +16,7 @@ from pipeline_tasks.evaluation.mteb_task import model_of, task_of
 from pipeline_tasks.evaluation.scores import scores_of
 from pipeline_tasks.training.export import export
 from tests import shapes
-from tests.stores import go, put
+from tests.stores import go, put, rows
 from tests.training.made import put_model
 
 MODEL = "model/22m/finetune"
@@ -45,14 +45,18 @@ def passages(store):
     return put(store, PASSAGES, rows, dataset="corpus/mine")
 
 
-def judge(store, passages, step: int, answered: int = 20) -> None:
-    """The set ``mine``: of 20 queries the first have two relevant passages each, ``step`` apart, and others none."""
+def judge(store, passages, step: int, answered: int = 20, own: bool = False) -> None:
+    """The set ``mine``: of 20 queries the first have two relevant passages each, ``step`` apart, and others none.
+
+    With ``own`` each query is a passage itself, and that is not judged for it.
+    """
+    texts = {row["passage_id"]: row["text"] for row in rows(store, "corpus/mine")}
     judged = [
         {
-            "query_id": f"q{i}",
+            "query_id": f"p{i}" if own else f"q{i}",
             "intent": "any",
-            "query": f"{WORDS[i]} {WORDS[i + 9]}",
-            "passage_ids": [f"p{i}", f"p{i + step}"],
+            "query": texts[f"p{i}"] if own else f"{WORDS[i]} {WORDS[i + 9]}",
+            "passage_ids": [f"p{i + own}", f"p{i + step}"],
             "grades": [2, 1] if i < answered else [0, 0],
         }
         for i in range(20)
@@ -67,9 +71,9 @@ def made(folder, prefix: str = "wa ", card: str = "Tiny"):
     return folder
 
 
-@pytest.mark.parametrize("answered", [20, 15])
-def test_mteb_finds_the_scores_that_we_find(tmp_path, store, passages, answered):
-    judge(store, passages, 9, answered)
+@pytest.mark.parametrize(("answered", "own"), [(20, False), (15, False), (20, True)])
+def test_mteb_finds_the_scores_that_we_find(tmp_path, store, passages, answered, own):
+    judge(store, passages, 9, answered, own)
     put_model(store, made(tmp_path / "m"), MODEL)
     given = {"passages": [str(passages)], "models": [MODEL]}
     alone = {"set_name": "mine", "size": "", "models": (), "systems": ()}

@@ -262,6 +262,15 @@ def test_no_batch_is_begun_that_might_pass_the_budget(store, there):
     assert 0 < counted(other)["usd"] <= worst / 2, "as many as fit are begun"
 
 
+def test_a_batch_that_another_run_takes_in_is_settled_for_the_run_that_began_it(store, there):
+    looked(store)
+    there.end()
+    other = plan(store, write_needs, ASKED | {"again": "now"})
+    assert buy_ahead(store, other).answered == 5
+    state = read_state(store, key_of("llm"))
+    assert [*state["runs"]] == [plan(store, write_needs, ASKED).ref.version]
+
+
 def test_the_command_exits_with_75_until_the_answers_are_there(store, there, monkeypatch, capsys):
     monkeypatch.setenv("FOUNDRY_STORE", str(store.root))
     settings.cache_clear()

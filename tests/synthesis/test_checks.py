@@ -134,6 +134,17 @@ def test_a_thousand_is_one_number_however_it_is_written(figure):
     assert fault_of(replace(draft, positive=said.replace("1,000", "1,100")), bounds_of("chat", "qa")) == "new_number"
 
 
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [("0.05", ""), ("0.050", ""), ("0.5", "new_number"), ("5", "new_number"), ("3.5", ""), ("5.3", "new_number")],
+)
+def test_a_number_with_a_point_is_one_number(said, reason):
+    positive = f"Up to {said} grams of the residue may stay in the hall of the district after the pumps are stopped."
+    passage = f"{GOOD.passage} The residue in the hall of the district is 0.05 grams, or 3.50 where pumps are stopped."
+    draft = replace(GOOD, query="How much may be in that hall when all is done?", positive=positive, passage=passage)
+    assert fault_of(draft, bounds_of("chat", "qa")) == reason
+
+
 def test_intents_of_another_domain_are_held_to_their_figures_too():
     invented = replace(GOOD, positive=GOOD.positive.replace("140", "350"))
     assert fault_of(invented, bounds_of("chat", "question")) == "new_number"

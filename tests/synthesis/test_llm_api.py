@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.synthesis.llm_api import Request, at_most, body_of, sent
 from tests.synthesis.test_llm_client import answer, client
+
+
+def test_a_model_that_thinks_is_sent_its_limit_and_no_temperature():
+    plain = Request("p", 100, 0.5, seed=7)
+    thinking = replace(plain, reasoning_tokens=4096)
+    assert body_of(plain, "m", "chat").keys() >= {"max_tokens", "temperature", "seed"}
+    body = sent(body_of(thinking, "m", "chat"))
+    assert body.keys() == {"model", "messages", "max_completion_tokens", "seed"}
+    assert body["max_completion_tokens"] == at_most(thinking).completion == 4196
 
 
 @pytest.mark.parametrize("key", ["sk-\u201cquoted\u201d", "sk-a\nb", "sk a"])

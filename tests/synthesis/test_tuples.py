@@ -99,6 +99,12 @@ def test_poison_that_changes_nothing_is_refused(store, model):
     assert reasons(store, "tuples/poisoned") == {"poisoned_instruction_unchanged": 1}
 
 
+def test_what_has_no_instruction_has_none_to_poison(store, model):
+    there = model(writer)
+    go(store, poison_tuples, {"pairs": ["mtp"]}, **ASKED)
+    assert reasons(store, "tuples/poisoned") == {"no_instruction": len(rows(store, "mtp"))} and not there.seen
+
+
 def test_a_model_that_continues_texts_is_not_asked(store):
     with pytest.raises(InputError, match="set api=chat"):
         go(store, write_instructions, llm="m", api="completions")
@@ -170,7 +176,7 @@ def test_the_number_may_be_a_number_and_is_paid_for_once(store, model):
     assert [row["query_id"] for row in rows(store, "tuples/checked")] == ["a"] and len(there.seen) == 3
 
 
-@pytest.mark.parametrize("number", ["-1", -1, "1 or 2", True, 1.5, None])
+@pytest.mark.parametrize("number", ["-1", -1, "1 or 2", True, 1.5, None, "none of the 6", "not 3", "all 6 fit"])
 def test_what_is_no_number_of_a_passage_is_none(store, model, number):
     tuples(store, "a")
     model(lambda system, asked: {"reasoning": "r", "number": number})
