@@ -28,6 +28,9 @@ _ENGLISH = frozenset(
     """the and to for with that are be by from which who what when where how why should their they you your this these
     it its not have has can will must of is was were if than after before does did would could may""".split()
 )
+_SMALL = frozenset("in on an or as at about into any all we our".split())
+"""More of them, which other languages have, too."""
+_LONG = 15
 _OTHERS = frozenset(
     """el los las que y en del por para con una su sus se es al como más les des et le du est pour dans une sur qui aux
     sont der die das und ist nicht für mit den dem ein eine zu auf bei os da na em uma não ao il che di per non sono gli
@@ -98,12 +101,15 @@ def longest_run(one: Sequence[str], other: Sequence[str]) -> int:
 def english_share(text: str) -> float:
     """Of the small words by which languages are told apart, the share that is English; 1 where one at most is not.
 
-    One alone tells nothing: ``per`` is Italian and English. A text that is mostly not in Latin letters has no English.
+    One alone tells nothing: ``per`` is Italian and English. A text of which more than a fifth is not in Latin letters
+    has no English, nor has a long one without any small word of it.
     """
     if not text.isascii():
         letters = [c for c in text if c.isalpha()]
-        if sum(c <= _LAST_LATIN for c in letters) < 0.5 * len(letters):
+        if sum(c <= _LAST_LATIN for c in letters) < 0.8 * len(letters):
             return 0.0
     words = words_of(text)
+    if len(words) >= _LONG and _ENGLISH.isdisjoint(words) and _SMALL.isdisjoint(words):
+        return 0.0
     english, other = sum(word in _ENGLISH for word in words), sum(word in _OTHERS for word in words)
     return english / (english + other) if other > 1 else 1.0

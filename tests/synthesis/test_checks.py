@@ -15,6 +15,7 @@ from pipeline_tasks.domains.intents import load_intents
 from pipeline_tasks.synthesis.checks import TABLE, bounds_of, check_names, fault_of
 from pipeline_tasks.synthesis.measures import Draft
 from pipeline_tasks.synthesis.prompts import load_prompts
+from pipeline_tasks.synthesis.wording import english_share
 
 GUIDES = Path(__file__).parents[3] / "shared" / "data" / "ir" / "disaster_guides"
 
@@ -111,6 +112,23 @@ def test_a_passage_in_another_language_may_be_written_about_in_it():
     query = "Wie viele Gallonen gehen in den Tank von einem der Generatoren?"
     draft = Draft(query, passage, "Der Tank der Generatoren für die Pumpen nimmt 140 Gallonen auf.")
     assert fault_of(draft, bounds_of("chat", "qa")) == ""
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Po powodzi zakład płucze sieć przez 20 minut, pobiera próbki z 15 kranów i wysyła je do "
+        "laboratorium, które je bada",
+        "Sadece belediyenin sel sonrası suyu nasıl temizlediğini anlatan ve kaç musluktan örnek alındığını söyleyen "
+        "metinler uygundur",
+        "Setelah banjir perusahaan air membilas jaringan selama dua puluh menit dan mengambil sampel dari lima "
+        "belas keran",
+        "The utility 在洪水之后冲洗水管二十分钟并从十五个水龙头取样 and publishes the results",
+    ],
+)
+def test_of_an_english_passage_nothing_is_written_in_another_language(said):
+    assert english_share(said) == 0
+    assert fault_of(replace(GOOD, query=said, kind="need"), bounds_of("chat", "qa")) == "language"
 
 
 def test_a_step_sets_bounds_for_all_intents_or_for_one():
