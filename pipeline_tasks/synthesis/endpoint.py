@@ -9,7 +9,7 @@ from itertools import tee
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from pipeline_tasks.core.endpoint import FREE, Endpoint, PaidParams, Price, Refused, Unanswered, price_at
 from pipeline_tasks.core.errors import InputError
@@ -56,6 +56,12 @@ class LlmParams(PaidParams):
     json_schema: bool = Field(True, description="whether the endpoint takes the form of its answer (chat)")
     checks: dict[str, float] = Field({}, description="other bounds of what is kept: measure or measure/intent -> bound")
     again: str = Field("", description="any new value asks again what has no answer yet, and nothing else")
+
+    @model_validator(mode="after")
+    def _thinks_in_chat(self) -> LlmParams:
+        if self.reasoning_tokens and self.api != "chat":
+            raise ValueError("reasoning_tokens are for a model that is asked by chat: set api=chat")
+        return self
 
     def identity(self) -> dict[str, Any]:
         """Model and sampling, and what the prompts say; ``again`` where it is given."""

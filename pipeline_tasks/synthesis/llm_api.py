@@ -98,7 +98,7 @@ def longest_of(request: Request) -> int:
 
 
 def limit_of(body: dict[str, Any]) -> int:
-    """That limit in a request's body."""
+    """Tokens that an answer to a request with this body may have."""
     return int(body.get("max_completion_tokens") or body["max_tokens"])
 
 

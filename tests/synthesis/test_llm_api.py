@@ -8,6 +8,7 @@ import pytest
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.synthesis.llm_api import Request, at_most, body_of, sent
+from pipeline_tasks.synthesis.write_needs import write_needs
 from tests.synthesis.test_llm_client import answer, client
 
 
@@ -18,6 +19,8 @@ def test_a_model_that_thinks_is_sent_its_limit_and_no_temperature():
     body = sent(body_of(thinking, "m", "chat"))
     assert body.keys() == {"model", "messages", "max_completion_tokens", "seed"}
     assert body["max_completion_tokens"] == at_most(thinking).completion == 4196
+    with pytest.raises(InputError, match="set api=chat"):
+        write_needs.parse({"reasoning_tokens": 4096})
 
 
 @pytest.mark.parametrize("key", ["sk-\u201cquoted\u201d", "sk-a\nb", "sk a"])
