@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,16 @@ def make(shape: str, folder: Path) -> Path:
         tokenizer_object=_tokenizer(shape), **known | ({} if decoder else encoder_words)
     ).save_pretrained(folder)
     return folder
+
+
+def in_bfloat16(folder: Path, copy: Path) -> Path:
+    """A copy of a folder of :func:`make` whose weights are those of bfloat16, as models are published."""
+    from safetensors.torch import load_file, save_file
+
+    shutil.copytree(folder, copy)
+    weights = {name: weights.bfloat16() for name, weights in load_file(copy / "model.safetensors").items()}
+    save_file(weights, copy / "model.safetensors", {"format": "pt"})
+    return copy
 
 
 def words(shape: str) -> list[str]:

@@ -57,7 +57,7 @@ class AdaptParams(StartParams, OptimiserParams):
     writes=None,
     kind="reduce",
     dataset="model/{size}/adapt",
-    version="3",
+    version="4",
     image="gpu",
     pool="gpu",
     memory_gib=8,
@@ -150,7 +150,7 @@ def _open(backbone_dir: Path, params: AdaptParams, peers: Peers) -> tuple[Encode
     from pipeline_tasks.training.task import device_of, dtype_of, opened_on
 
     device = opened_on(params, peers)
-    model = load_model(backbone_dir, dtype=dtype_of(params), causal=False, head="next_token").to(device)
+    model = load_model(backbone_dir, dtype=dtype_of(params, backbone_dir), causal=False, head="next_token").to(device)
     trunk, head = model.base_model, model.get_output_embeddings()
     tied = head.weight is trunk.get_input_embeddings().weight
     if divides(params, peers):  # the trunk's embeddings, which the head may be made of

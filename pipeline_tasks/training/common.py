@@ -125,7 +125,7 @@ def folder_of_start(inputs: Inputs, params: TrainedStartParams, run: Run) -> tup
             raise InputError(f"start_from={params.start_from[0]!r} is not in the store: train it, or leave it out")
         return params.start.files(run.scratch / "start"), {"backbone": params.start.name}
     init = inputs["init"]
-    known = _backbone(run.store, init.manifest)
+    known = backbone_of(run.store, init.manifest)
     if params.backbone and known and _weights(known) != _weights(params.start.identity()):
         raise InputError(
             f"backbone={params.backbone!r} has no effect beside {init.manifest.ref}, which was made from "
@@ -135,7 +135,7 @@ def folder_of_start(inputs: Inputs, params: TrainedStartParams, run: Run) -> tup
     return init.lay_out(run.scratch / "init"), told | {"initialised from": str(init.manifest.ref)}
 
 
-def _backbone(store: Store, model: Manifest) -> dict[str, Any]:
+def backbone_of(store: Store, model: Manifest) -> dict[str, Any]:
     """The identity of what the first of a model's chain started from; none where that is not known any more.
 
     A mean is of models that started from the same.

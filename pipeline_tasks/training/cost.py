@@ -3,9 +3,9 @@
 With N parameters, T of them trained, n tokens whose activations are held at once, L layers and the widths h (model),
 q, kv (queries, keys) and f (MLP):
 
-- weights: 4 bytes each; 2 where they are frozen in bfloat16, and 4 for each adapter's. Under autocast every piece of a
-  batch whose graph is held has a bfloat16 copy of the matrices of 4-byte weights: 2 more a piece; recomputed, a block
-  has one while it computes.
+- weights: 4 bytes each; 2 where they are frozen in bfloat16, as they are if it holds them exactly, and 4 for each
+  adapter's. Under autocast every piece of a batch whose graph is held has a bfloat16 copy of the matrices of 4-byte
+  weights: 2 more a piece; recomputed, a block has one while it computes.
 - gradients 4 T, AdamW's two moments 8 T, or 8 T / c where c cards divide them (Rajbhandari et al. 2020, arXiv
   1910.02054, sections 3.1 and 5.1). Where they divide all three, each is 1 / c, and beside it lies what is together at
   the time: embeddings and a block, each as it came and as it is used; the gradients of embeddings and of a block.
@@ -50,12 +50,14 @@ _KEPT = {
     ("bert", "fp32 adapters"): _Kept(16, 8, 8, 8),
     ("bert", "bf16"): _Kept(16, 4, 4, 4),
     ("bert", "bf16 adapters"): _Kept(14, 4, 4, 4),
+    ("bert", "bf16 adapters on fp32"): _Kept(18, 4, 4, 4),
     ("qwen3", "fp32"): _Kept(24, 24, 8, 16),
     ("qwen3", "fp32 adapters"): _Kept(16, 20, 4, 16),
     ("qwen3", "bf16"): _Kept(26, 14, 6, 8),
     ("qwen3", "bf16 adapters"): _Kept(18, 14, 4, 8),
+    ("qwen3", "bf16 adapters on fp32"): _Kept(18, 14, 4, 8),
 }
-"""By architecture, and by what is computed and trained; adapters in bf16 are on weights that are held in it."""
+"""By architecture, and by what is computed and trained; adapters in bf16 are on weights held in it, if not told."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,7 @@ class Cost:
         targets: the matrices that get adapters.
         half: arithmetic is in bfloat16.
         recompute: activations are computed again for the gradient.
+        exact: frozen weights are held in float32, as bfloat16 would round away what they have learned.
     """
 
     shape: Shape
@@ -75,6 +78,12 @@ class Cost:
     targets: tuple[str, ...] = ()
     half: bool = True
     recompute: bool = False
+    exact: bool = False
+
+    @property
+    def held_half(self) -> bool:
+        """Whether frozen weights are held in bfloat16."""
+        return bool(self.half and self.rank and not self.exact)
 
     @property
     def trained(self) -> int:
@@ -87,6 +96,7 @@ class Cost:
     def kept(self) -> int:
         """Bytes of a token that a block keeps for its gradient."""
         shape, kind = self.shape, ("bf16" if self.half else "fp32") + (" adapters" if self.rank else "")
+        kind += " on fp32" if self.half and self.rank and self.exact else ""
         of = _KEPT[shape.architecture, kind]
         dropped = 0 if shape.gated else 2 * shape.width
         sides = of.q * shape.query_width + of.kv * shape.key_value_width
@@ -112,7 +122,7 @@ class Cost:
             sharding: what cards divide.
             n_cards: how many do.
         """
-        shape, number = self.shape, 2 if self.half and self.rank else 4
+        shape, number = self.shape, 2 if self.held_half else 4
         embeddings, block = shape.width * shape.vocabulary, shape.matrix_params // shape.layers
         weights = number * shape.n_params + (4 * self.trained if self.rank else 0)
         gradients, divided = 4 * self.trained, sharding == "fsdp" and n_cards > 1
@@ -122,9 +132,9 @@ class Cost:
             gradients = -(-gradients // n_cards) + 4 * together
         if head and (divided or not shape.tied):
             weights += number * embeddings
-        if self.half and not self.rank:
+        if self.half and not self.held_half:
             weights += 2 * (block if self.recompute else shape.matrix_params * pieces)
-        entering = shape.width * (2 if self.half and self.rank and shape.gated else 4)
+        entering = shape.width * (2 if self.held_half and shape.gated else 4)
         held = shape.layers * entering + self.kept if self.recompute else shape.layers * self.kept
         return {
             "weights": weights,

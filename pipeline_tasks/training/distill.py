@@ -38,7 +38,7 @@ class DistillParams(TripletParams):
     writes=None,
     kind="reduce",
     dataset="model/{size}/distill",
-    version="4",
+    version="5",
     image="gpu",
     pool="gpu",
     memory_gib=8,

@@ -66,7 +66,7 @@ class FollowInstructionsParams(TrainedStartParams, TrainParams):
     writes=None,
     kind="reduce",
     dataset="model/{size}/instructions",
-    version="6",
+    version="7",
     image="gpu",
     pool="gpu",
     memory_gib=8,

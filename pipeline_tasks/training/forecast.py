@@ -19,9 +19,9 @@ from pipeline_tasks.core.step import StepParams
 from pipeline_tasks.encoders.half_precision import slow_here
 from pipeline_tasks.models.gpus import Cards, cards
 from pipeline_tasks.models.shapes import SHAPES
-from pipeline_tasks.models.sizes import backbone, get_size
-from pipeline_tasks.models.start import StartParams
+from pipeline_tasks.models.sizes import get_size
 from pipeline_tasks.training.adapt_backbone import AdaptParams
+from pipeline_tasks.training.begun import Begun, as_it_came, begun_with
 from pipeline_tasks.training.cost import ROOM, Cost
 from pipeline_tasks.training.guided import Guided
 from pipeline_tasks.training.loads import CHARACTERS, Load, Training, loads, target_loads
@@ -84,19 +84,19 @@ def told(inputs: Inputs, params: StepParams, on: str = "") -> list[str]:
     if not isinstance(params, Training):
         return []
     params, chosen = with_gpu(params), cards(on)
-    if (name := _started_from(params)) not in SHAPES:
-        return [f"{name} is not in models/data/shapes.toml, so what its training would take is not known"]
+    if (begun := begun_with(inputs, params)).name not in SHAPES:
+        return [f"{begun.name} is not in models/data/shapes.toml, so what its training would take is not known"]
     half = params.device == "cpu" or params.precision == "bf16"
     train, dev = loads(inputs, params)
     targets = target_loads(inputs, params)
-    count = partial(forecast, train=train, dev=dev, targets=targets, half=half, n_cards=chosen[0].number)
+    count = partial(forecast, train=train, dev=dev, targets=targets, half=half, n_cards=chosen[0].number, begun=begun)
     found = count(params)
-    cost = _cost(params, half=half)
+    cost = _cost(params, begun, half=half)
     rows = sum(train.rows.values())
     memory = ", ".join(f"{name} {size / _GIB:.2f}" for name, size in found.memory.items())
     lines = [
         f"{params.size}: {cost.shape.n_params:,} parameters, {cost.trained:,} of them trained, in "
-        f"{'bf16' if half else 'fp32'}",
+        f"{'bf16' if half else 'fp32'}{_frozen(cost, begun)}",
         f"{rows:,} rows: {found.steps:,} steps of {params.batch_size:,}, about {found.n_tokens:,} tokens "
         f"({CHARACTERS} characters each)",
         f"GiB on a card: {sum(found.memory.values()) / _GIB:.2f}: {memory}",
@@ -117,10 +117,10 @@ def hours(inputs: Inputs, params: StepParams, on: str) -> float | None:
     Raises:
         InputError: no such kind of card.
     """
-    if not isinstance(params, Training) or _started_from(params) not in SHAPES:
+    if not isinstance(params, Training) or (begun := begun_with(inputs, params)).name not in SHAPES:
         return None
     params, half = with_gpu(params), params.device == "cpu" or params.precision == "bf16"
-    found = forecast(params, *loads(inputs, params), target_loads(inputs, params), half=half)
+    found = forecast(params, *loads(inputs, params), target_loads(inputs, params), half=half, begun=begun)
     return found.hours(cards(on)[0], half=half)
 
 
@@ -154,8 +154,24 @@ def _span(hours: float) -> str:
     return f"{hours:.1f} hours" if hours >= 1 else f"{60 * hours:.1f} minutes"
 
 
+def _frozen(cost: Cost, begun: Begun) -> str:
+    """What weights that do not train are held in, and why that is assumed; nothing where all train, or in fp32."""
+    if not (cost.half and cost.rank):
+        return ""
+    if begun.learned:
+        return "; the others held in fp32, as a model that has learned is saved"
+    return f"; the others held in bf16, as {begun.name} is taken to be published"
+
+
 def forecast(
-    params: Training, train: Load, dev: Load, targets: Sequence[Load] = (), *, half: bool, n_cards: int = 1
+    params: Training,
+    train: Load,
+    dev: Load,
+    targets: Sequence[Load] = (),
+    *,
+    half: bool,
+    n_cards: int = 1,
+    begun: Begun | None = None,
 ) -> Forecast:
     """What a training on ``train``, chosen by ``dev``, would take of each card.
 
@@ -166,8 +182,9 @@ def forecast(
         targets: rows of each that a sampler looks at.
         half: in bfloat16.
         n_cards: that share it.
+        begun: what it starts from; None: the backbone, as it came.
     """
-    cost, steps = _cost(params, half=half), n_steps(train.rows, params)
+    cost, steps = _cost(params, begun or as_it_came(params), half=half), n_steps(train.rows, params)
     memory_of = partial(cost.memory, sharding=params.sharding, n_cards=n_cards)
     decided = _decisions(params, train, targets)
     n_tokens = round(_rows_seen(params, train) * train.per_row + decided.learned)
@@ -251,9 +268,6 @@ def _held_together(params: TrainParams, tokens: float) -> int:
     return round(tokens)
 
 
-def _started_from(params: OptimiserParams) -> str:
-    return params.start.name if isinstance(params, StartParams) else backbone(params.size).name
-
-
-def _cost(params: OptimiserParams, *, half: bool) -> Cost:
-    return Cost(SHAPES[_started_from(params)], params.lora_rank, params.lora_targets, half, params.recompute)
+def _cost(params: OptimiserParams, begun: Begun, *, half: bool) -> Cost:
+    adapters = params.lora_rank, params.lora_targets
+    return Cost(SHAPES[begun.name], *adapters, half, params.recompute, exact=begun.learned)

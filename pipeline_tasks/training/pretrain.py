@@ -111,7 +111,7 @@ class PretrainParams(TrainedStartParams, TrainParams):
     writes=None,
     kind="reduce",
     dataset="model/{size}/pretrain",
-    version="5",
+    version="6",
     image="gpu",
     pool="gpu",
     memory_gib=8,

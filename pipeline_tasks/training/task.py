@@ -22,6 +22,7 @@ from pipeline_tasks.core.ids import canonical_json
 from pipeline_tasks.encoders.half_precision import warn_if_slow
 from pipeline_tasks.encoders.layout import positions
 from pipeline_tasks.encoders.lora import Lora, with_adapters
+from pipeline_tasks.encoders.rounding import survives_bfloat16
 from pipeline_tasks.encoders.trunk import DType, Encoder, load
 from pipeline_tasks.training import checkpoints
 from pipeline_tasks.training.checkpoints import Progress
@@ -119,7 +120,7 @@ def open_encoder(folder: Path, params: OptimiserParams, peers: Peers = ALONE) ->
     Raises:
         InputError: there is no such encoder or device.
     """
-    encoder = load(folder, opened_on(params, peers), dtype_of(params))
+    encoder = load(folder, opened_on(params, peers), dtype_of(params, folder))
     add_adapters(encoder, params)
     return encoder
 
@@ -134,9 +135,13 @@ def opened_on(params: OptimiserParams, peers: Peers) -> torch.device:
     return torch.device("cpu") if peers.done or divides(params, peers) else device
 
 
-def dtype_of(params: OptimiserParams) -> DType:
-    """What weights are held in: float32 where they train; under adapters, which alone train then, that of the run."""
-    return "bfloat16" if params.lora_rank and params.precision == "bf16" else "float32"
+def dtype_of(params: OptimiserParams, folder: Path) -> DType:
+    """What the weights in ``folder`` are held in: float32 where they train.
+
+    Under adapters, which alone train then, that of the run, unless it would round away some of what they have learned.
+    """
+    half = params.lora_rank and params.precision == "bf16" and survives_bfloat16(folder)
+    return "bfloat16" if half else "float32"
 
 
 def add_adapters(encoder: Encoder, params: OptimiserParams) -> None:

@@ -103,6 +103,7 @@ def test_all_weights_train_without_adapters(decoder, tmp_path):
 
 def test_in_bf16_the_frozen_weights_are_held_in_it_and_the_saved_model_is_exact(decoder, tmp_path):
     half = SMALL.model_copy(update={"precision": "bf16", "epochs": 1})
+    decoder = shapes.in_bfloat16(decoder, tmp_path / "published")
     result = adapt(decoder, TEXTS[:32], DEV[:4], half, tmp_path / "work", told)
     kinds = {(weights.requires_grad, weights.dtype) for weights in result.encoder.model.parameters()}
     assert kinds == {(True, torch.float32), (False, torch.bfloat16)}

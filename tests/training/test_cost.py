@@ -49,6 +49,15 @@ def test_of_frozen_weights_only_adapters_have_gradients():
     assert cost.memory(0, head=True)["weights"] - found["weights"] == 2 * 4096 * 151_936
 
 
+def test_frozen_weights_that_have_learned_are_four_bytes_and_a_copy_a_piece():
+    half, exact = Cost(DECODER, 16, TARGETS), Cost(DECODER, 16, TARGETS, exact=True)
+    assert (half.held_half, exact.held_half) == (True, False)
+    more = exact.memory(0, pieces=3)["weights"] - half.memory(0, pieces=3)["weights"]
+    assert more == 2 * 7_568_405_504 + 3 * 2 * DECODER.matrix_params
+    in_full, all_weights = (Cost(DECODER, 16, TARGETS, half=False, exact=exact).memory(9) for exact in (True, False))
+    assert in_full == all_weights
+
+
 def test_a_gated_block_by_hand():
     h, q, kv, f = 4096, 4096, 1024, 12288
     assert Cost(DECODER).memory(10)["activations"] == 10 * 36 * (26 * h + 14 * q + 6 * kv + 8 * f)

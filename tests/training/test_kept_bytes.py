@@ -23,7 +23,7 @@ TARGETS = {
 }
 
 
-def trunk(shape: Shape, *, half: bool, adapters: bool) -> Any:
+def trunk(shape: Shape, *, held_half: bool, adapters: bool) -> Any:
     common = {
         "hidden_size": shape.width, "intermediate_size": shape.mlp_width, "num_hidden_layers": shape.layers,
         "num_attention_heads": shape.heads, "vocab_size": shape.vocabulary,
@@ -35,7 +35,7 @@ def trunk(shape: Shape, *, half: bool, adapters: bool) -> Any:
     else:
         grouped = {"num_key_value_heads": shape.key_value_heads, "head_dim": shape.head_width, "use_cache": False}
         model = Qwen3Model(Qwen3Config(**common, **grouped))
-    model = model.to(torch.bfloat16) if half and adapters else model
+    model = model.to(torch.bfloat16) if held_half else model
     return with_adapters(model, Lora(RANK, 8, TARGETS[shape.architecture]), 0) if adapters else model
 
 
@@ -61,19 +61,22 @@ def kept_bytes(model: Any, *, half: bool) -> int:
     return sum(storage.nbytes() for storage in held.values())
 
 
-@pytest.mark.parametrize("adapters", [False, True])
-@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize(
+    ("half", "adapters", "exact"),
+    [(half, adapters, False) for half in (False, True) for adapters in (False, True)] + [(True, True, True)],
+)
 @pytest.mark.parametrize("architecture", WIDTHS)
 @pytest.mark.parametrize("changed", [{}, {"width": 288}, {"mlp_width": 544}])
-def test_a_block_keeps_as_many_bytes_of_a_token_as_are_counted(architecture, half, adapters, changed):
+def test_a_block_keeps_as_many_bytes_of_a_token_as_are_counted(architecture, half, adapters, exact, changed):
     widths = WIDTHS[architecture] | changed
     head_width = widths["width"] // widths["heads"] if architecture == "bert" else 32
 
     def shape(layers: int) -> Shape:
         return Shape(architecture=architecture, layers=layers, head_width=head_width, vocabulary=100, **widths)
 
-    one, three = (kept_bytes(trunk(shape(n), half=half, adapters=adapters), half=half) for n in (1, 3))
-    cost = Cost(shape(1), RANK if adapters else 0, TARGETS[architecture], half)
+    cost = Cost(shape(1), RANK if adapters else 0, TARGETS[architecture], half, exact=exact)
+    made = (trunk(shape(n), held_half=cost.held_half, adapters=adapters) for n in (1, 3))
+    one, three = (kept_bytes(model, half=half) for model in made)
     dropout = 2 * widths["width"] if architecture == "bert" else 0
     # Beside what is counted: a mask of every pair of tokens, a number a head and a token, the adapters' ranks.
     beside = LENGTH * 4 + widths["heads"] * 4 * 3 + 24 + RANK * 4 * 7 * adapters
