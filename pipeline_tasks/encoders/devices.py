@@ -11,8 +11,8 @@ DeviceKind = Literal["cpu", "cuda"]
 
 def devices() -> str:
     """The devices of the settings, joined by commas; without any, every GPU, else the processor."""
-    if settings().devices:
-        return settings().devices
+    if named := [name for one in settings().devices.split(",") if (name := one.strip())]:
+        return ",".join(named)
     import torch
 
     return ",".join(f"cuda:{i}" for i in range(torch.cuda.device_count())) or "cpu"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from multiprocessing import get_context
@@ -50,11 +51,17 @@ def spread(work: Callable[[Peers, Tell], Result], devices: Sequence[str], tell: 
             "device='cpu', name its cards in FOUNDRY_DEVICES, or see `nvidia-smi` there"
         )
     if here.count == 1 and len(devices) < 2:
-        return work(ALONE, tell)
+        with _on(*devices):
+            return work(ALONE, tell)
     together(work, devices, tell)
     if not here.leads:
         raise PartDone
     return work(Peers(done=True), tell)
+
+
+def _on(device: str = "cpu") -> AbstractContextManager[object]:
+    """The block, in which ``cuda`` without a number is this GPU."""
+    return torch.cuda.device(device) if device.startswith("cuda") and torch.cuda.is_available() else nullcontext()
 
 
 def together(work: Callable[[Peers, Tell], object], devices: Sequence[str], tell: Tell) -> None:
