@@ -36,6 +36,8 @@ _OF_QUERY = {"positive": "query", "instruction_passage": "query", "query_passage
 """Which query a passage of a tuple answers where there is no instruction."""
 PLAIN = "plain"
 """What a mixture calls the rows without instruction; those with one have an empty name."""
+_Texts = dict[tuple[str, str], list[str]]
+"""(instruction, query) -> texts of each tuple."""
 _COLUMNS = ["intent", *_INSTRUCTIONS, *_QUERIES, *_ANSWERS.values()]
 
 
@@ -76,9 +78,9 @@ def follow_instructions(inputs: Inputs, params: FollowInstructionsParams, run: R
     """Train an embedder so that its ranking changes with the instruction before a query.
 
     The model is asked with an instruction where it has a place for one, else before the query with a colon; one encoder
-    embeds all, pooled as the model that it starts from. Checkpoints are chosen on development tuples, each of whose
-    questions is to find its own passage among all of them, or on a judged set; where none is as good as the start, that
-    is the result. Without development tuples the last one is.
+    embeds all, pooled as the model that it starts from: over the instruction too, or without it. Checkpoints are chosen
+    on development tuples, each of whose questions is to find its own passage among all of them, or on a judged set;
+    where none is as good as the start, that is the result. Without development tuples the last one is.
 
     Source: InF-IR 5. Departures: an instruction and its query are joined by a colon; beside its three questions a tuple
         brings its queries without instruction (``plain_rows``), since the model is asked so as well, and may forget
@@ -94,7 +96,7 @@ def follow_instructions(inputs: Inputs, params: FollowInstructionsParams, run: R
         raise InputError(f"{tuples.manifest.ref} has no tuple to train on: write more, or look at its rejects")
     folder, begun = folder_of_start(inputs, params, run)
     found = layout_of(folder)
-    layout = replace(found, max_length=params.max_passage_length, pools_prefix=True, needs_intent=False)
+    layout = replace(found, max_length=params.max_passage_length, needs_intent=False)
     card = {
         "name": f"{params.size} instructions",
         "summary": "Embedder whose ranking follows the instruction of a query.",
@@ -129,16 +131,19 @@ def rows_of(tuples: pa.Table, layout: Layout, n_negatives: int = 2, unit: Unit =
     A row's positive is that passage; its negatives are the other two; what it is told apart from are the tuple's other
     instruction with its query, and the tuple's other query with either instruction.
     """
-    texts, passages = _texts(tuples, layout), _passages(tuples, layout)
+    texts, prompts, passages = *_asked(tuples, layout), _passages(tuples, layout)
     for (instruction, query), answer in _ANSWERS.items():
-        same = [texts[other, query] for other in _INSTRUCTIONS if other != instruction]
+        same = [(other, query) for other in _INSTRUCTIONS if other != instruction]
+        others = _of_other_query(query)
         negatives = [passages[name] for name in passages if name != answer][:n_negatives]
         yield block(
             queries=texts[instruction, query],
+            prompts=prompts.get((instruction, query)),
             positives=passages[answer],
             negatives=_by_row(negatives, len(tuples)),
-            other_instructions=_by_row(same, len(tuples)),
-            other_queries=_by_row(_of_other_query(texts, query), len(tuples)),
+            other_instructions=_by_row([texts[one] for one in same], len(tuples)),
+            other_queries=_by_row([texts[one] for one in others], len(tuples)),
+            other_prompts=_by_row([prompts[one] for one in (*same, *others)], len(tuples)) if prompts else None,
             sources=sources(tuples, unit, ""),
             tuples=_names(texts),
         )
@@ -150,15 +155,18 @@ def plain_rows_of(tuples: pa.Table, layout: Layout, n_negatives: int = 2, unit: 
     Both passages that answer the tuple's query are known answers of it, and so no negatives for each other. There is no
     other instruction; the tuple's other query under either of its own is what a row is told apart from.
     """
-    texts, passages = _texts(tuples, layout), _passages(tuples, layout)
+    texts, prompts, passages = *_asked(tuples, layout), _passages(tuples, layout)
     for answer, query in _OF_QUERY.items():
-        plain = asked(tuples.select(["intent", query]).rename_columns(["intent", "query"]), layout)["queries"]
+        plain = asked(tuples.select(["intent", query]).rename_columns(["intent", "query"]), layout)
+        others = _of_other_query(query)
         negatives = [passages[name] for name in passages if _OF_QUERY[name] != query][:n_negatives]
         yield block(
-            queries=plain,
+            queries=plain["queries"],
+            prompts=plain["prompts"],
             positives=passages[answer],
             negatives=_by_row(negatives, len(tuples)),
-            other_queries=_by_row(_of_other_query(texts, query), len(tuples)),
+            other_queries=_by_row([texts[one] for one in others], len(tuples)),
+            other_prompts=_by_row([prompts[one] for one in others], len(tuples)) if prompts else None,
             sources=sources(tuples, unit, PLAIN),
             tuples=_names(texts),
         )
@@ -169,20 +177,22 @@ def dev_set(tuples: Version, layout: Layout) -> Examples:
     return Examples(partial(training_rows, tuples, layout, split="dev"))
 
 
-def _texts(tuples: pa.Table, layout: Layout) -> dict[tuple[str, str], list[str]]:
-    """(instruction, query) -> how a model is asked."""
-    return {(i, q): asked(_told(tuples, i, q), layout)["queries"] for i in _INSTRUCTIONS for q in _QUERIES}
+def _asked(tuples: pa.Table, layout: Layout) -> tuple[_Texts, _Texts]:
+    """(instruction, query) -> how a model is asked, and what of it vectors leave out; the latter empty if nothing."""
+    found = {(i, q): asked(_told(tuples, i, q), layout) for i in _INSTRUCTIONS for q in _QUERIES}
+    prompts = {} if layout.pools_prefix else {one: of["prompts"] for one, of in found.items()}
+    return {one: of["queries"] for one, of in found.items()}, prompts
 
 
 def _passages(tuples: pa.Table, layout: Layout) -> dict[str, list[str]]:
     return {name: given(tuples[name], layout).to_pylist() for name in _ANSWERS.values()}
 
 
-def _of_other_query(texts: dict[tuple[str, str], list[str]], query: str) -> list[list[str]]:
-    return [texts[told, other] for told in _INSTRUCTIONS for other in _QUERIES if other != query]
+def _of_other_query(query: str) -> list[tuple[str, str]]:
+    return [(told, other) for told in _INSTRUCTIONS for other in _QUERIES if other != query]
 
 
-def _names(texts: dict[tuple[str, str], list[str]]) -> list[str]:
+def _names(texts: _Texts) -> list[str]:
     """Of each tuple one that its rows share: all that it asks."""
     return ["\n".join(asked) for asked in zip(*texts.values(), strict=True)]
 

@@ -14,16 +14,23 @@ from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import TUPLES
-from pipeline_tasks.encoders.layout import Layout
+from pipeline_tasks.encoders.layout import Layout, layout_of
 from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.retrieval.encoders import load_encoder
 from pipeline_tasks.training.candidates import make_group
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import tokenized
 from pipeline_tasks.training.export import export
-from pipeline_tasks.training.follow_instructions import FollowInstructionsParams, follow_instructions, training_rows
+from pipeline_tasks.training.follow_instructions import (
+    FollowInstructionsParams,
+    follow_instructions,
+    plain_rows_of,
+    rows_of,
+    training_rows,
+)
 from pipeline_tasks.training.gradients import table_of
 from pipeline_tasks.training.schedule import plan_schedule
+from pipeline_tasks.training.validation import validate
 from tests.shapes import TOPICS
 from tests.stores import go, put
 from tests.training.made import planted
@@ -82,6 +89,26 @@ def test_without_instruction_each_passage_answers_its_own_query(store):
     assert not any("other_instructions" in row for row in found)
     assert [row["source"] for row in found] == ["plain"] * 3
     assert [row["source"] for row in (rows[1] for rows in blocks[:3])] == [""] * 3
+
+
+def test_a_start_that_leaves_instructions_out_of_its_mean_is_asked_and_trained_so(store, tiny_bert, tmp_path):
+    tuples, tokens = Version.open(store, Ref.parse("tuples/checked")), load(tiny_bert).tokens
+    layout = Layout("mean", 24, prefixes={"query": "wk "}, pools_prefix=False)
+    one = TUPLES.table([planted(1, "train")])
+    examples = Examples(partial(iter, [*rows_of(one, layout), *plain_rows_of(one, layout)]))
+    data = tokenized(examples, tokens, tmp_path / "rows", max_query_length=16, max_passage_length=16)
+    plain = np.isin(np.arange(len(data.queries)), data.query_of[data.source_of == data.sources.index("plain")])
+    (contrast,) = np.setdiff1d(data.contrasts_of.values, data.query_of)
+    assert not plain[contrast]
+    # [CLS] wk, and of an instruction two words; in the toy vocabulary a colon is part of the word before it.
+    assert data.unpooled.tolist() == np.where(plain, 2, 4).tolist()
+    export(load(tiny_bert), tmp_path / "start", card={}, layout=layout)
+    made = go(store, follow_instructions, backbone=str(tmp_path / "start"), **SMALL, epochs=1)
+    assert not layout_of(Version.open(store, made.ref).lay_out(tmp_path / "out")).pools_prefix
+    asked_of_all = Examples(partial(training_rows, tuples, layout, split="dev"))
+    dev = tokenized(asked_of_all, tokens, tmp_path / "dev", max_query_length=16, max_passage_length=16)
+    score = validate(load(tmp_path / "start"), dev, 1024, autocast=False)
+    assert made.counters["dev_ndcg_at_10_of_start"] == pytest.approx(score, abs=1e-4)
 
 
 @pytest.mark.parametrize("wrapper", ["", "matryoshka", "same_tower"])

@@ -23,6 +23,7 @@ SCHEMA = pa.schema(
         pa.field("tuple", pa.string()),
         pa.field("other_instructions", pa.list_(pa.string())),
         pa.field("other_queries", pa.list_(pa.string())),
+        pa.field("other_prompts", pa.list_(pa.string())),
     ]
 )
 """Columns of a block. Of these ``query`` and ``positive`` must be there.
@@ -37,6 +38,8 @@ SCHEMA = pa.schema(
 - ``tuple``: a name that rows share which are made of the same texts, and so meet in a batch; empty: of none.
 - ``other_instructions``: the query with instructions under which the positive does not answer it.
 - ``other_queries``: other queries, each with an instruction, that the positive does not answer.
+- ``other_prompts``: what ``prompt`` is, of each of ``other_instructions`` and then of ``other_queries``; empty where
+  nothing is left out of their vectors.
 """
 
 CONTRASTS = ("other_instructions", "other_queries")
@@ -70,6 +73,7 @@ class Examples:
         tuples: Sequence[str] | None = None,
         other_instructions: Sequence[Sequence[str]] | None = None,
         other_queries: Sequence[Sequence[str]] | None = None,
+        other_prompts: Sequence[Sequence[str]] | None = None,
     ) -> Examples:
         """Rows that are in memory, one block."""
         rows = block(
@@ -83,6 +87,7 @@ class Examples:
             tuples=tuples,
             other_instructions=other_instructions,
             other_queries=other_queries,
+            other_prompts=other_prompts,
         )
         return cls(partial(iter, [rows]), others)
 
@@ -99,6 +104,7 @@ def block(
     tuples: Sequence[str] | None = None,
     other_instructions: Sequence[Sequence[str]] | None = None,
     other_queries: Sequence[Sequence[str]] | None = None,
+    other_prompts: Sequence[Sequence[str]] | None = None,
 ) -> pa.Table:
     """A block of rows from its columns.
 
@@ -108,7 +114,7 @@ def block(
     given: dict[str, Any] = {
         "query": queries, "prompt": prompts, "positive": positives, "negatives": negatives, "targets": targets,
         "answers": answers, "source": sources, "tuple": tuples, "other_instructions": other_instructions,
-        "other_queries": other_queries,
+        "other_queries": other_queries, "other_prompts": other_prompts,
     }  # fmt: skip
     columns = {name: column for name, column in given.items() if column is not None}
     if len({len(column) for column in columns.values()}) > 1:

@@ -92,7 +92,7 @@ def tokenized(
 
     Raises:
         InputError: a block lacks a column or has a value missing, a teacher scored more or fewer passages than a row
-            has, or an instruction leaves no token of a query.
+            has, prompts are more or fewer than a block's other queries, or one leaves no token of a query.
     """
     folder.mkdir(parents=True, exist_ok=True)
     read = _Reading(tokenizer)
@@ -151,10 +151,9 @@ class _Reading:
         self.queries.add(contrasts.flatten())
         self.passages.add(block["positive"])
         self.passages.add(negatives.flatten())
-        prompts = block["prompt"].combine_chunks().dictionary_encode()
-        lengths = self._tokenizer.prefix_lengths(prompts.dictionary.to_pylist())
-        self._unpooled.append(lengths[prompts.indices.to_numpy()])
-        self._unpooled.append(np.zeros(len(contrasts.flatten()), np.int64))
+        self._unpooled.append(self._prefix_lengths(block["prompt"].combine_chunks()))
+        prompts, n_contrasts = block["other_prompts"].combine_chunks().flatten(), len(contrasts.flatten())
+        self._unpooled.append(self._prefix_lengths(prompts) if len(prompts) else np.zeros(n_contrasts, np.int64))
         self._contrasts.append(_lengths(contrasts))
         self._instructions.append(_lengths(block["other_instructions"].combine_chunks()))
         self._tuples.add(block["tuple"])
@@ -168,6 +167,10 @@ class _Reading:
         self._scores.append(targets.flatten().to_numpy(zero_copy_only=False))
         self._answers.append(_lengths(answers))
         self._answer_hashes.append(hashes(answers.flatten()))
+
+    def _prefix_lengths(self, prompts: pa.Array) -> np.ndarray:
+        coded = prompts.dictionary_encode()
+        return self._tokenizer.prefix_lengths(coded.dictionary.to_pylist())[coded.indices.to_numpy()]
 
     def finish(self) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
         """The rows but for the tokens; where each query came first, and each passage."""
@@ -230,6 +233,9 @@ def _checked(block: pa.Table) -> pa.Table:
             block = block.append_column(field, empty)
         elif block[field.name].null_count:
             raise InputError(f"a training row has no {field.name}: leave the row out, or give an empty value")
+    told = len(block["other_prompts"].combine_chunks().flatten())
+    if told and told != (n := len(_contrasts(block).flatten())):
+        raise InputError(f"{told} prompts of {n} other queries: give one for each, or none")
     scored = _lengths(block["targets"].combine_chunks())
     wanted = 1 + _lengths(block["negatives"].combine_chunks())
     wrong = np.flatnonzero((scored > 0) & (scored != wanted))

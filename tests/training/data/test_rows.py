@@ -155,3 +155,12 @@ def test_rows_of_a_tuple_share_a_number_and_those_of_none_have_their_own(tokeniz
     (given,) = examples.blocks()
     without = Examples.of(given["query"], given["positive"])
     assert len(set(tokenized(without, tokenizer, tmp_path / "without", **LENGTHS).tuple_of.tolist())) == 5
+
+
+def test_what_a_contrast_leaves_out_is_told_of_each_or_of_none(tokenizer, tmp_path) -> None:
+    others = {"other_instructions": [["wb ta"]], "other_queries": [["wc tb", "tc"]]}
+    for prompts, left_out in (([["wb", "wc", ""]], [0, 2, 2, 0]), (None, [0, 0, 0, 0])):
+        told = Examples.of(["ta"], ["wd"], **others, other_prompts=prompts)
+        assert tokenized(told, tokenizer, tmp_path, **LENGTHS).unpooled.tolist() == left_out
+    with pytest.raises(InputError, match="1 prompts of 3 other queries"):
+        tokenized(Examples.of(["ta"], ["wd"], **others, other_prompts=[["wb"]]), tokenizer, tmp_path, **LENGTHS)
