@@ -177,11 +177,14 @@ class Bench:
         return kept(path, lambda: self._ranked_by(model or self.start, data))["ranked"]
 
     def of_stage(self, name: str, seed: int, before: str = "") -> Path:
-        """Folder of a stage's model."""
-        stage = STAGES[name]
-        teacher = [self.recipe.teacher, list(self.found.vectors)] if stage.taught else []
+        """Folder of a stage's model, named by all that it is made of, other models among it."""
+        stage, models = STAGES[name], list(self.found.vectors)
+        read = [self.recipe.teacher, models] if stage.taught else models[:1] if stage.mined else []
         params = self.recipe.params(stage, seed).identity()
-        told = [before, teacher, params, self.reset_layers, settings().threads]
+        begun = self.of_stage(before, seed).name if before else ""
+        trained = [member for member in stage.averages if member != START]
+        members = [self.of_stage(member, seed, before).name for member in trained]
+        told = [begun, read, params, self.reset_layers, settings().threads, *members]
         return self.place / f"{name.replace(' ', '-')}-{seed}-{short_id(*told)}"
 
     def of_mean(self, models: Sequence[Path]) -> Path:

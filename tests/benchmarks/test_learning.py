@@ -118,3 +118,21 @@ def test_a_mean_over_seeds_is_of_every_seeds_model_of_each_of_its_stages(
     assert models["negatives"] == [bench.of_stage("negatives", seed, "views") for seed in range(2)]
     assert models["all seeds of views+spread"] == [bench.of_mean([*models["views"], *models["spread"]])]
     assert len({path for paths in models.values() for path in paths}) == 8
+
+
+def test_a_model_is_named_by_all_that_it_is_made_of(stages: ModuleType, planted: tuple[Any, Any], tmp_path: Path):
+    data, found = planted
+
+    def bench(models: tuple[str, ...] = ("encoder", "other"), **given: Any) -> Any:
+        vectors = dict.fromkeys(models, found.vectors["encoder"])
+        recipe = stages.Recipe("22m", "fp32", "rrf", given, {"epochs": 1})
+        return stages.Bench(data, stages.References({}, {}, vectors), recipe, tmp_path)
+
+    def names(of: Any) -> dict[str, str]:
+        befores = {name: "views" if name in ("negatives", "distilled", "negatives and start") else "" for name in told}
+        return {name: of.of_stage(name, 0, before).name for name, before in befores.items()}
+
+    told = ("pairs", "views", "averaged", "negatives", "negatives and start", "distilled")
+    first, longer, other_miner = names(bench()), names(bench(epochs=8)), names(bench(("other", "encoder")))
+    assert all(first[name] != longer[name] for name in told)
+    assert [name for name in told if first[name] != other_miner[name]] == list(told[3:])
