@@ -80,7 +80,7 @@ def adapt_to_corpus(inputs: Inputs, params: AdaptToCorpusParams, run: Run) -> Pa
         raise InputError(f"{lists.manifest.ref} has no list to train on: its queries are all of held-out documents")
     folder, begun = folder_of_start(inputs, params, run)
     found = layout_of(folder)
-    layout = replace(found, max_length=params.max_passage_length)
+    layout = replace(found, max_length=params.max_length)
     card = {
         "name": f"{params.size} corpus",
         "summary": "Embedder adapted to a corpus by keyword rankings of its passages.",

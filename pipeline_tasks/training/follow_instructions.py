@@ -96,7 +96,7 @@ def follow_instructions(inputs: Inputs, params: FollowInstructionsParams, run: R
         raise InputError(f"{tuples.manifest.ref} has no tuple to train on: write more, or look at its rejects")
     folder, begun = folder_of_start(inputs, params, run)
     found = layout_of(folder)
-    layout = replace(found, max_length=params.max_passage_length, needs_intent=False)
+    layout = replace(found, max_length=params.max_length, needs_intent=False)
     card = {
         "name": f"{params.size} instructions",
         "summary": "Embedder whose ranking follows the instruction of a query.",

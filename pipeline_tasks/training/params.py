@@ -132,6 +132,11 @@ class TrainParams(OptimiserParams):
         sources = [source for source in self.mixture.values() if source.weight]
         return [source.objective or self.objective for source in sources] or [self.objective]
 
+    @property
+    def max_length(self) -> int:
+        """Tokens after which a trained model cuts texts, which it does not by their kind: the longer of both."""
+        return max(self.max_query_length, self.max_passage_length)
+
     def identity(self) -> dict[str, Any]:
         """What decides the weights: all hyperparameters, and what the objectives' code says."""
         mixture = {name: source.identity() for name, source in self.mixture.items()}

@@ -20,6 +20,7 @@ from pipeline_tasks.core.step import From, added, step
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import PAIRS, PASSAGES
 from pipeline_tasks.encoders.layout import Layout, layout_of
+from pipeline_tasks.encoders.model_files import object_in
 from pipeline_tasks.models.sizes import StageName, adapts, get_size
 from pipeline_tasks.models.start import TrainedStartParams, judging_layers
 from pipeline_tasks.training import judged_dev
@@ -132,8 +133,8 @@ def pretrain(inputs: Inputs, params: PretrainParams, run: Run) -> Path:
     :mod:`~pipeline_tasks.training.cloze`, off by default, are ours.
 
     Raises:
-        InputError: a decoder is neither adapted nor to stay causal, there are no training pairs, or no training
-            passages in one of ``cloze_from``.
+        InputError: a decoder is neither adapted nor to stay causal, or it is both, there are no training pairs, or no
+            training passages in one of ``cloze_from``.
     """
     if adapts(params.size, params.causal) and "init" not in inputs:
         raise InputError(f"size={params.size!r} has a decoder: run adapt_backbone first, or set causal=true")
@@ -145,6 +146,11 @@ def pretrain(inputs: Inputs, params: PretrainParams, run: Run) -> Path:
     n_training_rows(cloze, "cloze_from")
     run.count("cloze_rows", sum(map(len, _cloze_rows(cloze, params.cloze_sentences))))
     trunk, begun = folder_of_start(inputs, params, run)
+    if params.causal and object_in(trunk / "config.json").get("is_causal") is False:
+        raise InputError(
+            f"causal=true, and the tokens of {begun.get('initialised from') or begun['backbone']} attend both ways, as "
+            "its own will: leave causal out, or start from the decoder as it came"
+        )
     card = {
         "name": f"{params.size} pretrain",
         "summary": "Dense retriever after contrastive pre-training on domain pairs.",
@@ -161,7 +167,7 @@ def pretrain(inputs: Inputs, params: PretrainParams, run: Run) -> Path:
     prefixes = general_prefixes(found)
     layout = replace(
         found,
-        max_length=params.max_passage_length,
+        max_length=params.max_length,
         prefixes=prefixes,
         pools_prefix=found.pools_prefix or not prefixes,
     )

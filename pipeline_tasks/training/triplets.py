@@ -90,9 +90,9 @@ def train_on_triplets(inputs: Inputs, params: TripletParams, run: Run, name: str
         prefixes = prompts() | {use: text for use, text in prefixes.items() if use == "passage"}
     layout = replace(
         start[1],
-        max_length=params.max_passage_length,
+        max_length=params.max_length,
         prefixes=prefixes,
-        pools_prefix=params.pool_instruction or not params.instruct,
+        pools_prefix=params.pool_instruction if params.instruct else start[1].pools_prefix or not prefixes,
         needs_intent=params.instruct,
     )
     examples = Examples(partial(training_rows, builds, params, layout))

@@ -114,6 +114,10 @@ def test_a_decoder_that_is_not_adapted_is_refused_or_stays_causal_on_request(sto
     with pytest.raises(InputError, match="run adapt_backbone first, or set causal=true"):
         go(store, pretrain, size=size, **SHORT)
     made = go(store, pretrain, size=size, causal=True, **SHORT)
+    assert go(store, pretrain, size=size, causal=True, start_from=[str(made.ref)], **SHORT).ref is not None
+    adapted = go(store, adapt_backbone, size=size, **LITTLE)
+    with pytest.raises(InputError, match=f"causal=true, and the tokens of {adapted.ref} attend both ways"):
+        go(store, pretrain, size=size, causal=True, start_from=[str(adapted.ref)], **SHORT)
     assert made.ref is not None
     folder = Version.open(store, made.ref).lay_out(tmp_path / "causal")
     one, other = load_encoder(folder, tmp_path, threads=1), load(folder)
@@ -156,6 +160,29 @@ def test_without_instructions_queries_are_asked_bare(store, cached, tmp_path):
     made = go(store, finetune, {"init": [str(begun.ref)]}, size=size, alpha=0.95, instruct=False, **SHORT)
     assert made.ref is not None
     assert layout_of_folder(Version.open(store, made.ref).lay_out(tmp_path / "out")).prefixes == {"passage": ""}
+
+
+def test_without_instructions_a_start_goes_on_to_leave_its_prompt_out_of_its_mean(store, cached, tmp_path):
+    size = cached("bert-large")
+    start = load(tmp_path / "cache" / "models" / backbone(size).name)
+    export(start, tmp_path / "start", card={}, layout=Layout("mean", 32, prefixes={"query": "wk "}, pools_prefix=False))
+    ref = put_model(store, tmp_path / "start", f"model/{size}/pretrain")
+    columns = {column.name for column in TRIPLETS.columns}
+    rows = [{k: v for k, v in triplet(topic, "train").items() if k in columns} for topic in FEW]  # none to choose by
+    put(store, TRIPLETS, rows, dataset="mtt/0.9")
+    for instruct, told in ((False, {}), (True, {"pool_instruction": False}), (True, {})):
+        made = go(store, finetune, {"init": [str(ref)]}, size=size, alpha=0.9, instruct=instruct, **told, **SHORT)
+        layout = layout_of_folder(Version.open(store, made.ref).lay_out(tmp_path / made.ref.version))
+        assert layout.pools_prefix is (instruct and not told)
+
+
+def test_queries_may_be_longer_than_passages_where_a_model_is_served_as_well(store, cached, tmp_path):
+    size = cached("bert-large")
+    longer = SHORT | {"max_query_length": 48}
+    begun = go(store, pretrain, size=size, **longer)
+    made = go(store, finetune, {"init": [str(begun.ref)]}, size=size, alpha=0.95, **longer)
+    for ref in (begun.ref, made.ref):
+        assert layout_of_folder(Version.open(store, ref).lay_out(tmp_path / ref.dataset)).max_length == 48
 
 
 def plain(folder: Path, pooling: str) -> np.ndarray:
