@@ -10,6 +10,7 @@ import typer
 from pipeline_tasks.cli.inspect import DATASET, store
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.export import Format, export
+from pipeline_tasks.core.ids import unit_hash
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.markdown import sections
 from pipeline_tasks.core.schema import FILES
@@ -20,6 +21,7 @@ from pipeline_tasks.evaluation.model_card import facts_of
 from pipeline_tasks.report.answer import comparisons
 
 _SAMPLE = 256
+_ROWS_AT_ONCE = 4096
 
 
 def export_command(
@@ -61,5 +63,8 @@ def _sample(version: Version) -> list[str]:
     """Some passages, the same ones every time, from all over the dataset."""
     if version.manifest.rows_schema != PASSAGES.name:
         raise InputError(f"--texts {version.manifest.ref} holds {version.manifest.rows_schema!r}: name passages")
-    texts = sorted(set(version.table(["text"])["text"].to_pylist()))
-    return texts[:: max(1, len(texts) // _SAMPLE)][:_SAMPLE]
+    found: list[tuple[float, str]] = []
+    for rows in version.batches(["passage_id", "text"], _ROWS_AT_ONCE):
+        hashed = [unit_hash("export", name) for name in rows["passage_id"].to_pylist()]
+        found = sorted([*found, *zip(hashed, rows["text"].to_pylist(), strict=True)])[:_SAMPLE]
+    return list(dict.fromkeys(text for _, text in found))

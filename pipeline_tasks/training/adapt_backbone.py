@@ -146,11 +146,14 @@ def _open(backbone_dir: Path, params: AdaptParams, peers: Peers) -> tuple[Encode
     """The trunk, attending both ways, and the head that it came with."""
     from pipeline_tasks.encoders.layout import layout_of
     from pipeline_tasks.encoders.trunk import Encoder, load_model, padding_tokenizer
+    from pipeline_tasks.training.descent import told_when_too_large
     from pipeline_tasks.training.divided import divides
     from pipeline_tasks.training.task import device_of, dtype_of, opened_on
 
     device = opened_on(params, peers)
-    model = load_model(backbone_dir, dtype=dtype_of(params, backbone_dir), causal=False, head="next_token").to(device)
+    model = load_model(backbone_dir, dtype=dtype_of(params, backbone_dir), causal=False, head="next_token")
+    with told_when_too_large(params):
+        model.to(device)
     trunk, head = model.base_model, model.get_output_embeddings()
     tied = head.weight is trunk.get_input_embeddings().weight
     if divides(params, peers):  # the trunk's embeddings, which the head may be made of

@@ -139,6 +139,23 @@ def told_when_full(params: OptimiserParams, step: int) -> Iterator[None]:
         ) from error
 
 
+@contextmanager
+def told_when_too_large(params: OptimiserParams) -> Iterator[None]:
+    """The block, in which a model gets to a device, which says what to do where a GPU has no room for it.
+
+    Raises:
+        InputError: it has none.
+    """
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        adapters = "" if params.lora_rank else "train adapters (lora_rank), "
+        raise InputError(
+            f"the GPU's memory has no room for the weights of a {params.size}: {adapters}use a larger card, end what "
+            "else runs on it, or set sharding='fsdp' where there are several GPUs"
+        ) from error
+
+
 def along(one: Sequence[Tensor], other: Sequence[Tensor]) -> float:
     """The inner product of two gradients or ways."""
     return sum(float(torch.sum(a * b)) for a, b in zip(one, other, strict=True))

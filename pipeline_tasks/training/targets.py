@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
 from scipy.optimize import minimize_scalar
 from torch import Tensor
+from transformers.modeling_layers import GradientCheckpointingLayer
 
 from pipeline_tasks.encoders.trunk import Encoder
 from pipeline_tasks.training.candidates import Group, make_group
@@ -59,9 +63,9 @@ class Drawn:
 
     def add_gradients(self, key: int, share: float, peers: Peers) -> float:
         """Add this process's part of the gradients of ``share`` of that loss, without dropout; that share."""
-        self.encoder.model.eval()
         together = Gradients(self.encoder, self.data, self.params.model_copy(update={"in_batch": True}), peers)
-        return together.add_own(Batch(self.rows, InfoNCE()), key, share)
+        with without_dropout(self.encoder.model):
+            return together.add_own(Batch(self.rows, InfoNCE()), key, share)
 
     def _ndcg(self, group: Group, queries: np.ndarray, passages: np.ndarray) -> float:
         """By all known answers of the queries that are among the passages, and their grades."""
@@ -76,6 +80,27 @@ class Drawn:
     @property
     def _autocast(self) -> bool:
         return self.params.precision == "bf16"
+
+
+@contextmanager
+def without_dropout(model: Any) -> Iterator[None]:
+    """The block, in which ``model`` drops nothing out, and computes activations again where it is set to.
+
+    transformers does the latter in blocks in training mode alone, so these are; what is in them is not, and what they
+    drop out themselves is nothing.
+    """
+    model.eval()
+    blocks = [part for part in model.modules() if isinstance(part, GradientCheckpointingLayer)]
+    rates = [{name: rate for name, rate in vars(block).items() if "drop" in name} for block in blocks]
+    try:
+        for block, own in zip(blocks, rates, strict=True):
+            block.training = True
+            vars(block).update({name: 0.0 for name, rate in own.items() if isinstance(rate, float)})
+        yield
+    finally:
+        for block, own in zip(blocks, rates, strict=True):
+            block.training = False
+            vars(block).update(own)
 
 
 def least_loss(queries: Tensor, passages: Tensor, table: Table) -> float:

@@ -26,7 +26,7 @@ from pipeline_tasks.encoders.rounding import survives_bfloat16
 from pipeline_tasks.encoders.trunk import DType, Encoder, load
 from pipeline_tasks.training import checkpoints
 from pipeline_tasks.training.checkpoints import Progress
-from pipeline_tasks.training.descent import Descent, told_when_full
+from pipeline_tasks.training.descent import Descent, told_when_full, told_when_too_large
 from pipeline_tasks.training.divided import divide, divides, stretch, whole
 from pipeline_tasks.training.params import OptimiserParams
 from pipeline_tasks.training.peers import ALONE, Peers
@@ -118,10 +118,11 @@ def open_encoder(folder: Path, params: OptimiserParams, peers: Peers = ALONE) ->
     """The encoder in ``folder``, with adapters where ``params`` say so, where :func:`opened_on` has it.
 
     Raises:
-        InputError: there is no such encoder or device.
+        InputError: there is no such encoder or device, or it has no room for the encoder.
     """
-    encoder = load(folder, opened_on(params, peers), dtype_of(params, folder))
-    add_adapters(encoder, params)
+    with told_when_too_large(params):
+        encoder = load(folder, opened_on(params, peers), dtype_of(params, folder))
+        add_adapters(encoder, params)
     return encoder
 
 
@@ -140,8 +141,7 @@ def dtype_of(params: OptimiserParams, folder: Path) -> DType:
 
     Under adapters, which alone train then, that of the run, unless it would round away some of what they have learned.
     """
-    half = params.lora_rank and params.precision == "bf16" and survives_bfloat16(folder)
-    return "bfloat16" if half else "float32"
+    return "bfloat16" if params.lora_rank and params.precision == "bf16" and survives_bfloat16(folder) else "float32"
 
 
 def add_adapters(encoder: Encoder, params: OptimiserParams) -> None:

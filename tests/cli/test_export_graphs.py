@@ -8,7 +8,9 @@ import sys
 
 import pytest
 
+from pipeline_tasks.cli.export import _SAMPLE, _sample
 from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import PASSAGES
 from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.encoders.trunk import load
@@ -60,3 +62,14 @@ def test_what_has_no_graph_is_told_and_nothing_is_left(foundry, tmp_path, argume
     ran = foundry(name, str(tmp_path / "out"), *options)
     assert ran.returncode == 2 and why in " ".join(ran.stderr.split())
     assert not (tmp_path / "out").exists()
+
+
+def test_what_graphs_are_compared_on_is_from_all_over_the_passages_and_never_all_in_memory(tmp_path, monkeypatch):
+    store, n = LocalStore(tmp_path), 3 * _SAMPLE
+    rows = [{"passage_id": f"p{i:04}", "doc_id": "d", "text": f"text {i}"} for i in range(n)]
+    version = Version.open(store, put(store, PASSAGES, [*rows, rows[0] | {"passage_id": "again"}]))
+    monkeypatch.setattr(Version, "table", lambda *_: pytest.fail("all of it"))
+    found = _sample(version)
+    assert found == _sample(version) and len(set(found)) == len(found) > _SAMPLE - 2
+    numbers = [int(text.split()[1]) for text in found]
+    assert min(numbers) < n / 8 and max(numbers) > 7 * n / 8

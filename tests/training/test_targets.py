@@ -15,7 +15,8 @@ from pipeline_tasks.training.data.rows import Rows, tokenized
 from pipeline_tasks.training.objective import Table
 from pipeline_tasks.training.objectives.info_nce import InfoNCE
 from pipeline_tasks.training.params import TrainParams
-from pipeline_tasks.training.targets import Drawn, least_loss
+from pipeline_tasks.training.peers import ALONE
+from pipeline_tasks.training.targets import Drawn, least_loss, without_dropout
 from pipeline_tasks.training.validation import embed, validate
 
 LENGTHS = {"max_query_length": 16, "max_passage_length": 32}
@@ -101,3 +102,41 @@ def test_an_answer_that_was_drawn_with_another_row_of_its_query_is_no_wrong_one(
         expected.append(sum(gains) / sum(worth / np.log2(place + 2) for place, worth in enumerate(best)))
     found = Drawn(encoder, data, rows, TrainParams(device="cpu", **LENGTHS)).score("ndcg")
     assert found == pytest.approx(np.mean(expected))
+
+
+def test_a_target_s_gradient_recomputes_activations_where_a_training_does(judged: tuple[Encoder, Rows]) -> None:
+    encoder, data = judged
+    drawn = Drawn(encoder, data, np.arange(len(data)), TrainParams(device="cpu", **LENGTHS))
+
+    def gradient() -> tuple[list[Tensor], int]:
+        """And the bytes that are kept for it."""
+        kept = {}
+
+        def pack(tensor: Tensor) -> Tensor:
+            kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+            return tensor
+
+        encoder.model.zero_grad()
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            drawn.add_gradients(0, 1.0, ALONE)
+        return [w.grad.clone() for w in encoder.model.parameters() if w.grad is not None], sum(kept.values())
+
+    usual, held = gradient()
+    encoder.model.activation_checkpointing_enable({"use_reentrant": False})
+    again, held_then = gradient()
+    assert held_then < held / 2
+    assert all(torch.equal(*pair) for pair in zip(usual, again, strict=True))
+    assert all(torch.equal(*pair) for pair in zip(usual, gradient()[0], strict=True))
+    assert not any(part.training for part in encoder.model.modules())
+
+
+def test_what_a_block_drops_out_itself_is_nothing_meanwhile() -> None:
+    from transformers import BartConfig, BartModel
+
+    small = {"encoder_ffn_dim": 16, "decoder_ffn_dim": 16, "encoder_attention_heads": 2, "decoder_attention_heads": 2}
+    model = BartModel(BartConfig(d_model=8, encoder_layers=1, decoder_layers=1, vocab_size=20, dropout=0.5, **small))
+    layer, ids = model.encoder.layers[0], torch.arange(6)[None]
+    with without_dropout(model):
+        assert layer.training and layer.dropout == 0
+        assert torch.equal(*(model.encoder(input_ids=ids).last_hidden_state for _ in range(2)))
+    assert (layer.training, layer.dropout) == (False, 0.5)

@@ -7,8 +7,10 @@ from dataclasses import replace
 import pytest
 import torch
 
+from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.encoders.layout import Layout, layout_of
 from pipeline_tasks.encoders.trunk import load
+from pipeline_tasks.training.adapt_backbone import AdaptParams, adapt
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.export import export
 from pipeline_tasks.training.params import TrainParams
@@ -60,3 +62,16 @@ def test_a_stage_begins_with_all_that_the_stage_before_learned_and_gives_it_back
     export(result.encoder, tmp_path / "out", card={}, layout=replace(layout_of(tmp_path / "start"), max_length=32))
     again = load(tmp_path / "out").model.state_dict()
     assert all(torch.equal(again[name], saved[name]) for name in saved)
+
+
+@pytest.mark.parametrize(("lora_rank", "said"), [(16, "of a 596m: use a larger card"), (0, "train adapters")])
+def test_a_model_that_a_card_has_no_room_for_is_told_with_what_to_do(published, tmp_path, monkeypatch, lora_rank, said):
+    def full(self, *place, **more):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 9.25 GiB")
+
+    monkeypatch.setattr(torch.nn.Module, "to", full)
+    params = {"size": "596m", "device": "cpu", "lora_rank": lora_rank}
+    with pytest.raises(InputError, match=f"no room for the weights .*{said}"):
+        open_encoder(published, TrainParams(**params))
+    with pytest.raises(InputError, match=f"no room for the weights .*{said}"):
+        adapt(published, ["ta wb"], [], AdaptParams(**params), tmp_path, print)
