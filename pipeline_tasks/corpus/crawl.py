@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from typing import Any
@@ -27,6 +28,7 @@ from pipeline_tasks.corpus.fetching.visit import Due, visit_all
 from pipeline_tasks.datasets import DOWNLOADS, URLS
 
 _GONE = ("http_404", "http_410", "http_451", "missing_file", "not_pdf", "robots_denied", "too_large", REASON)
+_ROBOTS = "robots"
 
 
 class CrawlParams(GrowthParams):
@@ -82,6 +84,8 @@ def crawl(inputs: Inputs, params: CrawlParams, run: Run) -> Iterator[pa.Table]:
     listed = [(url_id, url) for url_id, url in listed if url_id not in erased]
     due = [Due(url_id, url, history.known.get(url_id)) for url_id, url in listed if history.asks(url_id)]
     journal = Journal(run.scratch)
+    if journal.forget_refusals(history.known):
+        shutil.rmtree(run.scratch / _ROBOTS, ignore_errors=True)  # what a site forbids may be another hour's, too
     try:
         left = [item for item in due if item.url_id not in journal.outcomes]
         run.count("resumed", len(due) - len(left))
@@ -104,7 +108,7 @@ async def _fetch_all(due: list[Due], params: CrawlParams, run: Run, journal: Jou
         longest_wait_s=params.longest_wait_s,
         connections=params.concurrency,
     )
-    robots = Robots(client, run.scratch / "robots", params.user_agent, params.limits)
+    robots = Robots(client, run.scratch / _ROBOTS, params.user_agent, params.limits)
     async with client:
         await visit_all(due, Fetcher(client, robots, journal, params.limits), journal, params.manners, done)
     return client.requests

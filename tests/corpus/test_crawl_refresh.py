@@ -232,7 +232,25 @@ def test_a_site_that_lost_everything_for_a_day_loses_nothing_here(site: Site, st
         site.crawl("2026-02-01")
     assert load_manifest(store, Ref.parse("downloads")) == before
     allowed = site.crawl("2026-02-01", max_withdrawn=1)
-    assert allowed.counters["withdrawn"] == N and not site.web.asked, "what was asked is not asked again"
+    assert allowed.counters["withdrawn"] == N and site.web.hits.total() == N + 1, "it may be back: all are asked again"
+
+
+@pytest.mark.parametrize("trouble", [answer(404), None])
+def test_the_same_crawl_goes_on_once_a_site_that_was_away_is_back(site: Site, store: LocalStore, trouble):
+    before, pages = load_manifest(store, Ref.parse("downloads")), dict(site.web.pages)
+    site.put(3, version=" revised")
+    revised = site.web.pages["/3.pdf"]
+    if trouble:
+        site.web.pages |= {f"/{i}.pdf": trouble for i in range(N) if i != 3}
+    else:
+        site.web.pages["/robots.txt"] = answer(200, b"User-agent: *\nDisallow: /")
+    with pytest.raises(InputError, match="would withdraw"):
+        site.crawl("2026-02-01")
+    site.web.pages = pages | {"/3.pdf": revised}
+    outcome = site.crawl("2026-02-01", max_withdrawn=1)
+    counted = {name: outcome.counters[name] for name in ("withdrawn", "changed", "unchanged", "resumed")}
+    assert counted == {"withdrawn": 0, "changed": 1, "unchanged": N - 1, "resumed": 1 if trouble else 0}
+    assert load_manifest(store, outcome.ref).rows == before.rows and ("/3.pdf" in site.web.hits) == (trouble is None)
 
 
 def test_a_bad_list_is_undone_by_pointing_back_and_nothing_is_fetched_again(site: Site, store: LocalStore):

@@ -38,7 +38,8 @@ class Fetcher:
         try:
             return await retrying(self._limits.attempts)(self._try, visit)
         except (Refused, Busy) as error:
-            return Outcome(url_id, "refused", error.reason, error.detail, attempts=visit.attempts)
+            passing = isinstance(error, Busy)
+            return Outcome(url_id, "refused", error.reason, error.detail, attempts=visit.attempts, passing=passing)
 
     async def _try(self, visit: _Visit) -> Outcome:
         visit.attempts += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Container
 from dataclasses import asdict
 from pathlib import Path
 
@@ -67,6 +68,17 @@ class Journal:
         self._file.write(json.dumps(asdict(outcome)).encode() + b"\n")
         self._file.flush()
         self.outcomes[outcome.url_id] = outcome
+
+    def forget_refusals(self, known: Container[str]) -> int:
+        """Let what has no document yet be asked again where that may be a matter of time; how many addresses that is.
+
+        An address that is ``known`` may have lost its document for an hour; the others keep a refusal that would stay.
+        """
+        refused = {url_id for url_id, outcome in self.outcomes.items() if outcome.end == "refused"}
+        forgotten = {url_id for url_id in refused if url_id in known or self.outcomes[url_id].passing}
+        for url_id in forgotten:
+            del self.outcomes[url_id]
+        return len(forgotten)
 
     def close(self) -> None:
         """Let go of the file."""

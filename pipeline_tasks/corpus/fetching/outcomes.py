@@ -56,6 +56,7 @@ class Outcome:
         fetched_url: where redirects led.
         etag: the server's ETag.
         last_modified: the server's Last-Modified.
+        passing: why it was refused may be another minute's: its server was away, busy, or broke off.
     """
 
     url_id: str
@@ -69,6 +70,7 @@ class Outcome:
     fetched_url: str = ""
     etag: str = ""
     last_modified: str = ""
+    passing: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -72,3 +73,11 @@ def test_bodies_that_were_on_their_way_are_dropped(folder: Path):
     left.write_bytes(PDF[:10])
     reopened(folder)
     assert not left.exists()
+
+
+def test_a_refusal_that_time_may_undo_is_forgotten(folder: Path):
+    journal = Journal(folder)
+    journal.note(replace(REFUSED, url_id="c", reason="unreachable", passing=True))
+    assert journal.forget_refusals({"a"}) == 1 and journal.outcomes == {"a": FETCHED, "b": REFUSED}
+    assert journal.forget_refusals({"a", "b"}) == 1 and journal.outcomes == {"a": FETCHED}
+    journal.close()
