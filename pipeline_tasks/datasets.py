@@ -115,7 +115,7 @@ DOCUMENT_CLUSTERS = RowSchema(
     ),
 )
 
-HELD_OUT = RowSchema("held_out", "doc_id", (c.DOC_ID, c.SPLIT, Column("reason", _text, "judged or drawn")))
+HELD_OUT = RowSchema("held_out", "doc_id", (c.DOC_ID, c.SPLIT, Column("reason", _text, "judged or drawn"), c.URL_ID))
 
 PASSAGES = RowSchema(
     "passages",

@@ -21,12 +21,13 @@ CHANGE = "change_sha256"
 
 
 class Request(BaseModel):
-    """One request: its id and its parameters."""
+    """One request: its id, its parameters and what it read; older notes do not say the last."""
 
     model_config = ConfigDict(frozen=True)
 
     id: str
     params: dict[str, Any]
+    inputs: dict[str, list[str]] = {}
 
 
 _REQUESTS = TypeAdapter(list[Request])
@@ -41,7 +42,7 @@ def requests(store: Store, manifest: Manifest) -> list[Request]:
     """Every request that this version answers, the one that made it first."""
     params = {name: value for name, value in manifest.params.items() if name != CHANGE}
     inputs = {name: refs for name, refs in manifest.inputs.items() if name != PREVIOUS}
-    made = Request(id=version_id(manifest.step, manifest.code_version, params, inputs), params=params)
+    made = Request(id=version_id(manifest.step, manifest.code_version, params, inputs), params=params, inputs=inputs)
     return [made, *_noted(store, manifest.ref)]
 
 

@@ -13,13 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.manifest import Part
+from pipeline_tasks.core.manifest import Part, Ref
 from pipeline_tasks.core.plan import Job
 from pipeline_tasks.core.progress import Meter, meter
-from pipeline_tasks.core.requests import history
+from pipeline_tasks.core.requests import history, requests
 from pipeline_tasks.core.schema import REJECTS
 from pipeline_tasks.core.store import Store
-from pipeline_tasks.core.versions import Version
+from pipeline_tasks.core.versions import Version, whole
 
 _LONGEST_DETAIL = 2000
 
@@ -113,6 +113,13 @@ class Run:
     def requests(self) -> Iterator[dict[str, Any]]:
         """Parameters of the runs that led to ``previous``, the last one first."""
         return history(self.store, self.previous.manifest) if self.previous else iter(())
+
+    def read_before(self, name: str) -> list[Version]:
+        """Input ``name`` of the last run that led to ``previous``; none where it was dropped since, or is not known."""
+        last = requests(self.store, self.previous.manifest)[-1] if self.previous else None
+        refs = [Ref.parse(ref) for ref in last.inputs.get(name, [])] if last else []
+        there = all(whole(self.store, ref) for ref in refs)
+        return [Version.open(self.store, ref) for ref in refs] if there else []
 
     def count(self, name: str, n: float = 1) -> None:
         """Add ``n`` to counter ``name``; counters end up in the lineage."""

@@ -223,7 +223,8 @@ def _committed(
         previous = run.previous
         growth = grow(store, job, run, parts, reject_parts)
         if previous and growth.job is None:
-            note_request(store, previous.manifest, Request(id=job.ref.version, params=job.identity))
+            asked = Request(id=job.ref.version, params=job.identity, inputs=job.input_names)
+            note_request(store, previous.manifest, asked)
             latest.found(store, previous.manifest.ref)
             counters.update(parts_reused=len(growth.parts), rows_out=previous.manifest.rows)
             return Outcome(previous.manifest.ref, True, counters)

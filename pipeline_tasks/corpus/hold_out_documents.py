@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -51,13 +51,17 @@ class Drawable:
 
     Attributes:
         doc_id: its id.
+        url_id: its address.
         at: where the hash of its bytes puts it, 0 to 1.
         length: characters of its text.
+        held: it was held out before.
     """
 
     doc_id: str
+    url_id: str
     at: float
     length: int
+    held: bool = False
 
 
 class Most(NamedTuple):
@@ -74,51 +78,97 @@ class Most(NamedTuple):
     share: float
 
 
+@dataclass(frozen=True)
+class Before:
+    """What the runs before chose.
+
+    Attributes:
+        split: of what is held out, by the id of the document and by that of its address.
+        chosen_from: addresses that a run with the same parameters chose from.
+        stays: the parameters are the same: nothing moves.
+    """
+
+    split: Mapping[str, str]
+    chosen_from: Collection[str] = ()
+    stays: bool = False
+
+    @classmethod
+    def read(cls, run: Run, params: HoldOutDocumentsParams) -> Before:
+        """What led to ``run``."""
+        if run.previous is None:
+            return cls({})
+        stays = next(run.requests()) == params.identity()
+        rows = [row for part in run.previous.parts() for row in part.to_pylist()]
+        if not stays:
+            return cls({row["doc_id"]: row["split"] for row in rows})
+        read = [part for version in run.read_before("documents") for part in version.parts(["doc_id", "url_id"])]
+        address = {row["doc_id"]: row["url_id"] for part in read for row in part.to_pylist()}
+        split = {row["doc_id"]: row["split"] for row in rows}
+        split |= {at: row["split"] for row in rows if (at := row["url_id"] or address.get(row["doc_id"]))}
+        return cls(split, set(address.values()), stays)
+
+    def of(self, document: Drawable, new: str) -> tuple[str, bool]:
+        """The split that a document may be drawn for, and whether it was in it before; ``new`` is by its bytes."""
+        held = self.split.get(document.doc_id) or self.split.get(document.url_id)
+        if not self.stays:
+            return new, held is not None
+        return held or ("" if document.url_id in self.chosen_from else new), held is not None
+
+
 @step(reads={"documents": DOCUMENTS}, writes=HELD_OUT, kind="reduce", version="3", grows=True)
 def hold_out_documents(inputs: Inputs, params: HoldOutDocumentsParams, run: Run) -> Iterator[pa.Table]:
     """Name the documents that are for tests or for choosing checkpoints; all others are trained on.
 
     A document that a judged question quotes (:class:`Quotes`) is for tests, so that no passage of another can answer
-    that question. Of the rest the bytes draw: neither a refresh nor a second address moves a document, and one that was
-    held out stays so, however few remain to train on. None is drawn with which more documents than the limit, or text
-    for more queries than theirs, would be held out, and no new one with which more than the fraction of all text would.
+    that question. Of the rest the bytes draw. As long as the parameters are the same, no refresh moves a document, also
+    where its address has other bytes: what was held out stays so, however few remain to train on, what was trained on
+    stays so, and new addresses alone are drawn. None is drawn with which more documents than the limit, or text for
+    more queries than theirs, would be held out, and no new one with which more than the fraction of all text would.
     Near-duplicates of a held-out document are gone before (:func:`near_duplicate_documents`).
     """
-    quoted, documents, judged, length = Quotes(params.quotes), [], set(), 0
-    for part in inputs["documents"].parts(["doc_id", "content_sha256", "text"]):
+    quoted, length = Quotes(params.quotes), 0
+    documents: list[Drawable] = []
+    judged: list[Drawable] = []
+    for part in inputs["documents"].parts(["doc_id", "url_id", "content_sha256", "text"]):
         for row in part.to_pylist():
             length += len(row["text"])
-            if quoted.found_in(row["text"]):
-                judged.add(row["doc_id"])
-            else:
-                at = unit_hash(params.split_salt, row["content_sha256"])
-                documents.append(Drawable(row["doc_id"], at, len(row["text"])))
-    before = {row["doc_id"] for part in run.previous.parts() for row in part.to_pylist()} if run.previous else set()
-    end = params.test_fraction + params.dev_fraction
-    for_test = [document for document in documents if document.at < params.test_fraction]
-    for_dev = [document for document in documents if params.test_fraction <= document.at < end]
+            at = unit_hash(params.split_salt, row["content_sha256"])
+            document = Drawable(row["doc_id"], row["url_id"], at, len(row["text"]))
+            (judged if quoted.found_in(row["text"]) else documents).append(document)
+    before = Before.read(run, params)
+    may_be: dict[str, list[Drawable]] = {"test": [], "dev": [], "": []}
+    for document in documents:
+        split, held = before.of(document, _split_at(document.at, params))
+        may_be[split].append(replace(document, held=held))
     test = Most(params.test_documents, params.test_queries * _CHARACTERS_A_QUERY, params.test_fraction * length)
     dev = Most(params.dev_documents, params.dev_queries * _CHARACTERS_A_QUERY, params.dev_fraction * length)
-    drawn = {"test": draw(for_test, test, before), "dev": draw(for_dev, dev, before)}
-    found = [(doc_id, "test", "judged") for doc_id in judged]
-    found += [(document.doc_id, split, "drawn") for split, chosen in drawn.items() for document in chosen]
+    drawn = {"test": draw(may_be["test"], test), "dev": draw(may_be["dev"], dev)}
+    found = [(document.doc_id, "test", "judged", document.url_id) for document in judged]
+    found += [(each.doc_id, split, "drawn", each.url_id) for split, chosen in drawn.items() for each in chosen]
     for split in ("test", "dev"):
         run.count(f"documents_{split}", sum(row[1] == split for row in found))
     run.count("documents_judged", len(judged))
-    rows = [dict(zip(("doc_id", "split", "reason"), row, strict=True)) for row in sorted(found)]
+    rows = [dict(zip(HELD_OUT.arrow.names, row, strict=True)) for row in sorted(found)]
     yield from difference(run, HELD_OUT, rows, part_rows=max(1, len(rows)))
 
 
-def draw(documents: Iterable[Drawable], most: Most, before: set[str]) -> list[Drawable]:
-    """Those of ``documents`` that fit, the ones in ``before`` first, then by their hash.
+def _split_at(at: float, params: HoldOutDocumentsParams) -> str:
+    """The split whose share of 0 to 1 holds ``at``; none where that is trained on."""
+    if at < params.test_fraction:
+        return "test"
+    return "dev" if at < params.test_fraction + params.dev_fraction else ""
+
+
+def draw(documents: Iterable[Drawable], most: Most) -> list[Drawable]:
+    """Those of ``documents`` that fit, the ones that were held out before first, then by their hash.
 
     The share of the text binds new ones alone: else a document that was held out would be trained on as soon as enough
     others are withdrawn.
     """
     found: list[Drawable] = []
     text = 0
-    for document in sorted(documents, key=lambda document: (document.doc_id not in before, document.at)):
-        limit = most.text if document.doc_id in before else min(most.text, most.share)
+    for document in sorted(documents, key=lambda document: (not document.held, document.at)):
+        limit = most.text if document.held else min(most.text, most.share)
         if len(found) < most.documents and text + document.length <= limit:
             found.append(document)
             text += document.length

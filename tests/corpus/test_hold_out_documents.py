@@ -6,8 +6,9 @@ import pytest
 
 from pipeline_tasks.core.ids import unit_hash
 from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.parts import write_rows
 from pipeline_tasks.core.store import LocalStore
-from pipeline_tasks.core.versions import Version, resolve
+from pipeline_tasks.core.versions import Version, commit, load_manifest, manifest_key, point, resolve
 from pipeline_tasks.corpus.hold_out_documents import HoldOutDocumentsParams, hold_out_documents
 from pipeline_tasks.datasets import DOCUMENTS
 from pipeline_tasks.domains import domain_folder
@@ -18,8 +19,10 @@ ALL = {"test_documents": 1000, "dev_documents": 1000}
 NONE = {"test_fraction": 0, "dev_fraction": 0}
 
 
-def document(number: int, text: str = "A river rises.", sha256: str = "") -> dict:
-    return {"doc_id": f"doc{number}", "content_sha256": sha256 or f"{number:064x}", "text": text}
+def document(number: int, text: str = "A river rises.", revision: str = "") -> dict:
+    """Its address is the same in every revision."""
+    sha256 = f"{number:x}{revision}".zfill(64)
+    return {"doc_id": f"doc{number}{revision}", "url_id": f"url{number}", "content_sha256": sha256, "text": text}
 
 
 def held_out(store: LocalStore, documents: list[dict], **values) -> dict[str, str]:
@@ -77,12 +80,57 @@ def test_what_was_held_out_stays_so_when_what_is_trained_on_is_withdrawn(store):
     assert held_out(store, [row for row in map(document, range(40)) if row["doc_id"] in before], **few) == before
 
 
-def test_one_that_is_withdrawn_makes_room(store):
+def test_one_that_is_withdrawn_makes_room_for_a_new_one_and_for_none_that_was_trained_on(store):
     few = {"test_documents": 5, "dev_documents": 0}
     before = held_out(store, [document(i) for i in range(100)], **few)
     gone = min(before)
-    after = held_out(store, [row for row in map(document, range(100)) if row["doc_id"] != gone], **few)
-    assert len(after) == 5 and before.keys() - after.keys() == {gone}
+    left = [row for row in map(document, range(100)) if row["doc_id"] != gone]
+    after = held_out(store, left, **few)
+    assert len(after) == 4 and before.keys() - after.keys() == {gone}
+    (new,) = held_out(store, [*left, *map(document, range(100, 120))], **few).keys() - after.keys()
+    assert int(new.removeprefix("doc")) >= 100
+    assert len(held_out(store, left, split_salt="another", **few)) == 5, "other parameters draw from all"
+
+
+@pytest.mark.parametrize("few", [ALL, {"test_documents": 5, "dev_documents": 3}])
+def test_other_bytes_at_an_address_move_it_to_no_other_split(store, few):
+    def by_address(found: dict[str, str]) -> dict[str, str]:
+        return {doc_id.split("-")[0]: split for doc_id, split in found.items()}
+
+    first = held_out(store, [document(i) for i in range(100)], **few)
+    assert first
+    for week in range(3):
+        found = held_out(store, [document(i, revision=f"-{week}") for i in range(100)], **few)
+        assert by_address(found) == first and not found.keys() & first.keys()
+        same = held_out(store, [document(i, revision=f"-{week}") for i in reversed(range(100))], **few)
+        assert same == found
+
+
+def test_what_was_trained_on_is_known_from_the_last_run_also_where_that_changed_nothing(store):
+    first = held_out(store, [document(i) for i in range(40)], **NONE | {"test_fraction": 0.5, "test_documents": 30})
+    later = [document(i) for i in range(40, 60) if unit_hash("split", f"{i:064x}") > 0.5]
+    values = NONE | {"test_fraction": 0.5, "test_documents": 30}
+    assert later and held_out(store, [*map(document, range(40)), *later], **values) == first
+    again = [document(int(row["url_id"][3:]), revision="-b") for row in later]
+    assert held_out(store, [*map(document, range(40)), *again], **values) == first
+
+
+def test_rows_of_a_release_without_addresses_are_found_by_what_was_read_then(store):
+    first = held_out(store, [document(i) for i in range(100)])
+    manifest = load_manifest(store, resolve(store, Ref.parse("held_out")))
+    old = [write_rows(store, Version.open(store, manifest.ref).table(["doc_id", "split", "reason"]))]
+    commit(store, manifest.model_copy(update={"id": "1" * 16, "parts": old}))
+    point(store, Ref(dataset="held_out", version="1" * 16))
+    found = held_out(store, [document(i, revision="-b") for i in range(100)])
+    assert {doc_id.split("-")[0]: split for doc_id, split in found.items()} == first
+
+
+def test_what_is_held_out_stays_so_also_where_what_was_read_is_gone(store):
+    few = {"test_documents": 5, "dev_documents": 3}
+    before = held_out(store, [document(i) for i in range(40)], **few)
+    store.delete(manifest_key(resolve(store, Ref.parse("documents"))))
+    after = held_out(store, [document(i, revision="-b") for i in range(40)], **few)
+    assert {doc_id.split("-")[0]: split for doc_id, split in after.items()} == before
 
 
 @pytest.mark.parametrize("fraction", [0.0, 0.9])
