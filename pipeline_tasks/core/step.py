@@ -16,6 +16,7 @@ new rows only and withdraws others by key (how the outside world enters; see :mo
 from __future__ import annotations
 
 import importlib
+import json
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -28,6 +29,7 @@ from pydantic_core import PydanticUndefined
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.schema import RowSchema
 from pipeline_tasks.core.settings import Secret
+from pipeline_tasks.core.wire import without_user
 
 Kind = Literal["map", "reduce", "partitioned"]
 
@@ -35,7 +37,7 @@ Kind = Literal["map", "reduce", "partitioned"]
 class StepParams(BaseModel):
     """Typed parameters of a step: its command line, its form in the UI and part of its version id."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, hide_input_in_errors=True)
 
     def identity(self) -> dict[str, Any]:
         """What enters the version id: all fields but those declared with :func:`tuning`, or :func:`added` and left.
@@ -182,6 +184,11 @@ class Step:
         Raises:
             InputError: an unknown parameter or a value of the wrong kind, naming what is allowed.
         """
+        for name, value in values.items():
+            try:
+                json.dumps(value, ensure_ascii=False, default=str).encode()
+            except UnicodeEncodeError as error:
+                raise InputError(f"{self.name}: {name}={value!a} is no UTF-8; rename what it names") from error
         try:
             return self.params.model_validate(values)
         except ValidationError as error:
@@ -193,7 +200,8 @@ class Step:
                 near = "".join(f"; did you mean {one!r}?" for one in get_close_matches(name, known, 1))
                 raise InputError(f"{self.name} has no parameter {name!r}{near}{told}") from error
             told = told if first["type"] == "missing" else ""
-            raise InputError(f"{self.name}: {name}={first['input']!r}: {first['msg']}{told}") from error
+            given = without_user(repr(first["input"]))
+            raise InputError(f"{self.name}: {name}={given}: {first['msg']}{told}") from error
 
 
 def _load_step(module: str, name: str) -> Step:

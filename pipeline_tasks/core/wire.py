@@ -34,3 +34,8 @@ def is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost" or host.endswith(".localhost")
+
+
+def without_user(text: str) -> str:
+    """``text`` without what may be a user name or a password in its addresses; for messages."""
+    return re.sub(r"//\S*@", "//…@", text)

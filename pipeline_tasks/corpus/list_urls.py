@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator
 
 import pyarrow as pa
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from pipeline_tasks.core.erasure.listed import REASON, erased_ids
 from pipeline_tasks.core.errors import InputError
@@ -15,6 +15,7 @@ from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import From, GrowthParams, step, tuning
 from pipeline_tasks.corpus.source import entries
+from pipeline_tasks.corpus.urls import names_user
 from pipeline_tasks.datasets import SEARCH_RESULTS, URLS
 
 log = logging.getLogger(__name__)
@@ -26,6 +27,15 @@ class ListUrlsParams(GrowthParams):
     source: str = Field(
         "", description="http(s) URL or file of a list, one address a line, or a folder of PDFs; empty: searches alone"
     )
+
+    @field_validator("source")
+    @classmethod
+    def _is_fit_to_be_kept(cls, source: str) -> str:
+        """A source is written into events and versions, so it holds no password."""
+        if names_user(source):
+            raise ValueError("it names a user or a password, which every version would tell; leave that out")
+        return source
+
     part_rows: int = Field(10_000, ge=1, description="addresses per part")
     max_bytes: int = tuning(64 << 20, ge=1, description="largest list accepted, in bytes")
     time_limit_s: float = tuning(300.0, gt=0, description="seconds on the network for a list, all redirects together")

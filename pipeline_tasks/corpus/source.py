@@ -6,6 +6,7 @@ the source, never by its content.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.local_files import is_readable_file, named_path, path_of, where_to_name
 from pipeline_tasks.corpus.fetching.list_text import fetch_list
-from pipeline_tasks.corpus.urls import joined
+from pipeline_tasks.corpus.urls import canonical_url, joined
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ def _local(source: str) -> Path:
     if path is None:
         wanted = f"name a list of addresses or a folder of PDFs{where_to_name()}"
         raise InputError(f"source={source!r} is no URL, file or folder; {wanted}")
-    return path
+    return path.resolve() if ".." in path.parts else path
 
 
 def _read(path: Path, max_bytes: int) -> bytes:
@@ -97,6 +98,28 @@ def _entry(place: str, base: str, line: str) -> Entry:
 
 
 def _pdfs(folder: Path) -> Iterator[Entry]:
-    for path in sorted(p for p in folder.rglob("*") if p.is_file() and p.suffix.lower() == ".pdf"):
-        place = str(path.relative_to(folder))
-        yield Entry(place, path.as_uri()) if is_readable_file(path) else Entry(place, reason="missing_file")
+    for path in sorted(_files(folder)):
+        place = os.fsencode(path.relative_to(folder)).decode("utf-8", "backslashreplace")
+        url = canonical_url(path.as_uri())
+        yield Entry(place, url) if url and is_readable_file(path) else Entry(place, reason="missing_file")
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """Files below ``folder`` that are named as PDFs.
+
+    Raises:
+        InputError: a folder cannot be read; without what is in it, it would be withdrawn.
+    """
+
+    def refuse(error: OSError) -> None:
+        named = os.fsencode(error.filename).decode("utf-8", "backslashreplace")
+        remedy = "give this process the right to read it, or move it out of the source, which withdraws what is in it"
+        raise InputError(f"the folder {named} cannot be read: {error.strerror}; {remedy}") from error
+
+    for place, _, names in os.walk(folder, onerror=refuse):
+        try:
+            paths = (Path(place, name) for name in names)
+            yield from (path for path in paths if path.suffix.lower() == ".pdf" and path.is_file())
+        except PermissionError as error:  # its names may be read, what they name may not
+            error.filename = place
+            refuse(error)

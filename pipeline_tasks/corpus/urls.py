@@ -35,7 +35,8 @@ def canonical_url(url: str) -> str | None:
         query = urlsplit(safe_url_string(f"http://host/?{parts.query}")).query
     except ValueError:
         return None
-    if not all("!" <= sign <= "~" for sign in urlsplit(address).netloc):  # what has no IDNA is left as it is
+    netloc = urlsplit(address).netloc
+    if not netloc or not all("!" <= sign <= "~" for sign in netloc):  # what has no IDNA is left as it is
         return None
     return f"{address}?{query}" if query else address
 
@@ -46,3 +47,15 @@ def joined(base: str, address: str) -> str | None:
         return canonical_url(urljoin(base, address))
     except ValueError:
         return None
+
+
+def names_user(text: str) -> bool:
+    """Whether ``text`` is an address with a user name or a password in it, also one that is badly written."""
+    scheme, separator, rest = text.partition("://")
+    if not separator or "@" not in rest:
+        return False
+    try:
+        is_broken = scheme.strip().lower() in DEFAULT_PORTS and not canonical_url(text)
+        return is_broken or "@" in urlsplit(text.strip()).netloc
+    except ValueError:
+        return True

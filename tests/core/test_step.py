@@ -38,6 +38,18 @@ def test_a_bad_parameter_is_named_with_its_value_and_what_is_allowed(values, sai
     assert all(text in str(caught.value) for text in ["toy_scale", *said])
 
 
+def test_what_may_be_a_password_in_a_bad_value_is_not_told():
+    with pytest.raises(InputError, match=r"factor='https://…@host/'") as caught:
+        toy_scale.parse({"factor": "https://alice:hunter2@host/"})
+    assert "hunter2" not in f"{caught.value} {caught.value.__cause__}"
+
+
+@pytest.mark.parametrize("value", ["/data/caf\udce9", ["a", "caf\udce9"]])
+def test_a_value_that_is_no_text_is_the_callers_mistake(value):
+    with pytest.raises(InputError, match=r"toy_scale: factor=.*caf\\udce9.* is no UTF-8; rename"):
+        toy_scale.parse({"factor": value})
+
+
 def test_a_missing_parameter_is_named():
     with pytest.raises(InputError, match=r"toy_list: rows=.*required.*rows, part_rows"):
         toy_list.parse({})

@@ -41,6 +41,21 @@ def test_the_environment_of_the_process_is_no_list(store: LocalStore):
     assert "PATH=" not in everything(store)
 
 
+@pytest.mark.parametrize("source", [f"https://alice:{SECRET}@127.0.0.1/list.txt", f" HTTP://alice:{SECRET}@host"])
+def test_a_password_in_a_source_is_refused_before_anything_is_told(store: LocalStore, source):
+    with pytest.raises(InputError, match="names a user or a password") as caught:
+        go(store, list_urls, source=source)
+    assert SECRET not in f"{caught.value} {caught.value.__cause__}"
+    assert not list(store.keys("lineage"))
+
+
+def test_a_password_that_a_server_redirects_to_is_not_told(store: LocalStore):
+    moved = answer(302, Location=f"https://alice:{SECRET}@host/list.txt")
+    with serving({"/urls.txt": moved}) as web, pytest.raises(InputError, match=r"bad_redirect to 'https://…@host/"):
+        go(store, list_urls, source=f"{web.url}/urls.txt")
+    assert SECRET not in str([store.read(key) for key in store.keys("lineage")])
+
+
 def test_a_line_too_long_for_a_file_name_is_a_reject(store: LocalStore, tmp_path: Path):
     (tmp_path / "list.txt").write_text("x" * 100_000 + "\nhttp://user:secret@example.org/a.pdf\n")
     go(store, list_urls, source=str(tmp_path / "list.txt"))

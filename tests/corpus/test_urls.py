@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline_tasks.corpus.urls import canonical_url, joined
+from pipeline_tasks.corpus.urls import canonical_url, joined, names_user
 
 
 @pytest.mark.parametrize(
@@ -28,6 +28,7 @@ from pipeline_tasks.corpus.urls import canonical_url, joined
         ("http://example.org/a\\b.pdf", "http://example.org/a/b.pdf"),
         ("http://example.org/a+b;v=1.pdf", "http://example.org/a+b;v=1.pdf"),
         ("http://\udcff/a.pdf", None),
+        ("https://\\x", None),
         ("FILE:///data/a%20b.pdf", "file:///data/a%20b.pdf"),
         ("file:///data/a b.pdf", "file:///data/a%20b.pdf"),
         ("file:///data/../data/./a%7eb.pdf", "file:///data/a~b.pdf"),
@@ -62,3 +63,21 @@ def test_canonical_url(url, canonical):
 def test_what_a_page_writes_may_be_no_address(address):
     assert joined("http://example.org/a/b.pdf", address) is None
     assert joined("http://example.org/a/b.pdf", "../c.pdf") == "http://example.org/c.pdf"
+
+
+@pytest.mark.parametrize(
+    ("text", "does"),
+    [
+        ("https://alice:hunter2@host/list.txt", True),
+        (" HTTPS://alice@host", True),
+        ("https://alice:hun/ter2@host/list.txt", True),
+        ("ftp://alice:hunter2@host/", True),
+        ("https://[alice:hunter2@host/", True),
+        ("https://host/package@1.0/list.txt", False),
+        ("https://host/list.txt?by=a@b.org", False),
+        ("/data/a@b.org/list.txt", False),
+        ("http://[::1", False),
+    ],
+)
+def test_a_user_in_an_address_is_seen(text, does):
+    assert names_user(text) == does

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
+from pipeline_tasks.core.wire import without_user
 from pipeline_tasks.corpus.fetching.client import Answer, Budget, Client
 from pipeline_tasks.corpus.fetching.outcomes import Refused
 from pipeline_tasks.corpus.urls import joined
@@ -68,5 +69,5 @@ def _target(url: str, answer: Answer) -> str | None:
     location = answer.headers.get("location", "")
     target = joined(url, location) if location else None
     if target is None or target.startswith("file:"):
-        raise Refused("bad_redirect", f"to {location[:200]!r}")
+        raise Refused("bad_redirect", f"to {without_user(location)[:200]!r}")
     return target

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline_tasks.core.local_files import path_of
+from pipeline_tasks.corpus.source import Entry, entries
+
+_NOBODY = 65534
+_READ = """
+import os, sys
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.corpus.source import entries
+if os.getuid() == 0:
+    os.setgid(int(sys.argv[2]))
+    os.setuid(int(sys.argv[2]))
+try:
+    print(len(list(entries(sys.argv[1], 1000, 1.0))))
+except InputError as error:
+    print(error)
+"""
+
+
+def found(source: str) -> list[Entry]:
+    return list(entries(source, max_bytes=1000, time_limit_s=1.0))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two PDFs, one of them in a folder below."""
+    (tmp_path / "pdfs/deep").mkdir(parents=True)
+    for name in ("a.pdf", "deep/b.pdf"):
+        (tmp_path / "pdfs" / name).write_bytes(b"%PDF-1.7")
+    return tmp_path / "pdfs"
+
+
+@pytest.mark.parametrize("mode", [0o000, 0o400])
+def test_a_folder_that_cannot_be_read_ends_the_listing(folder: Path, mode):
+    for parent in (folder, folder.parent, folder.parent.parent, folder.parent.parent.parent):
+        parent.chmod(0o755)
+    (folder / "deep").chmod(mode)
+    try:
+        said = _as_another(folder)
+    finally:
+        (folder / "deep").chmod(0o755)
+    assert f"{folder}/deep cannot be read: Permission denied; give this process the right" in said
+    assert _as_another(folder).strip() == "2"
+
+
+def _as_another(folder: Path) -> str:
+    """What somebody says who may not read everything, as root may."""
+    asked = subprocess.run(
+        [sys.executable, "-c", _READ, str(folder), str(_NOBODY)], capture_output=True, text=True, check=False
+    )
+    return asked.stdout + asked.stderr
+
+
+def test_a_folder_has_the_same_addresses_however_it_is_named(folder: Path, tmp_path: Path, monkeypatch):
+    wanted = [Entry("a.pdf", (folder / "a.pdf").as_uri()), Entry("deep/b.pdf", (folder / "deep/b.pdf").as_uri())]
+    (tmp_path / "work").mkdir()
+    (tmp_path / "link").symlink_to(folder / "deep")
+    monkeypatch.chdir(tmp_path / "work")
+    for source in (str(folder), "../pdfs", f"{folder}/deep/..", f"{tmp_path}/link/..", "../work/../pdfs/"):
+        assert found(source) == wanted, source
+    (tmp_path / "work/list.txt").write_text("../pdfs/a.pdf\n")
+    assert [entry.url for entry in found("../work/list.txt")] == [wanted[0].url]
+
+
+def test_a_name_that_is_no_utf8_has_a_place_and_an_address(folder: Path):
+    odd = Path(os.fsdecode(os.fsencode(folder) + b"/caf\xe9.pdf"))
+    odd.write_bytes(b"%PDF-1.7")
+    entry = next(entry for entry in found(str(folder)) if entry.place.startswith("caf"))
+    assert entry.place == "caf\\xe9.pdf" and path_of(entry.url) == odd
