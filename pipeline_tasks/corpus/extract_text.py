@@ -9,6 +9,7 @@ from typing import Any, Literal
 import pyarrow as pa
 from pydantic import Field
 
+from pipeline_tasks.core.memory import MIB, memory_limit
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.step import StepParams, step, tuning
@@ -51,14 +52,15 @@ def extract_text(rows: pa.Table, params: ExtractTextParams, run: Run) -> Iterato
     ``language:pt`` and the like, ``ocr_failed``, ``timeout``, ``memory``, ``crashed``.
 
     Raises:
-        TransientError: a reader makes no progress, or was ended from outside.
+        TransientError: a reader makes no progress, or was told from outside to end.
     """
     contents = rows["content"].to_pylist()
     records = rows.drop_columns(["content", "size_bytes"]).to_pylist()
     options = ReadOptions(params.engine, params.ocr_language if params.ocr else "")
     limits = Limits(params.cpu_limit_s, params.memory_limit_mib, params.patience)
     names = [row["url"] for row in records]
-    results = run_limited(partial(read_pdf, options=options), contents, settings().workers, limits, names)
+    processes = readers(settings().workers, memory_limit(), params.memory_limit_mib)
+    results = run_limited(partial(read_pdf, options=options), contents, processes, limits, names)
     with run.progress(len(records), "documents") as meter:
         for row, result in zip(records, results, strict=True):
             meter.advance()
@@ -74,6 +76,11 @@ def extract_text(rows: pa.Table, params: ExtractTextParams, run: Run) -> Iterato
                 run.count("pages", result.n_pages)
                 run.count("unreadable_pages", result.n_unreadable_pages)
                 yield table
+
+
+def readers(workers: int, memory_bytes: int, limit_mib: int) -> int:
+    """Workers at once: as many as are wanted and may all use what they may, but one at least."""
+    return max(1, min(workers, memory_bytes // (limit_mib * MIB)))
 
 
 def _table(row: dict[str, Any], found: PdfText) -> pa.Table | None:

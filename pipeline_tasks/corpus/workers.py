@@ -6,7 +6,8 @@ only tells that a worker is stuck, which says nothing about the item: the caller
 
 Memory is limited by RLIMIT_AS, set by the worker itself above what it holds after loading its libraries: an allocation
 beyond it fails at once, inside the call that asks for it, and the library can often still say what happened.
-An item that ended a used worker is tried again in a fresh one: what others left behind is not its fault.
+An item that ended a used worker is tried again in a fresh one: what others left behind is not its fault. One whose
+worker the system killed, for want of memory as a rule, is tried again alone, once all others have ended.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ _NEAR_LIMIT = 0.9
 _LEAST_LOOK_S = 0.2
 _OWN_CLOCK_S = 0.1  # the worker's own clock is finer and decides what is this near to the limit
 _CORES = os.cpu_count() or 1
-_FROM_OUTSIDE = {-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP}
+_FROM_OUTSIDE = {-signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP}
 _NOTHING_YET = object()
+_KILLED = object()
 
 
 @dataclass(frozen=True)
@@ -67,10 +69,10 @@ def run_limited(
         names: of the items, for messages.
 
     Raises:
-        TransientError: a worker is stuck, or was ended from outside; try again.
+        TransientError: a worker is stuck, or was told from outside to end; try again.
     """
     results: dict[int, Any] = {}
-    pending = list(range(len(items)))[::-1]
+    order = _Order(len(items))
     crew: list[_Worker] = []
     handed_out = 0
     try:
@@ -78,16 +80,50 @@ def run_limited(
             crew.append(_Worker(function, limits))
         while handed_out < len(items):
             for worker in crew:
-                if worker.task is None and pending:
-                    task = pending.pop()
+                task = order.next(crew) if worker.task is None else None
+                if task is not None:
                     worker.give(task, items[task], names[task] if names else f"item {task}")
-            results.update(_collect(crew))
+            found = {task: order.ended(task, result, limits) for task, result in _collect(crew).items()}
+            results.update({task: result for task, result in found.items() if result is not _NOTHING_YET})
             while handed_out in results:
                 yield results.pop(handed_out)
                 handed_out += 1
     finally:
         for worker in crew:
             worker.stop()
+
+
+class _Order:
+    """Which item is next: one after the other, but one whose worker was killed when no other has any."""
+
+    def __init__(self, n: int) -> None:
+        self._left = list(range(n))[::-1]
+        self._killed: list[int] = []
+        self._alone: int | None = None
+
+    def next(self, crew: list[_Worker]) -> int | None:
+        """The next item for one of ``crew``; None where it has to wait for the others, or there is none."""
+        if not self._killed and self._alone is None:
+            return self._left.pop() if self._left else None
+        if self._alone is not None or any(worker.task is not None for worker in crew):
+            return None
+        for worker in crew:
+            worker.refresh()
+        self._alone = self._killed.pop()
+        return self._alone
+
+    def ended(self, task: int, result: Any, limits: Limits) -> Any:
+        """What ``task`` came to; :data:`_NOTHING_YET` where it is tried again."""
+        was_alone = task == self._alone
+        if was_alone:
+            self._alone = None
+        if result is not _KILLED:
+            return result
+        if was_alone:
+            told = f"the system killed its reader, also alone and within {limits.memory_mib} MiB"
+            return Unreadable("memory", f"{told}: give the step more memory, or a lower memory_limit_mib")
+        self._killed.append(task)
+        return _NOTHING_YET
 
 
 def _collect(crew: list[_Worker]) -> dict[int, Any]:
@@ -127,7 +163,7 @@ class _Worker:
             self._again()
 
     def receive(self) -> Any:
-        """The result; :data:`_NOTHING_YET` where the item is tried again."""
+        """The result; :data:`_NOTHING_YET` where the item is tried again, :data:`_KILLED` where the system did that."""
         try:
             used_s, result = self.process.answer()
         except TimeoutError as error:
@@ -136,7 +172,11 @@ class _Worker:
             self.process.end()
             return self._ended(Unreadable("crashed", str(error)[:500]))
         except (EOFError, OSError):
-            return self._ended(self._post_mortem(self.process.end()))
+            end = self.process.end()
+            if end.code == -signal.SIGKILL:
+                self._replace()
+                return _KILLED
+            return self._ended(self._post_mortem(end))
         if isinstance(result, Unreadable) and result.reason in ("memory", "crashed"):
             self.process.end()
             return self._ended(result)
@@ -161,6 +201,12 @@ class _Worker:
             raise self._stuck()
         self._plan_look(used_s)
         return _NOTHING_YET
+
+    def refresh(self) -> None:
+        """Give back what earlier items left behind."""
+        if self._used:
+            self.stop()
+            self._replace()
 
     def stop(self) -> None:
         with suppress(TransientError):
@@ -193,8 +239,7 @@ class _Worker:
             return self._timeout()
         if end.code in _FROM_OUTSIDE:
             raise TransientError(
-                f"{self._name}: its reader was ended from outside (signal {-end.code}), perhaps by the system for want"
-                " of memory; try again, with fewer FOUNDRY_WORKERS or a lower memory limit if it happens again"
+                f"{self._name}: its reader was told from outside to end (signal {-end.code}); try again"
             )
         if end.grown_mib > _NEAR_LIMIT * self._limits.memory_mib:
             return Unreadable("memory", f"needs more than {self._limits.memory_mib} MiB")

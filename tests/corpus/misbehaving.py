@@ -63,6 +63,13 @@ class Trap:
         return os.mkdir, (self.mark,)
 
 
+def killed_until(path: str) -> bytes:
+    """As the system would kill it, until there is a file."""
+    if not Path(path).exists():
+        os.kill(os.getpid(), signal.SIGKILL)
+    return b"lived"
+
+
 ORDERS: dict[str, Callable[[str], object]] = {
     "hang": lambda _: threading.Event().wait(),
     "wait": lambda seconds: threading.Event().wait(float(seconds)) or b"waited",
@@ -71,6 +78,7 @@ ORDERS: dict[str, Callable[[str], object]] = {
     "nothing": lambda _: None,
     "exit": lambda code: os._exit(int(code)),
     "signal": lambda number: os.kill(os.getpid(), int(number)),
+    "killed-until": killed_until,
     "raise": lambda _: int("not readable"),
     "hoard": lambda _: bytes(1 << 30),
     "keep": keep,

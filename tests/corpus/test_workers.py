@@ -15,7 +15,7 @@ from pipeline_tasks.core.confine import CALLS, FILES, NAMESPACE
 from pipeline_tasks.core.errors import TransientError
 from pipeline_tasks.corpus import worker_processes
 from pipeline_tasks.corpus.pdf.model import Unreadable
-from pipeline_tasks.corpus.workers import Limits, run_limited
+from pipeline_tasks.corpus.workers import _KILLED, _NOTHING_YET, Limits, _Order, run_limited
 from tests.corpus.misbehaving import BUSY, obey
 
 PLENTY = Limits(60)
@@ -74,9 +74,43 @@ def test_a_worker_that_waits_for_ever_asks_to_try_again():
         list(run_limited(obey, [b"hang"], 1, Limits(0.1, patience=5), ["flood.pdf"]))
 
 
-def test_a_worker_that_the_system_kills_asks_to_try_again():
-    with pytest.raises(TransientError, match=r"flood\.pdf: its reader was ended from outside \(signal 9\)"):
-        list(run_limited(obey, [b"signal 9"], 1, PLENTY, ["flood.pdf"]))
+def test_a_worker_that_is_told_to_end_asks_to_try_again():
+    with pytest.raises(TransientError, match=r"flood\.pdf: its reader was told from outside to end \(signal 15\)"):
+        list(run_limited(obey, [b"signal 15"], 1, PLENTY, ["flood.pdf"]))
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+def test_an_item_whose_worker_the_system_kills_alone_too_is_refused_and_no_other(processes):
+    results = list(run_limited(obey, [b"a", b"signal 9", b"b", b"signal 9", b"c"], processes, PLENTY))
+    assert [results[i] for i in (0, 2, 4)] == [b"A", b"B", b"C"]
+    assert [results[i].reason for i in (1, 3)] == ["memory"] * 2 and "more memory" in results[1].detail
+
+
+def test_an_item_whose_worker_the_system_kills_is_tried_again_once_the_others_have_ended(tmp_path):
+    results = run_limited(obey, [b"a", f"killed-until {tmp_path / 'room'}".encode(), b"b"], 2, PLENTY)
+    assert next(results) == b"A"
+    (killed,) = (worker for worker in results.gi_frame.f_locals["crew"] if worker.task == 1)
+    assert select.select([killed.process.talk], [], [], 60)[0]
+    (tmp_path / "room").touch()
+    assert list(results) == [b"lived", b"B"]
+
+
+def test_while_a_killed_item_is_tried_again_no_other_is_read():
+    class Worker:
+        def __init__(self, task: int | None = None) -> None:
+            self.task, self.refreshed = task, 0
+
+        def refresh(self) -> None:
+            self.refreshed += 1
+
+    order, idle, busy = _Order(3), Worker(), Worker(1)
+    assert [order.next([idle, busy]), order.next([idle, busy])] == [0, 1]
+    assert order.ended(0, _KILLED, PLENTY) is _NOTHING_YET
+    assert order.next([idle, busy]) is None, "the other is still read"
+    busy.task = None
+    assert order.next([idle, busy]) == 0 and (idle.refreshed, busy.refreshed) == (1, 1)
+    assert order.next([idle, busy]) is None, "it is read alone"
+    assert order.ended(0, b"A", PLENTY) == b"A" and order.next([idle, busy]) == 2
 
 
 def test_the_kernel_ends_a_worker_whose_parent_does_not_look():
