@@ -28,6 +28,7 @@ from pipeline_tasks.core.store.disk import space_beside
 from pipeline_tasks.core.versions import Version
 
 RECEIPTS = "receipts"
+_WORK = b"work"
 ROW_COUNTERS = ("rows_in", "rows_out", "rows_rejected")
 
 
@@ -169,6 +170,8 @@ def _compute(store: Store, job: Job, opened: dict[str, list[Version]], version: 
         "rows_out": table.num_rows,
         "rows_rejected": rejects.num_rows,
     }
+    if run.responses and not table.num_rows:  # else all that is paid for and empty would be one part with one receipt
+        table = table.replace_schema_metadata({_WORK: name.encode()})
     record = Record(
         output=write_rows(store, table),
         rejects=write_rows(store, rejects) if rejects.num_rows else None,

@@ -2,13 +2,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from pipeline_tasks.core.ids import canonical_json
+from pipeline_tasks.core.lineage import query
 from pipeline_tasks.core.plan import plan
+from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.runner import run_job
+from pipeline_tasks.core.schema import Column, RowSchema
+from pipeline_tasks.core.step import NoParams, step
 from pipeline_tasks.core.store import LocalStore
-from tests.core.toy_steps import latest, make, rows_of, toy_bare, toy_list, toy_scale, toy_unique
+from tests.core.toy_steps import ITEM_ID, ITEMS, latest, make, rows_of, toy_bare, toy_list, toy_scale, toy_unique
 
+PAID = RowSchema("paid", "item_id", (ITEM_ID, Column("response_id", pa.string(), "the answer behind it")))
 WORLD = {"a": 1, "b": 2, "c": 3, "d": 4}
 
 
@@ -142,3 +149,31 @@ def test_groups_fill_the_memo_and_a_later_run_commits(store):
     assert outcome.ref == job.ref and built(outcome) == (0, 3)
     assert run_job(store, job, group=(0, 2)).ref is None
     assert values(store, "scaled") == [2, 4, 6, 8, 10]
+
+
+@step(reads={"items": ITEMS}, writes=PAID, kind="map")
+def toy_refused(rows: pa.Table, params: NoParams, run: Run) -> pa.Table:
+    """Every row costs an answer that is refused."""
+    for name in rows["item_id"].to_pylist():
+        told = {"request": {"model": "toy"}, "response": {"usage": {"prompt_tokens": 1}}, "cost_usd": 1.0}
+        run.store.create(f"responses/an/answer-{name}.json", canonical_json(told))
+        run.responses.add(f"answer-{name}")
+        run.reject(name, "unreadable")
+    return PAID.table()
+
+
+@step(reads={"items": ITEMS}, writes=PAID, kind="map", dataset="free")
+def toy_free(rows: pa.Table, params: NoParams, run: Run) -> pa.Table:
+    """No row, and no answer."""
+    return PAID.table()
+
+
+def test_parts_whose_rows_were_all_refused_have_a_receipt_each(store):
+    make(store, toy_refused)
+    make(store, toy_free)
+    assert len(latest(store, "paid").manifest.parts) == 2 and rows_of(store, "paid") == []
+    assert query(store, "SELECT n_responses, cost_usd FROM cost_of('paid')").to_pylist() == [
+        {"n_responses": len(WORLD), "cost_usd": float(len(WORLD))}
+    ]
+    assert query(store, "SELECT n_responses FROM cost_of('free')").to_pylist() == [{"n_responses": 0}]
+    assert latest(store, "free").table().schema == PAID.arrow
