@@ -24,6 +24,7 @@ PACKAGES = {
     "numba": ("numba",),
     "pyarrow": ("pyarrow",),
     "duckdb": ("duckdb",),
+    "bm25s": ("bm25s",),
 }
 """Library -> the distributions that provide it, the first one installed counts."""
 

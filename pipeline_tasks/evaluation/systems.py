@@ -13,6 +13,7 @@ import numpy as np
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import digest, file_sha256
 from pipeline_tasks.core.local_files import is_readable_file, named_path, where_to_name
+from pipeline_tasks.core.runtime import versions_of
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.encoders.devices import devices
@@ -114,7 +115,7 @@ def identity(name: str) -> dict[str, Any]:
         InputError: it is unknown, or no folder of a model that this run may read.
     """
     if name == BM25:
-        return {"name": name}
+        return {"name": name, "libraries": versions_of("bm25s")}
     if is_fusion(name):
         return {"name": name, "members": members(name)[0]}
     if not is_folder(name):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from pydantic import Field
 
@@ -22,6 +23,7 @@ from pipeline_tasks.retrieval.bm25_shards import (
     sum_frequencies,
 )
 from pipeline_tasks.retrieval.shards import corpora, distinct, hashes_of, named
+from pipeline_tasks.texts.words import words_version
 
 
 class RankBm25Params(StepParams):
@@ -32,6 +34,10 @@ class RankBm25Params(StepParams):
     b: float = Field(0.75, ge=0, le=1, description="how much words of a long passage count less: 0 not at all")
     shard_passages: int = tuning(100_000, ge=1, description="passages that a process holds at a time")
     block_queries: int = tuning(8192, ge=1, description="queries that a process ranks at a time")
+
+    def identity(self) -> dict[str, Any]:
+        """The parameters, and the version of the library that takes words from texts."""
+        return super().identity() | {"libraries": words_version()}
 
 
 @step(
@@ -74,8 +80,9 @@ def _searched(
     if not n_passages:
         raise InputError(f"BM25 over no passages of the corpus {corpus or 'domain'}: give at least one")
     values = {"corpus": corpus, "depth": params.depth, "k1": params.k1, "b": params.b, "n_passages": n_passages}
+    values |= {"libraries": words_version()}
     values["mean_length"] = _n_words(run.store, shards) / n_passages
-    of = {"corpus": corpus}
+    of = {"corpus": corpus, "libraries": words_version()}
     asked = run.spread(look_up_words, [Partition(b, {"frequencies": frequencies}, of) for b in blocks], lasting=False)
     searches = [
         Partition(block, {"passages": [passages], "postings": [postings], "words": words}, values)
@@ -90,7 +97,7 @@ def _counted(given: Sequence[dict], corpus: str, run: PartitionedRun) -> tuple[l
     """Passages and postings of every shard that has any, and the frequencies of words, a table for each hash."""
     hashes = hashes_of(given)
     shards = distinct(given, named(given, corpus, hashes, run), run)
-    values = {"corpus": corpus, "hashes": hashes}
+    values = {"corpus": corpus, "hashes": hashes, "libraries": words_version()}
     counted = run.spread(count_shard, [Partition(one.rows, {"repeats": one.left_out}, values) for one in shards])
     words = zip(*(tables[2:] for tables in counted), strict=True)
     summed = run.spread(sum_frequencies, [Partition(parts={"words": tables}) for tables in words])

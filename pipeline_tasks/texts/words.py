@@ -12,7 +12,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 
+from pipeline_tasks.core.runtime import versions_of
+
 _JAX = "jax"
+
+
+def words_version() -> dict[str, str]:
+    """What decides the words of a text, for the identity of what is made with them."""
+    return versions_of("bm25s")
 
 
 def tokenized(texts: Sequence[str]) -> tuple[list[str], list[list[int]]]:

@@ -14,6 +14,7 @@ from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import PAIRS, PASSAGES
 from pipeline_tasks.retrieval.bm25 import Bm25
 from pipeline_tasks.retrieval.rank_bm25 import rank_bm25
+from pipeline_tasks.texts import words
 from tests.stores import go, put, rows
 
 CHANCE = np.random.default_rng(7)
@@ -83,6 +84,14 @@ def test_a_refresh_counts_the_words_of_new_shards_alone(tmp_path):
     fresh = planted(tmp_path / "fresh")
     go(fresh, rank_bm25, depth=DEPTH, **SMALL)
     assert manifest(grown) == manifest(fresh)
+
+
+def test_words_of_another_library_are_counted_anew(tmp_path, monkeypatch):
+    store = planted(tmp_path)
+    first = go(store, rank_bm25, depth=DEPTH, **SMALL)
+    monkeypatch.setattr(words, "versions_of", lambda *names: dict.fromkeys(names, "another"))
+    again = go(store, rank_bm25, depth=DEPTH, **SMALL)
+    assert again.ref != first.ref and again.counters["partitions_built"] > again.counters["partitions_reused"]
 
 
 def test_queries_over_no_passages_are_refused_and_no_queries_have_no_rankings(tmp_path):

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
-from pipeline_tasks.texts.words import stop_words, tokenized
+from pipeline_tasks.evaluation.systems import identity
+from pipeline_tasks.retrieval.rank_bm25 import RankBm25Params
+from pipeline_tasks.texts.words import stop_words, tokenized, words_version
 
 TRIED = """
 import sys
@@ -21,6 +24,11 @@ def test_distinct_words_without_stop_words_by_their_places():
     assert [sorted(words[place] for place in text) for text in texts] == [["levees", "river", "river"], ["levees"], []]
     assert tokenized([]) == ([], [])
     assert {"the", "of", "against"} <= stop_words()
+
+
+def test_what_takes_words_from_texts_is_part_of_the_identity_of_rankings_and_evaluations():
+    assert words_version() == {"bm25s": version("bm25s")}
+    assert RankBm25Params().identity()["libraries"] == identity("bm25")["libraries"] == words_version()
 
 
 def test_jax_is_not_started_where_it_is_installed_and_can_be_imported_afterwards(tmp_path: Path):
