@@ -45,11 +45,12 @@ class ChunkPassagesParams(StepParams):
         return super().identity() | {"weights": identity(self.tokenizer)}
 
 
-@step(reads={"documents": DOCUMENTS, "held_out": HELD_OUT}, writes=PASSAGES, kind="map", dataset="chunks", version="3")
+@step(reads={"documents": DOCUMENTS, "held_out": HELD_OUT}, writes=PASSAGES, kind="map", dataset="chunks", version="4")
 def chunk_passages(rows: pa.Table, params: ChunkPassagesParams, run: Run) -> Iterator[pa.Table]:
     """Cut documents into passages that know their page, their characters and their split.
 
-    A document is on one side of the split as a whole, the one that ``hold_out_documents`` names. Reasons of rejects:
+    A document is on one side of the split as a whole, the one that ``hold_out_documents`` names. Rejects are told by
+    their document and go with it; reasons:
     ``too_few_tokens`` (fewer than ``min_tokens``, and joined to a neighbour it would be too long), ``too_many_tokens``
     (one character that alone is over the limit).
     """
@@ -89,11 +90,11 @@ def _row(document: dict[str, Any], passage: Passage, split: str) -> dict[str, An
 
 
 def _has_size(row: dict[str, Any], params: ChunkPassagesParams, run: Run) -> bool:
-    detail = f"{row['n_tokens']} tokens in {row['url']}"
+    detail = f"{row['n_tokens']} tokens, characters {row['start_char']} to {row['end_char']} of {row['url']}"
     if row["n_tokens"] < max(1, params.min_tokens):
-        run.reject(row["passage_id"], "too_few_tokens", detail)
+        run.reject(row["doc_id"], "too_few_tokens", detail)
         return False
     if row["n_tokens"] > params.max_tokens:
-        run.reject(row["passage_id"], "too_many_tokens", detail)
+        run.reject(row["doc_id"], "too_many_tokens", detail)
         return False
     return True

@@ -16,7 +16,7 @@ from pipeline_tasks.core.step import StepParams, step, tuning
 from pipeline_tasks.corpus.pdf.engines import engine_version
 from pipeline_tasks.corpus.pdf.language import identifier_version
 from pipeline_tasks.corpus.pdf.model import PdfText, Unreadable
-from pipeline_tasks.corpus.pdf.ocr import tesseract_version
+from pipeline_tasks.corpus.pdf.ocr import tesseract_identity
 from pipeline_tasks.corpus.pdf.read import ReadOptions, read_pdf
 from pipeline_tasks.corpus.workers import Limits, run_limited
 from pipeline_tasks.datasets import DOCUMENTS, DOWNLOADS
@@ -38,9 +38,9 @@ class ExtractTextParams(StepParams):
 
     def identity(self) -> dict[str, Any]:
         """Parameters, and the versions of the libraries that decide what the text is."""
-        libraries = {"engine": engine_version(self.engine), "language": identifier_version()}
+        libraries: dict[str, Any] = {"engine": engine_version(self.engine), "language": identifier_version()}
         if self.ocr:
-            libraries["ocr"] = tesseract_version()
+            libraries["ocr"] = tesseract_identity(self.ocr_language)
         return super().identity() | {"libraries": libraries}
 
 

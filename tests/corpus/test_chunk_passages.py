@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
+from pipeline_tasks.core.manifest import Ref, Removal
+from pipeline_tasks.core.parts import write_rows
 from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.core.versions import REMOVED, commit, load_manifest, point, resolve
 from pipeline_tasks.corpus.chunk_passages import ChunkPassagesParams, chunk_passages
 from pipeline_tasks.datasets import DOCUMENTS, HELD_OUT
 from tests.stores import go, put, reasons, rejects, rows
@@ -87,7 +91,22 @@ def test_scraps_join_a_neighbour_and_are_refused_only_where_there_is_no_room(sto
     texts = [passage["text"] for passage in rows(store, "chunks")]
     assert texts[0].startswith("Then call.") and texts[-1].endswith("See also.")
     refused = rejects(store, "chunks").values()
-    assert [(r["reason"], r["detail"]) for r in refused] == [("too_few_tokens", "3 tokens in http://example.org/alone")]
+    told = "3 tokens, characters 0 to 13 of http://example.org/alone"
+    assert [(r["row_id"], r["reason"], r["detail"]) for r in refused] == [("alone", "too_few_tokens", told)]
+
+
+def test_what_was_refused_of_a_document_goes_with_it(store, fetched):
+    fetched(MODEL)
+    long, short = document("long", [sentences("river", 9)]), document("short", ["Too short."])
+    put(store, DOCUMENTS, [long, short])
+    go(store, chunk_passages)
+    assert reasons(store, "chunks") == {"too_few_tokens": 1}
+    documents = load_manifest(store, resolve(store, Ref.parse("documents")))
+    keys = write_rows(store, pa.table({"key": ["short"]}, schema=REMOVED))
+    removal = Removal(part=keys, column="doc_id", first=0, last=1)
+    commit(store, documents.model_copy(update={"id": "1" * 16, "rows": 1, "removals": [removal]}))
+    point(store, Ref(dataset="documents", version="1" * 16))
+    assert go(store, chunk_passages).counters["parts_reused"] == 1 and not reasons(store, "chunks")
 
 
 def test_a_new_document_moves_no_passage_of_another(store, fetched):

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import shutil
 import subprocess
 from collections import defaultdict
+from pathlib import Path
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.ids import file_sha256
 from pipeline_tasks.corpus.pdf.engines import OpenPdf
 from pipeline_tasks.corpus.pdf.model import CannotRead, PageText, Segment
 
@@ -16,19 +19,36 @@ _DPI = 200
 _MIN_CONFIDENCE = 30.0
 
 
-def tesseract_version() -> str:
-    """Version of the Tesseract on this machine: part of the identity of what it reads.
+def tesseract_identity(language: str) -> list[str]:
+    """Version of the Tesseract on this machine and sha256 of each of the languages: what decides what it reads.
+
+    Args:
+        language: names joined by +.
 
     Raises:
-        InputError: there is none.
+        InputError: it is not installed, or lacks a language.
     """
+    version, listed = (_said(option) for option in ("--version", "--list-langs"))
+    folder = re.search(r'"(.+)"', listed.split("\n", 1)[0])
+    if folder is None:
+        raise InputError(f"{version} does not say where its languages are: install Tesseract 5, or set ocr=false")
+    files = {name: Path(folder[1], f"{name}.traineddata") for name in language.split("+")}
+    if lacking := [name for name, path in files.items() if not path.is_file()]:
+        raise InputError(
+            f"ocr_language={language!r}: Tesseract has no {lacking[0]!r} in {folder[1]}: install it (apt install "
+            f"tesseract-ocr-{lacking[0]}), or name others"
+        )
+    return [version.split("\n", 1)[0].strip(), *(f"{name} {file_sha256(path)}" for name, path in files.items())]
+
+
+def _said(option: str) -> str:
     program = shutil.which("tesseract")
     if program is None:
         raise InputError(
             "ocr=true needs the program tesseract: install it (apt install tesseract-ocr) or set ocr=false"
         )
-    found = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)  # noqa: S603
-    return (found.stdout or found.stderr).split("\n", 1)[0].strip()
+    found = subprocess.run([program, option], capture_output=True, text=True, check=True)  # noqa: S603
+    return found.stdout or found.stderr
 
 
 OCR_FAILED = "ocr_failed"
