@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 from airflow.sdk import DAG, Asset, AssetAlias, Param, TaskGroup, TriggerRule, XComArg
 from airflow.sdk.configuration import conf
-from airflow.sdk.definitions.param import DagParam, ParamsDict
+from airflow.sdk.definitions.param import ParamsDict
 
 from foundry_airflow.ahead import AHEAD, AheadOperator, batch_field
 from foundry_airflow.alerts import task_failed, within
+from foundry_airflow.forms import BY_CHAT, LEVEL, form, levels
 from foundry_airflow.groups import GroupsOperator
 from foundry_airflow.inputs import (
     EachOperator,
@@ -26,7 +25,7 @@ from foundry_airflow.inputs import (
 )
 from foundry_airflow.operators import StepOperator
 from foundry_airflow.tries import RETRY_DELAY_S
-from pipeline_tasks.core.parameters import default_of, usual
+from pipeline_tasks.core.parameters import default_of
 from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.resources import resources_of
 from pipeline_tasks.core.step import Resources
@@ -64,13 +63,7 @@ DEFAULT_ARGS = {
 AT_ONCE = 8
 """Runs at once of a DAG whose runs write datasets of their own, a size's or a level's. Where all runs write the same
 datasets there is one at a time, so that what was built last is what ``latest`` names."""
-BY_CHAT = ("llm", "context_tokens", "json_schema", "temperature", "concurrency", "max_run_usd", "max_run_tokens")
-"""Parameters of a step that asks an LLM by chat: who, how, and what it may cost."""
 MAP_LABEL = "{{ task.map_label }}"
-LEVEL: dict[str, Any] = {"type": "string", "pattern": r"^(0\.\d*[1-9]|1\.0)$"}
-"""Schema of a field for one level of difficulty, an alpha: above 0, and spelled as its dataset is, ``mtt/0.65``."""
-_USUAL_LEVELS = [str(percent / 100) for percent in range(50, 100, 5)]
-_LIMITS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 
 
 def step(
@@ -196,72 +189,6 @@ def evaluated(dag: DAG, read: dict[str, Any], models: Any, params: dict[str, Any
     queries = step("judge_queries", inputs=asked, params={"set_name": chosen["set_name"]}, emits=False)
     given_to = {"queries": queries, "models": models} | {name: read[name] for name in ("passages", "embeddings")}
     return step("evaluate_retriever", inputs=given_to, params=params | chosen, emits=emits)
-
-
-@dataclass(frozen=True)
-class Form:
-    """Fields of a DAG's trigger form for parameters of one step; a field left empty is the step's own default.
-
-    Attributes:
-        params: field name -> field, for the DAG.
-        fields: parameter of the step -> field name.
-    """
-
-    params: dict[str, Param]
-    fields: dict[str, str]
-
-    def values(self, dag: DAG) -> dict[str, DagParam]:
-        """Parameters for :func:`step`."""
-        return {parameter: dag.param(field) for parameter, field in self.fields.items()}
-
-
-def form(
-    name: str, *parameters: str, prefix: str = "", names: Mapping[str, str] = {}, empty: Mapping[str, str] = {}
-) -> Form:
-    """Form fields for some parameters of step ``name``: types, limits and descriptions are the step's own.
-
-    They are called as the parameters are, behind a prefix, or as ``names`` has it. Left empty, one is the step's own
-    default, or what the DAG makes of that, as ``empty`` has it.
-    """
-    schema = get_step(name).params.model_json_schema()["properties"]
-    fields = {parameter: names.get(parameter, prefix + parameter) for parameter in parameters}
-    made = {p: found for p in parameters if (found := _made(name, p)) is not None} | usual(get_step(name))
-    defaults = {p: {"default": made[p]} if p in made else {} for p in parameters}
-    return Form({fields[p]: _field(name, schema[p] | defaults[p], empty.get(p, "")) for p in parameters}, fields)
-
-
-def _made(name: str, parameter: str) -> Any:
-    """A default that is found when it is wanted, such as the intents of the domain; None for any other."""
-    factory = get_step(name).params.model_fields[parameter].default_factory
-    return default(name, parameter) if factory else None
-
-
-def _field(step_name: str, schema: dict[str, Any], empty: str = "") -> Param:
-    schema = schema | next((kind for kind in schema.get("anyOf", ()) if kind["type"] != "null"), {})
-    default = schema.get("default")
-    means = empty or (_words(default) if default else "")
-    note = f" (left empty: {means})" if means else ""
-    known: dict[str, Any] = {k: v for k, v in schema.items() if k in _LIMITS}
-    if schema["type"] == "array":
-        choices = schema.get("items", {}).get("enum") or default
-        known |= {"examples": list(choices)} if choices else {"items": {"type": "string"}}
-    if "enum" in schema:
-        known["enum"] = [None, *schema["enum"]]
-    description = f"{schema.get('description', '')}{note}"
-    return Param(None, type=["null", schema["type"]], description=description, section=step_name, **known)
-
-
-def levels(chosen: list[str] | None, section: str, description: str, most: int | None = None) -> Param:
-    """A field for levels of difficulty, ``most`` of them; it may stay empty where none is chosen for it."""
-    kind: dict[str, Any] = {"type": "array", "minItems": 1} if chosen else {"type": ["null", "array"]}
-    choice: dict[str, Any] = {"items": LEVEL, "uniqueItems": True, "examples": _USUAL_LEVELS} | (
-        {"maxItems": most} if most else {}
-    )
-    return Param(chosen, section=section, description=description, **kind, **choice)
-
-
-def _words(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
 def group_name(text: str) -> str:

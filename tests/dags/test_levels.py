@@ -38,7 +38,7 @@ def test_a_level_is_above_nothing_and_has_one_spelling(bag, level):
 
 
 def test_two_parameters_never_share_a_field(root):
-    from foundry_airflow.steps import Form
+    from foundry_airflow.forms import Form
 
     for path in sorted((root / "dags").glob("*.py")):
         told: dict[str, str] = {}

@@ -1,0 +1,99 @@
+"""Fields of a DAG's trigger form, made of the parameters that steps declare."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow.sdk import DAG, Param
+from airflow.sdk.definitions.param import DagParam
+
+from pipeline_tasks.core.parameters import usual
+from pipeline_tasks.core.registry import get_step
+
+BY_CHAT = ("llm", "context_tokens", "json_schema", "temperature", "concurrency", "max_run_usd", "max_run_tokens")
+"""Parameters of a step that asks an LLM by chat: who, how, and what it may cost."""
+LEVEL: dict[str, Any] = {"type": "string", "pattern": r"^(0\.\d*[1-9]|1\.0)$"}
+"""Schema of a field for one level of difficulty, an alpha: above 0, and spelled as its dataset is, ``mtt/0.65``."""
+_USUAL_LEVELS = [str(percent / 100) for percent in range(50, 100, 5)]
+_LIMITS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
+
+
+@dataclass(frozen=True)
+class Form:
+    """Fields of a DAG's trigger form for parameters of one step; a field left empty is the step's own default.
+
+    A switch cannot be empty: it begins as that default.
+
+    Attributes:
+        params: field name -> field, for the DAG.
+        fields: parameter of the step -> field name.
+    """
+
+    params: dict[str, Param]
+    fields: dict[str, str]
+
+    def values(self, dag: DAG) -> dict[str, DagParam]:
+        """Parameters for :func:`step`."""
+        return {parameter: dag.param(field) for parameter, field in self.fields.items()}
+
+
+def form(
+    name: str, *parameters: str, prefix: str = "", names: Mapping[str, str] = {}, empty: Mapping[str, str] = {}
+) -> Form:
+    """Form fields for some parameters of step ``name``: types, limits and descriptions are the step's own.
+
+    They are called as the parameters are, behind a prefix, or as ``names`` has it. Left empty, one is the step's own
+    default, or what the DAG makes of that, as ``empty`` has it.
+    """
+    schema = get_step(name).params.model_json_schema()["properties"]
+    fields = {parameter: names.get(parameter, prefix + parameter) for parameter in parameters}
+    made = {p: found for p in parameters if (found := _made(name, p)) is not None}
+    known = {p: schema[p] | ({"choices": made[p], "default": made[p]} if p in made else {}) for p in parameters}
+    told = usual(get_step(name))
+    known |= {p: known[p] | {"default": told[p]} for p in parameters if p in told}
+    of_many = {p: p in BY_CHAT for p in parameters}
+    return Form({fields[p]: _field(name, known[p], empty.get(p, ""), of_many[p]) for p in parameters}, fields)
+
+
+def _made(name: str, parameter: str) -> Any:
+    """A default that is found when it is wanted, such as the intents of the domain; None for any other."""
+    field = get_step(name).params.model_fields[parameter]
+    if field.default_factory is None or field.default_factory_takes_validated_data:
+        return None
+    return field.get_default(call_default_factory=True)
+
+
+def _field(step_name: str, schema: dict[str, Any], empty: str, of_many: bool) -> Param:
+    """``of_many``: of several steps, whose defaults may differ, so that the field may not show one of them."""
+    schema = schema | next((kind for kind in schema.get("anyOf", ()) if kind["type"] != "null"), {})
+    default, kind = schema.get("default"), schema["type"]
+    known: dict[str, Any] = {k: v for k, v in schema.items() if k in _LIMITS}
+    if kind == "boolean":
+        if not of_many and isinstance(default, bool):
+            return Param(default, type=kind, description=schema.get("description", ""), section=step_name)
+        # Airflow draws a boolean that is null as a switch that is off.
+        kind, default, known["enum"] = "string", str(default).lower(), [None, "true", "false"]
+    means = empty or (_words(default) if default else "")
+    note = f" (left empty: {means})" if means else ""
+    if kind == "array":
+        choices = schema.get("items", {}).get("enum") or schema.get("choices")
+        known |= {"examples": list(choices)} if choices else {"items": {"type": "string"}}
+    if "enum" in schema:
+        known["enum"] = [None, *schema["enum"]]
+    description = f"{schema.get('description', '')}{note}"
+    return Param(None, type=["null", kind], description=description, section=step_name, **known)
+
+
+def levels(chosen: list[str] | None, section: str, description: str, most: int | None = None) -> Param:
+    """A field for levels of difficulty, ``most`` of them; it may stay empty where none is chosen for it."""
+    kind: dict[str, Any] = {"type": "array", "minItems": 1} if chosen else {"type": ["null", "array"]}
+    choice: dict[str, Any] = {"items": LEVEL, "uniqueItems": True, "examples": _USUAL_LEVELS} | (
+        {"maxItems": most} if most else {}
+    )
+    return Param(chosen, section=section, description=description, **kind, **choice)
+
+
+def _words(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
