@@ -107,17 +107,22 @@ def _table(found: Answer, known: dict[str, int]) -> Table:
             f"{clipped(column.system)}{of}\n{column.unit}, {column.seconds:.2f} s", ratio=1, overflow="fold"
         )
     for rank in range(max((len(column.hits) for column in found.columns), default=0)):
-        hits = (column.hits[rank] if rank < len(column.hits) else None for column in found.columns)
-        table.add_row(str(rank + 1), *(_cell(hit, found.passages, known) if hit else "" for hit in hits))
+        cells = [
+            _cell(column.hits[rank], found.passages, known, 4 if column.unit == "RRF" else 3)
+            if rank < len(column.hits)
+            else ""
+            for column in found.columns
+        ]
+        table.add_row(str(rank + 1), *cells)
     return table
 
 
-def _cell(hit: Hit, passages: dict[str, dict[str, Any]], known: dict[str, int]) -> str:
+def _cell(hit: Hit, passages: dict[str, dict[str, Any]], known: dict[str, int], decimals: int) -> str:
     row = passages[hit.passage_id]
     page, last = row["page"], row["last_page"]
     pages = f", p. {page}" + (f"–{last}" if last != page else "") if page else ""
     lines = [
-        f"[bold]{hit.score:.3f}[/bold]  {clipped(row['title'] or 'without title')}{pages}",
+        f"[bold]{hit.score:.{decimals}f}[/bold]  {clipped(row['title'] or 'without title')}{pages}",
         clipped(hit.quote, _LINE),
         f"[dim]{clipped(row['url'] or 'no address', _LINE)}#page={row['page'] or 1}[/dim]",
         f"[dim]passage {clipped(hit.passage_id, _LINE)}[/dim]; {why(row, hit.seen)}",
@@ -148,12 +153,20 @@ def _judgement(corpus: Corpus, found: Answer, given: str) -> tuple[Question, str
     """The judged question that ``PASSAGE=GRADE[:QUOTE]`` stands for, and what to know of it."""
     which, _, rest = given.partition("=")
     grade, _, quote = rest.partition(":")
-    hits = {str(hit.rank): hit for hit in found.columns[0].hits}
-    hits |= {hit.passage_id: hit for column in reversed(found.columns) for hit in column.hits}
-    if which not in hits or not grade.isdecimal():
+    by_rank = {str(hit.rank): hit for hit in found.columns[0].hits}
+    by_id = {hit.passage_id: hit for column in reversed(found.columns) for hit in column.hits}
+    kind, _, name = which.partition(":")
+    known = {"rank": by_rank, "id": by_id}.get(kind, {}) if name else {}
+    meant = [known[name]] if name in known else [hits[which] for hits in (by_rank, by_id) if which in hits]
+    if not meant or not grade.isdecimal():
         raise InputError(
             f"--grade {given!r} is not RANK=GRADE or PASSAGE_ID=GRADE of a passage that was found: write 1=2"
         )
-    hit = hits[which]
+    hit = meant[0]
+    if any(other.passage_id != hit.passage_id for other in meant):
+        raise InputError(
+            f"--grade {given!r}: {which} is a rank, and the id of another passage: write rank:{which}={rest} or "
+            f"id:{which}={rest}"
+        )
     question = judged(corpus, found.question, found.intent, hit.passage_id, int(grade), quote or hit.quote)
     return question, caution(corpus, hit.passage_id)

@@ -12,6 +12,16 @@ from pipeline_tasks.domains.questions import read_questions
 from tests.ask.conftest import HOSTILE
 from tests.chromium import chromium
 
+SHOWN = """async (scores) => {
+  const { hitCard } = await import("./static/hit.js");
+  const none = { n: 0, rows: [] };
+  const uses = { written: none, agreed: none, positive: none, negative: none };
+  const shown = { passages: { p: { text: "", uses, split: "train" } }, ranks: {}, saves: false };
+  const card = ([unit, score]) => hitCard({ passage_id: "p", rank: 1, score, quote: "", seen: [] }, { unit }, shown);
+  return scores.map((one) => card(one).querySelector(".score").textContent);
+}"""
+"""What a page shows as the scores of hits, by their unit."""
+
 
 @pytest.fixture
 def page(corpus, reader, tmp_path: Path) -> Iterator:
@@ -29,6 +39,14 @@ def page(corpus, reader, tmp_path: Path) -> Iterator:
         yield page
         page.context.close()
     assert troubles == []
+
+
+def test_numbers_are_rounded_to_what_tells_them_apart(page):
+    times = [9.5, 59.97, 119.7, 3599.7, 5400]
+    told = page.evaluate("times => import('./static/dom.js').then(m => times.map(m.seconds))", times)
+    assert told == ["9.50 s", "1 min 0 s", "2 min 0 s", "1.0 h", "1.5 h"]
+    scores = page.evaluate(SHOWN, [["RRF", 0.03279], ["RRF", 0.03226], ["cosine", 0.71849], ["BM25", 12.3456]])
+    assert scores == ["0.0328", "0.0323", "0.718", "12.35"]
 
 
 def test_a_question_is_asked_judged_and_traced(page, tmp_path: Path):

@@ -71,6 +71,32 @@ def test_a_passage_is_judged_by_its_rank_with_the_sentence_or_other_words(foundr
     assert "judged: answers" in foundry(*asked, "--save", "q.jsonl")
 
 
+def test_a_number_that_is_a_rank_and_another_passages_id_is_not_guessed(foundry, tmp_path: Path):
+    rows = [
+        {"passage_id": i, "doc_id": "d", "text": text, "url": "https://example.org/a.pdf", "title": "Wells"}
+        | {"page": 1, "start_char": 0, "end_char": len(text), "split": "train"}
+        for i, text in {"2": BOIL, "7": "Water in the road below the dam."}.items()
+    ]
+    put(LocalStore(tmp_path / "store"), PASSAGES, rows)
+    asked = ("ask", "how long must you boil the water?", "--model", "bm25", "--save", "q.jsonl")
+    with pytest.raises(InputError, match="2 is a rank, and the id of another passage: write rank:2=1 or id:2=1"):
+        foundry(*asked, "--grade", "2=1")
+    for given, held in (
+        ("id:2=2", BOIL),
+        ("rank:2=0", "Water in the road below the dam."),
+        ("7=1", "Water in the road"),
+    ):
+        foundry(*asked, "--grade", given)
+        (question,) = read_questions(Path("q.jsonl"))
+        assert question.judgements[-1].evidence.startswith(held)
+        Path("q.jsonl").unlink()
+
+
+def test_ranks_fused_by_their_place_are_told_apart(foundry):
+    told = foundry("ask", "is the water below the dam?", "--model", "rrf(bm25,bm25)")
+    assert "0.0164" in told and "0.0161" in told
+
+
 def test_a_pool_is_written_graded_and_read_back(foundry):
     foundry("ask", "is the road open?", "--model", "bm25", "--grade", "1=0", "--save", "q.jsonl")
     told = foundry("judge", "pool", "pool.md", "--model", "bm25", "--questions", "q.jsonl", "--top", "2")

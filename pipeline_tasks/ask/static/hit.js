@@ -5,7 +5,7 @@ import { h, outside } from "./dom.js";
 import { badge, facts, table, to } from "./parts.js";
 
 const GRADES = [[2, "Answers"], [1, "Helps"], [0, "Neither"]];
-const AROUND = 200, SHORT = 520;
+const AROUND = 200, SHORT = 520, DECIMALS = { cosine: 3, RRF: 4 };
 const row = (shown, hit) => shown.passages[hit.passage_id];
 
 export function hitCard(hit, column, shown) {
@@ -21,7 +21,7 @@ export function hitCard(hit, column, shown) {
     h("div", { class: "hit-head" },
       h("span", { class: "rank", "aria-label": `Rank ${hit.rank}` }, hit.rank),
       h("div", { class: "source" }, h("h3", {}, source(passage)), h("span", { class: "quiet" }, pages(passage))),
-      h("span", { class: "score", title: column.unit }, hit.score.toFixed(column.unit === "cosine" ? 3 : 2))),
+      h("span", { class: "score", title: column.unit }, hit.score.toFixed(DECIMALS[column.unit] ?? 2))),
     quote, whole,
     h("div", { class: "badges" }, badges(hit, column, shown)),
     h("div", { class: "actions" },

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.lineage.beside import beside
 from pipeline_tasks.core.lineage.detail import clipped
 from pipeline_tasks.core.lineage.reader import Ask, Reader
 from pipeline_tasks.core.lineage.rows import live_rows_sql, quoted
@@ -130,7 +131,7 @@ def _pairs(ask: Ask, old: str, new: str, key: str, keys: list[Any] | None, colum
         {
             "key": name,
             "columns": [
-                {"column": c, "old": clipped(before[name][c]), "new": clipped(after[name][c])}
+                {"column": c} | dict(zip(("old", "new"), beside(before[name][c], after[name][c]), strict=True))
                 for c in columns
                 if before[name][c] != after[name][c]
             ],

@@ -17,8 +17,8 @@ from pipeline_tasks.core.parts import part_schema
 from pipeline_tasks.core.schema import FILES
 from pipeline_tasks.core.versions import Version
 
-_MOST_CHARS = 400
-_MOST_ITEMS = 8
+MOST_CHARS = 400
+MOST_ITEMS = 8
 _MOST_PARTS = 200
 _LARGEST_EXACT = 2**53
 """Whole numbers beyond it a browser rounds."""
@@ -45,7 +45,7 @@ _COUNTERS = (
     SELECT name, sum(value) AS value FROM counters JOIN behind USING (run_id) GROUP BY name ORDER BY name"""
 )
 _REJECTS = """
-    SELECT reason, count(*) AS n, list({'row_id': row_id, 'detail': left(detail, 400)} ORDER BY row_id)[:5] AS samples
+    SELECT reason, count(*) AS n, arg_min({'row_id': row_id, 'detail': left(detail, 400)}, row_id, 5) AS samples
     FROM rejects WHERE dataset = ? AND version = ? GROUP BY reason ORDER BY n DESC, reason"""
 _MADE = """
     SELECT DISTINCT dataset || '@' || version AS ref FROM version_inputs
@@ -127,14 +127,14 @@ def _is_binary(kind: pa.DataType) -> bool:
 def clipped(value: Any) -> Any:
     """``value`` as JSON that fits a page: long texts and lists cut, bytes counted, what is no number there as text."""
     if isinstance(value, str):
-        return value if len(value) <= _MOST_CHARS else value[:_MOST_CHARS] + "…"
+        return value if len(value) <= MOST_CHARS else value[:MOST_CHARS] + "…"
     if isinstance(value, bytes):
         return f"<{len(value):,} bytes>"
     if isinstance(value, dict):
         return {str(name): clipped(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        more = [f"… {len(value) - _MOST_ITEMS:,} more"] if len(value) > _MOST_ITEMS else []
-        return [clipped(item) for item in value[:_MOST_ITEMS]] + more
+        more = [f"… {len(value) - MOST_ITEMS:,} more"] if len(value) > MOST_ITEMS else []
+        return [clipped(item) for item in value[:MOST_ITEMS]] + more
     if isinstance(value, float):
         return round(value, 6) if math.isfinite(value) else str(value)
     exact = isinstance(value, int) and abs(value) <= _LARGEST_EXACT

@@ -14,8 +14,15 @@ METRICS = (
     (
         "foundry_step_runs_total",
         "counter",
-        "Runs of a step; reused: the version was there.",
-        "SELECT step, status, coalesce(reused, false)::VARCHAR AS reused, count(*) AS value FROM steps GROUP BY ALL",
+        "Runs of a step that ended; reused: the version was there.",
+        "SELECT step, status, coalesce(reused, false)::VARCHAR AS reused, count(*) AS value FROM steps "
+        "WHERE status <> 'unfinished' GROUP BY ALL",
+    ),
+    (
+        "foundry_step_runs_unfinished",
+        "gauge",
+        "Runs of a step that go on, or were killed before they could say how they ended.",
+        "SELECT step, count(*) FILTER (status = 'unfinished') AS value FROM steps GROUP BY ALL",
     ),
     (
         "foundry_step_seconds_total",

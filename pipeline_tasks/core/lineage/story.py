@@ -10,9 +10,13 @@ from pipeline_tasks.core.lineage.reader import Ask, Reader
 from pipeline_tasks.core.response_store import ResponseStore
 
 _RESPONSE_ID = re.compile(r"[0-9a-f]{64}")
+_MOST_ALIKE = "SELECT count(DISTINCT dataset) AS n FROM all_pairs"
+"""In how many rows a query may be: a dataset has it once."""
 _FIND = """
-    SELECT DISTINCT ON (query_id) query_id, intent, query FROM all_pairs
-    WHERE contains(lower(query), lower(?)) OR query_id = ? ORDER BY query_id LIMIT ?"""
+    SELECT DISTINCT ON (query_id) query_id, intent, query FROM (
+        SELECT query_id, intent, query FROM all_pairs
+        WHERE contains(lower(query), lower($1)) OR query_id = $1 ORDER BY query_id LIMIT $2
+    ) ORDER BY query_id LIMIT $3"""
 
 _TEXTS = """
     SELECT passage_id, any_value(t) AS t FROM (
@@ -22,7 +26,8 @@ _TEXTS = """
 
 def find_queries(reader: Reader, text: str, most: int = 20) -> list[dict[str, Any]]:
     """Queries that contain ``text``, whatever their case, by id; an empty text gives some."""
-    return reader.ask(_FIND, text, text, most)
+    with reader.asking() as ask:
+        return ask(_FIND, text, most * ask(_MOST_ALIKE)[0]["n"], most)
 
 
 def story(reader: Reader, name: str) -> dict[str, Any]:

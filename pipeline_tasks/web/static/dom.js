@@ -36,8 +36,9 @@ export function bytes(n) {
 
 export function seconds(n) {
   if (n === null || n === undefined) return "–";
-  if (n < 60) return `${n < 10 ? n.toFixed(2) : n.toFixed(1)} s`;
-  return n < 3600 ? `${Math.floor(n / 60)} min ${Math.round(n % 60)} s` : `${(n / 3600).toFixed(1)} h`;
+  const whole = Math.round(n);
+  if (n < 59.95) return `${n < 9.995 ? n.toFixed(2) : n.toFixed(1)} s`;
+  return whole < 3600 ? `${Math.floor(whole / 60)} min ${whole % 60} s` : `${(n / 3600).toFixed(1)} h`;
 }
 
 /** "2026-11-21T09:17:05.2" in UTC, as a date and a time. */

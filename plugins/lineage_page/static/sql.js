@@ -11,13 +11,15 @@ WHERE v.is_latest
 GROUP BY r.step, r.reason
 ORDER BY n DESC`],
   ["Seconds and tokens by step", `SELECT s.step, count(*) AS runs, round(sum(s.duration_s), 1) AS seconds,
-    sum(c.value) FILTER (c.name = 'prompt_tokens') AS prompt_tokens
-FROM steps s LEFT JOIN counters c USING (run_id)
+    sum(c.prompt_tokens)::BIGINT AS prompt_tokens
+FROM steps s LEFT JOIN (
+    SELECT run_id, sum(value) AS prompt_tokens FROM counters WHERE name = 'prompt_tokens' GROUP BY run_id
+) c USING (run_id)
 GROUP BY s.step ORDER BY seconds DESC`],
-  ["How good each system is", `SELECT system, intent, round(score, 3) AS ndcg, n_queries
+  ["How good each system is", `SELECT dataset, system, intent, round(score, 3) AS ndcg, n_queries
 FROM evaluations JOIN versions USING (dataset, version)
 WHERE is_latest AND metric = 'ndcg@10'
-ORDER BY intent, score DESC`],
+ORDER BY dataset, intent, score DESC`],
   ["How the latest models learned", `SELECT dataset, optimiser_step, round(epoch, 2) AS epoch, loss, learning_rate, dev_score
 FROM training_curves JOIN versions USING (dataset, version)
 WHERE is_latest

@@ -39,8 +39,24 @@ def test_an_empty_store_has_metrics_and_a_hostile_name_breaks_no_line(tmp_path):
     assert samples(exposition(store)) == {("foundry_lineage_problems",): 0}
     name = 'x"} 1\nfoundry_step_runs_total{step="y\\'
     EventLog(store, name, "1").emit("START", inputs={}, output=None, facts={})
-    runs = [key for key in samples(exposition(store)) if key[0] == "foundry_step_runs_total"]
-    assert runs == [("foundry_step_runs_total", ("reused", "false"), ("status", "unfinished"), ("step", name))]
+    runs = {key: value for key, value in samples(exposition(store)).items() if "_runs_" in key[0]}
+    assert runs == {("foundry_step_runs_unfinished", ("step", name)): 1}
+
+
+def test_a_run_is_counted_when_it_has_ended_so_that_no_counter_goes_back(tmp_path):
+    store = LocalStore(tmp_path)
+    log = EventLog(store, "slow", "1")
+    log.emit("START", inputs={}, output=None, facts={})
+    before = samples(exposition(store))
+    log.emit("FAIL", inputs={}, output=None, facts={})
+    after = samples(exposition(store))
+    assert (
+        before["foundry_step_runs_unfinished", ("step", "slow")],
+        after["foundry_step_runs_unfinished", ("step", "slow")],
+    ) == (1, 0)
+    counted = {key: value for key, value in after.items() if key[0] == "foundry_step_runs_total"}
+    assert counted == {("foundry_step_runs_total", ("reused", "false"), ("status", "failed"), ("step", "slow")): 1}
+    assert not [key for key in before if key[0] == "foundry_step_runs_total"]
 
 
 def test_the_command_writes_the_file_whole(built, tmp_path, monkeypatch):

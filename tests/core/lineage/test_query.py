@@ -83,5 +83,18 @@ def test_the_questions_that_docs_and_page_suggest_can_be_asked(built, sql):
     assert query(built, sql).column_names
 
 
+def test_the_page_counts_a_run_once_however_many_counters_it_has(built):
+    (sql,) = [sql for sql in QUESTIONS if sql.startswith("SELECT s.step, count(*) AS runs, round")]
+    ran = {
+        row["step"]: row["n"] for row in query(built, "SELECT step, count(*) AS n FROM steps GROUP BY step").to_pylist()
+    }
+    assert {row["step"]: row["runs"] for row in query(built, sql).to_pylist()} == ran
+
+
+def test_scores_are_suggested_of_each_set_by_itself():
+    asked = [sql for sql in QUESTIONS if "FROM evaluations" in sql]
+    assert len(asked) == 2 and all("SELECT dataset, system" in sql and "ORDER BY dataset," in sql for sql in asked)
+
+
 def test_docs_and_page_suggest_questions():
     assert len(QUESTIONS) > 12
