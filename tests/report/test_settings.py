@@ -9,11 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.runner import run_job
 from pipeline_tasks.core.step import StepParams, step
 from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.core.versions import commit, load_manifest
 from pipeline_tasks.datasets import EVALUATIONS, RANK_LISTS
 from pipeline_tasks.report.content import DESK, PHONE
 from pipeline_tasks.report.evaluations import read
@@ -95,6 +97,34 @@ def test_a_part_of_an_objective_is_a_setting_and_a_seed_is_none(tmp_path):
         ("20.0", "0.470"), ("1.0", "0.370"), ("1.0", "0.370"), ("2.0", "0.370")
     ]  # fmt: skip
     assert section.table.head[0] == "objective.alpha"
+
+
+def test_iterations_of_one_training_are_no_settings_beside_each_other(tmp_path):
+    store = LocalStore(tmp_path / "store")
+
+    def iterations(rate: str) -> list[str]:
+        refs = []
+        for alpha in ("0.65", "0.75", "0.85"):
+            begun = {"init": Ref.parse(refs[-1])} if refs else {}
+            made = put(store, RANK_LISTS, [{"list_id": f"{rate} {alpha}"}], dataset="model/22m/corpus", **begun)
+            manifest = load_manifest(store, made).model_copy(
+                update={"params": {"alpha": alpha, "learning_rate": rate}, "id": f"{rate}{alpha[2:]}".zfill(16)}
+            )
+            commit(store, manifest)
+            refs.append(str(manifest.ref))
+        return refs
+
+    def section_of(*models: str):
+        ref = evaluated(store, dict.fromkeys(models, 0.1))
+        with lineage(store) as ask:
+            scores = read(ask, str(ref))
+            return settings_section(ask, scores, next(name for name, model in scores.models.items() if model))
+
+    first, second, third = (iterations(rate) for rate in ("1", "2", "3"))
+    assert section_of(*first) is None, "0.65, 0.75 and 0.85 are one training"
+    section = section_of(*first, *second, *third)
+    assert (section.table.head[0], {row[0] for row in section.table.rows}) == ("learning_rate", {"1", "2", "3"})
+    assert len(section.table.rows) == 3, "the last of each"
 
 
 @pytest.mark.parametrize("width", [PHONE, DESK])

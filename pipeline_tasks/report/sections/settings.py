@@ -26,6 +26,19 @@ WHERE i.dataset = ? AND i.version = ? AND i.input_name <> 'init'
   AND p.name NOT IN (SELECT name FROM params WHERE dataset = i.dataset AND version = i.version)
 ORDER BY ALL
 """
+_WENT_ON_FROM = """
+WITH RECURSIVE begun AS (
+    SELECT unnest(?) AS ref
+    UNION
+    SELECT i.input_dataset || '@' || i.input_version
+    FROM begun JOIN version_inputs i ON i.dataset || '@' || i.version = ref AND i.input_name = 'init'
+)
+SELECT b.ref FROM begun b SEMI JOIN (
+    SELECT input_dataset || '@' || input_version AS ref FROM begun
+    JOIN version_inputs i ON i.dataset || '@' || i.version = begun.ref AND i.input_name = 'init'
+) USING (ref)
+"""
+"""Of some versions and those they began as, the ones that training went on from."""
 _FEWEST, _MOST_PANELS = 3, 4
 _WIDE_RANGE = 8
 """A parameter whose values are so many times apart is drawn on a logarithmic scale."""
@@ -71,11 +84,16 @@ def settings_section(ask: Ask, scores: Scores, system: str) -> Section | None:
 
 
 def _tried(ask: Ask, scores: Scores, system: str) -> list[Tried]:
-    """The evaluated versions of the system's dataset, with the parameters in which any two of them differ."""
+    """The evaluated versions of the system's dataset, with the parameters in which any two of them differ.
+
+    One that another went on from is no setting beside it: an iteration of the same training.
+    """
     if not scores.models.get(system):
         return []
     dataset = Ref.parse(scores.models[system]).dataset
     refs = {name: ref for name, ref in scores.models.items() if ref and Ref.parse(ref).dataset == dataset}
+    before = {row["ref"] for row in ask(_WENT_ON_FROM, list(refs.values()))}
+    refs = {name: ref for name, ref in refs.items() if ref not in before}
     found = {name: _settings(ask, Ref.parse(ref)) for name, ref in refs.items()}
     keys = dict.fromkeys(key for values in found.values() for key in values if key != "seed")
     apart = [key for key in keys if len({values.get(key, "") for values in found.values()}) > 1]
