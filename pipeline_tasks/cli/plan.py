@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
@@ -42,7 +42,17 @@ def plan_command(
             f"{unknown[0]!r} is {'no DAG' if dag else 'neither a step nor one DAG'}; steps: {', '.join(step_names())}; "
             f"DAGs: {', '.join(dag_names()) or 'none here: they are in a checkout'}"
         )
-    store, values, inputs = open_store(), parameters_of(sets or []), inputs_of(given or [])
+    try:
+        _plan(names, is_dag, parameters_of(sets or []), inputs_of(given or []), on, answer_s)
+    finally:
+        for name in () if is_dag else set(names) & set(dag_names()):
+            typer.echo(f"this is the step {name}; the DAG of that name: foundry plan {name} --dag")
+
+
+def _plan(
+    names: list[str], is_dag: bool, values: dict[str, Any], inputs: dict[str, list[str]], on: str, answer_s: float
+) -> None:
+    store = open_store()
     skipped: list[str] = []
     if is_dag:
         if inputs:
@@ -54,8 +64,6 @@ def plan_command(
         asked = by_name(names, values, inputs)
     chain = Chain(Known(store, Rates.of(store), on, answer_s))
     show([chain.add(one) for one in asked], skipped)
-    for name in () if is_dag else set(names) & set(dag_names()):
-        typer.echo(f"this is the step {name}; the DAG of that name: foundry plan {name} --dag")
 
 
 def show(lines: list[Line], skipped: list[str]) -> None:

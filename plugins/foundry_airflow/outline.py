@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import runpy
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -67,7 +67,7 @@ def _typed(schema: dict[str, Any], value: Any) -> Any:
 class _Outline:
     """Goes through the tasks of a DAG in the order of its file, in which every task comes after those that it reads."""
 
-    def __init__(self, dag: DAG, fields: dict[str, Any]) -> None:
+    def __init__(self, dag: DAG, fields: dict[str, Any], before: Sequence[dict[str, Any]] = ()) -> None:
         self._dag, self._made = dag, {}  # type: tuple[DAG, dict[tuple[str, str], Any]]
         run = SimpleNamespace(run_type="manual", partition_key=None, conf={})
         unset = SimpleNamespace(get=lambda name, default=None: default)
@@ -78,8 +78,9 @@ class _Outline:
             "var": SimpleNamespace(value=unset),
             "ti": SimpleNamespace(xcom_pull=lambda task_ids, key="return_value": self._made.get((task_ids, key))),
         }
-        self._steps: list[dict[str, Any]] = []
+        self._steps = [*before]
         self._skipped: list[str] = []
+        self._starts: dict[str, str] = {}
 
     def told(self) -> dict[str, Any]:
         for task in self._dag.tasks:
@@ -95,10 +96,23 @@ class _Outline:
         from foundry_airflow.inputs import follow
         from foundry_airflow.operators import open_store
 
-        starts: dict[str, str] = {}
+        starts = dict(self._starts)
         for key, path in read("paths").items():
             find = path if callable(path) else lambda store, starts, path=path: follow(store, path, starts)
             self._made[task_id, key] = find(open_store(), starts)
+
+    def refresh(self, task_id: str, read: Callable[..., Any], _: Any) -> None:
+        """The steps of ``corpus_refresh`` where a source is given; what they would write is read after it."""
+        from foundry_airflow.operators import SKIPS
+
+        source, name = self._rendered(read("source")), read("trigger_dag_id")
+        if source in SKIPS:
+            return
+        dag = read_dag(Path(self._dag.fileloc).parent, name)
+        told = _Outline(dag, _fields(dag, {"source": source}), self._steps).told()
+        self._steps = told["steps"]
+        self._skipped += told["skipped"]
+        self._starts |= {one["name"].partition("@")[0]: one["name"] for one in self._steps}
 
     def stages(self, task_id: str, read: Callable[..., Any], _: Any) -> None:
         """The stages of models that are there; of one that is to come, that alone."""
@@ -172,6 +186,7 @@ class _Outline:
 
 
 _KINDS: dict[str, Callable[[_Outline, str, Callable[..., Any], Any], None]] = {
+    "RefreshOperator": _Outline.refresh,
     "VersionsOperator": _Outline.versions,
     "StagesOperator": _Outline.stages,
     "EachOperator": _Outline.each,

@@ -125,6 +125,12 @@ def test_a_question_that_cannot_be_answered_says_what_can(store, names, options,
         plan_command(names, **options)
 
 
+def test_a_step_that_cannot_be_planned_is_told_to_be_a_dag_too(store, capsys):
+    with pytest.raises(InputError, match="--set source"):
+        plan_command(["adapt_to_corpus"], sets=["source=https://example.org"])
+    assert "the DAG of that name: foundry plan adapt_to_corpus --dag" in capsys.readouterr().out
+
+
 def test_without_airflow_a_dag_is_planned_by_its_steps(store, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "airflow", None)
     with pytest.raises(InputError, match=r"retriever-foundry\[airflow\].* foundry plan STEP STEP"):

@@ -114,6 +114,20 @@ def test_of_every_dag_each_step_is_told_or_skipped_and_can_be_planned(chain, roo
             planned.add(Asked(get_step(one["step"]), one["values"], one["inputs"], one["name"]))
 
 
+def test_a_source_is_refreshed_first_and_its_passages_are_read(chain, root):
+    kept = str(load_manifest(chain, Ref.parse("passages")).ref)
+    told = outline(read_dag(root / "dags", "adapt_to_corpus"), {"source": "/data/pdfs"})
+    made = {one["step"]: one for one in told["steps"]}
+    assert told["steps"][0]["step"] == "list_urls" and made["list_urls"]["values"]["source"] == "/data/pdfs"
+    planned = next(one["name"] for one in told["steps"] if one["name"].startswith("passages@"))
+    assert made["extract_queries"]["inputs"]["passages"] == [planned] != [kept]
+    asked = Chain(Known(chain, Rates.of(chain), "", 2.0))
+    for one in told["steps"]:
+        asked.add(Asked(get_step(one["step"]), one["values"], one["inputs"], one["name"]))
+    alone = {one["step"]: one for one in outline(read_dag(root / "dags", "adapt_to_corpus"), {})["steps"]}
+    assert "list_urls" not in alone and alone["extract_queries"]["inputs"]["passages"] == [kept]
+
+
 def test_levels_and_models_are_wired_as_a_run_wires_them(chain, root):
     told = outline(read_dag(root / "dags", "build_triplets"), {"alphas": ["0.6", "0.8"], "fusion": True})
     names = {one["name"]: one["step"] for one in told["steps"]}
