@@ -127,6 +127,18 @@ def test_two_versions_are_compared(page, server: Server):
     assert page.locator(".tile.bad strong").inner_text() == "1"
 
 
+def test_versions_are_gone_through_with_the_keyboard(page, server: Server):
+    page.goto(f"{server.url}/lineage/#/graph/documents")
+    page.click(".panel a:has-text('compare')")
+    page.wait_for_selector(".tile.good")
+    old = page.locator("select[aria-label='old version']")
+    before = old.element_handle()
+    old.focus()
+    old.select_option(index=1)
+    before.wait_for_element_state("hidden")
+    page.wait_for_selector("select[aria-label='old version']:focus")
+
+
 def test_sql_is_answered_and_a_write_is_refused(page, server: Server):
     page.goto(f"{server.url}/lineage/#/sql")
     page.fill("textarea", "FROM range(5000)")

@@ -4,10 +4,15 @@ import { get } from "./api.js";
 import { count, h, plain } from "./dom.js";
 import { empty, into, rowsTable, section, table, to, versionLink } from "./parts.js";
 
+let used = ""; // label of the control whose use rebuilt the view: the keyboard goes on there
+
 export function compareView(root, [old = "", fresh = ""]) {
   const result = h("div", { class: "result" }), form = h("form", { class: "toolbar" });
   root.replaceChildren(h("div", { class: "page" }, form, result));
-  into(form, async () => choices(await get("versions"), old, fresh));
+  into(form, async () => choices(await get("versions"), old, fresh)).then(() => {
+    form.querySelector(`[aria-label="${used}"]`)?.focus();
+    used = "";
+  });
   if (old && fresh) into(result, async () => differences(await get("compare", { old, new: fresh })));
   else result.replaceChildren(empty("Choose two versions", "Two of one dataset, or of two datasets with the same kind of rows."));
 }
@@ -18,12 +23,12 @@ function choices(versions, old, fresh) {
   const kind = (ref) => versions.find((v) => v.ref === ref)?.rows_schema;
   const pick = (label, chosen, list) => h("select", { "aria-label": label }, h("option", { value: "" }, label), list.map((v) => option(v, chosen)));
   const left = pick("old version", old, sorted), right = pick("new version", fresh, sorted.filter((v) => !kind(old) || v.rows_schema === kind(old)));
-  const go = () => { location.hash = to("compare", left.value, right.value); };
-  left.addEventListener("change", () => {
+  const go = ({ target }) => { used = target.getAttribute("aria-label"); location.hash = to("compare", left.value, right.value); };
+  left.addEventListener("change", (event) => {
     if (!right.value) right.replaceChildren(...pick("new version", "", sorted.filter((v) => v.rows_schema === kind(left.value))).children);
-    else go();
+    else go(event);
   });
-  right.addEventListener("change", () => left.value && go());
+  right.addEventListener("change", (event) => left.value && go(event));
   const swap = h("button", { type: "button", onclick: () => { location.hash = to("compare", fresh, old); }, disabled: !(old && fresh), title: "Swap" }, "⇄");
   return [left, swap, right];
 }
