@@ -1,8 +1,9 @@
-"""Vectors from an OpenAI-compatible ``/embeddings`` endpoint, none of them paid for twice.
+"""Vectors from an OpenAI-compatible ``/embeddings`` endpoint; no group of texts is paid for twice.
 
 Texts are asked for in groups that their own digests decide, so that a text that comes or goes changes one group and not
-all after it. An answer is stored before it is used, under the sha256 of model and texts: ``<id>.f32`` holds the vectors
-and ``<id>.json`` what they cost. Only answers that were on their way when the process was killed can be lost.
+all after it; another selection of the same texts has other groups. An answer is stored before it is used, under the
+sha256 of model and texts: ``<id>.f32`` holds the vectors and ``<id>.json`` what they cost. Only answers that were on
+their way when the process was killed can be lost.
 """
 
 from __future__ import annotations

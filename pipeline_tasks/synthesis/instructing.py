@@ -162,9 +162,10 @@ def room_for(
     each = f"each of {n_passages} passages" if n_passages > 1 else "a passage"
     if room // n_passages >= LEAST_TOKENS:
         return Refusal("no_room", f"beside it {max(0, left)} tokens are left for {each}, of {LEAST_TOKENS} at least")
+    thought = f" less reasoning_tokens={params.reasoning_tokens}" if params.reasoning_tokens else ""
     fewer = ", or show it fewer" if n_passages > 1 else ""
     raise InputError(
-        f"context_tokens={params.context_tokens} leaves {max(0, room // n_passages)} tokens for {each}, and "
+        f"context_tokens={params.context_tokens}{thought} leaves {max(0, room // n_passages)} tokens for {each}, and "
         f"{LEAST_TOKENS} are the least: take a model that reads more{fewer}"
     )
 
