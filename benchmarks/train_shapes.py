@@ -12,10 +12,12 @@ import argparse
 import gc
 import statistics
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import torch
 from encode_shapes import VOCABULARY, peak_flops
 from measure import finish, show
@@ -116,7 +118,8 @@ def run(size: str, stage: str, folder: Path, options: argparse.Namespace) -> dic
     with tempfile.TemporaryDirectory(dir=options.room) as work:
         if isinstance(params, AdaptParams):
             texts = texts_of(n, PASSAGE, 2)
-            result: TrainResult = adapt(folder, texts, texts[:8], params, Path(work), meter)
+            blocks = partial(iter, [pa.array(texts)])
+            result: TrainResult = adapt(folder, blocks, texts[:8], params, Path(work), meter)
             n_tokens, n_texts = sum(len(text.split()) for text in texts), n
         else:
             negatives = N_NEGATIVES if stage == "finetune" else 0

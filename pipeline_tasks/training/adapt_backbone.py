@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import heapq
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import pyarrow as pa
 from pydantic import Field, model_validator
 
-from pipeline_tasks.core.arrays import in_order
-from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.ids import unit_hash
+from pipeline_tasks.core.arrays import one_array
+from pipeline_tasks.core.ids import digest, unit_hash
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.step import From, step
+from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import PASSAGES
 from pipeline_tasks.encoders.devices import devices_of
 from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.models.sizes import StageName
 from pipeline_tasks.models.start import StartParams
-from pipeline_tasks.training.common import chosen, count, n_training_rows, reported
+from pipeline_tasks.training.common import chosen, count, n_training_rows, of_split, reported
 from pipeline_tasks.training.params import OptimiserParams
 
 if TYPE_CHECKING:
     from pipeline_tasks.encoders.trunk import Encoder
+    from pipeline_tasks.training.data.tokens import Texts
     from pipeline_tasks.training.peers import Peers
     from pipeline_tasks.training.task import Report, TrainResult
 
@@ -57,7 +60,7 @@ class AdaptParams(StartParams, OptimiserParams):
     writes=None,
     kind="reduce",
     dataset="model/{size}/adapt",
-    version="4",
+    version="5",
     image="gpu",
     pool="gpu",
     memory_gib=8,
@@ -79,7 +82,9 @@ def adapt_backbone(inputs: Inputs, params: AdaptParams, run: Run) -> Path:
             ``general_from``.
     """
     run.count("general_passages", n_training_rows(inputs.each("general"), "general_from"))
-    train, dev = texts_of(inputs, params)
+    texts = training_texts(inputs)
+    run.count("training_passages", sum(map(len, texts())))
+    run.count("dev_passages", len(dev := dev_texts(inputs, params)))
     card = {
         "name": f"{params.size} adapt",
         "summary": "A decoder whose tokens attend both ways, before it has learned to retrieve.",
@@ -88,12 +93,10 @@ def adapt_backbone(inputs: Inputs, params: AdaptParams, run: Run) -> Path:
     }
     start = params.start.files(run.scratch / "start")
     with reported(run) as report:
-        result = adapt(start, train, dev, params, run.scratch / "checkpoints", report)
+        result = adapt(start, texts, dev, params, run.scratch / "checkpoints", report)
     from pipeline_tasks.training import curve
     from pipeline_tasks.training.export import export
 
-    run.count("training_passages", len(train))
-    run.count("dev_passages", len(dev))
     count(result, run, "dev_blanks_filled")
     facts = card | {"checkpoint": chosen(result, "blanks filled"), "training": params.hyperparameters()}
     out = run.scratch / "model"
@@ -104,41 +107,45 @@ def adapt_backbone(inputs: Inputs, params: AdaptParams, run: Run) -> Path:
 
 
 def adapt(
-    backbone_dir: Path, train: list[str], dev: list[str], params: AdaptParams, work_dir: Path, report: Report
+    backbone_dir: Path, texts: Texts, dev: Sequence[str], params: AdaptParams, work_dir: Path, report: Report
 ) -> TrainResult:
     """Train the decoder in ``backbone_dir``; resumable as :func:`pipeline_tasks.training.trainer.train` is.
+
+    The tokens of ``texts`` lie in a file below ``work_dir``: of the texts one block is in memory.
 
     Raises:
         InputError: the folder holds no decoder, or there is no text of two tokens to train on.
     """
     from pipeline_tasks.training.processes import spread
 
-    work = partial(_adapt, backbone_dir, train, dev, params, work_dir)
+    work = partial(_adapt, backbone_dir, texts, dev, params, work_dir)
     return spread(work, devices_of(params.device), report)
 
 
 def _adapt(
     backbone_dir: Path,
-    train: list[str],
-    dev: list[str],
+    texts: Texts,
+    dev: Sequence[str],
     params: AdaptParams,
     work_dir: Path,
     peers: Peers,
     report: Report,
 ) -> TrainResult:
+    from pipeline_tasks.training.data.tokens import tokens_of
     from pipeline_tasks.training.masked import Blanks, blank_token, masked_task
     from pipeline_tasks.training.task import add_adapters, check_lengths, run
 
     encoder, head = _open(backbone_dir, params, peers)
     check_lengths(encoder, params.max_passage_length)
     blanks = Blanks(blank_token(encoder.tokenizer, params.mask_text), params.mask_share)
-    texts, held_out = (
-        [ids for ids in encoder.tokens.ids(rows, params.max_passage_length) if len(ids) > 1] for rows in (train, dev)
-    )
-    if not texts:
-        raise InputError("no training passage has two tokens: give passages of documents that are not held out")
+    sets: dict[str, Texts] = {"texts": texts, "dev": partial(iter, [pa.array(dev, pa.string())])}
+    with peers.first_of_node():
+        (learned_from, key), (held_out, key_of_dev) = (
+            tokens_of(given, work_dir / "tokens" / f"{name}.arrow", encoder.tokens, params.max_passage_length)
+            for name, given in sets.items()
+        )
     add_adapters(encoder, params)
-    task = masked_task(encoder, head, texts, held_out, blanks, params, peers)
+    task = masked_task(encoder, head, learned_from, held_out, digest([key, key_of_dev]), blanks, params, peers)
     return run(encoder, task, params, work_dir, report, settings().threads, peers)
 
 
@@ -163,16 +170,20 @@ def _open(backbone_dir: Path, params: AdaptParams, peers: Peers) -> tuple[Encode
     return Encoder(trunk, padding_tokenizer(backbone_dir), layout_of(backbone_dir)), head
 
 
-def texts_of(inputs: Inputs, params: AdaptParams) -> tuple[list[str], list[str]]:
-    """Texts to train on, in the order of their ids, and those of dev documents, at most ``dev_passages``."""
-    rows = list(_rows([inputs["passages"]]))
-    general = list(_rows(inputs.each("general")))
-    train = [text for _, text, split in (*rows, *general) if split == "train"]
-    dev = sorted((unit_hash("adapt", name), text) for name, text, split in rows if split == "dev")
-    return train, [text for _, text in dev[: params.dev_passages]]
+def training_texts(inputs: Inputs) -> Texts:
+    """Of passages, then of general text, in the order in which they are stored."""
+    return partial(_texts, [inputs["passages"], *inputs.each("general")], "train")
 
 
-def _rows(versions: Iterable[Any]) -> Iterable[tuple[str, str, str]]:
+def dev_texts(inputs: Inputs, params: AdaptParams) -> list[str]:
+    """Passages of dev documents, at most ``dev_passages``: which depends on their ids alone."""
+    blocks = of_split(inputs["passages"], ["passage_id", "text"], "dev")
+    rows = (zip(*(block[name].to_pylist() for name in block.column_names), strict=True) for block in blocks)
+    hashed = ((unit_hash("adapt", name), text) for of_block in rows for name, text in of_block)
+    return [text for _, text in heapq.nsmallest(params.dev_passages, hashed)]
+
+
+def _texts(versions: Sequence[Version], split: str) -> Iterator[pa.Array]:
     for version in versions:
-        table = in_order(version.table(["passage_id", "text", "split"]), "passage_id")
-        yield from zip(*(table[name].to_pylist() for name in ("passage_id", "text", "split")), strict=True)
+        for block in of_split(version, ["text"], split):
+            yield one_array(block["text"])

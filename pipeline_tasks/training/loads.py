@@ -8,7 +8,7 @@ several rows of a batch share counts each time.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from pipeline_tasks.core.run import Inputs
 from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.training import adapt_to_corpus, follow_instructions, judged_dev, pretrain, triplets
-from pipeline_tasks.training.adapt_backbone import AdaptParams, texts_of
+from pipeline_tasks.training.adapt_backbone import AdaptParams, dev_texts, training_texts
 from pipeline_tasks.training.data.examples import CONTRASTS, Examples
 from pipeline_tasks.training.params import TrainParams
 
@@ -63,8 +63,8 @@ class Load:
 def loads(inputs: Inputs, params: Training) -> tuple[Load, Load]:
     """Training and development rows, as the step of these parameters reads them."""
     if isinstance(params, AdaptParams):
-        train, dev = texts_of(inputs, params)
-        return _load_of_texts(train, params.max_passage_length), _load_of_texts(dev, params.max_passage_length)
+        dev, most = pa.array(dev_texts(inputs, params), pa.string()), params.max_passage_length
+        return _load_of_texts(training_texts(inputs)(), most), _load_of_texts([dev], most)
     rows, chosen_by, _ = _examples(inputs, params)
     return _load(rows, params), _load(chosen_by, params)
 
@@ -124,8 +124,12 @@ def in_clusters(rows: Mapping[str, int], k: int) -> Counter[str]:
     return Counter({f"{name}/cluster-{at}": n for (name, at), n in parts.items() if n})
 
 
-def _load_of_texts(texts: list[str], most: int) -> Load:
-    return Load({"": len(texts)}, len(texts), round(_tokens(pa.array(texts, pa.string()), most)))
+def _load_of_texts(blocks: Iterable[pa.Array], most: int) -> Load:
+    n_texts, n_tokens = 0, 0.0
+    for texts in blocks:
+        n_texts += len(texts)
+        n_tokens += _tokens(texts, most)
+    return Load({"": n_texts}, n_texts, round(n_tokens))
 
 
 def _tokens(texts: pa.Array | pa.ChunkedArray, most: int) -> float:

@@ -21,7 +21,6 @@ Source:
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,9 +30,11 @@ import torch
 from torch import Tensor
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.ids import digest
 from pipeline_tasks.encoders.trunk import Encoder, hidden_states
 from pipeline_tasks.training.arithmetic import arithmetic
 from pipeline_tasks.training.batches import micro_batches, plan_batches
+from pipeline_tasks.training.data.tokens import Tokens
 from pipeline_tasks.training.divided import divides, in_step
 from pipeline_tasks.training.params import OptimiserParams
 from pipeline_tasks.training.peers import ALONE, Peers
@@ -88,8 +89,9 @@ def blank_token(tokenizer: Any, text: str) -> int:
 def masked_task(
     encoder: Encoder,
     head: torch.nn.Module,
-    texts: Sequence[np.ndarray],
-    dev: Sequence[np.ndarray],
+    texts: Tokens,
+    dev: Tokens,
+    key: str,
     blanks: Blanks,
     params: OptimiserParams,
     peers: Peers = ALONE,
@@ -99,19 +101,27 @@ def masked_task(
     Args:
         encoder: what is trained.
         head: from hidden states to scores of all tokens; it is not trained.
-        texts: token ids, two at least of each.
+        texts: token ids; a text of one token has none that could be masked, and is no row.
         dev: the same, held out; the blanks in them are the same at every evaluation.
+        key: stands for both.
         blanks: what is masked.
         params: hyperparameters.
         peers: this process among those that share the work.
+
+    Raises:
+        InputError: there is no text of two tokens to learn from.
     """
-    epochs = (plan_batches(len(texts), params.batch_size, params.seed, epoch) for epoch in range(params.epochs))
+    learned_from = np.flatnonzero(texts.lengths > 1)
+    held_out = [dev[int(number)] for number in np.flatnonzero(dev.lengths > 1)]
+    if not len(learned_from):
+        raise InputError("no training passage has two tokens: give passages of documents that are not held out")
+    epochs = (plan_batches(len(learned_from), params.batch_size, params.seed, epoch) for epoch in range(params.epochs))
 
     def accumulate(rows: np.ndarray, step: int) -> float:
-        put = [blanks.put(texts[row], params.seed, step, int(row)) for row in rows]
-        total = sum(len(chosen) for _, chosen in put)
+        chosen = [texts[int(number)] for number in learned_from[rows]]
+        put = [blanks.put(ids, params.seed, step, int(row)) for row, ids in zip(rows, chosen, strict=True)]
+        total = sum(len(places) for _, places in put)
         loss = 0.0
-        chosen = [texts[row] for row in rows]
         for scores, wanted, counts in _pieces(encoder, head, chosen, put, params, step, peers):
             share = counts * torch.nn.functional.cross_entropy(scores.float(), wanted, reduction="sum") / total
             share.backward()
@@ -121,22 +131,22 @@ def masked_task(
         return peers.add(loss)
 
     def score(step: int) -> float | None:
-        if not len(dev):
+        if not held_out:
             return None
         encoder.model.eval()
-        put = [blanks.put(ids, params.seed, _DEV, row) for row, ids in enumerate(dev)]
+        put = [blanks.put(ids, params.seed, _DEV, row) for row, ids in enumerate(held_out)]
         with torch.no_grad():
             right = sum(
                 int((scores.argmax(dim=1) == wanted).sum()) * counts
-                for scores, wanted, counts in _pieces(encoder, head, dev, put, params, _DEV, peers)
+                for scores, wanted, counts in _pieces(encoder, head, held_out, put, params, _DEV, peers)
             )
         return peers.add(right) / sum(len(chosen) for _, chosen in put)
 
-    digest = hashlib.sha256(repr(blanks).encode())
-    for ids in (*texts, *dev):
-        digest.update(len(ids).to_bytes(8, "little") + ids.tobytes())
+    def n_tokens(rows: np.ndarray) -> int:
+        return int(texts.lengths[learned_from[rows]].sum())
+
     schedule = [batch for epoch in epochs for batch in epoch]
-    return Task(schedule, accumulate, score, digest.hexdigest(), lambda rows: sum(len(texts[row]) for row in rows))
+    return Task(schedule, accumulate, score, digest([key, blanks.token, blanks.share]), n_tokens)
 
 
 def _pieces(

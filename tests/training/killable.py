@@ -11,6 +11,7 @@ from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.training import curve
 from pipeline_tasks.training.adapt_backbone import AdaptParams, adapt
 from pipeline_tasks.training.data.examples import Examples
+from pipeline_tasks.training.data.tokens import Texts
 from pipeline_tasks.training.export import export
 from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.trainer import train
@@ -37,8 +38,6 @@ def kill_one(step: int, *_: object) -> None:
         active_children()[-1].kill()
 
 
-def adapting(
-    told: Connection, backbone: Path, texts: list[str], dev: list[str], params: AdaptParams, work: Path
-) -> None:
+def adapting(told: Connection, backbone: Path, texts: Texts, dev: list[str], params: AdaptParams, work: Path) -> None:
     """Adapt, sending the number of each finished step."""
     adapt(backbone, texts, dev, params, work, lambda step, steps, facts: told.send(step))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import multiprocessing
+from functools import partial
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 import torch
 
@@ -12,12 +14,19 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.training.adapt_backbone import AdaptParams, adapt
+from pipeline_tasks.training.data.tokens import Texts
 from pipeline_tasks.training.export import export
 from pipeline_tasks.training.task import TrainResult
 from tests import shapes
 from tests.training.conftest import passage
 
-TEXTS = [passage(topic, variant) for variant in (0, 3, 4, 5) for topic in range(24)]
+
+def blocks(*texts: list[str]) -> Texts:
+    return partial(iter, [pa.array(some) for some in texts])
+
+
+FEW = [passage(topic, variant) for variant in (0, 3) for topic in range(16)]
+TEXTS = blocks(*([passage(topic, variant) for topic in range(24)] for variant in (0, 3, 4, 5)))
 DEV = [passage(topic, 2) for topic in range(24)]
 SMALL = AdaptParams(
     batch_size=16,
@@ -96,7 +105,7 @@ def test_killed_it_ends_in_the_same_bytes(decoder, undisturbed, tmp_path):
 
 def test_all_weights_train_without_adapters(decoder, tmp_path):
     few = SMALL.model_copy(update={"lora_rank": 0, "epochs": 1})
-    result = adapt(decoder, TEXTS[:32], DEV[:4], few, tmp_path, told)
+    result = adapt(decoder, blocks(FEW), DEV[:4], few, tmp_path, told)
     assert not any("lora_" in name for name in result.encoder.trained())
     assert result.steps == 2
 
@@ -104,19 +113,37 @@ def test_all_weights_train_without_adapters(decoder, tmp_path):
 def test_in_bf16_the_frozen_weights_are_held_in_it_and_the_saved_model_is_exact(decoder, tmp_path):
     half = SMALL.model_copy(update={"precision": "bf16", "epochs": 1})
     decoder = shapes.in_bfloat16(decoder, tmp_path / "published")
-    result = adapt(decoder, TEXTS[:32], DEV[:4], half, tmp_path / "work", told)
+    result = adapt(decoder, blocks(FEW), DEV[:4], half, tmp_path / "work", told)
     kinds = {(weights.requires_grad, weights.dtype) for weights in result.encoder.model.parameters()}
     assert kinds == {(True, torch.float32), (False, torch.bfloat16)}
-    assert adapt(decoder, TEXTS[:32], DEV[:4], half, tmp_path / "work", told).losses == result.losses
+    assert adapt(decoder, blocks(FEW), DEV[:4], half, tmp_path / "work", told).losses == result.losses
     export(result.encoder, tmp_path / "out", card={}, layout=Layout("mean", 32))
     saved = load(tmp_path / "out").model
     assert {weights.dtype for weights in saved.parameters()} == {torch.float32}
     assert saved.config.is_causal is False
 
 
+def test_how_texts_are_divided_into_blocks_changes_nothing(decoder, undisturbed, tmp_path):
+    whole = blocks([text for block in TEXTS() for text in block.to_pylist()], [])
+    assert adapt(decoder, whole, DEV, SMALL, tmp_path, told).losses == undisturbed.losses
+
+
+def test_texts_are_read_again_only_where_they_are_not_tokenised(decoder, tmp_path):
+    reads = []
+
+    def counted():
+        reads.append("")
+        yield from TEXTS()
+
+    for wanted in (2, 1):
+        adapt(decoder, counted, DEV, SMALL.model_copy(update={"epochs": 1}), tmp_path, told)
+        assert len(reads) == wanted
+        reads.clear()
+
+
 def test_texts_of_one_token_are_refused(decoder, tmp_path):
     with pytest.raises(InputError, match="no training passage has two tokens"):
-        adapt(decoder, ["ta", "tb"], [], SMALL, tmp_path, told)
+        adapt(decoder, blocks(["ta", "tb"]), [], SMALL, tmp_path, told)
 
 
 def test_an_encoder_has_no_head_to_fill_blanks_with(tiny_bert, tmp_path):

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from torch import Tensor
@@ -159,12 +160,13 @@ def test_a_model_without_blocks_is_refused() -> None:
 
 def test_a_decoder_is_adapted_so(folders, tmp_path, monkeypatch) -> None:
     texts = [passage(topic, variant) for topic in range(8) for variant in range(2)]
+    blocks = partial(iter, [pa.array(texts)])
     given = {name: COMMON[name] for name in ("device", "sharding", "micro_batch_tokens", "max_passage_length")}
     small = AdaptParams(size="596m", epochs=2, batch_size=8, learning_rate=1e-2, **given, **ADAPTERS)
 
     def adapted(name: str, devices: tuple[str, ...]):
         monkeypatch.setattr("pipeline_tasks.training.adapt_backbone.devices_of", lambda kind: devices)
-        return adapt(folders["qwen3"], texts, texts[:5], small, tmp_path / name, lambda *_: None)
+        return adapt(folders["qwen3"], blocks, texts[:5], small, tmp_path / name, lambda *_: None)
 
     alone, divided = adapted("alone", ()), adapted("divided", CPUS)
     assert divided.losses == pytest.approx(alone.losses, rel=1e-4)

@@ -8,12 +8,21 @@ import torch
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.training.adapt_backbone import AdaptParams, _open
+from pipeline_tasks.training.data.tokens import Tokens
 from pipeline_tasks.training.masked import Blanks, blank_token, masked_task
 from pipeline_tasks.training.peers import ALONE
 from tests import shapes
 
 BLANKS = Blanks(41, 0.3)
 TEXTS = [np.arange(5, 5 + n, dtype=np.int32) for n in (2, 3, 8, 12, 20)]
+
+
+def tokens(*texts: np.ndarray) -> Tokens:
+    lengths = np.array([len(ids) for ids in texts], np.int32)
+    return Tokens(lengths, [(np.concatenate([np.zeros(0, np.int32), *texts]), np.concatenate([[0], lengths.cumsum()]))])
+
+
+NONE = tokens()
 
 
 def params(**chosen) -> AdaptParams:
@@ -46,18 +55,18 @@ def test_the_loss_is_that_of_the_formula(opened):
             logits = head(encoder.model(torch.tensor([masked.tolist()])).last_hidden_state)[0]
         losses += [-logits[i - 1].log_softmax(dim=0)[int(ids[i])].item() for i in chosen]
     encoder.model.zero_grad()
-    found = masked_task(encoder, head, TEXTS, [], BLANKS, params()).accumulate(np.arange(5), 3)
+    found = masked_task(encoder, head, tokens(*TEXTS), NONE, "", BLANKS, params()).accumulate(np.arange(5), 3)
     assert found == pytest.approx(np.mean(losses), rel=1e-5)
 
 
 def test_micro_batches_add_up(opened):
     encoder, head = opened
     found = {}
-    for tokens in (8, 4096):
+    for piece in (8, 4096):
         encoder.model.zero_grad()
-        task = masked_task(encoder, head, TEXTS, [], BLANKS, params(micro_batch_tokens=tokens))
+        task = masked_task(encoder, head, tokens(*TEXTS), NONE, "", BLANKS, params(micro_batch_tokens=piece))
         loss = task.accumulate(np.arange(5), 0)
-        found[tokens] = loss, [w.grad.clone() for w in encoder.model.parameters() if w.grad is not None]
+        found[piece] = loss, [w.grad.clone() for w in encoder.model.parameters() if w.grad is not None]
     assert found[8][0] == pytest.approx(found[4096][0], rel=1e-5)
     for small, large in zip(found[8][1], found[4096][1], strict=True):
         torch.testing.assert_close(small, large, rtol=1e-3, atol=1e-6)
@@ -65,9 +74,21 @@ def test_micro_batches_add_up(opened):
 
 def test_the_score_is_the_share_of_blanks_that_are_filled_right(opened):
     encoder, head = opened
-    task = masked_task(encoder, head, TEXTS, TEXTS, BLANKS, params())
+    task = masked_task(encoder, head, tokens(*TEXTS), tokens(*TEXTS), "", BLANKS, params())
     assert 0 <= task.score(0) == task.score(7) <= 1
-    assert masked_task(encoder, head, TEXTS, [], BLANKS, params()).score(0) is None
+    assert masked_task(encoder, head, tokens(*TEXTS), NONE, "", BLANKS, params()).score(0) is None
+
+
+def test_a_text_of_one_token_is_no_row(opened):
+    encoder, head = opened
+    one = np.array([7], np.int32)
+    task = masked_task(encoder, head, tokens(one, TEXTS[3], one, TEXTS[4]), tokens(one), "", BLANKS, params())
+    assert sorted(row for batch in task.schedule[: len(task.schedule) // 2] for row in batch) == [0, 1]
+    assert task.n_tokens(np.array([1])) == 20
+    assert task.score(0) is None
+    whole = masked_task(encoder, head, tokens(*TEXTS[3:]), NONE, "", BLANKS, params())
+    encoder.model.zero_grad()
+    assert task.accumulate(np.array([1]), 3) == whole.accumulate(np.array([1]), 3)
 
 
 def test_a_blank_is_one_token_that_the_tokenizer_knows(opened):

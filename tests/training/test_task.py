@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
+import pyarrow as pa
 import pytest
 import torch
 
@@ -74,4 +76,4 @@ def test_a_model_that_a_card_has_no_room_for_is_told_with_what_to_do(published, 
     with pytest.raises(InputError, match=f"no room for the weights .*{said}"):
         open_encoder(published, TrainParams(**params))
     with pytest.raises(InputError, match=f"no room for the weights .*{said}"):
-        adapt(published, ["ta wb"], [], AdaptParams(**params), tmp_path, print)
+        adapt(published, partial(iter, [pa.array(["ta wb"])]), [], AdaptParams(**params), tmp_path, print)

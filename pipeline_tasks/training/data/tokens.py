@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -11,8 +12,13 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline_tasks.core import durable
+from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.progress import meter
 from pipeline_tasks.encoders.tokens import TextTokens
+from pipeline_tasks.training.data.numbering import hashes
+
+Texts = Callable[[], Iterable[pa.Array]]
+"""Gives texts in blocks, from the start, in the same order every time."""
 
 _TEXTS_PER_BATCH = 1 << 14
 _TYPE = pa.list_(pa.int32())
@@ -38,6 +44,21 @@ class Tokens:
         batch, place = divmod(number, len(self.batches[0][1]) - 1)
         values, offsets = self.batches[batch]
         return values[offsets[place] : offsets[place + 1]]
+
+
+def tokens_of(texts: Texts, path: Path, tokenizer: TextTokens, max_length: int) -> tuple[Tokens, str]:
+    """Those of all these texts, equal ones among them, and what stands for texts, tokenizer and length.
+
+    The texts are read once, and a second time where there are tokens to be made. Arguments as of :func:`tokens`.
+    """
+    digest, total = hashlib.sha256(), 0
+    for block in texts():
+        digest.update(hashes(block).tobytes())
+        total += len(block)
+    key = short_id(digest.hexdigest(), tokenizer.meaning, max_length)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    each = (text for block in texts() for text in block.to_pylist())
+    return tokens(path, key, each, total, tokenizer, max_length), key
 
 
 def tokens(path: Path, key: str, texts: Iterable[str], total: int, tokenizer: TextTokens, max_length: int) -> Tokens:
