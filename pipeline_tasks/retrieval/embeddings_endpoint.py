@@ -1,9 +1,9 @@
-"""Vectors from an OpenAI-compatible ``/embeddings`` endpoint; no group of texts is paid for twice.
+"""Vectors from an OpenAI-compatible ``/embeddings`` endpoint; no text is paid for in every selection anew.
 
-Texts are asked for in groups that their own digests decide, so that a text that comes or goes changes one group and not
-all after it; another selection of the same texts has other groups. An answer is stored before it is used, under the
-sha256 of model and texts: ``<id>.f32`` holds the vectors and ``<id>.json`` what they cost. Only answers that were on
-their way when the process was killed can be lost.
+Texts are asked for in groups that their own digests decide, so that a killed run comes upon the same groups again. An
+answer is stored before it is used, under the sha256 of model and texts: ``<id>.f32`` holds the vectors and
+``<id>.json`` what they cost. Only answers that were on their way when the process was killed can be lost. From other
+texts beside them the index of :mod:`pipeline_tasks.core.text_index` leads to them.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _SHOWN = 80
 
 @dataclass(frozen=True)
 class Answer:
-    """Vectors of one group, [n, d] float32, and the ids of the answers that they stand in: mostly one."""
+    """Vectors of texts, [n, d] float32, and the id that they are stored under."""
 
-    response_ids: tuple[str, ...]
+    id: str
     vectors: np.ndarray
 
 
@@ -52,23 +52,22 @@ class EmbeddingsEndpoint:
     def __init__(self, endpoint: Endpoint, model: str, dim: int, store: Store) -> None:
         self.endpoint, self.model, self.dim, self._store = endpoint, model, dim, store
 
-    def answer(self, texts: Sequence[str]) -> Answer:
-        """The vectors of ``texts``: from the store where they were bought before, else from the endpoint.
+    def answers(self, texts: Sequence[str]) -> list[Answer]:
+        """The vectors of a group of texts: from the store where it was bought before, else from the endpoint.
 
-        Servers differ in how much they take at once: what one refuses is asked for by halves, down to a single text.
+        Servers differ in how much they take at once: what one refuses is asked for by halves, down to a single text. So
+        the answers may be several; their vectors are together those of ``texts``, in order.
 
         Raises:
             TransientError: the endpoint stayed busy, broken or unreachable through all attempts.
             InputError: it refuses the key, the model or a text, or its vectors are of another width or not finite.
         """
         answer_id = digest({"api": "embeddings", "model": self.model, "texts": list(texts)})
-        stem = f"responses/{answer_id[:2]}/{answer_id}"
-        found = self._stored(stem, answer_id, len(texts))
-        if found is not None:
+        if kept := self.kept(answer_id, len(texts)):
             self.endpoint.count("vectors_reused", len(texts))
-            return found
+            return [kept]
         try:
-            vectors = self._buy(texts, answer_id, partial(self._keep, stem, answer_id))
+            vectors = self._buy(texts, answer_id, partial(self._keep, answer_id))
         except Refused as refused:
             if len(texts) == 1:
                 raise InputError(
@@ -76,34 +75,36 @@ class EmbeddingsEndpoint:
                     f"({refused.detail}): check the model and the length of the text"
                 ) from None
             middle = len(texts) // 2
-            first, second = (self.answer(half) for half in (texts[:middle], texts[middle:]))
-            return Answer(first.response_ids + second.response_ids, np.concatenate([first.vectors, second.vectors]))
+            return [*self.answers(texts[:middle]), *self.answers(texts[middle:])]
         self.endpoint.count("vectors_bought", len(texts))
         self.endpoint.count("embedding_requests")
-        return Answer((answer_id,), vectors)
+        return [Answer(answer_id, vectors)]
 
-    def _keep(self, stem: str, answer_id: str, bought: Bought[np.ndarray]) -> np.ndarray:
-        usage = {"prompt_tokens": bought.tokens.prompt, "completion_tokens": 0}
-        request, response = {"model": self.model}, {"usage": usage}
-        record = {"api": "embeddings", "request": request, "response": response, "cost_usd": bought.usd}
-        files = {f"{stem}.f32": bought.kept.astype("<f4").tobytes(), f"{stem}.json": canonical_json(record)}
-        for _ in range(2):  # another buyer, or one that was killed, may have been first; broken vectors of it go
-            for key, content in files.items():
-                self._store.create(key, content)
-            if stored := self._stored(stem, answer_id, len(bought.kept)):
-                return stored.vectors
-        return bought.kept
-
-    def _stored(self, stem: str, answer_id: str, n_texts: int) -> Answer | None:
+    def kept(self, answer_id: str, n_texts: int) -> Answer | None:
+        """The stored answer of that id, where it is there and whole; what is broken is forgotten."""
+        stem = _stem(answer_id)
         kept = self._store.read(f"{stem}.f32") if self._store.exists(f"{stem}.json") else None
         if kept is None:
             return None
         if len(kept) == 4 * n_texts * self.dim:
             vectors = np.frombuffer(kept, "<f4").reshape(-1, self.dim)
             if directed(vectors).all():
-                return Answer((answer_id,), vectors)
+                return Answer(answer_id, vectors)
         self._store.delete_all([f"{stem}.json", f"{stem}.f32"])
         return None
+
+    def _keep(self, answer_id: str, bought: Bought[np.ndarray]) -> np.ndarray:
+        usage = {"prompt_tokens": bought.tokens.prompt, "completion_tokens": 0}
+        request, response = {"model": self.model}, {"usage": usage}
+        record = {"api": "embeddings", "request": request, "response": response, "cost_usd": bought.usd}
+        stem = _stem(answer_id)
+        files = {f"{stem}.f32": bought.kept.astype("<f4").tobytes(), f"{stem}.json": canonical_json(record)}
+        for _ in range(2):  # another buyer, or one that was killed, may have been first; broken vectors of it go
+            for key, content in files.items():
+                self._store.create(key, content)
+            if stored := self.kept(answer_id, len(bought.kept)):
+                return stored.vectors
+        return bought.kept
 
     def _buy(
         self, texts: Sequence[str], answer_id: str, keep: Callable[[Bought[np.ndarray]], np.ndarray]
@@ -128,6 +129,10 @@ class EmbeddingsEndpoint:
                 "registry, or the endpoint"
             )
         return vectors, Tokens(tokens) if tokens else None
+
+
+def _stem(answer_id: str) -> str:
+    return f"responses/{answer_id[:2]}/{answer_id}"
 
 
 def groups(texts: Sequence[str]) -> Iterator[list[int]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.settings import Settings, settings
 from pipeline_tasks.core.spending import Limit, limits
 from pipeline_tasks.core.store import Store
+from pipeline_tasks.core.text_index import Place, TextIndex
 from pipeline_tasks.encoders.layout import Layout, layout_of_spec
 from pipeline_tasks.models.registry import ModelSpec, get
 from pipeline_tasks.models.use import is_served
@@ -20,38 +21,72 @@ from pipeline_tasks.retrieval.encoder import Encoder
 from pipeline_tasks.retrieval.encoders import Precision, instructions_of, open_encoder
 
 ACCOUNT = "embeddings"
+Done = Callable[[Sequence[int]], None]
 
 
 class ServedEncoder(Encoder):
     """Vectors of an endpoint, as many requests at a time as its terms allow; prefixes are put before the texts here."""
 
-    def __init__(self, name: str, layout: Layout, embeddings: EmbeddingsEndpoint) -> None:
+    def __init__(self, name: str, layout: Layout, embeddings: EmbeddingsEndpoint, index: TextIndex) -> None:
         super().__init__(name, embeddings.dim, layout)
-        self._embeddings = embeddings
+        self._embeddings, self._index = embeddings, index
         self.costs = embeddings.endpoint.counts
 
-    def _vectors(
-        self, texts: Sequence[str], prefixes: Sequence[str], done: Callable[[Sequence[int]], None]
-    ) -> np.ndarray:
+    def _vectors(self, texts: Sequence[str], prefixes: Sequence[str], done: Done) -> np.ndarray:
         vectors = np.empty((len(texts), self.dim), np.float32)
-        asked = list(groups(texts))
         endpoint = self._embeddings.endpoint
         with ThreadPoolExecutor(endpoint.terms.concurrency, thread_name_prefix="embeddings") as pool:
-            waiting = [pool.submit(self._embeddings.answer, [texts[row] for row in group]) for group in asked]
-            try:
-                for group, future in zip(asked, waiting, strict=True):
-                    answer = future.result()
-                    vectors[group] = answer.vectors
-                    self.responses.update(answer.response_ids)
-                    done(group)
-            except BaseException:
-                endpoint.pace.stop()
-                raise
-            finally:
-                for future in waiting:
-                    future.cancel()
+            wanted = list(range(len(texts)))
+            if len(texts) > 1:  # one alone is its own group
+                wanted = self._found(pool, texts, vectors, done)
+            self._asked(pool, texts, wanted, vectors, done)
         endpoint.flush()
         return vectors
+
+    def _found(self, pool: Executor, texts: Sequence[str], vectors: np.ndarray, done: Done) -> list[int]:
+        """Fill in what the index leads to; the rows that are left."""
+        left = np.ones(len(texts), bool)
+        places = self._index.find(texts)
+        for place, found in zip(places, pool.map(self._kept, places), strict=True):
+            fresh = left[place.texts]
+            if found is None or not fresh.any():
+                continue
+            rows = place.texts[fresh]
+            vectors[rows], left[rows] = found[fresh], False
+            self.responses.add(place.answer_id)
+            self._embeddings.endpoint.count("vectors_reused", len(rows))
+            done(rows.tolist())
+        return np.flatnonzero(left).tolist()
+
+    def _kept(self, place: Place) -> np.ndarray | None:
+        answer = self._embeddings.kept(place.answer_id, place.n_rows)
+        return None if answer is None else answer.vectors[place.rows]
+
+    def _asked(
+        self, pool: Executor, texts: Sequence[str], wanted: Sequence[int], vectors: np.ndarray, done: Done
+    ) -> None:
+        """Fill in the rows that are ``wanted``, asked for in groups, and note where they lie."""
+        asked = [[wanted[place] for place in group] for group in groups([texts[row] for row in wanted])]
+        waiting = [pool.submit(self._embeddings.answers, [texts[row] for row in group]) for group in asked]
+        noted: dict[str, list[str]] = {}
+        try:
+            for group, future in zip(asked, waiting, strict=True):
+                start = 0
+                for answer in future.result():
+                    rows = group[start : start + len(answer.vectors)]
+                    vectors[rows] = answer.vectors
+                    noted[answer.id] = [texts[row] for row in rows]
+                    start += len(rows)
+                self.responses.update(noted)
+                done(group)
+        except BaseException:
+            self._embeddings.endpoint.pace.stop()
+            raise
+        finally:
+            for future in waiting:
+                future.cancel()
+            if len(texts) > 1:
+                self._index.add(noted)
 
 
 def open_or_ask(name: str, precision: Precision, store: Store, terms: Terms | None = None) -> Encoder:
@@ -97,7 +132,8 @@ def _served(spec: ModelSpec, store: Store, terms: Terms) -> ServedEncoder:
         key_setting="FOUNDRY_EMBEDDINGS_API_KEY" if own else "OPENAI_API_KEY",
     )
     embeddings = EmbeddingsEndpoint(endpoint, spec.endpoint_name, spec.dim, store)
-    return ServedEncoder(spec.name, layout_of_spec(spec, None, instructions_of(spec)), embeddings)
+    index = TextIndex(store, spec.endpoint_name)
+    return ServedEncoder(spec.name, layout_of_spec(spec, None, instructions_of(spec)), embeddings, index)
 
 
 def month_of(found: Settings) -> tuple[Limit, ...]:

@@ -11,6 +11,7 @@ from pipeline_tasks.core.lineage import query
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.spending import LimitReached
 from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.core.text_index import PREFIX
 from pipeline_tasks.datasets import PASSAGES
 from pipeline_tasks.models.use import identity
 from pipeline_tasks.retrieval import embeddings_endpoint
@@ -100,6 +101,55 @@ def test_what_is_too_much_at_once_is_asked_for_by_halves_and_bought_once(endpoin
     endpoint.faults = [(413, {}, b"no")] * 9
     with pytest.raises(InputError, match="refused to embed '(sleet|hail)' with"):
         open_or_ask(MODEL, "float32", store, terms=Terms(concurrency=1)).encode_passages(["sleet", "hail"])
+
+
+def encode(store, texts, **terms):
+    return open_or_ask(MODEL, "float32", store, Terms(**terms)).encode_passages(texts)
+
+
+def test_another_selection_costs_only_the_texts_that_are_new(endpoint, store):
+    whole = encode(store, TEXTS)
+    encoder = open_or_ask(MODEL, "float32", store)
+    mixed = encoder.encode_passages([*TEXTS[::7], "hail", *TEXTS[50:60], "sleet"])
+    np.testing.assert_array_equal(mixed[:26], whole[::7])
+    np.testing.assert_array_equal(mixed[27:37], whole[50:60])
+    assert (encoder.costs["vectors_reused"], encoder.costs["vectors_bought"]) == (
+        len({*range(0, 180, 7), *range(50, 60)}),
+        2,
+    )
+    np.testing.assert_array_equal(
+        encoder.encode_passages(["sleet", TEXTS[3], "hail"]), [mixed[-1], whole[3], mixed[26]]
+    )
+    assert set(endpoint.sold.values()) == {1}
+    assert encoder.responses == {key[13:-5] for key in store.keys("responses") if key.endswith(".json")}
+
+
+@pytest.mark.parametrize("lost", ["index", "broken index", "answers"])
+def test_without_index_or_answer_texts_are_asked_for_as_ever(endpoint, store, lost):
+    whole = encode(store, TEXTS)
+    for key in list(store.keys("responses")):
+        indexed = key.startswith(PREFIX)
+        if indexed and lost == "broken index":
+            store.replace(key, (store.read(key) or b"")[:-9])
+        elif lost == ("index" if indexed else "answers"):
+            store.delete(key)
+    np.testing.assert_array_equal(encode(store, TEXTS), whole)
+    assert set(endpoint.sold.values()) == {2 if lost == "answers" else 1}
+    sold = endpoint.sold.copy()
+    np.testing.assert_array_equal(encode(store, TEXTS[5:20]), whole[5:20])
+    assert endpoint.sold == sold
+
+
+def test_what_was_bought_before_a_failure_is_found_by_others(endpoint, store, impatient):
+    texts = [f"text {i}" for i in range(600)]
+    endpoint.mend = lambda answer: answer if endpoint.requests < 4 else {"data": []}
+    with pytest.raises((InputError, TransientError)):
+        encode(store, texts, concurrency=1)
+    endpoint.mend = lambda answer: answer
+    bought = [key for key in store.keys("responses") if key.endswith(".f32")]
+    counts = open_or_ask(MODEL, "float32", store)
+    counts.encode_passages(texts[::2])
+    assert len(bought) == 3 and counts.costs["vectors_reused"] > 0
 
 
 def test_a_busy_endpoint_is_asked_again_when_it_says_so(endpoint, store):

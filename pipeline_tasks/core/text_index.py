@@ -1,0 +1,136 @@
+"""In which stored answer the vector of a text lies: what was bought in one selection of texts serves every other.
+
+An answer is of a group of texts, and named by all of them. Files of this index lead from one text to the group that it
+was bought in. Each is written once, under the hash of its content; it holds digests and no text. The index is a
+shortcut: where an entry is lost, or its answer is, the text is asked for again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline_tasks.core.ids import short_id
+from pipeline_tasks.core.store import Store
+
+log = logging.getLogger(__name__)
+PREFIX = "responses/texts"
+_DIGEST_BYTES = 16
+_SCHEMA = pa.schema(
+    [
+        pa.field("text", pa.binary(_DIGEST_BYTES)),
+        pa.field("answer", pa.dictionary(pa.int32(), pa.string())),
+        pa.field("row", pa.int32()),
+        pa.field("rows", pa.int32()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where some of the texts that were looked up lie in one answer.
+
+    Attributes:
+        answer_id: of the answer.
+        n_rows: vectors that it has.
+        rows: theirs, [m].
+        texts: their positions among those that were looked up, [m].
+    """
+
+    answer_id: str
+    n_rows: int
+    rows: np.ndarray
+    texts: np.ndarray
+
+
+class TextIndex:
+    """The index of one model's answers; it is read when something is first looked up.
+
+    Args:
+        store: where the answers are.
+        model: name of the model, as its requests have it.
+    """
+
+    def __init__(self, store: Store, model: str) -> None:
+        self._store, self._folder = store, f"{PREFIX}/{short_id(model)}"
+
+    @cached_property
+    def _known(self) -> pa.Table:
+        found = self._store.read_all(self._store.keys(self._folder))
+        return _joined([_read(self._store, key, data or b"") for key, data in found])
+
+    def find(self, texts: Sequence[str]) -> list[Place]:
+        """Where each of ``texts`` (distinct) lies that is known, by answer; one that was bought twice lies in two."""
+        at = pc.index_in(self._known["text"], value_set=_digests(texts))
+        known = self._known.append_column("at", at).filter(pc.is_valid(at))
+        answers, of = np.unique(known["answer"].cast(pa.string()).to_numpy(), return_inverse=True)
+        own = np.split(np.argsort(of, kind="stable"), np.bincount(of, minlength=len(answers)).cumsum()[:-1])
+        at, rows, n_rows = (known[name].to_numpy() for name in ("at", "row", "rows"))
+        return [Place(answers[i], int(n_rows[lie[0]]), rows[lie], at[lie]) for i, lie in enumerate(own) if len(lie)]
+
+    def add(self, answers: Mapping[str, Sequence[str]]) -> None:
+        """Note the texts of answers, in the order of their vectors."""
+        if not answers:
+            return
+        told = [
+            pa.table(
+                [
+                    _digests(texts),
+                    pa.repeat(answer_id, len(texts)).dictionary_encode(),
+                    np.arange(len(texts), dtype=np.int32),
+                    np.full(len(texts), len(texts), np.int32),
+                ],
+                schema=_SCHEMA,
+            )
+            for answer_id, texts in sorted(answers.items())
+        ]
+        rows = _joined(told)
+        self._known = _joined([self._known, rows])
+        _write(self._store, self._folder, rows)
+
+
+def forget(store: Store, answers: Collection[str]) -> list[str]:
+    """Write anew the files that name one of these answers, without it; the keys of the old ones, to be deleted."""
+    old = []
+    for key, data in store.read_all(store.keys(PREFIX)):
+        rows = _read(store, key, data or b"")
+        named = rows["answer"].cast(pa.string())
+        stay = pc.invert(pc.is_in(named, pa.array(list(answers), pa.string())))
+        if not pc.all(stay).as_py():
+            old.append(key)
+            if pc.any(stay).as_py():  # encoded anew: a dictionary keeps what no row has any more
+                left, coded = rows.filter(stay), named.filter(stay).dictionary_encode()
+                _write(store, key.rpartition("/")[0], left.set_column(1, _SCHEMA.field("answer"), coded))
+    return old
+
+
+def _digests(texts: Sequence[str]) -> pa.Array:
+    return pa.array([sha256(text.encode()).digest()[:_DIGEST_BYTES] for text in texts], _SCHEMA.field("text").type)
+
+
+def _joined(tables: Sequence[pa.Table]) -> pa.Table:
+    return pa.concat_tables([_SCHEMA.empty_table(), *tables])
+
+
+def _write(store: Store, folder: str, rows: pa.Table) -> None:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, _SCHEMA) as writer:
+        writer.write_table(rows.unify_dictionaries().combine_chunks())
+    data = sink.getvalue().to_pybytes()
+    store.create(f"{folder}/{sha256(data).hexdigest()}.arrow", data)
+
+
+def _read(store: Store, key: str, data: bytes) -> pa.Table:
+    try:
+        return pa.ipc.open_file(data).read_all().cast(_SCHEMA)
+    except (pa.ArrowInvalid, ValueError):
+        log.warning("%s is no index, as after a power cut: its texts are found by their groups alone", key)
+        store.delete(key)
+        return _SCHEMA.empty_table()

@@ -1,0 +1,69 @@
+"""One text leads to the answer that it was bought in, however many others it was bought with."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.core.text_index import PREFIX, TextIndex, forget
+
+BOUGHT = {"a" * 64: ["flood", "storm", "fire"], "b" * 64: ["hail", "fire"]}
+
+
+@pytest.fixture
+def store(tmp_path) -> LocalStore:
+    store = LocalStore(tmp_path)
+    TextIndex(store, "model").add(BOUGHT)
+    return store
+
+
+def found(index: TextIndex, texts: list[str]) -> set[tuple[str, str, int, int]]:
+    """(text, first letter of the answer, row, rows) of every place."""
+    return {
+        (texts[at], place.answer_id[0], int(row), place.n_rows)
+        for place in index.find(texts)
+        for at, row in zip(place.texts, place.rows, strict=True)
+    }
+
+
+def test_every_answer_of_a_text_is_found(store):
+    wanted = {("fire", "a", 2, 3), ("fire", "b", 1, 2), ("flood", "a", 0, 3)}
+    assert found(TextIndex(store, "model"), ["sleet", "fire", "flood"]) == wanted
+    assert TextIndex(store, "another").find(["fire"]) == TextIndex(store, "model").find(["sleet"]) == []
+    assert TextIndex(store, "model").find([]) == []
+
+
+def test_what_is_added_is_found_at_once_and_by_others(store):
+    index = TextIndex(store, "model")
+    index.add({"c" * 64: ["sleet"]})
+    index.add({})
+    for one in (index, TextIndex(store, "model")):
+        assert found(one, ["sleet", "hail"]) == {("sleet", "c", 0, 1), ("hail", "b", 0, 2)}
+    assert len(list(store.keys(PREFIX))) == 2
+
+
+def test_the_same_again_is_the_same_file(store):
+    before = list(store.keys(PREFIX))
+    TextIndex(store, "model").add(dict(reversed(BOUGHT.items())))
+    assert list(store.keys(PREFIX)) == before
+    assert b"flood" not in (store.read(before[0]) or b"")
+
+
+def test_answers_that_are_forgotten_are_found_no_more(store):
+    TextIndex(store, "model").add({"c" * 64: ["sleet"]})
+    store.delete_all(forget(store, {"a" * 64, "c" * 64}))
+    assert found(TextIndex(store, "model"), ["flood", "fire", "sleet"]) == {("fire", "b", 1, 2)}
+    assert forget(store, {"a" * 64}) == []
+    assert b"a" * 64 not in b"".join(store.read(key) or b"" for key in store.keys(PREFIX))
+
+
+def test_a_large_index_takes_as_long_as_it_is_long(store):
+    """Many answers: rows stay with theirs."""
+    index = TextIndex(store, "large")
+    index.add({f"{n:064d}": [f"text {n}/{row}" for row in range(3)] for n in range(500)})
+    texts = [f"text {n}/{n % 3}" for n in range(0, 500, 2)]
+    places = index.find(texts)
+    assert [int(place.answer_id) for place in places] == list(range(0, 500, 2))
+    assert [int(place.rows[0]) for place in places] == [n % 3 for n in range(0, 500, 2)]
+    np.testing.assert_array_equal(np.concatenate([place.texts for place in places]), np.arange(250))
