@@ -76,20 +76,21 @@ def _narrowed(removal: Removal, first: int, last: int) -> Removal:
 def pieces(versions: Mapping[str, Version], most_rows: int) -> list[dict[str, Rows]]:
     """All rows of ``versions``, one after another, in pieces of whole parts with at most ``most_rows`` where they can.
 
-    A piece names what it holds of each version. There is always one. A refresh, which adds parts at the end of a
-    version, leaves all pieces of it but the last as they are.
+    A piece holds rows of one version, and names the others with none. There is always one. A refresh, which adds parts
+    at the end of a version, leaves all pieces but the last of that version as they are.
     """
     found: list[dict[str, Rows]] = []
-    held, room = {name: (0, 0) for name in versions}, most_rows
+    nothing = {name: (0, 0) for name in versions}
     for name, version in versions.items():
+        first, room = 0, most_rows
         for index, part in enumerate(version.manifest.parts):
             if part.rows > room and room < most_rows:
-                found.append(_piece(versions, held))
-                held, room = {n: (last, last) for n, (_, last) in held.items()}, most_rows
-            held[name] = (held[name][0], index + 1)
+                found.append(_piece(versions, nothing | {name: (first, index)}))
+                first, room = index, most_rows
             room -= part.rows
-    is_open = any(first < last for first, last in held.values())
-    return [*found, _piece(versions, held)] if is_open or not found else found
+        if first < len(version.manifest.parts):
+            found.append(_piece(versions, nothing | {name: (first, len(version.manifest.parts))}))
+    return found or [_piece(versions, nothing)]
 
 
 def _piece(versions: Mapping[str, Version], held: Mapping[str, tuple[int, int]]) -> dict[str, Rows]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -14,8 +17,10 @@ from pydantic import Field
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import canonical_json
 from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.progress import Meter
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import From, StepParams, step
+from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.vectors import checked, matrix
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.curation.id_table import IdTable
@@ -28,7 +33,6 @@ from pipeline_tasks.datasets import (
 )
 from pipeline_tasks.retrieval.judges import best_models
 
-_BLOCK = 65_536
 _AT_ONCE = 4096
 
 
@@ -54,14 +58,15 @@ class ScoreTripletsParams(StepParams):
     writes=INSTRUCTED_SCORED_TRIPLETS,
     kind="reduce",
     dataset="mtt/{alpha}-kd",
-    version="3",
-    memory_gib=6,
+    version="4",
+    memory_gib=4,
 )
 def score_triplets(inputs: Inputs, params: ScoreTripletsParams, run: Run) -> Iterator[pa.Table]:
     """Add the teacher's cosine of each query with its positive and its negatives; nothing is encoded.
 
-    A triplet with an instruction of its own wants a vector of the query that was encoded with it. A teacher may have
-    several versions of vectors, one for each origin of a build; of two with one text the later counts.
+    A triplet wants a vector of its query that was encoded with its own instruction, or without one where it has none. A
+    teacher may have several versions of vectors, one for each origin of a build; of two with one text the later counts.
+    They are read once, into files on this machine with one vector for each of the build's distinct texts.
 
     Source: DMRetriever, appendix L: the best model of each intent is the teacher.
 
@@ -76,16 +81,15 @@ def score_triplets(inputs: Inputs, params: ScoreTripletsParams, run: Run) -> Ite
     _check_weights(queries, passages)
     positive = np.empty(ids.num_rows, np.float32)
     negative = np.empty(pc.sum(pc.list_value_length(ids["negative_ids"])).as_py() or 0, np.float32)
-    with run.progress(ids.num_rows, "triplets") as meter:
+    with run.progress(len(positive) + len(negative), "pairs") as meter:
         for number, model in enumerate(params.models):
             rows = np.flatnonzero(teachers == number)
-            _check_instructions(ids.take(pa.array(rows)), queries.get(model, ()))
-            for at in range(0, len(rows), _BLOCK):
-                block = rows[at : at + _BLOCK]
-                scores = Scorer(queries.get(model, ()), passages.get(model, ())).scores(ids.take(pa.array(block)))
-                positive[block] = scores.positive
-                negative[_places(ids["negative_ids"], block)] = scores.negative
-                meter.advance(len(block))
+            if len(rows):
+                own = ids.take(pa.array(rows))
+                _check_instructions(own, queries.get(model, ()))
+                scores = Scorer(queries.get(model, ()), passages.get(model, ()), run.store).scores(own, meter)
+                positive[rows] = scores.positive
+                negative[_places(ids["negative_ids"], rows)] = scores.negative
     run.count("pairs_scored", len(positive) + len(negative))
     names = pa.array(params.models).take(pa.array(teachers))
     at, first = 0, 0
@@ -124,24 +128,28 @@ def _check_weights(*found: dict[str, list[Version]]) -> None:
 
 
 def _check_instructions(rows: pa.Table, queries: Sequence[Version]) -> None:
-    """Make sure that queries with an instruction of their own were encoded with it.
+    """Make sure that queries were encoded with the instruction of their triplet, or without one where it has none.
 
     Raises:
         InputError: one was not.
     """
-    own = rows.filter(pc.is_valid(rows["instruction"])).select(["query_id", "instruction"])
-    told = dict(zip(*(own[name].to_pylist() for name in own.column_names), strict=True)) if len(own) else {}
-    encoded: dict[str, str | None] = {}
-    for version in queries if told else ():
+    table = IdTable.of(rows["query_id"])
+    wanted = rows["instruction"].to_numpy(zero_copy_only=False)
+    told = wanted.copy()
+    for version in queries:
         for ref in version.manifest.inputs.get("pairs", []):
-            pairs = Version.open(version.store, Ref.parse(ref), INSTRUCTED_PAIRS).table(["query_id", "instruction"])
-            encoded |= dict(zip(*(pairs[name].to_pylist() for name in pairs.column_names), strict=True))
-    wrong = next((name for name, said in told.items() if name in encoded and encoded[name] != said), None)
-    if wrong is not None:
-        refs = " and ".join(str(version.manifest.ref) for version in queries)
+            pairs = Version.open(version.store, Ref.parse(ref), INSTRUCTED_PAIRS)
+            for batch in pairs.batches(["query_id", "instruction"], _AT_ONCE):
+                numbers = table.numbers(batch["query_id"])
+                known = numbers >= 0
+                told[numbers[known]] = batch["instruction"].to_numpy(zero_copy_only=False)[known]
+    wrong = np.flatnonzero(told != wanted)
+    if len(wrong):
+        at, refs = int(wrong[0]), " and ".join(str(version.manifest.ref) for version in queries)
+        asked, had = (f"with {said!r}" if said else "without an instruction" for said in (wanted[at], told[at]))
         raise InputError(
-            f"{wrong} is asked with {told[wrong]!r}, and {refs} have its vector with {encoded[wrong]!r}: run "
-            "embed_pairs on the pairs that have the build's instructions"
+            f"{rows['query_id'][at]} is asked {asked}, and {refs} have its vector {had}: run embed_pairs on the pairs "
+            "that have the build's instructions, or name their vectors (--input queries=…)"
         )
 
 
@@ -165,7 +173,7 @@ def _places(lists: pa.ChunkedArray, rows: np.ndarray) -> np.ndarray:
 
 
 class Scores(NamedTuple):
-    """Cosines of a block's positives [n] and of all its negatives, one list after the other."""
+    """Cosines of all positives [n] and of all their negatives, one list after the other."""
 
     positive: np.ndarray
     negative: np.ndarray
@@ -173,17 +181,19 @@ class Scores(NamedTuple):
 
 @dataclass(frozen=True)
 class Scorer:
-    """A teacher's stored vectors; only those that a block needs are held.
+    """A teacher's stored vectors.
 
     Attributes:
         pairs: versions of ``pair_embeddings``: queries and generated positives.
         passages: versions of ``passage_embeddings``.
+        store: has room for files of those that are needed, for as long as a call.
     """
 
     pairs: Sequence[Version]
     passages: Sequence[Version]
+    store: Store
 
-    def scores(self, rows: pa.Table) -> Scores:
+    def scores(self, rows: pa.Table, done: Meter) -> Scores:
         """The cosines of every query with its positive and its negatives."""
         lists = rows["negative_ids"].combine_chunks()
         asked = np.arange(rows.num_rows)
@@ -191,37 +201,50 @@ class Scorer:
         names = pa.concat_arrays([rows["positive_id"].combine_chunks(), lists.flatten()])
         distinct = pc.unique(names)
         asking = [(version, "query_id", "query_embedding") for version in self.pairs]
-        of_query = _gathered(rows["query_id"].combine_chunks(), asking)
         sources = [(version, "passage_id", "embedding") for version in self.passages]
         sources += [(version, "positive_id", "positive_embedding") for version in self.pairs]
-        of_passage = _gathered(distinct, sources)
         place = IdTable.of(distinct).numbers(names)
         found = np.empty(len(names), np.float32)
-        for at in range(0, len(names), _AT_ONCE):
-            part = slice(at, at + _AT_ONCE)
-            found[part] = np.einsum("nd,nd->n", of_query[owner[part]], of_passage[place[part]])
+        with (
+            _gathered(rows["query_id"].combine_chunks(), asking, self.store) as of_query,
+            _gathered(distinct, sources, self.store) as of_passage,
+        ):
+            for at in range(0, len(names), _AT_ONCE):
+                part = slice(at, at + _AT_ONCE)
+                found[part] = np.einsum("nd,nd->n", of_query[owner[part]], of_passage[place[part]])
+                done.advance(len(found[part]))
         return Scores(found[: rows.num_rows], found[rows.num_rows :])
 
 
-def _gathered(ids: pa.Array, sources: list[tuple[Version, str, str]]) -> np.ndarray:
-    """The vectors of ``ids`` [n, d], each from the last source that has it; each source is read once.
+@contextmanager
+def _gathered(ids: pa.Array, sources: list[tuple[Version, str, str]], store: Store) -> Iterator[np.ndarray]:
+    """The vectors of ``ids`` [n, d], each from the last source that has it, in a file; each source is read once.
 
     Raises:
         InputError: no source has a vector of one of them, or one is zero or not finite.
+        TransientError: the disk is full.
     """
-    table, found = IdTable.of(ids), None
-    seen = np.zeros(len(ids), bool)
-    for version, key, column in sources:
-        for batch in version.batches([key, column], _AT_ONCE):
-            numbers = table.numbers(batch[key])
-            wanted = np.flatnonzero(numbers >= 0)
-            if len(wanted):
-                rows = batch.take(pa.array(wanted))
-                vectors = checked(matrix(rows[column]), rows[key], f"{version.manifest.ref} {column}")
-                found = np.empty((len(ids), vectors.shape[1]), np.float32) if found is None else found
-                found[numbers[wanted]] = vectors
-                seen[numbers[wanted]] = True
-    if found is None or not seen.all():
-        refs = " and ".join(str(version.manifest.ref) for version, _, _ in sources) or "the inputs"
-        raise InputError(f"{refs} have no vector of {ids[int(np.argmin(seen))]}; embed what the build was made of")
-    return found
+    with store.temporary() as path:
+        table, found = IdTable.of(ids), np.empty((0, 0), np.float32)
+        seen = np.zeros(len(ids), bool)
+        for version, key, column in sources:
+            for batch in version.batches([key, column], _AT_ONCE):
+                numbers = table.numbers(batch[key])
+                wanted = np.flatnonzero(numbers >= 0)
+                if len(wanted):
+                    rows = batch.take(pa.array(wanted))
+                    vectors = checked(matrix(rows[column]), rows[key], f"{version.manifest.ref} {column}")
+                    found = found if len(found) else _mapped(path, (len(ids), vectors.shape[1]))
+                    found[numbers[wanted]] = vectors
+                    seen[numbers[wanted]] = True
+        if not seen.all():
+            refs = " and ".join(str(version.manifest.ref) for version, _, _ in sources) or "the inputs"
+            raise InputError(f"{refs} have no vector of {ids[int(np.argmin(seen))]}; embed what the build was made of")
+        yield found
+
+
+def _mapped(path: Path, shape: tuple[int, int]) -> np.ndarray:
+    """An array of float32 in a file, whose room is taken first: a write to a full disk would end the process."""
+    with path.open("r+b") as file:
+        os.posix_fallocate(file.fileno(), 0, 4 * shape[0] * shape[1])
+        return np.memmap(file, np.float32, "r+", shape=shape)

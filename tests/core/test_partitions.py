@@ -129,9 +129,13 @@ def test_pieces_hold_whole_parts_of_all_versions_in_their_order(store):
     version = latest(store, "items")
     found = pieces({"one": version, "two": version}, 4)
     sizes = [tuple(len(rows.version.manifest.parts) for rows in piece.values()) for piece in found]
-    assert sizes == [(2, 0), (2, 0), (1, 1), (0, 2), (0, 2)]
-    assert [table["item_id"].to_pylist() for table in found[2]["two"].tables(["item_id"])] == [["item0", "item1"]]
-    first = version.manifest.parts[0]
+    assert sizes == [(2, 0), (2, 0), (1, 0), (0, 2), (0, 2), (0, 1)]
+    assert [table["item_id"].to_pylist() for table in found[3]["two"].tables(["item_id"])][0] == ["item0", "item1"]
+    first, *further = version.manifest.parts
+    grown = Version(store, version.manifest.model_copy(update={"parts": [first, *further, further[0]]}))
+    of_grown = [{n: rows.digest for n, rows in piece.items()} for piece in pieces({"one": grown, "two": version}, 4)]
+    before = [{n: rows.digest for n, rows in piece.items()} for piece in found]
+    assert of_grown[:2] + of_grown[3:] == before[:2] + before[3:], "what grows leaves all other pieces as they are"
     manifest = version.manifest.model_copy(update={"parts": [first, first.model_copy(update={"rows": 0})]})
     behind = pieces({"one": Version(store, manifest)}, 1)
     assert [len(piece["one"].version.manifest.parts) for piece in behind] == [1, 1], "a part without rows is one, too"

@@ -51,13 +51,14 @@ def vectors(tmp_path) -> tuple[LocalStore, dict[str, dict[str, np.ndarray]]]:
     return store, found
 
 
-@pytest.mark.parametrize(("models", "block"), [(("one", "two"), 65_536), (("two",), 65_536), (("two", "one"), 1)])
-def test_every_score_is_the_teachers_cosine(vectors, monkeypatch, models, block):
+@pytest.mark.parametrize(("models", "at_once"), [(("one", "two"), 4096), (("two",), 4096), (("two", "one"), 1)])
+def test_every_score_is_the_teachers_cosine(vectors, monkeypatch, models, at_once):
     store, of = vectors
-    monkeypatch.setattr(module, "_BLOCK", block)
+    monkeypatch.setattr(module, "_AT_ONCE", at_once)
     outcome = go(store, score_triplets, models=models)
     found = {row["query_id"]: row for row in rows(store, "mtt/0.95-kd")}
     assert list(found) == list(BUILD) and outcome.counters["pairs_scored"] == 9
+    assert not any((store.folder / "tmp").iterdir()), "files of vectors are as long as the call"
     for name, (positive, negatives, mining_model) in BUILD.items():
         row, teacher = found[name], mining_model if len(models) > 1 else models[0]
         query = of[teacher][name]
@@ -90,8 +91,25 @@ def test_a_query_is_scored_as_it_was_encoded_with_the_task_of_its_triplet(vector
     assert [found[name]["instruction"] for name in ("q1", "q3")] == ["find the storm", None]
     for name, query in {"q1": unlike, "q3": of["one"]["q3"]}.items():
         assert found[name]["teacher_positive_score"] == pytest.approx(float(query @ of["one"]["p1"]), abs=1e-6)
-    with pytest.raises(InputError, match=r"q1 is asked with 'find the storm'.*with None: run embed_pairs"):
+    with pytest.raises(InputError, match=r"q1 is asked with 'find the storm'.*without an instr.*: run embed_pairs"):
         go(store, score_triplets, {"queries": [str(without)]}, alpha="fret", models=("one",))
+
+
+def test_a_query_without_an_instruction_is_not_scored_as_one_that_has_some(vectors):
+    store, of = vectors
+    told = [{"query_id": name, "instruction": "find the opposite"} for name in ("q1", "q2", "q3")]
+    instructed = put(store, INSTRUCTED_PAIRS, told, dataset="mtp/instructed")
+    pairs = [
+        {"query_id": f"q{i}", "query_embedding": -of["one"][f"q{i}"]}
+        | {"positive_id": f"g{i}", "positive_embedding": of["one"][f"g{i}"]}
+        for i in (1, 2, 3)
+    ]
+    put(store, PAIR_EMBEDDINGS, pairs, dataset="query_embeddings/one", pairs=instructed)
+    with pytest.raises(InputError, match="q[13] is asked without an instruction, .* vector with 'find the opposite'"):
+        go(store, score_triplets, models=("one",))
+    plain = put(store, INSTRUCTED_PAIRS, [{"query_id": row["query_id"]} for row in told], dataset="mtp")
+    put(store, PAIR_EMBEDDINGS, pairs[::-1], dataset="query_embeddings/one", pairs=plain)
+    assert go(store, score_triplets, models=("one",)).counters["pairs_scored"] == 9
 
 
 def test_a_build_is_named_by_its_level_or_by_its_name():

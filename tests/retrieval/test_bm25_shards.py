@@ -53,8 +53,8 @@ def manifest(store: LocalStore) -> bytes:
 
 def test_shards_and_blocks_have_no_say_in_any_byte(tmp_path):
     one, many = (planted(tmp_path / name, pairs=MIXED) for name in ("one", "many"))
-    assert go(one, rank_bm25, depth=DEPTH).counters["partitions_built"] == 2 * 6 + 1, (
-        "one shard, one block, two corpora"
+    assert go(one, rank_bm25, depth=DEPTH).counters["partitions_built"] == 2 * 8 + 1, (
+        "a shard of passages and one of positives, one block, two corpora"
     )
     assert go(many, rank_bm25, depth=DEPTH, **SMALL).counters["partitions_built"] > 30
     assert manifest(many) == manifest(one)
