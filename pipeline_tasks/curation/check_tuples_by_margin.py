@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import count
 from typing import Any, Literal
 
 import numpy as np
@@ -22,7 +23,8 @@ from pipeline_tasks.texts.sentences import sentences
 _ASKED = (("instruction", "query"), ("poisoned_instruction", "query"), ("instruction", "poisoned_query"))
 _ANSWERS = ("positive", "instruction_passage", "query_passage")
 Unit = Literal["passage", "sentence"]
-
+_PARTS = count()
+"""Of this process: every other one begins with the models that the one before ended with, which are still loaded."""
 
 TIES = 0.001
 """Cosines below which two passages are equally near: the same sentence is that but for the last digits."""
@@ -58,9 +60,9 @@ class CheckTuplesByMarginParams(EncodeParams):
         """Models that all run here want no key."""
         return declared if any(is_served(get(name)) for name in (self.model, *self.further)) else ()
 
-    def each(self) -> Iterator[EncodeParams]:
+    def each(self, *, backwards: bool = False) -> Iterator[EncodeParams]:
         """The same parameters for one model after the other."""
-        for name in (self.model, *self.further):
+        for name in (self.model, *self.further)[:: -1 if backwards else 1]:
             yield self.model_copy(update={"model": name})
 
 
@@ -94,7 +96,7 @@ def check_tuples_by_margin(rows: pa.Table, params: CheckTuplesByMarginParams, ru
     n_texts = rows.num_rows * len(_ASKED) + len({piece for passage in pieces_of(rows, params.by) for piece in passage})
     of_models: list[np.ndarray] = []
     with run.progress(n_texts * (1 + len(params.further)), "texts") as meter:
-        for of_one in params.each():
+        for of_one in params.each(backwards=bool(next(_PARTS) % 2)):
             encoder = of_one.open(rows["positive"].to_pylist(), run)
             with noted(run, encoder, n_texts):
                 of_models.append(margins_of(rows, encoder, params.by, meter.advance))

@@ -96,7 +96,7 @@ def _opened(name: str, precision: Precision) -> Encoder:
 
 
 def open_encoder(name: str, precision: Precision = "float32") -> Encoder:
-    """The registered encoder of that name, run here under the settings; the last one opened stays loaded.
+    """The registered encoder of that name, run here under the settings; the last two opened stay loaded.
 
     Raises:
         InputError: unknown, asked of an endpoint, not fetched, or fetched from another source than the settings name.

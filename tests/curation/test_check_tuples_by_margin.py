@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import pytest
 
@@ -13,6 +15,7 @@ from pipeline_tasks.curation.check_tuples_by_margin import check_tuples_by_margi
 from pipeline_tasks.datasets import TUPLES
 from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.models.use import REFERENCE_MODELS
+from pipeline_tasks.retrieval import encoders
 from pipeline_tasks.retrieval.encoder import Encoder
 from tests.stores import go, put, rejects, rows
 
@@ -55,6 +58,23 @@ def test_only_what_is_told_apart_stays_and_poison_that_is_none_is_said_to_be(tmp
     found = rejects(store, "tuples/by-margin")
     assert {name: row["reason"] for name, row in found.items()} == {"leaky": "not_poison", "vague": "ambiguous"}
     assert found["vague"]["detail"].endswith("query_passage: 0.000")
+
+
+def test_a_part_begins_with_the_models_that_are_loaded(tmp_path, monkeypatch):
+    """Two stay loaded: in one order for all parts, of three none would be when its turn comes."""
+    store, loads = LocalStore(tmp_path), []
+
+    @lru_cache(maxsize=encoders._opened.cache_parameters()["maxsize"])
+    def load(name: str) -> Words:
+        loads.append(name)
+        return Words(name, 4, Layout("mean", 8))
+
+    monkeypatch.setattr(module.CheckTuplesByMarginParams, "open", lambda params, texts, run: load(params.model))
+    texts = dict(zip(PARTS, "abcd", strict=True)) | {name: "a b" for name in ANSWERS}
+    facts = {"intent": "qa", "split": "train"} | texts
+    put(store, TUPLES, *([facts | {"query_id": f"q{n}"}] for n in range(4)), dataset="tuples/poisoned")
+    go(store, check_tuples_by_margin, model=REFERENCE_MODELS[0], further=REFERENCE_MODELS[1:3])
+    assert len(loads) == 3 + 3 * 1
 
 
 @pytest.mark.parametrize(("by", "kept"), [("passage", ["clean", "leaky"]), ("sentence", ["clean"])])
