@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -13,12 +12,9 @@ import pyarrow.compute as pc
 
 from pipeline_tasks.core.arrays import taken
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.schema import RowSchema
 from pipeline_tasks.core.step import From
-from pipeline_tasks.core.store import Store
-from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import INSTRUCTED_PAIRS, PASSAGES, RANKINGS
 
 READS: dict[str, RowSchema | From] = {
@@ -27,6 +23,8 @@ READS: dict[str, RowSchema | From] = {
     "passages": PASSAGES,
 }
 """Inputs of a step that judges."""
+_OF_QUERIES = ["query_id", "intent", "instruction", "query", "passage_id", "split"]
+_ROWS_AT_ONCE = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -50,15 +48,12 @@ class Compared:
         Raises:
             InputError: the nearest passages are of other pairs or of other passages.
         """
-        versions = (str(run.inputs[name].manifest.ref) for name in ("pairs", "passages"))
-        pairs, texts = _opened(run.store, *versions)
-        queries = pairs.take(_places(rows["query_id"].combine_chunks(), pairs["query_id"], run, "pairs"))
+        queries = _found(run, "pairs", "query_id", rows["query_id"], _OF_QUERIES)
         found = [_ids(row, run) for row in rows.to_pylist()]
         kept = [row for row, ids in enumerate(found) if ids]
         ids = [found[row] for row in kept]
         flat = pa.array([i for some in ids for i in some], pa.string())
-        places = _places(flat, texts["passage_id"], run, "passages").to_numpy()
-        passages = pa.table({"passage_id": flat, "text": taken(texts["text"], places)})
+        passages = _found(run, "passages", "passage_id", flat, ["passage_id", "text"])
         return cls(queries.take(pa.array(kept, pa.int64())), ids, passages)
 
     def __len__(self) -> int:
@@ -100,21 +95,28 @@ class Compared:
         return table
 
 
-@lru_cache(maxsize=1)
-def _opened(store: Store, pairs: str, passages: str) -> tuple[pa.Table, pa.Table]:
-    """Queries, and passages with their texts; those opened last stay in memory."""
-    asked = ["query_id", "intent", "instruction", "query", "passage_id", "split"]
-    of_pairs = Version.open(store, Ref.parse(pairs), INSTRUCTED_PAIRS).table(asked)
-    return of_pairs, Version.open(store, Ref.parse(passages)).table(["passage_id", "text"])
+def _found(run: Run, name: str, key: str, ids: pa.Array | pa.ChunkedArray, columns: Sequence[str]) -> pa.Table:
+    """The rows of an input with these ids, in their order; of those with one id the first. It is read once, in blocks.
 
-
-def _places(ids: pa.Array, known: pa.ChunkedArray, run: Run, name: str) -> pa.Array:
-    found = pc.index_in(ids, value_set=known.combine_chunks())
-    if found.null_count:
-        refs = run.inputs["nearest"].manifest.ref, run.inputs[name].manifest.ref
-        unknown = ids.filter(pc.is_null(found))[0]
+    Raises:
+        InputError: it has no row of one of them.
+    """
+    version, wanted = run.inputs[name], pc.unique(ids)
+    blocks, places = [], []
+    for block in version.batches(list(columns), _ROWS_AT_ONCE):
+        at = pc.index_in(block[key], value_set=wanted)
+        blocks.append(block.filter(pc.is_valid(at)))
+        places.append(at.drop_null().to_numpy())
+    known, first = np.unique(np.concatenate([np.zeros(0, np.int32), *places]), return_index=True)
+    row_of = np.full(len(wanted), -1)
+    row_of[known] = first
+    if (row_of < 0).any():
+        refs = run.inputs["nearest"].manifest.ref, version.manifest.ref
+        unknown = wanted[int(np.argmin(row_of))]
         raise InputError(f"{refs[0]} names {unknown}, which is not in {refs[1]}: give the versions that were searched")
-    return found
+    rows = row_of[pc.index_in(ids, value_set=wanted).to_numpy()]
+    table = pa.concat_tables(blocks) if blocks else pa.table({column: pa.array([], pa.string()) for column in columns})
+    return pa.table({column: taken(table[column], rows) for column in columns})
 
 
 def _ids(row: dict[str, Any], run: Run) -> list[str]:

@@ -1,0 +1,32 @@
+"""What is compared for a query is found in its inputs however they are divided, and no more of them is held."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.versions import Version
+from pipeline_tasks.curation import compared_passages as module
+from pipeline_tasks.curation.rerank_passages import rerank_passages
+from pipeline_tasks.datasets import PASSAGES
+from tests import small_reranker
+from tests.curation.compared import PASSAGE, filled
+from tests.stores import go, put
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 5])
+def test_blocks_have_no_say_and_of_equal_ids_the_first_counts(tmp_path, monkeypatch, at_once):
+    reranker = str(small_reranker.make(tmp_path / "reranker"))
+
+    def made(folder, *parts):
+        store = filled(tmp_path / folder)
+        put(store, PASSAGES, *([{"passage_id": name, "text": text} for name, text in part] for part in parts))
+        go(store, rerank_passages, reranker=reranker, max_length=64)
+        return [part.sha256 for part in Version.open(store, Ref.parse("relabelled/reranked")).manifest.parts]
+
+    texts = list(PASSAGE.items())
+    whole = made("whole", texts)
+    monkeypatch.setattr(module, "_ROWS_AT_ONCE", at_once)
+    assert (
+        made("parts", texts[4:], texts[:4], [("p1", "another text of p1")], [("p9", "that nobody asks for")]) == whole
+    )
