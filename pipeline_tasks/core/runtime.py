@@ -88,4 +88,4 @@ def _device() -> str | None:
         return None
     if torch.cuda.is_initialized():
         return ", ".join(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count()))
-    return "cpu" if settings().devices == "cpu" or not torch.cuda.device_count() else None
+    return "cpu" if settings().devices.strip() == "cpu" or not torch.cuda.device_count() else None

@@ -93,6 +93,12 @@ class PretrainParams(TrainedStartParams, TrainParams):
         return given | {"reset_layers": judging}
 
     @model_validator(mode="after")
+    def _check_causal(self) -> PretrainParams:
+        if self.causal and not (get_size(self.size).decoder or self.backbone or self.start_from):
+            raise ValueError(f"causal=true, and size={self.size!r} has an encoder, which always attends both ways")
+        return self
+
+    @model_validator(mode="after")
     def _check_layers(self) -> PretrainParams:
         if self.reset_layers and self.start_from:
             raise ValueError(

@@ -7,6 +7,7 @@ import logging
 import numpy as np
 import pytest
 
+from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
@@ -155,3 +156,10 @@ def test_fine_tuning_goes_on_from_a_finished_embedder(store, tmp_path):
     made = go(store, finetune, {"init": [str(begun.ref)]}, size="22m", alpha=0.95, **SHORT | {"max_query_length": 32})
     assert made.ref.dataset == "model/22m/finetune"
     assert Version.open(store, made.ref).manifest.params["temperature"] == 0.02
+
+
+def test_an_encoder_cannot_stay_causal():
+    with pytest.raises(InputError, match="size='22m' has an encoder, which always attends both ways"):
+        pretrain.parse({"size": "22m", "causal": "true"})
+    assert pretrain.parse({"size": "596m", "causal": "true"}).causal
+    assert pretrain.parse({"size": "22m", "causal": "true", "start_from": ["model/596m/pretrain"]}).causal
