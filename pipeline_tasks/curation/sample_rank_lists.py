@@ -91,9 +91,10 @@ def sample_rank_lists(rows: pa.Table, params: SampleRankListsParams, run: Run) -
         kept = (values[read] > 0) & (texts.splits[places[read]] == pairs.splits[asked[row]])
         found, found_scores = places[read][kept], values[read][kept]
         known = answers.of(pairs.hashes[asked[row]]) if params.lead == "own" else _NONE
-        lists = list(_lists(query_id, sources[row], np.isin(texts.hashes[found], known), found, found_scores, params))
+        answering = np.isin(texts.hashes[found], known)
+        lists = list(_lists(query_id, sources[row], answering, found, found_scores, params))
         if not lists or len(lists[0][0]) < _SHORTEST:
-            run.reject(query_id, "short_list", f"{kept.sum()} passages of its split share a word with it")
+            run.reject(query_id, "short_list", _why(answering, params))
             continue
         for number, (own, own_scores) in enumerate(lists):
             drawn.add(short_id(query_id, number), row, own, own_scores)
@@ -120,6 +121,14 @@ def _lists(
     cut = interval_ends(scores, params.m - len(head), params.strategy, params.by, params.first)
     for ranks in sample(query_id, cut, params.n_lists):
         yield np.concatenate([head, places[ranks]]), np.concatenate([head_scores, scores[ranks]])
+
+
+def _why(answering: np.ndarray, params: SampleRankListsParams) -> str:
+    """What there was to draw a list from, and with ``lead`` ``own`` what took it away."""
+    found = f"{len(answering)} passages of its split share a word with it"
+    if params.lead == "ranking":
+        return found
+    return f"{found}, {answering.sum()} of them known to answer it; skip={params.skip} leaves none of the others"
 
 
 class _Corpus(NamedTuple):

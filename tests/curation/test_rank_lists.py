@@ -106,7 +106,8 @@ def test_lists_hold_texts_and_scores_and_neither_held_out_passages_nor_strangers
     assert one["scores"] == [9.0, 8.0, 6.0, 5.0, 4.0]
     assert (one["query"], one["split"], one["query_id"]) == ("query 1", "train", "q1")
     assert one["list_id"] != other["list_id"] and other["passage_ids"] == one["passage_ids"]
-    assert rejects(store, "rank_lists")["q2"]["reason"] == "short_list"
+    short = rejects(store, "rank_lists")["q2"]
+    assert (short["reason"], short["detail"]) == ("short_list", "1 passages of its split share a word with it")
 
 
 def test_a_list_may_begin_with_the_passage_that_its_query_is_from(store):
@@ -142,6 +143,13 @@ def test_what_is_told_apart_has_no_text_that_is_known_to_answer(store):
     assert one["passages"] == ["same", "told", "told too"] and one["passage_ids"] == ["p3", "p1", "p5"]
     go(store, sample_rank_lists, {"pairs": ["mtp/own"]}, k=5, m=9, first=0)
     assert rows(store, "rank_lists")[0]["passage_ids"] == ranked["passage_ids"], "a ranking's own lead keeps all"
+
+
+def test_a_short_list_says_what_known_answers_and_skipped_ranks_took_from_it(store):
+    go(store, sample_rank_lists, k=8, m=5, first=0, lead="own", skip=200)
+    found = {name: row["detail"].partition(", ") for name, row in rejects(store, "rank_lists").items()}
+    assert [of[0] for of in found.values()] == [f"{n} passages of its split share a word with it" for n in (5, 1)]
+    assert {of[2] for of in found.values()} == {"1 of them known to answer it; skip=200 leaves none of the others"}
 
 
 def test_a_pair_whose_passage_is_not_here_is_from_what_was_written_for_it(store):
