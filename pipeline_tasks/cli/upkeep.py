@@ -21,7 +21,8 @@ from pipeline_tasks.cli.terminal import console
 from pipeline_tasks.core import durable
 from pipeline_tasks.core.confine import CALLS, LAYERS, NAMESPACE, held_here
 from pipeline_tasks.core.endpoint import FREE
-from pipeline_tasks.core.errors import FoundryError
+from pipeline_tasks.core.errors import FoundryError, InputError
+from pipeline_tasks.core.events import PREFIX as EVENTS
 from pipeline_tasks.core.lineage import DATABASE, fold
 from pipeline_tasks.core.lineage.metrics import exposition
 from pipeline_tasks.core.parameters import of_installation
@@ -74,7 +75,10 @@ def metrics_command(
     output: Annotated[Path | None, typer.Option(help="write this file, whole at once, not the terminal")] = None,
 ) -> None:
     """What the steps did and what is in the store, in Prometheus' text format, from the lineage."""
-    text = exposition(store())
+    there = store()
+    if not any(next(iter(there.keys(kind)), None) for kind in ("refs", EVENTS)):
+        raise InputError(f"{there} is no store: no step has run on it; set FOUNDRY_STORE, which cron does not inherit")
+    text = exposition(there)
     if output is None:
         typer.echo(text, nl=False)
         return

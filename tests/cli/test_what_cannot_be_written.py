@@ -63,6 +63,14 @@ def test_a_cache_that_cannot_be_is_told_from_the_setting(here, monkeypatch):
     assert "set FOUNDRY_CACHE" in refused("models", "fetch", "all-minilm-l6-v2")
 
 
+def test_metrics_are_of_a_store_that_is_there(here, monkeypatch):
+    monkeypatch.setenv("FOUNDRY_STORE", "elsewhere")
+    settings.cache_clear()
+    told = refused("metrics", "--output", "foundry.prom")
+    assert "elsewhere is no store" in told and "set FOUNDRY_STORE" in told
+    assert sorted(path.name for path in here.iterdir()) == ["empty", "store", "taken"], "nothing was made"
+
+
 @pytest.mark.parametrize(("value", "told"), [("s3:/x", "s3://bucket or"), ("s3:x", "s3://bucket or")])
 def test_a_bucket_with_a_slash_too_few_is_no_folder(here, monkeypatch, value, told):
     monkeypatch.setenv("FOUNDRY_STORE", value)
