@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from pipeline_tasks.cli.planned import Asked
-from pipeline_tasks.core.errors import FoundryError, InputError
+from pipeline_tasks.core.errors import FoundryError, InputError, installed_with
 from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.demo.airflow import DAGS, with_paths
 
@@ -29,8 +29,8 @@ def steps_of(dag: str, values: dict[str, Any]) -> tuple[list[Asked], list[str]]:
     """
     if find_spec("airflow") is None:
         raise InputError(
-            f"{dag} is a DAG, and Airflow, which reads its file, is not installed: install the extra "
-            "(pip install 'retriever-foundry[airflow]'), or name its steps in their order: foundry plan STEP STEP …"
+            f"{dag} is a DAG, and Airflow, which reads its file, is not installed: {installed_with('airflow')}, "
+            "or name its steps in their order: foundry plan STEP STEP …"
         )
     command = [sys.executable, "-m", "foundry_airflow.outline", str(DAGS), dag, json.dumps(values)]
     done = subprocess.run(  # noqa: S603

@@ -15,6 +15,11 @@ class InputError(FoundryError):
     """The caller's mistake (parameter, dataset, schema, configuration): retrying cannot help."""
 
 
+def installed_with(extra: str) -> str:
+    """How one gets what an extra of pyproject.toml brings. No package index has the project itself."""
+    return f"pip install -c constraints.txt -e '.[{extra}]' in the project's folder"
+
+
 class TransientError(FoundryError):
     """Something outside failed and may work later (network, busy endpoint): try again."""
 

@@ -6,7 +6,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.errors import InputError, installed_with
 
 _LONGEST_BATCH = 4096
 
@@ -52,7 +52,7 @@ def write_graph(model: Any, target: Path, max_length: int) -> None:
                 verbose=False,
             )
     except ImportError as error:
-        raise InputError(f"{error.name} is not installed: graphs are written by retriever-foundry[steps]") from error
+        raise InputError(f"{error.name}, which writes graphs, is not installed: {installed_with('steps')}") from error
     except (RuntimeError, torch.onnx.errors.OnnxExporterError) as error:
         raise InputError(f"{type(model).__name__} cannot be exported to ONNX: run it on PyTorch") from error
 

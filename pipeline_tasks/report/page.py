@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from pipeline_tasks import __version__
-from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.errors import InputError, installed_with
 from pipeline_tasks.report.content import Report, Section
 from pipeline_tasks.report.theme import svg_of
 
@@ -31,7 +31,7 @@ def page(report: Report, lineage: str = LINEAGE) -> str:
         from jinja2 import Environment, FileSystemLoader
         from markupsafe import Markup
     except ImportError as error:
-        raise InputError("a page needs jinja2: install retriever-foundry[steps], or ask for --markdown") from error
+        raise InputError(f"a page needs jinja2: {installed_with('steps')}, or ask for --markdown") from error
     if not lineage.startswith(("http://", "https://")):
         raise InputError(f"the lineage page at {lineage!r} is no address: it begins with http:// or https://")
     rooms = Environment(autoescape=True, loader=FileSystemLoader(_FILES), trim_blocks=True)

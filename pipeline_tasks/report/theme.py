@@ -7,7 +7,7 @@ import re
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.errors import InputError, installed_with
 from pipeline_tasks.report.content import DESK, PHONE, Chart
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def svg_of(chart: Chart, key: str) -> str:
     try:
         import matplotlib
     except ImportError as error:
-        raise InputError("charts need matplotlib: install retriever-foundry[steps], or ask for --markdown") from error
+        raise InputError(f"charts need matplotlib: {installed_with('steps')}, or ask for --markdown") from error
     drawn = []
     for name, width in (("phone", PHONE), ("desk", DESK)):
         own = f"{key}-{name}"

@@ -16,7 +16,7 @@ from foundry_airflow.calls import EXIT_TIMEOUT, Call, Ended, Say
 from foundry_airflow.containers import gpus_of, option
 from foundry_airflow.engines import Engine, EngineBackend
 from foundry_airflow.process import ProcessBackend
-from pipeline_tasks.core.errors import EXIT_DONE, EXIT_RETRY, InputError
+from pipeline_tasks.core.errors import EXIT_DONE, EXIT_RETRY, InputError, installed_with
 from pipeline_tasks.core.resources import resources_of
 from pipeline_tasks.core.step import Step
 
@@ -63,9 +63,7 @@ def engine(name: str) -> Engine:
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] != name:
             raise
-        raise InputError(
-            f"the back-end {name} needs the package {name!r}: pip install 'retriever-foundry[{name}]'"
-        ) from None
+        raise InputError(f"the back-end {name} needs the package {name!r}: {installed_with(name)}") from None
 
 
 def device_for(step: Step) -> dict[str, str]:

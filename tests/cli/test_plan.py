@@ -133,7 +133,7 @@ def test_a_step_that_cannot_be_planned_is_told_to_be_a_dag_too(store, capsys):
 
 def test_without_airflow_a_dag_is_planned_by_its_steps(store, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "airflow", None)
-    with pytest.raises(InputError, match=r"retriever-foundry\[airflow\].* foundry plan STEP STEP"):
+    with pytest.raises(InputError, match=r"-e '\.\[airflow\]'.* foundry plan STEP STEP"):
         plan_command(["synthesize_pairs"])
     put(store, PASSAGES, [{"passage_id": "p", "text": "Boil the water.", "split": "train"}])
     plan_command(["embed_passages", "cluster_passages"], sets=["model=all-minilm-l6-v2"])

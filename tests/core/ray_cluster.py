@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from pipeline_tasks.core.errors import installed_with
 from pipeline_tasks.core.settings import settings
 from tests.ports import free_ports
 
@@ -29,7 +30,7 @@ ray.init("local", include_dashboard=False, log_to_driver=False, **limits)
 print(ray.get_runtime_context().gcs_address, flush=True)
 sys.stdin.read()
 """
-on_ray = pytest.mark.skipif(not find_spec("ray"), reason="Ray is not installed: pip install retriever-foundry[ray]")
+on_ray = pytest.mark.skipif(not find_spec("ray"), reason=f"Ray is not installed: {installed_with('ray')}")
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from pipeline_tasks.cli.upkeep import checks
 from pipeline_tasks.core.engines import engine_of
 from pipeline_tasks.core.engines.cluster import Node
 from pipeline_tasks.core.engines.local import Local
-from pipeline_tasks.core.errors import InputError, TransientError
+from pipeline_tasks.core.errors import InputError, TransientError, installed_with
 from pipeline_tasks.core.manifest import Part
 from pipeline_tasks.core.partitions import Partition
 from pipeline_tasks.core.registry import get_step
@@ -192,12 +192,12 @@ def test_without_a_cluster_it_is_said_what_to_do(tmp_path, monkeypatch):
     use("127.0.0.1:1", monkeypatch)
     store = LocalStore(tmp_path)
     make(store, toy_list, rows={"a": 1})
-    said = (TransientError, "start one") if find_spec("ray") else (InputError, r"install retriever-foundry\[ray\]")
+    said = (TransientError, "start one") if find_spec("ray") else (InputError, r"pip install .*\.\[ray\]")
     with pytest.raises(said[0], match=said[1]):
         make(store, toy_scale)
     engine = next(check for check in checks(settings()) if check.name == "engine")
     assert (engine.ok, engine.needed) == (False, True)
-    assert ("start one" if find_spec("ray") else "install retriever-foundry[ray]") in engine.found
+    assert ("start one" if find_spec("ray") else installed_with("ray")) in engine.found
 
 
 def test_what_is_one_piece_or_pays_a_service_stays_on_this_machine(monkeypatch):

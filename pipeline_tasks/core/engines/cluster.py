@@ -11,7 +11,7 @@ from time import monotonic, sleep
 from typing import Any
 from urllib.parse import urlsplit
 
-from pipeline_tasks.core.errors import InputError, TransientError
+from pipeline_tasks.core.errors import InputError, TransientError, installed_with
 from pipeline_tasks.core.step import Resources
 
 _PATIENCE_S = 10.0
@@ -184,6 +184,6 @@ def _ray() -> Any:
         import ray
     except ImportError as error:
         raise InputError(
-            "FOUNDRY_ENGINE=ray, and Ray is not installed here; install retriever-foundry[ray], or set it to local"
+            f"FOUNDRY_ENGINE=ray, and Ray is not installed here: {installed_with('ray')}, or set it to local"
         ) from error
     return ray

@@ -19,7 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.errors import InputError, installed_with
 from pipeline_tasks.core.settings import unset_if_empty
 from pipeline_tasks.core.store import patience
 from pipeline_tasks.core.store.protocol import Entry, checked_key
@@ -70,7 +70,7 @@ class Bucket:
             import boto3
             from botocore.config import Config
         except ImportError as error:
-            raise InputError("an s3:// store needs boto3; install retriever-foundry[s3]") from error
+            raise InputError(f"an s3:// store needs boto3: {installed_with('s3')}") from error
         config = Config(
             retries={"mode": "standard", "total_max_attempts": patience.ATTEMPTS},
             connect_timeout=10,

@@ -1,0 +1,31 @@
+"""What pages and messages tell a reader to install, and of versions, is so."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SAYS_EXTRA = re.compile(r"installed_with\(['\"]([\w-]+)|-e '?\.\[([\w,-]+)\]|the extras? `([\w-]+)`")
+
+
+def told() -> dict[str, str]:
+    """Every text file of the project but this one, and what is in it."""
+    names = ["*.md", "*.py", "Makefile"]
+    listing = subprocess.run(["git", "ls-files", *names], cwd=ROOT, capture_output=True, text=True, check=True)
+    return {
+        name: (ROOT / name).read_text("utf-8")
+        for name in listing.stdout.split()
+        if (ROOT / name).is_file() and not Path(__file__).samefile(ROOT / name)
+    }
+
+
+def test_nobody_is_sent_to_a_package_index_for_the_project_and_every_extra_that_is_named_is_there():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    assert [name for name, text in told().items() if re.search(r"retriever-foundry\\?\[", text)] == []
+    named = {
+        extra for text in told().values() for found in SAYS_EXTRA.findall(text) for extra in ",".join(found).split(",")
+    }
+    assert {"airflow", "docker", "ray", "s3", "steps"} <= named - {""} <= extras.keys()
