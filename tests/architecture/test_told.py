@@ -5,10 +5,16 @@ from __future__ import annotations
 import re
 import subprocess
 import tomllib
+from collections import defaultdict
 from pathlib import Path
+
+from pipeline_tasks.core.registry import get_step, step_names
 
 ROOT = Path(__file__).parents[2]
 SAYS_EXTRA = re.compile(r"installed_with\(['\"]([\w-]+)|-e '?\.\[([\w,-]+)\]|the extras? `([\w-]+)`")
+
+SAYS_VERSION = re.compile(r"((?:`\w+`(?:, | and | ))+)(?:(?:is|are) version |\((?:version )?)?(\d+)\b")
+"""Names of steps, and their version: "`a` and `b` are version 3, `c` 2", "`a` (version 3)", "`a` (3)"."""
 
 
 def told() -> dict[str, str]:
@@ -29,3 +35,19 @@ def test_nobody_is_sent_to_a_package_index_for_the_project_and_every_extra_that_
         extra for text in told().values() for found in SAYS_EXTRA.findall(text) for extra in ",".join(found).split(",")
     }
     assert {"airflow", "docker", "ray", "s3", "steps"} <= named - {""} <= extras.keys()
+
+
+def test_the_highest_version_that_the_changelog_names_for_a_step_is_the_one_that_it_has():
+    named = defaultdict(set)
+    for names, version in SAYS_VERSION.findall(" ".join((ROOT / "CHANGELOG.md").read_text("utf-8").split())):
+        for name in re.findall(r"\w+", names):
+            named[name].add(int(version))
+    highest = {name: max(named[name]) for name in step_names() if name in named}
+    assert {
+        "evaluate_retriever",
+        "evaluate_instructions",
+        "poison_tuples",
+        "write_needs",
+        "write_pairs",
+    } <= highest.keys()
+    assert highest == {name: int(get_step(name).version) for name in highest}
