@@ -28,7 +28,9 @@ class ExtractTextParams(StepParams):
     engine: Literal["pymupdf", "pypdfium2"] = Field("pymupdf", description="library that opens PDFs")
     languages: tuple[str, ...] = Field(("en",), description="ISO 639-1 codes accepted; [] for all")
     min_words: int = Field(50, ge=1, description="fewer words than this are no document")
-    ocr: bool = Field(False, description="read pictures of text with Tesseract")
+    ocr: bool = Field(
+        False, description="read pictures of text with Tesseract, which the images of docker and kubernetes do not have"
+    )
     ocr_language: str = Field("eng", description="Tesseract's name of the language, several joined by +")
     cpu_limit_s: float = Field(60.0, gt=0, description="seconds of processor time a document may take")
     memory_limit_mib: int = Field(1024, ge=128, description="MiB a worker may allocate for a document")

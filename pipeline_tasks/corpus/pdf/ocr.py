@@ -45,7 +45,8 @@ def _said(option: str) -> str:
     program = shutil.which("tesseract")
     if program is None:
         raise InputError(
-            "ocr=true needs the program tesseract: install it (apt install tesseract-ocr) or set ocr=false"
+            "ocr=true needs the program tesseract, here and where Airflow plans the step: install it (apt install "
+            "tesseract-ocr; the images of the back-ends docker and kubernetes have none) or set ocr=false"
         )
     found = subprocess.run([program, option], capture_output=True, text=True, check=True)  # noqa: S603
     return found.stdout or found.stderr
