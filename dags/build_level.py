@@ -21,6 +21,7 @@ with DAG(
     "build_level",
     description="labelled -> hard negatives of one level",
     schedule=keyed(),
+    is_paused_upon_creation=False,  # only a request starts it, and would wait without end
     max_active_runs=AT_ONCE,
     default_args=DEFAULT_ARGS,
     tags=["foundry", "curation"],

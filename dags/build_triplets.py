@@ -17,8 +17,8 @@ depend on alpha: another level pays for selection alone.
 With `fusion`, BM25 and its fusion with the models are ranked, too; they may judge and rank negatives like any model.
 Levels in `kd_alphas` are built, too, and get a teacher's scores, `mtt/<alpha>-kd`, from vectors that are there.
 
-Starts after `synthesize_pairs`, also where that found nothing new, and by hand with the levels that you choose. One
-more level later: `build_level`.
+Starts after `synthesize_pairs`, also where that found nothing new, and by hand with the levels that you choose. Paused,
+as it is created, it misses that run for good: start it by hand. One more level later: `build_level`.
 """
 
 ALPHAS = levels(

@@ -18,7 +18,8 @@ fetches only new addresses otherwise. Later steps work on parts that they have n
 the source or from their site are withdrawn. Many stop the run, which names them; `max_withdrawn` lets them go.
 
 Runs weekly on the source in the Airflow variable `foundry_source`, else in the option `source`, and the provider in
-`foundry_search_provider`, and by hand on any others. While none is set the weekly run's tasks are skipped.
+`foundry_search_provider`, and by hand on any others. While none is set the weekly run's tasks are skipped. Each run
+starts `synthesize_pairs`, which asks an LLM, unless that is paused when `passages` are there.
 """
 
 EMPTY = {"provider": "the Airflow variable foundry_search_provider, without which nobody is asked"}

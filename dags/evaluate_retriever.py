@@ -22,7 +22,8 @@ DOC = """
 Scores every stage of a trained model, its untrained start, BM25 and the reference models on a judged set: the queries
 of held-out documents, or the questions that somebody wrote for the domain.
 
-Starts when a model changed, and by hand for a size that you choose.
+Starts when a training made or found a model, and by hand for a size that you choose. Paused, as it is created, it
+misses a training for good: start it by hand.
 """
 
 SIZE = Param(

@@ -14,7 +14,8 @@ General-domain pairs join where the store has `mtp/gd`, pairs of your own where 
 queries, of judged questions and of the judged sets in `sets` are refused; where they are too many, the run stops.
 
 Starts after `corpus_refresh`, also where that found nothing new, with the parameters of the operator's file
-(`FOUNDRY_PARAMETERS`) or the defaults; and by hand. The endpoint is the worker's `OPENAI_BASE_URL`; the pool `llm`
+(`FOUNDRY_PARAMETERS`) or the defaults; and by hand. Paused, as it is created, it misses a refresh for good: start it by
+hand. The endpoint is the worker's `OPENAI_BASE_URL`; the pool `llm`
 limits how many steps ask it at once, `max_run_usd` and `max_run_tokens` what each of the two steps may spend. With
 `batch` both buy their answers by the endpoint's batch API first, at half the price, and sleep meanwhile, for a day at
 most each.

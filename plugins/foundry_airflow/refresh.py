@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
+from airflow.providers.standard.operators.trigger_dagrun import DagIsPaused, TriggerDagRunOperator
 from airflow.sdk import Context, Param
-from airflow.sdk.exceptions import AirflowSkipException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from foundry_airflow.operators import SKIPS
 
@@ -50,8 +50,18 @@ class RefreshOperator(TriggerDagRunOperator):
         self.source = source
 
     def execute(self, context: Context) -> None:
-        """Start the run, and sleep until it has ended."""
+        """Start the run, and sleep until it has ended.
+
+        Raises:
+            AirflowFailException: ``corpus_refresh`` is paused, so that no run of it would begin.
+        """
         if self.source in SKIPS:
             raise AirflowSkipException("no source is given: the passages that are there are read")
         self.conf = {"source": self.source}
-        super().execute(context)
+        try:
+            super().execute(context)
+        except DagIsPaused as error:
+            raise AirflowFailException(
+                f"{error.dag_id} is paused, and would not run on the source: unpause it, by its switch in the page or "
+                f"`airflow dags unpause {error.dag_id}`, and clear this task; it runs weekly, too, from then on"
+            ) from error

@@ -1,6 +1,10 @@
 """The first stage of a decoder, in the DAG that trains it; the adaptation of an embedder to a corpus."""
 
+from copy import copy
+from types import SimpleNamespace
+
 import pytest
+from airflow.sdk.exceptions import AirflowFailException
 from foundry_airflow.operators import SKIPS
 
 from pipeline_tasks.curation.sample_rank_lists import SampleRankListsParams
@@ -91,6 +95,15 @@ def test_a_source_is_refreshed_before_the_run_decides_what_it_reads(bag):
     assert "source" in bag.dags["corpus_refresh"].params
     rendered = dag.get_template_env().from_string(refresh.trigger_run_id).render(dag=dag, run_id="manual__1")
     assert rendered == "adapt_to_corpus__manual__1", "a task that is cleared runs the same refresh again"
+
+
+def test_a_source_beside_a_paused_refresh_is_refused_with_what_to_do(bag, monkeypatch):
+    refresh = copy(bag.dags["adapt_to_corpus"].get_task("refresh"))
+    monkeypatch.setattr(refresh, "source", "pdfs")
+    monkeypatch.setattr(refresh, "trigger_run_id", "one")
+    paused = SimpleNamespace(get_dag=lambda dag_id: SimpleNamespace(is_paused=dag_id == "corpus_refresh"))
+    with pytest.raises(AirflowFailException, match="corpus_refresh is paused.*`airflow dags unpause corpus_refresh`"):
+        refresh.execute({"ti": paused})
 
 
 def test_what_it_started_from_is_scored_beside_what_came_of_it(bag):

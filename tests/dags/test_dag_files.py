@@ -163,6 +163,11 @@ def test_one_level_is_a_partition_and_no_other_dag_takes_a_key(bag):
     assert outlet.name == "mtt"
 
 
+def test_a_dag_that_costs_and_starts_by_itself_is_created_paused_and_one_level_is_there_to_be_asked_for(bag):
+    """A request by REST for a paused DAG is queued without end; a DAG that assets start is somebody's decision."""
+    assert [name for name, dag in bag.dags.items() if dag.is_paused_upon_creation is False] == ["build_level"]
+
+
 def _assets(condition):
     return [condition] if isinstance(condition, Asset) else [a for c in condition.objects for a in _assets(c)]
 
