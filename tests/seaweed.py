@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import boto3
 import psutil
@@ -35,7 +35,9 @@ def binary() -> str | None:
 
 
 class Seaweed:
-    """One server with its data in ``folder``, for somebody who may do everything."""
+    """One server with its data in ``folder``, for whom ``who`` names: somebody who may do everything."""
+
+    who: ClassVar[dict[str, Any]] = {"identities": [ADMIN]}
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -83,7 +85,7 @@ class Seaweed:
     def command(self) -> list[str]:
         """What starts it."""
         keys = self.folder / "keys.json"
-        keys.write_text(json.dumps({"identities": [ADMIN]}))
+        keys.write_text(json.dumps(self.who))
         command = [str(binary()), "-logtostderr", "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"]
         command += ["-filer", "-s3", f"-s3.config={keys}", "-s3.autoCreateBucket=false", "-s3.port.iceberg=0"]
         command += ["-master.electionTimeout=1s"]
