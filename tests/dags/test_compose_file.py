@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -51,6 +53,24 @@ def test_no_variable_of_the_file_hides_one_that_is_set_in_airflows_page(services
     assert not [name for name in given if name.startswith("AIRFLOW_VAR_")]
     for service in ("scheduler", "dag-processor"):
         assert services[service]["environment"]["AIRFLOW__FOUNDRY__SOURCE"] == "${FOUNDRY_SOURCE:-}"
+
+
+def test_airflow_may_stand_behind_a_proxy_and_believes_no_stranger(services):
+    server = services["api-server"]
+    for service in ("api-server", "scheduler", "triggerer", "dag-processor"):
+        address = services[service]["environment"]["AIRFLOW__API__BASE_URL"]
+        assert address == "${BASE_URL:-http://${BIND:-127.0.0.1}:${PORT:-8080}}"
+    assert "--proxy-headers" in server["command"], "without it FORWARDED_ALLOW_IPS says nothing"
+    assert server["environment"]["FORWARDED_ALLOW_IPS"] == "${FORWARDED_ALLOW_IPS:-127.0.0.1}"
+
+
+@pytest.mark.parametrize(
+    ("address", "secure"), [("https://x.example", "True"), ("http://127.0.0.1:8080", ""), ("", "")]
+)
+def test_cookies_are_for_tls_alone_where_browsers_use_it(address, secure):
+    variables = {"PATH": os.environ["PATH"], "AIRFLOW__API__BASE_URL": address}
+    command = ["sh", "containers/airflow/entrypoint", "sh", "-c", 'echo "${AIRFLOW__FAB__COOKIE_SECURE:-}"']
+    assert subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True).stdout.strip() == secure
 
 
 def test_every_variable_of_the_file_is_named_in_the_docs():
