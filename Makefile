@@ -66,7 +66,12 @@ up: ## Airflow, Postgres and an object store in containers, at http://127.0.0.1:
 	$(COMPOSE) up --detach --wait --no-build
 	@echo "http://127.0.0.1:$$(sed -n 's/^PORT=//p' .env): log in as $$(sed -n 's/^ADMIN_USER=//p' .env), password in .env"
 
-down: ## stop them; what they hold stays
+# Steps are no part of the project of Compose, and hold its network. First what would try them again, then they.
+down: ## stop them, and the steps that run; what they hold stays
+	$(COMPOSE) stop
+	steps=$$(docker ps --all --quiet --filter \
+		label=retriever-foundry/network=$$($(COMPOSE) config | sed -n 's/^name: //p')_steps) \
+		&& { [ -z "$$steps" ] || { docker stop $$steps && docker rm $$steps; }; }
 	$(COMPOSE) down
 
 logs: ## follow what they say

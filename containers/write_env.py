@@ -64,9 +64,11 @@ SECTIONS: dict[str, dict[str, Callable[[], str]]] = {
         "S3_ADMIN_SECRET": secret,
         "RAY_AUTH_TOKEN": lambda: secrets.token_hex(32),
     },
-    "Airflow's pages: http://BIND:PORT, and who logs in there first.": {
+    "Airflow's pages: http://BIND:PORT, or BASE_URL of a proxy before it, and who logs in there first.": {
         "BIND": lambda: "127.0.0.1",
         "PORT": lambda: "8080",
+        "BASE_URL": lambda: "",
+        "FORWARDED_ALLOW_IPS": lambda: "127.0.0.1",
         "S3_PORT": lambda: "8333",
         "ADMIN_USER": lambda: "admin",
     },

@@ -67,11 +67,11 @@ class Stack:
     def __init__(self, project: str, env_file: Path, *files: Path) -> None:
         self.project, self.settings = project, values(env_file)
         named = [word for file in (ROOT / "docker-compose.yml", *files) for word in ("--file", str(file))]
-        self._head = [*composer(), "--project-name", project, "--env-file", str(env_file), *named]
+        self.head = [*composer(), "--project-name", project, "--env-file", str(env_file), *named]
 
     def __call__(self, *arguments: str) -> str:
         """Standard output of a command of Compose that ends well."""
-        ran = subprocess.run([*self._head, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+        ran = subprocess.run([*self.head, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
         assert ran.returncode == 0, f"{arguments}: {ran.stdout[-2000:]}{ran.stderr[-3000:]}"
         return ran.stdout
 

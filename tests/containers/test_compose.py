@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shlex
 import stat
 import subprocess
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ import pytest
 
 from tests.containers.conftest import ROOT, docker, named
 from tests.containers.stack import Stack, composer, values, written
+from tests.ports import free_port
 
 SECRETS = {
     "ADMIN_PASSWORD",
@@ -185,3 +188,22 @@ def test_steps_do_not_reach_the_database(stack):
     told = stack("run", "--rm", "--no-deps", "-T", "--entrypoint", "python", "foundry", "-c",
                  "import socket\ntry: socket.gethostbyname('postgres')\nexcept OSError: print('unknown')")  # fmt: skip
     assert told.strip().endswith("unknown")
+
+
+def test_make_down_ends_the_steps_of_this_stack_and_no_others(tmp_path):
+    path = tmp_path / ".env"
+    path.write_text(f"S3_PORT={free_port()}\n", "utf-8")
+    own = Stack(f"foundry-test-{uuid.uuid4().hex[:8]}", written(path))
+    own("up", "--detach", "--wait", "--no-build", "seaweedfs")
+    network, label = f"{own.project}_steps", "retriever-foundry/network"
+    sleep = ("--init", "--entrypoint", "sleep", named("seaweedfs"), "600")
+    step = docker("run", "--detach", "--network", network, "--label", f"{label}={network}", *sleep).strip()
+    other = docker("run", "--detach", "--label", f"{label}={network}-of-another", *sleep).strip()
+    try:
+        subprocess.run(["make", "down", f"COMPOSE={shlex.join(own.head)}"], cwd=ROOT, check=True)
+        left = docker("ps", "--all", "--quiet", "--no-trunc").split()
+        assert step not in left and other in left
+        assert network not in docker("network", "ls", "--format", "{{.Name}}").split()
+    finally:
+        docker("rm", "--force", step, other)
+        own.down()
