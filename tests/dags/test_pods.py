@@ -137,10 +137,13 @@ def test_the_pod_of_a_step_that_a_cluster_computes_holds_no_card(store_folder, m
 
 
 def test_the_image_has_the_packages_that_its_values_need():
-    chosen = yaml.safe_load((ROOT / "containers" / "helm" / "values.yaml").read_text())["config"]["foundry"]["backend"]
+    values = yaml.safe_load((ROOT / "containers" / "helm" / "values.yaml").read_text())
+    chosen = values["config"]["foundry"]["backend"]
     installed = (ROOT / "containers" / "airflow" / "requirements.txt").read_text()
     for package in (chosen, "apache-airflow-providers-amazon"):
         assert re.search(rf"^{package}==", installed, re.MULTILINE), f"the values need {package}"
+    assert not values["statsd"]["enabled"] or re.search(r"^statsd==", installed, re.MULTILINE)
+    assert not values["createUserJob"]["defaultUser"]["enabled"], "the chart's has a password that everybody knows"
 
 
 def test_no_secret_is_in_a_pod_and_hostile_values_arrive_as_they_are(call):
