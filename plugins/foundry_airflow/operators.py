@@ -165,6 +165,7 @@ class StepOperator(PlannedOperator):
         super().__init__(**kwargs)
         self.group = group
         self._backend: Backend | None = None
+        self._killed = False
 
     @property
     def map_label(self) -> str:
@@ -206,7 +207,7 @@ class StepOperator(PlannedOperator):
             if ended.exit_code:
                 store = open_store()
                 call = self._call(job := self.job(store))
-                if following := again(store, job, with_more(call) if more else call, ended, before):
+                if following := self._again(store, job, with_more(call) if more else call, ended, before):
                     return self._made(context, self._run(store, job, following))
         return self._made(context, self._planned(self._result(ended), version))
 
@@ -257,7 +258,7 @@ class StepOperator(PlannedOperator):
 
         try:
             ended = self._backend.run(call, say)
-            while following := again(store, job, call, ended, before):
+            while following := self._again(store, job, call, ended, before):
                 call = following
                 before = so_far(store, job, self.group)
                 ended = self._backend.run(call, say)
@@ -265,6 +266,11 @@ class StepOperator(PlannedOperator):
         except AirflowException as error:
             error.add_note(told[0])
             raise
+
+    def _again(self, store: Store, job: Job, call: Call, ended: Ended, before: str | None) -> Call | None:
+        """What is to run now within the same try; nothing once the task is cancelled, also while this waits."""
+        following = None if self._killed else again(store, job, call, ended, before)
+        return None if self._killed else following
 
     def _call(self, job: Job) -> Call:
         group = ["--group", self.group] if self.group else []
@@ -281,7 +287,8 @@ class StepOperator(PlannedOperator):
         return arguments
 
     def on_kill(self) -> None:
-        """End the step with the task."""
+        """End the step with the task: Airflow calls this from a signal's handler, and what it interrupted goes on."""
+        self._killed = True
         if self._backend is not None:
             self._backend.cancel()
 

@@ -181,15 +181,17 @@ def test_planning_errors_fail_before_any_process(tmp_path, monkeypatch):
         run("square", inputs={"numbers": "numbers@absent"})
 
 
-def test_a_cancelled_task_ends_its_process_group(tmp_path):
+def test_a_cancelled_task_ends_its_process_group_and_begins_no_other(tmp_path, monkeypatch):
+    monkeypatch.setenv("AIRFLOW__FOUNDRY__RETRY_DELAY_S", "0")
     mark = tmp_path / "mark"
     operator = StepOperator(task_id="stumble", step="stumble", values={"how": "hang", "mark": str(mark)})
-    ended = threading.Event()
+    ended, store = threading.Event(), open_store()
 
     def cancel_when_running():
         while not (mark.exists() and mark.read_text().endswith("\n")):
             if ended.wait(0.02):
                 return
+        store.replace(f"headway/{operator.job(store).ref.version}", b"a checkpoint")
         operator.on_kill()
 
     watcher = threading.Thread(target=cancel_when_running)
@@ -198,8 +200,18 @@ def test_a_cancelled_task_ends_its_process_group(tmp_path):
         execute(operator)
     ended.set()
     watcher.join()
+    assert len(mark.read_text().splitlines()) == 1
     for pid in map(int, mark.read_text().split()):
         assert not _alive(pid)
+
+
+def test_a_task_that_is_cancelled_before_its_step_begins_anew_begins_none(tmp_path, monkeypatch):
+    mark = tmp_path / "mark"
+    operator = StepOperator(task_id="stumble", step="stumble", values={"how": "climb", "mark": str(mark)})
+    monkeypatch.setattr("foundry_airflow.tries.sleep", lambda _: operator.on_kill())
+    with pytest.raises(AirflowException, match="was killed"):
+        execute(operator)
+    assert len(mark.read_text().splitlines()) == 1
 
 
 def _alive(pid: int) -> bool:
