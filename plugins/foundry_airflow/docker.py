@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from time import sleep
 from typing import Any
@@ -53,9 +54,10 @@ def docker_errors() -> Iterator[None]:
 class Docker:
     """See :class:`foundry_airflow.engines.Engine`."""
 
-    def __init__(self) -> None:
-        with docker_errors():
-            self._client = docker.from_env()
+    @cached_property
+    def _client(self) -> docker.DockerClient:
+        """Made at the first request, as one of them: making it asks the engine which version it speaks."""
+        return docker.from_env()
 
     def start(self, call: Call) -> bool:
         """Run ``call``; of two tasks that do so at once one makes the container, and both follow it."""

@@ -33,7 +33,7 @@ class CommandTrigger(BaseTrigger):
         """Look until it has ended; each look is a short call in a thread, so that others get their turn."""
         for value in secret_values():
             await amask_secret(value)
-        follower = Follower(engine(self.backend), self.name)
+        follower = Follower(await asyncio.to_thread(engine, self.backend), self.name)
         for pause_s in pauses():
             lines, ended = await asyncio.to_thread(follower.look)
             for line in lines:
@@ -45,4 +45,5 @@ class CommandTrigger(BaseTrigger):
 
     async def on_kill(self) -> None:
         """End the command with its task."""
-        await asyncio.to_thread(engine(self.backend).end, self.name)
+        there = await asyncio.to_thread(engine, self.backend)
+        await asyncio.to_thread(there.end, self.name)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import socket
 from types import SimpleNamespace
 
 import pytest
@@ -13,8 +15,10 @@ from docker.errors import APIError
 from foundry_airflow.calls import EXIT_TIMEOUT, Call
 from foundry_airflow.containers import container_of
 from foundry_airflow.docker import KILLED, Docker, _ended, run_arguments
+from foundry_airflow.engines import TOLERATED, Follower
+from foundry_airflow.trigger import CommandTrigger
 
-from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.step import Resources
 
@@ -113,3 +117,31 @@ def test_an_image_that_is_not_there_and_may_not_be_pulled_is_to_be_built(status)
     engine._client = SimpleNamespace(images=SimpleNamespace(pull=pull))
     with pytest.raises(InputError, match="there is no image 'mine:1'.*`make images`.*not pulled"):
         engine._pull("mine:1")
+
+
+def test_an_engine_that_is_down_is_looked_at_again_from_the_first_look_on(tmp_path, monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    follower = Follower(Docker(), "foundry-x")
+    assert [follower.look() for _ in range(TOLERATED)] == [([], None)] * TOLERATED
+    with pytest.raises(TransientError, match="does DOCKER_HOST name a running engine"):
+        follower.look()
+
+
+def test_an_engine_that_is_silent_does_not_stop_the_triggerer(monkeypatch):
+    async def others():
+        waiting = asyncio.create_task(anext(CommandTrigger("docker", "foundry-x").run()))
+        for _ in range(20):
+            await asyncio.sleep(0.05)
+        assert not waiting.done()
+        waiting.cancel()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        monkeypatch.setenv("DOCKER_HOST", f"tcp://127.0.0.1:{server.getsockname()[1]}")
+
+        async def then_it_is_gone():
+            try:
+                await asyncio.wait_for(others(), 10)
+            finally:
+                server.close()
+
+        asyncio.run(then_it_is_gone())
