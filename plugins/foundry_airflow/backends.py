@@ -82,6 +82,8 @@ def checked(name: str, ended: Ended) -> str:
     Raises:
         AirflowException: worth another try: exit code 75, or ended from outside (memory, time, a lost machine).
         AirflowFailException: any other exit code; trying again cannot help.
+
+    Where the command's own log says why, its last line is a note of the error.
     """
     code = ended.exit_code
     if code == EXIT_DONE:
@@ -89,9 +91,16 @@ def checked(name: str, ended: Ended) -> str:
     if ended.why:
         raise AirflowException(f"{name} was ended (exit code {code}): {ended.why}")
     if code == EXIT_RETRY:
-        raise AirflowException(f"{name} asks to be tried again (exit code {code}); its log above says why")
+        raise _noted(
+            AirflowException(f"{name} asks to be tried again (exit code {code}); its log above says why"), ended
+        )
     if code == EXIT_TIMEOUT:
         raise AirflowException(f"{name} was ended (exit code {code}): it ran longer than it may")
     if code < 0 or code > 128:
         raise AirflowException(f"{name} was killed (exit code {code}); was there enough memory?")
-    raise AirflowFailException(f"{name} failed with exit code {code}; its log above says why")
+    raise _noted(AirflowFailException(f"{name} failed with exit code {code}; its log above says why"), ended)
+
+
+def _noted(error: AirflowException, ended: Ended) -> AirflowException:
+    error.add_note(ended.said)
+    return error

@@ -71,9 +71,11 @@ class Ended:
         last_line: the last line of its standard output.
         why: what ended it from outside, where that is known.
         out_of_memory: the engine knows that it was ended for want of memory.
+        said: the last line of its log, for whoever does not read that.
     """
 
     exit_code: int
     last_line: str = ""
     why: str = ""
     out_of_memory: bool = False
+    said: str = ""

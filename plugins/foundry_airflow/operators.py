@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from airflow.sdk import Asset, AssetAlias, BaseOperator, Context
@@ -250,22 +251,18 @@ class StepOperator(PlannedOperator):
             kwargs: dict[str, Any] = {"before": before, "version": call.version}
             kwargs |= {"more": True} if has_more(call) else {}
             self.defer(trigger=CommandTrigger(name, call.name), method_name="resume", kwargs=kwargs)
-        told = [""]
+        said = [""]
 
         def say(line: str) -> None:
             log.info(line)
-            told[0] = line
+            said[0] = line
 
-        try:
+        ended = self._backend.run(call, say)
+        while following := self._again(store, job, call, ended, before):
+            call = following
+            before = so_far(store, job, self.group)
             ended = self._backend.run(call, say)
-            while following := self._again(store, job, call, ended, before):
-                call = following
-                before = so_far(store, job, self.group)
-                ended = self._backend.run(call, say)
-            return self._planned(self._result(ended), call.version)
-        except AirflowException as error:
-            error.add_note(told[0])
-            raise
+        return self._planned(self._result(replace(ended, said=said[0])), call.version)
 
     def _again(self, store: Store, job: Job, call: Call, ended: Ended, before: str | None) -> Call | None:
         """What is to run now within the same try; nothing once the task is cancelled, also while this waits."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
-from airflow.sdk.log import amask_secret
+from airflow.sdk.log import amask_secret, redact
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
+from foundry_airflow.alerts import LONGEST
 from foundry_airflow.backends import engine
 from foundry_airflow.engines import Follower, pauses
 from pipeline_tasks.core.settings import secret_values
@@ -33,13 +34,15 @@ class CommandTrigger(BaseTrigger):
         """Look until it has ended; each look is a short call in a thread, so that others get their turn."""
         for value in secret_values():
             await amask_secret(value)
-        follower = Follower(await asyncio.to_thread(engine, self.backend), self.name)
+        follower, said = Follower(await asyncio.to_thread(engine, self.backend), self.name), ""
         for pause_s in pauses():
             lines, ended = await asyncio.to_thread(follower.look)
             for line in lines:
                 self.log.info("%s", line)
+                said = line
             if ended:
-                yield TriggerEvent(asdict(ended))
+                said = str(redact(said))[:LONGEST]  # Airflow keeps events in its database
+                yield TriggerEvent(asdict(replace(ended, said=said)))
                 return
             await asyncio.sleep(pause_s)
 

@@ -9,6 +9,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskD
 
 pytest.importorskip("kubernetes", reason="the extra `kubernetes` is not installed")
 
+from foundry_airflow.alerts import error_line
 from foundry_airflow.operators import StepOperator, open_store
 from foundry_airflow.trigger import CommandTrigger
 
@@ -54,10 +55,24 @@ def test_a_version_that_was_not_planned_is_announced_to_nobody(cluster, monkeypa
 
 def test_a_failure_seen_by_the_trigger_fails_the_task(cluster, monkeypatch):  # noqa: F811
     name = deferred(monkeypatch).trigger.name
+    cluster.log(name, "a line", "foundry: key sk-only-in-this-test-0123 can never work")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-only-in-this-test-0123")
     cluster.terminated(name, 2)
     event = asyncio.run(first(CommandTrigger("kubernetes", name)))
-    with pytest.raises(AirflowFailException, match="exit code 2"):
+    assert "sk-only" not in str(event)
+    with pytest.raises(AirflowFailException, match="exit code 2") as caught:
         StepOperator(task_id="count", step="count").resume({"outlet_events": {}}, event)
+    assert error_line(caught.value) == "foundry: key *** can never work"
+
+
+def test_an_alert_says_what_ended_the_command_from_outside(cluster, monkeypatch):  # noqa: F811
+    name = deferred(monkeypatch).trigger.name
+    cluster.log(name, "30% done")
+    cluster.terminated(name, 137, "OOMKilled")
+    event = asyncio.run(first(CommandTrigger("kubernetes", name)))
+    with pytest.raises(AirflowException) as caught:
+        StepOperator(task_id="count", step="count").resume({"outlet_events": {}}, event)
+    assert "out of memory" in error_line(caught.value)
 
 
 def test_a_waiting_task_whose_pod_is_evicted_goes_on_where_the_step_came_further(cluster, monkeypatch):  # noqa: F811
