@@ -28,7 +28,7 @@ def pod(wanted: Container, template: dict[str, Any], secret: str = SECRET) -> di
     """The pod for ``wanted``, laid over ``template``; whoever may read pods reads no secret in it.
 
     Its step's secrets are named one by one, as keys of the Kubernetes secret ``secret``: other steps' are not there.
-    Names are Kubernetes': limits of one container, no rights, a read-only root with memory for ``/tmp``.
+    Names are Kubernetes': limits of one container, no rights, a read-only root, ``/tmp`` on the node's disk.
     """
     memory = f"{wanted.memory_mib}Mi"
     limits = {"memory": memory} | ({GPU: str(wanted.gpus)} if wanted.gpus else {})

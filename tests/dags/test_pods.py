@@ -157,6 +157,13 @@ def test_no_secret_is_in_a_pod_and_hostile_values_arrive_as_they_are(call):
     assert expanded(environment["FOUNDRY_BRAVE_URL"], secret) == "http://127.0.0.1/$(OPENAI_API_KEY)"
 
 
+def test_the_step_may_fill_its_own_tmp_unless_the_template_limits_it(call):
+    limited = {"spec": {"volumes": [{"name": "tmp", "emptyDir": {"sizeLimit": "20Gi"}}]}}
+    for template, room in (({}, {}), (limited, {"sizeLimit": "20Gi"})):
+        (tmp,) = [one for one in pod(container_of(call), template)["spec"]["volumes"] if one["name"] == "tmp"]
+        assert tmp["emptyDir"] == room
+
+
 def test_names_are_fit_for_pods_and_tell_work_apart(call):
     long = replace(call, step="near_duplicate_documents", group="100/640")
     names = {call.name, long.name, replace(call, group="0/4").name, replace(call, version="0" * 16).name}
