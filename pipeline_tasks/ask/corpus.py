@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -58,8 +59,9 @@ class Corpus:
         Raises:
             InputError: it is not in this version.
         """
-        place = int(self.places(pa.array([passage_id]))[0])
-        if place < 0:
+        ids = self.rows["passage_id"]
+        place = bisect_left(range(len(ids)), passage_id, key=lambda at: ids[at].as_py())
+        if place == len(ids) or ids[place].as_py() != passage_id:
             raise InputError(
                 f"{self.manifest.ref} has no passage {passage_id!r}; name the version that has: --passages"
             )
