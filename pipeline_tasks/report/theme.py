@@ -98,11 +98,7 @@ def _inline(svg: str, chart: Chart, own: str, name: str) -> str:
     """One drawing as part of a page: no style of its own, ids of its own, colours of the page."""
     body = svg[svg.index("<g id=") :]
     used = set(re.findall(r"#([\w-]+)", body))
-    body = re.sub(r' id="(?!tip-)([^"]*)"', lambda found: found[0] if found[1] in used else "", body)
-    body = re.sub(r"font-family: [^;\"]*(; )?", "", body)
-    body = re.sub(r' transform="rotate\(-0 [^"]*"', "", body)
-    for role, stand_in in COLOUR.items():
-        body = body.replace(stand_in, f"var(--{role})")
+    body = re.sub(r"<[^>]+>", lambda tag: _of_the_page(tag[0], used), body)
     body = _TIP.sub(lambda found: f"<g><title>{escape(chart.tips[int(found[1])])}</title>", body)
     found = re.search(r'viewBox="0 0 ([0-9.]+) ([0-9.]+)"', svg)
     width, height = found.groups() if found else ("1", "1")
@@ -113,3 +109,13 @@ def _inline(svg: str, chart: Chart, own: str, name: str) -> str:
         f'<desc id="{own}-about">{escape(chart.description)}</desc>'
         f"{body}"
     )
+
+
+def _of_the_page(tag: str, used: set[str]) -> str:
+    """One tag without its font, with colours of the page, and with its id if it is of those ``used``."""
+    tag = re.sub(r' id="(?!tip-)([^"]*)"', lambda found: found[0] if found[1] in used else "", tag)
+    tag = re.sub(r"font-family: [^;\"]*(; )?", "", tag)
+    tag = re.sub(r' transform="rotate\(-0 [^"]*"', "", tag)
+    for role, stand_in in COLOUR.items():
+        tag = tag.replace(stand_in, f"var(--{role})")
+    return tag
