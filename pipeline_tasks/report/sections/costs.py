@@ -73,8 +73,9 @@ def pair_cost_section(ask: Ask, ref: str) -> Section | None:
     if not rows:
         return None
     about = (
-        "Dollars for the answers behind the pairs of an intent, over the pairs that stayed. Answers that were refused "
-        "count, each as the mean of its intent's."
+        "Dollars for the answers behind the pairs of an intent, over the pairs that stayed. Answers that no row names, "
+        "since they were refused or asked for again, are shared among the intents as their answers are; of parts that "
+        "were made before receipts named such answers, each is taken to be the mean of its intent's."
     )
     table = [
         (row["intent"], f"{row['n_answers']:,}", f"{row['n_pairs']:,}", f"{row['cost_usd']:,.2f}")
