@@ -33,7 +33,8 @@ _COUNTED = "SELECT name, max(value) AS value FROM counters WHERE dataset = ? AND
 def sweep_command(
     names: Annotated[list[str], typer.Argument(metavar="STEP…", help="steps in the order of their run")],
     over: Annotated[
-        list[str], typer.Option("--over", metavar="PARAM=A,B", help="values to try, or a JSON list of them")
+        list[str],
+        typer.Option("--over", metavar="PARAM=A,B", help="values to try, a JSON list of them, or one JSON object"),
     ],
     sets: Annotated[list[str] | None, typer.Option("--set", metavar="PARAM=VALUE", help="the same in all")] = None,
     given: Annotated[
@@ -118,7 +119,9 @@ def told(chosen: dict[str, Any]) -> str:
 
 def _values(text: str) -> tuple[str, list[Any]]:
     name, value = next(iter(parameters_of([text]).items()))
-    values = value if isinstance(value, list) else [one for one in str(value).split(",") if one]
+    if isinstance(value, str):
+        value = [one for one in value.split(",") if one]
+    values = value if isinstance(value, list) else [value]
     if not values:
         raise InputError(f"--over {text!r} has no value to try: say PARAM=A,B")
     return name, values

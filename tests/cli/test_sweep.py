@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline_tasks.cli.sweep import combinations, nested
+from pipeline_tasks.cli.sweep import _values, combinations, nested
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.store import LocalStore
@@ -39,6 +39,18 @@ def test_all_names_are_looked_at_before_the_first_step_runs(toys, tmp_path):
     told = toys("sweep", "count", "square", "--over", "prts=2,3")
     assert told.returncode != 0 and "prts" in told.stderr and "parts" in told.stderr
     assert not list((tmp_path / "store").glob("datasets/*"))
+
+
+@pytest.mark.parametrize(
+    ("value", "tried"),
+    [
+        ('{"name": "list_net", "alpha": 2}', [{"name": "list_net", "alpha": 2}]),
+        ('[{"name": "list_net", "alpha": 2}, "list_mle"]', [{"name": "list_net", "alpha": 2}, "list_mle"]),
+        ("list_net,list_mle", ["list_net", "list_mle"]),
+    ],
+)
+def test_an_object_is_one_value_and_a_list_one_for_each(value, tried):
+    assert _values(f"objective={value}") == ("objective", tried)
 
 
 def test_the_last_parameter_changes_first():
