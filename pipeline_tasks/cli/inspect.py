@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
@@ -143,7 +144,7 @@ def print_rows(answer: pa.Table, fmt: str) -> None:
     if fmt == "csv":
         _print_csv(answer.column_names, answer.to_pylist())
     elif fmt == "json":
-        typer.echo(json.dumps(answer.to_pylist(), ensure_ascii=False, default=str, indent=1))
+        typer.echo(_as_json(answer.to_pylist(), indent=1))
     else:
         table = Table(*(escape(column) for column in answer.column_names))
         for row in answer.to_pylist():
@@ -160,4 +161,17 @@ def _print_csv(columns: list[str], rows: list[dict[str, Any]]) -> None:
 
 
 def _as_cell(value: Any) -> Any:
-    return json.dumps(value, ensure_ascii=False, default=str) if isinstance(value, list | dict) else value
+    return _as_json(value) if isinstance(value, list | dict) else value
+
+
+def _as_json(value: Any, indent: int | None = None) -> str:
+    return json.dumps(_finite(value), ensure_ascii=False, default=str, indent=indent, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    """``value`` with ``nan`` and ``inf``, which JSON has no numbers for, as texts: so the lineage page shows them."""
+    if isinstance(value, dict):
+        return {key: _finite(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_finite(one) for one in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

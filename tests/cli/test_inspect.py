@@ -92,6 +92,14 @@ def test_sql_in_three_formats(root):
     assert "read-only" in foundry(root, "sql", "DROP TABLE steps", code=2)
 
 
+def test_numbers_that_json_has_not_are_texts_as_on_the_lineage_page(root):
+    select = "SELECT 'nan'::DOUBLE AS a, ['inf'::DOUBLE, 1] AS b, {'c': '-inf'::DOUBLE} AS c"
+    found = json.loads(foundry(root, "sql", select, "--format", "json"))
+    assert found == [{"a": "nan", "b": ["inf", 1.0], "c": {"c": "-inf"}}]
+    (row,) = csv.DictReader(io.StringIO(foundry(root, "sql", select, "--format", "csv")))
+    assert row == {"a": "nan", "b": '["inf", 1.0]', "c": '{"c": "-inf"}'}
+
+
 def test_sql_says_where_there_are_more_rows_than_it_prints(root, monkeypatch, capsys):
     monkeypatch.setenv("FOUNDRY_STORE", str(root))
     settings.cache_clear()
