@@ -16,9 +16,9 @@ from pipeline_tasks.curation.compared_passages import READS, Compared
 from pipeline_tasks.curation.passage_scores import Asked, Scores, expected_grades, ordered_by_both
 from pipeline_tasks.datasets import RELABELLED
 from pipeline_tasks.encoders.devices import devices
-from pipeline_tasks.models import use
 from pipeline_tasks.models.start import Start, start_of
 from pipeline_tasks.models.use import REFERENCE_MODELS
+from pipeline_tasks.retrieval.cross_encoder import finite
 from pipeline_tasks.retrieval.fusion import USUAL_K
 
 
@@ -68,7 +68,8 @@ def relabel(rows: pa.Table, params: RelabelParams, run: Run) -> pa.Table:
     "Beyond Yes and No". Departures: the prompts, which are not published, are ours; the seed always competes.
 
     Raises:
-        InputError: the nearest passages are of other pairs or of other passages, or the scorer is not here.
+        InputError: the nearest passages are of other pairs or of other passages, or the scorer is not here, has changed
+            since the run began, or gives scores that are no numbers.
     """
     compared = Compared.read(rows, run)
     if not len(compared):
@@ -79,8 +80,7 @@ def relabel(rows: pa.Table, params: RelabelParams, run: Run) -> pa.Table:
 @lru_cache(maxsize=1)
 def _scorer(start: Start, precision: Precision, batch_size: int) -> CausalScorer:
     """The scorer; the one opened last stays loaded."""
-    folder = start.folder or use.folder(start.name)
-    return CausalScorer(folder, devices().split(",")[0], precision, batch_size)
+    return CausalScorer(start.here(), devices().split(",")[0], precision, batch_size)
 
 
 def _scores(compared: Compared, params: RelabelParams, run: Run) -> Scores:
@@ -92,4 +92,7 @@ def _scores(compared: Compared, params: RelabelParams, run: Run) -> Scores:
             prompts.LIKELIHOOD_BEGINNING, asked.before_queries, asked.queries, meter.advance
         )
         grades = scorer.label_log_probs(prompts.RELEVANCE_BEGINNING, asked.before_grades, prompts.GRADES, meter.advance)
-    return Scores(likelihoods, expected_grades(grades))
+    found = Scores(likelihoods, expected_grades(grades))
+    for scores in (found.likelihoods, found.relevances):
+        finite(scores, asked.queries, f"scorer={params.scorer!r}")
+    return found

@@ -16,7 +16,6 @@ from pipeline_tasks.curation.compared_passages import READS, Compared
 from pipeline_tasks.curation.passage_scores import ranks_of
 from pipeline_tasks.datasets import RELABELLED
 from pipeline_tasks.encoders.devices import devices
-from pipeline_tasks.models import use
 from pipeline_tasks.models.start import Start, reranker_of
 from pipeline_tasks.models.use import REFERENCE_MODELS
 from pipeline_tasks.retrieval.cross_encoder import CrossEncoder, load_cross_encoder
@@ -70,7 +69,8 @@ def rerank_passages(rows: pa.Table, params: RerankPassagesParams, run: Run) -> p
     query without its task, as it was trained; the margin.
 
     Raises:
-        InputError: the nearest passages are of other pairs or of other passages, or the reranker is not here.
+        InputError: the nearest passages are of other pairs or of other passages, or the reranker is not here, has
+            changed since the run began, or gives scores that are no numbers.
     """
     compared = Compared.read(rows, run)
     if not len(compared):
@@ -110,5 +110,4 @@ def order_with_margin(scores: np.ndarray, seed: int, margin: float) -> np.ndarra
 @lru_cache(maxsize=1)
 def _reranker(start: Start, max_length: int) -> CrossEncoder:
     """The reranker; the one opened last stays loaded."""
-    folder = start.folder or use.folder(start.name)
-    return load_cross_encoder(folder, max_length, settings().threads, devices().split(",")[0])
+    return load_cross_encoder(start.here(), max_length, settings().threads, devices().split(",")[0])

@@ -1,7 +1,8 @@
 """What a training starts from: a model of the registry, or a model's folder, known by what its files say.
 
 A folder is read once when a run is planned, and copied before it trains: what trains is what the version's id names,
-whatever becomes of the folder in the meantime, and wherever it lies.
+whatever becomes of the folder in the meantime, and wherever it lies. What is loaded once and not trained is looked at
+again in its place.
 """
 
 from __future__ import annotations
@@ -59,6 +60,23 @@ class Start:
         if self.folder is None:
             return use.identity(self.name)
         return {"name": self.name, "sha256": self.sha256, "libraries": versions_of("tokenizers")}
+
+    def here(self) -> Path:
+        """The folder to load it from at once: the cache's, or the one that was named, without a copy.
+
+        Raises:
+            InputError: it is not fetched, or the folder is not on this machine, or has changed since it was named.
+        """
+        if self.folder is None:
+            return use.folder(self.name)
+        if not self.folder.is_dir():
+            raise InputError(
+                f"{str(self.folder)!r} is no folder on {gethostname()}, which reads it: put it where both this machine "
+                "and the one that plans see it, at the same path"
+            )
+        if _digest(self.folder) != self.sha256:
+            raise InputError(f"{str(self.folder)!r} changed since this run began: start the run again")
+        return self.folder
 
     def files(self, target: Path) -> Path:
         """The folder to load it from: the cache's, or a copy of the folder that was named, made in ``target``.

@@ -21,6 +21,24 @@ _ONE_PAIR = 1
 _SHOWN = 80
 
 
+def finite(scores: np.ndarray, queries: Sequence[str], model: str) -> np.ndarray:
+    """The scores that ``model`` gave the passages of queries, all of them numbers: NaN would be sorted in silence.
+
+    Shapes:
+        scores, queries: [n]; returns [n].
+
+    Raises:
+        InputError: a score is not finite.
+    """
+    wrong = np.flatnonzero(~np.isfinite(scores))
+    if len(wrong):
+        raise InputError(
+            f"{model} gave {len(wrong)} scores that are no numbers, the first for "
+            f"{queries[wrong[0]][:_SHOWN]!r}: check its weights"
+        )
+    return scores
+
+
 class CrossEncoder(ABC):
     """One score for each pair of texts, larger where the second answers the first; of any scale (logits)."""
 
@@ -46,13 +64,7 @@ class CrossEncoder(ABC):
         for batch in plan_batches([len(pair.ids) for pair in pairs], self.batch_tokens):
             found[batch] = self._scored([pairs[place] for place in batch])
             progress(len(batch))
-        wrong = np.flatnonzero(~np.isfinite(found))
-        if len(wrong):
-            raise InputError(
-                f"the reranker gave {len(wrong)} scores that are no numbers, the first for "
-                f"{queries[wrong[0]][:_SHOWN]!r}: check its weights"
-            )
-        return found
+        return finite(found, queries, "the reranker")
 
     @abstractmethod
     def _scored(self, pairs: Sequence[Encoding]) -> np.ndarray:

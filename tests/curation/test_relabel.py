@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.plan import plan
@@ -81,6 +82,24 @@ def test_the_scorer_is_known_by_what_it_is_and_not_by_where_it_lies(scorer, tmp_
     moved = make(tmp_path / "moved")
     assert relabel.parse({"scorer": scorer}).identity() == relabel.parse({"scorer": str(moved)}).identity()
     assert relabel.parse({"scorer": scorer}).identity()["prompts_sha256"] == prompts.sha256()
+
+
+def test_a_scorer_whose_scores_are_no_numbers_is_refused(store, tmp_path):
+    weights = make(tmp_path / "broken") / "model.safetensors"
+    broken = load_file(weights)
+    broken["model.norm.weight"][:] = float("nan")
+    save_file(broken, weights, metadata={"format": "pt"})
+    with pytest.raises(InputError, match="scorer='.*broken' gave 6 scores that are no numbers, the first for ' ta'"):
+        go(store, relabel, scorer=str(weights.parent))
+
+
+def test_a_scorer_that_changed_since_the_run_began_is_refused(store, tmp_path):
+    folder = make(tmp_path / "changing")
+    job = plan(store, relabel, {"scorer": str(folder)})
+    assert job.ref
+    (folder / "config.json").write_text((folder / "config.json").read_text() + " ")
+    with pytest.raises(InputError, match="changing' changed since this run began"):
+        run_job(store, job)
 
 
 def test_ranks_are_fused_and_ties_go_to_the_nearest():

@@ -73,6 +73,15 @@ def test_a_run_that_ended_early_goes_on_with_the_parts_that_are_missing(store, r
     assert (rest["parts_built"], rest["parts_reused"]) == (1, 1)
 
 
+def test_a_reranker_that_changed_since_the_run_began_is_refused(store, tmp_path):
+    folder = small_reranker.make(tmp_path / "changing")
+    job = plan(store, rerank_passages, {"reranker": str(folder), **LENGTH})
+    assert job.ref
+    (folder / "config.json").write_text((folder / "config.json").read_text() + " ")
+    with pytest.raises(InputError, match="changing' changed since this run began"):
+        run_job(store, job)
+
+
 def test_ties_go_to_the_seed_and_then_to_the_nearest():
     assert order_with_margin(np.float32([2, 1, 2, 1]), 3, 0).tolist() == [0, 2, 3, 1]
     assert order_with_margin(np.float32([2, 1, 2, 1]), 3, 1).tolist() == [3, 0, 2, 1]
