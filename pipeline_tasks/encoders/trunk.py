@@ -20,6 +20,7 @@ from pipeline_tasks.encoders.projection import Dense
 from pipeline_tasks.encoders.tokens import TextTokens, padded
 from pipeline_tasks.models.registry import Pooling
 from pipeline_tasks.models.use import load_tokenizer as load_fast
+from pipeline_tasks.models.use import refuse_adapters
 
 if TYPE_CHECKING:
     import torch
@@ -156,8 +157,9 @@ def load_model(
 
     Raises:
         InputError: the folder holds no model that transformers can load without pickles or code of its own, or weights
-            are missing from it.
+            are missing from it, or adapters lie beside them.
     """
+    refuse_adapters(Path(folder))
     import torch
     from huggingface_hub.errors import StrictDataclassError
     from safetensors import SafetensorError

@@ -220,7 +220,8 @@ def _folder(name: str) -> Start:
         raise InputError(
             f"backbone={name!r} has no tokenizer.json: load its tokenizer with transformers and save it there"
         )
-    if not any(file.endswith(".safetensors") for file in found):
+    use.refuse_adapters(folder)
+    if not any(file.endswith(".safetensors") and not file.startswith("adapter_") for file in found):
         pickles = sorted(path.name for pattern in _PICKLES for path in folder.glob(pattern))
         has = f"its weights as a pickle alone ({pickles[0]}), which is never read here" if pickles else "no weights"
         raise InputError(f"backbone={name!r} has {has}: save it again with transformers 5, as model.safetensors")

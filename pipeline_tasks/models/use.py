@@ -20,6 +20,9 @@ REFERENCE_MODELS = assigned("offline", ANY)
 
 LLM = "smollm2-135m-instruct"
 
+ADAPTERS = "adapter_config.json"
+"""By it ``transformers`` and ``peft`` know that a folder has adapters."""
+
 TEXTS = {"max_length", "pooling", "query_prefix", "passage_prefix", "append", "causal"}
 """Fields of a model that say how texts become its vectors."""
 
@@ -98,3 +101,18 @@ def load_tokenizer(model: str | Path) -> Tokenizer:
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
+
+
+def refuse_adapters(folder: Path) -> None:
+    """See that no adapters lie beside a model's weights: ``transformers`` would lay them over the model, frozen.
+
+    Those of our own models are in a folder of their own, and in the weights as well.
+
+    Raises:
+        InputError: there are some.
+    """
+    if (folder / ADAPTERS).exists():
+        raise InputError(
+            f"{str(folder)!r} has adapters beside its weights ({ADAPTERS}): merge them into the model, and save that "
+            "again"
+        )

@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 
 from pipeline_tasks.core.errors import InputError
@@ -55,6 +56,14 @@ def test_absent_weights_are_refused(tiny_bert, tmp_path) -> None:
 def test_folder_without_a_model_is_refused(tmp_path) -> None:
     with pytest.raises(InputError, match="no model that transformers can load"):
         load(tmp_path)
+
+
+def test_adapters_beside_the_weights_are_refused(tiny_bert, tmp_path) -> None:
+    folder = shutil.copytree(tiny_bert, tmp_path / "adapted")
+    model = get_peft_model(load(folder).model, LoraConfig(r=2, target_modules=["query"]))
+    model.save_pretrained(folder)
+    with pytest.raises(InputError, match="adapters beside its weights .*merge them into the model"):
+        load(folder)
 
 
 def test_pickles_are_not_read(tiny_bert, tmp_path) -> None:

@@ -105,6 +105,20 @@ def test_what_is_no_folder_of_a_model_is_named(folder, tmp_path):
         start_of(str(folder))
 
 
+def test_adapters_beside_the_weights_are_refused_and_are_no_weights(folder):
+    (folder / "adapter").mkdir()
+    (folder / "adapter" / "adapter_config.json").write_text("{}")
+    assert start_of(str(folder)).sha256, "a model of ours, which has them in its weights as well"
+    shutil.copyfile(folder / "model.safetensors", folder / "adapter_model.safetensors")
+    (folder / "adapter_config.json").write_text("{}")
+    with pytest.raises(InputError, match="has adapters beside its weights .adapter_config.json.: merge them"):
+        start_of(str(folder))
+    (folder / "adapter_config.json").unlink()
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(InputError, match="has no weights"):
+        start_of(str(folder))
+
+
 def test_a_pickle_alone_is_refused_and_not_opened(folder, tmp_path):
     class Trap:
         def __reduce__(self):
