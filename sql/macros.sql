@@ -1,18 +1,26 @@
--- Tokens and dollars behind a version, named by its id, by DATASET@ID, or by DATASET or DATASET@latest for the latest; no
--- row where there is none of that name.
+-- A version named by its id, by DATASET@ID, or by DATASET or DATASET@latest for the latest; no row where there is none.
+CREATE MACRO version_named(asked) AS TABLE
+SELECT v.dataset, v.version FROM versions v
+WHERE asked IN (v.version, v.dataset || '@' || v.version) OR (v.is_latest AND asked IN (v.dataset, v.dataset || '@latest'));
+
+-- What the version named so was made from, all the way down; depth 1 is a direct source.
+CREATE MACRO ancestors_of(asked) AS TABLE
+WITH RECURSIVE walk AS (
+    SELECT n.dataset AS d, n.version AS i, 0 AS depth FROM version_named(asked) n
+    UNION
+    SELECT m.source_dataset, m.source_version, w.depth + 1 FROM walk w JOIN made_from m ON m.dataset = w.d AND m.version = w.i
+)
+SELECT d AS dataset, i AS version, min(depth) AS depth FROM walk WHERE depth > 0 GROUP BY ALL;
+
+-- Tokens and dollars behind the version named so; no row where there is none.
 -- Counted: every answer that a row of the version or of any of its ancestors names as a response_id, or that a receipt of
 -- its parts names: what embeddings were bought with, and answers that were refused or asked for again. Once each, also
 -- where that row was removed or refused later.
 CREATE MACRO cost_of(asked) AS TABLE
-WITH named AS (SELECT v.dataset AS d, v.version AS i, v.is_latest FROM versions v),
-wanted AS (
-    SELECT d, i FROM named
-    WHERE asked IN (i, d || '@' || i) OR (is_latest AND asked IN (d, d || '@latest'))
-),
-family AS (
-    FROM wanted
+WITH family AS (
+    SELECT n.dataset AS d, n.version AS i FROM version_named(asked) n
     UNION
-    SELECT a.ancestor_dataset, a.ancestor_version FROM ancestors a JOIN wanted ON descendant_dataset = d AND descendant_version = i
+    SELECT a.dataset, a.version FROM ancestors_of(asked) a
 ),
 answers AS (
     SELECT DISTINCT r.response_id
@@ -22,7 +30,7 @@ SELECT count(*) AS n_responses, count(*) - count(c.response_id) AS n_unknown,
     coalesce(sum(c.prompt_tokens), 0)::BIGINT AS prompt_tokens,
     coalesce(sum(c.completion_tokens), 0)::BIGINT AS completion_tokens, coalesce(sum(c.cost_usd), 0) AS cost_usd
 FROM answers LEFT JOIN llm_calls c USING (response_id)
-HAVING EXISTS (FROM wanted);
+HAVING EXISTS (FROM family);
 
 -- What a pair that is trained on cost, by intent, over the latest needs, mtp/dm and mtp: answers behind all needs and pairs
 -- of an intent, also those that a step refused, over the pairs that stayed. Answers that no row names, since they were

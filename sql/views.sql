@@ -1,18 +1,20 @@
--- What every version was made from, all the way down; depth 1 is a direct input. Reading <dataset>/rejects counts as
--- reading the dataset.
+-- What every version was made from directly. Reading <dataset>/rejects counts as reading the dataset. What a dataset grew
+-- from is left out: a version holds all rows of the one before it that still stand.
+CREATE VIEW made_from AS
+SELECT DISTINCT dataset, version, regexp_replace(input_dataset, '/rejects$', '') AS source_dataset,
+    input_version AS source_version
+FROM version_inputs WHERE input_name <> 'previous';
+
+-- The same, all the way down, of all versions at once; depth 1 is a direct source. ancestors_of walks from one alone.
 CREATE VIEW ancestors AS
-WITH RECURSIVE edges AS (
-    SELECT DISTINCT dataset, version, regexp_replace(input_dataset, '/rejects$', '') AS input_dataset, input_version
-    FROM version_inputs
-),
-walk AS (
-    SELECT dataset, version, input_dataset, input_version, 1 AS depth FROM edges
+WITH RECURSIVE walk AS (
+    SELECT *, 1 AS depth FROM made_from
     UNION
-    SELECT w.dataset, w.version, e.input_dataset, e.input_version, w.depth + 1
-    FROM walk w JOIN edges e ON e.dataset = w.input_dataset AND e.version = w.input_version
+    SELECT w.dataset, w.version, m.source_dataset, m.source_version, w.depth + 1
+    FROM walk w JOIN made_from m ON m.dataset = w.source_dataset AND m.version = w.source_version
 )
-SELECT dataset AS descendant_dataset, version AS descendant_version, input_dataset AS ancestor_dataset,
-    input_version AS ancestor_version, min(depth) AS depth
+SELECT dataset AS descendant_dataset, version AS descendant_version, source_dataset AS ancestor_dataset,
+    source_version AS ancestor_version, min(depth) AS depth
 FROM walk
 GROUP BY ALL;
 

@@ -109,10 +109,8 @@ def show_command(name: DATASET) -> None:
 
 
 def _print_ancestors(ref: Ref, out: Console) -> None:
-    base = ref.of_rows.dataset
-    sql = """SELECT ancestor_dataset || '@' || ancestor_version AS name, depth FROM ancestors
-             WHERE descendant_dataset = ? AND descendant_version = ? ORDER BY depth, name"""
-    for row in query(store(), sql, [base, ref.version]).to_pylist():
+    sql = "SELECT dataset || '@' || version AS name, depth FROM ancestors_of(?) ORDER BY depth, name"
+    for row in query(store(), sql, [str(ref.of_rows)]).to_pylist():
         out.print(f"  {'  ' * row['depth']}← {row['name']}")
 
 

@@ -32,10 +32,8 @@ _NEGATIVE = f"""
         FROM all_triplets WHERE list_has_any(negative_ids, ?))
     WHERE passage_id {_OURS} ORDER BY dataset, query_id"""
 _TRAINED_ON = """
-    SELECT a.ancestor_dataset AS dataset, a.ancestor_version AS version, v.is_latest, v.rows_schema
-    FROM ancestors a JOIN versions v ON v.dataset = a.ancestor_dataset AND v.version = a.ancestor_version
-    WHERE a.descendant_dataset = ? AND a.descendant_version = ?
-        AND v.rows_schema IN ('pairs', 'triplets', 'scored_triplets') ORDER BY a.depth, dataset"""
+    SELECT dataset, version, is_latest, rows_schema FROM ancestors_of(?) JOIN versions USING (dataset, version)
+    WHERE rows_schema IN ('pairs', 'triplets', 'scored_triplets') ORDER BY depth, dataset"""
 
 
 def uses(reader: Reader, passage_ids: Collection[str]) -> dict[str, dict[str, dict[str, Any]]]:
@@ -79,4 +77,4 @@ def page_starts(reader: Reader, doc_ids: Collection[str]) -> dict[str, list[int]
 
 def trained_on(reader: Reader, model: Ref) -> list[dict[str, Any]]:
     """Pairs and triplets among what a model was made from, directly or not: dataset, version, whether it is latest."""
-    return reader.ask(_TRAINED_ON, model.dataset, model.version)
+    return reader.ask(_TRAINED_ON, str(model))

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _COST = """
-WITH behind AS (
-    SELECT ancestor_dataset AS dataset, ancestor_version AS version FROM ancestors
-    WHERE descendant_dataset || '@' || descendant_version = ?1
+WITH RECURSIVE behind AS (
+    SELECT dataset, version FROM versions WHERE dataset || '@' || version = ?
     UNION
-    SELECT dataset, version FROM versions WHERE dataset || '@' || version = ?1
+    SELECT regexp_replace(input_dataset, '/rejects$', ''), input_version
+    FROM behind JOIN version_inputs USING (dataset, version)
 ),
 counted AS (
     SELECT run_id,
@@ -33,12 +33,12 @@ SELECT s.step, sum(s.duration_s) AS seconds, count(*) AS n_runs,
 FROM behind JOIN work USING (dataset, version) JOIN steps s USING (run_id) LEFT JOIN counted USING (run_id)
 GROUP BY s.step ORDER BY min(s.started_at), s.step
 """
+"""Behind it are also the versions that a dataset grew from: their runs paid for rows that it holds."""
 
 _PAIRS = """
 SELECT c.* FROM cost_by_intent() c
 WHERE c.cost_usd > 0 AND EXISTS (
-    FROM ancestors a JOIN versions v ON v.dataset = a.ancestor_dataset AND v.version = a.ancestor_version
-    WHERE a.descendant_dataset || '@' || a.descendant_version = ? AND v.dataset = 'mtp' AND v.is_latest
+    FROM ancestors_of(?) JOIN versions USING (dataset, version) WHERE dataset = 'mtp' AND is_latest
 )
 """
 

@@ -12,18 +12,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _RATIOS = """
-WITH behind AS (
-    SELECT ancestor_dataset AS dataset, ancestor_version AS version FROM ancestors
-    WHERE descendant_dataset || '@' || descendant_version = ?
-),
-alphas AS (SELECT dataset, version, TRY_CAST(value AS DOUBLE) AS alpha FROM params WHERE name = 'alpha'),
+WITH alphas AS (SELECT dataset, version, TRY_CAST(value AS DOUBLE) AS alpha FROM params WHERE name = 'alpha'),
 ratios AS (
     SELECT dataset, query_id, unnest(negative_scores) / positive_score AS ratio FROM all_triplets
     WHERE positive_score > 0
 )
 SELECT v.dataset || '@' || v.version AS ref, v.dataset, any_value(a.alpha) AS alpha, v.rows AS n_triplets,
     count(*) AS n_negatives, quantile_cont(ratio, [0.05, 0.25, 0.5, 0.75, 0.95]) AS shares
-FROM behind JOIN versions v USING (dataset, version) JOIN ratios r ON r.dataset = v.dataset
+FROM ancestors_of(?) JOIN versions v USING (dataset, version) JOIN ratios r ON r.dataset = v.dataset
 LEFT JOIN alphas a ON a.dataset = v.dataset AND a.version = v.version
 WHERE v.is_latest GROUP BY v.dataset, v.version, v.rows ORDER BY alpha, v.dataset
 """

@@ -7,12 +7,11 @@ from pipeline_tasks.report.content import Section, Table, Version
 from pipeline_tasks.report.subject import Ask
 
 _BEHIND = """
-SELECT v.dataset, v.version
-FROM versions v JOIN ancestors ON v.dataset = ancestor_dataset AND v.version = ancestor_version
-WHERE descendant_dataset || '@' || descendant_version = ? AND v.is_latest AND v.rows > 0 AND v.dataset IN (
+SELECT dataset, version FROM versions JOIN ancestors_of(?) USING (dataset, version)
+WHERE is_latest AND rows > 0 AND dataset IN (
     SELECT table_name FROM duckdb_columns() WHERE column_name = 'instruction'
-) AND NOT regexp_matches(v.dataset, '^(judged|instructed)/')
-GROUP BY v.dataset, v.version ORDER BY max(depth) DESC, v.dataset
+) AND NOT regexp_matches(dataset, '^(judged|instructed)/')
+ORDER BY depth DESC, dataset
 """
 _TOLD = "SELECT count(*) AS n FROM {} WHERE trim(instruction) <> ''"
 _DRAWN = "SELECT instruction FROM {} WHERE trim(instruction) <> '' ORDER BY sha256(query_id) LIMIT ?"

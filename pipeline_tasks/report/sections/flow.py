@@ -25,10 +25,7 @@ _UNITS = {
 }
 """Schemas of what flows from page to triplet, and what one row of each is."""
 _VERSIONS = """
-WITH behind AS (
-    SELECT ancestor_dataset AS dataset, ancestor_version AS version, depth FROM ancestors
-    WHERE descendant_dataset || '@' || descendant_version = ? AND ancestor_dataset NOT LIKE 'corpus/%'
-),
+WITH behind AS (FROM ancestors_of(?) WHERE dataset NOT LIKE 'corpus/%'),
 reasons AS (SELECT dataset, version, reason, count(*) AS n FROM rejects GROUP BY ALL),
 refused AS (
     SELECT dataset, version, sum(n)::BIGINT AS n_refused,
@@ -43,7 +40,7 @@ SELECT v.dataset || '@' || v.version AS ref, v.step, v.dataset, v.rows_schema, v
 FROM behind JOIN versions v USING (dataset, version)
 LEFT JOIN refused r USING (dataset, version)
 LEFT JOIN sampled s USING (dataset, version)
-ORDER BY max(depth) OVER (PARTITION BY v.dataset, v.version) DESC, v.dataset
+ORDER BY depth DESC, v.dataset
 """
 _ROW, _ROW_OF_PHONE, _BAR = 50, 78, 16
 

@@ -7,8 +7,7 @@ from pipeline_tasks.report.subject import Ask
 
 _EXAMPLES, _LETTERS = 5, 240
 _BEHIND = """
-SELECT DISTINCT dataset FROM versions JOIN ancestors ON dataset = ancestor_dataset AND version = ancestor_version
-WHERE descendant_dataset || '@' || descendant_version = ? AND is_latest AND rows > 0
+SELECT dataset FROM versions JOIN ancestors_of(?) USING (dataset, version) WHERE is_latest AND rows > 0
     AND (dataset = 'relabelled' OR dataset LIKE 'relabelled/%') ORDER BY dataset
 """
 _COUNTS = "SELECT count(*) AS n, count(*) FILTER (place > 1) AS changed, count(DISTINCT instruction) AS tasks FROM "

@@ -23,9 +23,8 @@ MOST = 12
 """Clusters at most: what a reader takes in."""
 _SEED, _ROW, _LETTER = 0, 46, 7.4
 _BEHIND = """
-SELECT v.dataset FROM versions v JOIN ancestors ON v.dataset = ancestor_dataset AND v.version = ancestor_version
-WHERE descendant_dataset || '@' || descendant_version = ? AND v.is_latest AND v.rows > 0
-    AND v.dataset IN ('mtp/fret', 'mtp/fret/checked') ORDER BY v.dataset DESC LIMIT 1
+SELECT dataset FROM versions JOIN ancestors_of(?) USING (dataset, version)
+WHERE is_latest AND rows > 0 AND dataset IN ('mtp/fret', 'mtp/fret/checked') ORDER BY dataset DESC LIMIT 1
 """
 _TASKS = r"""
 WITH told AS (SELECT instruction FROM "{}" WHERE regexp_matches(instruction, '[\p{{L}}\p{{N}}]')),
