@@ -11,7 +11,7 @@ from rich.table import Column, Table
 from pipeline_tasks.cli.inspect import FORMAT, aged, clipped, print_rows, store
 from pipeline_tasks.cli.terminal import console
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.lineage import query
+from pipeline_tasks.core.lineage.query import ALL_ROWS, query
 from pipeline_tasks.core.lock import current, read, unsettled, write
 from pipeline_tasks.core.registry import get_step, step_names
 
@@ -53,7 +53,7 @@ def lock_command(
 def stale_command(fmt: FORMAT = "table") -> None:
     """Versions that a step made before its version= was raised, latest first, and what was made of them."""
     versions = {name: get_step(name).version for name in step_names()}
-    found = query(store(), _STALE, [list(versions), list(versions.values())])
+    found = query(store(), _STALE, [list(versions), list(versions.values())], rows=False, max_rows=ALL_ROWS)
     if fmt != "table":
         print_rows(found, fmt)
         return

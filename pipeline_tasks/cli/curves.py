@@ -10,7 +10,7 @@ import typer
 from pipeline_tasks.cli.inspect import store
 from pipeline_tasks.core import durable
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.lineage import query
+from pipeline_tasks.core.lineage.query import ALL_ROWS, query
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.store.disk import space_in, writable
 from pipeline_tasks.core.versions import resolve
@@ -20,7 +20,6 @@ _CURVE = """
 SELECT epoch(created_at) AS wall_time, optimiser_step, loss, learning_rate, dev_score
 FROM training_curves JOIN versions USING (dataset, version) WHERE dataset = ? AND version = ? ORDER BY optimiser_step
 """
-_ALL = 1 << 40
 
 
 def tensorboard_command(
@@ -37,9 +36,9 @@ def tensorboard_command(
     if names:
         refs = [resolve(found, Ref.parse(name)) for name in names]
     else:
-        refs = [Ref(**row) for row in query(found, _LATEST, max_rows=_ALL).to_pylist()]
+        refs = [Ref(**row) for row in query(found, _LATEST, rows=False, max_rows=ALL_ROWS).to_pylist()]
     for ref in refs:
-        rows = query(found, _CURVE, [ref.dataset, ref.version], max_rows=_ALL)
+        rows = query(found, _CURVE, [ref.dataset, ref.version], rows=False, max_rows=ALL_ROWS)
         if not rows.num_rows:
             raise InputError(f"{ref} has no training curve; name a model that a training step made, or make it again")
         created = rows["wall_time"][0].as_py()

@@ -167,7 +167,7 @@ def _before(store: Store, name: str) -> str:
     if not is_version(name):
         raise InputError(f"--against {LAST} is the version before the first model, and {name!r} is no version of ours")
     ref = resolve(store, Ref.parse(name))
-    rows = query(store, _BEFORE, [ref.dataset, ref.version]).to_pylist()
+    rows = query(store, _BEFORE, [ref.dataset, ref.version], rows=False).to_pylist()
     if not rows:
         raise InputError(
             f"{ref} is the first version of {ref.dataset}, or the first of its alpha: name another model for --against"
@@ -213,7 +213,9 @@ def _left_out(store: Store, given: dict[str, list[str]]) -> Iterator[str]:
              ORDER BY ALL"""
     for name in (*given["queries"], *given["passages"]):
         dataset, _, version = name.partition("@")
-        rows = query(store, sql, [dataset, version]).to_pylist() if dataset != "passages" else []
+        if dataset == "passages":
+            continue
+        rows = query(store, sql, [dataset, version], rows=False).to_pylist()
         if rows:
             yield f"left out of {dataset}: " + ", ".join(f"{row['reason']} {row['n']:,}" for row in rows)
 

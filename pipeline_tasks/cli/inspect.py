@@ -18,7 +18,7 @@ from rich.table import Column, Table
 from pipeline_tasks.cli.terminal import console
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.licences import is_non_commercial
-from pipeline_tasks.core.lineage import query
+from pipeline_tasks.core.lineage.query import ALL_ROWS, query
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.parts import BODY, part_schema
 from pipeline_tasks.core.schema import FILES
@@ -70,7 +70,7 @@ def ls_command(
     sql = """SELECT *, (dataset, version) IN (SELECT (dataset, version) FROM licences WHERE non_commercial) AS marked
              FROM versions WHERE ? IN ('', dataset) OR starts_with(dataset, ? || '/')
              ORDER BY created_at DESC, dataset"""
-    rows = query(store(), sql, [dataset, dataset]).to_pylist()
+    rows = query(store(), sql, [dataset, dataset], rows=False, max_rows=ALL_ROWS).to_pylist()
     if dataset and not rows:
         raise InputError(f"{dataset!r} is not in the store {settings().store}; `foundry ls` lists what is")
     numbers = [Column(name, justify="right") for name in ("rows", "parts", "size", "age")]
@@ -110,7 +110,7 @@ def show_command(name: DATASET) -> None:
 
 def _print_ancestors(ref: Ref, out: Console) -> None:
     sql = "SELECT dataset || '@' || version AS name, depth FROM ancestors_of(?) ORDER BY depth, name"
-    for row in query(store(), sql, [str(ref.of_rows)]).to_pylist():
+    for row in query(store(), sql, [str(ref.of_rows)], rows=False, max_rows=ALL_ROWS).to_pylist():
         out.print(f"  {'  ' * row['depth']}← {row['name']}")
 
 

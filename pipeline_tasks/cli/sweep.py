@@ -107,7 +107,7 @@ def _as_when_built(store: Store, outcome: Outcome) -> Outcome:
     """With what its steps' bodies counted, also where it was found made: the lineage has that."""
     if not outcome.reused or not outcome.ref:
         return outcome
-    rows = query(store, _COUNTED, [outcome.ref.dataset, outcome.ref.version]).to_pylist()
+    rows = query(store, _COUNTED, [outcome.ref.dataset, outcome.ref.version], rows=False).to_pylist()
     counted = {row["name"]: row["value"] for row in rows}
     return replace(outcome, counters=Counter({**outcome.counters, **counted}))
 

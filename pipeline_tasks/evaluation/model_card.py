@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.lineage import query
+from pipeline_tasks.core.lineage.query import ALL_ROWS, query
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.schema import FILES
 from pipeline_tasks.core.store import Store
@@ -92,5 +92,5 @@ def _scores(version: Version) -> dict[str, str]:
              WHERE e.model_version = ? AND e.intent = 'average'
              QUALIFY row_number() OVER (PARTITION BY e.dataset, e.metric ORDER BY v.created_at DESC, e.version) = 1
              ORDER BY e.dataset, e.metric"""
-    rows = query(version.store, sql, [str(version.manifest.ref)]).to_pylist()
+    rows = query(version.store, sql, [str(version.manifest.ref)], rows=False, max_rows=ALL_ROWS).to_pylist()
     return {f"{row['dataset']}, {row['metric']}": f"{row['score']:.4f} ({row['n_queries']:,} queries)" for row in rows}

@@ -9,14 +9,13 @@ from typing import Any
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.lineage.fold import fold
-from pipeline_tasks.core.lineage.query import answer, bring_shown, connect
+from pipeline_tasks.core.lineage.query import ALL_ROWS, answer, bring_shown, connect
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.versions import resolve
 
 Ask = Callable[..., list[dict[str, Any]]]
 """A SELECT and the values of its ``?``; all rows of the answer."""
-_ALL = 1 << 40
 
 _EVALUATED = """
 SELECT dataset || '@' || version AS ref FROM versions SEMI JOIN evaluated_queries USING (dataset, version)
@@ -66,7 +65,7 @@ def lineage(store: Store) -> Iterator[Ask]:
     """Questions to the lineage of everything that was finished before; all answers are of one moment."""
     with connect(fold(store), store.folder / "objects") as con:
         bring_shown(store, con)
-        yield lambda sql, *values: answer(con, sql, list(values), max_rows=_ALL).to_pylist()
+        yield lambda sql, *values: answer(con, sql, list(values), max_rows=ALL_ROWS).to_pylist()
 
 
 def subject(store: Store, ask: Ask, name: str | None = None) -> Subject:

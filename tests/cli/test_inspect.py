@@ -7,13 +7,16 @@ import re
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline_tasks.cli.inspect import sql_command
+from pipeline_tasks.cli.code import stale_command
+from pipeline_tasks.cli.inspect import ls_command, sql_command
+from pipeline_tasks.core.lineage import query
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import load_manifest
@@ -47,6 +50,20 @@ def foundry(root: Path, *args: str, code: int = 0, **variables: str) -> str:
     )
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout if code == 0 else done.stdout + done.stderr
+
+
+def test_lists_of_versions_are_not_cut(root, monkeypatch, capsys):
+    monkeypatch.setitem(query.__kwdefaults__, "max_rows", 3)
+    monkeypatch.setattr("pipeline_tasks.cli.inspect.store", lambda: LocalStore(root))
+    monkeypatch.setattr("pipeline_tasks.cli.code.store", lambda: LocalStore(root))
+    n = len(list((root / "versions").rglob("*.json")))
+    ls_command("")
+    assert len(re.findall(r" [0-9a-f]{16} ", capsys.readouterr().out)) == n > 3
+    now = dict.fromkeys(("toy_urls", "toy_documents", "toy_distinct", "toy_passages"), "")
+    monkeypatch.setattr("pipeline_tasks.cli.code.step_names", lambda: now)
+    monkeypatch.setattr("pipeline_tasks.cli.code.get_step", lambda name: replace(toy.toy_urls, version="9"))
+    stale_command("json")
+    assert len(json.loads(capsys.readouterr().out)) == len(now) > 3
 
 
 def test_ls_lists_versions_newest_first_and_marks_the_latest(root):

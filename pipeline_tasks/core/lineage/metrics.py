@@ -7,7 +7,7 @@ Source: Prometheus text-based exposition format 0.0.4.
 
 from __future__ import annotations
 
-from pipeline_tasks.core.lineage.query import query
+from pipeline_tasks.core.lineage.query import ALL_ROWS, query
 from pipeline_tasks.core.store import Store
 
 METRICS = (
@@ -82,7 +82,7 @@ def exposition(store: Store) -> str:
     lines = []
     for name, kind, told, sql in METRICS:
         lines += [f"# HELP {name} {told}", f"# TYPE {name} {kind}"]
-        for row in query(store, f"{sql} ORDER BY ALL").to_pylist():
+        for row in query(store, f"{sql} ORDER BY ALL", rows=False, max_rows=ALL_ROWS).to_pylist():
             value = row.pop("value")
             labels = ",".join(f'{label}="{_escaped(text)}"' for label, text in row.items())
             lines.append(f"{name}{{{labels}}} {float(value)!r}" if labels else f"{name} {float(value)!r}")

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     import duckdb
 
 MAX_ROWS = 10_000
+"""Of an answer to whoever asks."""
+ALL_ROWS = 1 << 40
+"""Of an answer to a question of our own, which would be wrong without the rest."""
 _SHOWN = """
 SELECT DISTINCT sha256 FROM parts JOIN versions USING (dataset, version)
 WHERE is_latest AND name IS NULL AND kind <> 'reject'
@@ -47,6 +50,7 @@ def query(
     sql: str,
     values: list[object] | None = None,
     *,
+    rows: bool = True,
     max_rows: int = MAX_ROWS,
     timeout_s: float = 60.0,
 ) -> pa.Table:
@@ -56,14 +60,16 @@ def query(
         store: where everything is.
         sql: one SELECT (also WITH, VALUES, DESCRIBE, SUMMARIZE, SHOW); anything that could write is refused.
         values: for the ``?`` in it.
+        rows: whether it may read the latest rows of datasets, which are brought to this machine for that.
         max_rows: rows returned at most.
         timeout_s: the query is ended after so many seconds.
 
     Raises:
         InputError: not one SELECT, wrong SQL, something that a query may not touch, or out of memory or time.
     """
-    with connect(fold(store), store.folder / "objects") as con:
-        bring_shown(store, con)
+    with connect(fold(store, rows=rows), store.folder / "objects") as con:
+        if rows:
+            bring_shown(store, con)
         return answer(con, sql, values, max_rows=max_rows, timeout_s=timeout_s)
 
 

@@ -6,8 +6,10 @@ import duckdb
 import pytest
 import toy
 
+from pipeline_tasks.cli import code, inspect
 from pipeline_tasks.core.events import EventLog
 from pipeline_tasks.core.lineage import DATABASE, fold, query
+from pipeline_tasks.core.lineage.metrics import exposition
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.store.s3 import S3Store
@@ -141,6 +143,17 @@ def test_the_fold_of_a_dag_brings_no_rows_of_a_bucket_and_a_question_does(s3, tm
     assert query(elsewhere, "SELECT rows FROM versions").column(0).to_pylist() == [load_manifest(s3, ref).rows]
     path = fold(elsewhere, rows=False)
     assert fold(elsewhere) == path and path.stat().st_ino == fold(elsewhere, rows=False).stat().st_ino
+
+
+def test_commands_that_show_no_rows_bring_none_of_a_bucket(s3, tmp_path, monkeypatch):
+    put(s3, ITEMS, *[[{"item_id": f"i{n}", "value": n}] for n in range(4)])
+    elsewhere = S3Store(str(s3), tmp_path / "elsewhere", CACHE_BYTES)
+    for command in (inspect, code):
+        monkeypatch.setattr(command, "store", lambda: elsewhere)
+    inspect.ls_command()
+    code.stale_command()
+    assert "foundry_dataset_rows" in exposition(elsewhere)
+    assert len(set(elsewhere._local.keys("objects"))) <= 1, "the columns of a version are those of its first part"
 
 
 def test_a_version_that_was_made_again_under_its_id_is_read_again(store):
