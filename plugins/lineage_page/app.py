@@ -18,6 +18,7 @@ from pipeline_tasks.core.errors import FoundryError, InputError
 from pipeline_tasks.web import HEADERS
 
 STATIC = Path(__file__).parent / "static"
+RETRY_AFTER_S = "3"
 
 
 class Headers:
@@ -66,4 +67,6 @@ def _docs() -> FileResponse:
 
 
 def _told(_: Request, error: Exception) -> JSONResponse:
-    return JSONResponse({"detail": str(error)}, 400 if isinstance(error, InputError) else 503)
+    if isinstance(error, InputError):
+        return JSONResponse({"detail": str(error)}, 400)
+    return JSONResponse({"detail": str(error)}, 503, {"Retry-After": RETRY_AFTER_S})

@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pipeline_tasks.core.errors import TransientError
 from pipeline_tasks.core.lineage.fold import fold
-from pipeline_tasks.core.lineage.query import answer, bring_shown, connect
+from pipeline_tasks.core.lineage.query import ALL_ROWS, answer, bring_shown, connect
 from pipeline_tasks.core.store import Store
 
 Rows = list[dict[str, Any]]
@@ -21,14 +22,15 @@ _TIMEOUT_S = 30.0
 class Reader:
     """Our own questions to the lineage of ``store``; it is looked at for changes every ``fresh_s`` seconds.
 
-    Thread-safe; ``at_once`` blocks of questions are answered side by side, so that their memory has a bound. What a
-    visitor writes is no question of ours: see :mod:`pipeline_tasks.core.lineage.sandbox`.
+    Thread-safe; ``at_once`` blocks of questions are answered side by side, so that their memory has a bound. Others
+    wait ``patience_s`` at each of two doors and are sent away then: who waits holds a thread that a server needs.
+    What a visitor writes is no question of ours: see :mod:`pipeline_tasks.core.lineage.sandbox`.
     """
 
-    def __init__(self, store: Store, fresh_s: float = 2.0, at_once: int = 2) -> None:
+    def __init__(self, store: Store, fresh_s: float = 2.0, at_once: int = 2, patience_s: float = 3.0) -> None:
         self.store = store
         self.objects = store.folder / "objects"
-        self._fresh_s = fresh_s
+        self._fresh_s, self._patience_s = fresh_s, patience_s
         self._turn = threading.Lock()
         self._slots = threading.BoundedSemaphore(at_once)
         self._folded: tuple[float, Path] | None = None
@@ -38,8 +40,9 @@ class Reader:
 
         Raises:
             InputError: the store cannot be written.
+            TransientError: another thread is still bringing it up to date.
         """
-        with self._turn:
+        with self._having(self._turn, "the lineage is being brought up to date"):
             if self._folded is None or time.monotonic() - self._folded[0] > self._fresh_s:
                 path = fold(self.store)
                 with connect(path, self.objects) as con:
@@ -53,11 +56,15 @@ class Reader:
 
         Raises:
             InputError: a question took more than half a minute.
+            TransientError: others' questions are being answered.
         """
-        with self._slots, connect(self.database(), self.objects) as con:
+        with (
+            self._having(self._slots, "other questions are being answered"),
+            connect(self.database(), self.objects) as con,
+        ):
 
             def ask(sql: str, *values: object) -> Rows:
-                return answer(con, sql, list(values), timeout_s=_TIMEOUT_S).to_pylist()
+                return answer(con, sql, list(values), max_rows=ALL_ROWS, timeout_s=_TIMEOUT_S).to_pylist()
 
             yield ask
 
@@ -65,3 +72,12 @@ class Reader:
         """The rows of one question."""
         with self.asking() as ask:
             return ask(sql, *values)
+
+    @contextmanager
+    def _having(self, door: threading.Lock | threading.Semaphore, why: str) -> Iterator[None]:
+        if not door.acquire(timeout=self._patience_s):
+            raise TransientError(f"{why}; try again in a few seconds")
+        try:
+            yield
+        finally:
+            door.release()

@@ -1,10 +1,19 @@
 // The page's own API, below the same login.
 
-/** JSON of `api/<path>`; a parameter that is a list is sent once for each. An error carries the server's own words. */
+const TRIES = 10;
+
+/** JSON of `api/<path>`; a parameter that is a list is sent once for each. An error carries the server's own words.
+ *
+ * Where the server is busy and says when it will not be, it is asked again. */
 export async function get(path, parameters = {}, signal = undefined) {
   const pairs = Object.entries(parameters).flatMap(([name, value]) => [value].flat().map((one) => [name, one]));
   const query = new URLSearchParams(pairs.filter(([, value]) => value !== ""));
-  return read(await fetch(`api/${path}?${query}`, { signal }));
+  for (let tries = 1; ; tries += 1) {
+    const response = await fetch(`api/${path}?${query}`, { signal });
+    const wait = response.status === 503 && Number(response.headers.get("retry-after"));
+    if (!wait || tries === TRIES) return read(response);
+    await new Promise((resolve) => setTimeout(resolve, 1000 * wait));
+  }
 }
 
 export async function post(path, body, signal = undefined) {

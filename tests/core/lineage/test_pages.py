@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import threading
 
 import pytest
 import toy
 
-from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.lineage.compare import compare
 from pipeline_tasks.core.lineage.detail import clipped, detail
+from pipeline_tasks.core.lineage.fold import fold
 from pipeline_tasks.core.lineage.graph import graph, versions
+from pipeline_tasks.core.lineage.query import MAX_ROWS
 from pipeline_tasks.core.lineage.reader import Reader
 from pipeline_tasks.core.lineage.story import find_queries, story
 from pipeline_tasks.core.manifest import Ref
@@ -166,3 +169,36 @@ def test_the_store_is_not_looked_at_for_every_question(store):
     toy.corpus(store, "a", "z")
     assert len(versions(lineage)) == before
     assert len(versions(Reader(store))) > before
+
+
+def test_a_question_of_the_page_has_all_its_rows(reader):
+    assert len(reader.ask("FROM range(?)", 2 * MAX_ROWS)) == 2 * MAX_ROWS
+
+
+def test_who_comes_while_others_are_answered_is_told_to_come_again(built):
+    lineage = Reader(built, at_once=1, patience_s=0.1)
+    with lineage.asking(), pytest.raises(TransientError, match="other questions .* try again in a few seconds"):
+        lineage.ask("FROM versions")
+    assert lineage.ask("SELECT 1 AS n") == [{"n": 1}]
+
+
+def test_who_comes_while_the_lineage_is_folded_is_told_to_come_again(built, monkeypatch):
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def slow(store):
+        begun.set()
+        assert goes_on.wait(30)
+        return fold(store)
+
+    monkeypatch.setattr("pipeline_tasks.core.lineage.reader.fold", slow)
+    lineage = Reader(built, patience_s=0.1)
+    first = threading.Thread(target=versions, args=(lineage,))
+    first.start()
+    try:
+        assert begun.wait(30)
+        with pytest.raises(TransientError, match="brought up to date; try again"):
+            versions(lineage)
+    finally:
+        goes_on.set()
+        first.join()
+    assert versions(lineage)
