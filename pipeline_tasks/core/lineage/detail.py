@@ -13,6 +13,7 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.licences import is_non_commercial
 from pipeline_tasks.core.lineage.reader import Reader
 from pipeline_tasks.core.manifest import Manifest, Ref
+from pipeline_tasks.core.memo import ROW_COUNTERS
 from pipeline_tasks.core.parts import part_schema
 from pipeline_tasks.core.schema import FILES
 from pipeline_tasks.core.versions import Version
@@ -25,25 +26,17 @@ _LARGEST_EXACT = 2**53
 _RUNS = """
     SELECT run_id, status, started_at, ended_at, duration_s, reused, peak_memory_bytes, part_group, error FROM steps
     WHERE dataset = ? AND version = ? ORDER BY started_at DESC LIMIT 20"""
-_BUILDS = """
-    WITH runs AS (SELECT * FROM steps WHERE dataset = $1 AND step = $3 AND code_version = $4 AND status = 'complete'),
-    made AS (SELECT run_id, started_at FROM runs WHERE version = $2 AND NOT reused ORDER BY started_at LIMIT 1),
-    before AS (SELECT max(r.started_at) AS moment FROM runs r, made
-               WHERE r.part_group IS NULL AND r.started_at < made.started_at),
-    behind AS (SELECT run_id, duration_s, peak_memory_bytes FROM runs WHERE run_id IN (SELECT run_id FROM made)
-               UNION ALL SELECT r.run_id, r.duration_s, r.peak_memory_bytes FROM runs r, made, before
-               WHERE r.part_group IS NOT NULL AND r.started_at < made.started_at
-                   AND r.started_at > coalesce(before.moment, '-infinity'::TIMESTAMP))"""
-_TOTALS = (
-    _BUILDS
-    + """
-    SELECT count(*) AS n_runs, sum(duration_s) AS seconds, max(peak_memory_bytes) AS peak_memory_bytes FROM behind"""
-)
-_COUNTERS = (
-    _BUILDS
-    + """
-    SELECT name, sum(value) AS value FROM counters JOIN behind USING (run_id) GROUP BY name ORDER BY name"""
-)
+_TOTALS = """
+    SELECT count(*) AS n_runs, sum(duration_s) AS seconds, max(peak_memory_bytes) AS peak_memory_bytes
+    FROM work w JOIN steps USING (run_id) WHERE w.dataset = ? AND w.version = ?"""
+_COUNTERS = """
+    WITH built AS (
+        SELECT run_id FROM work JOIN steps USING (run_id, dataset, version) WHERE dataset = $1 AND version = $2
+        ORDER BY started_at LIMIT 1
+    )
+    SELECT name, sum(value) AS value FROM work w JOIN counters c USING (run_id)
+    WHERE w.dataset = $1 AND w.version = $2 AND (name NOT IN $3 OR run_id IN (FROM built))
+    GROUP BY name ORDER BY name"""
 _REJECTS = """
     SELECT reason, count(*) AS n, arg_min({'row_id': row_id, 'detail': left(detail, 400)}, row_id, 5) AS samples
     FROM rejects WHERE dataset = ? AND version = ? GROUP BY reason ORDER BY n DESC, reason"""
@@ -58,7 +51,8 @@ _OTHERS = """
 def detail(reader: Reader, ref: Ref, n_rows: int = 10) -> dict[str, Any]:
     """The version's whole story, its rows cut to what fits a page.
 
-    ``seconds`` and counters are those of the run that built it and of the mapped runs that filled the memo for it.
+    ``seconds`` and counters are those of all runs that did work for it, as the view ``work`` has them; the rows that it
+    was made from and has are counted by the run that built it, as those over groups of its parts saw the same rows.
     ``cost`` is of all paid answers behind the version and what it was made from; ``problem`` says why there are no rows
     where they cannot be read.
 
@@ -73,8 +67,8 @@ def detail(reader: Reader, ref: Ref, n_rows: int = 10) -> dict[str, Any]:
             "ref": str(m.ref),
             "manifest": _manifest(m),
             "runs": ask(_RUNS, *name),
-            "totals": ask(_TOTALS, *name, m.step, m.code_version)[0],
-            "counters": ask(_COUNTERS, *name, m.step, m.code_version),
+            "totals": ask(_TOTALS, *name)[0],
+            "counters": ask(_COUNTERS, *name, ROW_COUNTERS),
             "cost": ask("FROM cost_of(?)", str(m.ref))[0],
             "rejects": ask(_REJECTS, *name),
             "made": [row["ref"] for row in ask(_MADE, *name)],

@@ -5,9 +5,12 @@ They come from the store, not from a process that must stay up: wherever a step 
 Source: Prometheus text-based exposition format 0.0.4.
 """
 
+# ruff: noqa: S608 (constants only)
+
 from __future__ import annotations
 
 from pipeline_tasks.core.lineage.query import ALL_ROWS, query
+from pipeline_tasks.core.memo import ROW_COUNTERS
 from pipeline_tasks.core.store import Store
 
 METRICS = (
@@ -45,8 +48,9 @@ METRICS = (
     (
         "foundry_step_counter_total",
         "counter",
-        "What steps count: rows_in, rows_out, rows_rejected, prompt_tokens, cost_usd, ...",
-        "SELECT step, name, sum(value) AS value FROM counters GROUP BY ALL",
+        "What steps count: prompt_tokens, cost_usd, ...; rows_in, rows_out, rows_rejected where a run made a version.",
+        "SELECT c.step, name, sum(value) AS value FROM counters c JOIN steps s USING (run_id) "
+        f"WHERE name NOT IN {ROW_COUNTERS} OR (part_group IS NULL AND NOT coalesce(reused, false)) GROUP BY ALL",
     ),
     (
         "foundry_dataset_rows",

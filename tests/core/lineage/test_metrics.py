@@ -3,11 +3,14 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import toy
 from prometheus_client.parser import text_string_to_metric_families
 
 from pipeline_tasks.core.events import EventLog
 from pipeline_tasks.core.lineage import query
 from pipeline_tasks.core.lineage.metrics import METRICS, exposition
+from pipeline_tasks.core.plan import plan
+from pipeline_tasks.core.runner import run_job
 from pipeline_tasks.core.store import LocalStore
 
 
@@ -57,6 +60,18 @@ def test_a_run_is_counted_when_it_has_ended_so_that_no_counter_goes_back(tmp_pat
     counted = {key: value for key, value in after.items() if key[0] == "foundry_step_runs_total"}
     assert counted == {("foundry_step_runs_total", ("reused", "false"), ("status", "failed"), ("step", "slow")): 1}
     assert not [key for key in before if key[0] == "foundry_step_runs_total"]
+
+
+def test_rows_are_counted_when_a_version_is_made_and_at_no_other_time(tmp_path):
+    store = LocalStore(tmp_path)
+    toy.make(store, toy.toy_urls, names=("a", "b", "bad", "c"))
+    job = plan(store, toy.toy_documents, {})
+    for group in ((0, 2), (1, 2), None, None):
+        run_job(store, job, group=group)
+    found = samples(exposition(store))
+    names = ("rows_in", "rows_out", "rows_rejected", "rows_built", "pages")
+    counted = [found["foundry_step_counter_total", ("name", name), ("step", "toy_documents")] for name in names]
+    assert counted == [4, 3, 1, 4, 3]
 
 
 def test_the_command_writes_the_file_whole(built, tmp_path, monkeypatch):

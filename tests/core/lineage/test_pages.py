@@ -18,6 +18,9 @@ from pipeline_tasks.core.lineage.query import MAX_ROWS
 from pipeline_tasks.core.lineage.reader import Reader
 from pipeline_tasks.core.lineage.story import find_queries, story
 from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.plan import plan
+from pipeline_tasks.core.runner import run_job
+from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import load_manifest
 
 _filled = toy.filled
@@ -89,6 +92,26 @@ def test_one_version_in_full(reader):
     assert json.dumps(found, default=str)
     assert detail(reader, Ref.parse("mtp"))["cost"]["prompt_tokens"] == 1500
     assert detail(reader, Ref.parse("model/33m/finetune"))["rows"] == []
+
+
+def test_groups_of_parts_count_their_rows_once_and_those_of_another_request_not_at_all(tmp_path):
+    store = LocalStore(tmp_path)
+    toy.make(store, toy.toy_urls, names=("a", "b"))
+    run_job(store, plan(store, toy.toy_documents, {}), group=(0, 2))
+    toy.make(store, toy.toy_urls, names=("bad", "c", "d", "e", "f", "g"))
+    job = plan(store, toy.toy_documents, {})
+    for i in range(3):
+        run_job(store, job, group=(i, 3))
+    found = detail(Reader(store), run_job(store, job).ref)
+    counted = {row["name"]: row["value"] for row in found["counters"]}
+    assert [counted[name] for name in ("rows_in", "rows_out", "rows_rejected", "rows_built", "pages")] == [
+        6,
+        5,
+        1,
+        6,
+        5,
+    ]
+    assert found["totals"]["n_runs"] == 4, "three groups and the run that made the version"
 
 
 def test_what_fits_a_page_is_kept_and_the_rest_is_cut():
