@@ -11,9 +11,9 @@ from typing import Any
 from pipeline_tasks.ask.corpus import Corpus
 from pipeline_tasks.ask.quotes import nearest
 from pipeline_tasks.ask.systems import System
-from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.errors import FoundryError, InputError
 from pipeline_tasks.core.lineage.reader import Reader
-from pipeline_tasks.core.lineage.uses import page_starts, trained_on, uses
+from pipeline_tasks.core.lineage.uses import no_uses, page_starts, trained_on, uses
 from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.domains.intents import check_known
 
@@ -71,6 +71,7 @@ class Answer:
         corpus: the version of the passages.
         columns: one per system.
         passages: id -> its row, the pages it is on, and under ``uses`` what was made of it.
+        note: why nothing is known of uses, which are empty then; empty where they are known.
     """
 
     question: str
@@ -78,6 +79,7 @@ class Answer:
     corpus: str
     columns: tuple[Column, ...]
     passages: dict[str, dict[str, Any]]
+    note: str = ""
 
 
 def checked_question(question: str, intent: str) -> str:
@@ -98,6 +100,8 @@ def checked_question(question: str, intent: str) -> str:
 def answer(corpus: Corpus, reader: Reader, systems: Sequence[System], question: str, intent: str, most: int) -> Answer:
     """The ``most`` best passages of each system, with where they come from and what was made of them.
 
+    The last takes a look at every training row: where that fails, the passages are there, and a note says why.
+
     Raises:
         InputError: the question, its intent or ``most`` is none that can be asked.
     """
@@ -107,7 +111,10 @@ def answer(corpus: Corpus, reader: Reader, systems: Sequence[System], question: 
     found = [_found(system, text, intent, most) for system in systems]
     ids = {i for _, hits in found for i, _ in hits}
     passages = {i: corpus.passage(i) for i in sorted(ids)}
-    used = uses(reader, ids)
+    try:
+        used, note = uses(reader, ids), ""
+    except FoundryError as error:
+        used, note = {i: no_uses() for i in ids}, f"what was made of these passages is not known: {error}"
     starts = page_starts(reader, {row["doc_id"] for row in passages.values()})
     for i, row in passages.items():
         row |= {"last_page": _last_page(row, starts.get(row["doc_id"], [])), "uses": used[i]}
@@ -121,7 +128,7 @@ def answer(corpus: Corpus, reader: Reader, systems: Sequence[System], question: 
         )
         refs = tuple(f"{row['dataset']}@{row['version']}" for row in behind)
         columns.append(Column(system.name, str(system.ref or ""), system.unit, seconds, refs, shown))
-    return Answer(text, intent, str(corpus.manifest.ref), tuple(columns), passages)
+    return Answer(text, intent, str(corpus.manifest.ref), tuple(columns), passages, note)
 
 
 def _found(system: System, question: str, intent: str, most: int) -> tuple[float, list[tuple[str, float]]]:

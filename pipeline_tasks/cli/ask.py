@@ -74,6 +74,8 @@ def ask_command(
         console().print(_table(found, _known(found, save)))
         if not found.passages:
             typer.echo("nothing was found: no passage has a word of the question", err=True)
+        if found.note:
+            typer.echo(found.note, err=True)
     if grade and save:
         given = [_judgement(corpus, found, one) for one in grade]
         n = add_judgements(save, [question for question, _ in given])
@@ -108,32 +110,30 @@ def _table(found: Answer, known: dict[str, int]) -> Table:
         )
     for rank in range(max((len(column.hits) for column in found.columns), default=0)):
         cells = [
-            _cell(column.hits[rank], found.passages, known, 4 if column.unit == "RRF" else 3)
-            if rank < len(column.hits)
-            else ""
+            _cell(column.hits[rank], found, known, 4 if column.unit == "RRF" else 3) if rank < len(column.hits) else ""
             for column in found.columns
         ]
         table.add_row(str(rank + 1), *cells)
     return table
 
 
-def _cell(hit: Hit, passages: dict[str, dict[str, Any]], known: dict[str, int], decimals: int) -> str:
-    row = passages[hit.passage_id]
+def _cell(hit: Hit, found: Answer, known: dict[str, int], decimals: int) -> str:
+    row = found.passages[hit.passage_id]
     page, last = row["page"], row["last_page"]
     pages = f", p. {page}" + (f"–{last}" if last != page else "") if page else ""
     lines = [
         f"[bold]{hit.score:.{decimals}f}[/bold]  {clipped(row['title'] or 'without title')}{pages}",
         clipped(hit.quote, _LINE),
         f"[dim]{clipped(row['url'] or 'no address', _LINE)}#page={row['page'] or 1}[/dim]",
-        f"[dim]passage {clipped(hit.passage_id, _LINE)}[/dim]; {why(row, hit.seen)}",
+        f"[dim]passage {clipped(hit.passage_id, _LINE)}[/dim]; {why(row, hit.seen, is_known=not found.note)}",
     ]
     if hit.passage_id in known:
         lines.append(f"[green]judged: {GRADES[known[hit.passage_id]]}[/green]")
     return "\n".join(lines)
 
 
-def why(row: dict[str, Any], seen: tuple[str, ...] = ()) -> str:
-    """What was made of a passage, on one line."""
+def why(row: dict[str, Any], seen: tuple[str, ...] = (), *, is_known: bool = True) -> str:
+    """What was made of a passage, on one line; ``is_known``: whether that could be found out."""
     used = row["uses"]
     told = [f"held out ({row['split']})"] if row["split"] in ("dev", "test") else []
     told += [f"this model trained on it as {' and '.join(seen)}"] if seen else []
@@ -146,7 +146,7 @@ def why(row: dict[str, Any], seen: tuple[str, ...] = ()) -> str:
         for kind in ("positive", "negative")
         if used[kind]["n"]
     ]
-    return "; ".join(told) or "in no pair and no build"
+    return "; ".join(told if is_known else [*told, "uses not known"]) or "in no pair and no build"
 
 
 def _judgement(corpus: Corpus, found: Answer, given: str) -> tuple[Question, str]:

@@ -12,7 +12,8 @@ from pipeline_tasks.ask.answers import answer
 from pipeline_tasks.ask.catalog import best_first
 from pipeline_tasks.ask.corpus import open_corpus
 from pipeline_tasks.ask.systems import open_system
-from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.cli.ask import why
+from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.lineage.query import MAX_ROWS
 from pipeline_tasks.core.lineage.reader import Reader
 from pipeline_tasks.core.lineage.uses import MOST, uses
@@ -46,6 +47,20 @@ def test_a_passage_tells_its_pages_and_what_it_was_used_for(corpus, reader):
     }
     assert found.passages["p-storm"]["uses"]["negative"]["rows"][0]["score"] == pytest.approx(0.4)
     assert json.loads(json.dumps(asdict(found)))["corpus"] == str(corpus.manifest.ref)
+
+
+@pytest.mark.parametrize("error", [InputError("the query took more than 30 s"), TransientError("others are answered")])
+def test_passages_are_shown_where_their_uses_cannot_be_found(corpus, reader, monkeypatch, error):
+    def fails(*_):
+        raise error
+
+    monkeypatch.setattr("pipeline_tasks.ask.answers.uses", fails)
+    found = answer(corpus, reader, [open_system("model/22m/finetune", corpus)], "flood on the road", "qa", 3)
+    assert len(found.columns[0].hits) == 3 and not any(hit.seen for hit in found.columns[0].hits)
+    shown = found.passages["p-flood"]
+    assert shown["last_page"] == 3 and {use["n"] for use in shown["uses"].values()} == {0}
+    assert found.note == f"what was made of these passages is not known: {error}"
+    assert why(shown, is_known=not found.note) == "uses not known"
 
 
 def test_only_the_model_that_trained_on_a_passage_is_said_to_have_seen_it(corpus, reader):

@@ -55,7 +55,7 @@ async function answers(question, intent, systems) {
   };
   const ranks = Object.fromEntries(found.columns.map((c) => [c.system, new Map(c.hits.map((hit) => [hit.passage_id, hit.rank]))]));
   const shown = { ...found, ranks, saves: Boolean(known.saves_to), say, again: [] };
-  return [said, h("div", { class: "columns" }, found.columns.map((column) => columnOf(column, shown)))];
+  return [said, found.note && h("p", { class: "quiet" }, found.note), h("div", { class: "columns" }, found.columns.map((column) => columnOf(column, shown)))];
 }
 
 function columnOf(column, shown) {

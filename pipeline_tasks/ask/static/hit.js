@@ -27,7 +27,7 @@ export function hitCard(hit, column, shown) {
     h("div", { class: "actions" },
       shown.saves && judge(hit, quote, shown),
       h("a", { href: to("trace", hit.passage_id) }, "Lineage")),
-    why(hit, passage));
+    why(hit, passage, shown.note));
 }
 
 /** The document's name, which leads to the page in the PDF where that has an address of the web. */
@@ -92,7 +92,7 @@ function selectedIn(element) {
   return inside ? selection.toString().replaceAll("…", "").trim() : "";
 }
 
-function why(hit, passage) {
+function why(hit, passage, note) {
   const { uses } = passage;
   const query = (text, use) => h("a", { href: to("trace", use.query_id) }, text);
   const cosine = (score) => (score ?? null) === null ? "–" : score.toFixed(3);
@@ -100,13 +100,14 @@ function why(hit, passage) {
     table([["query", "query", query, "wide"], ...more], uses[name].rows, title)];
   const votes = uses.agreed.rows.map((use) => [h("h4", {}, "Agreed positive of ", query(use.query, use)),
     table([["model", "reference model"], ["rank", "rank", (n) => n ?? "not ranked", "number"], ["score", "cosine", cosine, "number"]], use.votes ?? [], "Votes")]);
-  const unused = Object.values(uses).every((use) => !use.n) && h("p", { class: "quiet" }, "No query was written from it, and no build holds it.");
+  const unused = !note && Object.values(uses).every((use) => !use.n) && h("p", { class: "quiet" }, "No query was written from it, and no build holds it.");
   return h("details", {}, h("summary", {}, "Why it is here"),
     facts([["nearest sentence", hit.quote], ["address", outside(passage.url)], ["document", h("span", { class: "mono" }, passage.doc_id)],
       ["passage", h("a", { href: to("trace", hit.passage_id), class: "mono" }, hit.passage_id)], ["split", passage.split]]),
     votes, list("written", "Queries written from it", ["intent", "intent"], ["split", "split"]),
     list("positive", "Training rows with it as positive", ["dataset", "build"]),
-    list("negative", "Training rows with it as negative", ["dataset", "build"], ["score", "cosine", cosine, "number"]), unused);
+    list("negative", "Training rows with it as negative", ["dataset", "build"], ["score", "cosine", cosine, "number"]), unused,
+    note && h("p", { class: "quiet" }, "What was made of it is not known."));
 }
 
 const more_of = (title, use) => (use.n > use.rows.length ? `${title}: the first ${use.rows.length} of ${use.n}` : title);

@@ -50,14 +50,17 @@ def uses(reader: Reader, passage_ids: Collection[str]) -> dict[str, dict[str, di
             "positive": ask(_first(_POSITIVE, "dataset"), ids),
             "negative": ask(_first(_NEGATIVE, "dataset"), ids, ids),
         }
-    made: dict[str, dict[str, dict[str, Any]]] = {}
-    for i in ids:
-        made[i] = {name: {"n": 0, "of": [], "rows": []} for name in found}
+    made = {i: no_uses() for i in ids}
     for name, rows in found.items():
         for row in rows:
             use = made[row.pop("passage_id")][name]
             use |= {"n": row.pop("n"), "of": row.pop("of"), "rows": [*use["rows"], row]}
     return made
+
+
+def no_uses() -> dict[str, dict[str, Any]]:
+    """What :func:`uses` tells of a passage of which nothing was made."""
+    return {name: {"n": 0, "of": [], "rows": []} for name in ("written", "agreed", "positive", "negative")}
 
 
 def _first(found: str, of: str) -> str:
