@@ -49,6 +49,20 @@ def test_it_leads_to_where_the_corpus_is_asked(page):
     assert page.locator("nav a:text-is('Ask')").get_attribute("href") == ASK
 
 
+def test_a_busy_server_is_asked_again(page):
+    busy = [503]
+
+    def once(route):
+        if not busy:
+            return route.continue_()
+        route.fulfill(status=busy.pop(), headers={"Retry-After": "0.1"}, json={"detail": "others are answered"})
+
+    page.route("**/api/version?*", once)
+    page.click(".node[aria-label^='documents,'][aria-label$='latest']")
+    page.wait_for_selector(".panel h2:text-is('documents')")
+    assert not busy
+
+
 def test_the_graph_opens_versions_and_follows_the_keyboard(page):
     page.click(".node[aria-label^='documents,'][aria-label$='latest']")
     page.wait_for_selector(".panel h2:text-is('documents')")
