@@ -8,6 +8,7 @@ texts beside them the index of :mod:`pipeline_tasks.core.text_index` leads to th
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -81,21 +82,31 @@ class EmbeddingsEndpoint:
         return [Answer(answer_id, vectors)]
 
     def kept(self, answer_id: str, n_texts: int) -> Answer | None:
-        """The stored answer of that id, where it is there and whole; what is broken is forgotten."""
+        """The stored answer of that id, where it is there and whole; what is broken is forgotten.
+
+        Raises:
+            InputError: its vectors are of another width: they were paid for, and stay.
+        """
         stem = _stem(answer_id)
-        kept = self._store.read(f"{stem}.f32") if self._store.exists(f"{stem}.json") else None
-        if kept is None:
+        told = self._store.read(f"{stem}.json")
+        kept = None if told is None else self._store.read(f"{stem}.f32")
+        if told is None or kept is None:
             return None
         if len(kept) == 4 * n_texts * self.dim:
             vectors = np.frombuffer(kept, "<f4").reshape(-1, self.dim)
             if directed(vectors).all():
                 return Answer(answer_id, vectors)
+        elif (width := _width(told)) not in (None, self.dim):
+            raise InputError(
+                f"the vectors of {self.model!r} that were bought have {width} numbers, and the registry says "
+                f"{self.dim}: mend its dim, or give the other model a name of its own (served_as)"
+            )
         self._store.delete_all([f"{stem}.json", f"{stem}.f32"])
         return None
 
     def _keep(self, answer_id: str, bought: Bought[np.ndarray]) -> np.ndarray:
         usage = {"prompt_tokens": bought.tokens.prompt, "completion_tokens": 0}
-        request, response = {"model": self.model}, {"usage": usage}
+        request, response = {"model": self.model, "dim": self.dim}, {"usage": usage}
         record = {"api": "embeddings", "request": request, "response": response, "cost_usd": bought.usd}
         stem = _stem(answer_id)
         files = {f"{stem}.f32": bought.kept.astype("<f4").tobytes(), f"{stem}.json": canonical_json(record)}
@@ -133,6 +144,14 @@ class EmbeddingsEndpoint:
 
 def _stem(answer_id: str) -> str:
     return f"responses/{answer_id[:2]}/{answer_id}"
+
+
+def _width(record: bytes) -> int | None:
+    """How many numbers a vector of an answer has, by its record; older ones, and broken ones, do not say."""
+    try:
+        return int(json.loads(record)["request"]["dim"])
+    except (ValueError, TypeError, KeyError):
+        return None
 
 
 def groups(texts: Sequence[str]) -> Iterator[list[int]]:

@@ -13,8 +13,9 @@ from pipeline_tasks.core.spending import LimitReached
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.text_index import PREFIX
 from pipeline_tasks.datasets import PASSAGES
+from pipeline_tasks.models.registry import get
 from pipeline_tasks.models.use import identity
-from pipeline_tasks.retrieval import embeddings_endpoint
+from pipeline_tasks.retrieval import embeddings_endpoint, served_encoder
 from pipeline_tasks.retrieval.embed_passages import embed_passages
 from pipeline_tasks.retrieval.embeddings_endpoint import groups
 from pipeline_tasks.retrieval.served_encoder import open_or_ask
@@ -150,6 +151,17 @@ def test_what_was_bought_before_a_failure_is_found_by_others(endpoint, store, im
     counts = open_or_ask(MODEL, "float32", store)
     counts.encode_passages(texts[::2])
     assert len(bought) == 3 and counts.costs["vectors_reused"] > 0
+
+
+def test_a_registry_that_states_another_width_loses_nothing_that_was_bought(endpoint, store, monkeypatch):
+    encode(store, TEXTS)
+    bought = sorted(store.keys("responses"))
+    wrong = get(MODEL).model_copy(update={"dim": DIM // 2})
+    monkeypatch.setattr(served_encoder, "get", lambda name: wrong)
+    for texts in (TEXTS, TEXTS[:9], TEXTS[:1]):
+        with pytest.raises(InputError, match="(have|of shape) .*1536.*: mend (its )?dim"):
+            encode(store, texts)
+    assert sorted(store.keys("responses")) == bought
 
 
 def test_a_busy_endpoint_is_asked_again_when_it_says_so(endpoint, store):
