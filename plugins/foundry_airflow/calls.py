@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from pipeline_tasks.core.engines import named
+from pipeline_tasks.core.errors import EXIT_RETRY
 from pipeline_tasks.core.ids import digest
 from pipeline_tasks.core.plan import Job
 from pipeline_tasks.core.resources import resources_of
@@ -16,6 +17,8 @@ COMMAND = ("foundry",)
 """In a container."""
 EXIT_TIMEOUT = 124
 """Of ``timeout`` from the GNU core utilities, which ends a command in a container."""
+KILLED = 137
+"""By SIGKILL."""
 
 FROM_A_FORM = {"FOUNDRY_CALLER": "form"}
 """Parameters of a DAG come from whoever may start it: no back-end takes them for the operator's."""
@@ -79,3 +82,11 @@ class Ended:
     why: str = ""
     out_of_memory: bool = False
     said: str = ""
+
+
+def starved(exit_code: int, oom_killed: bool) -> bool:
+    """Whether a command was ended for want of memory, where its engine says that a process in it was.
+
+    A step that outlived a child of its own ended for other reasons; one that lost a worker asks to be tried again.
+    """
+    return oom_killed and exit_code in (KILLED, EXIT_RETRY)

@@ -21,7 +21,7 @@ from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from docker.models.containers import Container as Handle
 from docker.types import DeviceRequest, LogConfig, Mount
 
-from foundry_airflow.calls import EXIT_TIMEOUT, Call, Ended
+from foundry_airflow.calls import EXIT_TIMEOUT, KILLED, Call, Ended, starved
 from foundry_airflow.containers import TMP, Container, certificates, container_of, folders, only_read, option
 from foundry_airflow.engines import Look
 from pipeline_tasks.core.errors import InputError, TransientError
@@ -29,7 +29,6 @@ from pipeline_tasks.core.ids import digest
 from pipeline_tasks.core.settings import settings
 
 GRACE_S = 10
-KILLED = 137
 LIVE = ("created", "running", "restarting", "paused")
 NOT_FOUND, CONFLICT, FORBIDDEN = 404, 409, 403
 GONE = "no such container"
@@ -234,9 +233,10 @@ def _new(handle: Handle, after: str) -> tuple[tuple[str, ...], str]:
 def _ended(handle: Handle, state: dict[str, Any]) -> Ended:
     last = handle.logs(stdout=True, stderr=False, tail=LAST_LINES).decode(errors="replace").strip()
     limit_gib = handle.attrs["HostConfig"]["Memory"] / MIB / 1024
-    why = f"out of memory, its limit is {limit_gib:g} GiB; raise [foundry] memory_factor" if state["OOMKilled"] else ""
+    cramped = starved(state["ExitCode"], state["OOMKilled"])
+    why = f"out of memory, its limit is {limit_gib:g} GiB; raise [foundry] memory_factor" if cramped else ""
     code = EXIT_TIMEOUT if not why and _was_late(handle, state) else state["ExitCode"]
-    return Ended(code, last.splitlines()[-1] if last else "", why or state.get("Error", ""), state["OOMKilled"])
+    return Ended(code, last.splitlines()[-1] if last else "", why or state.get("Error", ""), cramped)
 
 
 def _was_late(handle: Handle, state: dict[str, Any]) -> bool:

@@ -14,10 +14,10 @@ from kubernetes.client import ApiException
 from kubernetes.config import ConfigException
 from urllib3.exceptions import HTTPError
 
-from foundry_airflow.calls import Call, Ended
+from foundry_airflow.calls import KILLED, Call, Ended
 from foundry_airflow.containers import Container, container_of, folders, number, option
 from foundry_airflow.engines import Look
-from foundry_airflow.pod_status import KILLED, ended, has_begun, is_over, lost, never_begins, waiting
+from foundry_airflow.pod_status import ended, has_begun, is_over, lost, never_begins, waiting
 from foundry_airflow.pods import GRACE_S, SECRET, STEP, pod
 from pipeline_tasks.core.errors import InputError, TransientError
 

@@ -258,7 +258,7 @@ class StepOperator(PlannedOperator):
             said[0] = line
 
         ended = self._backend.run(call, say)
-        while following := self._again(store, job, call, ended, before):
+        while ended.exit_code and (following := self._again(store, job, call, ended, before)):
             call = following
             before = so_far(store, job, self.group)
             ended = self._backend.run(call, say)

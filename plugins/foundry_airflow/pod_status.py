@@ -5,10 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from foundry_airflow.calls import Ended
+from foundry_airflow.calls import KILLED, Ended, starved
 from foundry_airflow.pods import STEP
 
-KILLED = 137
 OVER = ("Succeeded", "Failed")
 LOST_AFTER = timedelta(minutes=5)
 """Longer than any pod has to end by itself: ``deletionTimestamp`` is when that time is over."""
@@ -44,14 +43,14 @@ def ended(pod: dict[str, Any]) -> Ended | None:
     done: dict[str, Any] = next(
         (one["state"]["terminated"] for one in _statuses(pod) if "terminated" in one.get("state", {})), {}
     )
-    why = ""
-    if starved := done.get("reason") == "OOMKilled":
+    why, code = "", done.get("exitCode", KILLED)
+    if cramped := starved(code, done.get("reason") == "OOMKilled"):
         limits = next(one["resources"]["limits"] for one in pod["spec"]["containers"] if one["name"] == STEP)
         why = f"out of memory, its limit is {limits['memory']}; raise [foundry] memory_factor"
     elif status.get("reason"):
         why = ": ".join(filter(None, (status["reason"], status.get("message"))))
     last = (done.get("message") or "").strip().splitlines()
-    return Ended(done.get("exitCode", KILLED), last[-1].strip() if last else "", why, starved)
+    return Ended(code, last[-1].strip() if last else "", why, cramped)
 
 
 def lost(pod: dict[str, Any]) -> Ended | None:

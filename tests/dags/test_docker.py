@@ -12,13 +12,13 @@ import pytest
 pytest.importorskip("docker", reason="the extra `docker` is not installed")
 
 from docker.errors import APIError
-from foundry_airflow.calls import EXIT_TIMEOUT, Call
+from foundry_airflow.calls import EXIT_TIMEOUT, KILLED, Call
 from foundry_airflow.containers import container_of
-from foundry_airflow.docker import KILLED, Docker, _ended, run_arguments
+from foundry_airflow.docker import Docker, _ended, run_arguments
 from foundry_airflow.engines import TOLERATED, Follower
 from foundry_airflow.trigger import CommandTrigger
 
-from pipeline_tasks.core.errors import InputError, TransientError
+from pipeline_tasks.core.errors import EXIT_RETRY, InputError, TransientError
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.step import Resources
 
@@ -106,6 +106,15 @@ def test_a_command_that_has_to_be_killed_when_its_time_is_over_ran_too_long(seco
     handle = SimpleNamespace(attrs=attrs, logs=lambda **_: b"")
     assert _ended(handle, state).exit_code == code
     assert _ended(handle, state | {"OOMKilled": True}).exit_code == KILLED
+
+
+@pytest.mark.parametrize(("code", "starved"), [(KILLED, True), (EXIT_RETRY, True), (0, False), (1, False), (2, False)])
+def test_a_step_that_outlives_a_child_without_memory_ends_as_it_says(code, starved):
+    state = {"ExitCode": code, "OOMKilled": True}
+    state |= dict.fromkeys(["StartedAt", "FinishedAt"], "2026-11-27T10:00:00Z")
+    attrs = {"HostConfig": {"Memory": 2**30}, "Config": {"Entrypoint": ["timeout", "3600"]}}
+    ended = _ended(SimpleNamespace(attrs=attrs, logs=lambda **_: b"numbers@76a59d9ae48d0d8e\n"), state)
+    assert (ended.exit_code, bool(ended.why), ended.out_of_memory) == (code, starved, starved)
 
 
 @pytest.mark.parametrize("status", [403, 404])

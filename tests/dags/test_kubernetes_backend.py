@@ -97,6 +97,8 @@ def test_lines_come_once_and_the_result_is_the_termination_message(cluster):
         (lambda c, n: c.terminated(n, 1), AirflowFailException, "exit code 1"),
         (lambda c, n: c.terminated(n, 75), AirflowException, "tried again"),
         (lambda c, n: c.terminated(n, 137, "OOMKilled"), AirflowException, "out of memory, its limit is 2048Mi"),
+        (lambda c, n: c.terminated(n, 75, "OOMKilled"), AirflowException, "out of memory, its limit is 2048Mi"),
+        (lambda c, n: c.terminated(n, 2, "OOMKilled"), AirflowFailException, "exit code 2"),
         (
             lambda c, n: c.state(n, "Failed", reason="Evicted", message="The node was low on resource: memory."),
             AirflowException,
