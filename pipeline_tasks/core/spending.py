@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Any, Literal
@@ -164,10 +164,12 @@ class Ledger:
 
     def pause(self, wait_s: float) -> None:
         """Let nobody ask for ``wait_s`` seconds."""
-        with self._turn, self._store.alone(self._key):
-            state = read_state(self._store, self._key)
+
+        def change(state: dict[str, Any]) -> None:
             state["next_at"] = max(state["next_at"], time.time() + wait_s)
-            self._store.replace(self._key, canonical_json(state))
+
+        with self._turn:
+            self._rewrite(change)
 
     def flush(self) -> None:
         """Write down what is settled."""
@@ -190,11 +192,7 @@ class Ledger:
             with self._changed:
                 changes, self._waiting = self._waiting, []
             try:
-                with self._store.alone(self._key):
-                    state = read_state(self._store, self._key)
-                    for change in changes:
-                        self._apply(state, change)
-                    self._store.replace(self._key, canonical_json(state))
+                self._rewrite(lambda state: self._apply(state, changes))
             except BaseException:
                 with self._changed:
                     self._waiting = [change for change in changes if change is not mine] + self._waiting
@@ -205,10 +203,27 @@ class Ledger:
                         change.done = True
                         self._open += change.open and change.refused is None
 
-    def _apply(self, state: dict[str, Any], change: Taken | _Settled) -> None:
-        if isinstance(change, _Settled):
-            self._add(state, change.day, change.amounts)
-            return
+    def _rewrite(self, change: Callable[[dict[str, Any]], None]) -> None:
+        """Write down what ``change`` makes of the ledger.
+
+        A bucket's lock is lost by who is suspended for long, so what others wrote since is read, and changed, again.
+        """
+        with self._store.alone(self._key):
+            written = False
+            while not written:
+                data = self._store.read(self._key)
+                state = _state(data, self._key)
+                change(state)
+                written = self._store.swap(self._key, data, canonical_json(state))
+
+    def _apply(self, state: dict[str, Any], changes: Iterable[Taken | _Settled]) -> None:
+        for change in changes:
+            if isinstance(change, _Settled):
+                self._add(state, change.day, change.amounts)
+            else:
+                self._count(state, change)
+
+    def _count(self, state: dict[str, Any], change: Taken) -> None:
         change.day = today()
         change.refused = self._refusal(state, change.amounts)
         if change.refused:
@@ -251,7 +266,10 @@ def read_state(store: Store, key: str) -> dict[str, Any]:
     Raises:
         InputError: it is damaged, so that nobody knows what was spent.
     """
-    data = store.read(key)
+    return _state(store.read(key), key)
+
+
+def _state(data: bytes | None, key: str) -> dict[str, Any]:
     if data is None:
         return {"days": {}, "next_at": 0.0}
     try:

@@ -156,6 +156,36 @@ def test_a_store_that_is_away_loses_no_correction(tmp_path):
     assert usd(store) == 0.5, "what was not counted was not sent"
 
 
+class Suspended(LocalStore):
+    """A store whose user is suspended after a read for so long that its lock is another's, who spends meanwhile."""
+
+    slept = False
+
+    def read(self, key):
+        data = super().read(key)
+        if not self.slept:
+            self.slept = True
+            Ledger(Elsewhere(self.root), "llm").take(usd=0.25)
+        return data
+
+
+class Elsewhere(LocalStore):
+    """The same store with locks of its own."""
+
+    def alone(self, name):
+        return super().alone(f"elsewhere-{name}")
+
+
+@pytest.mark.parametrize(
+    ("change", "counted"),
+    [(lambda ledger: ledger.take(usd=0.5), 0.75), (lambda ledger: ledger.pause(30.0), 0.25)],
+    ids=["take", "pause"],
+)
+def test_who_loses_the_lock_forgets_nothing_of_what_others_spend(tmp_path, change, counted):
+    change(Ledger(Suspended(tmp_path), "llm"))
+    assert usd(LocalStore(tmp_path)) == counted
+
+
 @pytest.mark.parametrize("damaged", [b"", b"{", b"[]", b'{"days": {"2026-11-30": 3}, "next_at": 0}', b'{"days": {}}'])
 def test_a_damaged_ledger_is_no_leave_to_spend(store, damaged):
     store.replace(key_of("llm"), damaged)
