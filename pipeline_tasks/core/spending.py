@@ -59,10 +59,7 @@ class LimitReached(InputError):
 
 
 def _reached(account: str, limit: Limit, counted: float, wanted: float) -> LimitReached:
-    remedies = {
-        "day": "run it again tomorrow (UTC)",
-        "month": f"a new month begins on {_next_month()} (UTC)",
-    }
+    remedies = {"day": "run it again tomorrow (UTC)", "month": f"a new month begins on {_next_month()} (UTC)"}
     remedy = remedies.get(limit.period, f"raise {limit.name}")
     if limit.period in ("run", "month"):
         remedy += f" ({counted:.6g} {limit.unit} are counted, and the next request may take {wanted:.3g})"
@@ -164,12 +161,8 @@ class Ledger:
 
     def pause(self, wait_s: float) -> None:
         """Let nobody ask for ``wait_s`` seconds."""
-
-        def change(state: dict[str, Any]) -> None:
-            state["next_at"] = max(state["next_at"], time.time() + wait_s)
-
         with self._turn:
-            self._rewrite(change)
+            self._rewrite(lambda state: _hold(state, max(_left_s(state), wait_s)))
 
     def flush(self) -> None:
         """Write down what is settled."""
@@ -204,16 +197,12 @@ class Ledger:
                         self._open += change.open and change.refused is None
 
     def _rewrite(self, change: Callable[[dict[str, Any]], None]) -> None:
-        """Write down what ``change`` makes of the ledger.
-
-        A bucket's lock is lost by who is suspended for long, so what others wrote since is read, and changed, again.
-        """
+        """Write down what ``change`` makes of the ledger; anew where others wrote: who is suspended loses the lock."""
+        written = False
         with self._store.alone(self._key):
-            written = False
             while not written:
                 data = self._store.read(self._key)
-                state = _state(data, self._key)
-                change(state)
+                change(state := _state(data, self._key))
                 written = self._store.swap(self._key, data, canonical_json(state))
 
     def _apply(self, state: dict[str, Any], changes: Iterable[Taken | _Settled]) -> None:
@@ -229,11 +218,9 @@ class Ledger:
         if change.refused:
             return
         self._add(state, change.day, change.amounts)
-        now = time.time()
-        turn = max(now, state["next_at"])
-        change.wait_s = turn - now
+        change.wait_s = _left_s(state)
         if self._per_s is not None:
-            state["next_at"] = turn + 1 / self._per_s
+            _hold(state, change.wait_s + 1 / self._per_s)
 
     def _refusal(self, state: dict[str, Any], amounts: dict[str, float]) -> LimitReached | None:
         for limit in self._limits:
@@ -271,16 +258,28 @@ def read_state(store: Store, key: str) -> dict[str, Any]:
 
 def _state(data: bytes | None, key: str) -> dict[str, Any]:
     if data is None:
-        return {"days": {}, "next_at": 0.0}
+        return {"days": {}, "next_at": 0.0, "held_at": 0.0}
     try:
         state = json.loads(data)
         spent(state, "usd", "ever")
-        return state | {"next_at": float(state["next_at"])}
+        next_at = float(state["next_at"])
+        return state | {"next_at": next_at, "held_at": float(state.get("held_at", next_at))}
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise InputError(
             f"{key} is no ledger ({type(error).__name__}): copy it from a backup, or delete it, and what was spent "
             "so far counts against no limit"
         ) from None
+
+
+def _hold(state: dict[str, Any], wait_s: float) -> None:
+    """Let the next one ask in ``wait_s``."""
+    state["held_at"] = time.time()
+    state["next_at"] = state["held_at"] + wait_s
+
+
+def _left_s(state: dict[str, Any]) -> float:
+    """How long the next one has to wait: by no clock longer than it was to be when it was written down."""
+    return max(0.0, min(state["next_at"] - time.time(), state["next_at"] - state["held_at"]))
 
 
 def spent(state: dict[str, Any], unit: str, period: Period, run: str = "") -> float:

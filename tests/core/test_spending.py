@@ -132,6 +132,21 @@ def test_a_pause_is_everybodys(store):
         assert Ledger(store, "llm").take(requests=1).wait_s == pytest.approx(30.0)
 
 
+@pytest.mark.parametrize("hours", [-6, 6])
+def test_a_clock_that_is_wrong_makes_nobody_wait_for_longer(store, hours):
+    def wait_s(clock):
+        with time_machine.travel(clock, tick=False):
+            return Ledger(store, "llm", per_s=1.0).take(requests=1).wait_s
+
+    right, wrong = "2026-11-30T12:00Z", f"2026-11-30T{12 + hours:02}:00Z"
+    assert max(wait_s(clock) for clock in (wrong, right, right, wrong, wrong, right)) <= 6.0
+    with time_machine.travel(wrong, tick=False):
+        Ledger(store, "llm").pause(30.0)
+    with time_machine.travel(right, tick=False):
+        Ledger(store, "llm").pause(40.0)
+    assert wait_s(right) == pytest.approx(40.0)
+
+
 class Away(LocalStore):
     """A store that takes nothing at first."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import Counter
@@ -20,8 +21,10 @@ from pipeline_tasks.core.response_store import ResponseStore
 from pipeline_tasks.core.spending import Ledger, LimitReached, Taken
 from pipeline_tasks.corpus.search.provider import Busy, Refused, Reply, Spent
 
+log = logging.getLogger(__name__)
 LARGEST_REPLY = 32 << 20
 LONGEST_WAIT_S = 300.0
+_WORTH_SAYING_S = 10.0
 Params = list[tuple[str, str]]
 
 
@@ -155,6 +158,8 @@ class Asker:
             taken = self._ledger.take(requests=1, usd=self._price_usd)
         except LimitReached as reached:
             raise Spent(str(reached)) from None
+        if taken.wait_s >= _WORTH_SAYING_S:
+            log.info("%s: waiting %.0f s, as all who ask it through this store do", self._provider, taken.wait_s)
         time.sleep(taken.wait_s)
         return taken
 

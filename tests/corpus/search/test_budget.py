@@ -13,7 +13,7 @@ import pytest
 
 from pipeline_tasks.core.errors import TransientError
 from pipeline_tasks.core.lineage import query
-from pipeline_tasks.core.spending import today
+from pipeline_tasks.core.spending import Ledger, today
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.corpus.search_web import search_web
 from tests.corpus.search.planned import KEY, QUERIES, QUICK, asked, next_day, planned
@@ -115,6 +115,15 @@ def test_what_searches_cost_is_in_the_lineage(store: LocalStore, brave):
     assert cost.to_pylist() == [{"n_responses": 12, "n_unknown": 0, "usd": 0.6}]
     calls = query(store, "SELECT DISTINCT model, created_at IS NOT NULL AS dated FROM llm_calls")
     assert calls.to_pylist() == [{"model": "brave", "dated": True}]
+
+
+def test_a_long_wait_for_a_turn_is_said(store: LocalStore, brave, monkeypatch, caplog):
+    monkeypatch.setattr("pipeline_tasks.corpus.search.asker._WORTH_SAYING_S", 0.1)
+    planned(store, QUERIES[:1])
+    Ledger(store, "brave").pause(1.0)
+    with caplog.at_level("INFO"):
+        go(store, search_web, provider="brave", **QUICK)
+    assert re.search(r"brave: waiting \d s, as all who ask it through this store do", caplog.text)
 
 
 def _environment() -> dict[str, str]:
