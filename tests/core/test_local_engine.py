@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import time
+from functools import partial
 
 import pytest
 
 from pipeline_tasks.core.endpoint.errors import Silent
 from pipeline_tasks.core.engines.local import Local
 from pipeline_tasks.core.errors import TransientError
+from pipeline_tasks.core.store.s3 import S3Store
+from tests.core.conftest import CACHE_BYTES
 
 
 def own_id(_: int) -> int:
@@ -20,6 +24,12 @@ def own_id(_: int) -> int:
 
 def nobody_answers(_: int) -> None:
     raise Silent("llm.example", "cannot be reached", 8)
+
+
+def connects(store: S3Store, _: int) -> tuple[int, bool]:
+    held = store.bucket._client[0] == os.getpid()
+    store.exists("refs/x")
+    return os.getpid(), not held
 
 
 def test_workers_that_are_killed_between_two_rounds_are_told_as_those_within_one():
@@ -38,3 +48,15 @@ def test_an_endpoint_that_is_down_is_told_by_a_worker_too():
     ):
         list(engine.each(nobody_answers, range(2)))
     assert caught.value.detail == "cannot be reached in 8 attempts"
+
+
+def test_a_worker_connects_to_a_bucket_once_for_all_its_work(s3):
+    with Local(2) as engine:
+        found = [told for _, told in engine.each(partial(connects, s3), range(12))]
+    assert sum(fresh for _, fresh in found) == len({process for process, _ in found})
+
+
+def test_a_store_that_is_sent_with_other_settings_is_another(s3, tmp_path):
+    sent, again = (pickle.loads(pickle.dumps(s3)) for _ in range(2))
+    other = S3Store(str(s3), tmp_path / "other", CACHE_BYTES)
+    assert sent is again and pickle.loads(pickle.dumps(other)).folder == other.folder != sent.folder

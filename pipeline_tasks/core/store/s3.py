@@ -6,7 +6,7 @@ import math
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +38,8 @@ class S3Store:
         self._made_of, self._scratch = (address, caches, limit_bytes, lease_s, scratch), scratch
         self.bucket, self._caches, self._limit_bytes, self._lease_s = Bucket(address), caches, limit_bytes, lease_s
 
-    def __reduce__(self) -> tuple[type[S3Store], tuple[Any, ...]]:
-        return S3Store, self._made_of
+    def __reduce__(self) -> tuple[Callable[..., S3Store], tuple[Any, ...]]:
+        return _of_this_process, self._made_of
 
     def __str__(self) -> str:
         return self.bucket.address
@@ -205,6 +205,12 @@ class S3Store:
         """See :meth:`Store.alone`."""
         with self._local.alone(name), leased(self.bucket, f"locks/{name}", self._holder, self._lease_s):
             yield
+
+
+@lru_cache(maxsize=8)
+def _of_this_process(*made_of: Any) -> S3Store:
+    """The store that a worker is sent with each piece of its work: one, with its connections and what it knows."""
+    return S3Store(*made_of)
 
 
 def _made(folder: Path, setting: str) -> LocalStore:
