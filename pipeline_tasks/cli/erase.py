@@ -15,7 +15,7 @@ from pipeline_tasks.core.erasure.erase import Erased, erase
 from pipeline_tasks.core.erasure.proof import Findings
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import short_id
-from pipeline_tasks.core.lineage import DATABASE, fold
+from pipeline_tasks.core.lineage import fold, unfold
 from pipeline_tasks.core.manifest import Manifest, Ref
 from pipeline_tasks.core.plan import Job
 from pipeline_tasks.core.registry import get_step
@@ -44,7 +44,7 @@ def erase_command(
     console().print(table)
     if dry_run:
         return
-    (where.folder / DATABASE).unlink(missing_ok=True)
+    unfold(where)
     fold(where)
     typer.echo(f"{len(done.versions):,} versions are written anew, {done.answers:,} stored answers went")
     if done.findings:

@@ -23,7 +23,7 @@ from pipeline_tasks.core.confine import CALLS, LAYERS, NAMESPACE, held_here
 from pipeline_tasks.core.endpoint import FREE
 from pipeline_tasks.core.errors import FoundryError, InputError
 from pipeline_tasks.core.events import PREFIX as EVENTS
-from pipeline_tasks.core.lineage import DATABASE, fold
+from pipeline_tasks.core.lineage import fold, unfold
 from pipeline_tasks.core.lineage.metrics import exposition
 from pipeline_tasks.core.parameters import of_installation
 from pipeline_tasks.core.registry import get_step, step_names
@@ -67,7 +67,7 @@ def fold_command(
     """Bring the lineage database up to date; the last line printed is its path."""
     there = store()
     if anew:
-        (there.folder / DATABASE).unlink(missing_ok=True)
+        unfold(there)
     typer.echo(str(fold(there, rows=False)))
 
 

@@ -43,8 +43,6 @@ def carry_over(
     """
     import duckdb
 
-    if not old.is_file():
-        return
     try:
         con.execute(f"ATTACH {literal(str(old))} AS old (READ_ONLY)")
     except duckdb.Error as error:

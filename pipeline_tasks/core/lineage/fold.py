@@ -3,6 +3,9 @@
 A fold builds a fresh file and renames it over the old one: a reader always opens a whole database, and one that has the
 old file open keeps it. One process folds at a time; the others wait for it, and find nothing left to do. Where nothing
 has changed since the last fold, it is not repeated; where something has, only that is read.
+
+Of a bucket there may be two files: one with views of rows, which only a fold with rows replaces, so that none of those
+who have its name loses them, and one without. Each takes over what the newer of the two has read.
 """
 
 # ruff: noqa: S608 (only our own table names enter the SQL here)
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 DATABASE = "lineage.duckdb"
+_WITHOUT_ROWS = "lineage-without-rows.duckdb"
 _BEFORE = ("tables.sql", "shapes.sql", "views.sql")
 _AFTER = ("macros.sql",)
 _VERSIONS = "SELECT dataset, version FROM versions"
@@ -57,14 +61,26 @@ def fold(store: Store, *, rows: bool = True) -> Path:
         InputError: the store cannot be written.
         TransientError: its disk is full.
     """
-    target, rows = store.folder / DATABASE, rows or isinstance(store, LocalStore)
-    if _is_current(target, fingerprint(store), rows):
-        return target
+    rows = rows or isinstance(store, LocalStore)
+    if found := _current(store, fingerprint(store), rows):
+        return found
     with space_in(store.folder), _only_one(store):
         state = fingerprint(store)
-        if not _is_current(target, state, rows):
-            _rebuild(store, target, state, rows)
-    return target
+        return _current(store, state, rows) or _rebuild(store, state, rows)
+
+
+def unfold(store: Store) -> None:
+    """Delete what was folded; the next fold reads everything."""
+    for path in _databases(store):
+        path.unlink(missing_ok=True)
+
+
+def _databases(store: Store) -> list[Path]:
+    return [store.folder / DATABASE, store.folder / _WITHOUT_ROWS]
+
+
+def _current(store: Store, state: str, rows: bool) -> Path | None:
+    return next((path for path in _databases(store) if _is_current(path, state, rows)), None)
 
 
 def fingerprint(store: Store) -> str:
@@ -132,9 +148,11 @@ def _is_current(target: Path, state: str, rows: bool) -> bool:
         return False
 
 
-def _rebuild(store: Store, target: Path, state: str, rows: bool) -> None:
+def _rebuild(store: Store, state: str, rows: bool) -> Path:
     import duckdb
 
+    there = [path for path in _databases(store) if path.is_file()]
+    newest = max(there, key=lambda path: path.stat().st_mtime_ns, default=None)
     fresh = store.folder / TEMPORARY / f"fold-{os.getpid()}.duckdb"
     fresh.parent.mkdir(parents=True, exist_ok=True)
     for leftover in fresh.parent.glob("fold-*.duckdb*"):
@@ -144,7 +162,8 @@ def _rebuild(store: Store, target: Path, state: str, rows: bool) -> None:
         for name in _BEFORE:
             con.execute(script(name))
         base, events, versions = _base(store), list(store.keys(EVENTS)), list(store.entries(facts.VERSIONS))
-        carry_over(con, target, base, events, versions)
+        if newest:
+            carry_over(con, newest, base, events, versions)
         con.execute("BEGIN")
         _fill(con, store, events, [entry.key for entry in versions], rows)
         _insert(con, "manifests", list(map(asdict, versions)))
@@ -154,7 +173,7 @@ def _rebuild(store: Store, target: Path, state: str, rows: bool) -> None:
         for name in _AFTER:
             con.execute(script(name))
         con.execute("CHECKPOINT")
-    fresh.replace(target)
+    return fresh.replace(store.folder / (DATABASE if rows else _WITHOUT_ROWS))
 
 
 def _fill(con: duckdb.DuckDBPyConnection, store: Store, events: list[str], versions: list[str], rows: bool) -> None:

@@ -8,13 +8,16 @@ import toy
 
 from pipeline_tasks.cli import code, inspect
 from pipeline_tasks.core.events import EventLog
-from pipeline_tasks.core.lineage import DATABASE, fold, query
+from pipeline_tasks.core.lineage import DATABASE, facts, fold, query, unfold
 from pipeline_tasks.core.lineage.metrics import exposition
+from pipeline_tasks.core.lineage.reader import Reader
+from pipeline_tasks.core.lineage.sandbox import Sandbox
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.store.s3 import S3Store
 from pipeline_tasks.core.upkeep.gc import drop, find_garbage
 from pipeline_tasks.core.versions import load_manifest, manifest_key, point
+from pipeline_tasks.datasets import PAIRS
 from tests.core.conftest import CACHE_BYTES
 from tests.core.toy_steps import ITEMS
 from tests.stores import put
@@ -163,3 +166,29 @@ def test_a_version_that_was_made_again_under_its_id_is_read_again(store):
     store.replace(manifest_key(ref), manifest.model_copy(update={"rows": 12_345}).model_dump_json().encode())
     (found,) = query(store, "SELECT rows FROM versions WHERE dataset = 'passages' AND is_latest").to_pylist()
     assert found == {"rows": 12_345} and _everything(store) == _anew(store)
+
+
+def test_a_fold_without_rows_takes_none_from_those_who_read_them(s3):
+    put(s3, PAIRS, [{"query_id": "q", "query": "?", "passage_id": "p", "positive": "!"}], dataset="mtp")
+    reader, asked = Reader(s3, fresh_s=600), "SELECT query_id FROM all_pairs"
+    assert reader.ask(asked) == [{"query_id": "q"}]
+    _begin(s3)
+    assert query(s3, "FROM steps", rows=False).num_rows == 1
+    assert reader.ask(asked) == [{"query_id": "q"}]
+    assert Sandbox(reader).ask(asked).rows == [["q"]]
+
+
+def test_folds_with_and_without_rows_take_over_what_the_other_has_read(s3, monkeypatch):
+    put(s3, ITEMS, [{"item_id": "i", "value": 1}])
+    read = []
+    parsed = facts.event_rows
+    noted = lambda store, keys, *more: read.append(len(keys)) or parsed(store, keys, *more)  # noqa: E731
+    monkeypatch.setattr(facts, "event_rows", noted)
+    for rows in (True, False, True, False):
+        _begin(s3)
+        path = fold(s3, rows=rows)
+    assert read == [1, 1, 1, 1]
+    found = query(s3, "SELECT (SELECT count(*) FROM steps) AS runs, (SELECT count(*) FROM items) AS items")
+    assert found.to_pylist() == [{"runs": 4, "items": 1}]
+    unfold(s3)
+    assert not path.exists() and not (s3.folder / DATABASE).exists()
