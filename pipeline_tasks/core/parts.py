@@ -165,15 +165,25 @@ def _beside(rows: pa.Table, files: pa.Table) -> pa.Table:
 
 @contextmanager
 def _opened(store: Store, part: Part, columns: list[str] | None) -> Iterator[pq.ParquetFile]:
-    """Tell damaged bytes, where Arrow notices; an error of the system itself has a number."""
-    try:
+    with damage_told(store, part.key):
         fetch = None if columns is None else store.ranges(part.key, part.size_bytes)
         pieces = fetched(fetch, part.size_bytes, columns) if fetch and columns is not None else None
         yield pieces or pq.ParquetFile(store.local_path(part.key))
+
+
+@contextmanager
+def damage_told(store: Store, key: str) -> Iterator[None]:
+    """Tell damaged bytes of the object ``key``, where Arrow notices; an error of the system itself has a number.
+
+    Raises:
+        InputError: they are damaged.
+    """
+    try:
+        yield
     except (pa.ArrowInvalid, OSError) as error:
         if getattr(error, "errno", None) not in (None, errno.EIO):
             raise
-        raise InputError(f"{part.key} in {store} cannot be read ({error}); {LOST}") from error
+        raise InputError(f"{key} in {store} cannot be read ({error}); {LOST}") from error
 
 
 def _widened(table: pa.Table, later: list[pa.Field], columns: list[str]) -> pa.Table:

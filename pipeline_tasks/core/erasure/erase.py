@@ -22,10 +22,10 @@ from pipeline_tasks.core import text_index
 from pipeline_tasks.core.erasure import listed, rows
 from pipeline_tasks.core.erasure.proof import Findings, prove
 from pipeline_tasks.core.erasure.search import anchors, blotted, holds, long_texts, mentioned, quotes
-from pipeline_tasks.core.errors import TransientError
+from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.manifest import Manifest, Part, Ref
 from pipeline_tasks.core.memo import RECEIPTS, Record
-from pipeline_tasks.core.parts import read_part, write_rows
+from pipeline_tasks.core.parts import damage_told, read_part, write_rows
 from pipeline_tasks.core.pins import Deletion, deletion, held
 from pipeline_tasks.core.removals import RemovedRows
 from pipeline_tasks.core.schema import FILES, REJECTS, RowSchema
@@ -143,7 +143,8 @@ def _tables(work: _Work, manifests: Iterable[Manifest]) -> Iterable[tuple[Manife
 
 
 def _ids_of(store: Store, part: Part) -> pa.Table:
-    names = rows.id_columns(pq.read_schema(store.local_path(part.key)))
+    with damage_told(store, part.key):
+        names = rows.id_columns(pq.read_schema(store.local_path(part.key)))
     return read_part(store, part, names)
 
 
@@ -229,14 +230,14 @@ def _rejects_left(table: pa.Table, ids: set[str]) -> pa.Table:
 
 
 def _drop_parts(work: _Work, right: Deletion, named: set[str]) -> None:
-    """Old parts, parts that no version names and that hold one of the ids, and memo records that name either.
+    """Old parts, parts that no version names and that hold one of the ids or are damaged, and records of either.
 
     Of partitions all goes that no version names: a table of words and numbers does not tell whose they are.
     """
     store, ids = work.store, work.done.ids
     lost = {key for key in store.keys("objects") if key not in named and key.endswith(".parquet")}
     replaced = {sha256 for sha256, part in work.became.items() if part.sha256 != sha256}
-    gone = {key for key in lost if sha256_in(key) in replaced or holds(store, key, ids)}
+    gone = {key for key in lost if sha256_in(key) in replaced or _may_hold(store, key, ids)}
     dead, needed = [], set()
     for key, data in store.read_all(store.keys("memo")):
         record = Record.read(data)
@@ -247,6 +248,14 @@ def _drop_parts(work: _Work, right: Deletion, named: set[str]) -> None:
             needed |= made
     right.delete_all(dead)
     right.delete_all(sorted(lost - (needed - gone)))
+
+
+def _may_hold(store: Store, key: str, ids: set[str]) -> bool:
+    try:
+        return holds(store, key, ids)
+    except InputError as error:
+        log.warning("%s goes, since no version names it and nobody can say what it holds: %s", key, error)
+        return True
 
 
 def _skips(record: Record, ids: set[str]) -> bool:

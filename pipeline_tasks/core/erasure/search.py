@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline_tasks.core.erasure.rows import id_columns, identifies, ids_in
-from pipeline_tasks.core.parts import BODY
+from pipeline_tasks.core.parts import BODY, damage_told
 from pipeline_tasks.core.schema import REJECTS
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.versions import REMOVED
@@ -87,8 +87,16 @@ def _one_line(text: str) -> str:
 
 
 def holds(store: Store, key: str, ids: Collection[str]) -> bool:
-    """Whether one of ``ids`` stands in a part: as an id or address, in a list, in a reject's detail; names a file."""
-    file = pq.ParquetFile(store.local_path(key))
+    """Whether one of ``ids`` stands in a part: as an id or address, in a list, in a reject's detail; names a file.
+
+    Raises:
+        InputError: its bytes are damaged.
+    """
+    with damage_told(store, key):
+        return _holds(pq.ParquetFile(store.local_path(key)), ids)
+
+
+def _holds(file: pq.ParquetFile, ids: Collection[str]) -> bool:
     names = file.schema_arrow.names
     if _holds_file(file, ids):
         return True
@@ -117,9 +125,10 @@ def _holds_file(file: pq.ParquetFile, ids: Collection[str]) -> bool:
 
 
 def same_texts(store: Store, key: str, texts: Collection[str]) -> int:
-    """How many texts of a part equal one of ``texts``."""
-    file = pq.ParquetFile(store.local_path(key))
-    names = [f.name for f in file.schema_arrow if f.type != BODY]
+    """How many texts of a part equal one of ``texts``; raises as :func:`holds` does."""
     wanted = pa.array(sorted(texts), pa.string())
-    found = (pc.sum(pc.is_in(values, wanted)).as_py() for values in _texts(file.read(columns=names)))
-    return sum(n or 0 for n in found)
+    with damage_told(store, key):
+        file = pq.ParquetFile(store.local_path(key))
+        names = [f.name for f in file.schema_arrow if f.type != BODY]
+        found = (pc.sum(pc.is_in(values, wanted)).as_py() for values in _texts(file.read(columns=names)))
+        return sum(n or 0 for n in found)

@@ -10,12 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline_tasks.core.erasure.listed import erased_ids, erasures
-from pipeline_tasks.core.errors import TransientError
+from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.memo import Record
 from pipeline_tasks.core.parts import write_rows
 from pipeline_tasks.core.pins import pinned
 from pipeline_tasks.core.store import LocalStore, Store
+from pipeline_tasks.core.store.s3 import S3Store
 from pipeline_tasks.core.upkeep.check import find_damage
 from pipeline_tasks.core.versions import Version, load_manifest
 from tests.core.erasure.library import SECRET, A, B, everything, fill, take_down
@@ -107,6 +108,25 @@ def test_tables_of_partitions_go_whatever_they_hold(store):
     store.replace("memo/words.json", record.model_dump_json().encode())
     take_down(store, A.doc_id)
     assert not store.exists("memo/words.json") and not store.exists(words.key)
+
+
+def _damage(store: Store, key: str) -> None:
+    store.replace(key, b"torn")
+    if isinstance(store, S3Store):
+        store.objects.copies.drop(key)
+
+
+def test_a_damaged_part_goes_where_no_version_names_it_and_is_told_where_one_does(store):
+    part = write_rows(store, pa.table({"word": ["levee"]}))
+    record = Record(output=part, rejects=None, skipped={}, counters={})
+    store.replace("memo/words.json", record.model_dump_json().encode())
+    _damage(store, part.key)
+    assert take_down(store, A.doc_id).findings.clean
+    assert not store.exists("memo/words.json") and not store.exists(part.key)
+    (bodies,) = (p.bodies.key for p in load_manifest(store, Ref.parse("downloads")).parts if p.bodies)
+    _damage(store, bodies)
+    with pytest.raises(InputError, match=f"{bodies} in .* see `foundry check`"):
+        take_down(store, A.doc_id)
 
 
 def test_models_are_told_by_what_they_were_trained_on(store):
