@@ -46,16 +46,38 @@ def lasting(ids: Iterable[str]) -> frozenset[str]:
 
 def note(store: Store, erasure: Erasure) -> None:
     """Keep the list; from now on what is on it is refused where it would enter."""
-    store.replace(f"{PREFIX}/{erasure.name}.json", canonical_json(vars(erasure) | {"ids": sorted(erasure.ids)}))
+    store.replace(f"{PREFIX}/{erasure.name}.json", _bytes(erasure))
+
+
+def _bytes(erasure: Erasure) -> bytes:
+    return canonical_json(vars(erasure) | {"ids": sorted(erasure.ids)})
+
+
+def _parsed(data: bytes | None) -> Erasure | None:
+    try:
+        return Erasure.model_validate_json(data or b"")
+    except ValidationError:
+        return None
+
+
+def together(one: bytes, other: bytes | None) -> bytes:
+    """What two stores say of one erasure, as one list: it has the ids of both, and is done where it is in both.
+
+    Of a list that cannot be read the other stays.
+    """
+    ours, theirs = _parsed(one), _parsed(other)
+    if other is None or theirs is None:
+        return one
+    if ours is None:
+        return other
+    return _bytes(ours.model_copy(update={"ids": ours.ids | theirs.ids, "done": ours.done and theirs.done}))
 
 
 def erasures(store: Store) -> Iterator[Erasure]:
     """Every erasure of the store."""
     for _, data in store.read_all(store.keys(PREFIX)):
-        try:
-            yield Erasure.model_validate_json(data or b"")
-        except ValidationError:
-            continue
+        if erasure := _parsed(data):
+            yield erasure
 
 
 def erased_ids(store: Store) -> frozenset[str]:

@@ -2,8 +2,9 @@
 
 What a name leads to is copied before the name: objects first, manifests and refs last. So a copy that was cut off holds
 no version that cannot be read, and the next one goes on where it stopped: what is there is not copied again. Objects
-are checked against the sha256 that they are named by. Where both stores know a ref, the source decides. Manifests and
-refs are read once: what was found complete is what is written, whatever becomes of the source meanwhile.
+are checked against the sha256 that they are named by. Where both stores know a ref, the source decides; where both know
+an erasure, the target gets the ids of both. Manifests and refs are read once: what was found complete is what is
+written, whatever becomes of the source meanwhile.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import chain
 
+from pipeline_tasks.core.erasure.listed import together
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import file_sha256
 from pipeline_tasks.core.manifest import Manifest, Ref
@@ -71,6 +73,9 @@ def _sync(source: Store, target: Store, names: Sequence[str]) -> Synced:
             wanted = [key for key in wanted if key in meant and manifest_key(meant[key]) in held["versions"]]
         elif kind in _MUTABLE:
             judged |= {key: data for key, data in source.read_all(wanted) if data is not None}
+        if kind == "erasures":
+            theirs = target.read_all(key for key in wanted if key in judged)
+            judged |= {key: together(judged[key], data) for key, data in theirs}
         todo = _missing(target, kind, wanted, held[kind], judged)
         done.there[kind] += len(wanted) - len(todo)
         for key in _copy_all(source, target, kind, todo, judged, done):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from pipeline_tasks.core.erasure.listed import Erasure, erased_ids, erasures, note
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.store import LocalStore
@@ -68,6 +69,18 @@ def test_refs_follow_the_source_and_older_versions_stay(source, any_store):
     assert done.copied["versions"] == 1
     assert rows_of(any_store, "items") == [{"item_id": "new", "value": 1}]
     assert Version.open(any_store, Ref(dataset="items", version=before.version)).table().num_rows > 1
+
+
+@pytest.mark.parametrize("done", [True, False])
+def test_what_either_store_has_erased_stays_erased(source, any_store, done):
+    note(source, Erasure(name="one", ids=frozenset({"a", "b"}), done=True))
+    note(any_store, Erasure(name="one", ids=frozenset({"a", "c"}), done=done))
+    assert sync(source, any_store).copied["erasures"] == 1
+    assert list(erasures(any_store)) == [Erasure(name="one", ids=frozenset({"a", "b", "c"}), done=done)]
+    assert not sync(source, any_store).copied["erasures"]
+    source.replace("erasures/one.json", b"")
+    sync(source, any_store)
+    assert erased_ids(any_store) == {"a", "b", "c"}, "a list that nobody can read takes nothing away"
 
 
 class CutOff(LocalStore):
