@@ -24,7 +24,7 @@ from pipeline_tasks.core.engines import Engine
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.failure import counted
 from pipeline_tasks.core.ids import digest, seed_of
-from pipeline_tasks.core.manifest import Part, Removal
+from pipeline_tasks.core.manifest import Part
 from pipeline_tasks.core.memo import Record, memo_key
 from pipeline_tasks.core.parts import write_passing, write_rows
 from pipeline_tasks.core.plan import Job
@@ -48,10 +48,8 @@ class Rows:
     @classmethod
     def between(cls, version: Version, first: int, last: int) -> Rows:
         """Those of the parts ``first`` <= i < ``last``."""
-        whole = version.manifest
-        removals = [_narrowed(removal, first, last) for removal in whole.removals]
-        update = {"parts": whole.parts[first:last], "removals": [r for r in removals if r.first < r.last]}
-        return cls(Version(version.store, whole.model_copy(update=update), version.schema))
+        some = version.manifest.model_copy(update={"parts": version.manifest.parts[first:last], "removals": []})
+        return cls(Version(version.store, some, version.schema, version.removed.between(first, last)))
 
     def __len__(self) -> int:
         return sum(part.rows for part in self.version.manifest.parts) - len(self.version.removed)
@@ -66,11 +64,6 @@ class Rows:
         removed = self.version.removed
         parts = enumerate(self.version.manifest.parts)
         return digest([[part.sha256, removed.rows(index).tolist()] for index, part in parts])
-
-
-def _narrowed(removal: Removal, first: int, last: int) -> Removal:
-    update = {"first": max(removal.first, first) - first, "last": min(removal.last, last) - first}
-    return removal.model_copy(update=update)
 
 
 def pieces(versions: Mapping[str, Version], most_rows: int) -> list[dict[str, Rows]]:

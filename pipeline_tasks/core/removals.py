@@ -7,10 +7,11 @@ version they are in. They follow from the removal and the parts, and may be lost
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import sha256
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,10 +30,29 @@ _ROW = (1 << _ROW_BITS) - 1
 
 
 class RemovedRows:
-    """Positions of the rows that ``manifest`` is without; they are looked up when first asked for."""
+    """Positions of rows that are gone from parts; they are looked up when first asked for, or sent elsewhere.
 
-    def __init__(self, store: Store, manifest: Manifest) -> None:
-        self._store, self._manifest = store, manifest
+    Args:
+        n_parts: how many parts.
+        look_up: gives for each key column rising places (number of the part, then row, in one int64).
+    """
+
+    def __init__(self, n_parts: int, look_up: Callable[[], dict[str, np.ndarray]]) -> None:
+        self._n_parts, self._look_up = n_parts, look_up
+
+    @classmethod
+    def of(cls, store: Store, manifest: Manifest) -> RemovedRows:
+        """Those that ``manifest`` is without."""
+        return cls(len(manifest.parts), partial(_of_columns, store, manifest))
+
+    def between(self, first: int, last: int) -> RemovedRows:
+        """Those of the parts ``first`` <= i < ``last``, found among those of all: nothing is remembered for these."""
+        return RemovedRows(
+            last - first, lambda: {name: _within(places, first, last) for name, places in self._of_column.items()}
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_n_parts": self._n_parts, "_of_column": self._of_column}
 
     def __len__(self) -> int:
         """How many rows are removed; one that two removals name counts once."""
@@ -40,7 +60,7 @@ class RemovedRows:
 
     def columns(self, index: int) -> dict[str, np.ndarray]:
         """Key column -> rising positions in part ``index`` that are removed by it."""
-        found = {column: _within(places, index) for column, places in self._of_column.items()}
+        found = {column: _within(places, index, index + 1) for column, places in self._of_column.items()}
         return {column: rows for column, rows in found.items() if len(rows)}
 
     def rows(self, index: int) -> np.ndarray:
@@ -57,17 +77,12 @@ class RemovedRows:
 
     @cached_property
     def _starts(self) -> list[int]:
-        numbers = np.arange(len(self._manifest.parts) + 1)
+        numbers = np.arange(self._n_parts + 1)
         return np.searchsorted(self._all, numbers << _ROW_BITS).tolist()
 
     @cached_property
     def _of_column(self) -> dict[str, np.ndarray]:
-        """Key column -> rising places (number of the part, then row, in one int64)."""
-        found = {}
-        for column in sorted({removal.column for removal in self._manifest.removals}):
-            mine = [removal for removal in self._manifest.removals if removal.column == column]
-            found[column] = _union(_positions(self._store, self._manifest.parts, mine))
-        return found
+        return self._look_up()
 
 
 def without(table: pa.Table, rows: np.ndarray, first: int = 0) -> pa.Table:
@@ -85,6 +100,14 @@ def positions_key(removal: Removal, parts: list[Part]) -> str:
     """Where the positions are kept that ``removal`` takes away from ``parts``."""
     named = sha256("\n".join((removal.column, removal.part.sha256, *(part.sha256 for part in parts))).encode())
     return f"{PREFIX}/{named.hexdigest()}.parquet"
+
+
+def _of_columns(store: Store, manifest: Manifest) -> dict[str, np.ndarray]:
+    found = {}
+    for column in sorted({removal.column for removal in manifest.removals}):
+        mine = [removal for removal in manifest.removals if removal.column == column]
+        found[column] = _union(_positions(store, manifest.parts, mine))
+    return found
 
 
 def _positions(store: Store, parts: list[Part], removals: list[Removal]) -> list[np.ndarray]:
@@ -148,8 +171,8 @@ def _unpacked(data: bytes | None) -> np.ndarray | None:
     return (found["part"].to_numpy() << _ROW_BITS) + found["row"].to_numpy()
 
 
-def _within(places: np.ndarray, index: int) -> np.ndarray:
-    bounds = (index << _ROW_BITS, (index + 1) << _ROW_BITS)
+def _within(places: np.ndarray, first: int, last: int) -> np.ndarray:
+    bounds = (first << _ROW_BITS, last << _ROW_BITS)
     return places[slice(*np.searchsorted(places, bounds))] - bounds[0]
 
 

@@ -269,7 +269,7 @@ def _publish(
         licences=licences_of(store, job),
     )
     if schema and removals:
-        manifest = manifest.model_copy(update={"rows": manifest.rows - len(RemovedRows(store, manifest))})
+        manifest = manifest.model_copy(update={"rows": manifest.rows - len(RemovedRows.of(store, manifest))})
     return latest.publish(store, manifest, before)
 
 

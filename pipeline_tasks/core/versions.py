@@ -6,10 +6,11 @@ import logging
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import pyarrow as pa
 
@@ -147,12 +148,14 @@ def point(store: Store, ref: Ref, name: str = LATEST) -> bytes | None:
 class Version:
     """A readable version: rows of its parts without those removed.
 
-    With a ``schema``, a column that was added to it after a part was written reads null there.
+    With a ``schema``, a column that was added to it after a part was written reads null there. Where ``known`` says
+    which rows are removed, that counts, and not the removals of the manifest.
     """
 
     store: Store
     manifest: Manifest
     schema: RowSchema | None = None
+    known: RemovedRows | None = field(default=None, compare=False, repr=False)
 
     @classmethod
     def open(cls, store: Store, ref: Ref, schema: RowSchema | None = None) -> Version:
@@ -176,10 +179,10 @@ class Version:
     @cached_property
     def removed(self) -> RemovedRows:
         """Which rows of its parts are not its own any more."""
-        return RemovedRows(self.store, self.manifest)
+        return RemovedRows.of(self.store, self.manifest) if self.known is None else self.known
 
-    def __reduce__(self) -> tuple[type[Version], tuple[Store, Manifest, RowSchema | None]]:
-        return Version, (self.store, self.manifest, self.schema)
+    def __reduce__(self) -> tuple[type[Version], tuple[Any, ...]]:
+        return Version, (self.store, self.manifest, self.schema, self.known)
 
     def part(self, index: int, columns: list[str] | None = None) -> pa.Table:
         """Live rows of part ``index``."""

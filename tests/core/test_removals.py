@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from pipeline_tasks.core import removals
+from pipeline_tasks.core.ids import digest
 from pipeline_tasks.core.manifest import Removal
+from pipeline_tasks.core.partitions import Rows
 from pipeline_tasks.core.parts import read_part, write_rows
 from pipeline_tasks.core.removals import PREFIX, RemovedRows
 from pipeline_tasks.core.store import LocalStore
@@ -28,7 +31,7 @@ def store(tmp_path: Path) -> LocalStore:
     first = [_keys(store, "scaled_id", ["s0", "s7", "s98", "s99"], 0), _keys(store, "item_id", ["i2", "i3"], 10)]
     later = _keys(store, "scaled_id", ["s8", "s55", "s99"], 2)
     some = whole.model_copy(update={"id": "1" * 16, "removals": [*first, later]})
-    commit(store, some.model_copy(update={"rows": 100 - len(RemovedRows(store, some))}))
+    commit(store, some.model_copy(update={"rows": 100 - len(RemovedRows.of(store, some))}))
     point(store, some.ref)
     return store
 
@@ -127,3 +130,18 @@ def test_who_may_only_read_the_store_reads_all_the_same(store, monkeypatch):
 
     monkeypatch.setattr(LocalStore, "replace", refuse)
     assert latest(store, "scaled").table()["value"].to_pylist() == _left()
+
+
+def test_pieces_are_looked_up_in_the_whole_version_and_once(store, monkeypatch):
+    before = set(store.keys(PREFIX))
+    version = latest(store, "scaled")
+    found = [Rows.between(version, first, first + 5) for first in range(0, N_PARTS, 5)]
+    for first, piece in zip(range(0, N_PARTS, 5), found, strict=True):
+        gone = [[n - 5 * i for n in range(5 * i, 5 * i + 5) if n not in _left()] for i in range(first, first + 5)]
+        parts = zip(version.manifest.parts[first : first + 5], gone, strict=True)
+        assert piece.digest == digest([[part.sha256, rows] for part, rows in parts]), "the memo knows it by this"
+    monkeypatch.setattr(removals, "_positions", None)
+    sent = [pickle.loads(pickle.dumps(piece)) for piece in found]  # noqa: S301
+    assert [n for piece in sent for table in piece.tables(["value"]) for n in table["value"].to_pylist()] == _left()
+    assert sum(map(len, sent)) == len(_left()) and sent[3].version.removed.columns(4).keys() == {"scaled_id", "item_id"}
+    assert set(store.keys(PREFIX)) == before and not find_garbage(store, grace_s=-10).entries["positions"]

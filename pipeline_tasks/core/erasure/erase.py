@@ -200,7 +200,7 @@ def _rewritten(work: _Work, manifest: Manifest) -> Manifest:
         return manifest
     log.info("%s is written anew without %d ids", manifest.ref, len(ids))
     after = manifest.model_copy(update=update | {"erased": sorted({*manifest.erased, work.name})})
-    removed = len(RemovedRows(store, after)) if schema else 0
+    removed = len(RemovedRows.of(store, after)) if schema else 0
     return after.model_copy(update={"rows": sum(part.rows for part in parts) - removed})
 
 
