@@ -111,11 +111,13 @@ class Partition:
         rows: of the step's inputs.
         parts: tables that earlier calls gave.
         values: numbers and texts, those of the parameters that count here among them.
+        beside: what has no say, and is no part of the key: the place of files that ``values`` identify.
     """
 
     rows: Mapping[str, Rows] = field(default_factory=dict)
     parts: Mapping[str, Sequence[Part]] = field(default_factory=dict)
     values: Mapping[str, Any] = field(default_factory=dict)
+    beside: Mapping[str, Any] = field(default_factory=dict)
 
     def key(self, job: Job, work: Work) -> str:
         """Identity of the call, as a part of a map step has one."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from pipeline_tasks.core.endpoint import PaidParams
 from pipeline_tasks.core.settings import Secret
@@ -36,16 +36,22 @@ class EvaluationParams(StartParams, PaidParams):
         MEASURES, min_length=1, description="ndcg, map, mrr, recall, hit, precision at a cut-off"
     )
     kept: int = Field(10, ge=0, description="passages of each ranking that the rows keep")
+    _folders: dict[str, dict[str, Any]] = PrivateAttr(default_factory=dict)
 
     def model_post_init(self, context: Any) -> None:
-        """Refuse what cannot be meant before anything is computed."""
+        """Refuse what cannot be meant before anything is computed, and look at folders once."""
         super().model_post_init(context)
         for measure in self.measures:
             Measure.parse(measure)
+        self._folders = {name: systems.identity(name) for name in self.systems if is_folder(name)}
+
+    def identity_of(self, name: str) -> dict[str, Any]:
+        """What decides the rankings of a named system; of a folder what it was when these parameters were made."""
+        return self._folders.get(name) or systems.identity(name)
 
     def identity(self) -> dict[str, Any]:
-        """The parameters, what each named system is, wherever its folder lies, and what instructed ones are told."""
-        found = super().identity() | {"systems": [systems.identity(name) for name in self.systems]}
+        """The parameters, what each named system is and how the rows call it, and what instructed ones are told."""
+        found = super().identity() | {"systems": [{"name": name} | self.identity_of(name) for name in self.systems]}
         asked = [get(name) for name in (*self._registered, *self._registered_start)]
         told = next(filter(None, map(instructions_of, asked)), {})
         return found | ({"instructions": told} if told else {})

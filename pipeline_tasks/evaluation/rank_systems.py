@@ -63,8 +63,9 @@ class System:
         given = {"queries": inputs["queries"], "passages": inputs["passages"]}
         given |= {"embeddings": self.stored} if self.stored else {}
         asked = {"kind": self.kind, "decided_by": self.decided_by, "told": [*told], "depth": depth}
-        named = {"name": self.name} if self.kind in ("folder", "registered") else {}
-        return Partition({of: Rows(version) for of, version in given.items()}, values=asked | named)
+        called = {"name": self.name}
+        values = asked | (called if self.kind == "registered" else {})
+        return Partition({of: Rows(version) for of, version in given.items()}, values=values, beside=called)
 
 
 def rank_systems(
@@ -114,7 +115,7 @@ def _systems(inputs: Inputs, params: EvaluationParams) -> Iterator[System]:
         if name == BM25:
             yield System(name, "bm25")
         elif is_folder(name):
-            yield System(name, "folder", decided_by=systems.identity(name))
+            yield System(name, "folder", decided_by=params.identity_of(name))
         else:
             given = stored.get(name)
             if given:
@@ -259,7 +260,7 @@ def _asked(judged: pa.Table, corpus: pa.Table, told: Sequence[str]) -> Asked:
 def _opened(given: Partition, run: Run) -> Encoder:
     """A model that is asked as its own files say, or that training starts from."""
     if given.values["kind"] == "folder":
-        return systems.encoder_of_folder(given.values["name"])
+        return systems.encoder_of_folder(given.beside["name"])
     if given.values["kind"] == "start":
         return systems.encoder_of_start(_params(run).start, run.scratch)
     version = Version.open(run.store, Ref.parse(given.values["decided_by"]["version"]))

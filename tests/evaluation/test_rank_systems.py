@@ -1,0 +1,65 @@
+"""What rankings and evaluations are known by: the files of a folder, the name that it is shown by, the libraries."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.core.versions import Version
+from pipeline_tasks.datasets import JUDGED_QUERIES, PASSAGES
+from pipeline_tasks.evaluation.evaluate_retriever import evaluate_retriever
+from pipeline_tasks.evaluation.evaluation_params import EvaluationParams
+from pipeline_tasks.evaluation.scores import scores_of
+from tests import shapes
+from tests.stores import go, put
+
+ALONE = {"size": "", "models": (), "systems": ("bm25",)}
+TEXTS = {"p1": "a tornado takes the roof", "p2": "smoke fills the valley", "p3": "sandbags against the flood"}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    store = LocalStore(tmp_path / "store")
+    put(store, PASSAGES, [{"passage_id": i, "text": text} for i, text in TEXTS.items()])
+    asked = {"query_id": "q", "query": "tornado roof", "intent": "qa", "passage_ids": ["p1"], "grades": [1]}
+    put(store, JUDGED_QUERIES, [asked], dataset="judged/heldout")
+    return store
+
+
+def evaluated(store: LocalStore, *names: str) -> Version:
+    made = go(store, evaluate_retriever, {"models": []}, **ALONE | {"systems": names})
+    return Version.open(store, made.ref)
+
+
+def identity(*names: str) -> dict:
+    return EvaluationParams(**ALONE | {"systems": names}).identity()
+
+
+def test_a_folder_is_known_by_its_files_and_by_the_name_that_its_rows_have(store, tmp_path):
+    first = str(shapes.make("bert", tmp_path / "one"))
+    version = evaluated(store, first, f"rrf({first})", "bm25")
+    assert [name for name in scores_of(version).table if "rrf" in name] == [f"rrf({first})"]
+    before = identity(first)
+    assert before == identity(first)
+    moved = str((tmp_path / "one").rename(tmp_path / "two"))
+    assert identity(moved) != before, "its rows would be called by a path that nobody asked for"
+    before = identity(moved)
+    (tmp_path / "two" / "config.json").write_text((tmp_path / "two" / "config.json").read_text() + "\n")
+    assert before != identity(moved), "other files, another version"
+
+
+def test_a_folder_elsewhere_has_its_own_rows_and_is_not_ranked_again(store, tmp_path):
+    """As of two folders that change places, whose scores must do so, too."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    shapes.make("bert", one)
+    evaluated(store, str(one), "bm25")
+    shutil.copytree(one, two)
+    made = go(store, evaluate_retriever, {"models": []}, **ALONE | {"systems": (str(two), "bm25")})
+    assert made.counters["partitions_reused"] == 3, "both rankings, and the scores of BM25"
+    found = scores_of(Version.open(store, made.ref)).by_system
+    assert found.keys() == {str(two), "bm25"}
+    both = scores_of(evaluated(store, str(one), str(two))).by_system
+    assert both[str(one)] == both[str(two)] == found[str(two)]
