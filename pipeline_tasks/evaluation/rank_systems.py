@@ -113,7 +113,7 @@ def _systems(inputs: Inputs, params: EvaluationParams) -> Iterator[System]:
     stored = inputs.by_last_name("embeddings")
     for name in dict.fromkeys((*(name for name in params.systems if not is_fusion(name)), *stored)):
         if name == BM25:
-            yield System(name, "bm25")
+            yield System(name, "bm25", decided_by=systems.identity(name))
         elif is_folder(name):
             yield System(name, "folder", decided_by=params.identity_of(name))
         else:

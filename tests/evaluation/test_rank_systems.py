@@ -5,8 +5,10 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from pipeline_tasks.core.runtime import installed
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import JUDGED_QUERIES, PASSAGES
@@ -18,6 +20,9 @@ from tests.stores import go, put
 
 ALONE = {"size": "", "models": (), "systems": ("bm25",)}
 TEXTS = {"p1": "a tornado takes the roof", "p2": "smoke fills the valley", "p3": "sandbags against the flood"}
+
+RANKED_LAST = np.array([[2]])
+INSTALLED = installed()
 
 
 @pytest.fixture
@@ -63,3 +68,13 @@ def test_a_folder_elsewhere_has_its_own_rows_and_is_not_ranked_again(store, tmp_
     assert found.keys() == {str(two), "bm25"}
     both = scores_of(evaluated(store, str(one), str(two))).by_system
     assert both[str(one)] == both[str(two)] == found[str(two)]
+
+
+def test_rankings_of_another_bm25s_are_others_and_so_are_fusions_of_them(store, monkeypatch):
+    names = ("bm25", "rrf(bm25)")
+    first = evaluated(store, *names).manifest
+    monkeypatch.setattr("pipeline_tasks.core.runtime.installed", lambda: INSTALLED | {"bm25s": "0.0.1"})
+    monkeypatch.setattr("pipeline_tasks.evaluation.systems.Asked.rank_bm25", lambda self, depth: RANKED_LAST)
+    other = evaluated(store, *names)
+    assert other.manifest.id != first.id
+    assert {row["system"]: row["passage_ids"] for row in other.table().to_pylist()} == dict.fromkeys(names, ["p3"])
