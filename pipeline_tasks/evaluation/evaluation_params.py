@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import Field, PrivateAttr
 
 from pipeline_tasks.core.endpoint import PaidParams
+from pipeline_tasks.core.runtime import versions_of
 from pipeline_tasks.core.settings import Secret
 from pipeline_tasks.evaluation import systems
 from pipeline_tasks.evaluation.metrics import Measure
@@ -50,8 +51,12 @@ class EvaluationParams(StartParams, PaidParams):
         return self._folders.get(name) or systems.identity(name)
 
     def identity(self) -> dict[str, Any]:
-        """The parameters, what each named system is and how the rows call it, and what instructed ones are told."""
+        """The parameters, what each named system is and how the rows call it, and what instructed ones are told.
+
+        The library that cuts texts for trained versions, too, which are inputs.
+        """
         found = super().identity() | {"systems": [{"name": name} | self.identity_of(name) for name in self.systems]}
+        found |= {"libraries": versions_of("tokenizers")}
         asked = [get(name) for name in (*self._registered, *self._registered_start)]
         told = next(filter(None, map(instructions_of, asked)), {})
         return found | ({"instructions": told} if told else {})

@@ -20,6 +20,7 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Part, Ref
 from pipeline_tasks.core.partitions import Partition, PartitionedRun, Rows
 from pipeline_tasks.core.run import Inputs, Run
+from pipeline_tasks.core.runtime import versions_of
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.versions import Version, read_part
 from pipeline_tasks.evaluation import systems
@@ -128,7 +129,7 @@ def _systems(inputs: Inputs, params: EvaluationParams) -> Iterator[System]:
     for version in trained:
         ref, name = str(version.manifest.ref), system_name(version)
         called = name if names[name] == 1 else f"{name}@{version.manifest.id}"
-        yield System(called, "version", ref, {"version": ref})
+        yield System(called, "version", ref, {"version": ref, "libraries": versions_of("tokenizers")})
     for name in filter(is_fusion, params.systems):
         yield System(name, "fusion", decided_by={"k": systems.members(name)[1]})
 

@@ -122,7 +122,9 @@ def identity(name: str) -> dict[str, Any]:
         return use.identity(name)
     folder = _folder(name)
     files = sorted({path for pattern in _READ for path in folder.glob(pattern) if is_readable_file(path)})
-    return {"files": digest({path.relative_to(folder).as_posix(): file_sha256(path) for path in files})}
+    held = digest({path.relative_to(folder).as_posix(): file_sha256(path) for path in files})
+    libraries = ("tokenizers", "onnxruntime") if folder / "model.onnx" in files else ("tokenizers",)
+    return {"files": held, "libraries": versions_of(*libraries)}
 
 
 def _folder(name: str) -> Path:

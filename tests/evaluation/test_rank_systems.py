@@ -8,12 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pipeline_tasks.core.run import Inputs
 from pipeline_tasks.core.runtime import installed
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import JUDGED_QUERIES, PASSAGES
 from pipeline_tasks.evaluation.evaluate_retriever import evaluate_retriever
 from pipeline_tasks.evaluation.evaluation_params import EvaluationParams
+from pipeline_tasks.evaluation.rank_systems import _systems
 from pipeline_tasks.evaluation.scores import scores_of
 from tests import shapes
 from tests.stores import go, put
@@ -78,3 +80,29 @@ def test_rankings_of_another_bm25s_are_others_and_so_are_fusions_of_them(store, 
     other = evaluated(store, *names)
     assert other.manifest.id != first.id
     assert {row["system"]: row["passage_ids"] for row in other.table().to_pylist()} == dict.fromkeys(names, ["p3"])
+
+
+@pytest.mark.parametrize("library", ["tokenizers", "onnxruntime"])
+@pytest.mark.parametrize("has_graph", [False, True])
+def test_a_folder_is_ranked_anew_by_another_library_that_runs_it(tmp_path, monkeypatch, library, has_graph):
+    (tmp_path / "config.json").write_text("{}")
+    if has_graph:
+        (tmp_path / "model.onnx").write_bytes(b"graph")
+    found = []
+    for version in ("0.0.1", "0.0.2"):
+        monkeypatch.setattr("pipeline_tasks.core.runtime.installed", lambda v=version: INSTALLED | {library: v})
+        (system,) = _systems(Inputs({}), EvaluationParams(**ALONE | {"systems": (str(tmp_path),)}))
+        found.append(system.decided_by)
+    assert (found[0] != found[1]) is (has_graph or library == "tokenizers")
+
+
+def test_a_trained_version_is_ranked_and_evaluated_anew_by_other_tokenizers(store, monkeypatch):
+    model = Version.open(store, put(store, PASSAGES, [], dataset="model/33m/pretrain"))
+    found = []
+    for version in ("0.0.1", "0.0.2"):
+        monkeypatch.setattr("pipeline_tasks.core.runtime.installed", lambda v=version: INSTALLED | {"tokenizers": v})
+        params = EvaluationParams(**ALONE)
+        (system,) = (one for one in _systems(Inputs({"models": [model]}), params) if one.kind == "version")
+        found.append((params.identity(), system.decided_by))
+    (id_before, decided_before), (id_after, decided_after) = found
+    assert id_before != id_after and decided_before != decided_after
