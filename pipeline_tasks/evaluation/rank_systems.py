@@ -85,7 +85,7 @@ def rank_systems(
 
     Raises:
         InputError: embeddings are not of these passages, a fusion names a system that is not here, two systems have one
-            name, or a name is of nothing.
+            name, a name is of nothing, or a folder changes meanwhile.
     """
     found = [*_systems(inputs, params)]
     twice = [name for name, n in Counter(system.name for system in found).items() if n > 1]
@@ -158,6 +158,8 @@ def rank_system(given: Partition, run: Run) -> Iterator[pa.Table]:
         queries, passages = _registered(given, asked, run)
     else:
         queries, passages = asked.vectors(_opened(given, run))
+        if given.values["kind"] == "folder":  # several devices read it as they are first asked
+            systems.check_unchanged(given.beside["name"], given.values["decided_by"])
     yield _rankings(ids, _without(themselves, top_k(queries, passages, deep)[0], depth))
     answers = _answers(judged, asked.passage_ids)
     if len(queries) == len(answers) and len(passages) > 1:

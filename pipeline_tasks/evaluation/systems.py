@@ -127,6 +127,16 @@ def identity(name: str) -> dict[str, Any]:
     return {"files": held, "libraries": versions_of(*libraries)}
 
 
+def check_unchanged(name: str, was: dict[str, Any]) -> None:
+    """See that a system still is what its rankings will be known by.
+
+    Raises:
+        InputError: it is not.
+    """
+    if identity(name) != was:
+        raise InputError(f"{name!r} changed since this run began: start the run again")
+
+
 def _folder(name: str) -> Path:
     folder = named_path(name)
     if folder is None or not is_readable_file(folder / "config.json"):

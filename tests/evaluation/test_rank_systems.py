@@ -8,7 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.run import Inputs
+from pipeline_tasks.core.runner import run_job
 from pipeline_tasks.core.runtime import installed
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import Version
@@ -17,6 +20,8 @@ from pipeline_tasks.evaluation.evaluate_retriever import evaluate_retriever
 from pipeline_tasks.evaluation.evaluation_params import EvaluationParams
 from pipeline_tasks.evaluation.rank_systems import _systems
 from pipeline_tasks.evaluation.scores import scores_of
+from pipeline_tasks.evaluation.systems import encoder_of_folder
+from pipeline_tasks.retrieval.encoder import Encoder
 from tests import shapes
 from tests.stores import go, put
 
@@ -106,3 +111,27 @@ def test_a_trained_version_is_ranked_and_evaluated_anew_by_other_tokenizers(stor
         found.append((params.identity(), system.decided_by))
     (id_before, decided_before), (id_after, decided_after) = found
     assert id_before != id_after and decided_before != decided_after
+
+
+def test_a_folder_that_changes_while_it_is_evaluated_is_an_error_and_nothing_is_kept_of_it(
+    store, tmp_path, monkeypatch
+):
+    config = shapes.make("bert", tmp_path / "one") / "config.json"
+    whole = config.read_text()
+    name, changed = str(config.parent), f"{config.parent}' changed since this run began: start the run again"
+
+    def changing(name: str) -> Encoder:
+        """The encoder of what another training writes to at this moment."""
+        config.write_text(whole + "\n")
+        return encoder_of_folder(name)
+
+    with monkeypatch.context() as meanwhile, pytest.raises(InputError, match=changed):
+        meanwhile.setattr("pipeline_tasks.evaluation.systems.encoder_of_folder", changing)
+        evaluated(store, name)
+    config.write_text(whole)
+    planned = plan(store, evaluate_retriever, ALONE | {"systems": (name,)}, {"models": []})
+    config.write_text(whole + "\n")
+    with pytest.raises(InputError, match=changed):
+        run_job(store, planned)
+    config.write_text(whole)
+    assert list(scores_of(evaluated(store, name)).by_system) == [name]
