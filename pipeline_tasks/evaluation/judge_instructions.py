@@ -137,7 +137,7 @@ def _of_folder(folder: JudgedFolder, inputs: Inputs, run: Run) -> Iterator[dict[
             run.reject(name, "nothing_changes")
         else:
             query = asked[both[0]]
-            about = {"doc_id": "", "intent": str(query.get("intent") or ANY_INTENT), "query": query["text"]}
+            about = {"doc_id": "", "intent": query["intent"] or ANY_INTENT, "query": query["text"]}
             yield _row(about, name, texts, *grades)
 
 
@@ -148,18 +148,15 @@ def has_instructions(folder: JudgedFolder) -> bool:
 
 def _instructions(folder: JudgedFolder) -> dict[str, str]:
     """Query id -> instruction."""
-    found = {}
-    with (folder.path / INSTRUCTIONS).open(encoding="utf-8-sig") as lines:
-        for number, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line)
-                found[str(row["query-id"])] = text_of(row["instruction"])
-            except (ValueError, KeyError, TypeError) as error:
-                raise InputError(
-                    f"{folder.path / INSTRUCTIONS}, line {number}: no object with query-id and instruction"
-                ) from error
+    path, number, found = folder.path / INSTRUCTIONS, 0, {}
+    try:
+        with path.open(encoding="utf-8-sig") as lines:
+            for number, line in enumerate(lines, 1):  # noqa: B007
+                if line.strip():
+                    row = json.loads(line)
+                    found[str(row["query-id"])] = text_of(row["instruction"])
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise InputError(f"{path}, line {number}: no object with query-id and instruction ({error})") from error
     return found
 
 

@@ -103,7 +103,7 @@ def _in_folder(folder: JudgedFolder, run: Run) -> Iterator[dict[str, Any]]:
             run.count("queries_unjudged")
             continue
         seen.add(row["_id"])
-        named = {"query_id": row["_id"], "doc_id": "", "intent": str(row.get("intent") or ANY_INTENT)}
+        named = {"query_id": row["_id"], "doc_id": "", "intent": row["intent"] or ANY_INTENT}
         yield named | {"query": row["text"], "judged": judgements[row["_id"]]}
     for name in sorted(judgements.keys() - seen):
         run.reject(name, "unknown_query")

@@ -53,7 +53,7 @@ class JudgedFolder:
         return digest([file_sha256(file) for file in (self.path / CORPUS, self.path / QUERIES, self.qrels)])
 
     def rows(self, name: str) -> Iterator[dict[str, Any]]:
-        """The objects of one of its files, each with ``_id`` and ``text``.
+        """The objects of one of its files, each with ``_id`` and ``text``; ``title`` and ``intent`` are texts, too.
 
         Raises:
             InputError: a line is none.
@@ -64,9 +64,11 @@ class JudgedFolder:
                 for number, line in enumerate(lines, 1):  # noqa: B007
                     if line.strip():
                         row = json.loads(line)
-                        yield row | {"_id": id_of(row["_id"]), "text": text_of(row["text"])}
+                        known = {"_id": id_of(row["_id"]), "text": text_of(row["text"])}
+                        yield row | known | {of: text_of(row.get(of) or "") for of in ("title", "intent")}
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise InputError(f"{path}, line {number}: no object with _id and text ({error})") from error
+            what = "no object with _id and text, whose title and intent, where it has any, are texts, too"
+            raise InputError(f"{path}, line {number}: {what} ({error})") from error
 
     def judgements(self) -> dict[str, dict[str, int]]:
         """Query id -> passage id -> grade.

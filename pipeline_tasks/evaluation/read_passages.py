@@ -41,7 +41,7 @@ def read_passages(inputs: Inputs, params: ReadPassagesParams, run: Run) -> Itera
     rows: list[dict[str, Any]] = []
     for row in params.open().rows(CORPUS):
         run.count("rows_in")
-        title = str(row.get("title") or "")
+        title = row.get("title", "")
         text = f"{title} {row['text']}".strip() if params.with_title else row["text"]
         if row["_id"] in seen or not text.strip():
             run.reject(row["_id"], "duplicate_id" if row["_id"] in seen else "blank_text")

@@ -136,6 +136,22 @@ def test_a_folder_without_instructions_is_refused(store, tmp_path):
         go(store, judge_instructions, set_name="mine", folder=name)
 
 
+@pytest.mark.parametrize(
+    ("content", "place"),
+    [
+        ('{"query-id": "1-og", "instruction": "é"}'.encode("latin-1"), "line 0"),
+        (b"\n" + b"[" * 99_999, "line 2"),
+        (b'{"query-id": "1-og", "instruction": "half \\ud800"}', "line 1"),
+        (b'{"query-id": "1-og"}', "line 1"),
+    ],
+)
+def test_instructions_that_cannot_be_read_are_an_error_that_names_the_place(store, tmp_path, content, place):
+    name = folder(tmp_path / "set", [{"_id": "p1", "text": "a"}], [{"_id": "1-og", "text": "b"}], "1-og\tp1\t1\n")
+    (tmp_path / "set" / "instruction.jsonl").write_bytes(content)
+    with pytest.raises(InputError, match=rf"instruction\.jsonl, {place}: no object with query-id and instruction"):
+        go(store, judge_instructions, set_name="mine", folder=name)
+
+
 class Obedient:
     """Stands for an encoder that reads instructions: it finds what mentions the words that these name first."""
 

@@ -250,6 +250,17 @@ def test_the_same_files_elsewhere_are_the_same_version(store, tmp_path):
                 ("queries.jsonl", '{"_id": "a", "text": "é"}'.encode("latin-1"), "queries.jsonl, line 0: no object"),
                 ("queries.jsonl", b'{"_id": "a", "text": "half \\ud800"}', "queries.jsonl, line 1: no object"),
                 ("queries.jsonl", b'{"_id": "a", "text": ["y"]}', "queries.jsonl, line 1: no object"),
+                (
+                    "queries.jsonl",
+                    b'{"_id": "a", "text": "y", "intent": "\\ud83d"}',
+                    "queries.jsonl, line 1: no object.*ud83d",
+                ),
+                (
+                    "queries.jsonl",
+                    b'{"_id": "a", "text": "y", "intent": ["qa"]}',
+                    "line 1: .*intent.*'qa'.* is no text",
+                ),
+                ("queries.jsonl", b"[1]", "queries.jsonl, line 1: no object"),
                 ("queries.jsonl", b"[" * 99_999, "queries.jsonl, line 1: no object"),
                 ("qrels/test.tsv", "é\t1\t1\n".encode("latin-1"), "test.tsv, line 0: not query-id"),
                 ("qrels/test.tsv", b"a\t1\t-99999999999\n", "test.tsv, line 1: not query-id.*whole score up to 1000"),
@@ -269,3 +280,15 @@ def test_a_broken_folder_is_an_error_that_names_the_place(store, tmp_path, break
     break_it(path)
     with pytest.raises(InputError, match=message):
         go(store, judge_queries, {"passages": ["corpus/mine"]}, **given)
+
+
+def test_a_title_that_no_table_can_hold_is_an_error_that_names_the_place(store, tmp_path):
+    """As of a title that was cut in the middle of an emoji."""
+    path = tmp_path / "set"
+    given = {"set_name": "mine", "folder": folder(path, [{"_id": "1", "text": "x", "title": None}], [], "")}
+    go(store, read_passages, **given)
+    assert [row["title"] for row in rows(store, "corpus/mine")] == [""]
+    spoilt("corpus.jsonl", b'{"_id": "1", "text": "x", "title": "storm \\ud83c"}', path)
+    for with_title in (False, True):
+        with pytest.raises(InputError, match=r"corpus\.jsonl, line 1: no object .*title.*ud83c"):
+            go(store, read_passages, with_title=with_title, **given)
