@@ -1,5 +1,7 @@
 """The development score is that of the metrics module, and a collapsed encoder scores nothing."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -20,6 +22,25 @@ def test_agrees_with_the_general_ndcg() -> None:
     ranks = ranks_of_positives(queries, passages, positives, block=7)
     assert mean_ndcg(ranks, np.ones(50), np.arange(50)) == pytest.approx(expected)
     assert (np.take_along_axis(order, ranks[:, None] - 1, axis=1)[:, 0] == positives).all()
+
+
+def test_many_passages_are_scored_for_few_queries_at_once_and_ranks_are_the_same(monkeypatch) -> None:
+    rng = np.random.default_rng(2)
+    queries, passages = rng.integers(-4, 5, (600, 8)).astype(float), rng.integers(-4, 5, (2_000, 8)).astype(float)
+    positives, answers = rng.integers(2_000, size=600), list(rng.integers(2_000, size=(600, 3)))
+
+    def ranked() -> tuple[list[int], int]:
+        tracemalloc.start()
+        ranks = ranks_of_positives(queries, passages, positives, answers)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return ranks.tolist(), peak
+
+    ranks, peak = ranked()
+    for scores in (20_000, 1):
+        monkeypatch.setattr("pipeline_tasks.training.validation._SCORES", scores)
+        fewer, low = ranked()
+        assert fewer == ranks and 20 * low < peak
 
 
 def test_other_answers_of_a_query_are_left_out_of_its_ranking() -> None:
