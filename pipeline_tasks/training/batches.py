@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 
 import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 
 def plan_batches(
@@ -52,15 +54,14 @@ def _deal(n: int, n_batches: int, labels: np.ndarray | None, random: np.random.G
 
 def _linked(keys: Sequence[np.ndarray]) -> np.ndarray:
     """Label rows so that those connected by equal keys have one label, the lowest row number among them."""
-    labels = np.arange(len(keys[0]))
-    while True:
-        before = labels
-        for key in keys:
-            lowest = np.full(key.max() + 1, len(labels))
-            np.minimum.at(lowest, key, labels)
-            labels = lowest[key]
-        if np.array_equal(labels, before):
-            return labels
+    n, alike = len(keys[0]), []
+    for key in keys:
+        _, first, place = np.unique(key, return_index=True, return_inverse=True)
+        alike.append(first[place])
+    ends = np.tile(np.arange(n), len(keys)), np.concatenate(alike)
+    links = coo_array((np.ones(len(ends[0])), ends), (n, n))
+    _, first, group = np.unique(connected_components(links, directed=False)[1], return_index=True, return_inverse=True)
+    return first[group]
 
 
 def micro_batches(lengths: np.ndarray, max_tokens: int) -> list[np.ndarray]:

@@ -1,9 +1,11 @@
 """Batch plans hold every row once, whatever the keys; micro-batches hold little padding."""
 
+import time
+
 import numpy as np
 import pytest
 
-from pipeline_tasks.training.batches import micro_batches, plan_batches, row_groups
+from pipeline_tasks.training.batches import _linked, micro_batches, plan_batches, row_groups
 
 
 @pytest.mark.parametrize(("n", "batch_size"), [(0, 4), (1, 4), (8, 4), (33, 32), (1000, 7)])
@@ -33,6 +35,42 @@ def test_equal_keys_never_share_a_batch_where_they_need_not() -> None:
         for batch in plan_batches(600, 32, 0, epoch, [queries, positives]):
             assert len(set(positives[batch].tolist())) == len(batch)
             assert len(set(queries[batch].tolist())) == len(batch)
+
+
+@pytest.mark.parametrize("n_keys", [1, 30, 300, 3_000])
+def test_linked_rows_are_called_by_the_first_of_them(n_keys: int) -> None:
+    random = np.random.default_rng(n_keys)
+    keys = [random.integers(n_keys, size=300) for _ in range(3)]
+    assert _linked(keys).tolist() == joined(keys)
+
+
+def test_a_chain_of_links_is_followed_to_its_end_at_once() -> None:
+    """Row by row it would take a round for each: minutes."""
+    n = 200_000
+    rows = np.random.default_rng(0).permutation(n)
+    began = time.process_time()
+    assert not _linked([rows // 2, (rows + 1) // 2]).any()
+    assert time.process_time() - began < 10
+    rows = np.random.default_rng(1).permutation(500)
+    few = [rows // 2 * (rows % 50 > 0), (rows + 1) // 2]
+    assert _linked(few).tolist() == joined(few)
+
+
+def joined(keys: list[np.ndarray]) -> list[int]:
+    """The lowest row that each is linked with, by joining sets."""
+    parent = list(range(len(keys[0])))
+
+    def lowest(row: int) -> int:
+        while parent[row] != row:
+            row = parent[row]
+        return row
+
+    for key in keys:
+        first: dict[int, int] = {}
+        for row, value in enumerate(key.tolist()):
+            one, other = lowest(row), lowest(first.setdefault(value, row))
+            parent[max(one, other)] = min(one, other)
+    return [lowest(row) for row in range(len(parent))]
 
 
 def test_one_key_for_all_still_plans_all_rows() -> None:
