@@ -83,12 +83,13 @@ class Scores:
         values, intents = self.values(system, chosen), [self.intents[query_id] for query_id in chosen]
         return Score(float(weights(intents) @ values), *interval(values, intents), len(chosen))
 
-    def values(self, system: str, query_ids: Sequence[str] = ()) -> np.ndarray:
+    def values(self, system: str, query_ids: Sequence[str] | None = None) -> np.ndarray:
         """The scores of these queries, or of all.
 
         Shapes: returns [q].
         """
-        return np.array([self.by_system[system][query_id] for query_id in query_ids or self.intents])
+        asked = self.intents if query_ids is None else query_ids
+        return np.array([self.by_system[system][query_id] for query_id in asked])
 
     def gains(self, baseline: str, systems: Iterable[str] = ()) -> dict[str, Difference]:
         """What ``systems``, or all others, gain over ``baseline``, their p-values raised for their number."""

@@ -49,6 +49,12 @@ def test_scores_by_two_metrics_are_not_compared():
         new.against("m", "m", old)
 
 
+def test_no_queries_are_none_and_not_all():
+    found = scored("eval/mine@1", {"ndcg@10": 0.5})
+    assert found.values("m").tolist() == found.values("m", ["q"]).tolist() == [0.5]
+    assert found.values("m", []).tolist() == []
+
+
 def scored(ref: str, scores: dict[str, float]):
     rows = [{"system": "m", "model_version": "", "query_id": "q", "intent": "qa", "scores": [*scores.items()]}]
     return from_rows(ref, rows)
