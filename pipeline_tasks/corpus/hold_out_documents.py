@@ -142,7 +142,7 @@ def hold_out_documents(inputs: Inputs, params: HoldOutDocumentsParams, run: Run)
         may_be[split].append(replace(document, held=held))
     test = Most(params.test_documents, params.test_queries * _CHARACTERS_A_QUERY, params.test_fraction * length)
     dev = Most(params.dev_documents, params.dev_queries * _CHARACTERS_A_QUERY, params.dev_fraction * length)
-    drawn = {"test": draw(may_be["test"], test), "dev": draw(may_be["dev"], dev)}
+    drawn = {split: draw(may_be[split], most, before.stays) for split, most in (("test", test), ("dev", dev))}
     found = [(document.doc_id, "test", "judged", document.url_id) for document in judged]
     found += [(each.doc_id, split, "drawn", each.url_id) for split, chosen in drawn.items() for each in chosen]
     for split in ("test", "dev"):
@@ -159,17 +159,18 @@ def _split_at(at: float, params: HoldOutDocumentsParams) -> str:
     return "dev" if at < params.test_fraction + params.dev_fraction else ""
 
 
-def draw(documents: Iterable[Drawable], most: Most) -> list[Drawable]:
+def draw(documents: Iterable[Drawable], most: Most, stays: bool) -> list[Drawable]:
     """Those of ``documents`` that fit, the ones that were held out before first, then by their hash.
 
-    The share of the text binds new ones alone: else a document that was held out would be trained on as soon as enough
-    others are withdrawn.
+    With ``stays`` the limits bind new ones alone: else a document that was held out would be trained on as soon as it
+    or another has more text. The share of the text always does: others may have been withdrawn.
     """
     found: list[Drawable] = []
     text = 0
     for document in sorted(documents, key=lambda document: (not document.held, document.at)):
         limit = most.text if document.held else min(most.text, most.share)
-        if len(found) < most.documents and text + document.length <= limit:
+        fits = len(found) < most.documents and text + document.length <= limit
+        if fits or (document.held and stays):
             found.append(document)
             text += document.length
     return found

@@ -92,6 +92,16 @@ def test_one_that_is_withdrawn_makes_room_for_a_new_one_and_for_none_that_was_tr
     assert len(held_out(store, left, split_salt="another", **few)) == 5, "other parameters draw from all"
 
 
+def test_what_was_held_out_stays_so_when_its_text_grows_beyond_the_limit_and_nothing_new_is_drawn(store):
+    few = {"test_queries": 5, "dev_queries": 3} | ALL
+    documents = [document(i, "A river rises. " * 66) for i in range(100)]  # 990 characters each
+    first = held_out(store, documents, **few)
+    assert Counter(first.values()) == {"test": 5, "dev": 3}
+    longer = [document(i, "A river rises. " * 99, "-b") if f"doc{i}" in first else documents[i] for i in range(100)]
+    grown = held_out(store, [*longer, *(document(i, "Rain.") for i in range(100, 150))], **few)
+    assert {doc_id.removesuffix("-b"): split for doc_id, split in grown.items()} == first
+
+
 @pytest.mark.parametrize("few", [ALL, {"test_documents": 5, "dev_documents": 3}])
 def test_other_bytes_at_an_address_move_it_to_no_other_split(store, few):
     def by_address(found: dict[str, str]) -> dict[str, str]:
