@@ -136,20 +136,23 @@ class _Inflate:
 
     def _new(self) -> None:
         self._zlib = zlib.decompressobj(zlib.MAX_WBITS | 32)
+        self._after = b""  # the first two bytes after the end: what begins otherwise than gzip is left unread
 
     def blocks(self, data: bytes) -> Iterator[bytes]:
-        while True:
+        block = b""
+        while data or len(block) == _BLOCK:
+            if self._zlib.eof:  # not asked again: it would copy all that it was given since the end
+                data = self._after + data
+                self._after = data[: len(_GZIP)]
+                if self._after != _GZIP:
+                    return
+                self._new()
             try:
                 block = self._zlib.decompress(data, _BLOCK)
             except zlib.error as error:
                 raise Refused("bad_encoding", str(error)) from error
             yield block
-            data = self._zlib.unconsumed_tail
-            if self._zlib.eof and self._zlib.unused_data.startswith(_GZIP):
-                data = self._zlib.unused_data
-                self._new()
-            elif len(block) < _BLOCK and not data:
-                return
+            data = self._zlib.unused_data if self._zlib.eof else self._zlib.unconsumed_tail
 
     def finish(self) -> None:
         if not self._zlib.eof:
