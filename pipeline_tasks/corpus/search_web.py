@@ -23,7 +23,7 @@ from pipeline_tasks.datasets import SEARCH_RESULTS, SEARCHES
 FAILURES_IN_A_ROW = 5
 
 
-@step(reads={"searches": SEARCHES}, writes=SEARCH_RESULTS, kind="map", secrets=("search",))
+@step(reads={"searches": SEARCHES}, writes=SEARCH_RESULTS, kind="map", version="2", secrets=("search",))
 def search_web(rows: pa.Table, params: SearchWebParams, run: Run) -> Iterator[pa.Table]:
     """Ask the provider every search of a part, once ever; each of its results is a row or a reject.
 

@@ -1,7 +1,8 @@
 """SearXNG: a metasearch engine on one's own server, asked in JSON.
 
 Its ``settings.yml`` must list ``json`` under ``search: formats``. What engines it asks, and through which it is
-refused, is the server's affair: an empty page with engines that did not answer is no answer.
+refused, is the server's affair: where even the first page is empty, engines that did not answer make it no answer.
+After a page with results an empty one is the end, whoever is silent: some engine may always be.
 
 Source: https://docs.searxng.org/dev/search_api.html
 """
@@ -32,10 +33,17 @@ class SearXNG:
         for page in range(1, LAST_PAGE + 1):
             params = [("q", f"{query} filetype:pdf"), ("format", "json"), ("categories", "general")]
             params += [("language", self._language), ("pageno", str(page))]
-            answer = self._asker.get("/search", params, _read)
+            answer = self._asker.get("/search", params, _read_first if page == 1 else _read)
             yield from hits(answer.content, answer.response_id)
             if not answer.content["more"]:
                 return
+
+
+def _read_first(reply: Reply) -> dict[str, Any]:
+    page = _read(reply)
+    if not page["hits"] and (silent := json_of(reply).get("unresponsive_engines")):
+        raise Busy("engines_unresponsive", clean(str(silent), LONGEST_DETAIL))
+    return page
 
 
 def _read(reply: Reply) -> dict[str, Any]:
@@ -44,7 +52,5 @@ def _read(reply: Reply) -> dict[str, Any]:
     answer = json_of(reply)
     if not isinstance(answer, dict):
         raise Refused("bad_answer", f"the answer is {type(answer).__name__}, not an object")
-    found, silent = answer.get("results"), answer.get("unresponsive_engines")
-    if found == [] and silent:
-        raise Busy("engines_unresponsive", clean(str(silent), LONGEST_DETAIL))
+    found = answer.get("results")
     return kept(found, more=bool(found))

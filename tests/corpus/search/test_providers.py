@@ -87,6 +87,13 @@ def test_no_results_from_silent_engines_are_no_answer(asker):
         assert list(SearXNG(asker("searxng", there), "en").search("flood")) == []
 
 
+def test_an_empty_page_after_results_is_the_end_also_where_an_engine_is_always_silent(asker):
+    with StandInSearXNG(n=8) as there:
+        there.silent = [["an engine", "Suspended: CAPTCHA"]]
+        assert len(list(SearXNG(asker("searxng", there), "en").search("flood"))) == 8
+    assert len(there.seen) == 2
+
+
 def test_brave_is_asked_as_its_documentation_has_it(asker):
     with StandInBrave(key=KEY, n=45) as there:
         hits = list(Brave(asker("brave", there), "en", "US").search("flood Ohio .pdf"))

@@ -69,6 +69,15 @@ def test_a_key_that_is_none_is_the_callers_mistake(store: LocalStore, brave, use
     assert brave.seen == []
 
 
+def test_an_engine_that_is_always_silent_ends_no_search_that_found_something(store: LocalStore, use):
+    planned(store, QUERIES)
+    with StandInSearXNG(n=8) as there:
+        there.silent = [["an engine", "Suspended: CAPTCHA"]]
+        use("SEARXNG", there.url)
+        go(store, search_web, provider="searxng", **QUICK)
+    assert len(rows(store, "search_results")) == 8 * len(QUERIES) and not rejects(store, "search_results")
+
+
 def test_hostile_results_are_rejects_and_harm_nothing(store: LocalStore, use):
     hostile = [
         {"url": "javascript:alert(1)", "title": "click"},
