@@ -68,8 +68,7 @@ def extract_text(rows: pa.Table, params: ExtractTextParams, run: Run) -> Iterato
             meter.advance()
             table = _table(row, result) if isinstance(result, PdfText) else None
             if isinstance(result, Unreadable):
-                why, detail = (str(getattr(result, name, "crashed")) for name in ("reason", "detail"))
-                run.reject(row["doc_id"], why, f"{row['url']} {detail}".strip())
+                run.reject(row["doc_id"], result.reason, f"{row['url']} {result.detail}".strip())
             elif table is None:
                 run.reject(row["doc_id"], "crashed", f"{row['url']} what its reader said is no result")
             elif refusal := _refusal(result, params):
@@ -86,10 +85,10 @@ def readers(workers: int, memory_bytes: int, limit_mib: int) -> int:
 
 
 def _table(row: dict[str, Any], found: PdfText) -> pa.Table | None:
-    """The row of a document; None where a reader that a file took over has put something else into a field."""
+    """The row of a document; None where a reader that a file took over gave a number that no row holds."""
     try:
         return DOCUMENTS.table([row | found.columns()])
-    except (AttributeError, TypeError, ValueError, pa.ArrowException):
+    except (OverflowError, pa.ArrowException):
         return None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import atexit
-import io
+import json
 import logging
 import os
 import pickle
@@ -18,11 +18,13 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from pipeline_tasks.core.confine import CALLS, LAYERS, NAMESPACE
 from pipeline_tasks.core.errors import TransientError
 from pipeline_tasks.core.settings import bare_environment
 from pipeline_tasks.corpus.frames import receive, send
-from pipeline_tasks.corpus.pdf import model
+from pipeline_tasks.corpus.pdf.model import PdfText, Unreadable
 from pipeline_tasks.corpus.worker_server import BORN, ENDED
 
 log = logging.getLogger(__name__)
@@ -31,7 +33,8 @@ _GROUP, _TIMES = 2, slice(11, 15)
 """Fields of /proc/PID/stat after the name: the process group, and ticks of its own and of children waited for."""
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _START_S = 600.0
-_RESULTS = ("PdfText", "Aside", "Unreadable")
+_SAID = TypeAdapter(tuple[float, PdfText | Unreadable | str | None])
+"""What a worker says, which a hostile file may have taken over: JSON, every field of its own type, nothing else."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ class WorkerProcess:
         """
         self.talk.settimeout(_START_S)
         try:
-            layers, self._rss_kib = _Known(io.BytesIO(receive(self.talk, self._longest))).load()
+            layers, self._rss_kib = json.loads(receive(self.talk, self._longest))
         except (EOFError, OSError) as error:
             raise TransientError(f"a worker did not start ({self.end()}); what it said is above: try again") from error
         self.talk.settimeout(self._patience_s)
@@ -87,7 +90,7 @@ class WorkerProcess:
         """
         send(self.talk, item)
 
-    def answer(self) -> tuple[float, Any]:
+    def answer(self) -> tuple[float, PdfText | Unreadable | str | None]:
         """Processor seconds that the item took, and the result.
 
         Raises:
@@ -97,10 +100,9 @@ class WorkerProcess:
         """
         said = receive(self.talk, self._longest)
         try:
-            words = _Known(io.BytesIO(said))
-            return float(words.load()), words.load()
-        except Exception as error:
-            raise ValueError(f"what the reader said is no result: {error}") from error
+            return _SAID.validate_json(said, strict=True)
+        except ValueError as error:
+            raise ValueError("what the reader said is no result") from error
 
     def cpu_used_s(self, alone: bool = False) -> float:
         """Processor seconds so far of the worker and what it waited for, and unless ``alone`` what it started."""
@@ -135,15 +137,6 @@ class WorkerProcess:
         for end in (self.talk, self._life):
             end.close()
         raise TransientError("the process that workers come from has ended: run the step again")
-
-
-class _Known(pickle.Unpickler):
-    """Reads what a worker says, which a hostile file may have taken over: plain values and results, nothing else."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        if module != model.__name__ or name not in _RESULTS:
-            raise pickle.UnpicklingError(f"a worker may not send {module}.{name}")
-        return getattr(model, name)
 
 
 class _Server:

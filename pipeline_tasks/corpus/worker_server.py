@@ -8,6 +8,7 @@ how it ended. A worker that ended stays a zombie until then, so that its id mean
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import resource
@@ -91,12 +92,12 @@ def _work(talk: socket.socket, request: bytes, layers: list[str]) -> NoReturn:
         function, cpu_s, memory_mib = pickle.loads(request)  # noqa: S301  (from the parent)
         _limit_memory(memory_mib)
         held = [*layers, *confine(_readable())]
-        send(talk, pickle.dumps((held, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)))
+        send(talk, json.dumps((held, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)).encode())
         while True:
             item, before = receive(talk), _cpu_used_s()
             _limit_cpu(before + cpu_s)
             result = _result(function, item, memory_mib)
-            send(talk, pickle.dumps(_cpu_used_s() - before) + result)
+            send(talk, f"[{_cpu_used_s() - before}, ".encode() + result + b"]")
     except EOFError:
         code = 0
     except BaseException:  # a forked process must not go on in its parent's code
@@ -107,11 +108,12 @@ def _work(talk: socket.socket, request: bytes, layers: list[str]) -> NoReturn:
 
 def _result(function: Callable[[bytes], Any], item: bytes, memory_mib: int) -> bytes:
     try:
-        return pickle.dumps(function(item))
+        return json.dumps(function(item), default=vars).encode()
     except MemoryError:
-        return pickle.dumps(Unreadable("memory", f"needs more than {memory_mib} MiB"))
+        refused = Unreadable("memory", f"needs more than {memory_mib} MiB")
     except Exception as error:  # whatever a hostile file provokes is its own reject, and the next file is read
-        return pickle.dumps(Unreadable("crashed", f"{type(error).__name__}: {error}"[:500]))
+        refused = Unreadable("crashed", f"{type(error).__name__}: {error}"[:500])
+    return json.dumps(vars(refused)).encode()
 
 
 def _cpu_used_s() -> float:

@@ -62,7 +62,7 @@ def run_limited(
     Reasons: ``timeout``, ``memory``, ``crashed``.
 
     Args:
-        function: a module-level function, or a partial of one; it gives values of plain types or of the PDF model.
+        function: a module-level function, or a partial of one; it gives a result of the PDF model, or a text.
         items: the inputs.
         processes: workers at once; none is started for no items.
         limits: of time and memory for each call.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import socket
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from tests.corpus.misbehaving import obey
 
 LIMITS = Limits(60)
 SECRET = "sk-nobody-may-read-this"
+NO_RESULT = Unreadable("crashed", "what the reader said is no result")
 IN_A_PROCESS_WITH_SECRETS = """
 import json, os
 from pathlib import Path
@@ -25,7 +27,7 @@ orders = [b"environment", f"read /proc/{os.getpid()}/environ".encode(), b"hang"]
 results = run_limited(obey, orders, 1, Limits(60))
 seen = next(results)
 worker = Path(f"/proc/{results.gi_frame.f_locals['crew'][0].process.pid}/environ").read_text()
-print(json.dumps([seen.decode(), worker, str(next(results))]))
+print(json.dumps([seen, worker, str(next(results))]))
 """
 
 
@@ -69,12 +71,33 @@ def test_it_cannot_end_its_parent_nor_leave_its_group():
 
 
 def test_what_it_says_is_not_run_by_its_parent(tmp_path):
-    refused = outcome(f"trap {tmp_path / 'mark'}")
-    assert refused.reason == "crashed" and "may not send" in refused.detail
+    trap = b"\x80\x04cos\nmkdir\n\x8c%c%b\x85R." % (len(mark := bytes(tmp_path / "mark")), mark)
+    for words in (trap, pickle.dumps(0.1, 4) + trap):
+        assert outcome(f"say {words.decode('latin-1')}") == NO_RESULT
     assert not (tmp_path / "mark").exists()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "[" * 100_000 + "]" * 100_000,
+        '[0.1, {"reason": %s}]' % ("[" * 100_000 + "]" * 100_000),
+        '[0.1, {"reason": ["timeout"]}]',
+        '[0.1, {"reason": "timeout", "detail": 7}]',
+        '[0.1, {"title": "", "text": [], "page_starts": [0], "n_pages": 1, "n_words": 90}]',
+        '[0.1, {"title": "", "text": "", "page_starts": [[0]], "n_pages": 1, "n_words": 90}]',
+        '[0.1, {"title": "", "text": "", "page_starts": [0], "n_pages": 1, "n_words": 90, "asides": [[]]}]',
+        '["0.1", null]',
+        "[0.1, [0]]",
+        "",
+    ],
+    ids=range(10),
+)
+def test_what_it_says_has_fields_of_their_own_types_or_is_no_result(said):
+    assert outcome(f"say {said}") == NO_RESULT
 
 
 def test_what_it_starts_is_confined_as_well():
     program = "import os, socket; print(sorted(os.environ))\ntry: socket.socket()\nexcept PermissionError: print('no')"
-    assert b"no" in outcome(f"start {program}")
-    assert b"FOUNDRY" not in outcome(f"start {program}")
+    assert "no" in outcome(f"start {program}")
+    assert "FOUNDRY" not in outcome(f"start {program}")

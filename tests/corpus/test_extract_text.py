@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline_tasks.corpus.extract_text import readers
+from pipeline_tasks.corpus.extract_text import _table, readers
+from pipeline_tasks.corpus.pdf.model import Aside, PdfText
 
 GIB = 1 << 30
 
@@ -12,3 +13,10 @@ GIB = 1 << 30
 )
 def test_no_more_readers_than_may_all_use_what_they_may(workers, memory_gib, limit_mib, n):
     assert readers(workers, int(memory_gib * GIB), limit_mib) == n
+
+
+@pytest.mark.parametrize("number", [1 << 31, 10**30])
+def test_a_number_that_no_row_holds_is_no_result(number):
+    assert _table({}, PdfText("", "A river rises.", [0], 1, 3, asides=[Aside("table", 1, "7")])).num_rows == 1
+    assert _table({}, PdfText("", "A river rises.", [0], number, 3)) is None
+    assert _table({}, PdfText("", "A river rises.", [number], 1, 3)) is None
