@@ -11,8 +11,10 @@ from pydantic import Field
 
 from pipeline_tasks.core.growth import difference
 from pipeline_tasks.core.ids import digest, unit_hash
+from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import GrowthParams, step, tuning
+from pipeline_tasks.core.versions import Version, whole
 from pipeline_tasks.datasets import DOCUMENTS, HELD_OUT
 from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.domains.questions import quotes
@@ -83,8 +85,8 @@ class Before:
     """What the runs before chose.
 
     Attributes:
-        split: of what is held out, by the id of the document and by that of its address.
-        chosen_from: addresses that a run with the same parameters chose from.
+        split: of what is held out and of its near-duplicates, by the id of the document; of the former by address, too.
+        chosen_from: addresses that a run with the same parameters chose from, and near-duplicates of what was there.
         stays: the parameters are the same: nothing moves.
     """
 
@@ -101,18 +103,31 @@ class Before:
         rows = [row for part in run.previous.parts() for row in part.to_pylist()]
         if not stays:
             return cls({row["doc_id"]: row["split"] for row in rows})
-        read = [part for version in run.read_before("documents") for part in version.parts(["doc_id", "url_id"])]
+        documents = run.read_before("documents")
+        read = [part for version in documents for part in version.parts(["doc_id", "url_id"])]
         address = {row["doc_id"]: row["url_id"] for part in read for row in part.to_pylist()}
         split = {row["doc_id"]: row["split"] for row in rows}
+        original = {doc_id: of for version in documents for doc_id, of in _repeats(version)}
+        split |= {doc_id: split[of] for doc_id, of in original.items() if of in split}
         split |= {at: row["split"] for row in rows if (at := row["url_id"] or address.get(row["doc_id"]))}
-        return cls(split, set(address.values()), stays)
+        return cls(split, {*address.values(), *original}, stays)
 
     def of(self, document: Drawable, new: str) -> tuple[str, bool]:
         """The split that a document may be drawn for, and whether it was in it before; ``new`` is by its bytes."""
         held = self.split.get(document.doc_id) or self.split.get(document.url_id)
         if not self.stays:
             return new, held is not None
-        return held or ("" if document.url_id in self.chosen_from else new), held is not None
+        trained = document.url_id in self.chosen_from or document.doc_id in self.chosen_from
+        return held or ("" if trained else new), held is not None
+
+
+def _repeats(documents: Version) -> Iterator[tuple[str, str]]:
+    """Each document that ``documents`` lacks as a near-duplicate, and the one that it was of."""
+    for ref in map(Ref.parse, documents.manifest.inputs.get("duplicates", [])):
+        if whole(documents.store, ref):
+            for part in Version.open(documents.store, ref).parts(["doc_id", "representative_id"]):
+                pairs = zip(part["doc_id"].to_pylist(), part["representative_id"].to_pylist(), strict=True)
+                yield from ((doc_id, of) for doc_id, of in pairs if doc_id != of)
 
 
 @step(reads={"documents": DOCUMENTS}, writes=HELD_OUT, kind="reduce", version="3", grows=True)
@@ -122,8 +137,10 @@ def hold_out_documents(inputs: Inputs, params: HoldOutDocumentsParams, run: Run)
     A document that a judged question quotes (:class:`Quotes`) is for tests, so that no passage of another can answer
     that question. Of the rest the bytes draw. As long as the parameters are the same, no refresh moves a document, also
     where its address has other bytes: what was held out stays so, however few remain to train on, what was trained on
-    stays so, and new addresses alone are drawn. None is drawn with which more documents than the limit, or text for
-    more queries than theirs, would be held out, and no new one with which more than the fraction of all text would.
+    stays so, and new addresses alone are drawn. One that was left out as a near-duplicate, and stands now that the
+    other changed or is gone, is on the side of the other. None is drawn with which more documents than the limit, or
+    text for more queries than theirs, would be held out, and no new one with which more than the fraction of all text
+    would.
     Near-duplicates of a held-out document are gone before (:func:`near_duplicate_documents`).
     """
     quoted, length = Quotes(params.quotes), 0

@@ -10,7 +10,8 @@ from pipeline_tasks.core.parts import write_rows
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import Version, commit, load_manifest, manifest_key, point, resolve
 from pipeline_tasks.corpus.hold_out_documents import HoldOutDocumentsParams, hold_out_documents
-from pipeline_tasks.datasets import DOCUMENTS
+from pipeline_tasks.corpus.near_duplicate_documents import near_duplicate_documents
+from pipeline_tasks.datasets import DOCUMENT_CLUSTERS, DOCUMENTS
 from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.domains.questions import quotes
 from tests.stores import go, put, rows
@@ -123,6 +124,28 @@ def test_what_was_trained_on_is_known_from_the_last_run_also_where_that_changed_
     assert later and held_out(store, [*map(document, range(40)), *later], **values) == first
     again = [document(int(row["url_id"][3:]), revision="-b") for row in later]
     assert held_out(store, [*map(document, range(40)), *again], **values) == first
+
+
+def test_a_near_duplicate_that_takes_the_place_of_a_document_is_on_its_side(store):
+    def refreshed(originals: list[dict], repeats: dict[str, dict]) -> dict[str, str]:
+        """With ``repeats``, by the id of the document that each repeats."""
+        texts = [*originals, *repeats.values()]
+        of = {row["doc_id"]: row["doc_id"] for row in originals} | {row["doc_id"]: of for of, row in repeats.items()}
+        clusters = [{"doc_id": doc_id, "representative_id": of[doc_id], "jaccard": 0.9} for doc_id in of]
+        put(store, DOCUMENTS, texts, dataset="texts")
+        put(store, DOCUMENT_CLUSTERS, clusters, dataset="duplicates/documents")
+        go(store, near_duplicate_documents)
+        go(store, hold_out_documents, **ALL)
+        return {row["doc_id"]: row["split"] for row in rows(store, "held_out")}
+
+    originals, others = [document(i) for i in range(40)], [document(i) for i in range(100, 140)]
+    first = refreshed(originals, {f"doc{i}": others[i] for i in range(40)})
+    assert Counter(first.values()).keys() == {"test", "dev"} and not any(f"doc{i}" in first for i in range(100, 140))
+    changed = [document(i, revision="-b") for i in range(40)]
+    second = refreshed(others, {f"doc{100 + i}": changed[i] for i in range(40)})
+    assert second == {f"doc{100 + int(doc_id[3:])}": split for doc_id, split in first.items()}
+    third = refreshed(changed, {})
+    assert third == {f"{doc_id}-b": split for doc_id, split in first.items()}
 
 
 def test_rows_of_a_release_without_addresses_are_found_by_what_was_read_then(store):
