@@ -35,7 +35,7 @@ def estimate_command(
     """Rows, requests, tokens, dollars and hours of what an LLM is asked, a row and in all; stored answers are free."""
     from pipeline_tasks.synthesis.batches import SHARE
     from pipeline_tasks.synthesis.endpoint import LlmParams
-    from pipeline_tasks.synthesis.enough import rates_for
+    from pipeline_tasks.synthesis.enough import per_intent_for, rates_for
     from pipeline_tasks.synthesis.estimate import estimate, of_step
 
     pays = name in step_names() and issubclass(get_step(name).params, LlmParams)
@@ -47,9 +47,8 @@ def estimate_command(
     values = parameters_of(sets or [])
     if wanted:
         values["rates"] = rates_for(open_store(), wanted)
-        typer.echo(
-            f"write_needs: --set 'rates={json.dumps(values['rates'])}'; combine_pairs: --set per_intent={wanted}"
-        )
+        rates, most = json.dumps(values["rates"]), per_intent_for(wanted)
+        typer.echo(f"write_needs: --set 'rates={rates}'; combine_pairs: --set per_intent={most}")
     store, inputs = open_store(), inputs_of(given or [])
     bills = [of_step(store, plan(store, get_step(name), values, inputs))] if pays else estimate(store, values, inputs)
     table = Table("step", "rows", "requests", "stored", "prompt tokens", "answer tokens", "dollars", "hours")

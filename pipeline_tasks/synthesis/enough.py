@@ -1,9 +1,14 @@
-"""How much has to be asked for a wanted number of pairs of every intent, told from what was kept so far."""
+"""How much has to be asked for a wanted number of pairs of every intent, told from what was kept so far.
+
+Pairs that a limit put aside (``over_cap``, ``over_intent``) count as kept: a higher limit brings them back for nothing.
+"""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline_tasks.core.errors import InputError
@@ -15,6 +20,8 @@ MARGIN = 1.1
 """More than the yield so far asks for, since that is of a sample."""
 _STEP = 2.0
 """How many times as many are asked where nothing was kept yet."""
+_PUT_ASIDE = pa.array(["over_cap", "over_intent"])
+"""Reasons of rejects that are pairs enough, whose origin or intent has more than its limit."""
 
 
 def rates_for(store: Store, wanted: int) -> dict[str, float]:
@@ -27,16 +34,38 @@ def rates_for(store: Store, wanted: int) -> dict[str, float]:
     """
     pairs = Version.open(store, Ref.parse("mtp"))
     written = Version.open(store, Ref.parse("mtp/dm"))
-    if (of := written.manifest.ref) not in _made_of(store, pairs.manifest):
+    made_of = _made_of(store, pairs.manifest)
+    if (of := written.manifest.ref) not in made_of:
         raise InputError(
             f"{pairs.manifest.ref} is not of {of}, the pairs that were written last: run combine_pairs and "
             "decontaminate_pairs, so that it is known how many of them are kept"
         )
     asked = Version.open(store, Ref.parse(written.manifest.inputs["needs"][0])).manifest.params
-    rows = pairs.table(["intent", "origin", "split"])
-    rows = rows.filter(pc.and_(pc.equal(rows["origin"], "dm"), pc.equal(rows["split"], "train")))
-    counts = {row["values"]: row["counts"] for row in pc.value_counts(rows["intent"]).to_pylist()}
-    return {intent: _rate(asked, intent, counts.get(intent, 0), wanted) for intent in asked["intents"]}
+    kept = _trained(pairs, "origin")
+    n = Counter(kept.filter(pc.equal(kept["origin"], "dm"))["intent"].to_pylist())
+    n += _put_aside(store, written, made_of - {of})
+    return {intent: _rate(asked, intent, n[intent], wanted) for intent in asked["intents"]}
+
+
+def per_intent_for(wanted: int) -> int:
+    """The limit of each intent under which ``wanted`` pairs are left when contaminated ones are refused after it."""
+    return math.ceil(MARGIN * wanted)
+
+
+def _trained(pairs: Version, column: str) -> pa.Table:
+    """Intent and another column of pairs to train on."""
+    rows = pairs.table(["intent", "split", column])
+    return rows.filter(pc.equal(rows["split"], "train"))
+
+
+def _put_aside(store: Store, written: Version, made_of: set[Ref]) -> Counter[str]:
+    """Of each intent, how many written pairs to train on were beyond a limit on the way."""
+    pairs, n = _trained(written, "query_id"), Counter[str]()
+    for ref in made_of:
+        for part in Version.open(store, ref).rejects().parts(["row_id", "reason"]):
+            aside = part.filter(pc.is_in(part["reason"], _PUT_ASIDE))["row_id"]
+            n.update(pairs.filter(pc.is_in(pairs["query_id"], aside))["intent"].to_pylist())
+    return n
 
 
 def _made_of(store: Store, manifest: Manifest) -> set[Ref]:

@@ -14,13 +14,14 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.lineage import query
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
-from pipeline_tasks.datasets import PASSAGES
+from pipeline_tasks.core.versions import commit, load_manifest
+from pipeline_tasks.datasets import NEEDS, PAIRS, PASSAGES
 from pipeline_tasks.demo.recorded_llm import load_recording, serve_recorded
 from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.models.prices import listed
 from pipeline_tasks.synthesis.combine_pairs import combine_pairs
 from pipeline_tasks.synthesis.decontaminate_pairs import decontaminate_pairs
-from pipeline_tasks.synthesis.enough import rates_for
+from pipeline_tasks.synthesis.enough import per_intent_for, rates_for
 from pipeline_tasks.synthesis.estimate import estimate
 from pipeline_tasks.synthesis.write_needs import write_needs
 from pipeline_tasks.synthesis.write_pairs import write_pairs
@@ -187,8 +188,32 @@ def test_a_wanted_number_of_each_intent_is_reached_in_steps_that_pay_for_what_is
     settings.cache_clear()
     estimate_command(DAG, sets=[f"{name}={value}" for name, value in asked.items()], wanted=wanted)
     said = capsys.readouterr().out
-    assert f"combine_pairs: --set per_intent={wanted}" in said and '--set \'rates={"qa": ' in said
+    assert "combine_pairs: --set per_intent=17" in said and '--set \'rates={"qa": ' in said
     full, _ = bought(store, asked, intents=intents)
     assert sum(spent) < 0.75 * (sum(spent) + full), "what is not wanted is not bought"
     with pytest.raises(InputError, match="is not of mtp/dm@.*, the pairs that were written last: run combine_pairs"):
         rates_for(store, wanted)
+
+
+def test_what_a_limit_put_aside_is_enough_where_the_gate_refuses_a_pair(tmp_path):
+    store, params = LocalStore(tmp_path), {"intents": ["qa", "nli"], "sample_rate": 0.1}
+    asked = load_manifest(store, put(store, NEEDS, [{"need_id": "n"}])).model_copy(
+        update={"id": "2" * 16, "params": params}
+    )
+    commit(store, asked)
+    held_out = "who opens the shelter at the old mill when the river is over its banks"
+    pairs = [
+        {"query_id": f"{intent}{n}", "intent": intent, "origin": "dm", "split": split, "query": f"{intent} {n} {split}"}
+        for intent, most in (("qa", 60), ("nli", 10))
+        for n, split in enumerate(["train"] * most + ["test"] * 30)
+    ]
+    copies = [pair | {"query": f"{pair['query'].split()[1]} {held_out}"} for pair in pairs[:20]]
+    put(store, PAIRS, copies + pairs[20:], [pairs[60] | {"query_id": "out", "query": held_out}], dataset="mtp/dm",
+        needs=asked.ref)  # fmt: skip
+    for limits in ({"per_intent": 20}, {"caps": {"dm": 30}}, {"balance": 2}, {}):
+        go(store, combine_pairs, near=1, **limits)
+        go(store, decontaminate_pairs, questions=False, max_contaminated=1)
+        kept = Counter(row["intent"] for row in rows(store, "mtp") if row["split"] == "train")
+        assert kept["qa"] < (20 if limits else 60), "the gate refused some"
+        assert rates_for(store, 20) == {"qa": 0.1, "nli": 0.22}, "of qa there are 40 or more"
+    assert per_intent_for(20) == 22
