@@ -190,12 +190,14 @@ def ask_each(
         asked, noted = tee(requests)
         for request, outcome in zip(noted, client.ask_many(asked, then), strict=True):
             acceptance.note(request, outcome)
-            yield _without_filtered(outcome)
+            yield _without_filtered(outcome, run)
             meter.advance()
         acceptance.conclude()
 
 
-def _without_filtered(outcome: Response | Unanswered) -> Response | Unanswered:
+def _without_filtered(outcome: Response | Unanswered, run: Run) -> Response | Unanswered:
+    """A refusal for an answer that was filtered, which may have been paid for all the same."""
     if isinstance(outcome, Response) and outcome.finish_reason == CONTENT_FILTER:
+        run.responses.add(outcome.response_id)
         return Refused("refused_request", f"{CONTENT_FILTER} {outcome.text[:SHOWN]}".rstrip(), CONTENT_FILTER)
     return outcome

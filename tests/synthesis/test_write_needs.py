@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.lineage import query
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.datasets import PASSAGES
 from pipeline_tasks.demo.recorded_llm import Recording, Written, serve_recorded
 from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.synthesis.write_needs import write_needs
-from tests.stores import go, put, rows
+from tests.stores import go, put, reasons, rows
 
 TEXT = "Volunteers fill sandbags at the fairground before the river rises in spring."
 
@@ -41,3 +42,23 @@ def test_no_answer_is_bought_for_a_split_that_is_not_wanted(tmp_path, recorded, 
 def test_an_intent_that_is_named_twice_is_refused():
     with pytest.raises(InputError, match=r"intents=\['qa', 'qa'\]: name each intent once"):
         write_needs.parse({"intents": ["qa", "qa"]})
+
+
+def test_a_version_costs_its_answers_that_were_filtered_too(tmp_path, endpoint, monkeypatch):
+    def answer(body):
+        filtered = "filtered" in body["prompt"]
+        choice = {"text": "where volunteers fill sandbags", "finish_reason": "content_filter" if filtered else "stop"}
+        return {"choices": [choice], "usage": {"prompt_tokens": 1_000_000, "completion_tokens": 0}}
+
+    priced = {"OPENAI_BASE_URL": endpoint((200, answer)).url, "FOUNDRY_LLM_PRICE_IN": "1", "FOUNDRY_LLM_PRICE_OUT": "1"}
+    for name, value in priced.items():
+        monkeypatch.setenv(name, value)
+    settings.cache_clear()
+    store = LocalStore(tmp_path / "store")
+    there = [{"passage_id": n, "text": f"{n}: {TEXT}", "split": "train"} for n in ("filtered", "kept")]
+    put(store, PASSAGES, there)
+    made = go(store, write_needs, llm="m", intents=["qa"])
+    settings.cache_clear()
+    assert (reasons(store, "needs"), made.counters["cost_usd"]) == ({"llm_refused_request": 1}, 2)
+    (cost,) = query(store, f"FROM cost_of('needs@{made.ref.version}')").to_pylist()
+    assert cost["cost_usd"] == 2, cost
