@@ -46,7 +46,8 @@ def estimate_command(
         raise InputError(f"--wanted counts training pairs, which {DAG} makes and {name} does not: leave it out")
     values = parameters_of(sets or [])
     if wanted:
-        values["rates"] = rates_for(open_store(), wanted)
+        intents = values.get("intents")
+        values["rates"] = {i: r for i, r in rates_for(open_store(), wanted).items() if intents is None or i in intents}
         rates, most = json.dumps(values["rates"]), per_intent_for(wanted)
         typer.echo(f"write_needs: --set 'rates={rates}'; combine_pairs: --set per_intent={most}")
     store, inputs = open_store(), inputs_of(given or [])

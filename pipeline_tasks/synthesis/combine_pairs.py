@@ -68,6 +68,9 @@ def combine_pairs(inputs: Inputs, params: CombinePairsParams, run: PartitionedRu
     its origin's sample), ``over_intent`` (not in its intent's). Limits by intent are for what an LLM wrote and trains
     on, once all else is refused. One process holds ``block_pairs`` at a time.
 
+    Raises:
+        InputError: two pairs have one id, or ``caps`` names an origin that no pair has.
+
     Source: DMRetriever, Algorithm 2 line 14; Table 10 for the caps.
     """
     shards = _shards(inputs, params)
@@ -86,11 +89,22 @@ def combine_pairs(inputs: Inputs, params: CombinePairsParams, run: PartitionedRu
         Partition(rows, {"distinct": of_shard, "limits": [limits]})
         for rows, of_shard in zip(shards.rows, distinct, strict=True)
     ], lasting=False)  # fmt: skip
-    for (table,) in counted:
-        for row in read_part(run.store, table).to_pylist():
-            for name in ("read", "kept"):
-                if row[name]:
-                    run.count(f"pairs_{name}/{row['origin']}/{row['intent']}", row[name])
+    rows = [row for (table,) in counted for row in read_part(run.store, table).to_pylist()]
+    _check_caps(params, {row["origin"] for row in rows}, has_general="gd" in inputs)
+    for row in rows:
+        for name in ("read", "kept"):
+            if row[name]:
+                run.count(f"pairs_{name}/{row['origin']}/{row['intent']}", row[name])
+
+
+def _check_caps(params: CombinePairsParams, origins: set[str], *, has_general: bool) -> None:
+    """Refuse a cap of an origin that no pair has; general-domain pairs may be missing altogether."""
+    for name in sorted(params.caps.keys() - origins - {"dm"}):
+        if origins and (has_general or not name.startswith("gd/")):
+            raise InputError(
+                f"caps has {name!r}, and no pair is of that origin; there are {', '.join(sorted(origins))}: "
+                "correct it, or leave it out"
+            )
 
 
 def _shards(inputs: Inputs, params: CombinePairsParams) -> Shards:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pyarrow as pa
 from pydantic import Field
@@ -23,7 +23,9 @@ class WriteNeedsParams(LlmParams):
     """How many passages, and which intents."""
 
     sample_rate: float = Field(1.0, gt=0, le=1, description="share of passages asked about, chosen by their id")
-    rates: dict[str, float] = added({}, description="intent -> sample_rate of its own, see foundry estimate --wanted")
+    rates: dict[str, Annotated[float, Field(gt=0, le=1)]] = added(
+        {}, description="intent -> sample_rate of its own, see foundry estimate --wanted"
+    )
     intents: tuple[str, ...] = Field(
         default_factory=lambda: tuple(load_intents(domain_folder())), min_length=1, description="search intents"
     )
@@ -33,11 +35,13 @@ class WriteNeedsParams(LlmParams):
     )
 
     def model_post_init(self, context: Any) -> None:
-        """Refuse an intent that the domain has not, or that is named twice, before anything is asked."""
+        """Refuse an intent that the domain has not, that is named twice, or that has a rate and is not asked about."""
         super().model_post_init(context)
         if len(set(self.intents)) < len(self.intents):
             raise InputError(f"intents={list(self.intents)}: name each intent once")
         check_known(domain_folder(), *self.intents, *self.rates)
+        if unasked := [intent for intent in self.rates if intent not in self.intents]:
+            raise InputError(f"rates has {unasked[0]!r}, which is not in intents={list(self.intents)}: leave it out")
 
 
 @step(reads={"passages": PASSAGES}, writes=NEEDS, kind="map", version="7", pool="llm", secrets=("llm",))

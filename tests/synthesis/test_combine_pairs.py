@@ -161,3 +161,15 @@ def test_two_versions_of_pairs_are_refused_in_one_input_and_in_two(store):
 def test_what_would_keep_less_than_nothing_is_refused(values):
     with pytest.raises(InputError, match="balance|caps"):
         combine_pairs.parse(values)
+
+
+def test_a_cap_of_an_origin_that_no_pair_has_is_refused(store):
+    caps = {"gd/squad": 5, "dm": 5}
+    go(store, combine_pairs, caps=caps)
+    put(store, PAIRS, [pair("g", "general", "gd/squad_v2")], dataset="mtp/gd")
+    with pytest.raises(
+        InputError, match="caps has 'gd/squad', and no pair is of that origin; there are dm, gd/squad_v2"
+    ):
+        go(store, combine_pairs, caps=caps)
+    with pytest.raises(InputError, match="caps has 'gdd/squad_v2'"):
+        go(store, combine_pairs, caps={"gdd/squad_v2": 5})

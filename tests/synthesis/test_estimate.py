@@ -189,6 +189,8 @@ def test_a_wanted_number_of_each_intent_is_reached_in_steps_that_pay_for_what_is
     estimate_command(DAG, sets=[f"{name}={value}" for name, value in asked.items()], wanted=wanted)
     said = capsys.readouterr().out
     assert "combine_pairs: --set per_intent=17" in said and '--set \'rates={"qa": ' in said
+    estimate_command(DAG, sets=[*(f"{name}={value}" for name, value in asked.items()), 'intents=["qa"]'], wanted=wanted)
+    assert '"sts"' not in capsys.readouterr().out
     full, _ = bought(store, asked, intents=intents)
     assert sum(spent) < 0.75 * (sum(spent) + full), "what is not wanted is not bought"
     with pytest.raises(InputError, match="is not of mtp/dm@.*, the pairs that were written last: run combine_pairs"):

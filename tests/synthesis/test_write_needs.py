@@ -44,6 +44,22 @@ def test_an_intent_that_is_named_twice_is_refused():
         write_needs.parse({"intents": ["qa", "qa"]})
 
 
+@pytest.mark.parametrize(
+    ("rates", "said"),
+    [
+        ({"qa": 5}, r"rates.qa.*less than or equal to 1"),
+        ({"qa": 0}, r"rates.qa.*greater than 0"),
+        ({"qa": -1}, r"rates.qa.*greater than 0"),
+        ({"nli": 0.5}, r"rates has 'nli', which is not in intents=\['qa'\]: leave it out"),
+        ({"qaa": 0.5}, "no intent is called 'qaa'"),
+    ],
+)
+def test_a_rate_is_a_share_of_the_passages_of_an_intent_that_is_asked_about(rates, said):
+    with pytest.raises(InputError, match=said):
+        write_needs.parse({"intents": ["qa"], "rates": rates})
+    assert write_needs.parse({"rates": {"qa": 1, "nli": 0.01}}).rates == {"qa": 1, "nli": 0.01}
+
+
 def test_a_version_costs_its_answers_that_were_filtered_too(tmp_path, endpoint, monkeypatch):
     def answer(body):
         filtered = "filtered" in body["prompt"]
