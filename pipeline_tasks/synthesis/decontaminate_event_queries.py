@@ -22,7 +22,7 @@ class DecontaminateEventQueriesParams(DecontaminatePairsParams):
     kind="reduce",
     dataset="mtp/events/checked",
     keeps=("pairs",),
-    version="3",
+    version="4",
 )
 def decontaminate_event_queries(inputs: Inputs, params: DecontaminateEventQueriesParams, run: Run) -> None:
     """Refuse a query that is a copy of what a model is evaluated with, or whose passage answers such a query.

@@ -73,7 +73,7 @@ EVALUATION_SETS = {
     kind="reduce",
     dataset="mtp",
     keeps=("pairs",),
-    version="2",
+    version="3",
 )
 def decontaminate_pairs(inputs: Inputs, params: DecontaminatePairsParams, run: Run) -> None:
     """Refuse a pair whose texts are copies of what a model is evaluated with; pairs of held-out documents stay.
@@ -81,7 +81,8 @@ def decontaminate_pairs(inputs: Inputs, params: DecontaminatePairsParams, run: R
     Queries are compared with queries, and what a pair is trained to find, its positive and its source passage, with
     passages that answer a query of an evaluation set. Other passages of an evaluation corpus are nobody's answer: to
     train and to evaluate on one corpus is usual, and no contamination. Documents of one publisher share sentences, so a
-    passage is a copy where half of it is, a query where 13 words in a row are.
+    passage is a copy where half of it is, a query where 13 words in a row are. An answer of 8 to 12 words is found
+    whole inside a longer text.
 
     Reasons of rejects, one a pair: ``query_exact``, ``query_normalised`` (the same words), ``query_13gram``,
     ``query_near``, ``passage_exact``, ``passage_normalised``, ``passage_13gram``; the detail names the sets. Counters

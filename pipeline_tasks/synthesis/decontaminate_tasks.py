@@ -22,7 +22,7 @@ class DecontaminateTasksParams(DecontaminatePairsParams):
     kind="reduce",
     dataset="mtp/fret/checked",
     keeps=("pairs",),
-    version="3",
+    version="4",
 )
 def decontaminate_tasks(inputs: Inputs, params: DecontaminateTasksParams, run: Run) -> None:
     """Refuse a query whose text, or whose passage, is a copy of what a model is evaluated with.

@@ -28,7 +28,7 @@ class DecontaminateTripletsParams(DecontaminatePairsParams):
     kind="reduce",
     dataset="mtt/own/{name}/checked",
     keeps=("triplets",),
-    version="3",
+    version="4",
 )
 def decontaminate_triplets(inputs: Inputs, params: DecontaminateTripletsParams, run: Run) -> None:
     """Refuse a triplet of ``read_triplets`` or ``read_classes`` whose query or positive is a copy of what is evaluated.

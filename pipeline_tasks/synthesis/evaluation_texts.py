@@ -14,7 +14,7 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.run import Inputs
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.domains.questions import OWN_SETS, Question
-from pipeline_tasks.texts.copies import KINDS, MOST_OWNERS, Copies, KnownTexts
+from pipeline_tasks.texts.copies import KINDS, MOST_OWNERS, SHORT_WORDS, Copies, KnownTexts
 from pipeline_tasks.texts.near import NearTexts
 
 _HELD_OUT, _QUESTIONS = range(len(OWN_SETS))
@@ -44,7 +44,7 @@ class EvaluationTexts:
     names: list[str]
     near: NearTexts
     queries: KnownTexts = field(default_factory=KnownTexts)
-    passages: KnownTexts = field(default_factory=KnownTexts)
+    passages: KnownTexts = field(default_factory=lambda: KnownTexts(SHORT_WORDS))
 
     @classmethod
     def read(

@@ -1,13 +1,15 @@
 """Which texts are copies of known ones: looked up as hashes of runs of words, a block of texts at a time.
 
 Known texts belong to owners, each a bit of a mask. A text is a copy of one kind, the surest: the same text (``exact``),
-the same words (``normalised``), or runs of 13 words (``13gram``; a text with fewer words is one run). An exact copy has
-the same words, and the same words have the same runs: so the runs of all texts are looked up, and nothing else but of
-those that were found. A text without words is nobody's copy.
+the same words (``normalised``), or runs of 13 words (``13gram``; a text with fewer words is one run). If wanted, a
+known text with fewer words is also found inside a longer one, by runs of its own length. An exact copy has the same
+words, and the same words have the same runs: so the runs of all texts are looked up, and nothing else but of those that
+were found. A text without words is nobody's copy.
 
 Units: about 35 bytes of memory for each distinct run of words of the known texts, twice that while they are read.
 
-Source: Brown et al. 2020, "Language Models are Few-Shot Learners", appendix C, for the 13 words.
+Source: Brown et al. 2020, "Language Models are Few-Shot Learners", appendix C, for the 13 words
+and the 8 of short texts.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ from pipeline_tasks.texts.letters import plain
 from pipeline_tasks.texts.minhash import NO_WORDS, Sketches, sketch_texts
 
 GRAM_WORDS = 13
+SHORT_WORDS = 8
+"""A text of fewer words is a turn of phrase, which others may have, too."""
 KINDS = ("exact", "normalised", f"{GRAM_WORDS}gram")
 MOST_OWNERS = 64
 _EXACT, _NORMALISED, _GRAM = range(len(KINDS))
@@ -111,14 +115,20 @@ class Copies(NamedTuple):
 
 
 class KnownTexts:
-    """Texts whose copies are looked for; all are added before the first search."""
+    """Texts whose copies are looked for; all are added before the first search.
 
-    def __init__(self) -> None:
+    Args:
+        shortest: words that a text has at least that is found inside a longer one, all of it in a row.
+    """
+
+    def __init__(self, shortest: int = GRAM_WORDS) -> None:
         self._added: tuple[list[Added], ...] = ([], [], [])
+        self._short: dict[int, list[Added]] = {n_words: [] for n_words in range(shortest, GRAM_WORDS)}
 
     def add(self, owner: int, texts: pa.Array) -> None:
         """Texts of one owner, in as many blocks as they come in; ``owner`` is a number below ``MOST_OWNERS``."""
-        words, runs = _sketched(texts, _ALL_WORDS), _sketched(texts, GRAM_WORDS)
+        read = plain(texts)
+        words, runs = _sketched(read, _ALL_WORDS), _sketched(read, GRAM_WORDS)
         has_words = words.shingles != NO_WORDS
         n_runs = np.diff(runs.offsets)
         shares = np.repeat((1 / n_runs).astype(np.float32), n_runs)
@@ -127,10 +137,25 @@ class KnownTexts:
         self._added[_EXACT].append(Added(owner, _of_bytes(texts)[has_words], whole))
         self._added[_NORMALISED].append(Added(owner, words.shingles[has_words], whole))
         self._added[_GRAM].append(Added(owner, runs.shingles[of_words], shares[of_words]))
+        self._add_short(owner, read, words.shingles, runs)
+
+    def _add_short(self, owner: int, read: pa.StringArray, words: np.ndarray, runs: Sketches) -> None:
+        """Those of ``n_words`` words, from the longest on: they are one run of so many, and not of one word less."""
+        left = np.flatnonzero(_are_one_run(words, runs))
+        for n_words in sorted(self._short, reverse=True):
+            left = left[_are_one_run(words[left], _sketched(read.take(pa.array(left)), n_words))]
+            fewer = _are_one_run(words[left], _sketched(read.take(pa.array(left)), n_words - 1))
+            if not fewer.all():
+                hashes = words[left[~fewer]]
+                self._short[n_words].append(Added(owner, hashes, np.ones(len(hashes), np.float32)))
 
     @cached_property
     def _known(self) -> tuple[Hashes, ...]:
         return tuple(Hashes.of(added) for added in self._added)
+
+    @cached_property
+    def _known_short(self) -> dict[int, Hashes]:
+        return {n_words: Hashes.of(added) for n_words, added in self._short.items() if added}
 
     def copies_among(self, texts: pa.Array, least_share: float = 0.0) -> Copies:
         """Which of ``texts`` are copies, each of the surest kind.
@@ -140,26 +165,51 @@ class KnownTexts:
             least_share: what a copy by runs of 13 words must have: so much of its own runs, or of those of the known
                 texts that it takes from; one run in any case.
         """
-        runs, known = _sketched(texts, GRAM_WORDS), self._known[_GRAM]
-        mine, places = known.find(runs.shingles)
-        rows, first = np.unique(np.searchsorted(runs.offsets, mine, side="right") - 1, return_index=True)
+        owners = self._owners_of_runs(plain(texts), least_share)
+        rows = np.flatnonzero(owners)
         if not len(rows):
             return Copies(rows, rows, np.zeros(0, np.uint64))
-        of_own = np.diff(np.append(first, len(mine))) / np.diff(runs.offsets)[rows]
-        of_known = np.add.reduceat(known.shares[places], first, dtype=np.float64)
         found = texts.take(pa.array(rows))
         masks = np.zeros((len(KINDS), len(rows)), np.uint64)
-        masks[_NORMALISED] = self._known[_NORMALISED].whose(_sketched(found, _ALL_WORDS).shingles)
+        masks[_NORMALISED] = self._known[_NORMALISED].whose(_sketched(plain(found), _ALL_WORDS).shingles)
         masks[_EXACT] = np.where(masks[_NORMALISED], self._known[_EXACT].whose(_of_bytes(found)), 0)
-        enough = np.maximum(of_own, of_known) >= least_share - _ROUNDING
-        masks[_GRAM] = np.where(enough, np.bitwise_or.reduceat(known.owners[places], first), 0)
-        is_copy = masks.any(axis=0)
+        masks[_GRAM] = owners[rows]
         kinds = (masks != 0).argmax(axis=0)
-        return Copies(rows[is_copy], kinds[is_copy], masks[kinds, np.arange(len(rows))][is_copy])
+        return Copies(rows, kinds, masks[kinds, np.arange(len(rows))])
+
+    def _owners_of_runs(self, read: pa.StringArray, least_share: float) -> np.ndarray:
+        """Whose runs each text has enough of, a mask; 0: nobody's.
+
+        Shapes: result [texts] uint64.
+        """
+        owners, known = np.zeros(len(read), np.uint64), self._known[_GRAM]
+        runs = _sketched(read, GRAM_WORDS)
+        mine, places = known.find(runs.shingles)
+        rows, first = np.unique(_rows(runs, mine), return_index=True)
+        if len(rows):
+            of_own = np.diff(np.append(first, len(mine))) / np.diff(runs.offsets)[rows]
+            of_known = np.add.reduceat(known.shares[places], first, dtype=np.float64)
+            enough = np.maximum(of_own, of_known) >= least_share - _ROUNDING
+            owners[rows] = np.where(enough, np.bitwise_or.reduceat(known.owners[places], first), 0)
+        for n_words, short in self._known_short.items():
+            runs = _sketched(read, n_words)
+            mine, places = short.find(runs.shingles)
+            np.bitwise_or.at(owners, _rows(runs, mine), short.owners[places])
+        return owners
 
 
-def _sketched(texts: pa.Array, words: int) -> Sketches:
-    return sketch_texts(plain(texts), words, n_permutations=0)
+def _rows(runs: Sketches, shingles: np.ndarray) -> np.ndarray:
+    """The text of each shingle, both by their places."""
+    return np.searchsorted(runs.offsets, shingles, side="right") - 1
+
+
+def _are_one_run(words: np.ndarray, runs: Sketches) -> np.ndarray:
+    """Which texts have no more words than a run, by the hashes of all their words."""
+    return runs.shingles[runs.offsets[:-1]] == words
+
+
+def _sketched(read: pa.StringArray, words: int) -> Sketches:
+    return sketch_texts(read, words, n_permutations=0)
 
 
 def _of_bytes(texts: pa.Array) -> np.ndarray:

@@ -17,6 +17,7 @@ from tests.stores import go, put, rejects, rows
 QUESTION = "How long should a household boil water from a private well after a flood before it is safe to drink?"
 PAGE = " ".join(f"page{i}" for i in range(60))
 ANSWER = " ".join(f"answer{i}" for i in range(60))
+SHORT = "Turn off the gas at the meter before you leave home."
 UNJUDGED = " ".join(f"unjudged{i}" for i in range(60))
 HELD_OUT = " ".join(f"held{i}" for i in range(60))
 QUOTING = " ".join([*PAGE.split()[:20], *(f"other{i}" for i in range(60))])
@@ -33,7 +34,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalStore:
     domain = tmp_path / "domain"
     domain.mkdir()
     asked = {"query": "Who opens the shelter?", "intent": "qa", "document": "d"}
-    judgements = [{"grade": 2, "evidence": ANSWER}, {"grade": 0, "evidence": UNJUDGED}]
+    judgements = [{"grade": grade, "evidence": said} for grade, said in ((2, ANSWER), (1, SHORT), (0, UNJUDGED))]
     (domain / "questions.jsonl").write_text(json.dumps(asked | {"judgements": judgements}) + "\n")
     monkeypatch.setattr(module, "domain_folder", lambda: domain)
     judged = {"query_id": "j", "query": QUESTION, "passage_ids": ["p", "u"], "grades": [1, 0]}
@@ -139,3 +140,15 @@ def test_queries_with_a_task_are_no_copies_of_the_held_out_queries_that_models_a
     assert {name: row["reason"] for name, row in rejects(store, "mtp/fret/checked").items()} == {
         "a": "query_normalised"
     }
+
+
+def test_a_short_quote_is_found_whole_in_a_longer_passage_and_a_short_query_may_stand_in_a_longer_one(store):
+    few, part = " ".join(SHORT.split()[:7]), " ".join(SHORT.split()[:-1])
+    found = gate(
+        store,
+        pair("a", passage=f"{UNJUDGED} {SHORT} {UNJUDGED}"),
+        pair("b", positive=f"Listen to the radio, {SHORT.lower()}"),
+        pair("c", positive=f"{UNJUDGED} {few}", passage=f"{part} {UNJUDGED}"),
+        pair("d", "Is the levee road open to school buses today, or is it closed to all of them?"),
+    )
+    assert found == dict.fromkeys("ab", ("passage_13gram", "questions"))

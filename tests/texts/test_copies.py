@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline_tasks.texts.copies import GRAM_WORDS, KINDS, KnownTexts
+from pipeline_tasks.texts.copies import GRAM_WORDS, KINDS, SHORT_WORDS, KnownTexts
 from pipeline_tasks.texts.near import NearTexts
 from tests.corpus.near_duplicates import exact_jaccard, shingles_of, words_of
 
@@ -82,6 +82,34 @@ def test_a_share_is_of_the_text_or_of_the_known_one_whichever_is_shorter():
     of_page = page.split()[:62]
     half, less = (f"{long} {' '.join(words)}" for words in (of_page, of_page[:-1]))
     assert found(known([page]), half, less, least_share=0.5) == [(0, "13gram", 1)], "50 of its 100 runs, and 49"
+
+
+@pytest.mark.parametrize("n_words", range(SHORT_WORDS - 1, GRAM_WORDS + 2))
+def test_a_short_text_is_found_inside_a_longer_one_from_8_words_on_and_whole(n_words):
+    words = [f"w{i}" for i in range(n_words)]
+    long = [f"v{i}" for i in range(30)]
+    texts, queries = KnownTexts(SHORT_WORDS), KnownTexts()
+    for one in (texts, queries):
+        one.add(0, pa.array(["another", " ".join(words)]))
+        one.add(1, pa.array([" ".join(words) + "!", None]))
+    within, broken = " ".join([*long, *words, *long]), " ".join([*long, *words[1:], *long, *words[:-1]])
+    expected = [(1, "13gram", 0b11)] if n_words >= SHORT_WORDS else []
+    assert found(texts, broken if n_words <= GRAM_WORDS else "", within, least_share=0.5) == expected
+    assert found(queries, within, least_share=0.5) == ([(0, "13gram", 0b11)] if n_words >= GRAM_WORDS else [])
+
+
+@given(st.lists(FEW_WORDS, max_size=4), st.lists(FEW_WORDS, max_size=4))
+def test_short_texts_inside_others_are_those_of_plain_python(texts, mine):
+    short, plain = KnownTexts(SHORT_WORDS), known(texts)
+    short.add(0, pa.array(texts, pa.string()))
+    several = {row for row, _, _ in found(plain, *mine)}
+    for row, text in enumerate(mine):
+        told = [words_of(other) for other in texts]
+        within = any(
+            SHORT_WORDS <= len(other) < GRAM_WORDS and tuple(other) in shingles_of(text, len(other)) for other in told
+        )
+        several |= {row} if within and words_of(text) else set()
+    assert {row for row, _, _ in found(short, *mine)} == several
 
 
 @given(st.lists(FEW_WORDS, max_size=4), st.lists(FEW_WORDS, max_size=4))
