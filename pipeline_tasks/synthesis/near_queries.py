@@ -15,6 +15,7 @@ import pyarrow as pa
 from pipeline_tasks.core.partitions import Partition
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.synthesis.query_words import queries_of, written
+from pipeline_tasks.texts.letters import plain
 from pipeline_tasks.texts.minhash import Sketches, sketch_texts
 from pipeline_tasks.texts.near_groups import SKETCHED, by_group, connected_of, keys_by_range, keys_of
 
@@ -61,7 +62,7 @@ def _sketched(queries: pa.Table, rows: np.ndarray) -> Iterator[tuple[np.ndarray,
     for first in range(0, max(1, len(rows)), _AT_ONCE):
         some = rows[first : first + _AT_ONCE]
         found = queries.take(pa.array(some))
-        sketches = sketch_texts(found["query"].combine_chunks(), 1, _PERMUTATIONS)
+        sketches = sketch_texts(plain(found["query"].combine_chunks()), 1, _PERMUTATIONS)
         intents = found["intent"].combine_chunks().dictionary_encode()
         marks = np.array([_mark(intent) for intent in intents.dictionary.to_pylist()], np.uint32)
         signatures = sketches.signatures ^ marks[intents.indices.to_numpy()][:, None]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import unicodedata
 from collections import Counter
 from pathlib import Path
 
@@ -45,6 +46,22 @@ def test_letters_at_the_ends_of_a_query_are_words_and_blanks_are_none(store):
     go(store, combine_pairs, near=1)
     refused = rejects(store, "mtp/combined")
     assert {name: row["detail"].split(":")[0] for name, row in refused.items()} == {"r5": "of r4"}
+
+
+def test_a_query_is_the_same_in_any_unicode_form(store):
+    words = "où se trouve l’abri le plus proche de l’école élémentaire du vieux marché brûlé"
+    forms = [unicodedata.normalize(form, words) for form in ("NFC", "NFD")]
+    turned = " ".join(reversed(forms[1].split()))
+    asked = [
+        pair("a", forms[0]),
+        pair("b", forms[1]),
+        pair("c", forms[0], intent="sts"),
+        pair("d", turned, intent="sts"),
+    ]
+    put(store, PAIRS, asked, dataset="mtp/dm")
+    go(store, combine_pairs)
+    found = {name: row["reason"] for name, row in rejects(store, "mtp/combined").items()}
+    assert found == {"b": "duplicate_query", "d": "near_query"}
 
 
 def test_a_pair_that_is_in_two_of_them_is_refused_and_not_lost(store):
