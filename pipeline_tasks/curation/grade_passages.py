@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -46,7 +47,7 @@ class GradePassagesParams(InstructingParams):
     writes=RELABELLED,
     kind="map",
     dataset="relabelled/graded",
-    version="2",
+    version="3",
     pool="llm",
     secrets=("llm",),
 )
@@ -113,7 +114,8 @@ def _ask(
     passages = [{"number": n, "passage": cut(text, room)} for n, text in enumerate(texts, 1)]
     user = json.dumps({"task": task, "query": query, "passages": passages}, ensure_ascii=False)
     seed = seed_of("grade", query_id)
-    prompt = chat_prompt(system, (), user, _FIELDS, _TOKENS, "", (system,), seed, structured=params.json_schema)
+    way: dict[str, Any] = {"structured": params.json_schema, "context_tokens": params.told_tokens}
+    prompt = chat_prompt(system, (), user, _FIELDS, _TOKENS, "", (system,), seed, **way)
     return Asked(prompt, partial(_read, len(texts)), repair)
 
 

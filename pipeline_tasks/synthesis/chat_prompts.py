@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import seed_of
@@ -52,6 +53,7 @@ document.
 
 Answer with one JSON object and nothing else: {shape}"""
 _REPAIR = "This is not the JSON object that was asked for. Answer again with nothing but {shape}"
+_AGAIN = "Answer with that JSON object alone."
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,8 @@ class ChatPrompts:
     ) -> Prompt:
         seen = (system, *(text for e in self.examples for text in (e.need, e.query, e.positive)))
         seed = seed_of(fields, self.intent, key)
-        return chat_prompt(system, turns, user, fields, max_tokens, shown, seen, seed, structured=self.structured)
+        way: dict[str, Any] = {"structured": self.structured, "context_tokens": self.context_tokens}
+        return chat_prompt(system, turns, user, fields, max_tokens, shown, seen, seed, **way)
 
     def _within(self, passage: str, answer_tokens: int, *others: str) -> str:
         """``passage`` on one line, cut to what the context leaves for it beside the other texts and the answer."""
@@ -134,6 +137,7 @@ def chat_prompt(
     seed: int,
     *,
     structured: bool,
+    context_tokens: int,
 ) -> Prompt:
     """A prompt in messages; see :class:`~pipeline_tasks.synthesis.prompts.Prompt`."""
     return Prompt(
@@ -151,6 +155,7 @@ def chat_prompt(
         turns=tuple(turns),
         fields=fields,
         structured=structured,
+        context_tokens=context_tokens,
     )
 
 
@@ -163,9 +168,19 @@ def cut(passage: str, room: int) -> str:
 
 
 def repaired(prompt: Prompt, answer: str) -> Prompt:
-    """The prompt after an answer that could not be read: the same, what was answered, and what was wrong with it."""
-    text = _REPAIR.format(shape=_shape(prompt.fields))
-    return replace(prompt, text=text, turns=(*prompt.turns, prompt.text, answer[:MOST_SHOWN]))
+    """The prompt after an answer that could not be read: the same, what was answered, and what was wrong with it.
+
+    Of the answer so much is shown as the context has room for. Where it has none, since the passage takes it, the
+    prompt is the same with one short sentence more, for which ``SPARE_TOKENS`` are enough.
+    """
+    text, shown = _REPAIR.format(shape=_shape(prompt.fields)), answer[:MOST_SHOWN]
+    said = (prompt.system, *prompt.turns, prompt.text)
+    room = prompt.context_tokens - prompt.max_tokens - SPARE_TOKENS - sum(map(tokens_of, (*said, text)))
+    while shown and (found := tokens_of(shown)) > room:
+        shown = shown[: len(shown) * max(0, room) // max(1, found)]
+    if room < 0 or (answer and not shown):
+        return replace(prompt, text=f"{prompt.text}\n\n{_AGAIN}")
+    return replace(prompt, text=text, turns=(*prompt.turns, prompt.text, shown))
 
 
 def tokens_of(text: str) -> int:

@@ -137,7 +137,8 @@ def prompt_for(
     shown = cut(passage, room)
     user = json.dumps({**texts, "passage": shown}, ensure_ascii=False)
     seed = seed_of(told, key)
-    return chat_prompt(system, (), user, fields, max_tokens, shown, (system,), seed, structured=params.json_schema)
+    way: dict[str, Any] = {"structured": params.json_schema, "context_tokens": params.told_tokens}
+    return chat_prompt(system, (), user, fields, max_tokens, shown, (system,), seed, **way)
 
 
 def bounds_for(checks: tuple[str, ...], params: LlmParams) -> dict[str, float]:

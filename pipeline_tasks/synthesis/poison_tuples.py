@@ -29,7 +29,7 @@ class PoisonTuplesParams(InstructingParams):
     writes=TUPLES,
     kind="map",
     dataset="tuples/poisoned",
-    version="3",
+    version="4",
     pool="llm",
     secrets=("llm",),
 )

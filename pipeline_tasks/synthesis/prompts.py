@@ -103,6 +103,7 @@ class Prompt:
         turns: what was said in a chat before the text, by turns user and assistant.
         fields: of a chat, the fields of the JSON object that answers.
         structured: whether the endpoint is given the form of that object.
+        context_tokens: of a chat, what the model reads and answers at once.
     """
 
     text: str
@@ -119,6 +120,7 @@ class Prompt:
     turns: tuple[str, ...] = ()
     fields: tuple[str, ...] = ()
     structured: bool = False
+    context_tokens: int = 0
 
     @cached_property
     def sha256(self) -> str:

@@ -79,7 +79,7 @@ EXAMPLES = (
 )
 
 
-def ask(passage: str, *, key: str, chat: bool, structured: bool) -> Prompt:
+def ask(passage: str, *, key: str, chat: bool, structured: bool, context_tokens: int) -> Prompt:
     """The prompt for a task and a query.
 
     Args:
@@ -87,6 +87,7 @@ def ask(passage: str, *, key: str, chat: bool, structured: bool) -> Prompt:
         key: the passage's id; decides the seed.
         chat: whether it is asked in messages; else the text is to be continued.
         structured: whether the endpoint is given the form of the answer.
+        context_tokens: what the model reads and answers at once.
     """
     shown = clip(passage, _PASSAGE_CHARS)
     turns = tuple(turn for e in EXAMPLES for turn in (_json(passage=e.passage), _json(task=e.task, query=e.query)))
@@ -106,6 +107,7 @@ def ask(passage: str, *, key: str, chat: bool, structured: bool) -> Prompt:
         turns=turns if chat else (),
         fields=FIELDS if chat else (),
         structured=chat and structured,
+        context_tokens=context_tokens,
     )
 
 

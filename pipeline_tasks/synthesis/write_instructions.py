@@ -31,7 +31,7 @@ class WriteInstructionsParams(InstructingParams):
     writes=TOLD_PAIRS,
     kind="map",
     dataset="mtp/instructed",
-    version="3",
+    version="4",
     pool="llm",
     secrets=("llm",),
 )

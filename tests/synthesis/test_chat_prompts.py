@@ -16,7 +16,7 @@ from pipeline_tasks.domains.intents import load_intents
 from pipeline_tasks.models.fetch import is_here
 from pipeline_tasks.models.registry import get
 from pipeline_tasks.models.use import load_tokenizer
-from pipeline_tasks.synthesis.chat_prompts import tokens_of
+from pipeline_tasks.synthesis.chat_prompts import MOST_SHOWN, SPARE_TOKENS, repaired, tokens_of
 from pipeline_tasks.synthesis.endpoint import LlmParams
 from pipeline_tasks.synthesis.llm_api import Request, body_of
 from pipeline_tasks.synthesis.llm_client import Response
@@ -166,6 +166,25 @@ def test_a_passage_has_the_room_that_the_models_context_leaves():
     assert len(narrow) < len(wide) < len(long) and 11_000 < tokens_of(wide) < 15_000
     with pytest.raises(InputError, match=r"context_tokens=1024 leaves 0 tokens for a passage of qa"):
         writer_of(DOMAIN, "qa", chat_with(context_tokens=1_024)).ask_pair(PASSAGE, NEED, key="a")
+
+
+@pytest.mark.parametrize("answer", ["This is no JSON. " * 200, "So it is. ", ""])
+def test_the_turn_after_an_unreadable_answer_fits_too_and_is_cut_only_where_it_would_not(answer):
+    for length in range(0, 6_001, 150):
+        writer = writer_of(DOMAIN, "qa", chat_with(context_tokens=4_096))
+        prompt = writer.ask_pair("word goes on and on in this text. " + "more " * length, NEED, key="a")
+        again = repaired(prompt, answer)
+        said = (prompt.system, *prompt.turns, prompt.text)
+        usual = (*said, answer[:MOST_SHOWN], repaired(replace(prompt, context_tokens=99_999), answer).text)
+        taken = sum(map(tokens_of, (again.system, *again.turns, again.text))) + prompt.max_tokens
+        assert taken <= 4_096
+        if sum(map(tokens_of, usual)) + prompt.max_tokens + SPARE_TOKENS <= 4_096:
+            assert (again.system, *again.turns, again.text) == usual
+        elif again.turns == prompt.turns:
+            assert again.text == f"{prompt.text}\n\nAnswer with that JSON object alone."
+        else:
+            assert again.text == usual[-1] and 0 < len(again.turns[-1]) < len(answer[:MOST_SHOWN])
+    assert again.turns == prompt.turns, "a passage that takes all of the room"
 
 
 def test_a_tokenizer_makes_no_more_tokens_than_were_counted():
