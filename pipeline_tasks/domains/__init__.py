@@ -40,7 +40,7 @@ def folder_of(domain: str) -> Path:
 
 
 def prompts_sha256(*intents: str) -> str:
-    """sha256 over the domain's prompt files of ``intents``: what they say decides what the LLM writes.
+    """sha256 over the domain's prompt files of ``intents``, by name: they decide what the LLM writes for which intent.
 
     Raises:
         InputError: one of them has no prompt file.
@@ -50,5 +50,7 @@ def prompts_sha256(*intents: str) -> str:
         file = domain_folder() / "prompts" / f"{intent}.toml"
         if not file.is_file():
             raise InputError(f"{file} does not exist; every intent of {FILE} has such a file: write it")
-        digest.update(file.read_bytes())
+        content = file.read_bytes()
+        digest.update(f"{intent} {len(content)}\n".encode())
+        digest.update(content)
     return digest.hexdigest()

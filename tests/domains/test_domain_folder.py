@@ -12,7 +12,7 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.datasets import NEEDS
-from pipeline_tasks.domains import domain_folder
+from pipeline_tasks.domains import domain_folder, prompts_sha256
 from pipeline_tasks.domains.intents import load_intents
 from pipeline_tasks.evaluation.judge_queries import JudgeQueriesParams
 from pipeline_tasks.models.registry import assigned
@@ -74,6 +74,13 @@ def test_a_domain_may_have_seven_intents(mine, configured, tmp_path):
     assert asked.intents == tuple(load_intents(mine)) and len(asked.intents) == 7
     assert WriteNeedsParams().identity()["prompts_sha256"] != before["prompts_sha256"]
     assert judges()["rumour"] == assigned("offline", "any")
+
+
+def test_the_name_of_an_intent_is_in_the_identity_of_its_prompts(mine, configured):
+    configured(mine)
+    prompts = mine / "prompts"
+    shutil.copy(prompts / "nli.toml", prompts / "nlj.toml")
+    assert prompts_sha256("nli", "qa") != prompts_sha256("nlj", "qa")
 
 
 def test_an_assignment_falls_back_to_any_for_an_intent_that_it_does_not_name():
