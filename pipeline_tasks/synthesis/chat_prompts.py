@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -29,6 +30,8 @@ SPARE_TOKENS = 64
 """For the chat template's own tokens."""
 MOST_SHOWN = 2_000
 """Characters of an answer that could not be read which the model is shown again."""
+
+_SYLLABLE = re.compile("[\u3041-\u30ff\u31f0-\u31ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]")
 
 _NEED = """\
 You write data to train a search engine with. Somebody searches it with this intent: {definition}
@@ -186,11 +189,13 @@ def repaired(prompt: Prompt, answer: str) -> Prompt:
 def tokens_of(text: str) -> int:
     """About as many tokens as any tokenizer makes of ``text``, and rather more.
 
-    Most words are one token, long and rare ones several; so is every character that is neither letter nor digit.
+    Most words are one token, long and rare ones several; so is every character that is neither letter nor digit, and
+    every ideograph, kana and syllable of Hangul.
     """
     words = words_of(text)
     in_words = sum(map(len, words))
-    return sum(math.ceil(len(word.encode()) / 5) for word in words) + len("".join(text.split())) - in_words
+    of_words = (max(math.ceil(len(word.encode()) / 5), len(_SYLLABLE.findall(word))) for word in words)
+    return sum(of_words) + len("".join(text.split())) - in_words
 
 
 def _data(fields: Sequence[str]) -> str:

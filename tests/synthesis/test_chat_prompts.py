@@ -195,6 +195,11 @@ def test_a_tokenizer_makes_no_more_tokens_than_were_counted():
         assert len(tokenizer.encode(text, add_special_tokens=False).ids) <= tokens_of(text)
 
 
+@pytest.mark.parametrize("text", ["\u5730\u9707\u53d1\u751f\u65f6", "\u3086\u308c\u305f\u3089", "\uc9c0\uc9c4\uc774"])
+def test_of_what_no_blanks_part_every_character_is_a_token(text):
+    assert tokens_of(text * 3) == 3 * len(text)
+
+
 def test_a_chat_writer_needs_a_chat_endpoint_and_a_small_model_may_have_one():
     with pytest.raises(InputError, match="writer='chat' speaks in messages, and api is 'completions': set api=chat"):
         writer_of(DOMAIN, "qa", LlmParams(llm="m", writer="chat"))
