@@ -50,7 +50,7 @@ def manifest(store: LocalStore) -> bytes:
 
 def test_shards_and_blocks_have_no_say_in_any_byte_and_a_process_holds_one_shard(tmp_path):
     one, many = (planted(tmp_path / name) for name in ("one", "many"))
-    assert go(one, rank_passages, model=MODEL).counters["partitions_built"] == 2 * 3 + 2, "one shard, one block"
+    assert go(one, rank_passages, model=MODEL).counters["partitions_built"] == 2 * 4 + 3, "two shards, one block"
     assert go(many, rank_passages, model=MODEL, **SMALL).counters["partitions_built"] > 20
     assert manifest(many) == manifest(one)
     (held,) = vector_shards._IN_MEMORY.values()
