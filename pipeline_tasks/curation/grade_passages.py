@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -114,8 +113,7 @@ def _ask(
     passages = [{"number": n, "passage": cut(text, room)} for n, text in enumerate(texts, 1)]
     user = json.dumps({"task": task, "query": query, "passages": passages}, ensure_ascii=False)
     seed = seed_of("grade", query_id)
-    way: dict[str, Any] = {"structured": params.json_schema, "context_tokens": params.told_tokens}
-    prompt = chat_prompt(system, (), user, _FIELDS, _TOKENS, "", (system,), seed, **way)
+    prompt = chat_prompt(system, (), user, _FIELDS, _TOKENS, "", (system,), seed, **params.chat_terms)
     return Asked(prompt, partial(_read, len(texts)), repair)
 
 

@@ -1,4 +1,4 @@
-"""Vectors from an OpenAI-compatible ``/embeddings`` endpoint; no text is paid for in every selection anew.
+"""Vectors from an OpenAI-compatible ``/embeddings`` endpoint, bought once in whichever selection of texts.
 
 Texts are asked for in groups that their own digests decide, so that a killed run comes upon the same groups again. An
 answer is stored before it is used, under the sha256 of model and texts: ``<id>.f32`` holds the vectors and

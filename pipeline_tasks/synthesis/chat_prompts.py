@@ -12,12 +12,11 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import seed_of
 from pipeline_tasks.domains.intents import Intent
-from pipeline_tasks.synthesis.prompts import ChatExample, Prompt, clip
+from pipeline_tasks.synthesis.prompts import ChatExample, ChatTerms, Prompt, clip
 from pipeline_tasks.synthesis.traits import Traits, draw
 from pipeline_tasks.synthesis.wording import words_of
 
@@ -115,8 +114,8 @@ class ChatPrompts:
     ) -> Prompt:
         seen = (system, *(text for e in self.examples for text in (e.need, e.query, e.positive)))
         seed = seed_of(fields, self.intent, key)
-        way: dict[str, Any] = {"structured": self.structured, "context_tokens": self.context_tokens}
-        return chat_prompt(system, turns, user, fields, max_tokens, shown, seen, seed, **way)
+        terms = ChatTerms(structured=self.structured, context_tokens=self.context_tokens)
+        return chat_prompt(system, turns, user, fields, max_tokens, shown, seen, seed, **terms)
 
     def _within(self, passage: str, answer_tokens: int, *others: str) -> str:
         """``passage`` on one line, cut to what the context leaves for it beside the other texts and the answer."""

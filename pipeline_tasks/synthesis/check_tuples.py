@@ -114,8 +114,7 @@ def _ask(row: dict[str, Any], question: int, choice: Choice, params: CheckTuples
     passages = [{"number": n, "passage": cut(text, room)} for n, text in enumerate(choice.texts, 1)]
     user = json.dumps({"query": row[query], "instruction": row[told], "passages": passages}, ensure_ascii=False)
     seed = seed_of("check", row["query_id"], str(question))
-    way: dict[str, Any] = {"structured": params.json_schema, "context_tokens": params.told_tokens}
-    prompt = chat_prompt(system, (), user, _FIELDS, _TOKENS, "", (system,), seed, **way)
+    prompt = chat_prompt(system, (), user, _FIELDS, _TOKENS, "", (system,), seed, **params.chat_terms)
     return Asked(prompt, partial(_number, len(choice.texts)), _repair)
 
 

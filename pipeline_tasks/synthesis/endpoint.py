@@ -28,7 +28,7 @@ from pipeline_tasks.synthesis.checks import Kind
 from pipeline_tasks.synthesis.llm_api import CONTENT_FILTER
 from pipeline_tasks.synthesis.llm_client import LLMClient, Request, Response
 from pipeline_tasks.synthesis.open_batches import open_batches
-from pipeline_tasks.synthesis.prompts import Prompt
+from pipeline_tasks.synthesis.prompts import ChatTerms, Prompt
 from pipeline_tasks.synthesis.quote import QuoteRun
 from pipeline_tasks.synthesis.told_context import check_context
 from pipeline_tasks.synthesis.traits import traits_sha256
@@ -82,6 +82,11 @@ class LlmParams(PaidParams):
     def told_tokens(self) -> int:
         """What the model reads and answers at once."""
         return self.context_tokens - self.reasoning_tokens
+
+    @property
+    def chat_terms(self) -> ChatTerms:
+        """How a chat is asked."""
+        return ChatTerms(structured=self.json_schema, context_tokens=self.told_tokens)
 
     def licences(self) -> dict[str, str]:
         """What the LLM writes is under: the settings say, else the registry, where it knows the model's weights."""

@@ -137,8 +137,7 @@ def prompt_for(
     shown = cut(passage, room)
     user = json.dumps({**texts, "passage": shown}, ensure_ascii=False)
     seed = seed_of(told, key)
-    way: dict[str, Any] = {"structured": params.json_schema, "context_tokens": params.told_tokens}
-    return chat_prompt(system, (), user, fields, max_tokens, shown, (system,), seed, **way)
+    return chat_prompt(system, (), user, fields, max_tokens, shown, (system,), seed, **params.chat_terms)
 
 
 def bounds_for(checks: tuple[str, ...], params: LlmParams) -> dict[str, float]:

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TypedDict
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -82,6 +83,13 @@ class PairForm(_Form):
         """The example's answers in that order."""
         answers = (example.query, example.positive)
         return answers if self.query_first else answers[::-1]
+
+
+class ChatTerms(TypedDict):
+    """How a chat is asked: whether the endpoint takes the form of its answer, and what the model reads and writes."""
+
+    structured: bool
+    context_tokens: int
 
 
 @dataclass(frozen=True)

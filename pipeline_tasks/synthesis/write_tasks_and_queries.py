@@ -65,12 +65,8 @@ def write_tasks_and_queries(rows: pa.Table, params: WriteTasksAndQueriesParams, 
     run.count("not_sampled", rows.num_rows - len(asked_of))
     asked_of.sort(key=lambda passage: passage["passage_id"])
     read, repair = partial(task_prompts.read, bounds=bounds), _repair if params.api == "chat" else _no_repair
-    way: dict[str, Any] = {
-        "chat": params.api == "chat",
-        "structured": params.json_schema,
-        "context_tokens": params.told_tokens,
-    }
-    asked = [Asked(task_prompts.ask(p["text"], key=p["passage_id"], **way), read, repair) for p in asked_of]
+    ask = partial(task_prompts.ask, chat=params.api == "chat", **params.chat_terms)
+    asked = [Asked(ask(p["text"], key=p["passage_id"]), read, repair) for p in asked_of]
     pairs = []
     for passage, one, found in zip(asked_of, asked, write_all(asked, "query", params, run), strict=True):
         if isinstance(found, Refusal):

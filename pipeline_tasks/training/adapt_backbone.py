@@ -172,7 +172,7 @@ def _open(backbone_dir: Path, params: AdaptParams, peers: Peers) -> tuple[Encode
 
 def training_texts(inputs: Inputs) -> Texts:
     """Of passages, then of general text, in the order in which they are stored."""
-    return partial(_texts, [inputs["passages"], *inputs.each("general")], "train")
+    return partial(_texts, [inputs["passages"], *inputs.each("general")])
 
 
 def dev_texts(inputs: Inputs, params: AdaptParams) -> list[str]:
@@ -183,7 +183,7 @@ def dev_texts(inputs: Inputs, params: AdaptParams) -> list[str]:
     return [text for _, text in heapq.nsmallest(params.dev_passages, hashed)]
 
 
-def _texts(versions: Sequence[Version], split: str) -> Iterator[pa.Array]:
+def _texts(versions: Sequence[Version]) -> Iterator[pa.Array]:
     for version in versions:
-        for block in of_split(version, ["text"], split):
+        for block in of_split(version, ["text"], "train"):
             yield one_array(block["text"])

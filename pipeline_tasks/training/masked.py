@@ -115,7 +115,6 @@ def masked_task(
     held_out = [dev[int(number)] for number in np.flatnonzero(dev.lengths > 1)]
     if not len(learned_from):
         raise InputError("no training passage has two tokens: give passages of documents that are not held out")
-    epochs = (plan_batches(len(learned_from), params.batch_size, params.seed, epoch) for epoch in range(params.epochs))
 
     def accumulate(rows: np.ndarray, step: int) -> float:
         chosen = [texts[int(number)] for number in learned_from[rows]]
@@ -145,7 +144,8 @@ def masked_task(
     def n_tokens(rows: np.ndarray) -> int:
         return int(texts.lengths[learned_from[rows]].sum())
 
-    schedule = [batch for epoch in epochs for batch in epoch]
+    n = len(learned_from)
+    schedule = [rows for at in range(params.epochs) for rows in plan_batches(n, params.batch_size, params.seed, at)]
     return Task(schedule, accumulate, score, digest([key, blanks.token, blanks.share]), n_tokens)
 
 
