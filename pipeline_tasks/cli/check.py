@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from pipeline_tasks.cli.inspect import store
+from pipeline_tasks.cli.inspect import used_store
 from pipeline_tasks.cli.terminal import console
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.upkeep.check import find_damage, forget
@@ -20,7 +20,7 @@ def check_command(
     ] = False,
 ) -> None:
     """Compare every part with its sha256; exit code 2 where one is damaged or missing, with the versions of it."""
-    where = store()
+    where = used_store()
     damage = find_damage(where, quick=quick)
     if not damage.objects:
         typer.echo(f"all {damage.checked:,} objects are whole")

@@ -8,7 +8,7 @@ import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Column, Table
 
-from pipeline_tasks.cli.inspect import FORMAT, aged, clipped, print_rows, store
+from pipeline_tasks.cli.inspect import FORMAT, aged, clipped, print_rows, used_store
 from pipeline_tasks.cli.terminal import console
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.lineage.query import ALL_ROWS, query
@@ -53,7 +53,7 @@ def lock_command(
 def stale_command(fmt: FORMAT = "table") -> None:
     """Versions that a step made before its version= was raised, latest first, and what was made of them."""
     versions = {name: get_step(name).version for name in step_names()}
-    found = query(store(), _STALE, [list(versions), list(versions.values())], rows=False, max_rows=ALL_ROWS)
+    found = query(used_store(), _STALE, [list(versions), list(versions.values())], rows=False, max_rows=ALL_ROWS)
     if fmt != "table":
         print_rows(found, fmt)
         return

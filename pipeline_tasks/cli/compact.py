@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from pipeline_tasks.cli.inspect import sized, store
+from pipeline_tasks.cli.inspect import sized, used_store
 from pipeline_tasks.core.upkeep.compact import compact, find_scattered
 from pipeline_tasks.core.upkeep.gc import GRACE_S, HOUR_S
 
@@ -16,7 +16,7 @@ def compact_command(
     grace_hours: Annotated[float, typer.Option(min=0, help="nothing younger is taken")] = GRACE_S / HOUR_S,
 ) -> None:
     """Put the small parts of a bucket into packs of 64 MiB; versions, memo and lineage stay as they are."""
-    where = store()
+    where = used_store()
     if where.packs is None:
         typer.echo(f"{where} is a folder: its parts are read where they lie, and there is nothing to put together")
         return

@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from pipeline_tasks import datasets
-from pipeline_tasks.cli.inspect import store
+from pipeline_tasks.cli.inspect import used_store
 from pipeline_tasks.cli.terminal import console
 from pipeline_tasks.core.erasure.erase import Erased, erase
 from pipeline_tasks.core.erasure.proof import Findings
@@ -35,7 +35,7 @@ def erase_command(
     ] = False,
 ) -> None:
     """Erase documents from every version, with all that was made of them, and prove it; only when no step runs."""
-    where = store()
+    where = used_store()
     schemas = {schema.name: schema for schema in datasets.ALL}
     done = erase(where, {form for name in names for form in _forms(name)}, schemas, dry_run=dry_run)
     table = Table("dataset", "rows that go" if dry_run else "rows that went")

@@ -17,6 +17,7 @@ from rich.table import Column, Table
 
 from pipeline_tasks.cli.terminal import console
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.events import PREFIX as EVENTS
 from pipeline_tasks.core.licences import is_non_commercial
 from pipeline_tasks.core.lineage.query import ALL_ROWS, query
 from pipeline_tasks.core.manifest import Ref
@@ -34,6 +35,20 @@ DATASET = Annotated[str, typer.Argument(metavar="DATASET[@VERSION]", help="for e
 def store() -> Store:
     """The store of the settings."""
     return open_store()
+
+
+def used_store() -> Store:
+    """The store of the settings, for whoever only looks at it or takes from it.
+
+    Raises:
+        InputError: no step has run on it: from cron, or in another folder, it is another than was meant.
+    """
+    found = store()
+    if not any(next(iter(found.keys(kind)), None) for kind in ("refs", EVENTS)):
+        raise InputError(
+            f"{found} is no store: no step has run on it; set FOUNDRY_STORE, or run this where the steps were run"
+        )
+    return found
 
 
 def clipped(value: Any, width: int = _SHORT) -> str:
@@ -70,7 +85,7 @@ def ls_command(
     sql = """SELECT *, (dataset, version) IN (SELECT (dataset, version) FROM licences WHERE non_commercial) AS marked
              FROM versions WHERE ? IN ('', dataset) OR starts_with(dataset, ? || '/')
              ORDER BY created_at DESC, dataset"""
-    rows = query(store(), sql, [dataset, dataset], rows=False, max_rows=ALL_ROWS).to_pylist()
+    rows = query(used_store(), sql, [dataset, dataset], rows=False, max_rows=ALL_ROWS).to_pylist()
     if dataset and not rows:
         raise InputError(f"{dataset!r} is not in the store {settings().store}; `foundry ls` lists what is")
     numbers = [Column(name, justify="right") for name in ("rows", "parts", "size", "age")]
@@ -131,7 +146,7 @@ def sql_command(
     max_rows: Annotated[int, typer.Option(min=1, help="rows printed at most")] = 10_000,
 ) -> None:
     """Ask the lineage database, read-only, after folding everything finished into it."""
-    answer = query(store(), sql, max_rows=max_rows + 1)
+    answer = query(used_store(), sql, max_rows=max_rows + 1)
     print_rows(answer.slice(0, max_rows), fmt)
     if answer.num_rows > max_rows:
         typer.echo(f"only the first {max_rows:,} rows are shown; raise --max-rows for more", err=True)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.tree import Tree
 
-from pipeline_tasks.cli.inspect import clipped, store
+from pipeline_tasks.cli.inspect import clipped, used_store
 from pipeline_tasks.cli.terminal import console
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.lineage import query
@@ -19,7 +19,7 @@ def trace_command(
     query_id: Annotated[str, typer.Argument(metavar="QUERY_ID", help="query_id of a row of mtp")],
 ) -> None:
     """A query from the page it was written from to every build it is in."""
-    found = query(store(), "FROM trace_query(?)", [query_id]).to_pylist()
+    found = query(used_store(), "FROM trace_query(?)", [query_id]).to_pylist()
     if not found:
         raise InputError(f"no pair has query_id {query_id!r}; `foundry sql 'FROM mtp'` lists them")
     console().print(story(found[0]))

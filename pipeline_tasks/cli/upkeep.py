@@ -16,13 +16,12 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from pipeline_tasks.cli.inspect import sized, store
+from pipeline_tasks.cli.inspect import sized, store, used_store
 from pipeline_tasks.cli.terminal import console
 from pipeline_tasks.core import durable
 from pipeline_tasks.core.confine import CALLS, LAYERS, NAMESPACE, held_here
 from pipeline_tasks.core.endpoint import FREE
-from pipeline_tasks.core.errors import FoundryError, InputError
-from pipeline_tasks.core.events import PREFIX as EVENTS
+from pipeline_tasks.core.errors import FoundryError
 from pipeline_tasks.core.lineage import fold, unfold
 from pipeline_tasks.core.lineage.metrics import exposition
 from pipeline_tasks.core.parameters import of_installation
@@ -75,10 +74,7 @@ def metrics_command(
     output: Annotated[Path | None, typer.Option(help="write this file, whole at once, not the terminal")] = None,
 ) -> None:
     """What the steps did and what is in the store, in Prometheus' text format, from the lineage."""
-    there = store()
-    if not any(next(iter(there.keys(kind)), None) for kind in ("refs", EVENTS)):
-        raise InputError(f"{there} is no store: no step has run on it; set FOUNDRY_STORE, which cron does not inherit")
-    text = exposition(there)
+    text = exposition(used_store())
     if output is None:
         typer.echo(text, nl=False)
         return

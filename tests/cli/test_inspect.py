@@ -55,7 +55,7 @@ def foundry(root: Path, *args: str, code: int = 0, **variables: str) -> str:
 def test_lists_of_versions_are_not_cut(root, monkeypatch, capsys):
     monkeypatch.setitem(query.__kwdefaults__, "max_rows", 3)
     monkeypatch.setattr("pipeline_tasks.cli.inspect.store", lambda: LocalStore(root))
-    monkeypatch.setattr("pipeline_tasks.cli.code.store", lambda: LocalStore(root))
+    monkeypatch.setattr("pipeline_tasks.cli.code.used_store", lambda: LocalStore(root))
     n = len(list((root / "versions").rglob("*.json")))
     ls_command("")
     assert len(re.findall(r" [0-9a-f]{16} ", capsys.readouterr().out)) == n > 3

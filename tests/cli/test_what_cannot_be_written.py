@@ -49,7 +49,7 @@ def test_a_path_that_cannot_be_is_named_with_what_to_do(here, words):
 
 
 @pytest.mark.parametrize("store", ["taken", "/proc/nowhere"])
-@pytest.mark.parametrize("words", [("run", "plan_searches"), ("sql", "SELECT 1")])
+@pytest.mark.parametrize("words", [("run", "plan_searches"), ("fold",)])
 def test_a_store_that_cannot_be_is_told_from_the_setting(here, monkeypatch, store, words):
     monkeypatch.setenv("FOUNDRY_STORE", store)
     settings.cache_clear()
@@ -63,10 +63,17 @@ def test_a_cache_that_cannot_be_is_told_from_the_setting(here, monkeypatch):
     assert "set FOUNDRY_CACHE" in refused("models", "fetch", "all-minilm-l6-v2")
 
 
-def test_metrics_are_of_a_store_that_is_there(here, monkeypatch):
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("metrics", "--output", "foundry.prom"), ("ls",), ("sql", "SELECT 1"), ("trace", "q"), ("stale",), ("check",),
+        ("compact",), ("erase", "0123456789abcdef"),
+    ],
+)  # fmt: skip
+def test_only_a_store_that_is_there_is_looked_at(here, monkeypatch, words):
     monkeypatch.setenv("FOUNDRY_STORE", "elsewhere")
     settings.cache_clear()
-    told = refused("metrics", "--output", "foundry.prom")
+    told = refused(*words)
     assert "elsewhere is no store" in told and "set FOUNDRY_STORE" in told
     assert sorted(path.name for path in here.iterdir()) == ["empty", "store", "taken"], "nothing was made"
 
