@@ -163,6 +163,7 @@ def _compute(store: Store, job: Job, opened: dict[str, list[Version]], version: 
     run = Run(store, Inputs(opened), seed_of(name), f"{job.step.name} part {index + 1}", name, part=part, job=job)
     with counted(run.counters), space_beside(store.folder):
         table = _as_table(job, job.step.body(rows, job.params, run))
+    job.check_unchanged()
     rejects = run.rejects_table()
     counters: dict[str, Any] = {
         **run.counters,

@@ -227,6 +227,7 @@ def _compute(store: Store, job: Job, work: Work, schema: RowSchema | None, given
             parts = list(map(partial(write_rows if schema else write_passing, store), written))
         if not parts:
             raise InputError(f"{job.step.name}: {work.__name__} gave no table; let it yield one, with no rows")
+        job.check_unchanged()
         rejects = run.rejects_table()
         record = Record(
             output=parts[0],

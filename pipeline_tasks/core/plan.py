@@ -19,6 +19,7 @@ from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.versions import Version, load_manifest, named, ref_key, resolve, whole
 
 log = logging.getLogger(__name__)
+_RUN_AGAIN = "nothing mixed was kept, run it again"
 
 
 @dataclass(frozen=True)
@@ -30,12 +31,20 @@ class Job:
         params: its parameters.
         inputs: input name -> versions.
         change: sha256 of what a growing dataset gains and loses; empty until that is known.
+        planned: the identity of the parameters when it was planned, which decides all of its names: what a step reads
+            beside its inputs (prompts, files, a model's folder) may change while it runs.
     """
 
     step: Step
     params: StepParams
     inputs: dict[str, list[Ref]]
     change: str = ""
+    planned: dict[str, Any] = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        """Look at what is beside the inputs, once."""
+        if self.planned is None:
+            object.__setattr__(self, "planned", self.params.identity())
 
     @property
     def dataset(self) -> str:
@@ -50,13 +59,27 @@ class Job:
     @property
     def identity(self) -> dict[str, Any]:
         """The parameters as they enter the version id."""
-        return self.params.identity() | ({CHANGE: self.change} if self.change else {})
+        return self.planned | ({CHANGE: self.change} if self.change else {})
 
     @property
     def ref(self) -> Ref:
         """The version it makes; of a growing dataset, whose change is not known yet, the name of the request."""
         made = version_id(self.step.name, self.step.version, self.identity, self.input_names)
         return Ref(dataset=self.dataset, version=made)
+
+    def check_unchanged(self) -> None:
+        """See that what was computed is of what was planned, before it is kept under that name.
+
+        Raises:
+            InputError: what the step reads beside its inputs is not what it was.
+        """
+        with suppress(OSError):  # a file that is gone is another as well
+            now = self.params.identity()
+            if now == self.planned:
+                return
+            differ = sorted(n for n in now.keys() | self.planned if now.get(n) != self.planned.get(n))
+            raise InputError(f"{self.step.name}: {', '.join(differ)} changed while it ran; {_RUN_AGAIN}")
+        raise InputError(f"{self.step.name}: a file that it reads beside its inputs is gone since; {_RUN_AGAIN}")
 
     def command(self, **changed: str) -> str:
         """The command that makes it, with ``changed`` parameters."""

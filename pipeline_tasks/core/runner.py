@@ -210,6 +210,7 @@ def _committed(
     run: PartitionedRun,
     parts: list[Part],
 ) -> Outcome:
+    job.check_unchanged()
     rejects = run.rejects_table()
     reject_parts = [write_rows(store, rejects)] if rejects.num_rows else []
     counters = run.counters

@@ -67,7 +67,7 @@ class ReadGeneralPairsParams(StepParams):
             self._commits = {name: commits(name, general_sets()[name]) for name in names}
             self._read = {name: ", ".join(map("@".join, at.items())) for name, at in self._commits.items()}
         else:
-            self._read = {name: general_sets()[name].identity(name, self._folder_of(name)) for name in names}
+            self._read = {name: general_sets()[name].identity(name, self.folder_of(name)) for name in names}
 
     def _check_use(self, name: str, one: GeneralSet) -> None:
         known = load_intents(domain_folder())
@@ -114,7 +114,7 @@ class ReadGeneralPairsParams(StepParams):
     def source_of(self, name: str, run: Run) -> Source:
         """Where the rows of a set are read."""
         if not self.is_on_hub:
-            return InFolder(self._folder_of(name))
+            return InFolder(self.folder_of(name))
 
         def spend(n_bytes: int) -> None:
             run.count(f"hub_bytes/gd/{name}", n_bytes)
@@ -125,7 +125,8 @@ class ReadGeneralPairsParams(StepParams):
         repositories = {id_: DataFiles(id_, commit, run.scratch, spend) for id_, commit in at}
         return OnHub(name, general_sets()[name].hub, repositories)
 
-    def _folder_of(self, name: str) -> str:
+    def folder_of(self, name: str) -> str:
+        """Where the files of a set are; empty for the hub."""
         return str(self._folder / name) if self._folder else ""
 
     def names(self) -> tuple[str, ...]:
@@ -165,7 +166,7 @@ def read_set(given: Partition, run: Run) -> Iterator[pa.Table]:
     """The pairs of one set.
 
     Raises:
-        InputError: a file lacks a column, or no row is a pair.
+        InputError: a file lacks a column, or changed while it was read, or no row is a pair.
     """
     params, name = run.job.params if run.job else None, given.values["set"]
     if not isinstance(params, ReadGeneralPairsParams):
@@ -182,5 +183,7 @@ def read_set(given: Partition, run: Run) -> Iterator[pa.Table]:
             n_bytes = run.counters[f"hub_bytes/gd/{name}"]
             progress.advance(table.num_rows, f"{n_bytes / _MIB:,.0f} MiB" if params.is_on_hub else "")
             yield table
+    if not params.is_on_hub and one.identity(name, params.folder_of(name)) != given.values["holds"]:
+        raise InputError(f"set {name!r} changed while it was read: run the step again")
     if not n_pairs:
         raise InputError(f"set {name!r}: no row below {params.source}/{name} is a pair; leave it out of sets=")

@@ -12,6 +12,7 @@ from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.datasets import PAIRS
 from pipeline_tasks.synthesis.combine_pairs import combine_pairs
+from pipeline_tasks.synthesis.found_pairs import in_parts
 from pipeline_tasks.synthesis.general_sets import general_sets
 from pipeline_tasks.synthesis.read_general_pairs import read_general_pairs
 from pipeline_tasks.synthesis.read_pairs import read_pairs
@@ -166,3 +167,18 @@ def test_the_order_in_which_sets_are_named_has_no_say(tmp_path, files):
         outcome = go(store, read_general_pairs, source=str(files), sets=names)
         made.append((outcome.ref, [row["query_id"] for row in rows(store, "mtp/gd")]))
     assert made[0] == made[1]
+
+
+def test_nothing_is_kept_of_a_set_that_changed_while_it_was_read(store, tmp_path, monkeypatch):
+    def write_meanwhile(pairs):
+        parts = list(in_parts(pairs))
+        columns(tmp_path / "paq" / "pair" / "train-00000-of-00001.parquet", "paq twice", "query", "answer")
+        return iter(parts)
+
+    plant(tmp_path)
+    monkeypatch.setattr("pipeline_tasks.synthesis.read_general_pairs.in_parts", write_meanwhile)
+    with pytest.raises(InputError, match="set 'paq' changed while it was read: run the step again"):
+        go(store, read_general_pairs, source=str(tmp_path), sets=("paq",))
+    monkeypatch.undo()
+    go(store, read_general_pairs, source=str(tmp_path), sets=("paq",))
+    assert {row["query"] for row in rows(store, "mtp/gd")} == {texts("paq twice", i)[0] for i in range(N)}
