@@ -95,7 +95,7 @@ class Service:
             raise InputError("judgements are not kept: start with --save questions.jsonl")
         self._check_current()
         question = judged(self._corpus, given.question, given.intent, given.passage_id, given.grade, given.evidence)
-        n = add_judgements(self._save, [question])
+        n = add_judgements(self._save, [question], [self._corpus.passage(given.passage_id)["text"]])
         return {
             "n_questions": n,
             "saved_to": self._save.name,

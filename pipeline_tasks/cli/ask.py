@@ -24,7 +24,7 @@ from pipeline_tasks.core.lineage.reader import Reader
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.domains.intents import first_intent
-from pipeline_tasks.domains.questions import Question, add_judgements, read_questions
+from pipeline_tasks.domains.questions import Judgement, Question, add_judgements, read_questions
 
 _LINE = 160
 SYSTEMS = Annotated[
@@ -69,7 +69,8 @@ def ask_command(
     intent = intent or first_intent(domain_folder())
     found = answer(corpus, reader, systems, question, intent, top)
     if fmt == "json":
-        typer.echo(json.dumps(asdict(found), ensure_ascii=False, indent=1))
+        told = asdict(found) | {"judged": {i: known.model_dump() for i, known in _known(found, save).items()}}
+        typer.echo(json.dumps(told, ensure_ascii=False, indent=1))
     else:
         console().print(_table(found, _known(found, save)))
         if not found.passages:
@@ -78,9 +79,9 @@ def ask_command(
             typer.echo(found.note, err=True)
     if grade and save:
         given = [_judgement(corpus, found, one) for one in grade]
-        n = add_judgements(save, [question for question, _ in given])
+        n = add_judgements(save, [question for question, _, _ in given], [text for _, text, _ in given])
         typer.echo(f"{len(given)} judged; {save} has {n:,} questions", err=True)
-        for warning in dict.fromkeys(told for _, told in given if told):
+        for warning in dict.fromkeys(told for _, _, told in given if told):
             typer.echo(f"of some of them: {warning}", err=True)
 
 
@@ -92,15 +93,14 @@ def _serve(corpus: Corpus, reader: Reader, names: list[str], save: Path | None, 
         wait()
 
 
-def _known(found: Answer, save: Path | None) -> dict[str, int]:
+def _known(found: Answer, save: Path | None) -> dict[str, Judgement]:
     if not save:
         return {}
     texts = {i: row["text"] for i, row in found.passages.items()}
-    known = grades(read_questions(save), found.question, found.intent, texts)
-    return {i: judgement.grade for i, judgement in known.items()}
+    return grades(read_questions(save), found.question, found.intent, texts)
 
 
-def _table(found: Answer, known: dict[str, int]) -> Table:
+def _table(found: Answer, known: dict[str, Judgement]) -> Table:
     """A column a system, a row a rank."""
     table = Table("", box=SIMPLE_HEAD, show_lines=True)
     for column in found.columns:
@@ -117,18 +117,18 @@ def _table(found: Answer, known: dict[str, int]) -> Table:
     return table
 
 
-def _cell(hit: Hit, found: Answer, known: dict[str, int], decimals: int) -> str:
+def _cell(hit: Hit, found: Answer, known: dict[str, Judgement], decimals: int) -> str:
     row = found.passages[hit.passage_id]
     page, last = row["page"], row["last_page"]
     pages = f", p. {page}" + (f"–{last}" if last != page else "") if page else ""
     lines = [
         f"[bold]{hit.score:.{decimals}f}[/bold]  {clipped(row['title'] or 'without title')}{pages}",
         clipped(hit.quote, _LINE),
-        f"[dim]{clipped(row['url'] or 'no address', _LINE)}#page={row['page'] or 1}[/dim]",
+        f"[dim]{clipped(row['url'], _LINE)}#page={row['page'] or 1}[/dim]" if row["url"] else "[dim]no address[/dim]",
         f"[dim]passage {clipped(hit.passage_id, _LINE)}[/dim]; {why(row, hit.seen, is_known=not found.note)}",
     ]
     if hit.passage_id in known:
-        lines.append(f"[green]judged: {GRADES[known[hit.passage_id]]}[/green]")
+        lines.append(f"[green]judged: {GRADES[known[hit.passage_id].grade]}[/green]")
     return "\n".join(lines)
 
 
@@ -137,7 +137,8 @@ def why(row: dict[str, Any], seen: tuple[str, ...] = (), *, is_known: bool = Tru
     used = row["uses"]
     told = [f"held out ({row['split']})"] if row["split"] in ("dev", "test") else []
     told += [f"this model trained on it as {' and '.join(seen)}"] if seen else []
-    told += [f"source of {used['written']['n']} queries"] if used["written"]["n"] else []
+    n = used["written"]["n"]
+    told += [f"source of {n} {'query' if n == 1 else 'queries'}"] if n else []
     for agreed in used["agreed"]["rows"][:1]:
         votes = ", ".join(f"{clipped(vote['model'])} {vote['rank'] or '-'}" for vote in agreed["votes"] or [])
         told.append(f"agreed positive of {used['agreed']['n']}, ranks: {votes}")
@@ -149,8 +150,8 @@ def why(row: dict[str, Any], seen: tuple[str, ...] = (), *, is_known: bool = Tru
     return "; ".join(told if is_known else [*told, "uses not known"]) or "in no pair and no build"
 
 
-def _judgement(corpus: Corpus, found: Answer, given: str) -> tuple[Question, str]:
-    """The judged question that ``PASSAGE=GRADE[:QUOTE]`` stands for, and what to know of it."""
+def _judgement(corpus: Corpus, found: Answer, given: str) -> tuple[Question, str, str]:
+    """The judged question that ``PASSAGE=GRADE[:QUOTE]`` stands for, the passage, and what to know of it."""
     which, _, rest = given.partition("=")
     grade, _, quote = rest.partition(":")
     by_rank = {str(hit.rank): hit for hit in found.columns[0].hits}
@@ -169,4 +170,4 @@ def _judgement(corpus: Corpus, found: Answer, given: str) -> tuple[Question, str
             f"id:{which}={rest}"
         )
     question = judged(corpus, found.question, found.intent, hit.passage_id, int(grade), quote or hit.quote)
-    return question, caution(corpus, hit.passage_id)
+    return question, corpus.passage(hit.passage_id)["text"], caution(corpus, hit.passage_id)

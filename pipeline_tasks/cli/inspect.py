@@ -6,6 +6,7 @@ import json
 import math
 import sys
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Annotated, Any, Literal
 
 import pyarrow as pa
@@ -182,7 +183,12 @@ def _as_json(value: Any, indent: int | None = None) -> str:
 
 
 def _finite(value: Any) -> Any:
-    """``value`` with ``nan`` and ``inf``, which JSON has no numbers for, as texts: so the lineage page shows them."""
+    """``value`` with ``nan`` and ``inf``, which JSON has no numbers for, as texts: so the lineage page shows them.
+
+    Sums of whole numbers and decimals, which DuckDB gives as ``Decimal``, are numbers.
+    """
+    if isinstance(value, Decimal) and value.is_finite():
+        return int(value) if value == value.to_integral_value() else float(value)
     if isinstance(value, dict):
         return {key: _finite(one) for key, one in value.items()}
     if isinstance(value, list):

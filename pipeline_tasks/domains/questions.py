@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import chain, repeat
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -18,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pipeline_tasks.core import durable
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.domains.intents import complaints
+from pipeline_tasks.domains.quotes import Quotes
 
 OWN_SETS = ("heldout", "questions")
 """Judged sets that a domain has without a folder: queries written for its held-out documents, and these questions."""
@@ -79,11 +81,17 @@ def quotes(domain: Path) -> tuple[str, ...]:
     return tuple(sorted({judgement.evidence for judgement in judged if judgement.grade > 0}))
 
 
-def add_judgements(file: Path, questions: Iterable[Question]) -> int:
+def add_judgements(file: Path, questions: Iterable[Question], texts: Iterable[str] = ()) -> int:
     """Add to a file what is judged anew; returns how many questions it has then.
 
     A question is known by its query and intent, a judgement by its evidence: the last grade holds. The file is replaced
     in one move, and of two that write it at once the second waits.
+
+    Args:
+        file: questions and judgements, a line each.
+        questions: what is judged.
+        texts: of each question the passage that was graded, where it is known: other grades of quotes that stand in it
+            are grades of the same passage, and go.
 
     Raises:
         InputError: the file cannot be written, or a line of it is not a question.
@@ -93,9 +101,9 @@ def add_judgements(file: Path, questions: Iterable[Question]) -> int:
         file.parent.mkdir(parents=True, exist_ok=True)
         with _alone(file.parent):
             known = {(one.query, one.intent): one for one in read_questions(file)}
-            for question in questions:
+            for question, text in zip(questions, chain(texts, repeat("")), strict=False):
                 key = question.query, question.intent
-                known[key] = _merged(known[key], question) if key in known else question
+                known[key] = _merged(known[key], question, text) if key in known else question
             fresh.write_text("".join(map(_line, known.values())), encoding="utf-8")
             durable.replace(fresh, file)
     except OSError as error:
@@ -115,10 +123,13 @@ def _alone(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _merged(old: Question, new: Question) -> Question:
-    """Both's judgements; the document is that of the better one."""
-    judgements = {judgement.evidence: judgement for judgement in (*old.judgements, *new.judgements)}
-    better = max(old, new, key=lambda question: max(judgement.grade for judgement in question.judgements))
+def _merged(old: Question, new: Question, text: str) -> Question:
+    """Both's judgements, without others of ``text`` than the new one; the document is that of the better one."""
+    graded = set(Quotes(judgement.evidence for judgement in old.judgements).found_in(text)) if text else set()
+    given = {judgement.grade for judgement in new.judgements}
+    stay = [judgement for i, judgement in enumerate(old.judgements) if i not in graded or judgement.grade in given]
+    judgements = {judgement.evidence: judgement for judgement in (*stay, *new.judgements)}
+    better = old if max((j.grade for j in stay), default=-1) >= max(given) else new
     return old.model_copy(update={"document": better.document, "judgements": tuple(judgements.values())})
 
 

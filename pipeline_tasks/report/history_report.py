@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -46,9 +47,9 @@ class Trained:
     system: str
     ground: frozenset[tuple[str, str]]
 
-    @property
+    @cached_property
     def score(self) -> Score:
-        """Its average over intents."""
+        """Its average over intents, with its interval."""
         return self.scores.score(self.system)
 
     def against(self, before: Trained) -> Difference | None:
@@ -117,6 +118,8 @@ def _section(name: str, systems: dict[str, list[Trained]]) -> Section:
 
 def _draw(systems: dict[str, list[Trained]], width: float) -> Figure:
     """Small panels, one a system, on one scale."""
+    from matplotlib.ticker import MaxNLocator
+
     abreast = 3 if width == DESK else 2
     names = sorted(systems)
     lines = -(-len(names) // abreast)
@@ -136,7 +139,7 @@ def _draw(systems: dict[str, list[Trained]], width: float) -> Figure:
             panel.axhline(level, color=COLOUR["start"], linestyle=(0, (4, 4)), linewidth=1.5)
         panel.set_ylim(low, high)
         panel.set_xlim(0.7, len(found) + 0.3)
-        panel.set_xticks(places)
+        panel.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
         panel.grid(axis="x", visible=False)
         panel.set_title(name)
     return drawing

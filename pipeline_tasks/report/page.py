@@ -45,7 +45,7 @@ def page(report: Report, lineage: str = LINEAGE) -> str:
     return rooms.get_template("report.html").render(
         report=report,
         groups=groups,
-        lineage=lineage,
+        lineage=lineage.rstrip("/") + "/",  # without it Airflow answers, not the page
         release=__version__,
         style=Markup((_FILES / "style.css").read_text(encoding="utf-8")),  # noqa: S704 (a file of this package)
         written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),

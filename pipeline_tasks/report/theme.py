@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -89,7 +90,9 @@ def svg_of(chart: Chart, key: str) -> str:
         with matplotlib.rc_context({**_SETTINGS, "svg.hashsalt": own}):
             drawing = chart.draw(width)
             text = io.StringIO()
-            drawing.savefig(text, format="svg", metadata={"Date": None}, facecolor="none")
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "Glyph .* missing from font")  # the page's fonts draw the texts
+                drawing.savefig(text, format="svg", metadata={"Date": None}, facecolor="none")
         drawn.append(_inline(text.getvalue(), chart, own, name))
     return "".join(drawn)
 

@@ -67,8 +67,12 @@ def test_a_passage_is_judged_by_its_rank_with_the_sentence_or_other_words(foundr
     assert not Path("q.jsonl").exists()
     foundry(*asked, "--grade", "1=1", "--grade", "p-boil=2:ten minutes", "--save", "q.jsonl")
     (question,) = read_questions(Path("q.jsonl"))
-    assert [(j.grade, j.evidence) for j in question.judgements] == [(1, BOIL), (2, "ten minutes")]
+    assert [(j.grade, j.evidence) for j in question.judgements] == [(2, "ten minutes")], "the passage's last grade"
     assert "judged: answers" in foundry(*asked, "--save", "q.jsonl")
+    told = json.loads(foundry(*asked, "--save", "q.jsonl", "--format", "json"))
+    assert told["judged"] == {"p-boil": {"grade": 2, "evidence": "ten minutes"}}
+    foundry(*asked, "--grade", "1=0", "--save", "q.jsonl")
+    assert "judged: does neither" in foundry(*asked, "--save", "q.jsonl")
 
 
 def test_a_number_that_is_a_rank_and_another_passages_id_is_not_guessed(foundry, tmp_path: Path):

@@ -113,6 +113,8 @@ def test_numbers_that_json_has_not_are_texts_as_on_the_lineage_page(root):
     select = "SELECT 'nan'::DOUBLE AS a, ['inf'::DOUBLE, 1] AS b, {'c': '-inf'::DOUBLE} AS c"
     found = json.loads(foundry(root, "sql", select, "--format", "json"))
     assert found == [{"a": "nan", "b": ["inf", 1.0], "c": {"c": "-inf"}}]
+    sums = "SELECT sum(n) AS n, 1.50 AS d FROM range(4) AS t(n)"
+    assert json.loads(foundry(root, "sql", sums, "--format", "json")) == [{"n": 6, "d": 1.5}]
     (row,) = csv.DictReader(io.StringIO(foundry(root, "sql", select, "--format", "csv")))
     assert row == {"a": "nan", "b": '["inf", 1.0]', "c": '{"c": "-inf"}'}
 

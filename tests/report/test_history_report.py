@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.datasets import EVALUATIONS, PASSAGES
-from pipeline_tasks.report.history_report import history_report
+from pipeline_tasks.evaluation.scores import Score
+from pipeline_tasks.report.content import DESK
+from pipeline_tasks.report.history_report import _draw, history_report
 from pipeline_tasks.report.luck import ELSEWHERE
 from pipeline_tasks.report.run_report import run_report
 from tests.report import made
@@ -23,6 +27,15 @@ def test_every_version_is_compared_with_the_one_before(built):
     rows = [(row[6].ref, row[4]) for row in section.table.rows]
     assert rows == [(str(old), ""), (str(new), "+0.050")]
     assert ELSEWHERE not in " ".join(report.answer), "both searched the same passages"
+
+
+def test_many_versions_are_drawn_with_few_marks_below():
+    score = Score(0.5, 0.4, 0.6, 9)
+    one = SimpleNamespace(score=score, scores=SimpleNamespace(start_of=lambda system: ""), system="22m/finetune")
+    drawing = _draw({"22m/finetune": [one] * 60}, DESK)
+    drawing.canvas.draw()
+    (panel,) = drawing.axes
+    assert 2 < len(panel.get_xticklabels()) <= 8
 
 
 def test_versions_that_searched_other_passages_are_told_so(tmp_path, monkeypatch):

@@ -79,7 +79,8 @@ def test_versions_and_passages_lead_to_the_lineage_page(built, html):
 
 def test_the_lineage_page_is_at_the_address_that_was_given_if_it_is_one():
     empty = Report("nothing", [], [], [("Model", Version("model/33m/finetune@1"), "")], [])
-    assert 'href="https://example.org/lineage/#/graph/model%2F33m' in page(empty, "https://example.org/lineage/")
+    for address in ("https://example.org/lineage/", "https://example.org/lineage"):
+        assert 'href="https://example.org/lineage/#/graph/model%2F33m' in page(empty, address)
     with pytest.raises(InputError, match="begins with http"):
         page(empty, "javascript:alert(1)")
 

@@ -20,7 +20,7 @@ _VERSIONS = """
 _EDGES = """
     SELECT DISTINCT regexp_replace(input_dataset, '/rejects$', '') || '@' || input_version AS made_from,
         dataset || '@' || version AS made
-    FROM version_inputs ORDER BY ALL"""
+    FROM version_inputs WHERE ? OR input_name <> 'previous' ORDER BY ALL"""
 
 
 def versions(reader: Reader) -> list[dict[str, Any]]:
@@ -39,15 +39,15 @@ def graph(reader: Reader, focus: Ref | None = None, most: int = MOST_NODES) -> d
 
     Args:
         reader: the lineage.
-        focus: show what this version was made from and what was made of it; None: the latest version of each dataset,
-            and all that they were made from.
+        focus: show what this version was made from, grew from, and what was made of it; None: the latest version of
+            each dataset, and all that they were made from, without what any of them grew from.
         most: nodes at most; the nearest stay, and ``n_left_out`` says how many did not.
 
     Raises:
         InputError: ``focus`` is not in the lineage.
     """
     known = {row["ref"]: row for row in versions(reader)}
-    edges = [(row["made_from"], row["made"]) for row in reader.ask(_EDGES)]
+    edges = [(row["made_from"], row["made"]) for row in reader.ask(_EDGES, focus is not None)]
     start = _named(known, focus) if focus else [ref for ref, row in known.items() if row["is_latest"]]
     near = _reached(start, edges, upwards=True)
     if focus:

@@ -49,14 +49,14 @@ def query_section(store: Store, ask: Ask, scores: Scores, system: str) -> Sectio
         return values[query_id] - start.get(query_id, values[query_id])
 
     best = sorted(values, key=lambda q: (-values[q], -gain(q), q))[:half]
-    worst = sorted(values, key=lambda q: (values[q], gain(q), q))[:half]
+    worst = sorted(values.keys() - best, key=lambda q: (values[q], gain(q), q))[:half]
     shown = _read(store, ask, scores, system, best + worst, start)
     title = f"Best and worst queries on {scores.set_name}"
     about = (
         f"By {scores.metric.upper()} of {system}; among equals, those that changed most since the start come first. "
         f"Each opens to the first {_DEPTH} passages that were retrieved."
     )
-    groups = ((f"Worst {half}", [shown[q] for q in worst]), (f"Best {half}", [shown[q] for q in best]))
+    groups = tuple((f"{end} {half}", [shown[q] for q in ids]) for end, ids in (("Worst", worst), ("Best", best)) if ids)
     return Section(title, (about,), queries=groups, in_short=False)
 
 

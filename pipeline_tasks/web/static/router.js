@@ -12,6 +12,7 @@ export function route(views, ...given) {
       else link.removeAttribute("aria-current");
     }
     root.className = view;
+    root.turn = null; // what another view still waits for is not shown in this one
     views[view](root, words.map(decoded), ...given);
   }
 

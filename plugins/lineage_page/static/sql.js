@@ -80,7 +80,8 @@ function shown({ columns, rows, is_cut, seconds }) {
 }
 
 function download({ columns, rows }) {
-  const inert = (v) => (typeof v === "string" && /^[=+\-@\t\r]/.test(v) ? `'${v}` : plain(v)); // a sheet computes these
+  const computed = (v) => typeof v === "string" && /^[=+\-@\t\r]/.test(v) && !/^-\d+(\.\d+)?$/.test(v); // by a sheet
+  const inert = (v) => (computed(v) ? `'${v}` : plain(v));
   const field = (v) => (v === null ? "" : `"${inert(v).replaceAll('"', '""')}"`);
   const lines = [columns.map((c) => field(c.name)), ...rows.map((row) => row.map(field))].map((line) => line.join(","));
   const url = URL.createObjectURL(new Blob([`${lines.join("\n")}\n`], { type: "text/csv" }));

@@ -48,6 +48,16 @@ def test_the_graph_leads_from_addresses_to_the_evaluation(reader):
     assert all(layers[e["source"].split("@")[0]] < layers[e["target"].split("@")[0]] for e in found["edges"])
 
 
+def test_what_a_dataset_grew_from_is_shown_around_a_chosen_version_alone(tmp_path):
+    store = LocalStore(tmp_path)
+    for names in (["a"], ["a", "b"], ["a", "b", "c"]):
+        run_job(store, plan(store, toy.toy_urls, {"names": names}))
+    reader = Reader(store)
+    newest = next(iter(ids(reader, "urls")))
+    assert [node["ref"] for node in graph(reader)["nodes"]] == [str(newest)]
+    assert len(graph(reader, newest)["nodes"]) == len(ids(reader, "urls")) > 1
+
+
 def test_a_chosen_version_shows_what_it_is_made_from_and_what_is_made_of_it(reader):
     names = {node["dataset"] for node in graph(reader, Ref.parse("needs"))["nodes"]}
     assert {"urls", "passages", "needs", "mtp", "eval/dev"} <= names
