@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.local_files import is_readable_file, named_path, path_of, where_to_name
+from pipeline_tasks.core.local_files import is_readable_file, may_read, named_path, path_of, where_to_name
 from pipeline_tasks.corpus.fetching.list_text import fetch_list
 from pipeline_tasks.corpus.urls import canonical_url, joined
 
@@ -105,7 +105,9 @@ def _pdfs(folder: Path) -> Iterator[Entry]:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Files below ``folder`` that are named as PDFs.
+    """Files below ``folder`` that are named as PDFs, and linked folders that may not be read.
+
+    Linked folders are looked into last, and once, so that what is reached in two ways has the address of its place.
 
     Raises:
         InputError: a folder cannot be read; without what is in it, it would be withdrawn.
@@ -116,10 +118,19 @@ def _files(folder: Path) -> Iterator[Path]:
         remedy = "give this process the right to read it, or move it out of the source, which withdraws what is in it"
         raise InputError(f"the folder {named} cannot be read: {error.strerror}; {remedy}") from error
 
-    for place, _, names in os.walk(folder, onerror=refuse):
-        try:
-            paths = (Path(place, name) for name in names)
-            yield from (path for path in paths if path.suffix.lower() == ".pdf" and path.is_file())
-        except PermissionError as error:  # its names may be read, what they name may not
-            error.filename = place
-            refuse(error)
+    todo, seen = [folder], set[str]()
+    for start in todo:
+        for place, folders, names in os.walk(start, onerror=refuse):
+            if (real := os.path.realpath(place)) in seen:
+                folders.clear()
+                continue
+            seen.add(real)
+            linked = sorted(path for name in folders if (path := Path(place, name)).is_symlink())
+            todo += filter(may_read, linked)
+            yield from (path for path in linked if not may_read(path))
+            try:
+                paths = (Path(place, name) for name in names)
+                yield from (path for path in paths if path.suffix.lower() == ".pdf" and path.is_file())
+            except PermissionError as error:  # its names may be read, what they name may not
+                error.filename = place
+                refuse(error)

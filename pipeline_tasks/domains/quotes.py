@@ -11,6 +11,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 _WORD = re.compile(r"\w+")
+_ALONE = "\u3041-\u30ff\u31f0-\u31ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+"""Kana and ideographs, which no blanks part, are a word each."""
+_WORD_OF_ANY_SCRIPT = re.compile(rf"[{_ALONE}]|(?:(?![{_ALONE}])\w)+")
 _IN_A_ROW = 4
 _SHARE = 0.5
 _STRETCH = 2
@@ -66,7 +69,9 @@ class Quotes:
 
 
 def _words(text: str) -> list[str]:
-    return _WORD.findall((text if text.isascii() else unicodedata.normalize("NFC", text)).lower())
+    if text.isascii():
+        return _WORD.findall(text.lower())
+    return _WORD_OF_ANY_SCRIPT.findall(unicodedata.normalize("NFC", text).lower())
 
 
 def _rows(words: Sequence[str], length: int) -> Iterator[tuple[str, ...]]:

@@ -64,7 +64,7 @@ class JudgeQueriesParams(FolderParams):
     writes=JUDGED_QUERIES,
     kind="reduce",
     dataset="judged/{set_name}",
-    version="4",
+    version="5",
 )
 def judge_queries(inputs: Inputs, params: JudgeQueriesParams, run: Run) -> pa.Table:
     """Held-out queries with the passage that each was written from, the domain's questions, or a folder's queries.

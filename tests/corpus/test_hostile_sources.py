@@ -12,6 +12,7 @@ from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.corpus.crawl import crawl
 from pipeline_tasks.corpus.list_urls import list_urls
+from pipeline_tasks.corpus.source import entries
 from pipeline_tasks.datasets import URLS
 from tests.corpus.web import answer, serving
 from tests.stores import go, put, reasons, rejects, rows
@@ -133,6 +134,9 @@ class TestFromAForm:
             go(store, list_urls, source=str(source))
             assert [row["url"] for row in rows(store, "urls")] == [(form / "deep" / "a.pdf").as_uri()]
         assert {row["detail"] for row in rejects(store, "urls").values()} == {"link.pdf"}
+        (form / "linked").symlink_to(tmp_path / "outside")
+        refused = [entry.place for entry in entries(str(form), 1000, 1.0) if entry.reason]
+        assert refused == ["link.pdf", "linked"]
 
     def test_an_address_that_became_a_link_to_the_outside_is_not_fetched(self, store: LocalStore, form: Path, tmp_path):
         go(store, list_urls, source=str(form))

@@ -81,3 +81,13 @@ def test_a_name_that_is_no_utf8_has_a_place_and_an_address(folder: Path):
     odd.write_bytes(b"%PDF-1.7")
     entry = next(entry for entry in found(str(folder)) if entry.place.startswith("caf"))
     assert entry.place == "caf\\xe9.pdf" and path_of(entry.url) == odd
+
+
+def test_linked_folders_are_looked_into_once_and_what_has_a_place_of_its_own_keeps_its_address(folder, tmp_path):
+    (tmp_path / "archive" / "2024").mkdir(parents=True)
+    (tmp_path / "archive" / "2024" / "c.pdf").write_bytes(b"%PDF-1.7")
+    for link, target in {"0": folder / "deep", "old": tmp_path / "archive", "old2": tmp_path / "archive"}.items():
+        (folder / link).symlink_to(target)
+    (tmp_path / "archive" / "round").symlink_to(folder)
+    (folder / "gone").symlink_to(tmp_path / "nowhere")
+    assert [entry.place for entry in found(str(folder))] == ["a.pdf", "deep/b.pdf", "old/2024/c.pdf"]

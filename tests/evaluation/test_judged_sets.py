@@ -50,6 +50,11 @@ def test_a_letter_and_its_accent_are_one_or_two_characters():
     assert Quotes([said]).found_in(unicodedata.normalize("NFD", said)) == [0]
 
 
+@pytest.mark.parametrize("said", ["洪水来临时请立即前往高处", "高潮の前に高台へ避難してください"])
+def test_a_quote_in_a_script_without_blanks_may_begin_and_end_within_a_clause(said):
+    assert Quotes([said]).found_in(f"第3章如果{said}并等待通知。") == [0] and not Quotes([said]).found_in(said[5:9])
+
+
 def test_a_quote_of_two_words_must_be_whole():
     quotes = Quotes(["Turn around!", ""])
     assert quotes.found_in("turn around, do not drown") == [0]
