@@ -9,7 +9,6 @@ What fails twice is left to the step, which asks once more and then refuses the 
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import astuple, dataclass, replace
@@ -20,6 +19,7 @@ from pipeline_tasks.core.endpoint import FREE, Price, Terms, Tokens
 from pipeline_tasks.core.endpoint.batch_api import BatchApi, FileGone, NoBatchApi, Standing, said
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import canonical_json, digest
+from pipeline_tasks.core.pins import pinned
 from pipeline_tasks.core.plan import Job
 from pipeline_tasks.core.response_store import ResponseStore
 from pipeline_tasks.core.run import Inputs, Run
@@ -30,10 +30,9 @@ from pipeline_tasks.synthesis.asking_runs import RunAsks, check_nobody_asks
 from pipeline_tasks.synthesis.endpoint import ACCOUNT, LlmParams, llm_limits, opened
 from pipeline_tasks.synthesis.llm_api import CONTENT_FILTER, PATHS, answer_of, at_most, limit_of, refused_answer, sent
 from pipeline_tasks.synthesis.llm_client import LLMClient, Request
-from pipeline_tasks.synthesis.open_batches import FAILED, Batch, open_batches
+from pipeline_tasks.synthesis.open_batches import Batch, failures, note_failures, open_batches
 from pipeline_tasks.synthesis.quote import QuoteRun
 
-log = logging.getLogger(__name__)
 MOST = 10_000
 """Requests in one file, at most; endpoints allow five times as many, and answers have to fit into memory."""
 MOST_BYTES = 64 << 20
@@ -81,7 +80,8 @@ def buy_ahead(store: Store, job: Job, most: int = MOST) -> Round:
     if not isinstance(params, LlmParams):
         raise InputError(f"{job.step.name} asks no LLM")
     run = Run(store, Inputs({}), 0, f"{job.step.name}, by batches", job.step.name, job=job)
-    with store.alone(f"batches-{ACCOUNT}"), opened(params, run) as client:
+    shown = pinned(store, run.label, job.needs(store))
+    with store.alone(f"batches-{ACCOUNT}"), shown, opened(params, run) as client:
         return _Buying(store, job, client, params.terms(run)).round(most)
 
 
@@ -106,7 +106,7 @@ class _Buying:
 
     def _begin(self, most: int) -> Round:
         """Batches of what the step would ask, but for what has failed too often."""
-        given_up = {one for one, tries in self._failures().items() if tries >= _TRIES}
+        given_up = {one for one, tries in failures(self._store).items() if tries >= _TRIES}
         wanted = (asked for asked in _wanted(self._store, self._job) if asked[0] not in given_up)
         n = 0
         for some in _files(wanted, most):
@@ -199,7 +199,7 @@ class _Buying:
             self._answers.write(one, record)
             tokens, usd = Tokens(tokens.prompt + used.prompt, tokens.completion + used.completion), usd + cost
             left.discard(one)
-        self._note_failures(left - late if standing.status == "completed" else set())
+        note_failures(self._store, left - late if standing.status == "completed" else set())
         self._settle(batch, tokens, usd, len(batch.ids) - len(left))
         self._client.endpoint.count("llm_requests", len(batch.ids) - len(left))
         if standing.input_file_id:
@@ -242,18 +242,6 @@ class _Buying:
             counted = Taken(dict(batch.amounts), day=batch.day)
             ledger.correct(counted, requests=float(n), tokens=float(sum(tokens)), usd=usd)
             ledger.flush()
-
-    def _failures(self) -> dict[str, int]:
-        try:
-            return {str(one): int(tries) for one, tries in json.loads(self._store.read(FAILED) or b"{}").items()}
-        except (ValueError, TypeError, AttributeError) as error:
-            log.warning("%s cannot be read (%s): what failed before is sent as if for the first time", FAILED, error)
-            return {}
-
-    def _note_failures(self, ids: set[str]) -> None:
-        if ids:
-            before = self._failures()
-            self._store.replace(FAILED, canonical_json(before | {one: before.get(one, 0) + 1 for one in sorted(ids)}))
 
 
 def _files(wanted: Iterator[tuple[str, Request, dict]], most: int) -> Iterator[list[tuple[str, Request, dict]]]:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
+import logging
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from pipeline_tasks.core.batch_notes import FAILED, FOLDER, batch_notes
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.ids import canonical_json
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.synthesis.llm_api import Api
 
-_FOLDER = "batches"
-FAILED = f"{_FOLDER}/failed.json"
-"""How often requests have failed in a batch."""
+log = logging.getLogger(__name__)
 
 
 class Batch(BaseModel):
@@ -50,7 +51,7 @@ class Batch(BaseModel):
     @property
     def key(self) -> str:
         """Where it is written down."""
-        return f"{_FOLDER}/{self.name}.json"
+        return f"{FOLDER}/{self.name}.json"
 
 
 def open_batches(store: Store, asks: dict[str, Any]) -> list[Batch]:
@@ -64,7 +65,7 @@ def open_batches(store: Store, asks: dict[str, Any]) -> list[Batch]:
         InputError: one cannot be read: what was counted for it, and what it may bring, is unknown.
     """
     found = []
-    for key, data in store.read_all([key for key in store.keys(_FOLDER) if key != FAILED]):
+    for key, data in store.read_all(batch_notes(store)):
         if data is None:  # it has been settled meanwhile
             continue
         try:
@@ -76,3 +77,19 @@ def open_batches(store: Store, asks: dict[str, Any]) -> list[Batch]:
                 "what was counted for it stays counted"
             ) from None
     return found
+
+
+def failures(store: Store) -> dict[str, int]:
+    """Request -> in how many batches it failed."""
+    try:
+        return {str(one): int(tries) for one, tries in json.loads(store.read(FAILED) or b"{}").items()}
+    except (ValueError, TypeError, AttributeError) as error:
+        log.warning("%s cannot be read (%s): what failed before is sent as if for the first time", FAILED, error)
+        return {}
+
+
+def note_failures(store: Store, ids: set[str]) -> None:
+    """These failed in one batch more."""
+    if ids:
+        before = failures(store)
+        store.replace(FAILED, canonical_json(before | {one: before.get(one, 0) + 1 for one in sorted(ids)}))

@@ -9,16 +9,19 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
+from pipeline_tasks import datasets
+from pipeline_tasks.core.erasure.erase import Erased, erase
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.spending import key_of, read_state
 from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.datasets import PASSAGES
 from pipeline_tasks.synthesis.batches import Round, _Buying
 from pipeline_tasks.synthesis.write_needs import write_needs
-from tests.stores import go
+from tests.stores import go, put
 from tests.synthesis import test_batches
 from tests.synthesis.batch_endpoint import BatchEndpoint, chat
-from tests.synthesis.test_batches import ASKED, USD, counted, looked, written
+from tests.synthesis.test_batches import ASKED, TEXT, USD, counted, looked, written
 
 store, there = test_batches.store, test_batches.there
 
@@ -122,6 +125,30 @@ def test_a_step_does_not_buy_what_is_on_its_way(store, there):
     there.end()
     looked(store)
     assert go(store, write_needs, **ASKED).counters["rows_out"] == 5 and set(there.billed.values()) == {1}
+
+
+def test_what_is_erased_is_not_brought_back_by_a_batch(store, there, monkeypatch):
+    secret = "The witness lives in the red house behind the mill and waters her tomatoes at seven each evening."
+    each = [{"passage_id": name, "doc_id": name * 8, "text": text} for name, text in (("ab", secret), ("cd", TEXT))]
+    put(store, PASSAGES, [row | {"split": "train"} for row in each])
+
+    def take_down() -> Erased:
+        return erase(store, ["ab" * 8], {schema.name: schema for schema in datasets.ALL})
+
+    def refused() -> None:
+        with pytest.raises(TransientError, match="write_needs, by batches runs; erase again"):
+            take_down()
+
+    before_it_is_written_down(monkeypatch, refused)
+    looked(store)
+    (key,) = store.keys("batches")
+    with pytest.raises(TransientError, match=f"would bring back what goes: {key}.*foundry batch STEP"):
+        take_down()
+    there.end()
+    assert looked(store).answered == 2
+    done = take_down()
+    assert done.findings.clean and (done.rows["passages"], done.answers) == (1, 1)
+    assert looked(store) == Round() and len(list(store.keys("responses"))) == 1
 
 
 def test_answers_are_taken_in_though_the_file_of_requests_is_gone(store, there):

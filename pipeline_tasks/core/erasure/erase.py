@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline_tasks.core import text_index
+from pipeline_tasks.core.batch_notes import check_no_batch_is_open
 from pipeline_tasks.core.erasure import listed, rows
 from pipeline_tasks.core.erasure.proof import Findings, prove
 from pipeline_tasks.core.erasure.search import anchors, blotted, holds, long_texts, mentioned, quotes
@@ -83,7 +84,7 @@ def erase(store: Store, asked: Iterable[str], schemas: Mapping[str, RowSchema], 
         dry_run: only find what would go.
 
     Raises:
-        TransientError: steps run; nothing was touched.
+        TransientError: steps run, or batches are on their way; nothing was touched.
         InputError: a manifest or part cannot be read.
     """
     asked = set(asked)
@@ -97,6 +98,7 @@ def erase(store: Store, asked: Iterable[str], schemas: Mapping[str, RowSchema], 
         running = sorted({run.step for run in held(store)})
         if running:
             raise TransientError(f"{', '.join(running)} runs; erase again when it has ended, or stop it")
+        check_no_batch_is_open(store)
         work = _Work(store, schemas, listed.name_of(asked), Erased(asked | listed.erased_ids(store)))
         _carry_out(work, right)
     return work.done

@@ -151,6 +151,17 @@ def test_steps_that_run_are_not_overtaken(store):
     assert not erased_ids(store) and not store.exists("gc/marked.json")
 
 
+def test_batches_that_are_on_their_way_are_not_overtaken(store):
+    store.create("batches/failed.json", b"{}")
+    for i in range(6):
+        store.create(f"batches/{i}.json", b"{torn")
+    with pytest.raises(TransientError, match=r"what goes: batches/0\.json, .*batches/4\.json, …\. .*`foundry batch"):
+        take_down(store, A.url)
+    assert not erased_ids(store) and not store.exists("gc/marked.json")
+    store.delete_all([f"batches/{i}.json" for i in range(6)])
+    assert take_down(store, A.url).findings.clean
+
+
 class Killed(BaseException):
     """The process is gone: nothing of ours handles that."""
 

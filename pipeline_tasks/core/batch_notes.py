@@ -1,0 +1,31 @@
+"""Where batches are written down whose answers an endpoint has not given yet."""
+
+from __future__ import annotations
+
+from pipeline_tasks.core.errors import TransientError
+from pipeline_tasks.core.store import Store
+
+FOLDER = "batches"
+FAILED = f"{FOLDER}/failed.json"
+"""How often requests have failed in a batch."""
+_NAMED = 5
+
+
+def batch_notes(store: Store) -> list[str]:
+    """The key of each batch that is on its way."""
+    return [key for key in store.keys(FOLDER) if key != FAILED]
+
+
+def check_no_batch_is_open(store: Store) -> None:
+    """No answer is on its way that quotes what it was asked.
+
+    Raises:
+        TransientError: one may be.
+    """
+    if keys := batch_notes(store):
+        some = ", ".join(keys[:_NAMED]) + (", …" if keys[_NAMED:] else "")
+        raise TransientError(
+            f"batches are on their way whose answers would bring back what goes: {some}. Let them end (`foundry batch "
+            "STEP --wait`; each file names its step), or cancel them at the endpoint and delete these files; then "
+            "erase again"
+        )
