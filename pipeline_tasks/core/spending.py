@@ -202,7 +202,7 @@ class Ledger:
         with self._store.alone(self._key):
             while not written:
                 data = self._store.read(self._key)
-                change(state := _state(data, self._key))
+                change(state := state_of(data, self._key))
                 written = self._store.swap(self._key, data, canonical_json(state))
 
     def _apply(self, state: dict[str, Any], changes: Iterable[Taken | _Settled]) -> None:
@@ -253,10 +253,11 @@ def read_state(store: Store, key: str) -> dict[str, Any]:
     Raises:
         InputError: it is damaged, so that nobody knows what was spent.
     """
-    return _state(store.read(key), key)
+    return state_of(store.read(key), key)
 
 
-def _state(data: bytes | None, key: str) -> dict[str, Any]:
+def state_of(data: bytes | None, key: str) -> dict[str, Any]:
+    """As :func:`read_state`, of a ledger's bytes."""
     if data is None:
         return {"days": {}, "next_at": 0.0, "held_at": 0.0}
     try:

@@ -15,6 +15,7 @@ from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.spending import key_of, read_state
 from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.core.upkeep.sync import sync
 from pipeline_tasks.datasets import PASSAGES
 from pipeline_tasks.synthesis.batches import Round, _Buying
 from pipeline_tasks.synthesis.write_needs import write_needs
@@ -149,6 +150,18 @@ def test_what_is_erased_is_not_brought_back_by_a_batch(store, there, monkeypatch
     done = take_down()
     assert done.findings.clean and (done.rows["passages"], done.answers) == (1, 1)
     assert looked(store) == Round() and len(list(store.keys("responses"))) == 1
+
+
+def test_a_copy_of_the_store_knows_what_is_on_its_way(store, there):
+    looked(store)
+    copy = LocalStore(store.root.parent / "copy")
+    assert not sync(store, copy).problems and counted(copy) == counted(store)
+    with pytest.raises(InputError, match="is on its way in a batch"):
+        go(copy, write_needs, **ASKED)
+    there.end()
+    assert [looked(each).answered for each in (copy, store)] == [5, 5] and counted(copy) == counted(store)
+    assert go(copy, write_needs, **ASKED).counters["rows_out"] == 5
+    assert not there.alone and set(there.billed.values()) == {1}
 
 
 def test_answers_are_taken_in_though_the_file_of_requests_is_gone(store, there):

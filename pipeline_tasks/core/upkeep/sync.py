@@ -3,8 +3,9 @@
 What a name leads to is copied before the name: objects first, manifests and refs last. So a copy that was cut off holds
 no version that cannot be read, and the next one goes on where it stopped: what is there is not copied again. Objects
 are checked against the sha256 that they are named by. Where both stores know a ref, the source decides; where both know
-an erasure, the target gets the ids of both. Manifests and refs are read once: what was found complete is what is
-written, whatever becomes of the source meanwhile.
+an erasure, the target gets the ids of both; where both have a ledger, the larger amounts. Manifests and refs are read
+once: what was found complete is what is written, whatever becomes of the source meanwhile. Batches on their way are
+read before answers are listed: what one has brought meanwhile is among these.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import chain
 
-from pipeline_tasks.core.erasure.listed import together
+from pipeline_tasks.core.erasure import listed
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import file_sha256
 from pipeline_tasks.core.manifest import Manifest, Ref
@@ -24,11 +25,15 @@ from pipeline_tasks.core.progress import meter
 from pipeline_tasks.core.requests import requests_key
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.store.protocol import LOST, sha256_in
+from pipeline_tasks.core.upkeep import ledgers
 from pipeline_tasks.core.versions import manifest_key, refs, resolve
 
-KINDS = ("erasures", "objects", "responses", "receipts", "lineage/events", "memo", "requests", "versions", "refs")
-_WHOLE_STORE_ONLY = ("responses", "receipts", "memo")
-_MUTABLE = ("erasures", "requests", "refs")
+KINDS = (
+    "erasures", "batches", "spending", "objects", "responses", "receipts", "lineage/events", "memo", "requests",
+    "versions", "refs",
+)  # fmt: skip
+_WHOLE_STORE_ONLY = ("batches", "spending", "responses", "receipts", "memo")
+_MUTABLE = ("erasures", "spending", "requests", "refs")
 _THREADS = 8
 
 
@@ -60,6 +65,7 @@ def _sync(source: Store, target: Store, names: Sequence[str]) -> Synced:
     meant = refs(source)
     manifests, judged = _manifests(source, names)
     judged |= {key: ref.version.encode() for key, ref in meant.items()}
+    judged |= {key: data for key, data in source.read_all(source.keys("batches")) if data is not None}
     done = Synced()
     keys = {kind: list(source.keys(kind)) for kind in KINDS}
     if names:
@@ -73,15 +79,26 @@ def _sync(source: Store, target: Store, names: Sequence[str]) -> Synced:
             wanted = [key for key in wanted if key in meant and manifest_key(meant[key]) in held["versions"]]
         elif kind in _MUTABLE:
             judged |= {key: data for key, data in source.read_all(wanted) if data is not None}
-        if kind == "erasures":
-            theirs = target.read_all(key for key in wanted if key in judged)
-            judged |= {key: together(judged[key], data) for key, data in theirs}
+        if kind in ("erasures", "spending"):
+            judged |= _together(target, kind, {key: judged.pop(key) for key in wanted if key in judged}, done)
         todo = _missing(target, kind, wanted, held[kind], judged)
         done.there[kind] += len(wanted) - len(todo)
         for key in _copy_all(source, target, kind, todo, judged, done):
             held[kind].add(key)
             done.copied[kind] += 1
     return done
+
+
+def _together(target: Store, kind: str, ours: dict[str, bytes], done: Synced) -> dict[str, bytes]:
+    """Key -> what ``ours`` and the target's say together; a ledger of which nobody can tell is a problem."""
+    both = {}
+    for key, theirs in target.read_all(ours):
+        try:
+            spent = kind == "spending"
+            both[key] = ledgers.together(key, ours[key], theirs) if spent else listed.together(ours[key], theirs)
+        except InputError as error:
+            done.problems.append(str(error))
+    return both
 
 
 def _manifests(source: Store, names: Sequence[str]) -> tuple[dict[str, Manifest], dict[str, bytes]]:
@@ -191,5 +208,9 @@ def _copy_object(source: Store, target: Store, key: str, data: bytes | None) -> 
 
 
 def _write(target: Store, kind: str, key: str, data: bytes | None) -> None:
-    if data is not None:
+    if data is None:
+        return
+    if kind == "spending":
+        ledgers.add(target, key, data)
+    else:
         (target.replace if kind in _MUTABLE else target.create)(key, data)

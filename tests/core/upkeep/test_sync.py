@@ -5,6 +5,7 @@ import pytest
 from pipeline_tasks.core.erasure.listed import Erasure, erased_ids, erasures, note
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.spending import Ledger, key_of, read_state, spent
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.upkeep.sync import KINDS, sync
 from pipeline_tasks.core.versions import Version, manifest_key
@@ -17,6 +18,8 @@ def source(tmp_path) -> LocalStore:
     store = LocalStore(tmp_path / "source")
     chain(store)
     store.create(f"responses/ab/{'ab' * 32}.json", b"{}")
+    store.create("batches/ab.json", b"{}")
+    Ledger(store, "llm", run="one").take(usd=3.0)
     return store
 
 
@@ -42,7 +45,7 @@ def test_one_dataset_brings_its_ancestors_and_nothing_else(source, any_store):
     assert rows_of(any_store, "scaled") == rows_of(source, "scaled")
     assert {key.split("/")[1] for key in any_store.keys("versions")} == {"scaled", "items"}
     assert {key.split("/")[1] for key in any_store.keys("refs")} == {"scaled", "items"}
-    assert not list(any_store.keys("memo")) and not list(any_store.keys("responses"))
+    assert not any(list(any_store.keys(kind)) for kind in ("memo", "responses", "batches", "spending"))
     check_whole(any_store)
     assert sync(source, any_store, ["scaled/rejects"]).problems == []
     with pytest.raises(InputError, match="nothing@latest is not in the store"):
@@ -81,6 +84,28 @@ def test_what_either_store_has_erased_stays_erased(source, any_store, done):
     source.replace("erasures/one.json", b"")
     sync(source, any_store)
     assert erased_ids(any_store) == {"a", "b", "c"}, "a list that nobody can read takes nothing away"
+
+
+def test_what_either_store_has_spent_stays_counted(source, any_store):
+    def counted() -> dict[str, float]:
+        state = read_state(any_store, key_of("llm"))
+        return {"month": spent(state, "usd", "month")} | {run: spent(state, "usd", "run", run) for run in state["runs"]}
+
+    sync(source, any_store)
+    assert counted() == {"month": 3.0, "one": 3.0}
+    Ledger(any_store, "llm", run="two").take(usd=1.0)
+    assert not sync(source, any_store).copied.total() and counted() == {"month": 4.0, "one": 3.0, "two": 1.0}
+    Ledger(source, "llm", run="one").take(usd=6.0)
+    assert sync(source, any_store).copied["spending"] == 1
+    assert counted() == {"month": 9.0, "one": 9.0, "two": 1.0}, "of a day that both have counted, the larger amount"
+    any_store.create(key_of("brave"), b"torn")
+    Ledger(source, "brave").take(requests=1.0)
+    source.replace(key_of("llm"), b"torn")
+    done = sync(source, any_store)
+    assert counted()["month"] == 9.0 and any_store.read(key_of("brave")) == b"torn"
+    assert [problem.partition(" is no ledger")[0] for problem in done.problems] == [
+        "spending/brave.json of the target", "spending/llm.json of the source",
+    ]  # fmt: skip
 
 
 class CutOff(LocalStore):
