@@ -72,7 +72,8 @@ def buy_ahead(store: Store, job: Job, most: int = MOST) -> Round:
     Nothing open and nothing answered: there is nothing left to buy.
 
     Raises:
-        InputError: the endpoint takes no batches, the budget is spent, or a batch that was written down cannot be read.
+        InputError: the endpoint takes no batches, the budget is spent, or a batch that was written down cannot be read
+            or was begun elsewhere.
         TransientError: the endpoint stays busy or broken.
         RunAsks: a run of the step is asking now.
     """
@@ -132,7 +133,8 @@ class _Buying:
             return
         ids = tuple(sorted(one for one, _, _ in some))  # threads found them, and the name goes by them
         known = {"name": digest(ids), "step": self._job.step.name, "ids": ids, "tried": uuid4().hex}
-        batch = Batch.model_validate(self._asks | known | {"day": today(), "amounts": amounts, "run": self._terms.run})
+        counted = {"day": today(), "amounts": amounts, "run": self._terms.run}
+        batch = Batch.model_validate(self._asks | known | counted | {"host": self._client.endpoint.host})
         self._note(batch)
         try:
             check_nobody_asks(self._store, batch.step, ids)
@@ -154,6 +156,7 @@ class _Buying:
 
     def _looked_at(self, batch: Batch) -> Round:
         """Store what ``batch`` has brought, if it has ended."""
+        batch.check_begun_at(self._client.endpoint.host)
         try:
             at = batch.id or self._api.find(batch.name, batch.tried)
         except NoBatchApi:
@@ -166,8 +169,8 @@ class _Buying:
             return self._looked_into(batch, self._api.standing(at))
         except FileGone as gone:
             raise InputError(
-                f"the answers of batch {at} are lost: {gone}; delete {batch.key}, and what it asked is asked, and paid "
-                "for, again"
+                f"the answers of batch {at} cannot be had: {gone}; set the key that began it, or delete {batch.key}, "
+                "and what it asked is asked, and paid for, again"
             ) from None
 
     def _looked_into(self, batch: Batch, standing: Standing) -> Round:

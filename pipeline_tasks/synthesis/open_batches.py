@@ -32,6 +32,7 @@ class Batch(BaseModel):
         day: on which its cost was counted.
         amounts: what was counted.
         run: whose limits that was counted for; empty where it was begun before that was noted.
+        host: where it was begun; empty where that was before this was noted.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -47,11 +48,24 @@ class Batch(BaseModel):
     day: str = ""
     amounts: dict[str, float] = {}
     run: str = ""
+    host: str = ""
 
     @property
     def key(self) -> str:
         """Where it is written down."""
         return f"{FOLDER}/{self.name}.json"
+
+    def check_begun_at(self, host: str) -> None:
+        """Only there can be told what became of it.
+
+        Raises:
+            InputError: it was begun elsewhere.
+        """
+        if self.host not in ("", host):
+            raise InputError(
+                f"{self.key} was begun at {self.host}, and OPENAI_BASE_URL is of {host}: set it as it was until that "
+                "batch has ended, or delete the file, and what it asked is asked, and paid for, again"
+            )
 
 
 def open_batches(store: Store, asks: dict[str, Any]) -> list[Batch]:

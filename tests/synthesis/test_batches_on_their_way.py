@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -97,10 +98,30 @@ def test_without_a_batch_api_nothing_is_counted_and_the_step_asks_at_once(store,
     assert looked(store) == Round(), "where nothing is left to buy, nobody needs one"
 
 
+@pytest.mark.parametrize("known", ["batch-0", ""])
+def test_a_batch_is_looked_for_where_it_was_begun(store, there, monkeypatch, known):
+    looked(store)
+    there.end()
+    (key,) = store.keys("batches")
+    store.replace(key, noted := json.dumps(json.loads(store.read(key) or b"") | {"id": known}).encode())
+    before = counted(store)
+    with BatchEndpoint(written) as other:
+        monkeypatch.setenv("OPENAI_BASE_URL", other.url)
+        settings.cache_clear()
+        here, elsewhere = (urlsplit(each.url).netloc for each in (there, other))
+        told = f"{key} was begun at {here}, and OPENAI_BASE_URL is of {elsewhere}: set it as it was"
+        with pytest.raises(InputError, match=told):
+            looked(store)
+        assert store.read(key) == noted and counted(store) == before and not other.batches
+    monkeypatch.setenv("OPENAI_BASE_URL", there.url)
+    settings.cache_clear()
+    assert looked(store).answered == 5 and set(there.billed.values()) == {1}
+
+
 def test_a_batch_that_was_never_begun_is_forgotten_where_there_is_no_batch_api(store, there, endpoint, monkeypatch):
     looked(store)
     (key,) = store.keys("batches")
-    store.replace(key, json.dumps(json.loads(store.read(key) or b"") | {"id": ""}).encode())
+    store.replace(key, json.dumps(json.loads(store.read(key) or b"") | {"id": "", "host": ""}).encode())
     other = endpoint((200, chat(written({}))))
     monkeypatch.setenv("OPENAI_BASE_URL", other.url)
     settings.cache_clear()
@@ -178,7 +199,9 @@ def test_a_batch_whose_answers_are_gone_is_named(store, there):
     (begun,) = there.batches.values()
     there.end()
     del there.files[begun["output_file_id"]]
-    with pytest.raises(InputError, match=r"the answers of batch batch-0 are lost: .*\(404\); delete batches/"):
+    with pytest.raises(
+        InputError, match=r"batch-0 cannot be had: .* another key's project \(404\); .* delete batches/"
+    ):
         looked(store)
 
 

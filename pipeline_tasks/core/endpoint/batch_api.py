@@ -75,7 +75,7 @@ class Standing(_Reply):
 
 
 class FileGone(InputError):
-    """The endpoint keeps a file no longer."""
+    """The endpoint keeps a file no longer, or not for this key."""
 
 
 class NoBatchApi(InputError):
@@ -188,7 +188,8 @@ class BatchApi:
             if "(404)" not in str(error):
                 raise
             if path not in _ROOTS:
-                raise FileGone(f"{self._endpoint.host} has nothing at {path} any more (404)") from None
+                told = f"{self._endpoint.host} has nothing at {path} any more, or it is of another key's project (404)"
+                raise FileGone(told) from None
             raise NoBatchApi(
                 f"{self._endpoint.host} has no batch API (404 for {method} {path}): ask at once, without "
                 "`foundry batch` and with the field batch off"
