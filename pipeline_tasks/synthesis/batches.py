@@ -9,9 +9,11 @@ What fails twice is left to the step, which asks once more and then refuses the 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import logging
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import astuple, dataclass, replace
+from itertools import chain, islice
 from uuid import uuid4
 
 from pipeline_tasks.core import memo
@@ -33,6 +35,7 @@ from pipeline_tasks.synthesis.llm_client import LLMClient, Request
 from pipeline_tasks.synthesis.open_batches import Batch, failures, note_failures, open_batches
 from pipeline_tasks.synthesis.quote import QuoteRun
 
+log = logging.getLogger(__name__)
 MOST = 10_000
 """Requests in one file, at most; endpoints allow five times as many, and answers have to fit into memory."""
 MOST_BYTES = 64 << 20
@@ -62,8 +65,7 @@ class Round:
     done: int = 0
 
     def __add__(self, other: Round) -> Round:
-        ours, theirs = vars(self), vars(other)
-        return Round(**{name: ours[name] + theirs[name] for name in ours})
+        return Round(*(ours + theirs for ours, theirs in zip(astuple(self), astuple(other), strict=True)))
 
 
 def buy_ahead(store: Store, job: Job, most: int = MOST) -> Round:
@@ -92,14 +94,21 @@ class _Buying:
     def __init__(self, store: Store, job: Job, client: LLMClient, terms: Terms) -> None:
         self._store, self._job, self._client, self._terms = store, job, client, terms
         self._api, self._answers = BatchApi(client.endpoint), ResponseStore(store)
-        price = client.endpoint.price
+        price, self._host = client.endpoint.price, client.endpoint.host
         self._price = Price(price.prompt * SHARE, price.completion * SHARE)
-        self._asks = {"api": client.api, "model": client.model, "price": astuple(self._price)}
+        self._asks = {"api": client.api, "model": client.model, "price": astuple(self._price), "host": self._host}
+        self._had_no_room = self._at_once = 0
 
     def round(self, most: int) -> Round:
         """See :func:`buy_ahead`."""
-        found = sum((self._looked_at(batch) for batch in self._batches()), Round())
-        return found if self._batches() else found + self._begin(most)
+        batches = self._batches()
+        found = sum((self._looked_at(batch) for batch in batches), Round())
+        left, self._at_once = self._batches(), 2 * max((batch.at_once for batch in batches), default=0)
+        if self._had_no_room:
+            self._at_once = found.open + found.answered + found.failed or max(1, self._had_no_room // 2)
+            for batch in left:
+                self._note(batch.model_copy(update={"at_once": self._at_once}))
+        return found if left else found + self._begin(most)
 
     def _batches(self) -> list[Batch]:
         """Those of the step; another step's may be of another model, at another price."""
@@ -110,7 +119,7 @@ class _Buying:
         given_up = {one for one, tries in failures(self._store).items() if tries >= _TRIES}
         wanted = (asked for asked in _wanted(self._store, self._job) if asked[0] not in given_up)
         n = 0
-        for some in _files(wanted, most):
+        for some in _files(islice(wanted, self._at_once or None), most):
             self._api.check()
             check_nobody_asks(self._store, self._job.step.name)  # before a run can meet a batch that is given up
             n += sum(len(part) for part in self._within_budget(some))
@@ -134,7 +143,7 @@ class _Buying:
         ids = tuple(sorted(one for one, _, _ in some))  # threads found them, and the name goes by them
         known = {"name": digest(ids), "step": self._job.step.name, "ids": ids, "tried": uuid4().hex}
         counted = {"day": today(), "amounts": amounts, "run": self._terms.run}
-        batch = Batch.model_validate(self._asks | known | counted | {"host": self._client.endpoint.host})
+        batch = Batch.model_validate(self._asks | known | counted | {"at_once": self._at_once})
         self._note(batch)
         try:
             check_nobody_asks(self._store, batch.step, ids)
@@ -156,7 +165,7 @@ class _Buying:
 
     def _looked_at(self, batch: Batch) -> Round:
         """Store what ``batch`` has brought, if it has ended."""
-        batch.check_begun_at(self._client.endpoint.host)
+        batch.check_begun_at(self._host)
         try:
             at = batch.id or self._api.find(batch.name, batch.tried)
         except NoBatchApi:
@@ -178,17 +187,19 @@ class _Buying:
             return Round(open=len(batch.ids), done=standing.done)
         if standing.status == "failed":
             self._drop(batch)
-            raise InputError(
-                f"{self._client.endpoint.host} refused a batch of {len(batch.ids)} requests: {said(standing.errors)}"
-            )
+            told = f"{self._host} refused a batch of {len(batch.ids)} requests: {said(standing.errors)}"
+            if not standing.had_no_room:
+                raise InputError(told)
+            log.warning("%s; they are asked later", told)
+            self._had_no_room += len(batch.ids)
+            self._api.delete(standing.input_file_id)
+            return Round()
         return self._taken_in(batch, standing)
 
     def _taken_in(self, batch: Batch, standing: Standing) -> Round:
         bodies = self._bodies(batch, standing)
         tokens, usd, left, late = Tokens(), 0.0, set(batch.ids), set[str]()
-        for line in (
-            line for file in (standing.output_file_id, standing.error_file_id) for line in self._api.lines(file)
-        ):
+        for line in chain.from_iterable(map(self._api.lines, (standing.output_file_id, standing.error_file_id))):
             one = line.get("custom_id")
             if one not in left:
                 continue
@@ -205,9 +216,7 @@ class _Buying:
         note_failures(self._store, left - late if standing.status == "completed" else set())
         self._settle(batch, tokens, usd, len(batch.ids) - len(left))
         self._client.endpoint.count("llm_requests", len(batch.ids) - len(left))
-        if standing.input_file_id:
-            with suppress(FileGone):
-                self._api.delete(standing.input_file_id)
+        self._api.delete(standing.input_file_id)
         return Round(answered=len(batch.ids) - len(left), failed=len(left), usd=usd)
 
     def _bodies(self, batch: Batch, standing: Standing) -> dict[str, dict]:
@@ -223,9 +232,9 @@ class _Buying:
             found |= {one: body for one, _, body in _wanted(self._store, self._job) if one in lost}
         if unknown := sum(one not in found for one in batch.ids):
             raise InputError(
-                f"batch {standing.id} at {self._client.endpoint.host} has ended, and what {unknown} of its requests "
-                f"asked cannot be read there any more: give the inputs and parameters it was begun with, or delete "
-                f"{batch.key} and lose its answers"
+                f"batch {standing.id} at {self._host} has ended, and what {unknown} of its requests asked cannot "
+                f"be read there any more: give the inputs and parameters it was begun with, or delete {batch.key} and "
+                "lose its answers"
             )
         return found
 
@@ -247,7 +256,7 @@ class _Buying:
             ledger.flush()
 
 
-def _files(wanted: Iterator[tuple[str, Request, dict]], most: int) -> Iterator[list[tuple[str, Request, dict]]]:
+def _files(wanted: Iterable[tuple[str, Request, dict]], most: int) -> Iterator[list[tuple[str, Request, dict]]]:
     """What is wanted in lists for one file each."""
     some: list[tuple[str, Request, dict]] = []
     asked = answered = 0

@@ -33,6 +33,8 @@ class Batch(BaseModel):
         amounts: what was counted.
         run: whose limits that was counted for; empty where it was begun before that was noted.
         host: where it was begun; empty where that was before this was noted.
+        at_once: where the endpoint had no room for all: how many requests had, or half of how many had none. Twice as
+            many are begun once these have ended; 0: all.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -49,6 +51,7 @@ class Batch(BaseModel):
     amounts: dict[str, float] = {}
     run: str = ""
     host: str = ""
+    at_once: int = 0
 
     @property
     def key(self) -> str:

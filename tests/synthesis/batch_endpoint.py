@@ -5,6 +5,7 @@ What goes over the wire is the protocol: files, batches, their statuses, lines o
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
 from collections import Counter
@@ -28,15 +29,17 @@ class BatchEndpoint:
         alone: requests that were not in a batch.
         cut: replies to the beginning of a batch that are cut off after it was begun.
         full: no further file is accepted.
+        room: requests that may be on their way together; a batch with more fails.
     """
 
     def __init__(self, answer: Callable[[dict[str, Any]], str]) -> None:
-        self.answer, self.cut, self.full = answer, 0, False
+        self.answer, self.cut, self.full, self.room = answer, 0, False, 1_000
         self.files: dict[str, list[dict[str, Any]]] = {}
         self.batches: dict[str, dict[str, Any]] = {}
         self.billed: Counter[str] = Counter()
         self.asked: Counter[str] = Counter()
         self.alone: list[dict[str, Any]] = []
+        self._numbers = itertools.count()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_port}/v1"
@@ -70,7 +73,7 @@ class BatchEndpoint:
         """The id of a new file; no lines are none."""
         if not lines:
             return None
-        name = f"file-{len(self.files)}"
+        name = f"file-{next(self._numbers)}"
         self.files[name] = lines
         return name
 
@@ -83,6 +86,11 @@ class BatchEndpoint:
     def begin(self, body: dict[str, Any]) -> dict[str, Any]:
         """A new batch, which is answered by nobody yet."""
         name = f"batch-{len(self.batches)}"
+        open_files = [one["input_file_id"] for one in self.batches.values() if one["status"] == "in_progress"]
+        if sum(len(self.files[file]) for file in (*open_files, body["input_file_id"])) > self.room:
+            errors = {"data": [{"code": "token_limit_exceeded", "message": "Enqueued token limit reached for m"}]}
+            self.batches[name] = {"id": name, "status": "failed", "errors": errors} | body
+            return self.batches[name] | {"status": "validating", "errors": None}
         self.asked.update(line["custom_id"] for line in self.files[body["input_file_id"]])
         self.batches[name] = {"id": name, "status": "in_progress"} | body
         return self.batches[name]

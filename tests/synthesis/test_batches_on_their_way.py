@@ -18,7 +18,8 @@ from pipeline_tasks.core.spending import key_of, read_state
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.upkeep.sync import sync
 from pipeline_tasks.datasets import PASSAGES
-from pipeline_tasks.synthesis.batches import Round, _Buying
+from pipeline_tasks.synthesis import batches
+from pipeline_tasks.synthesis.batches import SHARE, Round, _Buying
 from pipeline_tasks.synthesis.write_needs import write_needs
 from tests.stores import go, put
 from tests.synthesis import test_batches
@@ -215,3 +216,25 @@ def test_a_batch_that_was_not_begun_is_not_taken_for_an_earlier_one_of_the_same_
     assert looked(store) == Round(open=5) and len(there.batches) == 2
     there.end()
     assert looked(store).answered == 5 and set(there.billed.values()) == {1}
+
+
+def test_what_the_endpoint_has_no_room_for_is_asked_later(store, there, monkeypatch, caplog):
+    monkeypatch.setattr(batches, "MOST_BYTES", 1_000)
+    there.room = 3
+    assert looked(store) == Round(open=5)
+    assert looked(store) == Round(open=3) == looked(store)
+    assert "refused a batch of 1 requests: Enqueued token limit reached for m; they are asked later" in caplog.text
+    assert counted(store)["requests"] == 3 and len(there.files) == 3, "of what was refused no file stays there"
+    there.end()
+    assert looked(store) == Round(answered=3, usd=pytest.approx(3 * USD * SHARE), open=2)
+    there.end()
+    assert looked(store).answered == 2 and looked(store) == Round() and set(there.billed.values()) == {1}
+
+
+def test_where_there_is_no_room_for_one_batch_fewer_are_asked_at_a_time(store, there):
+    there.room, asked = 2, []
+    while not asked or asked[-1]:
+        asked.append(looked(store).open)
+        there.end()
+    assert asked == [5, 2, 3, 1, 2, 0], "half as many as had no room, then up to twice as many as had"
+    assert len(there.billed) == 5 and set(there.billed.values()) == {1}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -24,6 +25,7 @@ _ENDED = ("completed", "expired", "cancelled", "failed")
 _ROOTS = ("/files", "/batches")
 _PAGES, _A_PAGE = 50, 100
 _LONGEST_SAID = 200
+_NO_ROOM = "token_limit_exceeded"
 
 
 class _Reply(BaseModel):
@@ -67,6 +69,11 @@ class Standing(_Reply):
     def ended(self) -> bool:
         """Whether nothing more will come of it."""
         return self.status in _ENDED
+
+    @property
+    def had_no_room(self) -> bool:
+        """Whether it failed only because too much is on its way: the same may be taken later, or less of it."""
+        return self.status == "failed" and {one.get("code") for one in _each(self.errors)} == {_NO_ROOM}
 
     @property
     def done(self) -> int:
@@ -170,8 +177,10 @@ class BatchApi:
                 yield found
 
     def delete(self, file: str) -> None:
-        """Let the endpoint keep a file no longer."""
-        self._call("DELETE", f"/files/{file}")
+        """Let the endpoint keep a file no longer; where there is none, none has to go."""
+        if file:
+            with suppress(FileGone):
+                self._call("DELETE", f"/files/{file}")
 
     def _asked(self, kind: type[R], method: str, path: str, **sent: Any) -> R:
         try:
@@ -198,6 +207,10 @@ class BatchApi:
 
 def said(errors: Any) -> str:
     """Why a batch failed, in the endpoint's words."""
-    data = errors.get("data") if isinstance(errors, dict) else None
-    told = [one.get("message") for one in data or () if isinstance(one, dict)]
+    told = [one.get("message") for one in _each(errors)]
     return clean("; ".join(str(one) for one in told if one), _LONGEST_SAID) or "it does not say why"
+
+
+def _each(errors: Any) -> list[dict[str, Any]]:
+    data = errors.get("data") if isinstance(errors, dict) else None
+    return [one for one in data or () if isinstance(one, dict)]
