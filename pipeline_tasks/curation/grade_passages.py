@@ -46,7 +46,7 @@ class GradePassagesParams(InstructingParams):
     writes=RELABELLED,
     kind="map",
     dataset="relabelled/graded",
-    version="3",
+    version="4",
     pool="llm",
     secrets=("llm",),
 )

@@ -62,7 +62,7 @@ class Choice(NamedTuple):
     writes=TUPLES,
     kind="map",
     dataset="tuples/checked",
-    version="5",
+    version="6",
     pool="llm",
     secrets=("llm",),
 )

@@ -16,6 +16,8 @@ PATHS: dict[Api, str] = {"completions": "/completions", "chat": "/chat/completio
 CONTENT_FILTER = "content_filter"
 TEMPLATE_TOKENS = 64
 """Tokens that a chat template may add to a prompt."""
+_THOUGHT = "</think>"
+"""Ends what some models think aloud before they answer, where their server does not give that apart."""
 _MOST = 1 << 40
 """Larger numbers of tokens, or of seconds since 1970, are none."""
 
@@ -57,7 +59,7 @@ class Response:
 
     Attributes:
         response_id: sha256 of the canonical request.
-        text: the answer; hostile until parsed.
+        text: the answer, without what was thought aloud before it; hostile until parsed.
         prompt_tokens: as counted by the endpoint.
         completion_tokens: as counted by the endpoint.
         cached: whether it came from the response store and cost nothing now.
@@ -203,7 +205,7 @@ def response_of(response_id: str, record: dict[str, Any], *, cached: bool) -> Re
     answer = record["response"]
     return Response(
         response_id=response_id,
-        text=answer["text"],
+        text=answer["text"].rpartition(_THOUGHT)[2],
         prompt_tokens=answer["usage"].get("prompt_tokens", 0),
         completion_tokens=answer["usage"].get("completion_tokens", 0),
         cached=cached,

@@ -23,8 +23,6 @@ UNPARSABLE = "unparsable"
 _SENTENCE_END = re.compile(r"[.!?][\"')\]]*(?=\s|$)|#\w+$")
 _DECORATION = ' \t*_`"“”'
 _EMPHASIS, _OPENS, _CLOSES = " \t*_`", '"“', '"”'
-_THOUGHT = "</think>"
-"""Ends what some models think aloud before they answer."""
 _COMPLETION = bounds_of("completion", "")
 
 
@@ -88,8 +86,8 @@ def parse_fields(
 ) -> dict[str, str] | Rejected:
     """The texts of a JSON object that has these fields and no other, on one line each.
 
-    A model that puts its object into a block of code, a word or its thinking before it, or a line break into a text, is
-    understood. Marks of quotation go where a whole text stands between two of them.
+    A model that puts its object into a block of code, a word before it, or a line break into a text, is understood.
+    Marks of quotation go where a whole text stands between two of them.
 
     Args:
         answer: of the model.
@@ -97,7 +95,7 @@ def parse_fields(
         first_line: what comes after the first line break of a text is left out, not joined to it.
         numbers: a whole number is a text, too.
     """
-    text = _printable(answer).rpartition(_THOUGHT)[2]
+    text = _printable(answer)
     if not text.strip():
         return Rejected("empty_answer")
     try:

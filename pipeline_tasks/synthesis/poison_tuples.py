@@ -29,7 +29,7 @@ class PoisonTuplesParams(InstructingParams):
     writes=TUPLES,
     kind="map",
     dataset="tuples/poisoned",
-    version="4",
+    version="5",
     pool="llm",
     secrets=("llm",),
 )

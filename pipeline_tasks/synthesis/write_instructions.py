@@ -31,7 +31,7 @@ class WriteInstructionsParams(InstructingParams):
     writes=TOLD_PAIRS,
     kind="map",
     dataset="mtp/instructed",
-    version="4",
+    version="5",
     pool="llm",
     secrets=("llm",),
 )

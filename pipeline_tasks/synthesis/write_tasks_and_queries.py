@@ -44,7 +44,7 @@ class WriteTasksAndQueriesParams(LlmParams):
     writes=INSTRUCTED_PAIRS,
     kind="map",
     dataset="mtp/fret",
-    version="4",
+    version="5",
     pool="llm",
     secrets=("llm",),
 )

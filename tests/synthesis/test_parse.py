@@ -141,9 +141,8 @@ def test_an_escape_for_half_of_a_character_or_for_none_leaves_no_trace():
         (r'{"need": "\"No mobile home is safe\", it says."}', '"No mobile home is safe", it says.'),
         (r'{"need": "**\"where is it safe?\"**"}', "where is it safe?"),
         ('{"need": "where is\nit safe?"}', "where is it safe?"),
-        ('<think>Perhaps {"need": "this"}.</think>\n{"need": "where is it safe?"}', "where is it safe?"),
         (r'{"need": "\""}', '"'),
     ],
 )
-def test_a_text_keeps_its_own_quotation_marks_and_is_found_behind_thoughts(said, meant):
+def test_a_text_keeps_its_own_quotation_marks(said, meant):
     assert parse_fields(said, "need") == {"need": meant}

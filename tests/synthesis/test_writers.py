@@ -115,6 +115,16 @@ def test_an_endpoint_that_refuses_the_schema_is_named_with_the_parameter(store, 
         go(store, write_needs, **ASKED, intents=["qa"])
 
 
+def test_what_a_model_thinks_aloud_is_no_part_of_its_answer_however_long_it_is(store, model):
+    thought = 'Perhaps {"need": "this"} would do. ' * 1_000 + "</think>\n"
+    there = model(f"<think>{thought}What?", thought + json.dumps({"need": WRITTEN["need"]}))
+    counters = go(store, write_needs, **ASKED, intents=["qa"]).counters
+    assert (counters["llm_requests"], counters["repairs"], counters["rows_out"]) == (2, 1, 1)
+    assert there.seen[1]["body"]["messages"][-2]["content"].strip() == "What?"
+    kept = [json.loads(store.read(key))["response"]["text"] for key in store.keys("responses")]
+    assert len(kept) == 2 and all(thought in text for text in kept), "what was bought is kept whole"
+
+
 @pytest.mark.parametrize("changed", ["prompts/qa.toml", "traits.toml"])
 def test_one_file_of_prompts_changed_is_one_intent_written_again(store, model, tmp_path, monkeypatch, changed):
     copy = tmp_path / "domains" / domain_folder().name
