@@ -1,4 +1,4 @@
-"""A disk without space, in our errors: where, what ran out, and what to do about it."""
+"""A disk without space or rights, in our errors: where, what is missing, and what to do about it."""
 
 from __future__ import annotations
 
@@ -65,6 +65,14 @@ def writable(place: object, remedy: str) -> Iterator[None]:
         if shortage(error):
             raise
         raise InputError(f"{place} cannot be written ({error}); {remedy}") from error
+
+
+def unreadable(error: PermissionError, root: Path) -> InputError:
+    """What to do about a file of the store in ``root`` that this user may not read."""
+    return InputError(
+        f"{error.filename} cannot be read ({error.strerror}): it is another user's, who gives the right to all by "
+        f"`chmod -R a+rX {root}`"
+    )
 
 
 def _free_bytes(folder: Path) -> int:

@@ -18,7 +18,7 @@ from pathlib import Path
 from pipeline_tasks.core import durable
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import digest, file_sha256, short_id
-from pipeline_tasks.core.store.disk import files_below, space_in, writable
+from pipeline_tasks.core.store.disk import files_below, space_in, unreadable, writable
 from pipeline_tasks.core.store.protocol import LOST, TEMPORARY, Entry, Pin, checked_key
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -56,6 +56,8 @@ class LocalStore:
             return self._path(key).read_bytes()
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
             return None
+        except PermissionError as error:
+            raise unreadable(error, self.root) from error
 
     def read_all(self, keys: Iterable[str]) -> Iterator[tuple[str, bytes | None]]:
         """See :meth:`Store.read_all`."""
@@ -211,6 +213,7 @@ class LocalStore:
             with self._written():
                 folder.mkdir(parents=True, exist_ok=True)
                 handle, name = tempfile.mkstemp(dir=folder, suffix=suffix)
+            os.fchmod(handle, 0o644)  # what leads to an object is read by whoever may read that
             os.close(handle)
             try:
                 yield Path(name)

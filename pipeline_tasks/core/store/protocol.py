@@ -99,7 +99,7 @@ class Store(Protocol):
         """Where small objects lie in large ones, under their own keys as before; None where that saves nothing."""
 
     def read(self, key: str) -> bytes | None:
-        """The bytes of ``key``, or None."""
+        """The bytes of ``key``, or None; InputError where they are another user's alone."""
 
     def read_all(self, keys: Iterable[str]) -> Iterator[tuple[str, bytes | None]]:
         """Each key with its bytes, in order; read side by side where that is faster, a block of keys at a time."""
