@@ -16,7 +16,7 @@ from pipeline_tasks.core.settings import settings
 from pipeline_tasks.models.hub_files import BLOCK_BYTES, DataFiles, data_commit
 from pipeline_tasks.synthesis.general_layouts import Read, Table
 from pipeline_tasks.synthesis.general_sets import GeneralSet
-from pipeline_tasks.synthesis.pair_files import AT_ONCE, KINDS, UNREADABLE, Place, kind_of, rows_of
+from pipeline_tasks.synthesis.pair_files import AT_ONCE, KINDS, UNREADABLE, Place, kind_of, rows_in, rows_of
 
 HUB = "hub"
 
@@ -103,6 +103,6 @@ def _groups(file: pq.ParquetFile, path: str, columns: tuple[str, ...]) -> Iterat
     for group in sorted(range(file.num_row_groups), key=lambda group: unit_hash(path, str(group))):
         number = starts[group]
         for batch in file.iter_batches(AT_ONCE, row_groups=[group], columns=wanted, use_threads=False):
-            for row in batch.to_pylist():
+            for row in rows_in(batch):
                 number += 1
                 yield number, row

@@ -99,7 +99,11 @@ def require(name: str, place: Place, row: dict[str, Any], *columns: str) -> None
 
 def text_of(row: dict[str, Any], columns: tuple[str, ...]) -> str:
     """The texts of these columns, in one."""
-    return " ".join(text for name in columns if (text := str(row.get(name) or "").strip()))
+    return " ".join(text for name in columns if (text := _text(row.get(name))))
+
+
+def _text(value: Any) -> str:
+    return "" if isinstance(value, bytes) else str(value or "").strip()
 
 
 class Rows(Table):
@@ -161,7 +165,7 @@ class Chosen(Table):
             if not marked:
                 yield place, _UNANSWERED
             for text in marked:
-                yield place, (text_of(row, (self.query,)), str(text or "").strip())
+                yield place, (text_of(row, (self.query,)), _text(text))
 
 
 class Named(Table):

@@ -47,7 +47,7 @@ def text_of(value: Any) -> str:
     """A field's text in one line, or that of a list of one; empty where there is none. A label may be the number 0."""
     if isinstance(value, list) and len(value) == 1:
         return text_of(value[0])
-    return "" if value is None or isinstance(value, (list, dict)) else " ".join(str(value).split())
+    return "" if value is None or isinstance(value, list | dict | bytes) else " ".join(str(value).split())
 
 
 def first_fault(faults: Mapping[str, bool]) -> str:

@@ -81,9 +81,11 @@ class PairFiles:
 
     def identity(self) -> str:
         """What the files hold, wherever they lie."""
-        # The mark was a part of the first column's name once: rows of such files are others than those that it named.
+        # The mark was a part of the first column's name once, and bytes were read as their literals: rows of such files
+        # are others than those that their digest named.
         marked = [f"{self._named(path)} begins with a byte order mark" for path in self._files if _is_marked(path)]
-        return digest(*((self._named(path), file_sha256(path)) for path in self._files), *marked)
+        packed = [f"{self._named(path)} has columns of bytes" for path in self._files if _has_bytes(path)]
+        return digest(*((self._named(path), file_sha256(path)) for path in self._files), *marked, *packed)
 
     def named(self, fields: Sequence[str], columns: Mapping[str, str]) -> Iterator[tuple[str, dict[str, Any] | None]]:
         """The place of every row, and what its fields hold; None for a line that is no row.
@@ -128,7 +130,7 @@ class PairFiles:
         if kind_of(path) == ".parquet":
             try:
                 for batch in pq.ParquetFile(path).iter_batches(AT_ONCE):
-                    yield from batch.to_pylist()
+                    yield from rows_in(batch)
             except OSError as error:
                 raise pa.ArrowInvalid(str(error)) from error
             return
@@ -157,6 +159,40 @@ def _is_marked(path: Path) -> bool:
             return file.read(len(BOM_UTF8)) == BOM_UTF8
     except UNREADABLE:  # rows() says so
         return False
+
+
+def _has_bytes(path: Path) -> bool:
+    """Whether a file has columns of bytes, as Parquet of some writers does for texts."""
+    try:
+        return kind_of(path) == ".parquet" and bool(_of_bytes(pq.read_schema(path)))
+    except (*UNREADABLE, OSError):  # rows() says so
+        return False
+
+
+def _of_bytes(schema: pa.Schema) -> list[str]:
+    """Names of the columns that hold bytes, in lists or objects too."""
+    return [field.name for field in schema if "binary" in str(field.type)]
+
+
+def rows_in(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """The rows of a Parquet file; bytes are the text that they are in UTF-8, and stay where they are none."""
+    rows, packed = batch.to_pylist(), _of_bytes(batch.schema)
+    for row in rows if packed else ():
+        row |= {name: _decoded(row[name]) for name in packed}
+    return rows
+
+
+def _decoded(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_decoded(each) for each in value]
+    if isinstance(value, dict):
+        return {name: _decoded(each) for name, each in value.items()}
+    if not isinstance(value, bytes):
+        return value
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value
 
 
 def rows_of(

@@ -86,12 +86,12 @@ def read_pairs(inputs: Inputs, params: ReadPairsParams, run: Run) -> Iterator[pa
 
 
 def _texts(row: dict[str, Any]) -> dict[str, str] | None:
-    """The fields of a row as texts, or the one text of a list; None where one is several, an object, or true."""
+    """The fields of a row as texts, or the one text of a list; None where one is several, an object, true, or bytes."""
     found = {}
     for field, value in row.items():
         while isinstance(value, list) and len(value) == 1:
             (value,) = value
-        if isinstance(value, list | dict | bool):
+        if isinstance(value, list | dict | bool | bytes):
             return None
         found[field] = "" if value is None else str(value).strip()
     return found

@@ -12,6 +12,15 @@ import pyarrow.parquet as pq
 N = 5
 
 
+def packed(value):
+    """``value`` with bytes for its texts, as some writers of Parquet keep them."""
+    if isinstance(value, dict):
+        return {name: packed(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [packed(each) for each in value]
+    return value.encode() if isinstance(value, str) else value
+
+
 def parquet(path: Path, rows: list[dict]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.Table.from_pylist(rows), path)

@@ -23,7 +23,7 @@ from pipeline_tasks.synthesis.general_sets import general_sets
 from pipeline_tasks.synthesis.read_general_pairs import read_general_pairs
 from tests.models.hub_server import asked_here, serving
 from tests.stores import go, reasons, rows
-from tests.synthesis.general_files import N, parquet, plant, texts
+from tests.synthesis.general_files import N, packed, parquet, plant, texts
 
 ON_HUB = tuple(name for name, one in general_sets().items() if "://" not in one.hub)
 QRELS = "BeIR/hotpotqa-qrels"
@@ -214,8 +214,10 @@ def test_what_cannot_be_read_is_named_with_the_remedy(hub, store, tmp_path, monk
         go(store, read_general_pairs, **{"source": "hub", "sets": ("squad",)} | values)
 
 
-def test_what_is_no_pair_is_a_reject_that_says_where_it_stands(hub, store, tmp_path):
-    parquet(tmp_path / "pair" / "train.parquet", [{"question": "", "answer": "b"}, {"question": "a", "answer": "b"}])
+@pytest.mark.parametrize("texts_are", ["texts", "bytes"])
+def test_what_is_no_pair_is_a_reject_that_says_where_it_stands(hub, store, tmp_path, texts_are):
+    given = [{"question": "", "answer": "b"}, {"question": "a", "answer": "b"}]
+    parquet(tmp_path / "pair" / "train.parquet", given if texts_are == "texts" else packed(given))
     push(hub, "squad", tmp_path)
     go(store, read_general_pairs, source="hub", sets=("squad",), most={"squad": 5})
-    assert len(pairs(store)) == 1 and reasons(store, "mtp/gd") == {"no_query": 1}
+    assert pairs(store) == [("gd/squad", "qa", "a", "b")] and reasons(store, "mtp/gd") == {"no_query": 1}

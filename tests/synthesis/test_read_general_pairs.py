@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from pipeline_tasks.core.errors import InputError
@@ -17,7 +18,7 @@ from pipeline_tasks.synthesis.general_sets import general_sets
 from pipeline_tasks.synthesis.read_general_pairs import read_general_pairs
 from pipeline_tasks.synthesis.read_pairs import read_pairs
 from tests.stores import go, put, reasons, rows
-from tests.synthesis.general_files import N, columns, lines, parquet, plant, texts
+from tests.synthesis.general_files import N, columns, lines, packed, parquet, plant, texts
 
 BY_INTENT = {"qa": 5 * N, "qadoc": 3 * N, "twitter": N, "factcheck": N, "sts": 3 * N, "nli": 2 * N}
 
@@ -150,6 +151,22 @@ def test_what_is_no_pair_is_a_reject_of_its_set(store, tmp_path):
     go(store, read_general_pairs, source=str(tmp_path), sets=("nfcorpus", "msmarco"))
     assert len(rows(store, "mtp/gd")) == 2
     assert reasons(store, "mtp/gd") == {"bad_line": 5, "no_positive": 1, "no_query": 1}
+
+
+def test_bytes_are_the_texts_that_they_are_in_utf8(store, files, tmp_path):
+    for path in [path for name in ("msmarco", "squad", "xnli") for path in (files / name).rglob("*.parquet")]:
+        parquet(tmp_path / path.relative_to(files), packed(pq.read_table(path).to_pylist()))
+    go(store, read_general_pairs, source=str(tmp_path))
+    found = rows(store, "mtp/gd")
+    go(store, read_general_pairs, source=str(files), sets=("msmarco", "squad", "xnli"))
+    assert len(found) == 3 * N and found == rows(store, "mtp/gd")
+    no_text = b"caf\xe9"
+    parquet(tmp_path / "squad" / "pair" / "train-1.parquet", [{"question": no_text, "answer": b"a"}])
+    parquet(tmp_path / "msmarco" / "v2.1" / "train-1.parquet", [
+        {"query": b"q", "passages": {"is_selected": [1], "passage_text": [no_text]}}
+    ])  # fmt: skip
+    go(store, read_general_pairs, source=str(tmp_path))
+    assert rows(store, "mtp/gd") == found and reasons(store, "mtp/gd") == {"no_positive": 1, "no_query": 1}
 
 
 def test_a_pair_that_is_listed_both_ways_is_one_pair():

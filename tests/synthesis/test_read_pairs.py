@@ -14,15 +14,18 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.ids import digest, file_sha256
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import PAIRS, PASSAGES
 from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.synthesis.combine_pairs import combine_pairs
+from pipeline_tasks.synthesis.pair_files import PairFiles
 from pipeline_tasks.synthesis.read_pairs import read_pairs
 from pipeline_tasks.training.pretrain import PretrainParams, dev_set, training_rows
 from tests.stores import go, put, rejects, rows
+from tests.synthesis.general_files import packed
 
 GUIDES = Path(__file__).parents[3] / "shared" / "data" / "ir" / "disaster_guides"
 ROWS = [
@@ -237,3 +240,25 @@ def test_a_field_of_any_length_is_one_row_s_fault(store, tmp_path):
     (tmp_path / "a.csv").write_text("query,positive\nwhy?,because\nhow?," + "x" * 200_000 + "\n")
     go(store, read_pairs, name="faq", source=str(tmp_path / "a.csv"))
     assert [row["reason"] for row in rejects(store, "mtp/own/faq").values()] == ["too_long"]
+
+
+def test_bytes_are_the_texts_that_they_are_in_utf8_and_a_bad_line_where_they_are_none(store, tmp_path):
+    image = b"\x89PNG\xff"
+    given = [packed({"origin": "", **row, "positive": [row["positive"]], "image": image}) for row in ROWS]
+    bad = {"query": b"caf\xe9?", "positive": [b"at noon"]}
+    pq.write_table(pa.Table.from_pylist([*given, bad]), tmp_path / "a.parquet")
+    go(store, read_pairs, name="faq", source=str(tmp_path / "a.parquet"))
+    found = [(row["query"], row["positive"], row["intent"], row["origin"]) for row in rows(store, "mtp/own/faq")]
+    assert found == [
+        ("where is the shelter?", "at the school", "qa", "faq"),
+        ("Flood warning!", "leave the valley", "twitter", "logs"),
+    ]
+    (reject,) = rejects(store, "mtp/own/faq").values()
+    assert (reject["reason"], reject["detail"]) == ("bad_line", "a.parquet, line 3")
+
+
+def test_files_are_named_as_before_but_for_those_that_are_read_otherwise_now(tmp_path):
+    for name, rows_given, read_otherwise in (("texts", ROWS, False), ("bytes", packed(ROWS), True)):
+        path = tmp_path / f"{name}.parquet"
+        pq.write_table(pa.Table.from_pylist(rows_given), path)
+        assert (PairFiles(str(path)).identity() != digest((path.name, file_sha256(path)))) == read_otherwise

@@ -18,6 +18,7 @@ from pipeline_tasks.synthesis.read_triplets import read_triplets
 from pipeline_tasks.training.finetune import FinetuneParams
 from pipeline_tasks.training.triplets import prompts, training_rows
 from tests.stores import go, put, reasons, rejects, rows
+from tests.synthesis.general_files import packed
 
 TASK = "Find a sentence that follows"
 ROWS = [
@@ -134,3 +135,14 @@ def test_a_list_of_one_text_is_that_text_and_what_is_no_text_is_none(store, tmp_
     (row,) = rows(store, "mtt/own/lists")
     assert (row["query"], row["positive"], row["negatives"]) == ("what is rennet", "An enzyme.", ["A pier.", "A lock."])
     assert reasons(store, "mtt/own/lists") == {"no_positive": 1, "no_query": 1}
+
+
+def test_bytes_are_the_texts_that_they_are_in_utf8(store, tmp_path):
+    given = [packed(row | {"negative": [row["negative"]], "task": TASK}) for row in ROWS[::2]]
+    pq.write_table(pa.Table.from_pylist([*given, given[0] | {"query": b"caf\xe9"}]), tmp_path / "mine.parquet")
+    go(store, read_triplets, source=str(tmp_path / "mine.parquet"), name="bytes")
+    assert [(r["query"], r["positive"], r["negatives"]) for r in rows(store, "mtt/own/bytes")] == [
+        ("a man runs", "someone runs", ["a man sleeps"]),
+        ("it burns", "something is hot", []),
+    ]
+    assert reasons(store, "mtt/own/bytes") == {"no_query": 1}
