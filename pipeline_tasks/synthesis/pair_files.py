@@ -59,7 +59,7 @@ class PairFiles:
             separator: between the columns of TSV files.
 
         Raises:
-            InputError: nothing is there that can be read.
+            InputError: nothing is there that can be read, or the name of a file is no UTF-8.
             TransientError: a bucket's server does not answer.
         """
         self._source, self._names, self._separator = source, tuple(names), separator
@@ -75,6 +75,11 @@ class PairFiles:
             raise InputError(
                 f"source={source!r} has no {', '.join(KINDS)} file{like} that can be read{where_to_name()}"
             )
+        for name in map(self._named, self._files):
+            try:
+                name.encode()
+            except UnicodeEncodeError as error:
+                raise InputError(f"source={source!r}: the name {name!a} is no UTF-8; rename what it names") from error
 
     def _named(self, path: Path) -> str:
         return str(path.relative_to(self._root))

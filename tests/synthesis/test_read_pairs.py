@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import os
 from codecs import BOM_UTF8
 from collections import Counter
 from pathlib import Path
@@ -262,3 +263,10 @@ def test_files_are_named_as_before_but_for_those_that_are_read_otherwise_now(tmp
         path = tmp_path / f"{name}.parquet"
         pq.write_table(pa.Table.from_pylist(rows_given), path)
         assert (PairFiles(str(path)).identity() != digest((path.name, file_sha256(path)))) == read_otherwise
+
+
+def test_a_file_whose_name_is_no_utf8_is_refused_by_it(store, tmp_path):
+    jsonl(tmp_path / "a.jsonl", ROWS)
+    jsonl(Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.jsonl")), ROWS)
+    with pytest.raises(InputError, match=r"the name 'caf\\udce9.jsonl' is no UTF-8; rename what it names"):
+        go(store, read_pairs, name="faq", source=str(tmp_path))
