@@ -96,7 +96,7 @@ class EmbeddingsEndpoint:
             vectors = np.frombuffer(kept, "<f4").reshape(-1, self.dim)
             if directed(vectors).all():
                 return Answer(answer_id, vectors)
-        elif (width := _width(told)) not in (None, self.dim):
+        elif (width := _width(told, len(kept), n_texts)) not in (0, self.dim):
             raise InputError(
                 f"the vectors of {self.model!r} that were bought have {width} numbers, and the registry says "
                 f"{self.dim}: mend its dim, or give the other model a name of its own (served_as)"
@@ -146,12 +146,16 @@ def _stem(answer_id: str) -> str:
     return f"responses/{answer_id[:2]}/{answer_id}"
 
 
-def _width(record: bytes) -> int | None:
-    """How many numbers a vector of an answer has, by its record; older ones, and broken ones, do not say."""
+def _width(record: bytes, n_bytes: int, n_texts: int) -> int:
+    """How many numbers a vector of an answer has, by its record; where that does not say, as older ones, by its file.
+
+    It is 0 where the file holds no vectors of one width.
+    """
     try:
         return int(json.loads(record)["request"]["dim"])
     except (ValueError, TypeError, KeyError):
-        return None
+        width, rest = divmod(n_bytes, 4 * n_texts)
+        return 0 if rest else width
 
 
 def groups(texts: Sequence[str]) -> Iterator[list[int]]:
