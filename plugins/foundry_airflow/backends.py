@@ -28,10 +28,14 @@ class Backend(Protocol):
     """Runs one call."""
 
     def run(self, call: Call, say: Say) -> Ended:
-        """Run ``call`` to its end, every line of its log to ``say``."""
+        """Run ``call`` to its end, every line of its log to ``say``.
+
+        Raises:
+            TransientError: it was cancelled before the command ran.
+        """
 
     def cancel(self) -> None:
-        """End the command that is running, if any, and everything that it started."""
+        """End the command that is running, if any, and everything that it started; from now on none runs."""
 
 
 def configured() -> str:

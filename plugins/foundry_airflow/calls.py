@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from pipeline_tasks.core.engines import named
-from pipeline_tasks.core.errors import EXIT_RETRY
+from pipeline_tasks.core.errors import EXIT_RETRY, TransientError
 from pipeline_tasks.core.ids import digest
 from pipeline_tasks.core.plan import Job
 from pipeline_tasks.core.resources import resources_of
@@ -63,6 +63,11 @@ def call_of(job: Job, arguments: list[str], group: str) -> Call:
     gpus = 0 if named(job.step, job.params) == "ray" else allowed.gpus  # the cluster's nodes have the cards
     resources = replace(allowed, gpus=gpus, secrets=job.params.secrets(allowed.secrets))
     return Call(job.step.name, job.ref.version, tuple(arguments), resources, group)
+
+
+def cancelled(call: Call) -> TransientError:
+    """What a back-end raises in place of running ``call``."""
+    return TransientError(f"{call.step} does not run: its task was cancelled")
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from time import sleep
 from typing import Protocol
 
-from foundry_airflow.calls import Call, Ended, Say
+from foundry_airflow.calls import Call, Ended, Say, cancelled
 from foundry_airflow.containers import number
 from pipeline_tasks.core.errors import FoundryError, TransientError
 
@@ -101,11 +101,22 @@ class EngineBackend:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._name = ""
+        self._cancelled = False
 
     def start(self, call: Call, say: Say) -> None:
-        """Run ``call``, or say that it runs already."""
+        """Run ``call``, or say that it runs already.
+
+        Raises:
+            TransientError: it was cancelled before, or meanwhile.
+        """
         self._name = call.name
-        say(f"{call.name} {'starts' if self._engine.start(call) else 'runs already; this task follows it'}")
+        if self._cancelled:
+            raise cancelled(call)
+        fresh = self._engine.start(call)
+        if self._cancelled:
+            self.cancel()
+            raise cancelled(call)
+        say(f"{call.name} {'starts' if fresh else 'runs already; this task follows it'}")
 
     def run(self, call: Call, say: Say) -> Ended:
         """Run ``call`` to its end; where the engine is out of reach the command goes on, for the next try to find."""
@@ -130,6 +141,7 @@ class EngineBackend:
         raise AssertionError("pauses have no end")
 
     def cancel(self) -> None:
-        """End the command that this task watches."""
+        """End the command that this task watches; from now on none starts."""
+        self._cancelled = True
         if self._name:
             self._engine.end(self._name)

@@ -243,6 +243,8 @@ class StepOperator(PlannedOperator):
         name, call = configured(), following or self._call(job)
         log.info("foundry %s", json.dumps(call.arguments, ensure_ascii=False))
         self._backend = backend(name)
+        if self._killed:  # before there was a back-end to be told
+            self._backend.cancel()
         before = so_far(store, job, self.group)
         if isinstance(self._backend, EngineBackend) and conf.getboolean("foundry", "deferrable", fallback=False):
             from foundry_airflow.trigger import CommandTrigger

@@ -11,7 +11,7 @@ from contextlib import suppress
 from threading import Thread
 from typing import IO
 
-from foundry_airflow.calls import EXIT_TIMEOUT, FROM_A_FORM, Call, Ended, Say
+from foundry_airflow.calls import EXIT_TIMEOUT, FROM_A_FORM, Call, Ended, Say, cancelled
 from foundry_airflow.starts import Child, import_path, start
 from pipeline_tasks.core.settings import inherited
 
@@ -24,12 +24,15 @@ class ProcessBackend:
 
     def __init__(self) -> None:
         self._child: Child | None = None
+        self._cancelled = False
 
     def run(self, call: Call, say: Say) -> Ended:
         """Run ``call`` with this process's import path; see :class:`foundry_airflow.backends.Backend`.
 
         Of this process's environment it gets what the machine is like and the secrets of its step, not Airflow's.
         """
+        if self._cancelled:
+            raise cancelled(call)
         environment = inherited(call.resources.secrets) | import_path() | FROM_A_FORM
         read, written = os.pipe()
         with tempfile.TemporaryFile("w+", errors="replace") as output, os.fdopen(read, errors="replace") as lines:
@@ -38,18 +41,24 @@ class ProcessBackend:
             reader = Thread(target=_relay, args=(lines, say), daemon=True)
             reader.start()
             try:
+                if self._cancelled:
+                    raise cancelled(call)
                 exit_code = self._child.wait(call.resources.timeout_minutes * 60 or None)
             except subprocess.TimeoutExpired:
                 exit_code = EXIT_TIMEOUT
             finally:
-                self.cancel()
+                self._end()
                 reader.join()
             output.seek(0)
             last = output.read().strip().splitlines()[-1:]
         return Ended(exit_code, "".join(last).strip())
 
     def cancel(self) -> None:
-        """Ask the group to end, and end what is left of it after a while."""
+        """Ask the group to end, and end what is left of it after a while; from now on none begins."""
+        self._cancelled = True
+        self._end()
+
+    def _end(self) -> None:
         if self._child is None:
             return
         if self._child.poll() is None:

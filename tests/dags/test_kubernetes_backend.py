@@ -13,9 +13,11 @@ pytest.importorskip("kubernetes", reason="the extra `kubernetes` is not installe
 
 from foundry_airflow.backends import backend, checked
 from foundry_airflow.calls import Call, Ended
+from foundry_airflow.containers import container_of
 from foundry_airflow.operators import StepOperator, airflow_errors
 from foundry_airflow.pod_status import lost
 
+from pipeline_tasks.core.errors import TransientError
 from pipeline_tasks.core.step import Resources
 from tests.dags.fake_kubernetes_api import fake_kubernetes_api
 
@@ -168,6 +170,20 @@ def test_cancel_deletes_the_pod(cluster):
     started.cancel()
     started.cancel()
     assert cluster.pods == {}
+
+
+def test_a_pod_that_is_cancelled_before_it_is_there_leaves_none(cluster, monkeypatch):
+    asked = backend("kubernetes")
+
+    def cancelled_meanwhile(call):
+        asked.cancel()
+        return container_of(call)
+
+    monkeypatch.setattr("foundry_airflow.kubernetes.container_of", cancelled_meanwhile)
+    for _ in range(2):
+        with pytest.raises(TransientError, match="count does not run: its task was cancelled"):
+            asked.start(CALL, str)
+        assert cluster.pods == {} and sum(call.startswith("POST") for call in cluster.calls) == 1
 
 
 def test_a_step_without_rights_or_template_fails_with_a_remedy(cluster, monkeypatch):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from airflow.sdk import Asset, AssetAlias
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+from foundry_airflow import operators, process
 from foundry_airflow.calls import Call
 from foundry_airflow.containers import container_of, folders
 from foundry_airflow.groups import GroupsOperator
@@ -212,6 +213,23 @@ def test_a_task_that_is_cancelled_before_its_step_begins_anew_begins_none(tmp_pa
     with pytest.raises(AirflowException, match="was killed"):
         execute(operator)
     assert len(mark.read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize(("module", "name"), [(operators, "call_of"), (operators, "so_far"), (process, "start")])
+def test_a_task_that_is_cancelled_before_its_step_has_begun_runs_none(tmp_path, monkeypatch, module, name):
+    mark = tmp_path / "mark"
+    operator = StepOperator(task_id="stumble", step="stumble", values={"how": "climb", "mark": str(mark)})
+    do, done = getattr(module, name), []
+
+    def cancelled_meanwhile(*args):
+        done.append(do(*args))
+        operator.on_kill()
+        return done[-1]
+
+    monkeypatch.setattr(module, name, cancelled_meanwhile)
+    with pytest.raises(AirflowException, match="stumble does not run: its task was cancelled"):
+        execute(operator)
+    assert done[0].poll() if name == "start" else not mark.exists()
 
 
 def _alive(pid: int) -> bool:
