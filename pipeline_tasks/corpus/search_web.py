@@ -47,7 +47,7 @@ def search_web(rows: pa.Table, params: SearchWebParams, run: Run) -> Iterator[pa
             for row, (found, failure) in zip(asked, answers, strict=True):
                 meter.advance()
                 if failure:
-                    failures = 0 if failure.reason == "refused" else failures + 1
+                    failures = 0 if _is_there(failure, found) else failures + 1
                     _give_up_where_away(provider, failure, failures, len(asked))
                     run.reject(row["search_id"], failure.reason, clean(f"{row['query']}: {failure.detail}", 2000))
                 else:
@@ -104,6 +104,11 @@ def _address(url: str) -> str | None:
         return None
     found = canonical_url(url)
     return found if found and found.startswith("http") else None
+
+
+def _is_there(failure: Refused | Busy, found: list[Hit]) -> bool:
+    """Whether the provider answers: it refuses the query, or has engines that fell silent after they had found some."""
+    return failure.reason == "refused" or bool(found and failure.reason == "engines_unresponsive")
 
 
 def _give_up_where_away(provider: Provider, failure: Refused | Busy, failures: int, asked: int) -> None:

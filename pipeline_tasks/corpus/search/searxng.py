@@ -2,7 +2,8 @@
 
 Its ``settings.yml`` must list ``json`` under ``search: formats``. What engines it asks, and through which it is
 refused, is the server's affair: where even the first page is empty, engines that did not answer make it no answer.
-After a page with results an empty one is the end, whoever is silent: some engine may always be.
+After a page with results an empty one is the end, also where an engine is silent that was so on the first page: some
+engine may always be. One that has fallen silent since may have more, so then it is no answer either.
 
 Source: https://docs.searxng.org/dev/search_api.html
 """
@@ -10,6 +11,7 @@ Source: https://docs.searxng.org/dev/search_api.html
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from pipeline_tasks.core.errors import InputError
@@ -30,27 +32,33 @@ class SearXNG:
 
     def search(self, query: str) -> Iterator[Hit]:
         """See :meth:`Provider.search`."""
+        silent: list[str] = []
         for page in range(1, LAST_PAGE + 1):
             params = [("q", f"{query} filetype:pdf"), ("format", "json"), ("categories", "general")]
             params += [("language", self._language), ("pageno", str(page))]
-            answer = self._asker.get("/search", params, _read_first if page == 1 else _read)
+            answer = self._asker.get("/search", params, partial(_read, silent))
             yield from hits(answer.content, answer.response_id)
             if not answer.content["more"]:
                 return
+            if page == 1:
+                silent = answer.content.get("silent", [])
 
 
-def _read_first(reply: Reply) -> dict[str, Any]:
-    page = _read(reply)
-    if not page["hits"] and (silent := json_of(reply).get("unresponsive_engines")):
-        raise Busy("engines_unresponsive", clean(str(silent), LONGEST_DETAIL))
-    return page
-
-
-def _read(reply: Reply) -> dict[str, Any]:
+def _read(known: list[str], reply: Reply) -> dict[str, Any]:
+    """What is kept of a page; ``known``: the engines that were silent on the first."""
     if reply.status == 403:
         raise InputError("SearXNG answers HTTP 403; list json under search: formats in its settings.yml")
     answer = json_of(reply)
     if not isinstance(answer, dict):
         raise Refused("bad_answer", f"the answer is {type(answer).__name__}, not an object")
-    found = answer.get("results")
-    return kept(found, more=bool(found))
+    found, told = answer.get("results"), answer.get("unresponsive_engines")
+    silent = {_name(engine): engine for engine in told} if isinstance(told, list) else {}
+    page = kept(found, more=bool(found)) | {"silent": list(silent)}
+    if not found and (new := [silent[name] for name in silent if name not in known]):
+        raise Busy("engines_unresponsive", clean(str(new), LONGEST_DETAIL))
+    return page
+
+
+def _name(engine: Any) -> str:
+    """That of an engine, which comes with the reason."""
+    return clean(str(engine[0] if isinstance(engine, list) and engine else engine), LONGEST_DETAIL)

@@ -94,6 +94,19 @@ def test_an_empty_page_after_results_is_the_end_also_where_an_engine_is_always_s
     assert len(there.seen) == 2
 
 
+def test_an_empty_page_of_an_engine_that_fell_silent_after_the_first_is_asked_for_again(asker, tmp_path):
+    always, now = ["an engine", "timeout"], ["another", "Suspended: too many requests"]
+    first = reply(200, {"results": found("flood", 10), "unresponsive_engines": [always]})
+    empty = reply(200, {"results": [], "unresponsive_engines": [always, now]})
+    with StandInSearXNG(first, empty, empty) as there:
+        with pytest.raises(Busy, match=r"engines_unresponsive', .\[\['another', 'Suspended: .*'\]\].\)"):
+            list(SearXNG(asker("searxng", there), "en").search("flood"))
+        assert len(list((tmp_path / "store" / "responses").rglob("*.json"))) == 1
+        there.silent = [always]
+        assert len(list(SearXNG(asker("searxng", there), "en").search("flood"))) == 12
+    assert [dict(params)["pageno"] for _, params, _ in there.seen] == ["1", "2", "2", "2", "3"]
+
+
 def test_brave_is_asked_as_its_documentation_has_it(asker):
     with StandInBrave(key=KEY, n=45) as there:
         hits = list(Brave(asker("brave", there), "en", "US").search("flood Ohio .pdf"))

@@ -78,6 +78,26 @@ def test_an_engine_that_is_always_silent_ends_no_search_that_found_something(sto
     assert len(rows(store, "search_results")) == 8 * len(QUERIES) and not rejects(store, "search_results")
 
 
+def test_engines_that_fall_silent_after_a_page_end_no_run_and_what_they_had_is_asked_for_again(store: LocalStore, use):
+    class Suspended(StandInSearXNG):
+        def answer(self, path, params, headers):
+            first = dict(params)["pageno"] == "1"
+            return super().answer(path, params, headers) if first else reply(200, empty)
+
+    empty = {"results": [], "unresponsive_engines": [["an engine", "Suspended: too many requests"]]}
+    planned(store, QUERIES)
+    with Suspended() as there:
+        use("SEARXNG", there.url)
+        go(store, search_web, provider="searxng", **QUICK)
+    assert len(rows(store, "search_results")) == 10 * len(QUERIES)
+    assert reasons(store, "search_results") == {"engines_unresponsive": len(QUERIES)}
+    with StandInSearXNG() as there:
+        use("SEARXNG", there.url)
+        go(store, search_web, provider="searxng", again="1", **QUICK)
+    assert len(rows(store, "search_results")) == 12 * len(QUERIES) and not rejects(store, "search_results")
+    assert len(there.seen) == 2 * len(QUERIES), "the first pages are stored"
+
+
 def test_hostile_results_are_rejects_and_harm_nothing(store: LocalStore, use):
     hostile = [
         {"url": "javascript:alert(1)", "title": "click"},
