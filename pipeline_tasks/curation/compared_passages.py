@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,13 @@ import pyarrow.compute as pc
 
 from pipeline_tasks.core.arrays import taken
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.schema import RowSchema
 from pipeline_tasks.core.step import From
+from pipeline_tasks.core.store import Store
+from pipeline_tasks.core.versions import Version
+from pipeline_tasks.curation.id_table import text_hashes
 from pipeline_tasks.datasets import INSTRUCTED_PAIRS, PASSAGES, RANKINGS
 
 READS: dict[str, RowSchema | From] = {
@@ -96,14 +101,17 @@ class Compared:
 
 
 def _found(run: Run, name: str, key: str, ids: pa.Array | pa.ChunkedArray, columns: Sequence[str]) -> pa.Table:
-    """The rows of an input with these ids, in their order; of those with one id the first. It is read once, in blocks.
+    """The rows of an input with these ids, in their order; of those with one id the first.
+
+    Parts that hold one of them are read, in blocks.
 
     Raises:
         InputError: it has no row of one of them.
     """
     version, wanted = run.inputs[name], pc.unique(ids)
     blocks, places = [], []
-    for block in version.batches(list(columns), _ROWS_AT_ONCE):
+    parts = _holding(wanted, *_held(run.store, str(version.manifest.ref), key))
+    for block in version.batches(list(columns), _ROWS_AT_ONCE, parts):
         at = pc.index_in(block[key], value_set=wanted)
         blocks.append(block.filter(pc.is_valid(at)))
         places.append(at.drop_null().to_numpy())
@@ -117,6 +125,23 @@ def _found(run: Run, name: str, key: str, ids: pa.Array | pa.ChunkedArray, colum
     rows = row_of[pc.index_in(ids, value_set=wanted).to_numpy()]
     table = pa.concat_tables(blocks) if blocks else pa.table({column: pa.array([], pa.string()) for column in columns})
     return pa.table({column: taken(table[column], rows) for column in columns})
+
+
+@lru_cache(maxsize=2)
+def _held(store: Store, ref: str, key: str) -> tuple[np.ndarray, np.ndarray]:
+    """Hashes of a version's ids, rising, and the part of each; those of the two versions asked last stay in memory."""
+    found = [text_hashes(part[key]) for part in Version.open(store, Ref.parse(ref)).parts([key])]
+    hashes = np.concatenate([np.empty(0, np.uint64), *found])
+    parts = np.repeat(np.arange(len(found), dtype=np.int32), np.array([*map(len, found)], np.int64))
+    order = np.argsort(hashes)
+    return hashes[order], parts[order]
+
+
+def _holding(ids: pa.Array, hashes: np.ndarray, parts: np.ndarray) -> list[int]:
+    """The parts that hold an id with the hash of one of these, in order."""
+    asked = text_hashes(ids)
+    ends = (np.searchsorted(hashes, asked, side).tolist() for side in ("left", "right"))
+    return sorted({part for first, past in zip(*ends, strict=True) for part in parts[first:past].tolist()})
 
 
 def _ids(row: dict[str, Any], run: Run) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pipeline_tasks.core import versions
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.curation import compared_passages as module
@@ -30,3 +31,24 @@ def test_blocks_have_no_say_and_of_equal_ids_the_first_counts(tmp_path, monkeypa
     assert (
         made("parts", texts[4:], texts[:4], [("p1", "another text of p1")], [("p9", "that nobody asks for")]) == whole
     )
+
+
+def test_texts_are_read_from_parts_that_hold_what_is_compared_and_ids_once(tmp_path, monkeypatch):
+    store = filled(tmp_path / "store")
+    texts = [*PASSAGE.items(), ("p9", "that nobody asks for")]
+    ref = put(store, PASSAGES, *([{"passage_id": name, "text": text}] for name, text in texts))
+    names = {part.sha256: name for part, (name, _) in zip(Version.open(store, ref).manifest.parts, texts, strict=True)}
+    seen: dict[str, list[str | None]] = {"ids": [], "texts": []}
+
+    def counted(read):
+        def reads(store, part, columns, *rest):
+            seen["texts" if "text" in (columns or ()) else "ids"].append(names.get(part.sha256))
+            return read(store, part, columns, *rest)
+
+        return reads
+
+    for reader in ("read_part", "part_batches"):
+        monkeypatch.setattr(versions, reader, counted(getattr(versions, reader)))
+    go(store, rerank_passages, reranker=str(small_reranker.make(tmp_path / "reranker")), max_length=64)
+    assert seen["texts"] == ["p0", "p1", "p2", "p3"] + ["p0", "p3", "p4", "p5"], "of both parts of queries"
+    assert [name for name in seen["ids"] if name] == list(names.values())
