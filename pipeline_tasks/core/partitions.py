@@ -132,7 +132,7 @@ Work = Callable[[Partition, Run], Iterable[pa.Table]]
 
 @dataclass
 class PartitionedRun(Run):
-    """What the body of a partitioned step is given.
+    """What the body of a step over whole datasets is given; what spreads is for partitioned ones.
 
     Attributes:
         engine: computes partitions.

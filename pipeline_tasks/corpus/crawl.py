@@ -13,6 +13,7 @@ from pydantic import Field
 
 from pipeline_tasks.core.erasure.listed import REASON, erased_ids
 from pipeline_tasks.core.ids import short_id
+from pipeline_tasks.core.partitions import PartitionedRun
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.step import GrowthParams, step, tuning
@@ -69,7 +70,7 @@ class CrawlParams(GrowthParams):
 
 
 @step(reads={"urls": URLS}, writes=DOWNLOADS, kind="reduce", grows=True, version="2", resumes=True)
-def crawl(inputs: Inputs, params: CrawlParams, run: Run) -> Iterator[pa.Table]:
+def crawl(inputs: Inputs, params: CrawlParams, run: PartitionedRun) -> Iterator[pa.Table]:
     """Fetch what is new, ask whether the rest changed where ``refresh`` is new, withdraw what is gone.
 
     Addresses that end without a document are rejects; see docs/crawling.md for the reasons. The first bytes decide what
@@ -94,6 +95,7 @@ def crawl(inputs: Inputs, params: CrawlParams, run: Run) -> Iterator[pa.Table]:
             run.count("requests", asyncio.run(_fetch_all(left, params, run, journal, meter.advance)))
         rows = _rows(listed, history, journal, run, erased)
         yield from _parts(rows, journal, params)
+        history.keep_validators(run, journal.outcomes)
     finally:
         journal.close()
 

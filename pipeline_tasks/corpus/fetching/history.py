@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
-from pipeline_tasks.core.run import Run
+import pyarrow as pa
+
+from pipeline_tasks.core.partitions import PartitionedRun
+from pipeline_tasks.core.parts import read_part, write_rows
 from pipeline_tasks.core.step import StepParams
-from pipeline_tasks.corpus.fetching.outcomes import Known
+from pipeline_tasks.core.versions import Version
+from pipeline_tasks.corpus.fetching.outcomes import Known, Outcome
 
 REFRESH = "refresh"
-_COLUMNS = ["url_id", "doc_id", "content_sha256", "fetched_url", "etag", "last_modified"]
+_VALIDATORS = ["fetched_url", "etag", "last_modified"]
+_COLUMNS = ["url_id", "doc_id", "content_sha256", *_VALIDATORS]
+_NEWER = pa.schema([(name, pa.string()) for name in ("url_id", "content_sha256", *_VALIDATORS)])
 
 
 @dataclass(frozen=True)
@@ -17,19 +24,21 @@ class History:
     """The version before, by address.
 
     Attributes:
-        known: documents.
+        known: documents, with the validators that came last.
+        newer: those of them whose validators are not those of their row any more.
         refused: reason and detail of addresses that gave none.
         refreshes: every address is asked again, also those that are known.
         retries: parameters changed, so what was refused may pass now.
     """
 
     known: dict[str, Known] = field(default_factory=dict)
+    newer: dict[str, Known] = field(default_factory=dict)
     refused: dict[str, tuple[str, str]] = field(default_factory=dict)
     refreshes: bool = False
     retries: bool = False
 
     @classmethod
-    def read(cls, run: Run, params: StepParams) -> History:
+    def read(cls, run: PartitionedRun, params: StepParams) -> History:
         """The history behind ``run``; empty for a first crawl. Reads no document's bytes."""
         if run.previous is None:
             return cls()
@@ -40,6 +49,7 @@ class History:
             for part in run.previous.parts(_COLUMNS)
             for row in part.to_pylist()
         }
+        newer = _newer(run, run.previous, known)
         refused = {
             row["row_id"]: (row["reason"], row["detail"])
             for part in run.previous.rejects().parts()
@@ -48,10 +58,41 @@ class History:
         now, last = params.identity(), next(run.requests())
         asked = now[REFRESH] and now[REFRESH] != next((p[REFRESH] for p in run.requests() if p[REFRESH]), "")
         changed = {**now, REFRESH: ""} != {**last, REFRESH: ""}
-        return cls(known, refused, refreshes=bool(asked), retries=changed)
+        return cls(known | newer, newer, refused, refreshes=bool(asked), retries=changed)
 
     def asks(self, url_id: str) -> bool:
         """Whether this crawl asks for the address."""
         if self.refreshes:
             return True
         return url_id not in self.known and (self.retries or url_id not in self.refused)
+
+    def keep_validators(self, run: PartitionedRun, outcomes: Mapping[str, Outcome]) -> None:
+        """Leave to the next refresh what servers sent with bytes that are known: no row says it, for none changes."""
+        newer = dict(self.newer)
+        for url_id, known in self.known.items():
+            outcome = outcomes.get(url_id)
+            if outcome and outcome.sha256 == known.sha256:
+                sent = replace(known, **{name: getattr(outcome, name) for name in _VALIDATORS})
+                newer |= {url_id: sent} if sent != known else {}
+        if run.previous is None or newer == self.newer:
+            return
+        rows = [
+            {"url_id": url_id, "content_sha256": known.sha256, **{name: getattr(known, name) for name in _VALIDATORS}}
+            for url_id, known in sorted(newer.items())
+        ]
+        run.leave(_words(run.previous), [write_rows(run.store, pa.Table.from_pylist(rows, _NEWER))])
+
+
+def _newer(run: PartitionedRun, previous: Version, known: Mapping[str, Known]) -> dict[str, Known]:
+    """What earlier refreshes have left of documents that still have the same bytes."""
+    (tables,) = run.left([_words(previous)])
+    return {
+        row["url_id"]: replace(known[row["url_id"]], **{name: row[name] for name in _VALIDATORS})
+        for table in tables
+        for row in read_part(run.store, table).to_pylist()
+        if row["url_id"] in known and row["content_sha256"] == known[row["url_id"]].sha256
+    }
+
+
+def _words(previous: Version) -> list[str]:
+    return ["validators", previous.manifest.dataset]
