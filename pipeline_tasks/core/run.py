@@ -73,6 +73,7 @@ class Run:
         responses: paid answers that a map body used and its rows do not name, by id: what its part cost.
         withdrawn: keys of its rows that the next version does without.
         replaced: those of them that a new row stands for.
+        caution: what to know before the others go: a refusal to let them says it, else a warning does.
     """
 
     store: Store
@@ -86,6 +87,7 @@ class Run:
     responses: set[str] = field(default_factory=set)
     withdrawn: set[str] = field(default_factory=set)
     replaced: set[str] = field(default_factory=set)
+    caution: str = ""
     counters: Counter[str] = field(default_factory=Counter)
     _rejects: list[dict] = field(default_factory=list)
     _rejected: list[pa.Table] = field(default_factory=list)

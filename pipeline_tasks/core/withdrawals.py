@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -12,6 +14,7 @@ from pipeline_tasks.core.schema import RowSchema
 from pipeline_tasks.core.step import GrowthParams
 from pipeline_tasks.core.versions import Version
 
+log = logging.getLogger(__name__)
 FEW_ROWS = 10
 _SHOWN = 5
 _IDS = ("_id", "_sha256")
@@ -29,19 +32,25 @@ def check_withdrawals(job: Job, run: Run, live: int, new: int) -> None:
         new: rows that the body yielded.
 
     Raises:
-        InputError: more would go; the message names the first of them.
+        InputError: more would go; the message names the first of them, and says what the body warns of.
     """
     if not isinstance(job.params, GrowthParams):
         raise InputError(f"{job.step.name}: a dataset that grows has a limit; derive its parameters from GrowthParams")
     limit, gone = job.params.max_withdrawn, sorted(run.withdrawn - run.replaced)
     nothing_left = len(run.withdrawn) == live and not new
-    if not (run.previous and gone) or limit == 1 or (len(gone) <= max(FEW_ROWS, limit * live) and not nothing_left):
+    if not (run.previous and gone):
+        return
+    what = f"{len(gone):,} of the {live:,} rows of {run.previous.manifest.ref}"
+    if limit == 1 or (len(gone) <= max(FEW_ROWS, limit * live) and not nothing_left):
+        if run.caution:
+            log.warning("%s withdraws %s: %s", job.step.name, what, run.caution)
         return
     named = ", ".join(_named(run.previous, job.step.writes, gone[:_SHOWN])) if job.step.writes else ""
     more = f" and {len(gone) - _SHOWN:,} more" if len(gone) > _SHOWN else ""
+    caution = f"{run.caution}; " if run.caution else ""
     raise InputError(
-        f"{job.step.name} would withdraw {len(gone):,} of the {live:,} rows of {run.previous.manifest.ref}, more than "
-        f"max_withdrawn={limit:g} allows: {named}{more}; see what it read, or let them go by --set max_withdrawn=1"
+        f"{job.step.name} would withdraw {what}, more than max_withdrawn={limit:g} allows: {named}{more}; {caution}"
+        "see what it read, or let them go by --set max_withdrawn=1"
     )
 
 

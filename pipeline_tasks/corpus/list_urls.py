@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Set
+from posixpath import basename
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 from pydantic import Field, field_validator
@@ -19,6 +22,10 @@ from pipeline_tasks.corpus.urls import names_user
 from pipeline_tasks.datasets import SEARCH_RESULTS, URLS
 
 log = logging.getLogger(__name__)
+_MOVED = (
+    "under the same name with another folder, host or scheme: mount the folder at its old path, or list the old "
+    "addresses, else all that was made of them is computed and paid for again"
+)
 
 
 class ListUrlsParams(GrowthParams):
@@ -86,6 +93,9 @@ def list_urls(inputs: Inputs, params: ListUrlsParams, run: Run) -> Iterator[pa.T
         del seen[url]
     if params.source and not run.counters["rows_in"]:
         log.warning("source=%r lists nothing: name a folder with *.pdf, or a file with addresses", params.source)
+    before = run.previous.parts(["url"]) if run.previous else ()
+    if n_moved := _moved({url for table in before for url in table["url"].to_pylist()}, seen.keys()):
+        run.caution = f"{n_moved:,} of them come back {_MOVED}"
     rows = [{"url_id": short_id(url), "url": url, "source": seen[url]} for url in sorted(seen)]
     yield from difference(run, URLS, rows, params.part_rows)
 
@@ -94,3 +104,17 @@ def _results(inputs: Inputs) -> list[tuple[str, str]]:
     """Address and provider of every result, in an order that no rank decides: what was listed stays as it is."""
     tables = (table for version in inputs.each("results") for table in version.parts(["url", "provider"]))
     return sorted((row["url"], row["provider"]) for table in tables for row in table.to_pylist())
+
+
+def _moved(before: Set[str], now: Set[str]) -> int:
+    """How many addresses are gone whose file names new ones have.
+
+    A name that an address which stays has, too, tells nothing: every issue of a journal may be ``issue.pdf``.
+    """
+    gone, new, stay = (Counter(map(_file_name, urls)) for urls in (before - now, now - before, before & now))
+    return sum(n for name, n in (gone & new).items() if name and name not in stay)
+
+
+def _file_name(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{basename(parts.path)}?{parts.query}".strip("?")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -147,3 +148,31 @@ def test_a_server_that_is_away_may_be_asked_again(store: LocalStore):
         source = f"{web.url}/urls.txt"
     with pytest.raises(TransientError, match="cannot be fetched"):
         go(store, list_urls, source=source)
+
+
+def test_a_folder_elsewhere_is_told_before_all_of_it_is_paid_again(store: LocalStore, tmp_path: Path):
+    for folder in ("pdfs", "sources"):
+        for i in range(12):
+            (tmp_path / folder / f"part{i % 3}" / f"{i}.pdf").parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / folder / f"part{i % 3}" / f"{i}.pdf").touch()
+    (tmp_path / "pdfs/gone.pdf").touch()
+    go(store, list_urls, source=str(tmp_path / "pdfs"))
+    with pytest.raises(InputError, match=r"withdraw 13 of the 13 rows .*; 12 of them come back under the same name "):
+        go(store, list_urls, source=str(tmp_path / "sources"))
+    shutil.rmtree(tmp_path / "pdfs")
+    (tmp_path / "pdfs").symlink_to(tmp_path / "sources")
+    assert go(store, list_urls, source=str(tmp_path / "pdfs")).counters["rows_out"] == 12
+
+
+def test_a_host_elsewhere_is_told_where_few_addresses_go(store: LocalStore, tmp_path: Path, caplog):
+    def refresh(*urls: str) -> str:
+        caplog.clear()
+        (tmp_path / "list.txt").write_text("\n".join(urls))
+        go(store, list_urls, source=str(tmp_path / "list.txt"))
+        return caplog.text
+
+    issues = [f"https://b.org/{year}/issue.pdf" for year in range(9)]
+    assert not refresh("http://a.org/1.pdf", "http://a.org/get?id=2", *issues[:8])
+    told = refresh("https://a.org/old/1.pdf", "https://a.org/get?id=2", *issues[:8])
+    assert "withdraws 2 of the 10 rows of urls@" in told and ": 2 of them come back under the same name" in told
+    assert not refresh("https://a.org/old/1.pdf", "https://a.org/get?id=3", *issues[1:]), "all issues have one name"
