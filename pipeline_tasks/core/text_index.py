@@ -1,8 +1,10 @@
 """In which stored answer the vector of a text lies: what was bought in one selection of texts serves every other.
 
 An answer is of a group of texts, and named by all of them. Files of this index lead from one text to the group that it
-was bought in. Each is written once, under the hash of its content; it holds digests and no text. The index is a
-shortcut: where an entry is lost, or its answer is, the text is asked for again.
+was bought in. Each is written once, under the hash of its content; it holds digests and no text. Many small ones are
+put together: the new file is there before they go, so that one who reads meanwhile finds every entry. The index is a
+shortcut: where an entry is lost, or its answer is, the text is asked for again. Only steps use it, beside which nothing
+is erased.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import lru_cache
 from hashlib import sha256
 
 import numpy as np
@@ -19,10 +21,14 @@ import pyarrow.compute as pc
 
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.store import Store
+from pipeline_tasks.core.store.protocol import WHOLE_BYTES
 
 log = logging.getLogger(__name__)
 PREFIX = "responses/texts"
 _DIGEST_BYTES = 16
+_MANY = 64
+"""Small files from which on they are put together: so many requests hardly delay a process that begins."""
+_LOOKS = 4
 _SCHEMA = pa.schema(
     [
         pa.field("text", pa.binary(_DIGEST_BYTES)),
@@ -51,7 +57,7 @@ class Place:
 
 
 class TextIndex:
-    """The index of one model's answers; it is read when something is first looked up.
+    """The index of one model's answers, as it is whenever something is looked up; each file is read once.
 
     Args:
         store: where the answers are.
@@ -59,21 +65,44 @@ class TextIndex:
     """
 
     def __init__(self, store: Store, model: str) -> None:
-        self._store, self._folder = store, f"{PREFIX}/{short_id(model)}"
+        self._store, self._name = store, short_id(model)
+        self._files: dict[str, pa.Table] = {}
 
-    @cached_property
-    def _known(self) -> pa.Table:
-        found = self._store.read_all(self._store.keys(self._folder))
-        return _joined([_read(self._store, key, data or b"") for key, data in found])
+    @property
+    def _folder(self) -> str:
+        return f"{PREFIX}/{self._name}"
 
     def find(self, texts: Sequence[str]) -> list[Place]:
         """Where each of ``texts`` (distinct) lies that is known, by answer; one that was bought twice lies in two."""
-        at = pc.index_in(self._known["text"], value_set=_digests(texts))
-        known = self._known.append_column("at", at).filter(pc.is_valid(at))
+        if len(self._look()) >= _MANY:
+            self._put_together()
+        told = _joined([*self._files.values()])
+        place = pc.index_in(told["text"], value_set=_digests(texts))
+        known = told.append_column("at", place).filter(pc.is_valid(place))
         answers, of = np.unique(known["answer"].cast(pa.string()).to_numpy(), return_inverse=True)
-        own = np.split(np.argsort(of, kind="stable"), np.bincount(of, minlength=len(answers)).cumsum()[:-1])
         at, rows, n_rows = (known[name].to_numpy() for name in ("at", "row", "rows"))
+        _, first = np.unique(of * len(texts) + at, return_index=True)  # two files may tell of one answer
+        own = np.split(first, np.bincount(of[first], minlength=len(answers)).cumsum()[:-1])
         return [Place(answers[i], int(n_rows[lie[0]]), rows[lie], at[lie]) for i, lie in enumerate(own) if len(lie)]
+
+    def _look(self) -> dict[str, pa.Table]:
+        """Read the files that are new, and drop what was read of those that are gone; the small ones."""
+        for _ in range(_LOOKS):
+            there = {entry.key: entry.size_bytes for entry in self._store.entries(self._folder)}
+            new = dict(self._store.read_all(key for key in there if key not in self._files))
+            read = {key: _read(self._store, key, data) for key, data in new.items() if data is not None}
+            files = self._files | {key: rows for key, rows in read.items() if rows.num_rows}
+            self._files = files = {key: files[key] for key in there if key in files}
+            if None not in new.values():  # else another process has just put it together with others
+                break
+        return {key: rows for key, rows in files.items() if there[key] <= WHOLE_BYTES}
+
+    def _put_together(self) -> None:
+        with self._store.alone(f"texts-{self._name}"):
+            small = self._look()
+            if len(small) >= _MANY:  # else another process was first
+                key = _write(self._store, self._folder, _joined([*small.values()]))
+                self._store.delete_all(small.keys() - {key})
 
     def add(self, answers: Mapping[str, Sequence[str]]) -> None:
         """Note the texts of answers, in the order of their vectors."""
@@ -92,8 +121,13 @@ class TextIndex:
             for answer_id, texts in sorted(answers.items())
         ]
         rows = _joined(told)
-        self._known = _joined([self._known, rows])
-        _write(self._store, self._folder, rows)
+        self._files = self._files | {_write(self._store, self._folder, rows): rows}
+
+
+@lru_cache(maxsize=2)
+def text_index(store: Store, model: str) -> TextIndex:
+    """The index of a model's answers; a process keeps the last two."""
+    return TextIndex(store, model)
 
 
 def forget(store: Store, answers: Collection[str]) -> list[str]:
@@ -119,12 +153,14 @@ def _joined(tables: Sequence[pa.Table]) -> pa.Table:
     return pa.concat_tables([_SCHEMA.empty_table(), *tables])
 
 
-def _write(store: Store, folder: str, rows: pa.Table) -> None:
+def _write(store: Store, folder: str, rows: pa.Table) -> str:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, _SCHEMA) as writer:
         writer.write_table(rows.unify_dictionaries().combine_chunks())
     data = sink.getvalue().to_pybytes()
-    store.create(f"{folder}/{sha256(data).hexdigest()}.arrow", data)
+    key = f"{folder}/{sha256(data).hexdigest()}.arrow"
+    store.create(key, data)
+    return key
 
 
 def _read(store: Store, key: str, data: bytes) -> pa.Table:

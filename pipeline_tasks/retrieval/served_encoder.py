@@ -12,7 +12,7 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.settings import Settings, settings
 from pipeline_tasks.core.spending import Limit, limits
 from pipeline_tasks.core.store import Store
-from pipeline_tasks.core.text_index import Place, TextIndex
+from pipeline_tasks.core.text_index import Place, TextIndex, text_index
 from pipeline_tasks.encoders.layout import Layout, layout_of_spec
 from pipeline_tasks.models.registry import ModelSpec, get
 from pipeline_tasks.models.use import is_served
@@ -132,7 +132,7 @@ def _served(spec: ModelSpec, store: Store, terms: Terms) -> ServedEncoder:
         key_setting="FOUNDRY_EMBEDDINGS_API_KEY" if own else "OPENAI_API_KEY",
     )
     embeddings = EmbeddingsEndpoint(endpoint, spec.endpoint_name, spec.dim, store)
-    index = TextIndex(store, spec.endpoint_name)
+    index = text_index(store, spec.endpoint_name)
     return ServedEncoder(spec.name, layout_of_spec(spec, None, instructions_of(spec)), embeddings, index)
 
 

@@ -11,6 +11,23 @@ from pipeline_tasks.core.text_index import PREFIX, TextIndex, forget
 BOUGHT = {"a" * 64: ["flood", "storm", "fire"], "b" * 64: ["hail", "fire"]}
 
 
+class Watched(LocalStore):
+    """Notes the keys that are read, and calls ``then`` when it has listed some."""
+
+    def __init__(self, root):
+        super().__init__(root)
+        self.reads, self.then = [], lambda: None
+
+    def read(self, key):
+        self.reads.append(key)
+        return super().read(key)
+
+    def entries(self, prefix):
+        listed = list(super().entries(prefix))
+        self.then()
+        return iter(listed)
+
+
 @pytest.fixture
 def store(tmp_path) -> LocalStore:
     store = LocalStore(tmp_path)
@@ -56,6 +73,45 @@ def test_answers_that_are_forgotten_are_found_no_more(store):
     assert found(TextIndex(store, "model"), ["flood", "fire", "sleet"]) == {("fire", "b", 1, 2)}
     assert forget(store, {"a" * 64}) == []
     assert b"a" * 64 not in b"".join(store.read(key) or b"" for key in store.keys(PREFIX))
+
+
+def test_a_file_is_read_once_and_one_that_is_gone_tells_nothing_more(store):
+    watched = Watched(store.root)
+    index = TextIndex(watched, "model")
+    for n in range(5):
+        index.add({f"{n:064d}": [f"text {n}"]})
+        assert len(index.find(["fire", f"text {n}"])) == 3
+    TextIndex(store, "model").add({"c" * 64: ["sleet"]})
+    assert found(index, ["sleet"]) == {("sleet", "c", 0, 1)}
+    assert len(watched.reads) == len(set(watched.reads)) == 2
+    store.delete_all(forget(store, {"a" * 64, "c" * 64}))
+    assert found(index, ["sleet", "fire", "text 3"]) == {("fire", "b", 1, 2), ("text 3", "0", 0, 1)}
+
+
+def test_many_small_files_are_put_together_and_no_text_is_lost_to_one_who_reads_meanwhile(store):
+    large = {f"{n:064d}": [f"long ago {n}/{row}" for row in range(256)] for n in range(160)}
+    TextIndex(store, "model").add(large)
+    before = set(store.keys(PREFIX))
+    writer, reader = TextIndex(store, "model"), Watched(store.root)
+    texts = [f"text {n}" for n in range(100)]
+    for n, text in enumerate(texts):
+        writer.add({f"{n:063d}f": [text]})
+
+    def once():
+        reader.then = lambda: None
+        assert len(writer.find(texts)) == 100
+
+    reader.then = once
+    assert len(found(TextIndex(reader, "model"), [*texts, "fire", "long ago 3/7"])) == 103
+    (large_one,) = set(store.keys(PREFIX)) & before
+    assert len(list(store.keys(PREFIX))) == 2 and len(store.read(large_one) or b"") > 1 << 20
+    assert len(found(writer, [*texts, "fire", "long ago 3/7"])) == 103
+
+
+def test_an_answer_that_two_files_tell_of_is_found_once(store):
+    TextIndex(store, "model").add({"b" * 64: BOUGHT["b" * 64], "c" * 64: ["sleet"]})
+    (place,) = TextIndex(store, "model").find(["hail"])
+    assert place.texts.tolist() == [0] and place.rows.tolist() == [0]
 
 
 def test_a_large_index_takes_as_long_as_it_is_long(store):

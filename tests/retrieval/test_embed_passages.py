@@ -10,6 +10,7 @@ import pytest
 
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.core.text_index import PREFIX
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.corpus.cluster_passages import cluster_passages
 from pipeline_tasks.corpus.near_duplicate_passages import near_duplicate_passages
@@ -109,6 +110,30 @@ def test_killed_while_buying_it_buys_only_what_it_lacks(tmp_path, monkeypatch):
         assert counters["vectors_bought"] == len(texts) - len(before)
         assert {endpoint.sold[text] for text in before} == {1} and set(endpoint.sold) == set(texts)
     settings.cache_clear()
+
+
+class Watched(LocalStore):
+    """Notes the keys that are read."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.reads: list[str] = []
+
+    def read(self, key: str) -> bytes | None:
+        self.reads.append(key)
+        return super().read(key)
+
+
+def test_what_a_process_bought_for_one_part_it_does_not_read_again_for_each_other(tmp_path, monkeypatch):
+    store = Watched(tmp_path)
+    put(store, PASSAGES, *(passages(part, 3) for part in range(12)))
+    with serving() as endpoint:
+        monkeypatch.setenv("FOUNDRY_EMBEDDINGS_BASE_URL", endpoint.url)
+        monkeypatch.setenv("FOUNDRY_EMBEDDINGS_PRICE", "free")
+        settings.cache_clear()
+        go(store, embed_passages, model="text-embedding-3-small")
+    settings.cache_clear()
+    assert len(list(store.keys(PREFIX))) == 12 and not [key for key in store.reads if key.startswith(PREFIX)]
 
 
 def test_pairs_get_two_vectors_each_and_equal_texts_one(store):

@@ -41,6 +41,12 @@ class LocalStore:
     def __reduce__(self) -> tuple[type[LocalStore], tuple[Path]]:
         return LocalStore, (self.root,)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LocalStore) and other.root == self.root
+
+    def __hash__(self) -> int:
+        return hash(self.root)
+
     def __str__(self) -> str:
         return str(self.root)
 
@@ -130,8 +136,7 @@ class LocalStore:
     def swap(self, key: str, old: bytes | None, new: bytes) -> bool:
         """See :meth:`Store.swap`."""
         with self.alone(f"swap-{short_id(checked_key(key))}"):
-            expected = self.read(key) == old
-            if expected:
+            if expected := self.read(key) == old:
                 self.replace(key, new)
             return expected
 
@@ -245,8 +250,7 @@ class LocalStore:
 
     def pins(self) -> list[Pin]:
         """See :meth:`Store.pins`."""
-        shown = (self.pin(key.removeprefix("pins/")) for key in self.keys("pins"))
-        return [pin for pin in shown if pin]
+        return [pin for key in self.keys("pins") if (pin := self.pin(key.removeprefix("pins/")))]
 
     def pin(self, name: str) -> Pin | None:
         """What the pin called ``name`` shows; one whose holder is dead goes."""

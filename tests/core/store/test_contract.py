@@ -110,6 +110,11 @@ def test_a_key_never_leaves_the_store(store, key):
         pass
 
 
+def test_what_a_worker_keeps_of_a_store_it_finds_for_each_piece_of_its_work(store):
+    one, other = (pickle.loads(pickle.dumps(store)) for _ in range(2))
+    assert {one: "kept"}[other] == "kept"
+
+
 def test_create_keeps_the_first_replace_the_last(store):
     assert store.create("a/b", b"first") and not store.create("a/b", b"second")
     assert store.read("a/b") == b"first"
