@@ -179,6 +179,10 @@ class PartitionedRun(Run):
             self.final.update(part.sha256 for key in keys for part in records[key].tables)
         return [records[key].tables for key in keys]
 
+    def remembers(self, work: Work, partition: Partition) -> bool:
+        """Whether what ``work`` gives for this is there."""
+        return self.job is not None and bool(_lookup(self.store, [partition.key(self.job, work)]))
+
     def leave(self, words: Sequence[str], tables: Sequence[Part]) -> None:
         """Keep tables for later runs of the step, which find them by the same words; a hint, which may get lost."""
         first, *further = tables

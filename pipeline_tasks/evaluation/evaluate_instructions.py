@@ -48,7 +48,7 @@ class EvaluateInstructionsParams(EvaluationParams):
     writes=EVALUATIONS,
     kind="partitioned",
     dataset="eval/{set_name}-instructions",
-    version="6",
+    version="7",
     image="gpu",
     pool="gpu",
     memory_gib=8,

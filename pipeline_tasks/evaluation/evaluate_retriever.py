@@ -27,7 +27,7 @@ from pipeline_tasks.evaluation.rank_systems import TOLD, judged_of, rank_systems
     writes=EVALUATIONS,
     kind="partitioned",
     dataset="eval/{set_name}",
-    version="7",
+    version="8",
     image="gpu",
     pool="gpu",
     memory_gib=8,
@@ -38,7 +38,8 @@ def evaluate_retriever(inputs: Inputs, params: EvaluationParams, run: Partitione
     """Every measure of every query of a judged set, for each system, with the first passages that it found.
 
     The corpus is all passages. Models whose embeddings are given are asked with these; vectors of queries that
-    ``embed_pairs`` has made are read; every other text is encoded here, as the registry or the model's own files say.
+    ``embed_pairs`` has made are read; every other text is encoded here, as the registry or the model's own files say,
+    passages once for all sets.
     Of every embedder the counters ``alignment/<system>``, ``normalised_alignment/<system>`` and ``uniformity/<system>``
     say how it lays out queries and passages. The mean over intents, as in DMRetriever, Table 2, is the view
     ``evaluations``; differences, intervals and p-values are ``foundry evaluate``'s.

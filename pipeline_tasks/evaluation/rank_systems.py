@@ -1,15 +1,16 @@
 """Rankings of judged queries by every system of an evaluation: partitions of the steps that score them.
 
 What a system made of a corpus and of queries is remembered. An evaluation that names a system again, beside others,
-with other measures or in another fusion, encodes nothing for it.
+with other measures or in another fusion, encodes nothing for it; one of other queries finds the vectors of the corpus
+(:mod:`~pipeline_tasks.evaluation.corpus_vectors`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -17,25 +18,23 @@ import pyarrow.compute as pc
 
 from pipeline_tasks.core.arrays import in_order, one_array
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.manifest import Part, Ref
+from pipeline_tasks.core.manifest import Part
 from pipeline_tasks.core.partitions import Partition, PartitionedRun, Rows
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.runtime import versions_of
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.versions import Version, read_part
 from pipeline_tasks.evaluation import systems
+from pipeline_tasks.evaluation.corpus_vectors import Model, by_rising_id, encode_corpus
 from pipeline_tasks.evaluation.evaluation_params import EvaluationParams
 from pipeline_tasks.evaluation.geometry import of_sample
 from pipeline_tasks.evaluation.stored_vectors import passage_vectors, query_vectors
 from pipeline_tasks.evaluation.systems import BM25, FUSED_DEPTH, Asked, is_folder, is_fusion
 from pipeline_tasks.models.registry import get
 from pipeline_tasks.retrieval.embed_params import check_weights
-from pipeline_tasks.retrieval.embed_passages import noted
-from pipeline_tasks.retrieval.encoder import Encoder
 from pipeline_tasks.retrieval.encoders import instructions_of
 from pipeline_tasks.retrieval.fusion import fuse
 from pipeline_tasks.retrieval.search import top_k
-from pipeline_tasks.retrieval.served_encoder import open_or_ask
 
 TOLD = ("instruction",)
 """The column of a judged set that a query's own instruction is in, where it has one."""
@@ -64,9 +63,8 @@ class System:
         given = {"queries": inputs["queries"], "passages": inputs["passages"]}
         given |= {"embeddings": self.stored} if self.stored else {}
         asked = {"kind": self.kind, "decided_by": self.decided_by, "told": [*told], "depth": depth}
-        called = {"name": self.name}
-        values = asked | (called if self.kind == "registered" else {})
-        return Partition({of: Rows(version) for of, version in given.items()}, values=values, beside=called)
+        values = asked | ({"name": self.name} if self.kind == "registered" else {})
+        return Partition({of: Rows(version) for of, version in given.items()}, values=values)
 
 
 def rank_systems(
@@ -92,9 +90,14 @@ def rank_systems(
     if twice:
         raise InputError(f"two systems are called {twice[0]!r}: leave one of them to another evaluation")
     alone, depth = [system for system in found if system.kind != "fusion"], max(params.depth, FUSED_DEPTH)
-    made = run.spread(rank_system, [system.partition(inputs, told, depth) for system in alone])
-    ranked = {system.name: part for system, (part, *_) in zip(alone, made, strict=True)}
-    for system, (_, *laid_out) in zip(alone, made, strict=True):
+    ranked: dict[str, Part] = {}
+    for system in alone:
+        given = system.partition(inputs, told, depth)
+        if system.kind != "bm25" and not run.remembers(rank_system, given):
+            model = Model(system.kind, system.name, system.decided_by, params, run)
+            vectors = [] if system.stored else encode_corpus(model, inputs["passages"], run)
+            given = replace(given, beside={"model": model, "vectors": vectors})
+        ((ranked[system.name], *laid_out),) = run.spread(rank_system, [given])
         for row in (row for part in laid_out for row in read_part(run.store, part).to_pylist()):
             run.counters.update({f"{name}/{system.name}": value for name, value in row.items()})
     for system in found[len(alone) :]:
@@ -109,7 +112,7 @@ def _systems(inputs: Inputs, params: EvaluationParams) -> Iterator[System]:
     """Fusions last, because they need the others."""
     if params.has_start:
         told = instructions_of(get(params.start.name)) if params.start.folder is None else {}
-        decided_by = params.start.identity() | ({"instructions": told} if told else {})
+        decided_by = params.start.identity() | ({systems.OF_QUERIES: told} if told else {})
         yield System(f"{params.size}/untrained", "start", decided_by=decided_by)
     stored = inputs.by_last_name("embeddings")
     for name in dict.fromkeys((*(name for name in params.systems if not is_fusion(name)), *stored)):
@@ -122,7 +125,7 @@ def _systems(inputs: Inputs, params: EvaluationParams) -> Iterator[System]:
             if given:
                 check_weights(name, given)
             precision = given.manifest.params["precision"] if given else "float32"
-            known = systems.identity(name) | {"precision": precision, "instructions": instructions_of(get(name))}
+            known = systems.identity(name) | {"precision": precision, systems.OF_QUERIES: instructions_of(get(name))}
             yield System(name, "registered", decided_by=known, stored=given)
     trained = inputs.each("models")
     names = Counter(system_name(version) for version in trained)
@@ -154,12 +157,7 @@ def rank_system(given: Partition, run: Run) -> Iterator[pa.Table]:
     if given.values["kind"] == "bm25":
         yield _rankings(ids, _without(themselves, asked.rank_bm25(deep), depth))
         return
-    if given.values["kind"] == "registered":
-        queries, passages = _registered(given, asked, run)
-    else:
-        queries, passages = asked.vectors(_opened(given, run))
-        if given.values["kind"] == "folder":  # several devices read it as they are first asked
-            systems.check_unchanged(given.beside["name"], given.values["decided_by"])
+    queries, passages = _vectors(given, asked, run)
     yield _rankings(ids, _without(themselves, top_k(queries, passages, deep)[0], depth))
     answers = _answers(judged, asked.passage_ids)
     if len(queries) == len(answers) and len(passages) > 1:
@@ -260,36 +258,16 @@ def _asked(judged: pa.Table, corpus: pa.Table, told: Sequence[str]) -> Asked:
     return Asked(texts, intents, corpus["passage_id"].to_pylist(), corpus["text"].to_pylist(), own)
 
 
-def _opened(given: Partition, run: Run) -> Encoder:
-    """A model that is asked as its own files say, or that training starts from."""
-    if given.values["kind"] == "folder":
-        return systems.encoder_of_folder(given.beside["name"])
-    if given.values["kind"] == "start":
-        return systems.encoder_of_start(_params(run).start, run.scratch)
-    version = Version.open(run.store, Ref.parse(given.values["decided_by"]["version"]))
-    return systems.encoder_of_version(version, run.scratch)
-
-
-def _registered(given: Partition, asked: Asked, run: Run) -> tuple[np.ndarray, np.ndarray]:
-    """Vectors of queries and passages that are there already; the model is opened only for texts that have none."""
-    name, precision, stored = (
-        given.values["name"],
-        given.values["decided_by"]["precision"],
-        given.rows.get("embeddings"),
-    )
+def _vectors(given: Partition, asked: Asked, run: Run) -> tuple[np.ndarray, np.ndarray]:
+    """Of queries and passages; a query is encoded where it has no vector yet."""
+    model: Model = given.beside["model"]
+    stored, queries = given.rows.get("embeddings"), None
     passages = passage_vectors(stored.version, asked.passage_ids) if stored else None
-    queries = query_vectors(given.rows["queries"].version, name, precision)
+    if model.kind == "registered":
+        queries = query_vectors(given.rows["queries"].version, model.name, model.decided_by["precision"])
     run.count("vectors_read", sum(len(read) for read in (passages, queries) if read is not None))
-    if passages is None or queries is None:
-        encoder = open_or_ask(name, precision, run.store, _params(run).terms(run))
-        n_missing = len(asked.passages) * (passages is None) + len(asked.queries) * (queries is None)
-        with noted(run, encoder, n_missing):
-            passages = encoder.encode_passages(asked.passages) if passages is None else passages
-            queries = asked.encoded_by(encoder) if queries is None else queries
+    if queries is None:
+        queries = model.encode(run, len(asked.queries), asked.encoded_by)
+    if passages is None:
+        passages = by_rising_id(run.store, given.beside["vectors"], given.rows["passages"].version, queries.shape[1])
     return queries, passages
-
-
-def _params(run: Run) -> EvaluationParams:
-    if run.job is None:
-        raise InputError(f"{run.label} is a partition of a step; run the step")
-    return cast(EvaluationParams, run.job.params)

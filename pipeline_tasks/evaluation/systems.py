@@ -30,6 +30,8 @@ A sum hangs on how far its terms are read: were that as far as the deepest measu
 At 1,000, as deep as runs of TREC usually are, that measure sees as much of a fusion as of its members. On two cores,
 1,000 ranks of 500 queries in 100,000 passages take 0.3 s longer than 200, and their fusion 0.1 s.
 """
+OF_QUERIES = "instructions"
+"""What of a system has a say in vectors of queries and none in those of passages."""
 _FUSION = re.compile(r"rrf\(([^()=]+?)(?:,\s*k=(\d+)\s*)?\)")
 _WEIGHTS = ("*.safetensors", "*/*.safetensors", "*.onnx", "*.onnx.data", "*.onnx_data")
 _READ = ("*.json", "*.txt", "*.model", "*/config.json", *_WEIGHTS)
@@ -66,11 +68,6 @@ class Asked:
 
         found, scores = bm25.top_k(self.queries, self.passages, depth)
         return np.where(scores > 0, found, -1)
-
-    def vectors(self, encoder: Encoder) -> tuple[np.ndarray, np.ndarray]:
-        """Vectors of the queries [q, d] and of the passages [n, d]."""
-        passages = encoder.encode_passages(self.passages)
-        return self.encoded_by(encoder), passages
 
 
 def encoder_of_start(start: Start, scratch: Path) -> Encoder:
@@ -120,11 +117,16 @@ def identity(name: str) -> dict[str, Any]:
         return {"name": name, "members": members(name)[0]}
     if not is_folder(name):
         return use.identity(name)
-    folder = _folder(name)
-    files = sorted({path for pattern in _READ for path in folder.glob(pattern) if is_readable_file(path)})
+    folder, files = _folder(name), _files(name)
     held = digest({path.relative_to(folder).as_posix(): file_sha256(path) for path in files})
     libraries = ("tokenizers", "onnxruntime") if folder / "model.onnx" in files else ("tokenizers",)
     return {"files": held, "libraries": versions_of(*libraries)}
+
+
+def written(name: str) -> list[tuple[Any, ...]]:
+    """Of each file of a model's folder its place, size and times: equal where nobody has written to any."""
+    of = [(path, path.stat()) for path in _files(name)]
+    return [(path, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns) for path, stat in of]
 
 
 def check_unchanged(name: str, was: dict[str, Any]) -> None:
@@ -142,6 +144,12 @@ def _folder(name: str) -> Path:
     if folder is None or not is_readable_file(folder / "config.json"):
         raise InputError(f"system {name!r} is no model's folder: name one with a config.json{where_to_name()}")
     return folder
+
+
+def _files(name: str) -> list[Path]:
+    """Those of a model's folder that decide its vectors."""
+    folder = _folder(name)
+    return sorted({path for pattern in _READ for path in folder.glob(pattern) if is_readable_file(path)})
 
 
 def members(name: str) -> tuple[list[str], int]:

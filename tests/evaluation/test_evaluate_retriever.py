@@ -242,12 +242,12 @@ def test_a_system_is_asked_the_same_once(store, tmp_path, monkeypatch):
     Path(two, "config.json").write_text(Path(two, "config.json").read_text() + "\n")
     first = go(store, evaluate_retriever, {"models": []}, **ALONE | {"systems": (one,)})
     scores = {row["query_id"]: row["scores"] for row in rows(store, "eval/heldout")}
-    assert first.counters["partitions_built"] == 2, "its rankings and their scores"
+    assert first.counters["partitions_built"] == 3, "vectors of the corpus, its rankings and their scores"
     ranked = []
     monkeypatch.setattr("pipeline_tasks.evaluation.systems.encoder_of_folder", partial(noted, ranked))
     both = go(store, evaluate_retriever, {"models": []}, **ALONE | {"systems": (one, two, f"rrf({one},bm25)", "bm25")})
     assert ranked == [two], "the first one's rankings are there, for the fusion, too"
-    assert (both.counters["partitions_reused"], both.counters["partitions_built"]) == (2, 6)
+    assert (both.counters["partitions_reused"], both.counters["partitions_built"]) == (2, 7)
     found = [row for row in rows(store, "eval/heldout") if row["system"] == one]
     assert {row["query_id"]: row["scores"] for row in found} == scores
     go(store, evaluate_retriever, {"models": []}, **ALONE | {"systems": (one,), "measures": ("recall@2",)})

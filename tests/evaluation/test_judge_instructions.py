@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -155,6 +156,9 @@ def test_instructions_that_cannot_be_read_are_an_error_that_names_the_place(stor
 class Obedient:
     """Stands for an encoder that reads instructions: it finds what mentions the words that these name first."""
 
+    def __init__(self):
+        self.costs, self.responses = Counter(), set()
+
     def encode_passages(self, texts):
         return np.array([[word in words_of(text) for word in WORDS] for text in texts], np.float32)
 
@@ -168,6 +172,7 @@ def test_who_follows_an_instruction_scores_above_0_and_who_does_not_hear_it_scor
     go(store, judge_instructions, set_name="mine")
     monkeypatch.setattr(systems, "encoder_of_folder", lambda name: Obedient())
     monkeypatch.setattr(systems, "identity", lambda name: {"name": name})
+    monkeypatch.setattr(systems, "written", lambda name: name)
     alone = {"size": "", "models": [], "systems": ["bm25", "./obedient"]}
     ref = go(store, evaluate_instructions, {"models": []}, set_name="mine", **alone).ref
     found = scores_of(Version.open(store, ref), "p-mrr").by_system
@@ -184,6 +189,7 @@ def test_p_mrr_is_the_same_whatever_else_is_measured(store, monkeypatch):
     go(store, judge_instructions, set_name="mine")
     monkeypatch.setattr(systems, "encoder_of_folder", lambda name: Obedient())
     monkeypatch.setattr(systems, "identity", lambda name: {"name": name})
+    monkeypatch.setattr(systems, "written", lambda name: name)
     alone = {"size": "", "models": [], "systems": ["./obedient"], "kept": 1}
     found = []
     for measures in (["map@1000"], ["ndcg@1"]):
