@@ -24,7 +24,7 @@ from foundry_airflow.inputs import (
     given,
 )
 from foundry_airflow.operators import StepOperator
-from foundry_airflow.tries import RETRY_DELAY_S
+from foundry_airflow.tries import retry_delay_s
 from pipeline_tasks.core.parameters import default_of
 from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.resources import resources_of
@@ -55,7 +55,7 @@ __all__ = [
 
 DEFAULT_ARGS = {
     "retries": Resources().retries,
-    "retry_delay": timedelta(seconds=conf.getint("foundry", "retry_delay_s", fallback=RETRY_DELAY_S)),
+    "retry_delay": timedelta(seconds=retry_delay_s()),
     "retry_exponential_backoff": True,
     "on_failure_callback": task_failed,
 }

@@ -21,8 +21,12 @@ from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.resources import resources_of
 from pipeline_tasks.core.store import Store
 
-RETRY_DELAY_S = 30
 log = logging.getLogger(__name__)
+
+
+def retry_delay_s() -> float:
+    """Seconds before another try."""
+    return conf.getfloat("foundry", "retry_delay_s", fallback=30.0)
 
 
 def so_far(store: Store, job: Job, group: str) -> str | None:
@@ -77,6 +81,6 @@ def goes_on(store: Store, job: Job, group: str, ended: Ended, before: str | None
         if before is None or so_far(store, job, group) == before:
             return False
         log.warning("%s; the work had come further, so it goes on, and this try does not count", error)
-        sleep(conf.getfloat("foundry", "retry_delay_s", fallback=RETRY_DELAY_S))
+        sleep(retry_delay_s())
         return True
     return False

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import re
+import runpy
+from datetime import timedelta
 from pathlib import Path
+
+from foundry_airflow.tries import retry_delay_s
 
 ROOT = Path(__file__).parents[2]
 READ = re.compile(r"""(?:\b(?:option|number)\(|\bconf\.get\w*\(\s*['"]foundry['"],)\s*['"](\w+)['"]""")
@@ -28,3 +32,9 @@ def test_every_option_that_the_compose_file_sets_is_in_the_table():
     given = {name.lower() for name in re.findall(r"\bAIRFLOW__FOUNDRY__(\w+):", text)}
     assert {"backend", "docker_sources"} <= given
     assert given - told() == set()
+
+
+def test_a_pause_may_be_part_of_a_second(monkeypatch):
+    monkeypatch.setenv("AIRFLOW__FOUNDRY__RETRY_DELAY_S", "0.5")
+    told = runpy.run_path(str(ROOT / "plugins" / "foundry_airflow" / "steps.py"))["DEFAULT_ARGS"]
+    assert told["retry_delay"] == timedelta(seconds=retry_delay_s()) == timedelta(seconds=0.5)
