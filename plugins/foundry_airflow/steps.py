@@ -12,6 +12,7 @@ from airflow.sdk.definitions.param import ParamsDict
 
 from foundry_airflow.ahead import AHEAD, AheadOperator, batch_field
 from foundry_airflow.alerts import task_failed, within
+from foundry_airflow.containers import gpus_of, option
 from foundry_airflow.forms import BY_CHAT, LEVEL, form, levels
 from foundry_airflow.groups import GroupsOperator
 from foundry_airflow.inputs import (
@@ -125,12 +126,17 @@ def step(
 
 
 def _limits(needs: Resources) -> dict[str, Any]:
-    """What Airflow holds a task to. The back-end ends a try; a task that goes on from its last one may last longer."""
+    """What Airflow holds a task to. The back-end ends a try; a task that goes on from its last one may last longer.
+
+    A slot of the pool ``gpu`` is a card of the cluster; elsewhere all steps get the same cards, and one slot is a step.
+    """
     found: dict[str, Any] = {"retries": needs.retries}
     if needs.timeout_minutes and not needs.resumes:
         found["execution_timeout"] = timedelta(minutes=needs.timeout_minutes)
     if needs.pool:
         found["pool"] = needs.pool
+    if needs.pool == "gpu" and option("backend") == "kubernetes":
+        found["pool_slots"] = max(1, gpus_of(needs))
     return found
 
 

@@ -8,9 +8,11 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from airflow.sdk import Asset, AssetAlias
+from airflow.sdk import DAG, Asset, AssetAlias
 from foundry_airflow.operators import SKIPS
+from foundry_airflow.steps import step
 
+from pipeline_tasks.core.settings import settings
 from pipeline_tasks.demo.runs import corpus_runs, training_runs
 from pipeline_tasks.demo.writer import Writer
 from pipeline_tasks.models.sizes import SIZES
@@ -248,6 +250,21 @@ def test_tasks_keep_to_what_their_steps_may_take(bag):
                 assert (task.retries, task.execution_timeout) == (needs.retries, limit), task.task_id
                 seen.add(needs.resumes)
     assert seen == {True, False}
+
+
+@pytest.mark.parametrize(
+    ("backend", "slots"), [("kubernetes", [2, 3, 1, 1]), ("docker", [1, 1, 1, 1]), ("process", [1, 1, 1, 1])]
+)
+def test_a_step_takes_a_slot_for_each_card_of_a_cluster(store_folder, tmp_path, monkeypatch, backend, slots):
+    gpus = {"distill": 2, "relabel": 0, "write_pairs": 4}
+    (tmp_path / "resources.toml").write_text("".join(f"[{name}]\ngpus = {n}\n" for name, n in gpus.items()))
+    monkeypatch.setenv("FOUNDRY_RESOURCES", str(tmp_path / "resources.toml"))
+    monkeypatch.setenv("AIRFLOW__FOUNDRY__BACKEND", backend)
+    monkeypatch.setenv("AIRFLOW__FOUNDRY__GPUS", "3")
+    settings.cache_clear()
+    with DAG("cards", schedule=None):
+        made = [step(name).operator for name in ("distill", "evaluate_retriever", "relabel", "write_pairs")]
+    assert [task.pool_slots for task in made] == slots
 
 
 def test_pools_that_steps_name_are_in_the_pools_file(root):
