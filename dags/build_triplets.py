@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from airflow.sdk import DAG, Asset, Param, TaskGroup
-from foundry_airflow.steps import DEFAULT_ARGS, default, fold_lineage, form, given, group_name, levels, step, within
+from foundry_airflow.steps import DEFAULT_ARGS, fold_lineage, form, given, group_name, levels, rankers, step, within
 
 from pipeline_tasks.models.sizes import SIZES
+from pipeline_tasks.retrieval.fusion import BM25
 
 DOC = """
 ### From `mtp` to `mtt/<alpha>`
@@ -44,8 +45,8 @@ with DAG(
     params={"alphas": ALPHAS, "kd_alphas": KD_ALPHAS, "fusion": FUSION} | RANK.params | AGREE.params | MINE.params,
 ) as dag:
     read = given(pairs="mtp", passages="mtp > pairs > dm > needs > passages")
-    rankings, vectors, depth, fusion = {}, {}, RANK.values(dag), dag.param("fusion")
-    for model in default("mutual_agreement", "models"):
+    rankings, vectors, depth, fusion, who = {}, {}, RANK.values(dag), dag.param("fusion"), rankers()
+    for model in who.embedders:
         with TaskGroup(group_name(model)):
             which = {"model": model}
             passages = step("embed_passages", inputs={"passages": read["passages"]}, params=which)
@@ -53,22 +54,23 @@ with DAG(
             vectors[model] = queries, passages
             given_vectors = {"queries": queries, "passages": passages, "positives": queries}
             rankings[model] = step("rank_passages", inputs=given_vectors, params=depth | which)
-    lexical = step("rank_bm25", inputs=read | {"positives": read["pairs"]}, params=depth, only_if=fusion)
-    all_rankings = {"pairs": read["pairs"], "rankings": [*rankings.values(), lexical]}
-    fused = step("fuse_rankings", inputs=all_rankings, params=depth, only_if=fusion)
-    labelled = step("mutual_agreement", inputs=read | {"rankings": list(rankings.values())}, params=AGREE.values(dag))
-    best = default("mine_negatives", "models")
+    by_words, wanted = read | {"positives": read["pairs"]}, BM25 in who.models or fusion
+    rankings[BM25] = step("rank_bm25", inputs=by_words, params=depth, only_if=wanted)
+    to_fuse = {"pairs": read["pairs"], "rankings": [rankings[model] for model in who.fused]}
+    fused = step("fuse_rankings", inputs=to_fuse, params=depth | {"models": who.fused}, only_if=fusion)
+    asked = read | {"rankings": [rankings[model] for model in who.models]}
+    labelled = step("mutual_agreement", inputs=asked, params=AGREE.values(dag))
     triplets = step(
         "mine_negatives",
-        inputs=read | {"labelled": labelled, "rankings": [rankings[model] for model in best]},
+        inputs=read | {"labelled": labelled, "rankings": [rankings[model] for model in who.best]},
         params=MINE.values(dag),
         each={"alpha": [dag.param("alphas"), dag.param("kd_alphas")]},
     )
-    teach = {name: [vectors[model][at] for model in best] for at, name in enumerate(("queries", "passages"))}
+    teach = {name: [vectors[model][at] for model in who.teachers] for at, name in enumerate(("queries", "passages"))}
     scored = step(
         "score_triplets",
         inputs=teach | {"triplets": triplets},
-        params={"models": best},
+        params={"models": who.teachers},
         each={"alpha": dag.param("kd_alphas")},
     )
     fold_lineage(scored, fused)

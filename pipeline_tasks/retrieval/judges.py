@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.domains.intents import load_intents
 from pipeline_tasks.models.use import models_needed, reference_models
@@ -26,3 +28,13 @@ def judging_models() -> tuple[str, ...]:
 def best_models() -> tuple[str, ...]:
     """The best model of every intent, once each: negatives come from their rankings."""
     return tuple(dict.fromkeys(panel[0] for panel in judges().values()))
+
+
+def best_of(judges: Mapping[str, Sequence[str]]) -> list[str]:
+    """The first of every panel, once each: negatives come from their rankings.
+
+    Those of the default's judges come first and in its order, so that a version that is there is found again.
+    """
+    first = {panel[0] for panel in judges.values() if panel}
+    usual = [model for model in best_models() if model in first]
+    return usual + sorted(first.difference(usual))

@@ -15,7 +15,7 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.versions import load_manifest, resolve
-from pipeline_tasks.retrieval.judges import best_models
+from pipeline_tasks.retrieval.judges import best_of
 
 ARROW = " > "
 Starts = dict[str, str]
@@ -56,15 +56,10 @@ def _is(name: str, key: str, ref: str) -> bool:
 
 
 def best_rankings(store: Store, starts: Starts | None = None) -> list[str]:
-    """The rankings of the first judge of every intent, behind ``labelled``: negatives come from these.
-
-    Those of the default's judges come first and in its order, so that a version that is there is found again.
-    """
+    """The rankings of the first judge of every intent, behind ``labelled``: negatives come from these."""
     (labelled,) = follow(store, "labelled", starts)
-    first = {panel[0] for panel in load_manifest(store, Ref.parse(labelled)).params["judges"].values()}
-    usual = [model for model in best_models() if model in first]
-    ordered = usual + sorted(first.difference(usual))
-    return [ref for model in ordered for ref in follow(store, f"labelled{ARROW}rankings/{model}", starts)]
+    best = best_of(load_manifest(store, Ref.parse(labelled)).params["judges"])
+    return [ref for model in best for ref in follow(store, f"labelled{ARROW}rankings/{model}", starts)]
 
 
 def stages(store: Store, model: str) -> list[str]:

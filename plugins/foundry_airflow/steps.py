@@ -25,6 +25,7 @@ from foundry_airflow.inputs import (
     given,
 )
 from foundry_airflow.operators import StepOperator
+from foundry_airflow.rankers import rankers
 from foundry_airflow.tries import retry_delay_s
 from pipeline_tasks.core.parameters import default_of
 from pipeline_tasks.core.registry import get_step
@@ -49,6 +50,7 @@ __all__ = [
     "levels",
     "mined_from",
     "publish",
+    "rankers",
     "stages",
     "step",
     "within",

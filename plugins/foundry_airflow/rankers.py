@@ -1,0 +1,63 @@
+"""Who ranks, judges, mines and teaches in ``build_triplets`` where nobody says otherwise: what decides its shape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.parameters import usual
+from pipeline_tasks.core.registry import get_step
+from pipeline_tasks.core.settings import settings
+from pipeline_tasks.curation.judged import models_of
+from pipeline_tasks.retrieval.fusion import BM25
+from pipeline_tasks.retrieval.judges import best_of
+
+
+@dataclass(frozen=True)
+class Rankers:
+    """Names of models, and ``bm25``.
+
+    Attributes:
+        models: whose rankings ``mutual_agreement`` reads.
+        best: those of them that negatives come from: the first judge of every intent.
+        fused: what ``fuse_rankings`` makes one ranking of.
+    """
+
+    models: list[str]
+    best: list[str]
+    fused: list[str]
+
+    @property
+    def embedders(self) -> list[str]:
+        """Those that have vectors."""
+        return [model for model in self.models if model != BM25]
+
+    @property
+    def teachers(self) -> list[str]:
+        """Those that score triplets, which takes vectors: the best ones, else the first that has any."""
+        return [model for model in self.best if model != BM25] or self.embedders[:1]
+
+
+def rankers() -> Rankers:
+    """As the operator's file says, else as the steps do.
+
+    Raises:
+        InputError: a list of the file has a model that another one lacks; it names the file.
+    """
+    agreement = get_step("mutual_agreement")
+    found = agreement.parse(usual(agreement)).model_dump()
+    models, best = list(dict.fromkeys(found["models"])), best_of(found["judges"])
+    mined, fused = (usual(get_step(name)).get("models") for name in ("mine_negatives", "fuse_rankings"))
+    _covers("[mutual_agreement] judges", models_of(found["judges"]), "[mutual_agreement] models", models)
+    _covers("[mutual_agreement] judges", best, "[mine_negatives] models", mined or best)
+    _covers("[fuse_rankings] models", fused or (), "[mutual_agreement] models", [*models, BM25])
+    return Rankers(models, best, fused or [*(model for model in models if model != BM25), BM25])
+
+
+def _covers(of: str, wanted: Iterable[str], where: str, named: Iterable[str]) -> None:
+    if missing := [model for model in wanted if model not in named]:
+        raise InputError(
+            f"FOUNDRY_PARAMETERS={settings().parameters}: {of} says that rankings by {missing[0]!r} are read, and "
+            f"{where} lacks it: name it in both, or leave one of the lists out"
+        )
