@@ -62,7 +62,7 @@ class AheadOperator(StepOperator):
     def _call(self, job: Job) -> Call:
         return call_of(job, self._arguments(job, "batch"), AHEAD)
 
-    def _result(self, ended: Ended) -> str:
+    def _result(self, ended: Ended, job: Job | None = None) -> str:
         if ended.exit_code == EXIT_RETRY and not ended.why and ended.last_line.startswith(f"{OPEN} "):
             seconds = conf.getfloat("foundry", "batch_poll_s", fallback=300.0)
             self.defer(trigger=TimeDeltaTrigger(timedelta(seconds=seconds)), method_name="look_again")

@@ -8,7 +8,7 @@ are the same everywhere; only the machine differs. A new engine, say Slurm, is a
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Protocol
+from typing import Any, Protocol
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
@@ -17,6 +17,7 @@ from foundry_airflow.containers import gpus_of, option
 from foundry_airflow.engines import Engine, EngineBackend
 from foundry_airflow.process import ProcessBackend
 from pipeline_tasks.core.errors import EXIT_DONE, EXIT_RETRY, InputError, installed_with
+from pipeline_tasks.core.parameters import usual
 from pipeline_tasks.core.resources import resources_of
 from pipeline_tasks.core.step import Step
 
@@ -78,6 +79,11 @@ def device_for(step: Step) -> dict[str, str]:
     if "device" not in step.params.model_fields or configured() == "process":
         return {}
     return {"device": "cuda" if gpus_of(resources_of(step)) else "cpu"}
+
+
+def parameters_of(step: Step, values: dict[str, Any]) -> dict[str, Any]:
+    """Those of ``values`` that are set, over what the operator's file says and the device of a container."""
+    return device_for(step) | usual(step) | {n: v for n, v in values.items() if v is not None and v != ""}
 
 
 def checked(name: str, ended: Ended) -> str:

@@ -15,14 +15,13 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 from airflow.sdk.log import mask_secret
 from pydantic import JsonValue
 
-from foundry_airflow.backends import Backend, backend, checked, configured, device_for
+from foundry_airflow.backends import Backend, backend, checked, configured, parameters_of
 from foundry_airflow.calls import Call, Ended, call_of
 from foundry_airflow.engines import EngineBackend
 from foundry_airflow.tries import again, has_more, so_far, told_of_both, with_more
 from pipeline_tasks.core.errors import FoundryError, TransientError
 from pipeline_tasks.core.local_files import for_a_form
 from pipeline_tasks.core.manifest import Ref
-from pipeline_tasks.core.parameters import usual
 from pipeline_tasks.core.plan import Job, plan
 from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.runner import note_reuse
@@ -34,6 +33,7 @@ log = logging.getLogger(__name__)
 
 SKIPS = (False, None, "", "False", "None")
 JSON_STARTS = ("[", "{", '"')
+OTHER_WORK = "%s was to make %s, and would make %s by now: its parameters or its code changed, so that is other work"
 
 
 @contextmanager
@@ -108,18 +108,16 @@ class PlannedOperator(BaseOperator):
 
     def parameters(self) -> dict[str, Any]:
         """The parameters that were set, here or by the operator, and the device of a container."""
-        chosen = {n: v for n, v in {**self.values, **self.each}.items() if v is not None and v != ""}
-        step = get_step(self.step)
-        return device_for(step) | usual(step) | chosen
+        return parameters_of(get_step(self.step), {**self.values, **self.each})
 
-    def job(self, store: Store) -> Job:
-        """What there is to do, down to the exact version that will be made.
+    def job(self, store: Store, inputs: dict[str, list[str]] | None = None) -> Job:
+        """What there is to do, down to the exact version that will be made; with ``inputs`` as planned before, if any.
 
         Raises:
             AirflowSkipException: ``only_if`` is not met, or an input was skipped.
         """
         with for_a_form():
-            return plan(store, get_step(self.step), self.parameters(), self.given())
+            return plan(store, get_step(self.step), self.parameters(), self.given() if inputs is None else inputs)
 
     def given(self) -> dict[str, list[str]]:
         """Input name -> versions, of the inputs that it is told.
@@ -198,33 +196,35 @@ class StepOperator(PlannedOperator):
         before: str | None = None,
         more: bool = False,
         version: str = "",
+        inputs: dict[str, list[str]] | None = None,
     ) -> str:
         """Go on after the wait for a command, with how it ended.
 
-        ``before``: how far it had come, ``more``: it had more memory, ``version``: what it was to make.
+        ``before``: how far it had come, ``more``: it had more memory, ``version`` and ``inputs``: what it was to make,
+        and of what. Where that would be another version by now, nothing is repeated: it is other work.
         """
-        ended = Ended(**event)
+        ended, job = Ended(**event), None
         with airflow_errors():
             if ended.exit_code:
                 store = open_store()
-                call = self._call(job := self.job(store))
-                if following := self._again(store, job, with_more(call) if more else call, ended, before):
+                call = self._call(job := self.job(store, inputs))
+                if version and call.version != version:
+                    log.warning(OTHER_WORK, self.step, version, call.version)
+                    job = None
+                elif following := self._again(store, job, with_more(call) if more else call, ended, before):
                     return self._made(context, self._run(store, job, following))
-        return self._made(context, self._planned(self._result(ended), version))
+            return self._made(context, self._planned(self._result(ended, job), version))
 
     def _made(self, context: Context, made: str) -> str:
         if not self.group:
             announce(context, self.outlets, Ref.parse(made))
         return made
 
-    def _result(self, ended: Ended) -> str:
+    def _result(self, ended: Ended, job: Job | None = None) -> str:
         """What the command made; where it was ended or is gone, another task that followed it may know that it did."""
-        if ended.why and not self.group:
-            with airflow_errors():
-                store = open_store()
-                if found := self.job(store).made(store):
-                    log.info("%s is there: %s", found, ended.why)
-                    return str(found)
+        if job and ended.why and not self.group and (found := job.made(open_store())):
+            log.info("%s is there: %s", found, ended.why)
+            return str(found)
         return checked(self.step, told_of_both(self.step, ended))
 
     def _planned(self, made: str, version: str) -> str:
@@ -250,7 +250,8 @@ class StepOperator(PlannedOperator):
             from foundry_airflow.trigger import CommandTrigger
 
             self._backend.start(call, log.info)
-            kwargs: dict[str, Any] = {"before": before, "version": call.version}
+            inputs = {name: job.input_names.get(name, []) for name in job.step.reads}
+            kwargs: dict[str, Any] = {"before": before, "version": call.version, "inputs": inputs}
             kwargs |= {"more": True} if has_more(call) else {}
             self.defer(trigger=CommandTrigger(name, call.name), method_name="resume", kwargs=kwargs)
         said = [""]
@@ -264,7 +265,7 @@ class StepOperator(PlannedOperator):
             call = following
             before = so_far(store, job, self.group)
             ended = self._backend.run(call, say)
-        return self._planned(self._result(replace(ended, said=said[0])), call.version)
+        return self._planned(self._result(replace(ended, said=said[0]), job), call.version)
 
     def _again(self, store: Store, job: Job, call: Call, ended: Ended, before: str | None) -> Call | None:
         """What is to run now within the same try; nothing once the task is cancelled, also while this waits."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
@@ -13,10 +14,16 @@ from foundry_airflow.alerts import error_line
 from foundry_airflow.operators import StepOperator, open_store
 from foundry_airflow.trigger import CommandTrigger
 
+from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.registry import get_step
+from pipeline_tasks.core.runner import run_job
 from pipeline_tasks.core.settings import settings
+from pipeline_tasks.core.versions import resolve
 from tests.dags.test_kubernetes_backend import cluster  # noqa: F401
+from tests.stores import go
 
 pytestmark = pytest.mark.usefixtures("toys")
+EVICTED = {"exit_code": 137, "last_line": "", "why": "Evicted: the node was full"}
 
 
 def deferred(monkeypatch) -> TaskDeferred:
@@ -81,17 +88,66 @@ def test_a_waiting_task_whose_pod_is_evicted_goes_on_where_the_step_came_further
     operator = StepOperator(task_id="stumble", step="stumble", values={"how": "climb", "mark": "unused"})
     with pytest.raises(TaskDeferred) as caught:
         operator.execute({"outlet_events": {}})
-    evicted = {"exit_code": 137, "last_line": "", "why": "Evicted: the node was full"}
     name, kwargs = caught.value.trigger.name, caught.value.kwargs
     cluster.pods.clear()
     with pytest.raises(AirflowException, match="Evicted"):
-        operator.resume({"outlet_events": {}}, evicted, **kwargs)
+        operator.resume({"outlet_events": {}}, EVICTED, **kwargs)
     assert not cluster.pods
     store = open_store()
     store.replace(f"headway/{operator.job(store).ref.version}", b"a checkpoint")
     with pytest.raises(TaskDeferred) as caught:
-        operator.resume({"outlet_events": {}}, evicted, **kwargs)
+        operator.resume({"outlet_events": {}}, EVICTED, **kwargs)
     assert list(cluster.pods) == [name] and caught.value.kwargs == kwargs | {"before": "a checkpoint"}
+
+
+def begun(monkeypatch) -> dict[str, Any]:
+    """What a task that squares the latest numbers remembers while its pod runs."""
+    monkeypatch.setenv("AIRFLOW__FOUNDRY__RETRY_DELAY_S", "0")
+    monkeypatch.setenv("AIRFLOW__FOUNDRY__DEFERRABLE", "True")
+    go(open_store(), get_step("count"), parts=3)
+    with pytest.raises(TaskDeferred) as caught:
+        StepOperator(task_id="square", step="square").execute({"outlet_events": {}})
+    assert caught.value.kwargs["before"] == "3 parts to go"
+    return caught.value.kwargs
+
+
+def test_a_waiting_task_whose_pod_is_evicted_goes_on_with_what_it_read_whatever_is_latest_by_then(
+    cluster,  # noqa: F811
+    monkeypatch,
+):
+    kwargs = begun(monkeypatch)
+    cluster.pods.clear()
+    store = open_store()
+    first = {"numbers": [str(resolve(store, Ref.parse("numbers")))]}
+    go(store, get_step("count"), parts=2)
+    operator = StepOperator(task_id="square", step="square")
+    with pytest.raises(AirflowException, match="Evicted"):
+        operator.resume({"outlet_events": {}}, EVICTED, **kwargs)
+    assert not cluster.pods, "the new numbers have fewer parts, and none of the old ones is done"
+    run_job(store, operator.job(store, first), group=(0, 3))
+    with pytest.raises(TaskDeferred) as caught:
+        operator.resume({"outlet_events": {}}, EVICTED, **kwargs)
+    (pod,) = cluster.pods.values()
+    assert f"numbers={first['numbers'][0]}" in pod["spec"]["containers"][0]["args"]
+    assert caught.value.kwargs == kwargs | {"before": "2 parts to go"}
+
+
+def test_a_waiting_task_that_would_make_another_version_by_now_repeats_nothing(
+    cluster,  # noqa: F811
+    tmp_path,
+    monkeypatch,
+    caplog,
+):
+    kwargs = begun(monkeypatch)
+    cluster.pods.clear()
+    store, operator = open_store(), StepOperator(task_id="square", step="square")
+    run_job(store, operator.job(store), group=(0, 3))
+    (tmp_path / "parameters.toml").write_text("[square]\nrefuse = 99\n")
+    monkeypatch.setenv("FOUNDRY_PARAMETERS", str(tmp_path / "parameters.toml"))
+    settings.cache_clear()
+    with pytest.raises(AirflowException, match="Evicted"):
+        operator.resume({"outlet_events": {}}, EVICTED, **kwargs)
+    assert not cluster.pods and "that is other work" in caplog.text and kwargs["version"] in caplog.text
 
 
 def test_a_waiting_task_out_of_memory_goes_on_once_with_what_is_declared(cluster, tmp_path, monkeypatch):  # noqa: F811
