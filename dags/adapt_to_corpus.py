@@ -64,17 +64,17 @@ with DAG(
     | {name: field for f in FORMS for name, field in f.params.items()},
 ) as dag:
     refreshed = RefreshOperator(task_id="refresh", source=dag.param("source"))
-    passages, size = given(refreshed, passages="passages"), {"size": dag.param("size")}
+    size, batch, writer = {"size": dag.param("size")}, dag.param("batch"), {"api": "chat"} | LLM.values(dag)
+    chosen = ADAPT.values(dag) | size | {"objective": LOSS, "in_batch": "{{ params.lead == 'own' }}"}
+    passages = given(refreshed, passages="passages", adapt_to_corpus=(chosen, ("lists", "queries")))
+    begun = passages.pop("adapt_to_corpus")
     extracted = step("extract_queries", inputs=passages, params=QUERIES.values(dag), only_if=OFFLINE)
-    writer, batch = {"api": "chat"} | LLM.values(dag), dag.param("batch")
     events = step("extract_events", inputs=passages, params=writer | EVENTS.values(dag), only_if=BY_LLM, ahead=batch)
     written = step("write_event_queries", inputs={"events": events}, params=writer, only_if=BY_LLM, ahead=batch)
     gate = step("decontaminate_event_queries", inputs={"pairs": written}, params=GATE.values(dag), only_if=BY_LLM)
-    queries, depth = [extracted, gate], {"depth": dag.param("k"), "k1": 1.2}
-    read = passages | {"pairs": queries}
-    ranked = step("rank_bm25", inputs=read | {"positives": queries}, params=depth, emits=False)
+    read, depth = passages | {"pairs": [extracted, gate]}, {"depth": dag.param("k"), "k1": 1.2}
+    ranked = step("rank_bm25", inputs=read | {"positives": read["pairs"]}, params=depth, emits=False)
     lists = step("sample_rank_lists", inputs=read | {"rankings": ranked}, params=LISTS.values(dag))
-    chosen = ADAPT.values(dag) | size | {"objective": LOSS, "in_batch": "{{ params.lead == 'own' }}"}
-    adapted = step("adapt_to_corpus", inputs={"lists": lists, "queries": queries}, params=chosen)
+    adapted = step("adapt_to_corpus", inputs=begun | {"lists": lists, "queries": read["pairs"]}, params=chosen)
     compared = size | {"backbone": dag.param("backbone"), "systems": SYSTEMS, "measures": MEASURES}
-    fold_lineage(evaluated(dag, read | {"embeddings": []}, [dag.param("start_from"), adapted], compared))
+    fold_lineage(evaluated(dag, read | {"embeddings": []}, [begun["init"], adapted], compared))

@@ -46,7 +46,9 @@ with DAG(
     doc_md=DOC,
     params={"size": SIZE} | evaluation_fields() | BACKBONE.params | DISTILL.params,
 ) as dag:
-    read = given(pairs="labelled > pairs", passages="labelled > passages", **judged_with())
-    distilled = step("distill", params=DISTILL.values(dag) | {"size": dag.param("size")})
-    scores = evaluated(dag, read, stages(distilled), {"size": dag.param("size")} | BACKBONE.values(dag))
+    size = {"size": dag.param("size")}
+    chosen = DISTILL.values(dag) | size
+    read = given(pairs="labelled > pairs", passages="labelled > passages", **judged_with(), distill=(chosen, ()))
+    distilled = step("distill", inputs=read["distill"], params=chosen)
+    scores = evaluated(dag, read, stages(distilled), size | BACKBONE.values(dag))
     fold_lineage(scores)

@@ -56,13 +56,15 @@ with DAG(
     | batch_field("write_instructions")
     | {name: field for f in FORMS for name, field in f.params.items()},
 ) as dag:
-    read = given(pairs="mtp", passages="passages")
     asked, size, batch = LLM.values(dag), {"size": dag.param("size")}, dag.param("batch")
+    chosen = TRAIN.values(dag) | size
+    read = given(pairs="mtp", passages="passages", follow_instructions=(chosen, ("tuples",)))
+    begun = read.pop("follow_instructions")
     told = step("write_instructions", inputs={"pairs": read["pairs"]}, params=WRITE.values(dag) | asked, ahead=batch)
     poisoned = step("poison_tuples", inputs={"pairs": told}, params=asked, ahead=batch)
     judged_by = asked | {"llm": "{{ params.judge or params.llm or '' }}"}
     checked = step("check_tuples", inputs={"tuples": poisoned}, params=CHECK.values(dag) | judged_by, ahead=batch)
-    trained = step("follow_instructions", inputs={"tuples": checked}, params=TRAIN.values(dag) | size)
+    trained = step("follow_instructions", inputs=begun | {"tuples": checked}, params=chosen)
     judged_set = {"set_name": QUESTIONS}
     queries = step("judge_queries", inputs=read, params=judged_set, emits=False)
     instructed = {"passages": read["passages"], "queries": queries}
@@ -71,7 +73,7 @@ with DAG(
     given_to = {
         "queries": both,
         "passages": read["passages"],
-        "models": [dag.param("start_from"), trained],
+        "models": [begun["init"], trained],
         "embeddings": [],
     }
     scores = step("evaluate_instructions", inputs=given_to, params=compared, emits=False)

@@ -55,26 +55,24 @@ with DAG(
     params={"size": SIZE, "alphas": ALPHAS} | evaluation_fields() | {k: v for f in FORMS for k, v in f.params.items()},
     user_defined_macros={"alpha_of": alpha_of, "adapts": adapts},
 ) as dag:
-    read = given(**mined_from(), **judged_with())
     size, begun = {"size": dag.param("size")}, START.values(dag)
     common = COMMON.values(dag) | size
+    first, tuned = PRETRAIN.values(dag) | common | begun, FINETUNE.values(dag) | common
+    named = {"pretrain": (first, ("pairs", "init")), "finetune": (tuned, ("triplets", "init"))}
+    read = given(**mined_from(), **judged_with(), **named)
+    ranked = {name: read[name] for name in mined_from()}
     decoder = {name: common[name] for name in common if name != "max_query_length"} | ADAPT.values(dag) | begun
     needed = "{{ adapts(params.size, params.pretrain_causal) }}"
     adapted = step("adapt_backbone", inputs={"passages": read["passages"]}, params=decoder, only_if=needed)
     start = {"pairs": read["pairs"], "init": [adapted]}
-    models = [step("pretrain", inputs=start, params=PRETRAIN.values(dag) | common | begun)]
+    models = [step("pretrain", inputs=read["pretrain"] | start, params=first)]
     for i in range(ITERATIONS):
         level = f"{{{{ alpha_of(params.size, params.alphas, {i}) }}}}"
         with TaskGroup(f"iteration_{i + 1}"):
-            mined = step(
-                "mine_negatives",
-                inputs={name: read[name] for name in ("labelled", "pairs", "passages", "rankings")},
-                params=MINE.values(dag) | {"alpha": level},
-                only_if=level,
-                emits=False,
-            )
-            chosen = FINETUNE.values(dag) | common | {"alpha": level}
-            models.append(step("finetune", inputs={"triplets": mined, "init": models[-1]}, params=chosen, emits=False))
+            chosen = MINE.values(dag) | {"alpha": level}
+            mined = step("mine_negatives", inputs=ranked, params=chosen, only_if=level, emits=False)
+            learned = read["finetune"] | {"triplets": mined, "init": models[-1]}
+            models.append(step("finetune", inputs=learned, params=tuned | {"alpha": level}, emits=False))
     published = publish("finetune", models[1:])
     evaluated(dag, read, models, size | begun) >> published
     fold_lineage(published)

@@ -10,9 +10,12 @@ from typing import Any
 from airflow.sdk import BaseOperator, Context, TriggerRule, XComArg
 from airflow.sdk.exceptions import AirflowSkipException
 
+from foundry_airflow.backends import parameters_of
 from foundry_airflow.operators import airflow_errors, announce, open_store, started_by
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.local_files import for_a_form
 from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.versions import load_manifest, resolve
 from pipeline_tasks.retrieval.judges import best_of
@@ -20,6 +23,7 @@ from pipeline_tasks.retrieval.judges import best_of
 ARROW = " > "
 Starts = dict[str, str]
 Where = str | Callable[[Store, Starts], list[str]]
+Named = tuple[dict[str, Any], tuple[str, ...]]
 
 
 def follow(store: Store, path: str, starts: Starts | None = None) -> list[str]:
@@ -62,6 +66,23 @@ def best_rankings(store: Store, starts: Starts | None = None) -> list[str]:
     return [ref for model in best for ref in follow(store, f"labelled{ARROW}rankings/{model}", starts)]
 
 
+def named_by(
+    store: Store, name: str, values: dict[str, Any], inputs: list[str], starts: Starts
+) -> dict[str, list[str]]:
+    """The versions that step ``name`` reads as each of ``inputs`` where nobody gives it any but its parameters.
+
+    Raises:
+        InputError: one is not in the store, or the step cannot have these parameters.
+    """
+    step = get_step(name)
+    with for_a_form():
+        params = step.parse(parameters_of(step, values))
+    datasets = {one: step.reads[one].defaults(params) for one in inputs}
+    return {
+        one: [ref for dataset in found for ref in follow(store, dataset, starts)] for one, found in datasets.items()
+    }
+
+
 def stages(store: Store, model: str) -> list[str]:
     """The versions that ``model`` was trained through, the first one first, itself last."""
     refs = [str(resolve(store, Ref.parse(model)))]
@@ -77,32 +98,55 @@ class VersionsOperator(BaseOperator):
 
     Args:
         paths: XCom key -> path (see :func:`follow`), or what finds the versions in the store.
+        named: step -> its parameters in this run, and those of its inputs that these name.
     """
 
+    template_fields = ("named",)
     ui_color = "#f4efe6"
 
-    def __init__(self, *, paths: dict[str, Where], **kwargs: Any) -> None:
+    def __init__(self, *, paths: dict[str, Where], named: dict[str, Any], **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.paths = paths
+        self.named = named
 
     def execute(self, context: Context) -> None:
         """Push every list of versions under its key."""
         with airflow_errors():
-            store, starts = open_store(), started_by(context)
-            for key, path in self.paths.items():
-                found = path(store, starts) if callable(path) else follow(store, path, starts)
-                context["ti"].xcom_push(key, found)
+            found = read(open_store(), self.paths, self.named, started_by(context))
+        for key, refs in found.items():
+            context["ti"].xcom_push(key, refs)
 
 
-def given(after: BaseOperator | None = None, /, **paths: Where) -> dict[str, XComArg]:
+def read(store: Store, paths: dict[str, Where], named: dict[str, Any], starts: Starts) -> dict[str, list[str]]:
+    """What a run reads: the versions of each path, and of what steps read by their parameters."""
+    found = {key: path(store, starts) if callable(path) else follow(store, path, starts) for key, path in paths.items()}
+    for name, (values, inputs) in named.items():
+        of_step = named_by(store, name, values, inputs, starts)
+        found |= {f"{name}.{one}": refs for one, refs in of_step.items()}
+    return found
+
+
+def given(after: BaseOperator | None = None, /, **paths: Where | Named) -> dict[str, Any]:
     """The versions that this run reads, by name: the outputs of a task ``versions``, the first one, or that ``after``.
 
-    It waits for what it is ``after``, which may be skipped.
+    It waits for what it is ``after``, which may be skipped. A step's name, with its parameters and those of its inputs
+    that tasks of the run make, gives all others: ``finetune=(values, ("triplets", "init"))`` a dictionary of these.
     """
-    operator = VersionsOperator(task_id="versions", paths=paths, trigger_rule=TriggerRule.NONE_FAILED)
+    routes: dict[str, Where] = {}
+    named: dict[str, Any] = {}
+    for key, path in paths.items():
+        if isinstance(path, tuple):
+            values, made = path
+            named[key] = [values, [one for one in get_step(key).reads if one not in made]]
+        else:
+            routes[key] = path
+    operator = VersionsOperator(task_id="versions", paths=routes, named=named, trigger_rule=TriggerRule.NONE_FAILED)
     if after:
         after >> operator
-    return {key: XComArg(operator, key) for key in paths}
+    found: dict[str, Any] = {key: XComArg(operator, key) for key in routes}
+    for key, (_, inputs) in named.items():
+        found[key] = {one: XComArg(operator, f"{key}.{one}") for one in inputs}
+    return found
 
 
 class StagesOperator(BaseOperator):

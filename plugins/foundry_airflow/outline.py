@@ -93,13 +93,11 @@ class _Outline:
 
     def versions(self, task_id: str, read: Callable[..., Any], _: Any) -> None:
         """What the run reads first."""
-        from foundry_airflow.inputs import follow
+        from foundry_airflow import inputs
         from foundry_airflow.operators import open_store
 
-        starts = dict(self._starts)
-        for key, path in read("paths").items():
-            find = path if callable(path) else lambda store, starts, path=path: follow(store, path, starts)
-            self._made[task_id, key] = find(open_store(), starts)
+        found = inputs.read(open_store(), read("paths"), self._rendered(read("named")), dict(self._starts))
+        self._made |= {(task_id, key): refs for key, refs in found.items()}
 
     def refresh(self, task_id: str, read: Callable[..., Any], _: Any) -> None:
         """The steps of ``corpus_refresh`` where a source is given; what they would write is read after it."""

@@ -107,5 +107,7 @@ def test_a_source_beside_a_paused_refresh_is_refused_with_what_to_do(bag, monkey
 
 
 def test_what_it_started_from_is_scored_beside_what_came_of_it(bag):
-    models = bag.dags["adapt_to_corpus"].get_task("evaluate_retriever").inputs["models"]
-    assert models[0]._name == "start_from" and models[1].operator.task_id == "adapt_to_corpus"
+    dag = bag.dags["adapt_to_corpus"]
+    models = dag.get_task("evaluate_retriever").inputs["models"]
+    assert models[0] == dag.get_task("adapt_to_corpus").inputs["init"], "the version, whatever is latest by then"
+    assert models[1].operator.task_id == "adapt_to_corpus"

@@ -209,19 +209,14 @@ def test_tasks_are_named_after_their_steps_and_use_their_pools(bag):
     assert used == set(step_names()) - BY_HAND, "every step is in a DAG"
 
 
-LATER = ("distill", "adapt_to_corpus", "follow_instructions")
-STAGES = ("pretrain", "finetune", *LATER)
 GATED = ("pairs", "tasks", "event_queries")
 CHOSEN = {
     *(("combine_pairs", name) for name in ("gd", "own")),
     *((f"decontaminate_{pairs}", name) for pairs in GATED for name in ("queries", "passages")),
     *((f"decontaminate_{pairs}", "held_out") for pairs in ("tasks", "event_queries")),
-    *((stage, name) for stage in STAGES for name in ("judged", "judged_passages", "targets", "target_passages")),
-    *((stage, "init") for stage in LATER),
-    *(("adapt_backbone", "general"), ("pretrain", "cloze"), ("distill", "triplets")),
-    *(("finetune", "further"), ("unify", "builds"), ("read_pairs", "passages")),
+    *(("adapt_backbone", "general"), ("unify", "builds"), ("read_pairs", "passages")),
 }
-"""What a run takes as it is now: pairs that no DAG makes, and datasets that a form names, by size and level too."""
+"""What a task takes as it is when it begins: pairs that no DAG makes, and datasets that a form names."""
 
 
 def test_a_task_reads_versions_that_its_run_was_given_and_never_latest(bag):

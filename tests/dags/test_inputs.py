@@ -10,6 +10,7 @@ from foundry_airflow.inputs import StagesOperator, VersionsOperator
 from foundry_airflow.operators import StepOperator, open_store
 
 from pipeline_tasks.core.registry import get_step
+from pipeline_tasks.core.settings import settings
 from tests.stores import go
 
 pytestmark = pytest.mark.usefixtures("toys")
@@ -41,10 +42,10 @@ class Pushed(dict):
         self[key] = value
 
 
-def versions_read(events, **paths):
+def versions_read(events, named=None, **paths):
     """What the first task of a run that these events started hands on."""
     context = {"ti": Pushed(), "triggering_asset_events": events}
-    VersionsOperator(task_id="versions", paths=paths).execute(context)
+    VersionsOperator(task_id="versions", paths=paths, named=named or {}).execute(context)
     return context["ti"]
 
 
@@ -74,6 +75,24 @@ def test_all_paths_of_a_run_begin_with_the_same_version():
 
     found = versions_read(triggered(), squares="squares", other=meanwhile, numbers="squares > numbers")
     assert found == {"squares": [squares], "other": [], "numbers": [first]}
+
+
+def test_what_parameters_name_is_looked_up_once_for_a_run(tmp_path, monkeypatch):
+    squares = made("square", {"numbers": [made("count")]})
+    old = made("total", {"squares": [squares, made("count", parts=2)]}, plus=5)
+    first, second = (made("total", {"squares": [squares]}, plus=plus) for plus in (0, 5))
+    assert versions_read(triggered(), {"again": [{"plus": "5"}, ["totals"]]}) == {"again.totals": [second]}
+    assert versions_read(triggered(), {"again": [{"plus": None}, ["totals"]]}) == {"again.totals": [first]}
+    told = triggered((1, "total/5", old))
+    assert versions_read(told, {"again": [{"plus": 5}, ["totals"]]}) == {"again.totals": [old]}
+    with pytest.raises(AirflowFailException, match="total/7@latest is not in the store"):
+        versions_read(triggered(), {"again": [{"plus": 7}, ["totals"]]})
+    with pytest.raises(AirflowFailException, match="again: plus='many'"):
+        versions_read(triggered(), {"again": [{"plus": "many"}, ["totals"]]})
+    monkeypatch.setenv("FOUNDRY_PARAMETERS", str(tmp_path / "parameters.toml"))
+    (tmp_path / "parameters.toml").write_text("[again]\nplus = 5\n")
+    settings.cache_clear()
+    assert versions_read(triggered(), {"again": [{"plus": None}, ["totals"]]}) == {"again.totals": [second]}
 
 
 def test_a_mapped_task_reads_what_this_run_made_of_its_dataset():

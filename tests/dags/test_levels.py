@@ -62,4 +62,4 @@ def test_how_deep_a_ranking_goes_holds_for_all_of_them(bag):
 def test_a_model_that_training_began_at_is_scored_beside_the_result(bag):
     for name, task in (("adapt_to_corpus", "evaluate_retriever"), ("follow_instructions", "evaluate_instructions")):
         models = bag.dags[name].get_task(task).inputs["models"]
-        assert models[0]._name == "start_from", name
+        assert (models[0].operator.task_id, models[0].key) == ("versions", f"{name}.init")

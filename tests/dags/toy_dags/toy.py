@@ -20,9 +20,9 @@ with DAG(
     fold_lineage(published)
 
 with DAG("toy_totals", schedule=None, tags=["toy"], params={"plus": Param(["1", "2"], type="array")}) as totals:
-    read = given(numbers="squares > numbers", squares="squares")
+    read = given(numbers="squares > numbers", squares="squares", total=({"plus": 1}, ()))
     twice = step("square", inputs={"numbers": read["squares"]}, only_if="")
-    sums = step("total", inputs={"squares": [read["squares"], twice]}, each={"plus": totals.param("plus")})
+    sums = step("total", inputs={"squares": [read["total"]["squares"], twice]}, each={"plus": totals.param("plus")})
 
 with DAG(
     "toy_stumble",
