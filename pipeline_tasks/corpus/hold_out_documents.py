@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -11,10 +11,9 @@ from pydantic import Field
 
 from pipeline_tasks.core.growth import difference
 from pipeline_tasks.core.ids import digest, unit_hash
-from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import GrowthParams, step, tuning
-from pipeline_tasks.core.versions import Version, whole
+from pipeline_tasks.corpus.split_before import NAMES, Before
 from pipeline_tasks.datasets import DOCUMENTS, HELD_OUT
 from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.domains.questions import quotes
@@ -80,83 +79,29 @@ class Most(NamedTuple):
     share: float
 
 
-@dataclass(frozen=True)
-class Before:
-    """What the runs before chose.
-
-    Attributes:
-        split: of what is held out and of its near-duplicates, by the id of the document; of the former by address, too.
-        chosen_from: addresses that a run with the same parameters chose from, and near-duplicates of what was there.
-        stays: the parameters are the same: nothing moves.
-    """
-
-    split: Mapping[str, str]
-    chosen_from: Collection[str] = ()
-    stays: bool = False
-
-    @classmethod
-    def read(cls, run: Run, params: HoldOutDocumentsParams) -> Before:
-        """What led to ``run``."""
-        if run.previous is None:
-            return cls({})
-        stays = next(run.requests()) == params.identity()
-        rows = [row for part in run.previous.parts() for row in part.to_pylist()]
-        if not stays:
-            return cls({row["doc_id"]: row["split"] for row in rows})
-        documents = run.read_before("documents")
-        read = [part for version in documents for part in version.parts(["doc_id", "url_id"])]
-        address = {row["doc_id"]: row["url_id"] for part in read for row in part.to_pylist()}
-        split = {row["doc_id"]: row["split"] for row in rows}
-        original = {doc_id: of for version in documents for doc_id, of in _repeats(version)}
-        split |= {doc_id: split[of] for doc_id, of in original.items() if of in split}
-        split |= {at: row["split"] for row in rows if (at := row["url_id"] or address.get(row["doc_id"]))}
-        return cls(split, {*address.values(), *original}, stays)
-
-    def of(self, document: Drawable, new: str) -> tuple[str, bool]:
-        """The split that a document may be drawn for, and whether it was in it before; ``new`` is by its bytes."""
-        held = self.split.get(document.doc_id) or self.split.get(document.url_id)
-        if not self.stays:
-            return new, held is not None
-        trained = document.url_id in self.chosen_from or document.doc_id in self.chosen_from
-        return held or ("" if trained else new), held is not None
-
-
-def _repeats(documents: Version) -> Iterator[tuple[str, str]]:
-    """Each document that ``documents`` lacks as a near-duplicate, and the one that it was of."""
-    for ref in map(Ref.parse, documents.manifest.inputs.get("duplicates", [])):
-        if whole(documents.store, ref):
-            for part in Version.open(documents.store, ref).parts(["doc_id", "representative_id"]):
-                pairs = zip(part["doc_id"].to_pylist(), part["representative_id"].to_pylist(), strict=True)
-                yield from ((doc_id, of) for doc_id, of in pairs if doc_id != of)
-
-
 @step(reads={"documents": DOCUMENTS}, writes=HELD_OUT, kind="reduce", version="3", grows=True)
 def hold_out_documents(inputs: Inputs, params: HoldOutDocumentsParams, run: Run) -> Iterator[pa.Table]:
     """Name the documents that are for tests or for choosing checkpoints; all others are trained on.
 
     A document that a judged question quotes (:class:`Quotes`) is for tests, so that no passage of another can answer
     that question. Of the rest the bytes draw. As long as the parameters are the same, no refresh moves a document, also
-    where its address has other bytes: what was held out stays so, however few remain to train on, what was trained on
-    stays so, and new addresses alone are drawn. One that was left out as a near-duplicate, and stands now that the
-    other changed or is gone, is on the side of the other. None is drawn with which more documents than the limit, or
-    text for more queries than theirs, would be held out, and no new one with which more than the fraction of all text
-    would.
+    where its address has other bytes, its bytes another address, or it was away for a while: what was held out stays
+    so, however few remain to train on, what was trained on stays so, and new bytes at new addresses alone are drawn.
+    One that was left out as a near-duplicate, and stands now that the other changed or is gone, is on the side of the
+    other. None is drawn with which more documents than the limit, or text for more queries than theirs, would be held
+    out, and no new one with which more than the fraction of all text would.
     Near-duplicates of a held-out document are gone before (:func:`near_duplicate_documents`).
     """
-    quoted, length = Quotes(params.quotes), 0
-    documents: list[Drawable] = []
+    quoted, before, length = Quotes(params.quotes), Before.read(run, params.identity()), 0
     judged: list[Drawable] = []
-    for part in inputs["documents"].parts(["doc_id", "url_id", "content_sha256", "text"]):
+    may_be: dict[str, list[Drawable]] = {"test": [], "dev": [], "": []}
+    for part in inputs["documents"].parts([*NAMES, "text"]):
         for row in part.to_pylist():
             length += len(row["text"])
-            at = unit_hash(params.split_salt, row["content_sha256"])
-            document = Drawable(row["doc_id"], row["url_id"], at, len(row["text"]))
-            (judged if quoted.found_in(row["text"]) else documents).append(document)
-    before = Before.read(run, params)
-    may_be: dict[str, list[Drawable]] = {"test": [], "dev": [], "": []}
-    for document in documents:
-        split, held = before.of(document, _split_at(document.at, params))
-        may_be[split].append(replace(document, held=held))
+            at, side = unit_hash(params.split_salt, row["content_sha256"]), before.of(row)
+            document = Drawable(row["doc_id"], row["url_id"], at, len(row["text"]), held=bool(side))
+            split = side if before.stays and side is not None else _split_at(at, params)
+            (judged if quoted.found_in(row["text"]) else may_be[split]).append(document)
     test = Most(params.test_documents, params.test_queries * _CHARACTERS_A_QUERY, params.test_fraction * length)
     dev = Most(params.dev_documents, params.dev_queries * _CHARACTERS_A_QUERY, params.dev_fraction * length)
     drawn = {split: draw(may_be[split], most, before.stays) for split, most in (("test", test), ("dev", dev))}
@@ -165,6 +110,7 @@ def hold_out_documents(inputs: Inputs, params: HoldOutDocumentsParams, run: Run)
     for split in ("test", "dev"):
         run.count(f"documents_{split}", sum(row[1] == split for row in found))
     run.count("documents_judged", len(judged))
+    before.remember(run, inputs["documents"], {doc_id: split for doc_id, split, *_ in found})
     rows = [dict(zip(HELD_OUT.arrow.names, row, strict=True)) for row in sorted(found)]
     yield from difference(run, HELD_OUT, rows, part_rows=max(1, len(rows)))
 

@@ -22,6 +22,8 @@ from pipeline_tasks.core.ids import file_sha256
 from pipeline_tasks.core.manifest import Manifest, Ref
 from pipeline_tasks.core.pins import UPKEEP
 from pipeline_tasks.core.progress import meter
+from pipeline_tasks.core.remembered import PREFIX as REMEMBERED
+from pipeline_tasks.core.remembered import dataset_of
 from pipeline_tasks.core.requests import requests_key
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.store.protocol import LOST, sha256_in
@@ -29,11 +31,11 @@ from pipeline_tasks.core.upkeep import ledgers
 from pipeline_tasks.core.versions import manifest_key, refs, resolve
 
 KINDS = (
-    "erasures", "batches", "spending", "objects", "responses", "receipts", "lineage/events", "memo", "requests",
-    "versions", "refs",
+    "erasures", "batches", "spending", "objects", "responses", "receipts", "lineage/events", "memo", REMEMBERED,
+    "requests", "versions", "refs",
 )  # fmt: skip
 _WHOLE_STORE_ONLY = ("batches", "spending", "responses", "receipts", "memo")
-_MUTABLE = ("erasures", "spending", "requests", "refs")
+_MUTABLE = ("erasures", "spending", REMEMBERED, "requests", "refs")
 _THREADS = 8
 
 
@@ -130,8 +132,10 @@ def _selected(
 ) -> dict[str, list[str]]:
     objects = {part.key for manifest in manifests.values() for part in manifest.objects}
     answered = {requests_key(manifest.ref) for manifest in manifests.values()}
+    datasets = {manifest.dataset for manifest in manifests.values()}
     return keys | {kind: [] for kind in _WHOLE_STORE_ONLY} | {
         "objects": sorted(objects),
+        REMEMBERED: [key for key in keys[REMEMBERED] if dataset_of(key) in datasets],
         "requests": [key for key in keys["requests"] if key in answered],
         "refs": [key for key in keys["refs"] if key in meant and manifest_key(meant[key]) in manifests],
     }  # fmt: skip

@@ -20,6 +20,8 @@ def source(tmp_path) -> LocalStore:
     store.create(f"responses/ab/{'ab' * 32}.json", b"{}")
     store.create("batches/ab.json", b"{}")
     Ledger(store, "llm", run="one").take(usd=3.0)
+    for dataset in ("items", "bare"):
+        store.create(f"remembered/{dataset}/one.parquet", b"told")
     return store
 
 
@@ -46,6 +48,7 @@ def test_one_dataset_brings_its_ancestors_and_nothing_else(source, any_store):
     assert {key.split("/")[1] for key in any_store.keys("versions")} == {"scaled", "items"}
     assert {key.split("/")[1] for key in any_store.keys("refs")} == {"scaled", "items"}
     assert not any(list(any_store.keys(kind)) for kind in ("memo", "responses", "batches", "spending"))
+    assert list(any_store.keys("remembered")) == ["remembered/items/one.parquet"]
     check_whole(any_store)
     assert sync(source, any_store, ["scaled/rejects"]).problems == []
     with pytest.raises(InputError, match="nothing@latest is not in the store"):
@@ -68,7 +71,9 @@ def test_refs_follow_the_source_and_older_versions_stay(source, any_store):
     sync(source, any_store)
     before = latest(any_store, "items").manifest.ref
     make(source, toy_list, rows={"new": 1})
+    source.replace("remembered/items/one.parquet", b"more")
     done = sync(source, any_store, ["items"])
+    assert any_store.read("remembered/items/one.parquet") == b"more"
     assert done.copied["versions"] == 1
     assert rows_of(any_store, "items") == [{"item_id": "new", "value": 1}]
     assert Version.open(any_store, Ref(dataset="items", version=before.version)).table().num_rows > 1

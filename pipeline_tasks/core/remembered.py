@@ -1,0 +1,56 @@
+"""What a step must not forget when versions go: one table beside them all, which no garbage collection drops.
+
+It is the step's own, for its code version and its parameters. Unlike what is left for :mod:`core.earlier
+<pipeline_tasks.core.earlier>`, what it says may decide rows, of a dataset that grows alone: its versions hang on what
+came before. An erasure does not look into it, so it holds no text, no address and no id, only hashes of these.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.ids import digest
+from pipeline_tasks.core.run import Run
+
+log = logging.getLogger(__name__)
+PREFIX = "remembered"
+
+
+def remember(run: Run, table: pa.Table) -> None:
+    """Keep ``table`` in place of what is :func:`remembered`."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd")
+    run.store.replace(_key(run), sink.getvalue().to_pybytes())
+
+
+def remembered(run: Run) -> pa.Table | None:
+    """What the last run of the step with these parameters kept; None, with a word, where it cannot be read."""
+    data = run.store.read(key := _key(run))
+    if data is None:
+        return None
+    try:
+        return pq.read_table(pa.BufferReader(data))
+    except pa.ArrowInvalid as error:
+        log.warning("%s cannot be read, and %s knows what the last version tells alone: %s", key, run.label, error)
+        return None
+
+
+def dataset_of(key: str) -> str:
+    """The dataset whose step keeps a table as ``key``."""
+    return key.removeprefix(f"{PREFIX}/").rpartition("/")[0]
+
+
+def _key(run: Run) -> str:
+    """Where the table is kept, by the dataset that the step grows.
+
+    Raises:
+        InputError: the body was called by itself.
+    """
+    if run.job is None:
+        raise InputError(f"{run.label} remembers nothing for others; run it as a step")
+    job = run.job
+    return f"{PREFIX}/{job.dataset}/{digest(job.step.name, job.step.version, job.identity)}.parquet"
