@@ -11,9 +11,13 @@ from typing import Any, Literal
 import pyarrow as pa
 from pydantic import Field, model_validator
 
+from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import short_id
+from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.requests import requests
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.step import StepParams, step
+from pipeline_tasks.core.versions import Version
 from pipeline_tasks.corpus.chunking.drift import token_table
 from pipeline_tasks.corpus.chunking.passages import Chunker, Passage
 from pipeline_tasks.datasets import DOCUMENTS, HELD_OUT, PASSAGES
@@ -53,7 +57,11 @@ def chunk_passages(rows: pa.Table, params: ChunkPassagesParams, run: Run) -> Ite
     their document and go with it; reasons:
     ``too_few_tokens`` (fewer than ``min_tokens``, and joined to a neighbour it would be too long), ``too_many_tokens``
     (one character that alone is over the limit).
+
+    Raises:
+        InputError: ``held_out`` is of other documents.
     """
+    _check(run.inputs["held_out"], run.inputs["documents"].manifest.ref)
     chunker = _chunker(folder(params.tokenizer), params)
     held_out = run.inputs["held_out"].parts(["doc_id", "split"])  # none at all where nothing is held out
     split_of = {row["doc_id"]: row["split"] for part in held_out for row in part.to_pylist()}
@@ -65,6 +73,16 @@ def chunk_passages(rows: pa.Table, params: ChunkPassagesParams, run: Run) -> Ite
             run.count("tokens", sum(row["n_tokens"] for row in kept))
             meter.advance()
             yield PASSAGES.table(kept)
+
+
+def _check(held_out: Version, documents: Ref) -> None:
+    """Refuse what was held out of other documents, where it is known of which: what it lacks would be trained on."""
+    read = [request.inputs.get("documents", []) for request in requests(held_out.store, held_out.manifest)]
+    if all(read) and not any(str(documents) in refs for refs in read):
+        raise InputError(
+            f"{held_out.manifest.ref} is not of {documents}, and a test document that it does not know would be "
+            "trained on; run hold_out_documents of these, with the parameters that it had"
+        )
 
 
 @lru_cache(maxsize=1)

@@ -3,11 +3,13 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Ref, Removal
 from pipeline_tasks.core.parts import write_rows
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import REMOVED, commit, load_manifest, point, resolve
 from pipeline_tasks.corpus.chunk_passages import ChunkPassagesParams, chunk_passages
+from pipeline_tasks.corpus.hold_out_documents import hold_out_documents
 from pipeline_tasks.datasets import DOCUMENTS, HELD_OUT
 from tests.stores import go, put, reasons, rejects, rows
 
@@ -81,6 +83,28 @@ def test_a_document_is_on_one_side_as_a_whole(store, fetched):
     go(store, chunk_passages, max_tokens=64, min_tokens=0)
     found = {(passage["doc_id"], passage["split"]) for passage in rows(store, "chunks")}
     assert found == {("one", "test"), ("two", "dev"), ("three", "train")}
+
+
+def test_what_was_held_out_of_other_documents_is_refused_until_it_is_made_for_these(store, fetched):
+    fetched(MODEL)
+    names = [f"{name}{i}" for name in ("river", "creek") for i in range(20)]
+    week = {name: document(name, [sentences(name, 9)]) | {"url_id": f"at-{name}"} for name in names}
+    few = {"test_documents": 5, "dev_documents": 0}
+    put(store, DOCUMENTS, list(week.values()))
+    go(store, hold_out_documents, **few)
+    go(store, chunk_passages, mode="structure")
+    (name, *_) = {row["doc_id"] for row in rows(store, "chunks") if row["split"] == "test"}
+    week[name] = document(f"{name}-anew", [sentences(name, 10)]) | {"url_id": f"at-{name}"}
+    now = put(store, DOCUMENTS, list(week.values()))
+    with pytest.raises(InputError, match=rf"held_out@\w+ is not of {now}, .*; run hold_out_documents of these"):
+        go(store, chunk_passages, mode="structure")
+    go(store, hold_out_documents, **few)
+    go(store, chunk_passages, mode="structure")
+    assert {row["split"] for row in rows(store, "chunks") if row["doc_id"] == f"{name}-anew"} == {"test"}
+    more = put(store, DOCUMENTS, [*week.values(), document("more", [sentences("more", 9)]) | {"url_id": "at-more"}])
+    assert go(store, hold_out_documents, **few).reused, "it answers for these, too"
+    go(store, chunk_passages, mode="structure")
+    assert load_manifest(store, resolve(store, Ref.parse("chunks"))).inputs["documents"] == [str(more)]
 
 
 def test_scraps_join_a_neighbour_and_are_refused_only_where_there_is_no_room(store, fetched):
