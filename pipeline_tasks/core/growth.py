@@ -1,13 +1,15 @@
 """Datasets that grow: a version is the one before it, minus the rows that are withdrawn, plus new parts.
 
 This is how the outside world (a list of addresses, a site) enters. Old parts stay as they are, so that every map step
-after it finds them in its memo; what is gone is a removal in the manifest, and older versions still hold it.
+after it finds them in its memo; what is gone is a removal in the manifest, and older versions still hold it. A part of
+which no row is left goes, and the map steps go on without it: else nothing would ever free what was withdrawn.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import compress
 
 import pyarrow as pa
 
@@ -16,6 +18,7 @@ from pipeline_tasks.core.ids import digest
 from pipeline_tasks.core.manifest import Part, Removal
 from pipeline_tasks.core.parts import read_part, write_rows
 from pipeline_tasks.core.plan import Job
+from pipeline_tasks.core.removals import moved
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.schema import RowSchema
 from pipeline_tasks.core.store import Store
@@ -39,25 +42,32 @@ def grow(store: Store, job: Job, run: Run, new: list[Part], rejects: list[Part])
         InputError: a new row has the key of another, a row is withdrawn that is not there, or too many are.
     """
     previous, withdrawn = run.previous, sorted(run.withdrawn)
-    old = previous.manifest if previous else None
-    _check_keys(store, job, run, new)
-    parts = [*old.parts, *new] if old else new
-    removals = list(old.removals) if old else []
-    if old and not new and not withdrawn and rejects == old.rejects:
+    parts = list(previous.manifest.parts) if previous else []
+    removals = list(previous.manifest.removals) if previous else []
+    stays = _check_keys(store, job, run, new)
+    if previous and not new and not withdrawn and rejects == previous.manifest.rejects:
         return Growth(None, parts, removals)
     if withdrawn and job.step.writes:
         keys = write_rows(store, pa.table({"key": withdrawn}, schema=REMOVED))
-        removals.append(Removal(part=keys, column=job.step.writes.key, first=0, last=len(parts) - len(new)))
+        removals.append(Removal(part=keys, column=job.step.writes.key, first=0, last=len(parts)))
+    if not all(stays):
+        removals = moved(store, parts, removals, stays)
+        parts = list(compress(parts, stays))
+        if not parts and not new and job.step.writes:  # with no part at all nobody would know its columns
+            parts = [write_rows(store, job.step.writes.table())]
+    parts += new
     change = digest([part.sha256 for part in new], withdrawn, [part.sha256 for part in rejects])
     return Growth(job.changed(previous, change), parts, removals)
 
 
-def _check_keys(store: Store, job: Job, run: Run, new: list[Part]) -> None:
+def _check_keys(store: Store, job: Job, run: Run, new: list[Part]) -> list[bool]:
+    """Refuse keys as :func:`grow` says; whether a row is left of each part of the version before."""
     schema = job.step.writes
     if schema is None:
         raise InputError(f"{job.step.name}: a dataset that grows has rows; declare writes=")
-    held = run.previous.parts([schema.key]) if run.previous else ()
-    live = {key for table in held for key in table[schema.key].to_pylist()}
+    tables = run.previous.parts([schema.key]) if run.previous else ()
+    held = [table[schema.key].to_pylist() for table in tables]
+    live = {key for keys in held for key in keys}
     strange = sorted(run.withdrawn - live)
     if strange:
         raise InputError(f"{job.step.name}: withdraws {schema.key} {strange[0]!r}, which the version before lacks")
@@ -68,6 +78,7 @@ def _check_keys(store: Store, job: Job, run: Run, new: list[Part]) -> None:
             if key in live:
                 raise InputError(f"{job.step.name}: two rows have {schema.key} {key!r}; keep one of them")
             live.add(key)
+    return [not run.withdrawn.issuperset(keys) for keys in held]
 
 
 def difference(run: Run, schema: RowSchema, rows: Iterable[dict], part_rows: int) -> Iterator[pa.Table]:

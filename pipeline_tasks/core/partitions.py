@@ -70,7 +70,8 @@ def pieces(versions: Mapping[str, Version], most_rows: int) -> list[dict[str, Ro
     """All rows of ``versions``, one after another, in pieces of whole parts with at most ``most_rows`` where they can.
 
     A piece holds rows of one version, and names the others with none. There is always one. A refresh, which adds parts
-    at the end of a version, leaves all pieces but the last of that version as they are.
+    at the end of a version, leaves all pieces but the last of that version as they are, and those before a part that
+    goes with its last row.
     """
     found: list[dict[str, Rows]] = []
     nothing = {name: (0, 0) for name in versions}

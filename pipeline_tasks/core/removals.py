@@ -7,7 +7,7 @@ version they are in. They follow from the removal and the parts, and may be lost
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
 from hashlib import sha256
@@ -94,6 +94,20 @@ def without(table: pa.Table, rows: np.ndarray, first: int = 0) -> pa.Table:
     live = np.ones(table.num_rows, bool)
     live[rows] = False
     return pc.call_function("filter", [table, pa.array(live)])  # a small part takes half as long as in Table.filter
+
+
+def moved(store: Store, parts: list[Part], removals: list[Removal], stays: Sequence[bool]) -> list[Removal]:
+    """The ``removals`` of ``parts``, all of one column, once those parts alone are there that stay.
+
+    A removal that takes nothing away from them is left out.
+    """
+    left = np.array(stays, bool)
+    at = np.cumsum([0, *left]).tolist()
+    return [
+        removal.model_copy(update={"first": at[removal.first], "last": at[removal.last]})
+        for removal, places in zip(removals, _positions(store, parts, removals), strict=True)
+        if left[places >> _ROW_BITS].any()
+    ]
 
 
 def positions_key(removal: Removal, parts: list[Part]) -> str:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.runner import run_job
 from pipeline_tasks.core.store import LocalStore
-from pipeline_tasks.core.versions import load_manifest
+from pipeline_tasks.core.upkeep.gc import drop, find_garbage
+from pipeline_tasks.core.versions import Version, load_manifest
 from tests.core.toy_steps import ITEMS, check_whole, latest, make, rows_of, toy_gather, toy_list, toy_scale
 from tests.stores import bare_run
 
@@ -47,11 +49,51 @@ def test_new_rows_come_in_a_new_part_only(store):
 
 def test_gone_and_changed_rows_are_removed_and_the_old_parts_stay(store):
     before = latest(store, "items").manifest
-    make(store, toy_list, rows={"a": 1, "c": 33})
+    make(store, toy_list, rows={"a": 11, "c": 3})
     after = latest(store, "items").manifest
-    assert items(store) == {"a": 1, "c": 33} and after.rows == 2
-    assert after.parts[:2] == before.parts and [p.rows for p in after.parts[2:]] == [1]
+    assert items(store) == {"a": 11, "c": 3} and after.rows == 2
+    assert after.parts[:1] == before.parts[1:] and [p.rows for p in after.parts[1:]] == [1] and not after.removals
+    make(store, toy_list, rows=FIRST | {"d": 4})
+    before = latest(store, "items").manifest
+    make(store, toy_list, rows=FIRST | {"b": 22, "d": 44})
+    after = latest(store, "items").manifest
+    assert items(store) == FIRST | {"b": 22, "d": 44} and after.rows == 4
+    assert after.parts[:2] == before.parts[:2] and [p.rows for p in after.parts] == [1, 2, 2]
     assert [(r.column, r.first, r.last, r.part.rows) for r in after.removals] == [("item_id", 0, 2, 2)]
+
+
+def test_what_changes_each_week_leaves_no_parts_and_the_collection_frees_them(store):
+    for week in range(5):
+        make(store, toy_list, rows=FIRST | {"d": 10 + week})
+        make(store, toy_scale)
+        assert make(store, toy_list, rows=FIRST | {"d": 10 + week}).reused
+    after = latest(store, "items").manifest
+    assert [part.rows for part in after.parts] == [2, 1, 1] and not after.removals
+    assert make(store, toy_list, rows=FIRST).counters["rows_out"] == 3
+    assert [part.rows for part in latest(store, "items").manifest.parts] == [2, 1]
+    assert make(store, toy_scale).counters["parts_built"] == 0
+    drop(store, find_garbage(store, keep=1, memo=True, grace_s=0))
+    assert len(list(store.keys("objects"))) == 4 and len(rows_of(store, "scaled")) == 3
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_comes_and_goes_every_part_has_a_row_and_every_removal_takes_one(store, seed):
+    chance = random.Random(seed)
+    for _ in range(12):
+        kept = {key: value for key, value in items(store).items() if chance.random() < 0.6}
+        new = {chance.choice("abcdefghijkl"): chance.randrange(100, 999) for _ in range(chance.randrange(4))}
+        rows = kept | new or FIRST
+        make(store, toy_list, rows=rows, max_withdrawn=1)
+        make(store, toy_scale)
+        version = latest(store, "items")
+        assert items(store) == rows and version.manifest.rows == len(rows)
+        assert all(part.num_rows for part in version.parts())
+        for removal in version.manifest.removals:
+            one = Version(store, version.manifest.model_copy(update={"removals": [removal]}))
+            assert len(one.removed) and 0 <= removal.first < removal.last <= len(version.manifest.parts)
+        scaled = {row["item_id"]: row["value"] for row in rows_of(store, "scaled")}
+        assert scaled == {key: 2 * value for key, value in rows.items()}
+        assert make(store, toy_list, rows=rows).reused
 
 
 def test_a_key_comes_back_and_goes_again(store):
@@ -72,7 +114,11 @@ def test_everything_may_go_and_come(tmp_path):
     make(store, toy_list, rows=FIRST)
     assert items(store) == FIRST
     make(store, toy_list, rows={}, max_withdrawn=1)
-    assert items(store) == {}
+    make(store, toy_scale)
+    assert items(store) == {} and rows_of(store, "scaled") == []
+    assert [part.rows for part in latest(store, "items").manifest.parts] == [0]
+    make(store, toy_list, rows=FIRST)
+    assert items(store) == FIRST and [part.rows for part in latest(store, "items").manifest.parts] == [2, 1]
 
 
 def test_rejects_of_the_world_are_kept(store):
@@ -135,8 +181,9 @@ def test_an_older_request_grows_from_what_came_after_it(store):
 def test_a_withdrawn_row_leaves_the_new_version_only(store):
     first = make(store, toy_gather)
     second = make(store, toy_gather, withdraw=("b",))
-    assert [load_manifest(store, o.ref).rows for o in (first, second)] == [3, 2]
-    assert load_manifest(store, second.ref).parts == load_manifest(store, first.ref).parts
+    before, after = (load_manifest(store, o.ref) for o in (first, second))
+    assert (before.rows, after.rows) == (3, 2)
+    assert after.parts == [before.parts[0], before.parts[2]] and not after.removals
     assert make(store, toy_gather, withdraw=("b",)).ref == second.ref
 
 
