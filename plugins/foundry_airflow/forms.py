@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from airflow.sdk import DAG, Param
 from airflow.sdk.definitions.param import DagParam
 
+from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.parameters import usual
 from pipeline_tasks.core.registry import get_step
 
@@ -84,6 +85,16 @@ def _field(step_name: str, schema: dict[str, Any], empty: str, of_many: bool) ->
         known["enum"] = [None, *schema["enum"]]
     description = f"{schema.get('description', '')}{note}"
     return Param(None, type=["null", kind], description=description, section=step_name, **known)
+
+
+def only_fields(dag: DAG, names: Iterable[str]) -> None:
+    """Do nothing where all ``names`` are fields of ``dag``'s form.
+
+    Raises:
+        InputError: one of them is none.
+    """
+    if unknown := sorted(set(names) - set(dag.params)):
+        raise InputError(f"there is no field {unknown[0]!r}; the fields are: {', '.join(dag.params) or 'none'}")
 
 
 def levels(chosen: list[str] | None, section: str, description: str, most: int | None = None) -> Param:

@@ -39,10 +39,10 @@ def _fields(dag: DAG, conf: dict[str, Any]) -> dict[str, Any]:
     """Every field's value, as the form would check it."""
     from airflow.sdk.exceptions import ParamValidationError
 
+    from foundry_airflow.forms import only_fields
     from pipeline_tasks.core.errors import InputError
 
-    if unknown := sorted(set(conf) - set(dag.params)):
-        raise InputError(f"there is no field {unknown[0]!r}; the fields are: {', '.join(dag.params) or 'none'}")
+    only_fields(dag, conf)
     found = {}
     for name in dag.params:
         field = dag.params.get_param(name)

@@ -6,14 +6,14 @@ import re
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import DAG, Asset, AssetAlias, Param, TaskGroup, TriggerRule, XComArg
+from airflow.sdk import DAG, Asset, AssetAlias, Context, Param, TaskGroup, TriggerRule, XComArg
 from airflow.sdk.configuration import conf
 from airflow.sdk.definitions.param import ParamsDict
 
 from foundry_airflow.ahead import AHEAD, AheadOperator, batch_field
 from foundry_airflow.alerts import task_failed, within
 from foundry_airflow.containers import gpus_of, option
-from foundry_airflow.forms import BY_CHAT, LEVEL, form, levels
+from foundry_airflow.forms import BY_CHAT, LEVEL, form, levels, only_fields
 from foundry_airflow.groups import GroupsOperator
 from foundry_airflow.inputs import (
     EachOperator,
@@ -24,7 +24,7 @@ from foundry_airflow.inputs import (
     best_rankings,
     given,
 )
-from foundry_airflow.operators import StepOperator
+from foundry_airflow.operators import StepOperator, airflow_errors
 from foundry_airflow.rankers import rankers
 from foundry_airflow.tries import retry_delay_s
 from pipeline_tasks.core.parameters import default_of
@@ -56,11 +56,22 @@ __all__ = [
     "within",
 ]
 
+OF_AIRFLOW = {"openlineage"}
+"""What a task of Airflow's that starts a run may add to what the run is given."""
+
+
+def as_asked(context: Context) -> None:
+    """Fail a task whose run was given what is no field of its DAG: it would run, and pay, as if nothing was asked."""
+    with airflow_errors():
+        only_fields(context["dag"], (context["dag_run"].conf or {}).keys() - OF_AIRFLOW)
+
+
 DEFAULT_ARGS = {
     "retries": Resources().retries,
     "retry_delay": timedelta(seconds=retry_delay_s()),
     "retry_exponential_backoff": True,
     "on_failure_callback": task_failed,
+    "pre_execute": as_asked,
 }
 """Only what may help is tried again: see :func:`foundry_airflow.backends.checked`."""
 AT_ONCE = 8
@@ -220,7 +231,7 @@ def fold_lineage(*after: XComArg) -> None:
     It is a teardown: the steps decide how the run ended, and the next fold catches up with one that failed. What every
     DAG ends with, it also takes the copy of the DAG's parameters from each task.
     """
-    fold = FoldOperator(task_id="fold_lineage").as_teardown()
+    fold = FoldOperator(task_id="fold_lineage", pre_execute=None).as_teardown()
     for output in after:
         output >> fold
     # A run reads the DAG's own; Airflow validates every copy whenever it stores the DAG, which is most of that work.

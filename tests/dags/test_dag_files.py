@@ -6,9 +6,11 @@ import sys
 from collections import Counter
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from airflow.sdk import DAG, Asset, AssetAlias
+from airflow.sdk.exceptions import AirflowFailException
 from foundry_airflow.operators import SKIPS
 from foundry_airflow.steps import step
 
@@ -69,6 +71,16 @@ def test_dags_are_documented_and_tagged(bag):
 def test_no_task_repeats_the_form_of_its_dag(bag):
     assert all(dag.params for dag in bag.dags.values())
     assert not [task for dag in bag.dags.values() for task in dag.tasks if task.params]
+
+
+def test_whatever_a_run_begins_with_refuses_what_is_no_field(bag):
+    for dag in bag.dags.values():
+        for task in dag.roots:
+            given = {"dag": dag, "dag_run": SimpleNamespace(conf=None, partition_key=None)}
+            task._pre_execute_hook(given)
+            given["dag_run"].conf = {name: None for name in dag.params} | {"sample_rte": 0.01}
+            with pytest.raises(AirflowFailException, match="there is no field 'sample_rte'; the fields are: "):
+                task._pre_execute_hook(given)
 
 
 def test_runs_that_write_the_same_datasets_wait_for_each_other(bag):

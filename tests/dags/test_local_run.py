@@ -63,6 +63,15 @@ def test_only_busy_endpoints_are_tried_again(runs, tmp_path):
     assert "toy  " not in done.stdout, "what comes after a failure is not started"
 
 
+def test_a_field_that_the_form_has_not_fails_the_run_before_its_first_step(runs, tmp_path):
+    known = {"how": "twice", "mark": str(tmp_path / "mark"), "openlineage": {"parentRunId": "added by Airflow"}}
+    done = runs("toy_stumble", json.dumps(known | {"hwo": "input"}))
+    assert done.returncode == 1 and "there is no field 'hwo'; the fields are: how, mark" in done.stdout
+    assert [how for _, task, how in lines(done.stdout.splitlines()[0])] == ["FAILED"], "nothing tries it again"
+    assert not (tmp_path / "mark").exists() and not (tmp_path / "store").exists()
+    assert runs("toy_stumble", json.dumps(known)).returncode == 0
+
+
 HOSTILE = [
     "{{ 7 * 7 }} {{ var.value.get('x', 'y') }}",
     "{% for c in ().__class__.__base__.__subclasses__() %}{{ c }}{% endfor %}",
