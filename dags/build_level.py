@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow.sdk import DAG, Asset, Param
-from foundry_airflow.partitions import RUN_KEY, PartitionOperator, keyed
+from foundry_airflow.partitions import RUN_KEY, PartitionOperator, keyed, level_asked
 from foundry_airflow.steps import AT_ONCE, DEFAULT_ARGS, LEVEL, fold_lineage, form, given, mined_from, step
 
 DOC = """
@@ -23,7 +23,7 @@ with DAG(
     schedule=keyed(),
     is_paused_upon_creation=False,  # only a request starts it, and would wait without end
     max_active_runs=AT_ONCE,
-    default_args=DEFAULT_ARGS,
+    default_args=DEFAULT_ARGS | {"pre_execute": level_asked},
     tags=["foundry", "curation"],
     doc_md=DOC,
     params={"alpha": ALPHA} | MINE.params,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from airflow.sdk import Asset, BaseOperator, Context, PartitionedAtRuntime, TriggerRule
+from airflow.sdk.exceptions import AirflowFailException
 
+from foundry_airflow.steps import LEVEL, as_asked
 from pipeline_tasks.core.manifest import Ref
 
 RUN_KEY = "{{ dag_run.partition_key or params.alpha }}"
@@ -15,6 +18,20 @@ RUN_KEY = "{{ dag_run.partition_key or params.alpha }}"
 def keyed() -> PartitionedAtRuntime:
     """The schedule of a DAG whose runs are started by hand or by REST, each with a partition key."""
     return PartitionedAtRuntime()
+
+
+def level_asked(context: Context) -> None:
+    """As :func:`foundry_airflow.steps.as_asked`; fail a task, too, whose run has a key that is spelled like no level.
+
+    What is announced under another spelling than the dataset's reaches nobody who waits for the level.
+    """
+    as_asked(context)
+    key = context["dag_run"].partition_key
+    if key is not None and not re.fullmatch(LEVEL["pattern"], key):
+        raise AirflowFailException(
+            f"the partition key {key!r} is no level: start a run with one above 0 that is spelled as the dataset is, "
+            "such as 0.65 or 1.0"
+        )
 
 
 class PartitionOperator(BaseOperator):

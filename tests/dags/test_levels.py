@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import runpy
+from types import SimpleNamespace
 
 import pytest
-from airflow.sdk.exceptions import ParamValidationError
+from airflow.sdk.exceptions import AirflowFailException, ParamValidationError
 
 
 def test_a_level_that_is_scored_is_mined_in_the_same_run(bag):
@@ -35,6 +36,16 @@ def test_a_level_is_above_nothing_and_has_one_spelling(bag, level):
     assert [alpha.resolve(good) for good in ("0.65", "1.0")] == ["0.65", "1.0"]
     with pytest.raises(ParamValidationError):
         alpha.resolve(level)
+
+
+@pytest.mark.parametrize("key", ["0", ".85", "0.850", "8.5e-1", "1", "0.85 ", "0.85\n", "../x", ""])
+def test_a_key_that_is_spelled_like_no_level_is_refused_before_anything_is_read(bag, key):
+    dag = bag.dags["build_level"]
+    for task in dag.roots:
+        for good in (None, "0.85", "1.0"):
+            task._pre_execute_hook({"dag": dag, "dag_run": SimpleNamespace(conf={}, partition_key=good)})
+        with pytest.raises(AirflowFailException, match="is no level: start a run with one above 0"):
+            task._pre_execute_hook({"dag": dag, "dag_run": SimpleNamespace(conf={}, partition_key=key)})
 
 
 def test_two_parameters_never_share_a_field(root):

@@ -104,7 +104,7 @@ def test_new_levels_by_rest(tmp_path: Path, ranked: LocalStore) -> None:
         made, known = built(ranked, known)
         assert made == ["mtt/0.65"], "0.75 was there, and so was all that it is made of"
 
-        tasks = finished(there, "build_level", partition_key="0.80")
+        tasks = finished(there, "build_level", partition_key="0.8")
         assert tasks == dict.fromkeys(("", "versions", "mine_negatives", "emit", "fold_lineage"), "success")
         made, known = built(ranked, known)
         assert made == ["mtt/0.8"]
