@@ -5,6 +5,7 @@ an upgrade may bring new settings. It is readable by its owner alone.
 """
 
 import base64
+import hashlib
 import os
 import re
 import secrets
@@ -15,6 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 OTHERS = {"POSTGRES_IMAGE": "postgres:", "VLLM_IMAGE": "vllm/"}
+FILES = ("RESOURCES", "PARAMETERS", "S3_CA")
 _NAME = re.compile(r"^([A-Z][A-Z0-9_]*)=", re.MULTILINE)
 
 
@@ -115,9 +117,25 @@ def images() -> dict[str, str]:
     return {name: next(line for line in lines if line.startswith(kind)) for name, kind in OTHERS.items()}
 
 
-def with_version(text: str) -> str:
-    """``text`` with the version of this checkout and the images that belong to it, whatever it named before."""
-    for name, value in ({"FOUNDRY_VERSION": version()} | images()).items():
+def contents(text: str) -> dict[str, str]:
+    """The SHA-256 of each file that ``text`` or the environment names; Compose has it as a label of what mounts it."""
+    said = dict(line.split("=", 1) for line in text.splitlines() if _NAME.match(line)) | os.environ
+    return {f"{name}_SHA256": _sha256(name, said.get(name, "")) for name in FILES}
+
+
+def _sha256(name: str, value: str) -> str:
+    path = Path(os.path.expandvars(value.split(" #")[0].strip().strip("'\""))).expanduser()
+    if not path.name:
+        return ""
+    try:
+        return hashlib.sha256((ROOT / path).read_bytes()).hexdigest()
+    except OSError as error:
+        raise SystemExit(f"{name}={value}: {error.strerror}; it is mounted in the containers: name a file") from None
+
+
+def as_now(text: str) -> str:
+    """``text`` with what belongs to this checkout, its version and images, and what is in the files that it names."""
+    for name, value in ({"FOUNDRY_VERSION": version()} | images() | contents(text)).items():
         line = f"{name}={value}"
         text, n = re.subn(rf"^{name}=.*$", line, text, flags=re.MULTILINE)
         text = text if n else f"{line}\n{text}"
@@ -128,7 +146,7 @@ def write(path: Path) -> None:
     """Make ``path`` whole; what it says already stays."""
     present = path.read_text("utf-8") if path.exists() else ""
     present += "\n" if present and not present.endswith("\n") else ""
-    text = with_version(present + added(present))
+    text = as_now(present + added(present))
     part = path.with_name(path.name + ".part")
     part.touch(mode=stat.S_IRUSR | stat.S_IWUSR)
     part.write_text(text, "utf-8")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
 from pipeline_tasks.core.settings import Settings, _variable
+from tests.containers.stack import composer, written
 
 ROOT = Path(__file__).parents[2]
 OF_THE_IMAGE = {"FOUNDRY_CACHE", "FOUNDRY_STORE_CACHE", "FOUNDRY_SCRATCH", "BUILT_IMAGE"}
@@ -71,6 +73,44 @@ def test_cookies_are_for_tls_alone_where_browsers_use_it(address, secure):
     variables = {"PATH": os.environ["PATH"], "AIRFLOW__API__BASE_URL": address}
     command = ["sh", "containers/airflow/entrypoint", "sh", "-c", 'echo "${AIRFLOW__FAB__COOKIE_SECURE:-}"']
     assert subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True).stdout.strip() == secure
+
+
+def hashes(env_file: Path, told: str = "") -> dict[str, str]:
+    """What Compose compares of every service, once `make up` has written what ``env_file`` lacks."""
+    if told:
+        env_file.write_text(told, "utf-8")
+    written(env_file)
+    chosen = ["--project-name", "x", "--profile", "ray", "--env-file", str(env_file)]
+    command = [*composer(), *chosen, "config", "--hash", "*"]
+    ran = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    return dict(line.split() for line in ran.stdout.splitlines())
+
+
+AIRFLOWS = {"init", "api-server", "scheduler", "triggerer", "dag-processor"}
+
+
+@pytest.mark.parametrize(
+    ("name", "services"),
+    [("PARAMETERS", AIRFLOWS), ("RESOURCES", AIRFLOWS), ("S3_CA", AIRFLOWS | {"ray-head", "ray-worker"})],
+)
+def test_make_up_replaces_what_mounts_a_file_that_was_changed_and_nothing_else(tmp_path, name, services):
+    file, env_file = tmp_path / "a file", tmp_path / ".env"
+    file.write_text("as it was", "utf-8")
+    before = hashes(env_file, f'{name}="{file}" # mine')
+    assert hashes(env_file) == before
+    file.with_suffix(".new").write_text("as it is", "utf-8")
+    file.with_suffix(".new").replace(file)
+    after = hashes(env_file)
+    assert {service for service in after if after[service] != before[service]} == services
+
+
+def test_a_file_to_mount_that_is_not_there_is_refused(tmp_path):
+    env_file = tmp_path / ".env"
+    env_file.write_text(f"PARAMETERS={tmp_path}/parameters.toml\n", "utf-8")
+    command = [sys.executable, "containers/write_env.py", str(env_file)]
+    told = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+    assert told.returncode and f"PARAMETERS={tmp_path}/parameters.toml: No such file" in told.stderr
+    assert len(env_file.read_text("utf-8").splitlines()) == 1
 
 
 def test_every_variable_of_the_file_is_named_in_the_docs():

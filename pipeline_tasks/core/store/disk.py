@@ -100,3 +100,11 @@ def files_below(folder: Path | str) -> Iterator[os.DirEntry[str]]:
             yield from files_below(entry.path)
         else:
             yield entry
+
+
+def is_open_as(handle: int, path: Path) -> bool:
+    """Whether ``path`` still names the open file; a lock's holder deletes it, those who waited open a new one."""
+    try:
+        return os.path.samestat(os.fstat(handle), path.stat())
+    except FileNotFoundError:
+        return False

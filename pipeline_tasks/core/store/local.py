@@ -18,7 +18,7 @@ from pathlib import Path
 from pipeline_tasks.core import durable
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import digest, file_sha256, short_id
-from pipeline_tasks.core.store.disk import files_below, space_in, unreadable, writable
+from pipeline_tasks.core.store.disk import files_below, is_open_as, space_in, unreadable, writable
 from pipeline_tasks.core.store.protocol import LOST, TEMPORARY, Entry, Pin, checked_key
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -273,7 +273,7 @@ class LocalStore:
                 opened = path.open("a")
             with opened as handle:
                 fcntl.flock(handle, fcntl.LOCK_EX)
-                if not _is_open_as(handle.fileno(), path):
+                if not is_open_as(handle.fileno(), path):
                     continue
                 try:
                     yield
@@ -293,11 +293,3 @@ class LocalStore:
         with suppress(OSError):
             kernel = BOOT_ID.read_text("ascii").strip()
         return digest(str(self.read("machine")), kernel or _NO_KERNEL, found.st_dev, found.st_ino)
-
-
-def _is_open_as(handle: int, path: Path) -> bool:
-    """Whether ``path`` still names the open file; a lock's holder deletes it, those who waited open a new one."""
-    try:
-        return os.path.samestat(os.fstat(handle), path.stat())
-    except FileNotFoundError:
-        return False
