@@ -49,10 +49,11 @@ def erase_command(
     typer.echo(f"{len(done.versions):,} versions are written anew, {done.answers:,} stored answers went")
     if done.findings:
         _tell(done.findings)
+    commands = [_command(model) for model in done.models]
     if drop_models:
         _drop_models(where, done)
-    for model in done.models:
-        typer.echo(f"{model.ref} was trained on it{'; it is dropped' if drop_models else ''}: {_command(model)}")
+    for model, command in zip(done.models, commands, strict=True):
+        typer.echo(f"{model.ref} was trained on it{'; it is dropped' if drop_models else ''}: {command}")
     if done.models and not drop_models:
         typer.echo("what a model learned stays in it: erase again with --drop-models, then train with these commands")
 
@@ -88,7 +89,10 @@ def _drop_models(where: Store, done: Erased) -> None:
 
 
 def _command(model: Manifest) -> str:
-    """What makes a version again, of the inputs that it was made of."""
-    step = get_step(model.step)
-    params = step.parse({name: value for name, value in model.params.items() if name in step.params.model_fields})
-    return Job(step, params, {name: list(map(Ref.parse, refs)) for name, refs in model.inputs.items()}).command()
+    """What makes a version again, of the inputs that it was made of; or why that cannot be told."""
+    try:
+        step = get_step(model.step)
+        params = step.parse(step.params.given(model.params))
+        return Job(step, params, {name: list(map(Ref.parse, refs)) for name, refs in model.inputs.items()}).command()
+    except InputError as error:
+        return f"no command makes it again as it was ({error}); run {model.step} with what `foundry show` tells"

@@ -49,6 +49,11 @@ class StepParams(BaseModel):
         hidden = {n for n, f in fields if _stays_out(f, getattr(self, n))}
         return self.model_dump(mode="json", exclude=hidden)
 
+    @classmethod
+    def given(cls, identity: dict[str, Any]) -> dict[str, Any]:
+        """What to parse for the parameters of this :meth:`identity`, without what that adds to them."""
+        return {name: value for name, value in identity.items() if name in cls.model_fields}
+
     def licences(self) -> dict[str, str]:
         """Model -> licence of the weights that the step itself runs; written into the manifest, not into the id."""
         return {}

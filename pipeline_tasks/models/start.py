@@ -138,6 +138,12 @@ class StartParams(StepParams):
         """The parameters, and what the start's weights are in place of its name or path."""
         return super().identity() | ({"backbone": self._start.identity()} if self._start else {})
 
+    @classmethod
+    def given(cls, identity: dict[str, Any]) -> dict[str, Any]:
+        """The parameters, and the start by its name."""
+        found = super().given(identity)
+        return found | ({"backbone": start["name"]} if (start := found.get("backbone")) else {})
+
     def licences(self) -> dict[str, str]:
         """Those of the start's weights; what is made of it has them from its first model."""
         return dict(self._start.licences) if self._start else {}

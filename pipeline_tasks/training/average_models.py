@@ -61,6 +61,12 @@ class AverageModelsParams(StepParams):
         """The parameters, and what the start's weights are in place of its name or path."""
         return super().identity() | ({"start": self._start.identity()} if self._start else {})
 
+    @classmethod
+    def given(cls, identity: dict[str, Any]) -> dict[str, Any]:
+        """The parameters, and the start by its name."""
+        found = super().given(identity)
+        return found | ({"start": start["name"]} if (start := found.get("start")) else {})
+
     def licences(self) -> dict[str, str]:
         """Those of the start's weights."""
         return dict(self._start.licences) if self._start else {}

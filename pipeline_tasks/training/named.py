@@ -32,6 +32,14 @@ class Named(BaseModel):
         return self.model_dump(mode="json") | {"code": code} | inner
 
 
+def without_code(identity: Any) -> Any:
+    """What to read for what has this identity, or for a mapping with such in it."""
+    if not isinstance(identity, Mapping):
+        return identity
+    named = "name" in identity and "code" in identity
+    return {key: without_code(value) for key, value in identity.items() if not (named and key == "code")}
+
+
 Kind = TypeVar("Kind", bound=Named)
 
 

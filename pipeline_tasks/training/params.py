@@ -10,6 +10,7 @@ from pipeline_tasks.core.step import StepParams, added, tuning
 from pipeline_tasks.encoders.devices import DeviceKind, device_kind
 from pipeline_tasks.models.sizes import StageName, get_size
 from pipeline_tasks.training.mixture import Mixture
+from pipeline_tasks.training.named import without_code
 from pipeline_tasks.training.objective import Objective
 from pipeline_tasks.training.objectives import AnyObjective
 from pipeline_tasks.training.samplers import AnySampler
@@ -142,6 +143,13 @@ class TrainParams(OptimiserParams):
         mixture = {name: source.identity() for name, source in self.mixture.items()}
         sampler = {"sampler": self.sampler.identity()} if self.sampler else {}
         return super().identity() | {"objective": self.objective.identity(), "mixture": mixture} | sampler
+
+    @classmethod
+    def given(cls, identity: dict[str, Any]) -> dict[str, Any]:
+        """The parameters, without what the code of objectives and samplers says."""
+        named = ("objective", "mixture", "sampler")
+        found = super().given(identity)
+        return found | {name: without_code(found[name]) for name in named if name in found}
 
     @model_validator(mode="after")
     def _check_sampler(self) -> TrainParams:

@@ -11,8 +11,11 @@ from typer.testing import CliRunner
 
 from pipeline_tasks.cli.main import app
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.core.versions import commit, load_manifest, resolve
 from tests.core.erasure.library import A, fill
 
 
@@ -42,6 +45,17 @@ def test_a_takedown_request_from_dry_run_to_models(foundry):
     assert dropped.exit_code == 0 and "it is dropped" in dropped.stdout
     assert isinstance(foundry("show", name).exception, InputError)
     assert foundry("show", "model/33m/plain").exit_code == 0
+
+
+def test_a_model_that_no_command_makes_again_is_dropped_and_named(foundry, tmp_path):
+    store = LocalStore(tmp_path / "store")
+    model = load_manifest(store, resolve(store, Ref.parse("model/33m/pretrain")))
+    started = get_step("pretrain").parse({}).identity() | {"backbone": {"name": "folder-0123456789abcdef"}}
+    commit(store, model.model_copy(update={"id": "f" * 16, "step": "pretrain", "params": started}))
+    done = foundry("erase", A.url, "--drop-models")
+    told = next(line for line in done.stdout.splitlines() if line.startswith(f"model/33m/pretrain@{'f' * 16}"))
+    assert done.exit_code == 0 and "it is dropped: no command makes it again as it was" in told
+    assert "folder-0123456789abcdef" in told and "foundry run" not in told
 
 
 def test_what_is_no_id_or_address_is_refused(foundry):

@@ -10,9 +10,11 @@ from pydantic import ValidationError
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.plan import plan
+from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.step import StepParams
 from pipeline_tasks.models import sizes
+from pipeline_tasks.training import STEPS
 from pipeline_tasks.training.distill import DistillParams
 from pipeline_tasks.training.finetune import FinetuneParams
 from pipeline_tasks.training.params import TrainParams
@@ -131,6 +133,26 @@ def test_what_the_optimiser_reads_is_what_the_command_line_offers():
     for name in ("temperature", "weight_decay", "warmup_ratio", "graph_tokens", "precision", "evals_per_epoch"):
         assert name in TrainParams.model_fields
     assert issubclass(TrainParams, StepParams)
+
+
+NAMED = {
+    "objective": {"name": "matryoshka", "dims": [8]},
+    "mixture": {"dm": 1, "faq": {"objective": {"name": "matryoshka", "dims": [8], "inner": "same_tower"}}},
+    "sampler": {"name": "doremi", "reference": {"name": "temperature", "tau": 2}},
+}
+MEAN = {"models": ["model/33m/pretrain@A", "model/33m/pretrain@B"], "start": "minilm-l12-h384"}
+WAYS = [(name, MEAN if name == "average_models" else {}) for name in STEPS]
+WAYS += [("finetune", NAMED), ("pretrain", {"backbone": "all-minilm-l6-v2"})]
+
+
+@pytest.mark.parametrize(("name", "chosen"), WAYS)
+def test_the_identity_of_every_training_step_leads_back_to_its_parameters(name, chosen, setting):
+    if name == "adapt_backbone":  # a decoder is at a hub alone
+        setting("FOUNDRY_PROFILE", "hub")
+        setting("FOUNDRY_HUB_REVISIONS", f"qwen3-0.6b={40 * 'a'}")
+    step = get_step(name)
+    identity = json.loads(json.dumps(step.parse(chosen).identity()))
+    assert step.parse(step.params.given(identity)).identity() == identity
 
 
 def test_values_that_make_no_sense_are_refused():

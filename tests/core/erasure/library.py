@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from pipeline_tasks.core.erasure.erase import Erased, erase
 from pipeline_tasks.core.events import EventLog
@@ -10,6 +11,7 @@ from pipeline_tasks.core.ids import digest, short_id
 from pipeline_tasks.core.manifest import Manifest, Part, Ref, Removal
 from pipeline_tasks.core.memo import Record
 from pipeline_tasks.core.parts import write_file, write_rows
+from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.schema import FILES, REJECTS, RowSchema
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.versions import REMOVED, commit, point
@@ -80,11 +82,12 @@ def version(
 def _publish(
     store: Store, dataset: str, schema: str, key: str, parts: list[Part], inputs: tuple[Ref, ...],
     rejects: list[Part] | None = None, removals: list[Removal] | None = None, step: str = "by_hand",
+    params: dict[str, Any] | None = None,
 ) -> Ref:  # fmt: skip
     names = {f"input{n}": [str(ref)] for n, ref in enumerate(inputs)}
     manifest = Manifest(
         dataset=dataset, id=short_id(dataset, names, [p.sha256 for p in parts]), step=step, code_version="1",
-        rows_schema=schema, key=key, params={}, inputs=names, rows=sum(p.rows for p in parts), parts=parts,
+        rows_schema=schema, key=key, params=params or {}, inputs=names, rows=sum(p.rows for p in parts), parts=parts,
         rejects=rejects or [], removals=removals or [],
     )  # fmt: skip
     commit(store, manifest)
@@ -165,10 +168,11 @@ def _triplet(d: Document, n: int, *, only_b: bool = False) -> dict:
 
 
 def _model(store: Store, dataset: str, trained_on: Ref) -> Ref:
+    params = get_step("finetune").parse({"size": "33m"}).identity()
     with store.temporary() as path:
         path.write_bytes(dataset.encode())
         part = write_file(store, path, "weights.bin")
-    return _publish(store, dataset, FILES, "name", [part], (trained_on,), step="finetune")
+    return _publish(store, dataset, FILES, "name", [part], (trained_on,), step="finetune", params=params)
 
 
 def _leave_traces(store: Store) -> None:
