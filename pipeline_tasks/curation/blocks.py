@@ -130,4 +130,7 @@ def refuse_unknown(given: Partition, unknown: np.uint64) -> None:
             at = np.flatnonzero(text_hashes(ids) == unknown)
             if len(at):
                 ref = version.manifest.ref
-                raise InputError(f"{ref} ranks {ids[int(at[0])]}, which is no passage here; run rank_passages again")
+                raise InputError(
+                    f"{ref} ranks {ids[int(at[0])]}, which is no passage here; run embed_passages, then rank_passages "
+                    "again"
+                )
