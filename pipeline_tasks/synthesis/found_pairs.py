@@ -64,12 +64,14 @@ class Rules:
     def pair(self, row: Fields) -> dict[str, Any]:
         """The pair that a row without a reason is.
 
-        A positive is named by its text, so that one which answers many queries is one passage of its corpus, on one
-        side of the split.
+        A positive that is the passage which the row names has its id, so that no ranking has the text twice. Any other
+        is named by its text, so that one which answers many queries is one passage of its corpus, on one side of the
+        split.
         """
         source = self.passages.get(row["passage_id"], {})
         positive, origin = row["positive"] or source["text"], row["origin"] or self.name
-        positive_id = short_id("positive", origin, positive)
+        is_source = positive == source.get("text", "").strip()
+        positive_id = row["passage_id"] if is_source else short_id("positive", origin, positive)
         drawn = "dev" if unit_hash("read_pairs", positive_id) < self.dev_fraction else "train"
         return {
             "query_id": self.query_id(row),

@@ -60,7 +60,7 @@ class ReadPairsParams(StepParams):
     writes=PAIRS,
     kind="reduce",
     dataset="mtp/own/{name}",
-    version="4",
+    version="5",
 )
 def read_pairs(inputs: Inputs, params: ReadPairsParams, run: Run) -> Iterator[pa.Table]:
     """Pairs from files, as one more origin beside what an LLM writes; ``combine_pairs`` puts them together.

@@ -133,6 +133,16 @@ def test_a_pair_about_a_passage_is_on_the_side_that_its_document_is_on(store, tm
     assert (second["positive"], second["passage"], second["split"]) == ("smoke", "smoke rises", "test")
 
 
+def test_a_positive_that_is_the_passage_which_its_row_names_has_its_id(store, tmp_path):
+    answers = {"what helps?": "", "what else helps?": "sandbags help ", "and here?": "sandbags help a little"}
+    given = [{"query": query, "positive": answer, "passage_id": "p1"} for query, answer in answers.items()]
+    given += [{"query": "of no passage?", "positive": "sandbags help"}]
+    go(store, read_pairs, source=jsonl(tmp_path / "a.jsonl", given))
+    found = {row["query"]: row["positive_id"] for row in rows(store, "mtp/own/faq")}
+    assert (found.pop("what helps?"), found.pop("what else helps?")) == ("p1", "p1")
+    assert len({*found.values(), "p1"}) == 3
+
+
 def test_a_number_may_be_an_id_and_nought_is_one(store, tmp_path):
     put(store, PASSAGES, [{"passage_id": "0", "doc_id": "d", "text": "smoke rises", "split": "test"}])
     source = jsonl(
