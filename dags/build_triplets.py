@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from airflow.sdk import DAG, Asset, Param, TaskGroup
+from foundry_airflow.inputs import passages_of_pairs
 from foundry_airflow.steps import DEFAULT_ARGS, fold_lineage, form, given, group_name, levels, rankers, step, within
 
 from pipeline_tasks.models.sizes import SIZES
@@ -44,7 +45,7 @@ with DAG(
     doc_md=DOC,
     params={"alphas": ALPHAS, "kd_alphas": KD_ALPHAS, "fusion": FUSION} | RANK.params | AGREE.params | MINE.params,
 ) as dag:
-    read = given(pairs="mtp", passages="mtp > pairs > dm > needs > passages")
+    read = given(pairs="mtp", passages=passages_of_pairs)
     rankings, vectors, depth, fusion, who = {}, {}, RANK.values(dag), dag.param("fusion"), rankers()
     for model in who.embedders:
         with TaskGroup(group_name(model)):

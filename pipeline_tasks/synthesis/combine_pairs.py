@@ -50,7 +50,7 @@ class CombinePairsParams(StepParams):
 
 @step(
     reads={
-        "dm": From(PAIRS, "mtp/dm"),
+        "dm": From(PAIRS, "mtp/dm", optional=True),
         "gd": From(PAIRS, "mtp/gd", optional=True),
         "own": From(PAIRS, "mtp/own/{item}", each="own"),
     },
@@ -69,10 +69,12 @@ def combine_pairs(inputs: Inputs, params: CombinePairsParams, run: PartitionedRu
     on, once all else is refused. One process holds ``block_pairs`` at a time.
 
     Raises:
-        InputError: two pairs have one id, or ``caps`` names an origin that no pair has.
+        InputError: no dataset of pairs is there, two pairs have one id, or ``caps`` names an origin that no pair has.
 
     Source: DMRetriever, Algorithm 2 line 14; Table 10 for the caps.
     """
+    if not any(inputs.each(name) for name in _SOURCES):
+        raise InputError("there are no pairs: run write_pairs, read_general_pairs, or read_pairs and name them in own")
     shards = _shards(inputs, params)
     turns, repeated = _repeated(shards, run)
     near = shards.repeats(key_queries, deal_near_queries, run)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from itertools import chain
 from typing import Any
@@ -21,6 +22,7 @@ from pipeline_tasks.core.versions import load_manifest, resolve
 from pipeline_tasks.retrieval.judges import best_of
 
 ARROW = " > "
+OF_PAIRS = ("mtp > pairs > dm > needs > passages", "mtp > pairs > own > passages")
 Starts = dict[str, str]
 Where = str | Callable[[Store, Starts], list[str]]
 Named = tuple[dict[str, Any], tuple[str, ...]]
@@ -81,6 +83,15 @@ def named_by(
     return {
         one: [ref for dataset in found for ref in follow(store, dataset, starts)] for one, found in datasets.items()
     }
+
+
+def passages_of_pairs(store: Store, starts: Starts | None = None) -> list[str]:
+    """The passages that the pairs of ``mtp`` were written from, or that pairs of your own name; else the latest."""
+    for path in OF_PAIRS:
+        with suppress(InputError):
+            if len(found := set(follow(store, path, starts))) == 1:
+                return list(found)
+    return follow(store, "passages", starts)
 
 
 def stages(store: Store, model: str) -> list[str]:

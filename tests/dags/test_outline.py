@@ -114,6 +114,18 @@ def test_of_every_dag_each_step_is_told_or_skipped_and_can_be_planned(chain, roo
             planned.add(Asked(get_step(one["step"]), one["values"], one["inputs"], one["name"]))
 
 
+def test_the_passages_of_triplets_are_those_that_pairs_of_your_own_name_or_the_latest(store, root):
+    dag = read_dag(root / "dags", "build_triplets")
+    named, latest = (str(put(store, d.PASSAGES, [{"passage_id": name}])) for name in "ab")
+    for given, expected in (({"passages": named}, named), ({}, latest)):
+        row = {"query_id": expected}
+        own = put(store, d.PAIRS, [row], dataset="mtp/own/faq", **given)
+        combined = put(store, d.PAIRS, [row], dataset="mtp/combined", own=own)
+        put(store, d.PAIRS, [row], dataset="mtp", pairs=combined)
+        told = outline(dag, {})["steps"]
+        assert {ref for one in told for ref in one["inputs"].get("passages", []) if "planned" not in ref} == {expected}
+
+
 def test_a_source_is_refreshed_first_and_its_passages_are_read(chain, root):
     kept = str(load_manifest(chain, Ref.parse("passages")).ref)
     told = outline(read_dag(root / "dags", "adapt_to_corpus"), {"source": "/data/pdfs"})

@@ -75,6 +75,15 @@ def test_general_pairs_may_be_missing(store):
     assert kept(store) == ["b", "c"]
 
 
+def test_pairs_of_your_own_need_no_others_and_some_there_must_be(tmp_path):
+    store = LocalStore(tmp_path)
+    with pytest.raises(InputError, match="there are no pairs: run write_pairs, .*, or read_pairs and name them in own"):
+        go(store, combine_pairs)
+    put(store, PAIRS, [pair("o", "logged?", "faq")], dataset="mtp/own/faq")
+    go(store, combine_pairs, own=["faq"])
+    assert kept(store) == ["o"]
+
+
 def test_there_may_be_no_pairs_at_all(store):
     put(store, PAIRS, dataset="mtp/dm")
     go(store, combine_pairs, balance=1, caps={"dm": 1})
