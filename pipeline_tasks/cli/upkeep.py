@@ -107,13 +107,14 @@ def doctor_command() -> None:
 
 
 def checks(found: Settings) -> Iterator[Check]:
-    """Look at the store, disk, limits, models, LLM endpoint, GPU, processor, engine and Docker; change nothing."""
+    """Look at the store, disk, limits, domain, models, LLM endpoint, GPU, processor, engine, Docker; change nothing."""
     yield _store(found)
     folder = _existing(found.store if isinstance(found.store, Path) else found.store_cache)
     free = shutil.disk_usage(folder).free
     yield Check("disk", free > _LOW_DISK_BYTES, f"{sized(free)} free at {folder}")
     yield _resources(found)
     yield _parameters(found)
+    yield _domain()
     yield _models(found)
     yield _endpoint(found)
     if found.openai_base_url:
@@ -161,6 +162,15 @@ def _parameters(found: Settings) -> Check:
         return Check("parameters", False, str(error), needed=True)
     said = ", ".join(f"{table}.{name} = {value}" for table, values in tables for name, value in values.items())
     return Check("parameters", True, f"{found.parameters}: {said or 'nothing'}", needed=True)
+
+
+def _domain() -> Check:
+    from pipeline_tasks.domains import domain_told
+
+    try:
+        return Check("domain", True, domain_told().removeprefix("domain "), needed=True)
+    except FoundryError as error:
+        return Check("domain", False, str(error), needed=True)
 
 
 def _existing(path: Path) -> Path:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.settings import Settings, settings
-from pipeline_tasks.domains.intents import FILE
+from pipeline_tasks.domains.intents import FILE, load_intents
 
 _ROOT = Path(__file__).parent
 
@@ -37,6 +37,16 @@ def folder_of(domain: str) -> Path:
     raise InputError(
         f"no domain is called {domain!r}; FOUNDRY_DOMAIN may be {', '.join(known)}, or a folder: ./{domain}"
     )
+
+
+def domain_told() -> str:
+    """The configured domain, its intents, and what names another, in words.
+
+    Raises:
+        InputError: there is no such domain, or it has no intents.
+    """
+    intents = ", ".join(load_intents(domain_folder()))
+    return f"domain {settings().domain} (intents {intents}); FOUNDRY_DOMAIN names another"
 
 
 def prompts_sha256(*intents: str) -> str:

@@ -22,6 +22,7 @@ from pipeline_tasks.core.run import Inputs
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.datasets import NEEDS
+from pipeline_tasks.domains import domain_told
 from pipeline_tasks.synthesis.endpoint import LlmParams, llm_price
 from pipeline_tasks.synthesis.quote import NOT_BOUGHT, QuoteRun, Wanted
 from pipeline_tasks.synthesis.write_needs import write_needs
@@ -84,6 +85,8 @@ class Bill:
                 f"fewer than {ENOUGH} answers of this model are stored; a run with a small sample_rate measures them, "
                 "and its answers cost nothing in a larger one"
             )
+        if self.n_requests and self.step in (write_needs.name, write_pairs.name):
+            found.append(f"the prompts are those of the {domain_told()}")
         if self.most_usd is not None and self.usd > self.most_usd:
             found.append(f"{self.step} would stop at max_run_usd={self.most_usd:g}: raise it, or ask about fewer")
         return found

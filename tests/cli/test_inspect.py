@@ -207,6 +207,14 @@ def test_doctor_names_what_is_missing_and_asks_the_endpoint(root, tmp_path):
     assert "OPENAI_BASE_URL is not set" in foundry(root, "doctor", code=2, **cache)
 
 
+def test_doctor_tells_the_domain_and_its_intents_or_that_there_is_none(root, tmp_path):
+    cache = {"FOUNDRY_CACHE": str(tmp_path)}
+    told = " ".join(foundry(root, "doctor", code=2, **cache, FOUNDRY_DOMAIN="food_safety").split())
+    assert "│ food_safety (intents question, procedure, limit, belief); FOUNDRY_DOMAIN names another" in told
+    told = foundry(root, "doctor", code=2, **cache, FOUNDRY_DOMAIN=str(tmp_path / "none"))
+    assert "is no domain" in told
+
+
 def test_doctor_and_steps_tell_what_the_operators_file_gives(root, tmp_path):
     file = tmp_path / "resources.toml"
     file.write_text("[default]\nretries = 5\n[finetune]\nmemory_gib = 48\ntimeout_minutes = 0\n")

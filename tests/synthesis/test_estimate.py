@@ -112,6 +112,7 @@ def test_it_says_where_the_budget_would_stop_a_run(store, asked, monkeypatch, ca
     told = capsys.readouterr().out
     assert f"{needs.n_requests * 2:.2f} hours at 3600 s an answer" in told and "would stop at max_run_usd" in told
     assert f"by batches {(needs.usd + pairs.usd) / 2:,.2f} dollars" in told
+    assert told.count("the prompts are those of the domain disaster (intents ") == 1
     with pytest.raises(InputError, match="'build_triplets' pays for nothing; ask about synthesize_pairs"):
         estimate_command("build_triplets")
 
