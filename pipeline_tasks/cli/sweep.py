@@ -41,7 +41,9 @@ def sweep_command(
         list[str] | None,
         typer.Option("--input", metavar="NAME=DATASET[@VERSION]", help="an input of the steps that read it"),
     ] = None,
-    by: Annotated[str, typer.Option(metavar="COUNTER", help="of the last step, that sorts")] = "dev_ndcg_at_10",
+    by: Annotated[
+        str, typer.Option(metavar="COUNTER", help="of the last step, that sorts: the lowest loss first")
+    ] = "dev_ndcg_at_10",
 ) -> None:
     """Run every combination, the best by the last step's counter first; what is there is not made again.
 
@@ -56,11 +58,17 @@ def sweep_command(
     for number, chosen in enumerate(settings_tried, 1):
         say(f"setting {number} of {len(settings_tried)}: {told(chosen)}")
         found.append((chosen, run_chain(store, names, nested(fixed | chosen, names), inputs)))
-    found.sort(key=lambda one: -one[1].counters.get(by, float("-inf")))
+    found = best_first(found, by)
     table = Table(*found[0][0], by, "version")
     for chosen, made in found:
         table.add_row(*map(str, chosen.values()), _counter(made, by), str(made.ref))
     console().print(table)
+    if not any(by in made.counters for _, made in found):
+        counted = ", ".join(sorted(found[0][1].counters)) or "nothing"
+        typer.echo(
+            f"none of them counted {by}: they are as they were run. A training counts dev_ndcg_at_10 where there are "
+            f"development queries; --by may name: {counted}"
+        )
     if str(found[0][1].ref).startswith("model/"):
         typer.echo(shlex.join(["foundry", "evaluate", *(str(made.ref) for _, made in found)]))
 
@@ -69,6 +77,12 @@ def combinations(values: list[tuple[str, list[Any]]]) -> Iterator[dict[str, Any]
     """Parameter -> value, of every combination; the last parameter changes first."""
     for chosen in product(*(each for _, each in values)):
         yield dict(zip((name for name, _ in values), chosen, strict=True))
+
+
+def best_first(found: list[tuple[dict[str, Any], Outcome]], by: str) -> list[tuple[dict[str, Any], Outcome]]:
+    """Settings by this counter of what was made: of a loss the lowest first, of any other the highest."""
+    sign = 1 if "loss" in by else -1
+    return sorted(found, key=lambda one: sign * one[1].counters[by] if by in one[1].counters else float("inf"))
 
 
 def nested(values: dict[str, Any], names: list[str]) -> dict[str, Any]:

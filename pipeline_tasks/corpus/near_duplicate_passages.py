@@ -29,8 +29,8 @@ def near_duplicate_passages(inputs: Inputs, params: NoParams, run: Run) -> None:
     found = inputs["duplicates"].table()
     if not found["passage_id"].equals(passages):
         raise InputError(
-            "the duplicates are not of these passages; run embed_passages --input passages=chunks, then cluster_passages "
-            "with what that prints: --input embeddings=…@VERSION"
+            "the duplicates are not of these passages; run embed_passages --input passages=chunks, then "
+            "cluster_passages with what that prints: --input embeddings=…@VERSION"
         )
     for row in found.filter(pc.not_equal(found["passage_id"], found["representative_id"])).to_pylist():
         detail = f"of {row['representative_id']}, cosine {row['cosine']:.3f}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from pipeline_tasks.training.task import Report, TrainResult
 
 
+log = logging.getLogger(__name__)
 _ROWS_AT_ONCE = 4096
 
 
@@ -230,6 +232,12 @@ def count(result: TrainResult, run: Run, metric: str) -> None:
     if result.best_score is not None:
         run.count(metric, round(result.best_score, 4))
         run.count(f"{metric}_of_start", round(result.scores[0][1], 4))
+    else:
+        log.warning(
+            "%s: there are no development data to choose a checkpoint by, and it is the last one: have rows of the "
+            "split dev",
+            run.label,
+        )
 
 
 def chosen(result: TrainResult, metric: str) -> str:

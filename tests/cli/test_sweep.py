@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
-from pipeline_tasks.cli.sweep import _values, combinations, nested
+from pipeline_tasks.cli.sweep import _values, best_first, combinations, nested
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.runner import Outcome
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import Version
 
@@ -33,6 +36,19 @@ def test_each_combination_is_made_of_what_its_own_steps_before_made(toys, tmp_pa
     again = toys(*CHAIN)
     assert again.stdout == swept.stdout
     assert sorted((tmp_path / "store").rglob("*.parquet")) == before, "nothing is made again"
+
+
+def test_of_a_loss_the_lowest_is_the_best_and_what_has_none_comes_last():
+    made = [Outcome(None, False, Counter(counters)) for counters in ({}, {"last_loss": 2, "sum": 2}, {"last_loss": 1})]
+    found = [({"n": n}, outcome) for n, outcome in enumerate(made)]
+    assert [chosen["n"] for chosen, _ in best_first(found, "last_loss")] == [2, 1, 0]
+    assert [chosen["n"] for chosen, _ in best_first(found, "sum")] == [1, 0, 2]
+
+
+def test_where_nothing_has_the_counter_it_says_so_and_which_there_are(toys):
+    told = toys("sweep", "count", "square", "total", "--over", "plus=1,5", "--set", "parts=2").stdout
+    assert "none of them counted dev_ndcg_at_10: they are as they were run" in told
+    assert "--by may name: parts_" in told and "sum" in told.split("--by may name: ")[1]
 
 
 def test_all_names_are_looked_at_before_the_first_step_runs(toys, tmp_path):

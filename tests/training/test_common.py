@@ -1,11 +1,13 @@
 """How a training tells how far it is."""
 
 import logging
+from dataclasses import replace
 
 from pipeline_tasks.core import progress
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.store import LocalStore
-from pipeline_tasks.training.common import reported
+from pipeline_tasks.training.common import count, reported
+from pipeline_tasks.training.task import TrainResult
 
 
 def test_the_first_step_that_is_told_says_nothing_of_the_rate(tmp_path, monkeypatch, caplog):
@@ -18,3 +20,12 @@ def test_the_first_step_that_is_told_says_nothing_of_the_rate(tmp_path, monkeypa
     first, second = (record.getMessage() for record in caplog.records)
     assert first == "finetune: 901/1000 steps, 0.0 steps/s, time left unknown; loss 2, dev_score 0.5"
     assert second.startswith("finetune: 902/1000 steps, ") and second.endswith("s left; loss 1.5, dev_score 0.5")
+
+
+def test_a_training_that_nothing_could_choose_a_checkpoint_of_says_so(tmp_path, caplog):
+    run = Run(LocalStore(tmp_path), Inputs({}), 0, "pretrain", "scratch")
+    scored = TrainResult(None, 2, 1.0, 2, 0.5, ((0, 0.4), (2, 0.5)), (2.0, 1.0), (1, 1), 0)
+    count(scored, run, "dev_ndcg_at_10")
+    assert run.counters["dev_ndcg_at_10"] == 0.5 and not caplog.records
+    count(replace(scored, best_score=None, scores=()), run, "dev_ndcg_at_10")
+    assert "pretrain: there are no development data to choose a checkpoint by" in caplog.text
