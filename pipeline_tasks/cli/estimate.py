@@ -35,7 +35,7 @@ def estimate_command(
     """Rows, requests, tokens, dollars and hours of what an LLM is asked, a row and in all; stored answers are free."""
     from pipeline_tasks.synthesis.batches import SHARE
     from pipeline_tasks.synthesis.endpoint import LlmParams
-    from pipeline_tasks.synthesis.enough import per_intent_for, rates_for
+    from pipeline_tasks.synthesis.enough import per_intent_for, rates_for, too_few_for
     from pipeline_tasks.synthesis.estimate import estimate, of_step
 
     pays = name in step_names() and issubclass(get_step(name).params, LlmParams)
@@ -50,6 +50,12 @@ def estimate_command(
         values["rates"] = {i: r for i, r in rates_for(open_store(), wanted).items() if intents is None or i in intents}
         rates, most = json.dumps(values["rates"]), per_intent_for(wanted)
         typer.echo(f"write_needs: --set 'rates={rates}'; combine_pairs: --set per_intent={most}")
+        for intent, n in too_few_for(open_store(), wanted).items():
+            if intent in values["rates"]:
+                typer.echo(
+                    f"{intent}: all of its passages should give some {n:,} pairs, {wanted:,} are wanted: raise "
+                    "intents_per_passage, loosen checks, or add documents"
+                )
     store, inputs = open_store(), inputs_of(given or [])
     bills = [of_step(store, plan(store, get_step(name), values, inputs))] if pays else estimate(store, values, inputs)
     table = Table("step", "rows", "requests", "stored", "prompt tokens", "answer tokens", "dollars", "hours")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,6 +33,29 @@ def rates_for(store: Store, wanted: int) -> dict[str, float]:
     Raises:
         InputError: nothing was written yet: a small sample has to come first; or pairs were, which are not in ``mtp``.
     """
+    asked, kept = _yield(store)
+    return {intent: _rate(_asked_of(asked, intent), kept[intent], wanted) for intent in asked["intents"]}
+
+
+def too_few_for(store: Store, wanted: int) -> dict[str, int]:
+    """Intents of which even all passages should give fewer than ``wanted`` training pairs, and how many these are.
+
+    Raises:
+        InputError: see :func:`rates_for`.
+    """
+    asked, kept = _yield(store)
+    rates = {intent: _asked_of(asked, intent) for intent in asked["intents"]}
+    capped = {intent: rate for intent, rate in rates.items() if _rate(rate, kept[intent], wanted) == 1}
+    most = {intent: round(kept[intent] / rate) for intent, rate in capped.items()}
+    return {intent: n for intent, n in most.items() if n < wanted}
+
+
+def _yield(store: Store) -> tuple[dict[str, Any], Counter[str]]:
+    """What was asked, and how many training pairs of each intent it gave.
+
+    Raises:
+        InputError: see :func:`rates_for`.
+    """
     pairs = Version.open(store, Ref.parse("mtp"))
     written = Version.open(store, Ref.parse("mtp/dm"))
     made_of = _made_of(store, pairs.manifest)
@@ -44,7 +68,7 @@ def rates_for(store: Store, wanted: int) -> dict[str, float]:
     kept = _trained(pairs, "origin")
     n = Counter(kept.filter(pc.equal(kept["origin"], "dm"))["intent"].to_pylist())
     n += _put_aside(store, written, made_of - {of})
-    return {intent: _rate(asked, intent, n[intent], wanted) for intent in asked["intents"]}
+    return asked, n
 
 
 def per_intent_for(wanted: int) -> int:
@@ -78,8 +102,12 @@ def _made_of(store: Store, manifest: Manifest) -> set[Ref]:
     return found
 
 
-def _rate(asked: dict, intent: str, kept: int, wanted: int) -> float:
-    now = asked.get("rates", {}).get(intent, asked["sample_rate"])
+def _asked_of(asked: dict[str, Any], intent: str) -> float:
+    """The share of its passages that was asked about."""
+    return asked.get("rates", {}).get(intent, asked["sample_rate"])
+
+
+def _rate(now: float, kept: int, wanted: int) -> float:
     if kept >= wanted:
         return now
     return min(1.0, max(now, _rounded_up(now * (MARGIN * wanted / kept if kept else _STEP))))

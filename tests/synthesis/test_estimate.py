@@ -21,7 +21,7 @@ from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.models.prices import listed
 from pipeline_tasks.synthesis.combine_pairs import combine_pairs
 from pipeline_tasks.synthesis.decontaminate_pairs import decontaminate_pairs
-from pipeline_tasks.synthesis.enough import per_intent_for, rates_for
+from pipeline_tasks.synthesis.enough import per_intent_for, rates_for, too_few_for
 from pipeline_tasks.synthesis.estimate import estimate
 from pipeline_tasks.synthesis.write_needs import write_needs
 from pipeline_tasks.synthesis.write_pairs import write_pairs
@@ -190,8 +190,10 @@ def test_a_wanted_number_of_each_intent_is_reached_in_steps_that_pay_for_what_is
     estimate_command(DAG, sets=[f"{name}={value}" for name, value in asked.items()], wanted=wanted)
     said = capsys.readouterr().out
     assert "combine_pairs: --set per_intent=17" in said and '--set \'rates={"qa": ' in said
-    estimate_command(DAG, sets=[*(f"{name}={value}" for name, value in asked.items()), 'intents=["qa"]'], wanted=wanted)
-    assert '"sts"' not in capsys.readouterr().out
+    assert "should give" not in said
+    estimate_command(DAG, sets=[*(f"{name}={value}" for name, value in asked.items()), 'intents=["qa"]'], wanted=9999)
+    said = capsys.readouterr().out
+    assert '"sts"' not in said and "sts: all" not in said and "pairs, 9,999 are wanted: raise intents_per_" in said
     full, _ = bought(store, asked, intents=intents)
     assert sum(spent) < 0.75 * (sum(spent) + full), "what is not wanted is not bought"
     with pytest.raises(InputError, match="is not of mtp/dm@.*, the pairs that were written last: run combine_pairs"):
@@ -219,4 +221,5 @@ def test_what_a_limit_put_aside_is_enough_where_the_gate_refuses_a_pair(tmp_path
         kept = Counter(row["intent"] for row in rows(store, "mtp") if row["split"] == "train")
         assert kept["qa"] < (20 if limits else 60), "the gate refused some"
         assert rates_for(store, 20) == {"qa": 0.1, "nli": 0.22}, "of qa there are 40 or more"
+        assert (too_few_for(store, 90), too_few_for(store, 120)) == ({}, {"nli": 100})
     assert per_intent_for(20) == 22
