@@ -206,6 +206,9 @@ class Step:
                 raise InputError(f"{self.name} has no parameter {name!r}{near}{told}") from error
             told = told if first["type"] == "missing" else ""
             given = without_user(repr(first["input"]))
+            if first["type"] == "tuple_type" and isinstance(first["input"], str):
+                listed = json.dumps(first["input"].split(","), ensure_ascii=False)
+                told = without_user(f"; write it as JSON: '{name}={listed}'")
             raise InputError(f"{self.name}: {name}={given}: {first['msg']}{told}") from error
 
 

@@ -20,8 +20,9 @@ class Todo:
         made: its version, where that is there.
         n_parts: of a map step's first input.
         n_new: those of them that no memo record answers.
-        rows: that it would work on: of a map step in these parts, of any other in all inputs.
-        rows_read: of all parts of the first input of a map step, of any other of all inputs.
+        rows: that it would work on: of a map step in these parts, those removed from some of them too; of any other in
+            all inputs.
+        rows_read: of the first input of a map step, of any other of all inputs.
         size_bytes: of the parts that it would open.
     """
 
@@ -52,8 +53,8 @@ class Todo:
             None,
             n_parts=len(source.parts),
             n_new=len(todo),
-            rows=sum(part.rows for part in todo),
-            rows_read=sum(part.rows for part in source.parts),
+            rows=min(source.rows, sum(part.rows for part in todo)),
+            rows_read=source.rows,
             size_bytes=sum(part.size_bytes for whole in (*todo, *beside) for part in whole.objects),
         )
 

@@ -96,8 +96,11 @@ def read_toml(path: Path, kind: type[T]) -> T:
 
 def complaints(error: ValidationError) -> str:
     """Every key that is wrong and what to do about it, in one line."""
-    found = []
+    found, wrong = [], [one["loc"] for one in error.errors()]
     for one in error.errors():
+        # Items that are wrong themselves are no items to pydantic: where they are mended there may be enough.
+        if one["type"] == "too_short" and any(at[: len(one["loc"])] == one["loc"] != at for at in wrong):
+            continue
         key = ".".join(str(part) for part in one["loc"]) or "the file"
         found.append(f"{key} {_REMEDY.get(one['type'], 'is wrong (' + one['msg'] + '); correct it')}")
     return "; ".join(found)

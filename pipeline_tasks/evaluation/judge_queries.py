@@ -123,7 +123,7 @@ def _heldout(inputs: Inputs) -> Iterator[dict[str, Any]]:
 
 def _questions(inputs: Inputs, questions: list[Question]) -> Iterator[dict[str, Any]]:
     if not questions:
-        raise InputError(f"{domain_folder().name} has no questions.jsonl: write one, or evaluate set_name=heldout")
+        raise InputError(f"{domain_folder().name} has no questions.jsonl: write one, or evaluate with --on heldout")
     asked = [(question, judgement) for question in questions for judgement in question.judgements]
     quotes = Quotes(judgement.evidence for _, judgement in asked)
     grades_of: dict[tuple[str, str], dict[str, int]] = {}

@@ -9,7 +9,7 @@ on a machine that has other work each token waits for the scheduler: measured on
 took 0.6 s with one thread and 11 to 50 s with two (0.37 s when the machine was idle).
 
     python -m pipeline_tasks.models.serve_llm --model MODEL.gguf --port 8080     serve in the foreground,
-    until Ctrl-C
+    until Ctrl-C; the folder of a model does as well
 """
 
 import argparse
@@ -62,8 +62,7 @@ def serve(
         InputError: there is no such file, or the server cannot load it or bind the port.
         TransientError: the server is not up in time.
     """
-    if not model_path.is_file():
-        raise InputError(f"there is no model file {model_path}: run `foundry models fetch`, or name a .gguf file")
+    model_path = model_file(model_path)
     arguments = _arguments(model_path, host, port, threads, context, alias) + ["--child"]
     root = Path(__file__).resolve().parents[2]
     with tempfile.TemporaryFile() as output:
@@ -81,6 +80,19 @@ def serve(
             yield url
         finally:
             _end(child)
+
+
+def model_file(path: Path) -> Path:
+    """The file that is named, or the only GGUF file of the folder that is.
+
+    Raises:
+        InputError: there is no such file or folder, or the folder has none or several of them.
+    """
+    found = sorted(path.glob("*.gguf")) if path.is_dir() else [path] if path.is_file() else []
+    if len(found) != 1:
+        has = f"has {len(found)} .gguf files" if path.is_dir() else "is no model file"
+        raise InputError(f"{path} {has}: run `foundry models fetch`, or name a .gguf file")
+    return found[0]
 
 
 def _arguments(model_path: Path, host: str, port: int, threads: int, context: int, alias: str | None) -> list[str]:
@@ -164,7 +176,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--child", action="store_true", help="end when standard input closes")
     args = parser.parse_args(argv)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    server, url = start(args.model, args.host, args.port, args.threads, args.context, args.alias)
+    try:
+        path = model_file(args.model)
+    except InputError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    server, url = start(path, args.host, args.port, args.threads, args.context, args.alias)
     sys.stdout.write(f"{url}\n")
     sys.stdout.flush()
     try:

@@ -61,6 +61,7 @@ def test_a_new_domain_has_every_key_and_the_check_names_every_file_to_fill_in(tm
     for file in ("intents.toml", "prompts/question.toml", "prompts/limit.toml", "sample/first-document.md", *lists):
         assert f"/bread/{file}" in said
     assert "question.definition is empty; write it" in said and "questions.jsonl" in said
+    assert "examples.1.need is empty; write it" in said and "too few items" not in said, "two are there to be filled in"
 
     monkeypatch.setattr(sys, "argv", command)
     with pytest.raises(SystemExit) as ended:

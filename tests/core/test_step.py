@@ -6,7 +6,7 @@ import pytest
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.step import From
-from tests.core.toy_steps import ITEMS, ModelParams, ScaleParams, toy_list, toy_model, toy_scale
+from tests.core.toy_steps import ITEMS, ModelParams, ScaleParams, toy_gather, toy_list, toy_model, toy_scale
 
 
 def test_a_step_knows_what_it_is():
@@ -36,6 +36,11 @@ def test_a_bad_parameter_is_named_with_its_value_and_what_is_allowed(values, sai
     with pytest.raises(InputError) as caught:
         toy_scale.parse(values)
     assert all(text in str(caught.value) for text in ["toy_scale", *said])
+
+
+def test_a_text_where_several_are_wanted_is_shown_as_the_list_that_is_meant():
+    with pytest.raises(InputError, match=r"""withdraw='a,b': .*; write it as JSON: 'withdraw=\["a", "b"\]'$"""):
+        toy_gather.parse({"withdraw": "a,b"})
 
 
 def test_what_may_be_a_password_in_a_bad_value_is_not_told():

@@ -11,10 +11,10 @@ import pytest
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
-from pipeline_tasks.datasets import NEEDS
+from pipeline_tasks.datasets import NEEDS, PAIRS, PASSAGES
 from pipeline_tasks.domains import domain_folder, prompts_sha256
 from pipeline_tasks.domains.intents import load_intents
-from pipeline_tasks.evaluation.judge_queries import JudgeQueriesParams
+from pipeline_tasks.evaluation.judge_queries import JudgeQueriesParams, judge_queries
 from pipeline_tasks.models.registry import assigned
 from pipeline_tasks.retrieval.judges import judges
 from pipeline_tasks.synthesis.read_pairs import ReadPairsParams
@@ -59,6 +59,15 @@ def test_a_version_does_not_know_where_its_domain_lies(tmp_path, configured):
     elsewhere = configured(shutil.copytree(domain_folder(), tmp_path / "elsewhere"))
     assert elsewhere == tmp_path / "elsewhere"
     assert (WriteNeedsParams().identity(), JudgeQueriesParams(set_name="questions").identity()) == here
+
+
+def test_a_domain_without_questions_is_evaluated_with_held_out_queries(mine, configured, tmp_path):
+    (configured(mine) / "questions.jsonl").unlink()
+    store = LocalStore(tmp_path / "store")
+    put(store, PASSAGES, [{"passage_id": "p", "text": "Boil it."}])
+    put(store, PAIRS, [{"query_id": "q"}], dataset="mtp")
+    with pytest.raises(InputError, match="mine has no questions.jsonl: write one, or evaluate with --on heldout"):
+        go(store, judge_queries, set_name="questions")
 
 
 def test_a_relative_folder_is_found_from_where_the_command_was_given(mine, configured, monkeypatch):

@@ -8,13 +8,13 @@ import httpx
 import pytest
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.models.serve_llm import serve
+from pipeline_tasks.models.serve_llm import model_file, serve
 
 PROMPT = "Passage: The river will crest at noon; move to high ground.\nQuestion: What should people do?\n\n" * 4
 PARENT = """
 import os, signal, sys
 from pathlib import Path
-from pipeline_tasks.models.serve_llm import serve
+from pipeline_tasks.models.serve_llm import model_file, serve
 
 with serve(Path(sys.argv[1])) as url:
     print(url, flush=True)
@@ -92,6 +92,14 @@ def test_it_ends_when_its_parent_is_killed(gguf):
 def test_a_missing_file_is_the_callers_error(tmp_path):
     with pytest.raises(InputError, match=r"absent\.gguf"), serve(tmp_path / "absent.gguf"):
         pass
+
+
+def test_a_folder_stands_for_its_only_model_and_any_other_is_told_in_a_line(gguf, tmp_path):
+    assert model_file(gguf.parent) == gguf
+    command = [sys.executable, "-m", "pipeline_tasks.models.serve_llm", "--model", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"{tmp_path} has 0 .gguf files: run `foundry models fetch`, or name a .gguf file\n"
 
 
 def test_a_file_that_is_no_model_is_the_callers_error(tmp_path):
