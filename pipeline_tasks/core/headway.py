@@ -92,9 +92,13 @@ def _use(folder: Path) -> None:
 
 
 def _files(folder: Path) -> str:
-    """The digest of names and sizes; not of times, since a new try lays out again what it begins with."""
+    """The digest of names and sizes; not of times, since a new try lays out again what it begins with.
+
+    What is half-written counts only once it has its name: a new try writes it again.
+    """
     try:
-        files = [(str(path.relative_to(folder)), path.stat().st_size) for path in folder.rglob("*") if path.is_file()]
+        whole = (path for path in folder.rglob("*") if path.is_file() and path.suffix != ".part")
+        files = [(str(path.relative_to(folder)), path.stat().st_size) for path in whole]
     except OSError:  # the step moves one just now
         return ""
     return digest(sorted(files)) if files else ""

@@ -45,7 +45,10 @@ def taken_over_at(folder: Path, step: int, peers: Peers) -> int:
 
 
 def hand_out(folder: Path, peers: Peers) -> None:
-    """Let ``folder`` of every node have the leader's newest checkpoint and no other one."""
+    """Let ``folder`` of every node have the leader's newest checkpoint, no other one, and nothing half-written."""
+    if peers.local_rank == 0:
+        for part in folder.glob("*.part"):
+            part.unlink()
     if not peers.on_several_nodes:
         return
     newest = _newest(folder) if peers.leads else None
@@ -89,7 +92,7 @@ def save(
     current = folder / f"step-{progress.step:08d}.pt"
     _write_whole(current, state)
     kept = {current, _best(folder, progress.best_step)} if progress.best_step is not None else {current}
-    for stale in {*folder.glob("step-*.pt"), *folder.glob("best-*.pt"), *folder.glob("*.part")} - kept:
+    for stale in {*folder.glob("step-*.pt"), *folder.glob("best-*.pt")} - kept:
         stale.unlink()
 
 
@@ -123,6 +126,9 @@ def _best(folder: Path, step: int) -> Path:
 
 def _write_whole(path: Path, state: Any) -> None:
     part = path.with_suffix(".part")
-    with part.open("wb") as file:
-        torch.save(state, file)
-    durable.replace(part, path)
+    try:
+        with part.open("wb") as file:
+            torch.save(state, file)
+        durable.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)

@@ -8,7 +8,10 @@ import pytest
 import torch
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.training.checkpoints import Progress, load, load_best, save, save_best
+from pipeline_tasks.core.store.disk import shortage
+from pipeline_tasks.training.checkpoints import Progress, hand_out, load, load_best, save, save_best
+from pipeline_tasks.training.peers import ALONE
+from tests.disks import small_disk
 
 
 def commit(folder, step: int, best_step: int | None = None) -> None:
@@ -32,10 +35,21 @@ def test_death_while_writing_leaves_the_one_before(tmp_path) -> None:
     commit(tmp_path, 1, best_step=1)
     save_best(tmp_path, 2, {"w": torch.zeros(1)})
     (tmp_path / "step-00000002.part").write_bytes(b"half a checkpo")
+    hand_out(tmp_path, ALONE)
     assert load(tmp_path, "run")[0].step == 1
     assert load_best(tmp_path, 1)["w"].item() == 1.0
+    assert not list(tmp_path.glob("*.part"))
     commit(tmp_path, 2, best_step=2)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["best-00000002.pt", "step-00000002.pt"]
+
+
+def test_a_checkpoint_that_the_disk_has_no_room_for_leaves_nothing(tmp_path) -> None:
+    with small_disk(tmp_path / "small", "64k") as small:
+        commit(small, 1)
+        with pytest.raises(RuntimeError) as full:
+            save_best(small, 2, {"w": torch.ones(1 << 15)})
+        assert shortage(full.value)
+        assert [path.name for path in small.iterdir()] == ["step-00000001.pt"]
 
 
 def test_nothing_yet_is_none(tmp_path) -> None:
