@@ -14,15 +14,17 @@ SELECT system, model_version, query_id, intent, scores FROM evaluated_queries WH
 """
 _STARTS = """
 WITH RECURSIVE chain AS (
-    SELECT DISTINCT model_version AS model, model_version AS ref FROM evaluated_queries
+    SELECT DISTINCT model_version AS model, model_version AS ref, 0 AS depth FROM evaluated_queries
     WHERE dataset = ? AND version = ? AND model_version <> ''
     UNION
-    SELECT model, i.input_dataset || '@' || i.input_version
-    FROM chain JOIN version_inputs i ON i.dataset || '@' || i.version = ref AND i.input_name = 'init'
+    SELECT model, i.input_dataset || '@' || i.input_version, depth + 1
+    FROM chain JOIN version_inputs i ON i.dataset || '@' || i.version = ref AND i.input_name IN ('init', 'models')
 )
 SELECT model, value AS backbone FROM chain JOIN params p ON p.dataset || '@' || p.version = ref
 WHERE p.name = 'backbone' AND p.value LIKE '{%'
+ORDER BY depth, backbone
 """
+"""Of each model and of those that it began as, or is the mean of; what the first of them began as comes last."""
 _UNTRAINED = """
 SELECT value AS backbone FROM params WHERE dataset = ? AND version = ? AND name = 'backbone' AND value LIKE '{%'
 """

@@ -73,7 +73,7 @@ def _of_set(store: Store, ask: Ask, scores: Scores, about: Subject, answered: bo
 
 def _made(ask: Ask, about: Subject) -> list[Section]:
     ref = about.newest_work
-    trained = chain(ask, about.model) if about.model else []
+    trained = list(chain(ask, about.model)) if about.model else []
     found = [
         flow_section(ask, ref),
         task_section(ask, ref),

@@ -8,10 +8,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline_tasks import datasets as d
-from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.ids import short_id
+from pipeline_tasks.core.manifest import Manifest, Ref
 from pipeline_tasks.core.run import Inputs, Run
+from pipeline_tasks.core.schema import FILES
 from pipeline_tasks.core.step import From, StepParams, step
 from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.core.versions import commit
 from pipeline_tasks.training import trajectory
 from pipeline_tasks.training.curve import FILE, TRAINING_CURVE
 from tests.core.lineage import toy
@@ -147,3 +150,14 @@ def build(store: LocalStore) -> tuple[Ref, Ref]:
     evaluate(store, new, 0.3)
     compare(store, old, new)
     return old, new
+
+
+def trained(store: LocalStore, stage: str, params: dict[str, Any] | None = None, **inputs: list[str]) -> str:
+    """A model of size 22m without files, made with these parameters, and from these if any."""
+    params = params or {}
+    made = Manifest(
+        dataset=f"model/22m/{stage}", id=short_id(stage, params, inputs), step="by_hand", code_version="1",
+        rows_schema=FILES, key="", params=params, inputs=inputs, rows=0, parts=[],
+    )  # fmt: skip
+    commit(store, made)
+    return str(made.ref)

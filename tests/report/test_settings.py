@@ -22,7 +22,7 @@ from pipeline_tasks.report.evaluations import read
 from pipeline_tasks.report.run_report import run_report
 from pipeline_tasks.report.sections.settings import Tried, drawn, settings_section
 from pipeline_tasks.report.subject import lineage
-from tests.report.made import rows_of
+from tests.report.made import rows_of, trained
 from tests.stores import put
 
 SCORES = {("4", "uniform"): 0.1, ("9", "uniform"): 0.2, ("4", "doubling"): 0.3, ("9", "doubling"): 0.25}
@@ -125,6 +125,17 @@ def test_iterations_of_one_training_are_no_settings_beside_each_other(tmp_path):
     section = section_of(*first, *second, *third)
     assert (section.table.head[0], {row[0] for row in section.table.rows}) == ("learning_rate", {"1", "2", "3"})
     assert len(section.table.rows) == 3, "the last of each"
+
+
+def test_what_a_training_from_a_mean_went_on_from_is_no_setting_beside_it(tmp_path):
+    store = LocalStore(tmp_path / "store")
+    first, second = (trained(store, "corpus", {"learning_rate": rate}) for rate in ("1", "2"))
+    mean = trained(store, "average", models=[first, second])
+    after = [trained(store, "corpus", {"learning_rate": rate}, init=[mean]) for rate in ("3", "4", "5")]
+    ref = evaluated(store, dict.fromkeys([first, second, *after], 0.1))
+    with lineage(store) as ask:
+        section = settings_section(ask, scores := read(ask, str(ref)), scores.called(after[0]))
+    assert {row[0] for row in section.table.rows} == {"3", "4", "5"}
 
 
 @pytest.mark.parametrize("width", [PHONE, DESK])

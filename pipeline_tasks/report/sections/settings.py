@@ -31,11 +31,11 @@ WITH RECURSIVE begun AS (
     SELECT unnest(?) AS ref
     UNION
     SELECT i.input_dataset || '@' || i.input_version
-    FROM begun JOIN version_inputs i ON i.dataset || '@' || i.version = ref AND i.input_name = 'init'
+    FROM begun JOIN version_inputs i ON i.dataset || '@' || i.version = ref AND i.input_name IN ('init', 'models')
 )
 SELECT b.ref FROM begun b SEMI JOIN (
     SELECT input_dataset || '@' || input_version AS ref FROM begun
-    JOIN version_inputs i ON i.dataset || '@' || i.version = begun.ref AND i.input_name = 'init'
+    JOIN version_inputs i ON i.dataset || '@' || i.version = begun.ref AND i.input_name IN ('init', 'models')
 ) USING (ref)
 """
 """Of some versions and those they began as, the ones that training went on from."""

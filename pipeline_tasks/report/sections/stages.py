@@ -16,24 +16,29 @@ if TYPE_CHECKING:
 _CHAIN = """
 WITH RECURSIVE chain AS (
     SELECT ? AS ref, 0 AS depth
-    UNION ALL
+    UNION
     SELECT i.input_dataset || '@' || i.input_version, depth + 1
-    FROM chain JOIN version_inputs i ON i.dataset || '@' || i.version = chain.ref AND i.input_name = 'init'
+    FROM chain JOIN version_inputs i ON i.dataset || '@' || i.version = chain.ref AND i.input_name IN ('init', 'models')
 )
-SELECT ref FROM chain ORDER BY depth DESC
+SELECT ref, max(depth) AS depth FROM chain GROUP BY ref ORDER BY depth DESC, ref
 """
 
 
-def chain(ask: Ask, model: str) -> list[str]:
-    """The models of a training in order, the one that it ended in last."""
-    return [row["ref"] for row in ask(_CHAIN, model)]
+def chain(ask: Ask, model: str) -> dict[str, int]:
+    """The models of a training in order, the one that it ended in last, and how many came after each.
+
+    As many come after all members of a mean.
+    """
+    return {row["ref"]: row["depth"] for row in ask(_CHAIN, model)}
 
 
 def stage_section(ask: Ask, scores: Scores, system: str) -> Section | None:
-    """The start and every model of the training that was evaluated; None where there is but one."""
+    """The start and every model of the training that was evaluated, of a mean's members the best; None for but one."""
     of_model = {ref: name for name, ref in scores.models.items() if ref}
-    names = [of_model[ref] for ref in chain(ask, scores.models[system]) if ref in of_model]
-    names = [name for name in (scores.start_of(system),) if name] + names
+    depths = {of_model[ref]: depth for ref, depth in chain(ask, scores.models[system]).items() if ref in of_model}
+    by_score = sorted(depths, key=lambda name: (-depths[name], scores.table[name][AVERAGE].mean))
+    best = {depths[name]: name for name in by_score}
+    names = [name for name in (scores.start_of(system),) if name] + list(best.values())
     if len(names) < 2:
         return None
     title = f"Stage by stage on {scores.set_name}"
