@@ -7,7 +7,7 @@ these are put on the copy that leaves the store.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from contextlib import suppress
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.lineage.query import ALL_ROWS, query
@@ -25,7 +25,7 @@ _PARTS = {PAIRS.name: "origin", PASSAGES.name: ""} | dict.fromkeys(
 
 def facts_of(version: Version) -> dict[str, dict[str, str]]:
     """Sections of a model's card: title -> facts."""
-    chain = list(_models(version))
+    chain = _models(version)
     return {
         "Lineage": {str(model.manifest.ref): _made(model) for model in chain},
         "Data": {str(ref): _composition(version.store, ref) for ref in _data(chain)},
@@ -34,17 +34,16 @@ def facts_of(version: Version) -> dict[str, dict[str, str]]:
     }
 
 
-def _models(version: Version) -> Iterator[Version]:
-    """The model, the one that it started from, and so on; those that are gone end the chain."""
-    while True:
-        yield version
-        started = version.manifest.inputs.get("init")
-        if not started:
-            return
-        try:
-            version = Version.open(version.store, Ref.parse(started[0]))
-        except InputError:
-            return
+def _models(version: Version) -> list[Version]:
+    """The model, those that it started from or is the mean of, and so on, each once; not what is gone."""
+    found = [version]
+    for model in found:
+        inputs = model.manifest.inputs
+        for ref in map(Ref.parse, (*inputs.get("init", ()), *inputs.get("models", ()))):
+            if all(known.manifest.ref != ref for known in found):
+                with suppress(InputError):
+                    found.append(Version.open(version.store, ref))
+    return found
 
 
 def _made(model: Version) -> str:

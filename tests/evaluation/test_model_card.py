@@ -10,6 +10,7 @@ from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import EVALUATIONS, JUDGED_QUERIES, PAIRS, RANK_LISTS, TRIPLETS, TUPLES
 from pipeline_tasks.evaluation.model_card import _composition, facts_of
+from pipeline_tasks.training.average_models import average_models
 from pipeline_tasks.training.finetune import finetune
 from pipeline_tasks.training.pretrain import pretrain
 from tests import shapes
@@ -72,6 +73,19 @@ def test_lineage_data_licences_and_scores(chain):
     assert (
         text.startswith("\n## Lineage\n\n|  |  |\n|---|---|\n") and "| eval/a, ndcg@10 | 0.5000 (3 queries) |" in text
     )
+
+
+def test_a_mean_and_what_went_on_from_it_learned_what_its_members_learned(chain):
+    store, pairs, _, begun, _ = chain
+    folder = store.root.parent / "mine"
+    other = go(store, pretrain, backbone=str(folder), seed=1, **SMALL).ref
+    members = [str(begun), str(other)]
+    mean = go(store, average_models, {"models": members}, size="22m", models=tuple(members)).ref
+    after = go(store, pretrain, {"init": [str(mean)]}, seed=2, **SMALL).ref
+    for model, before in ((mean, []), (after, [str(after)])):
+        found = facts_of(Version.open(store, model))
+        assert list(found["Lineage"]) == [*before, str(mean), *members]
+        assert found["Data"] == {str(pairs): "train 3 (dm 2, gd 1); dev 1 (dm 1)"}
 
 
 def test_what_has_no_scores_has_no_section_of_them_and_what_is_gone_is_said(chain):
