@@ -161,7 +161,7 @@ def _compute(store: Store, job: Job, opened: dict[str, list[Version]], version: 
     rows = without(raw, version.removed.rows(index))
     name = part_digest(job, part)
     run = Run(store, Inputs(opened), seed_of(name), f"{job.step.name} part {index + 1}", name, part=part, job=job)
-    with counted(run.counters), space_beside(store.folder):
+    with counted(run.counters), space_beside(store):
         table = _as_table(job, job.step.body(rows, job.params, run))
     job.check_unchanged()
     rejects = run.rejects_table()

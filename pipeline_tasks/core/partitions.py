@@ -226,7 +226,7 @@ def _compute(store: Store, job: Job, work: Work, schema: RowSchema | None, given
         if found := _lookup(store, [key]).get(key):
             return found.model_copy(update={"counters": {}})
         run = Run(store, Inputs({}), seed_of(key), f"{job.step.name} {work.__name__}", key, job=job)
-        with counted(run.counters), space_beside(store.folder):
+        with counted(run.counters), space_beside(store):
             tables = iter(work(partition, run))
             written = map(schema.conform, tables) if schema else tables
             parts = list(map(partial(write_rows if schema else write_passing, store), written))

@@ -71,7 +71,7 @@ def run_job(store: Store, job: Job, *, group: tuple[int, int] | None = None, wor
     Raises:
         TransientError: the store's disk, or that of temporary files, is full.
     """
-    with space_beside(store.folder):
+    with space_beside(store):
         return _told(store, job, group, workers)
 
 

@@ -50,7 +50,7 @@ def give(
         _take_part(store, job, opened, name, here)
     run = PartitionedRun(store, Inputs(opened), seed_of(job.step.name, name), job.step.name, name, previous, job=job)
     run.engine = engine
-    with counted(run.counters), space_beside(store.folder), told(store, job, store.scratches / name):
+    with counted(run.counters), space_beside(store), told(store, job, store.scratches / name):
         result = job.step.body(run.inputs, job.params, run)
         parts = _parts(store, job, run, result)  # a generator rejects rows until its end
     run.engine = None
@@ -67,7 +67,7 @@ def _take_part(store: Store, job: Job, opened: dict[str, list[Version]], name: s
     own = f"{name}-{here.rank}"
     run = PartitionedRun(store, Inputs(opened), seed_of(job.step.name, name), job.step.name, own, job=job)
     try:
-        with space_beside(store.folder):
+        with space_beside(store):
             job.step.body(run.inputs, job.params, run)
     except PartDone:
         store.drop_scratch(own)

@@ -12,6 +12,7 @@ from socket import gethostname
 from tempfile import gettempdir
 
 from pipeline_tasks.core.errors import FoundryError, InputError, TransientError
+from pipeline_tasks.core.store.protocol import Store
 
 _FULL = {
     errno.ENOSPC: "the disk is full",
@@ -20,7 +21,7 @@ _FULL = {
 }
 _REMEDY = (
     "free some space (`foundry gc --dry-run` says what may go), or use a larger disk (FOUNDRY_STORE, "
-    "FOUNDRY_STORE_CACHE and FOUNDRY_CACHE say where things are), and try again: finished work is kept"
+    "FOUNDRY_STORE_CACHE, FOUNDRY_SCRATCH and FOUNDRY_CACHE say where things are), and try again: finished work is kept"
 )
 
 
@@ -47,9 +48,9 @@ def space_in(*folders: Path) -> Iterator[None]:
         ) from error
 
 
-def space_beside(store_folder: Path) -> AbstractContextManager[None]:
-    """:func:`space_in` a store's folder and that of temporary files, which a computation writes to."""
-    return space_in(store_folder, Path(gettempdir()))
+def space_beside(store: Store) -> AbstractContextManager[None]:
+    """:func:`space_in` a store's folders and that of temporary files, which a computation writes to."""
+    return space_in(store.folder, store.scratches, Path(gettempdir()))
 
 
 @contextmanager

@@ -56,12 +56,12 @@ class S3Store:
 
     @cached_property
     def _work(self) -> LocalStore:
-        return _made(self._scratch / self.folder.name, "FOUNDRY_SCRATCH") if self._scratch else self._local
+        return _made(self.scratches.parent, "FOUNDRY_SCRATCH") if self._scratch else self._local
 
     @property
     def scratches(self) -> Path:
         """See :attr:`Store.scratches`."""
-        return self._work.scratches
+        return (self._scratch or self._caches) / self.folder.name / "scratch"
 
     @cached_property
     def objects(self) -> Objects:

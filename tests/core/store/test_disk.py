@@ -14,7 +14,8 @@ from safetensors.torch import save_file
 
 from pipeline_tasks.core.errors import EXIT_RETRY, TransientError
 from pipeline_tasks.core.store import LocalStore
-from pipeline_tasks.core.store.disk import space_in
+from pipeline_tasks.core.store.disk import space_beside, space_in
+from pipeline_tasks.core.store.s3 import S3Store
 from tests.core.toy_steps import make, rows_of, toy_list, toy_scale
 from tests.disks import small_disk
 from tests.stores import put_part
@@ -84,6 +85,15 @@ def test_whatever_library_writes_it_is_told_alike(tmp_path, library):
     with small_disk(tmp_path / "small", "1m") as small:
         with pytest.raises(TransientError, match="the disk is full"), space_in(tmp_path, small):
             write(small / "x")
+
+
+def test_a_full_disk_of_work_in_progress_is_the_one_that_is_named(tmp_path, monkeypatch):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "of nobody")
+    with small_disk(tmp_path / "work", "64k") as work:
+        store = S3Store("s3://bucket/prefix", tmp_path / "caches", MIB, scratch=work)
+        with pytest.raises(TransientError, match=f"no space is left in {work}.*FOUNDRY_SCRATCH"), space_beside(store):
+            (store.scratch("training") / "checkpoint").write_bytes(bytes(MIB))
 
 
 def test_other_errors_are_what_they_were(tmp_path):
