@@ -132,11 +132,12 @@ def _adapt(
     report: Report,
 ) -> TrainResult:
     from pipeline_tasks.training.data.tokens import tokens_of
+    from pipeline_tasks.training.limits import check_backbone
     from pipeline_tasks.training.masked import Blanks, blank_token, masked_task
-    from pipeline_tasks.training.task import add_adapters, check_lengths, run
+    from pipeline_tasks.training.task import add_adapters, run
 
     encoder, head = _open(backbone_dir, params, peers)
-    check_lengths(encoder, params.max_passage_length)
+    check_backbone(encoder, params, params.max_passage_length)
     blanks = Blanks(blank_token(encoder.tokenizer, params.mask_text), params.mask_share)
     sets: dict[str, Texts] = {"texts": texts, "dev": partial(iter, [pa.array(dev, pa.string())])}
     with peers.first_of_node():

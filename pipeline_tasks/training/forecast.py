@@ -21,9 +21,10 @@ from pipeline_tasks.models.gpus import Cards, cards
 from pipeline_tasks.models.shapes import SHAPES
 from pipeline_tasks.models.sizes import get_size
 from pipeline_tasks.training.adapt_backbone import AdaptParams
-from pipeline_tasks.training.begun import Begun, as_it_came, begun_with
+from pipeline_tasks.training.begun import Begun, as_it_came, begun_with, kind_of_start
 from pipeline_tasks.training.cost import ROOM, Cost
 from pipeline_tasks.training.guided import Guided
+from pipeline_tasks.training.limits import check_recompute
 from pipeline_tasks.training.loads import CHARACTERS, Load, Training, loads, target_loads
 from pipeline_tasks.training.params import OptimiserParams, TrainParams
 from pipeline_tasks.training.sampler import PROBE_ROWS
@@ -79,10 +80,12 @@ def told(inputs: Inputs, params: StepParams, on: str = "") -> list[str]:
         on: ``H200``, ``4xH200``; empty: one card of every kind that is known.
 
     Raises:
-        InputError: no such kind of card.
+        InputError: no such kind of card, or ``recompute`` is not for the model that it starts from.
     """
     if not isinstance(params, Training):
         return []
+    if params.recompute:
+        check_recompute(kind_of_start(inputs, params))
     params, chosen = with_gpu(params), cards(on)
     if (begun := begun_with(inputs, params)).name not in SHAPES:
         return [f"{begun.name} is not in models/data/shapes.toml, so what its training would take is not known"]

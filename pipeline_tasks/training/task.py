@@ -20,7 +20,6 @@ import torch
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import canonical_json
 from pipeline_tasks.encoders.half_precision import warn_if_slow
-from pipeline_tasks.encoders.layout import positions
 from pipeline_tasks.encoders.lora import Lora, with_adapters
 from pipeline_tasks.encoders.rounding import survives_bfloat16
 from pipeline_tasks.encoders.trunk import DType, Encoder, load
@@ -279,17 +278,6 @@ def device_of(params: OptimiserParams) -> torch.device:
     if params.precision == "bf16":
         warn_if_slow("bfloat16", params.device, "precision=bf16", "precision=fp32")
     return torch.device(params.device)
-
-
-def check_lengths(encoder: Encoder, longest: int) -> None:
-    """Refuse texts that the backbone has no positions for.
-
-    Raises:
-        InputError: ``longest`` is more tokens than it takes.
-    """
-    limit = positions(encoder.model.config.to_dict())
-    if limit is not None and longest > limit:
-        raise InputError(f"texts of {longest} tokens do not fit a backbone of {limit} positions: lower max_*_length")
 
 
 def _fingerprint(task: Task, encoder: Encoder, params: OptimiserParams, threads: int) -> str:

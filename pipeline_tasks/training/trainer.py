@@ -14,13 +14,14 @@ from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import Rows, tokenized
 from pipeline_tasks.training.divided import divides
 from pipeline_tasks.training.gradients import Gradients
+from pipeline_tasks.training.limits import check_backbone
 from pipeline_tasks.training.objective import Objective
 from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.peers import Peers
 from pipeline_tasks.training.processes import spread
 from pipeline_tasks.training.sampling import Sampling
 from pipeline_tasks.training.schedule import plan_schedule
-from pipeline_tasks.training.task import Report, Task, TrainResult, check_lengths, open_encoder, run
+from pipeline_tasks.training.task import Report, Task, TrainResult, open_encoder, run
 from pipeline_tasks.training.validation import validate
 
 
@@ -84,7 +85,7 @@ def _train(
     progress: Report,
 ) -> TrainResult:
     encoder = open_encoder(backbone_dir, params, peers)
-    check_lengths(encoder, max(params.max_query_length, params.max_passage_length))
+    check_backbone(encoder, params, params.max_length)
     lengths = {"max_query_length": params.max_query_length, "max_passage_length": params.max_passage_length}
     sets = {"train": examples, "dev_of_start": dev_of_start, "dev": dev}
     sets |= {f"target-{number}": rows for number, rows in enumerate(targets.values())}
