@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, TypeVar
@@ -48,10 +48,8 @@ def _libraries() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def in_order(
-    pool: ThreadPoolExecutor, ahead: int, work: Callable[[Given], Made], items: Iterable[Given]
-) -> Iterator[Made]:
-    """``map(work, items)`` on the threads of ``pool``; ``items`` is read no further than ``ahead`` of what is taken."""
+def in_order(pool: Executor, ahead: int, work: Callable[[Given], Made], items: Iterable[Given]) -> Iterator[Made]:
+    """``map(work, items)`` by ``pool``; ``items`` is read no further than ``ahead`` of what is taken."""
     pending: deque[Future[Made]] = deque()
     for item in items:
         pending.append(pool.submit(work, item))

@@ -88,6 +88,8 @@ class Encoder(ABC):
     ) -> np.ndarray:
         """One vector per text (distinct, sorted, beginning with its prefix); ``done`` is told the finished rows.
 
+        The array is the caller's from then on, who may write to it.
+
         Shapes:
             returns [n, d], of any length.
         """
@@ -105,7 +107,8 @@ class Encoder(ABC):
                 f"{self.name} gave {len(wrong)} vectors with NaN or of length 0, the first for "
                 f"{texts[wrong[0]][:_SHOWN]!r}: check its weights, or use float32"
             )
-        return (vectors / lengths).astype(np.float32)
+        own = vectors.flags.owndata and vectors.dtype == np.float32
+        return np.divide(vectors, lengths, out=vectors if own else None).astype(np.float32, copy=False)
 
 
 def _refuse_blank(texts: Sequence[str]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from functools import cache
 from multiprocessing import get_context
 from typing import Any
@@ -16,10 +17,13 @@ import numpy as np
 
 from pipeline_tasks.core.engines.local import end_with_parent
 from pipeline_tasks.core.errors import TransientError
+from pipeline_tasks.core.side_by_side import in_order
 from pipeline_tasks.models.use import load_tokenizer
 from pipeline_tasks.retrieval.token_encoder import Batch, TokenEncoder
 from pipeline_tasks.retrieval.torch_encoder import TorchEncoder, TorchSource, batch_tokens
 
+_AHEAD = 4
+"""Batches a device that are cut before it takes them: it waits for none, and the parent holds no whole corpus."""
 _given: list[tuple[TorchSource, str]] = []
 
 
@@ -34,21 +38,22 @@ class SpreadEncoder(TokenEncoder):
         self._devices = devices
         self._pool = ProcessPoolExecutor(len(devices), context, _take_device, (free, source))
         tokenizer = load_tokenizer(source.folder)
-        width = self._ended_well(lambda: self._pool.submit(_width).result())
+        with self._ended_well():
+            width = self._pool.submit(_width).result()
         super().__init__(source.name, width, source.layout, tokenizer, batch_tokens(devices[0]))
 
     def _pooled_each(self, batches: Iterable[Batch]) -> Iterator[np.ndarray]:
-        futures = [self._pool.submit(_pooled, batch) for batch in batches]
-        for future in futures:
-            yield self._ended_well(future.result)
+        with self._ended_well():
+            yield from in_order(self._pool, _AHEAD * len(self._devices), _pooled, batches)
 
     def pooled(self, batch: Batch) -> np.ndarray:
         """See :meth:`TokenEncoder.pooled`."""
         return next(self._pooled_each([batch]))
 
-    def _ended_well(self, ask: Any) -> Any:
+    @contextmanager
+    def _ended_well(self) -> Iterator[None]:
         try:
-            return ask()
+            yield
         except BrokenProcessPool as error:
             raise TransientError(
                 f"an encoder process on one of {', '.join(self._devices)} ended, often for want of memory: try again"

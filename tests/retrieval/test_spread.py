@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from pipeline_tasks.core.errors import InputError, TransientError
+from pipeline_tasks.encoders.tokens import padded
 from pipeline_tasks.retrieval import torch_encoder
 from pipeline_tasks.retrieval.encoders import load_encoder
 from tests.retrieval.tiny import WORDS, decoder
@@ -21,6 +22,9 @@ def test_two_processes_give_the_bytes_of_one_and_say_when_one_is_gone(tmp_path, 
     vectors = spread.encode(TEXTS, progress=seen.append)
     np.testing.assert_array_equal(vectors, load_encoder(folder, tmp_path, threads=1).encode(TEXTS))
     assert sum(seen) == len(TEXTS) and len(seen) > 4
+    cut = []
+    batches = (cut.append(n) or padded([np.array([5, 6])], 0) for n in range(100))
+    assert next(spread._pooled_each(batches)).shape == (1, 32) and len(cut) < 20, "no whole corpus is held at once"
     workers = list(spread._pool._processes)
     assert len(workers) == 2 and os.getpid() not in workers
     os.kill(workers[0], signal.SIGKILL)
