@@ -12,6 +12,8 @@ FILLERS = [f"w{letter}" for letter in "abcdefghijkl"]
 SIZE: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 64, "pad_token_id": 0}
 DECODERS = ("qwen3", "llama")
 SHAPES = ("bert", "bert-large", "modernbert", *DECODERS)
+WITH_DECODER = ("bart", "t5", "umt5", "longt5")
+"""Encoders that have a decoder beside them."""
 
 
 def make(shape: str, folder: Path) -> Path:
@@ -22,7 +24,8 @@ def make(shape: str, folder: Path) -> Path:
     with torch.random.fork_rng():
         torch.manual_seed(7)
         _model(shape).save_pretrained(folder)
-    known = {"pad_token": "[PAD]", "unk_token": "[UNK]"}
+    known: dict[str, Any] = {"pad_token": "[PAD]", "unk_token": "[UNK]"}
+    known |= {"model_max_length": 64} if shape in WITH_DECODER else {}
     encoder_words = {"cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
     decoder = shape in DECODERS
     PreTrainedTokenizerFast(
@@ -53,6 +56,16 @@ def _model(shape: str) -> Any:
     if shape == "bert-large":  # as deep for its width as BERT-large is
         of_bert = {"max_position_embeddings": 64, "num_hidden_layers": 24, "num_attention_heads": 16}
         return t.BertModel(t.BertConfig(**size, **of_bert), add_pooling_layer=False)
+    if shape == "bart":
+        sides = [f"{side}_{what}" for side in ("encoder", "decoder") for what in ("layers", "attention_heads")]
+        of_bart = {"encoder_ffn_dim": 64, "decoder_ffn_dim": 64, "max_position_embeddings": 64, "pad_token_id": 0}
+        vocabulary = {"vocab_size": size["vocab_size"], "d_model": 32, "decoder_start_token_id": 3}
+        return t.BartModel(t.BartConfig(**vocabulary, **of_bart, **dict.fromkeys(sides, 2)))
+    if shape in WITH_DECODER:
+        small = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4, "decoder_start_token_id": 0}
+        kinds = {"t5": (t.T5Config, t.T5Model), "umt5": (t.UMT5Config, t.UMT5Model)}
+        config, model = kinds.get(shape, (t.LongT5Config, t.LongT5Model))
+        return model(config(vocab_size=size["vocab_size"], **small))
     heads = {"num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 64}
     if shape == "bert":
         return t.BertModel(t.BertConfig(**size, **heads | {"num_attention_heads": 2}), add_pooling_layer=False)

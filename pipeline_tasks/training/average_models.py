@@ -81,7 +81,7 @@ class AverageModelsParams(StepParams):
     writes=None,
     kind="reduce",
     dataset="model/{size}/average",
-    version="3",
+    version="4",
     image="gpu",
     memory_gib=8,
 )
@@ -143,7 +143,11 @@ def average(folders: Mapping[str, Path], weights: Sequence[float], untrained: Co
 
 
 def _floats(encoder: Encoder) -> dict[str, Tensor]:
-    return {name: tensor for name, tensor in encoder.model.state_dict().items() if tensor.is_floating_point()}
+    """All that is to be added up, by name; what several layers share is there once."""
+    named = encoder.model.named_parameters
+    again = {name for name, _ in named(remove_duplicate=False)} - {name for name, _ in named()}
+    found = encoder.model.state_dict().items()
+    return {name: tensor for name, tensor in found if tensor.is_floating_point() and name not in again}
 
 
 def _check_asked(first: str, encoder: Encoder, name: str, other: Encoder) -> None:

@@ -65,6 +65,16 @@ def test_every_weight_is_the_mean(store, counts):
     assert any((one[name] - other[name]).abs().max() > 1e-3 for name in one), "two models, not one"
 
 
+def test_weights_that_several_layers_share_are_the_mean_too(tmp_path):
+    store, start = LocalStore(tmp_path / "store"), shapes.make("bart", tmp_path / "start")
+    for name, change in zip(MODELS, (0.1, 0.2), strict=True):
+        put_changed(store, start, name, change, Layout("mean", 32))
+    made = go(store, average_models, models=MODELS).ref
+    found, one, other = (weights_of(store, name) for name in (str(made), *MODELS))
+    for name, tensor in found.items():
+        torch.testing.assert_close(tensor, (one[name] + other[name]) / 2, rtol=1e-5, atol=1e-6)
+
+
 def test_the_untrained_start_counts_as_much_as_is_said_and_has_no_say_in_how_it_is_asked(store, tmp_path):
     start = tmp_path / "start"
     instructed = Layout("mean", 32, prefixes={"qa": "wa: "})
