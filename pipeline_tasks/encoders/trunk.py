@@ -30,6 +30,8 @@ DType = Literal["float32", "bfloat16", "auto"]
 """What weights are held in; ``auto``: as they were saved."""
 Head = Literal["next_token", "score"]
 """What is on top of a trunk: a prediction of the next token, or scores of a text or of a pair of texts."""
+_ENCODERS = ("t5", "mt5", "umt5")
+"""Kinds of models with a decoder that embed texts without it, as sentence-transformers has it."""
 
 
 @dataclass
@@ -157,17 +159,15 @@ def load_model(
 
     Raises:
         InputError: the folder holds no model that transformers can load without pickles or code of its own, or weights
-            are missing from it, or adapters lie beside them.
+            are missing from it, or adapters lie beside them, or it has a decoder that wants a text of its own.
     """
     refuse_adapters(Path(folder))
     import torch
     from huggingface_hub.errors import StrictDataclassError
     from safetensors import SafetensorError
-    from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForSequenceClassification
+    from transformers import AutoConfig
 
     damaged = (OSError, ValueError, RuntimeError, TypeError, AttributeError, StrictDataclassError, SafetensorError)
-    heads = {None: AutoModel, "next_token": AutoModelForCausalLM, "score": AutoModelForSequenceClassification}
-    auto: Any = heads[head]
     safely: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     kind = dtype if dtype == "auto" else getattr(torch, dtype)
     try:
@@ -176,7 +176,7 @@ def load_model(
             config.is_causal = causal
         chosen = safely | ({"attn_implementation": attention} if attention else {})
         with quiet(), torch.random.fork_rng():
-            model, report = auto.from_pretrained(
+            model, report = _auto(config, head).from_pretrained(
                 folder, config=config, dtype=kind, use_safetensors=True, output_loading_info=True, **chosen
             )
     except damaged as error:
@@ -190,7 +190,35 @@ def load_model(
         if report["missing_keys"]:
             for weights in pooler.parameters():
                 weights.zero_()
+    if head is None and config.model_type not in _ENCODERS and type(config).is_encoder_decoder:
+        _check_decoder(folder, model)
     return model.eval()
+
+
+def _auto(config: Any, head: Head | None) -> Any:
+    """The class of transformers that loads a model with that head."""
+    import transformers
+
+    if head == "next_token":
+        return transformers.AutoModelForCausalLM
+    if head == "score":
+        return transformers.AutoModelForSequenceClassification
+    return transformers.AutoModelForTextEncoding if config.model_type in _ENCODERS else transformers.AutoModel
+
+
+def _check_decoder(folder: Path, model: Any) -> None:
+    """Refuse a model whose decoder wants a text of its own; BART's reads that of the encoder."""
+    import torch
+
+    token = torch.ones((1, 1), dtype=torch.long)
+    try:
+        with torch.no_grad():
+            hidden_states(model, {"input_ids": token, "attention_mask": token})
+    except (ValueError, AttributeError) as error:
+        raise InputError(
+            f"{folder} is a {model.config.model_type!r} model, whose decoder wants a text of its own: of models with a "
+            f"decoder beside their encoder, BART's kind and {', '.join(_ENCODERS)} work, the latter without it"
+        ) from error
 
 
 def hidden_states(model: Any, features: Mapping[str, Tensor]) -> Tensor:

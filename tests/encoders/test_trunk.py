@@ -11,6 +11,7 @@ from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.encoders.tokens import TextTokens
 from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.models.use import load_tokenizer
@@ -121,6 +122,23 @@ def test_a_damaged_folder_is_told_without_a_traceback(tmp_path, name, content, m
     for read in (load, partial(load_encoder, cache_dir=tmp_path)):
         with pytest.raises(InputError, match=message):
             read(folder)
+
+
+@pytest.mark.parametrize("shape", ["t5", "umt5", "bart"])
+def test_with_a_decoder_beside_its_encoder_a_model_embeds_as_sentence_transformers_has_it(tmp_path, shape):
+    from sentence_transformers import SentenceTransformer
+
+    whole, texts = shapes.make(shape, tmp_path / "whole"), ["ta wb", "tb wa wb wc wd we wf", "tc"]
+    export(load(whole), tmp_path / "out", card={}, layout=Layout("mean", 64))
+    assert any(name.startswith("decoder.") for name in load_file(whole / "model.safetensors"))
+    for folder in (whole, tmp_path / "out"):
+        theirs = SentenceTransformer(str(folder), device="cpu").encode(texts, normalize_embeddings=True)
+        np.testing.assert_allclose(load_encoder(folder, tmp_path).encode(texts), theirs, atol=1e-6)
+
+
+def test_a_decoder_that_wants_a_text_of_its_own_is_refused(tmp_path):
+    with pytest.raises(InputError, match="'longt5' model, whose decoder wants a text of its own.*t5, mt5, umt5"):
+        load_encoder(shapes.make("longt5", tmp_path / "m"), tmp_path)
 
 
 def test_training_reads_tokens_as_search_does_where_a_class_would_put_parts_of_its_own_in_their_place(tmp_path):

@@ -9,6 +9,7 @@ from socket import gethostname
 import numpy as np
 import pyarrow as pa
 import pytest
+import torch
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Ref
@@ -23,7 +24,9 @@ from pipeline_tasks.encoders.projection import Dense, save_dense
 from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.models.fetch import fetch
 from pipeline_tasks.models.registry import get
+from pipeline_tasks.retrieval.encoders import load_encoder
 from pipeline_tasks.training.adapt_backbone import adapt_backbone
+from pipeline_tasks.training.average_models import average_models
 from pipeline_tasks.training.common import given
 from pipeline_tasks.training.export import export
 from pipeline_tasks.training.finetune import finetune
@@ -90,6 +93,24 @@ def test_dense_modules_of_a_start_stay_through_the_chain_and_count_in_its_id(sto
         assert layout_of(Version.open(store, ref).lay_out(tmp_path / place)).projection == (Dense(weights),)
     save_dense(Dense(-weights), folder / "2_Dense")
     assert plan(store, pretrain, {"backbone": str(folder)} | SHORT).ref != made.ref
+
+
+def test_an_encoder_starts_a_chain_without_the_decoder_beside_it(store, tmp_path):
+    from sentence_transformers import SentenceTransformer
+
+    folder, texts = shapes.make("t5", tmp_path / "t5"), [passage(1), query(2)]
+    made = [go(store, pretrain, backbone=str(folder), seed=seed, **SHORT).ref for seed in (0, 1)]
+    tuned = go(store, finetune, {"init": [str(made[0])]}, alpha=0.95, **SHORT).ref
+    mean = go(store, average_models, size="22m", models=tuple(map(str, made))).ref
+    one, other, both, _ = laid = [
+        Version.open(store, ref).lay_out(tmp_path / ref.version) for ref in (*made, mean, tuned)
+    ]
+    for out in laid:
+        theirs = SentenceTransformer(str(out), device="cpu", local_files_only=True).encode(texts)
+        np.testing.assert_allclose(load_encoder(out, tmp_path).encode(texts), theirs, atol=1e-6)
+    weights = [load(out).model.state_dict() for out in (one, other, both)]
+    for name, found in weights[2].items():
+        torch.testing.assert_close(found, (weights[0][name] + weights[1][name]) / 2)
 
 
 def test_the_same_files_elsewhere_are_the_same_version_and_others_are_another(store, finished, tmp_path):
