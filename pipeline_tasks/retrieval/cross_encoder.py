@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.encoders.layout import positions
 from pipeline_tasks.models.use import load_tokenizer
 from pipeline_tasks.retrieval.batches import plan_batches
 
@@ -115,7 +116,7 @@ class TorchCrossEncoder(CrossEncoder):
         self._model: Any = load_model(folder, head="score").to(device)
         config = self._model.config
         _check_one_score(folder, config.num_labels)
-        if max_length > (most := getattr(config, "max_position_embeddings", max_length)):
+        if max_length > (most := positions(config.to_dict()) or max_length):
             raise InputError(f"max_length={max_length}, and {folder} reads {most} tokens: set it to that")
         self._device, self._pad_id = device, config.pad_token_id or 0
         self._has_types = getattr(config, "type_vocab_size", 0) > 1

@@ -56,6 +56,13 @@ def test_a_model_with_several_scores_or_a_shorter_memory_is_refused(made, tmp_pa
         load_cross_encoder(made, 512, 1)
 
 
+def test_a_model_whose_first_token_is_behind_padding_reads_what_the_error_names(tmp_path):
+    folder = small_reranker.make(tmp_path, kind="XLMRoberta")
+    with pytest.raises(InputError, match="max_length=64, and .* reads 63 tokens"):
+        load_cross_encoder(folder, 64, 1)
+    assert np.isfinite(load_cross_encoder(folder, 63, 1).scores(["ta"], [" ".join(TOPICS * 4)])).all()
+
+
 def test_a_folder_without_a_scoring_head_is_refused(made, tmp_path):
     import shutil
 
