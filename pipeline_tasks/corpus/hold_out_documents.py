@@ -17,7 +17,7 @@ from pipeline_tasks.corpus.split_before import NAMES, Before
 from pipeline_tasks.datasets import DOCUMENTS, HELD_OUT
 from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.domains.questions import quotes
-from pipeline_tasks.domains.quotes import Quotes
+from pipeline_tasks.domains.quotes import UNSPACED, Quotes
 
 _CHARACTERS_A_QUERY = 1_000
 """A passage of 255 tokens is about as long, and gives one query."""
@@ -37,8 +37,9 @@ class HoldOutDocumentsParams(GrowthParams):
     max_withdrawn: float = tuning(1.0, ge=0, le=1, description="largest share that may be held out no more; 1: all")
 
     def identity(self) -> dict[str, Any]:
-        """The parameters, and what judged questions quote."""
-        return super().identity() | {"quotes": digest(*self.quotes)}
+        """The parameters, what judged questions quote, and which way quotes without blanks are looked for."""
+        ways = {"words": 2} if any(map(UNSPACED.search, self.quotes)) else {}
+        return super().identity() | {"quotes": digest(*self.quotes)} | ways
 
     @property
     def quotes(self) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 _WORD = re.compile(r"\w+")
 _ALONE = "\u3041-\u30ff\u31f0-\u31ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+UNSPACED = re.compile(f"[{_ALONE}]")
 """Kana and ideographs, which no blanks part, are a word each."""
 _WORD_OF_ANY_SCRIPT = re.compile(rf"[{_ALONE}]|(?:(?![{_ALONE}])\w)+")
 _IN_A_ROW = 4

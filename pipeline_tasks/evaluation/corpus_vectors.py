@@ -1,8 +1,8 @@
 """Vectors of an evaluation's corpus by one model, a block of passages at a time, where later evaluations find them.
 
 Another judged set over the same passages, or a question more, then costs queries alone, and a kill one block. Blocks
-are of whole parts where these are small, so that a refresh of the corpus leaves most of them as they are. No version
-names them: ``foundry gc --memo`` drops them.
+are of whole parts where these are small, so that a refresh of the corpus leaves most of them as they are: those before
+the first part that goes. No version names them: ``foundry gc --memo`` drops them.
 """
 
 from __future__ import annotations

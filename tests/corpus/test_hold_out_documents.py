@@ -180,3 +180,9 @@ def test_a_document_that_a_judged_question_quotes_is_never_trained_on(store, fra
 def test_other_questions_are_another_version():
     assert HoldOutDocumentsParams().identity() != HoldOutDocumentsParams(judged=False).identity()
     assert HoldOutDocumentsParams().identity()["quotes"] != HoldOutDocumentsParams(judged=False).identity()["quotes"]
+
+
+def test_quotes_without_blanks_are_looked_for_again_where_an_earlier_release_missed_them(monkeypatch):
+    before = HoldOutDocumentsParams().identity()
+    monkeypatch.setattr("pipeline_tasks.corpus.hold_out_documents.quotes", lambda domain: ("洪水来临时请立即前往高处",))
+    assert HoldOutDocumentsParams().identity().keys() - before.keys() == {"words"}

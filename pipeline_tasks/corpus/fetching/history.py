@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -26,6 +27,7 @@ class History:
     Attributes:
         known: documents, with the validators that came last.
         newer: those of them whose validators are not those of their row any more.
+        n_left: how many were left as such; some of these have other bytes by now, or are gone.
         refused: reason and detail of addresses that gave none.
         refreshes: every address is asked again, also those that are known.
         retries: parameters changed, so what was refused may pass now.
@@ -33,6 +35,7 @@ class History:
 
     known: dict[str, Known] = field(default_factory=dict)
     newer: dict[str, Known] = field(default_factory=dict)
+    n_left: int = 0
     refused: dict[str, tuple[str, str]] = field(default_factory=dict)
     refreshes: bool = False
     retries: bool = False
@@ -49,7 +52,8 @@ class History:
             for part in run.previous.parts(_COLUMNS)
             for row in part.to_pylist()
         }
-        newer = _newer(run, run.previous, known)
+        (tables,) = run.left([_words(run.previous)])
+        left = [row for table in tables for row in read_part(run.store, table).to_pylist()]
         refused = {
             row["row_id"]: (row["reason"], row["detail"])
             for part in run.previous.rejects().parts()
@@ -58,7 +62,8 @@ class History:
         now, last = params.identity(), next(run.requests())
         asked = now[REFRESH] and now[REFRESH] != next((p[REFRESH] for p in run.requests() if p[REFRESH]), "")
         changed = {**now, REFRESH: ""} != {**last, REFRESH: ""}
-        return cls(known | newer, newer, refused, refreshes=bool(asked), retries=changed)
+        newer = _newer(left, known)
+        return cls(known | newer, newer, len(left), refused, refreshes=bool(asked), retries=changed)
 
     def asks(self, url_id: str) -> bool:
         """Whether this crawl asks for the address."""
@@ -74,7 +79,7 @@ class History:
             if outcome and outcome.sha256 == known.sha256:
                 sent = replace(known, **{name: getattr(outcome, name) for name in _VALIDATORS})
                 newer |= {url_id: sent} if sent != known else {}
-        if run.previous is None or newer == self.newer:
+        if run.previous is None or (newer == self.newer and len(newer) == self.n_left):
             return
         rows = [
             {"url_id": url_id, "content_sha256": known.sha256, **{name: getattr(known, name) for name in _VALIDATORS}}
@@ -83,13 +88,11 @@ class History:
         run.leave(_words(run.previous), [write_rows(run.store, pa.Table.from_pylist(rows, _NEWER))])
 
 
-def _newer(run: PartitionedRun, previous: Version, known: Mapping[str, Known]) -> dict[str, Known]:
+def _newer(left: Iterable[dict[str, Any]], known: Mapping[str, Known]) -> dict[str, Known]:
     """What earlier refreshes have left of documents that still have the same bytes."""
-    (tables,) = run.left([_words(previous)])
     return {
         row["url_id"]: replace(known[row["url_id"]], **{name: row[name] for name in _VALIDATORS})
-        for table in tables
-        for row in read_part(run.store, table).to_pylist()
+        for row in left
         if row["url_id"] in known and row["content_sha256"] == known[row["url_id"]].sha256
     }
 

@@ -72,6 +72,13 @@ def test_etags_that_changed_cost_one_download_and_no_version(site: Site, store: 
     assert load_manifest(store, Ref.parse("downloads")) == before
 
 
+def test_what_was_left_of_other_bytes_says_nothing_once_the_first_are_back(site: Site):
+    for week, etag, body in (("2", "b", PDF), ("3", "c", PDF + b"%"), ("4", "d", PDF)):
+        site.web.pages["/0.pdf"] = tagged(f'"0{etag}"', body)
+        assert site.crawl(week)[1] == len(body)
+    assert site.crawl("5")[1] == 0
+
+
 def test_a_redirect_that_leads_elsewhere_costs_one_download(site: Site):
     for name in range(N):
         site.web.pages |= {f"/{name}.pdf": answer(301, Location=f"/new/{name}.pdf")}
