@@ -47,7 +47,7 @@ def used_store() -> Store:
     found = store()
     if not any(next(iter(found.keys(kind)), None) for kind in ("refs", EVENTS)):
         raise InputError(
-            f"{found} is no store: no step has run on it; set FOUNDRY_STORE, or run this where the steps were run"
+            f"no step has run on the store {found} yet: run one, or set FOUNDRY_STORE to where steps have run"
         )
     return found
 

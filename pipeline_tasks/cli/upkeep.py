@@ -49,7 +49,7 @@ def gc_command(
     grace_hours: Annotated[float, typer.Option(min=0, help="nothing younger goes")] = GRACE_S / HOUR_S,
 ) -> None:
     """Drop what no kept version needs: parts, memo records without output, leftovers of killed runs."""
-    where = store()
+    where = used_store()
     keep_s = None if keep_days is None else keep_days * DAY_S
     sweep = find_garbage(where, keep=keep, keep_s=keep_s, memo=memo, grace_s=grace_hours * HOUR_S)
     table = Table("what", "files", "size")

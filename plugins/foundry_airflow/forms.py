@@ -87,6 +87,29 @@ def _field(step_name: str, schema: dict[str, Any], empty: str, of_many: bool) ->
     return Param(None, type=["null", kind], description=description, section=step_name, **known)
 
 
+class FieldOfRun(DagParam):
+    """What a field holds in a run.
+
+    A DAG is another version to Airflow when it is written down otherwise, and of mapped tasks it writes down what
+    values say of themselves: this says no address in memory, which is another in each process.
+    """
+
+    def __init__(self, field: DagParam) -> None:
+        super().__init__(field.current_dag, field._name, field._default)
+
+    def __repr__(self) -> str:
+        return f"params.{self._name}"
+
+
+def of_run(value: Any) -> Any:
+    """``value`` with every field in it as a :class:`FieldOfRun`."""
+    if isinstance(value, DagParam):
+        return FieldOfRun(value)
+    if isinstance(value, dict):
+        return {name: of_run(one) for name, one in value.items()}
+    return [of_run(one) for one in value] if isinstance(value, list) else value
+
+
 def only_fields(dag: DAG, names: Iterable[str]) -> None:
     """Do nothing where all ``names`` are fields of ``dag``'s form.
 

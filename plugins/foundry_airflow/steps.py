@@ -13,7 +13,7 @@ from airflow.sdk.definitions.param import ParamsDict
 from foundry_airflow.ahead import AHEAD, AheadOperator, batch_field
 from foundry_airflow.alerts import task_failed, within
 from foundry_airflow.containers import gpus_of, option
-from foundry_airflow.forms import BY_CHAT, LEVEL, form, levels, only_fields
+from foundry_airflow.forms import BY_CHAT, LEVEL, form, levels, of_run, only_fields
 from foundry_airflow.groups import GroupsOperator
 from foundry_airflow.inputs import (
     EachOperator,
@@ -111,8 +111,8 @@ def step(
             the step will ask an LLM.
     """
     found = get_step(name)
-    work: dict[str, Any] = {"step": name, "inputs": inputs or {}, "values": params or {}}
-    work |= {"only_if": only_if, "otherwise": otherwise}
+    work: dict[str, Any] = {"step": name, "inputs": of_run(inputs or {}), "values": of_run(params or {})}
+    work |= {"only_if": of_run(only_if), "otherwise": otherwise}
     work["trigger_rule"] = TriggerRule.NONE_FAILED
     limits = _limits(resources_of(found))
     outlets = [_asset(found.dataset, params or {})] if emits else []
