@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Container
+
 from pipeline_tasks.core.errors import TransientError
+from pipeline_tasks.core.response_store import answer_key
 from pipeline_tasks.core.store import Store
 
 FOLDER = "batches"
@@ -14,6 +18,15 @@ _NAMED = 5
 def batch_notes(store: Store) -> list[str]:
     """The key of each batch that is on its way."""
     return [key for key in store.keys(FOLDER) if key != FAILED]
+
+
+def is_taken_in(note: bytes, answers: Container[str]) -> bool:
+    """Whether all that a batch asked is among these keys of answers; not where its note says nothing of that."""
+    try:
+        ids = json.loads(note)["ids"]
+        return bool(ids) and all(answer_key(one) in answers for one in ids)
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return False
 
 
 def check_no_batch_is_open(store: Store) -> None:

@@ -82,22 +82,32 @@ class ResponseStore:
 
     def read(self, response_id: str) -> Record | None:
         """The stored answer to the request named ``response_id``, or None; what is no answer is forgotten."""
-        data = self._store.read(_key(response_id))
+        data = self._store.read(answer_key(response_id))
         try:
             return None if data is None else json.loads(data)
         except ValueError:
-            log.warning("%s is no answer, as after a power cut; it is asked for again", _key(response_id))
-            self._store.delete(_key(response_id))
+            log.warning("%s is no answer, as after a power cut; it is asked for again", answer_key(response_id))
+            self._store.delete(answer_key(response_id))
             return None
 
     def has_any(self, response_ids: Iterable[str]) -> bool:
         """Whether one of these requests has its answer."""
-        named = {_key(one): one for one in response_ids}
+        named = {answer_key(one): one for one in response_ids}
         return any(self.read(named[key]) is not None for key in self._store.present(named))
+
+    def read_all(self, response_ids: Iterable[str]) -> list[Record]:
+        """The answers to these requests; none where one of them has none."""
+        found = []
+        for one in response_ids:
+            record = self.read(one)
+            if record is None:
+                return []
+            found.append(record)
+        return found
 
     def write(self, response_id: str, record: Record) -> Record:
         """Store ``record`` unless an answer is there already; returns the one that is stored."""
-        if self._store.create(_key(response_id), canonical_json(record)):
+        if self._store.create(answer_key(response_id), canonical_json(record)):
             return record
         return self.read(response_id) or record
 
@@ -112,5 +122,6 @@ class ResponseStore:
         return self.write(response_id, record)
 
 
-def _key(response_id: str) -> str:
+def answer_key(response_id: str) -> str:
+    """Where the answer to that request is."""
     return f"responses/{response_id[:2]}/{response_id}.json"

@@ -16,7 +16,6 @@ from dataclasses import astuple, dataclass, replace
 from itertools import chain, islice
 from uuid import uuid4
 
-from pipeline_tasks.core import memo
 from pipeline_tasks.core.endpoint import FREE, Price, Terms, Tokens
 from pipeline_tasks.core.endpoint.batch_api import BatchApi, FileGone, NoBatchApi, Standing, said
 from pipeline_tasks.core.errors import InputError
@@ -32,8 +31,8 @@ from pipeline_tasks.synthesis.asking_runs import RunAsks, check_nobody_asks
 from pipeline_tasks.synthesis.endpoint import ACCOUNT, LlmParams, llm_limits, opened
 from pipeline_tasks.synthesis.llm_api import CONTENT_FILTER, PATHS, answer_of, at_most, limit_of, refused_answer, sent
 from pipeline_tasks.synthesis.llm_client import LLMClient, Request
-from pipeline_tasks.synthesis.open_batches import Batch, failures, note_failures, open_batches
-from pipeline_tasks.synthesis.quote import QuoteRun
+from pipeline_tasks.synthesis.open_batches import Batch, failures, note_failures, open_batches, took
+from pipeline_tasks.synthesis.quote import wanted_by
 
 log = logging.getLogger(__name__)
 MOST = 10_000
@@ -117,7 +116,7 @@ class _Buying:
     def _begin(self, most: int) -> Round:
         """Batches of what the step would ask, but for what has failed too often."""
         given_up = {one for one, tries in failures(self._store).items() if tries >= _TRIES}
-        wanted = (asked for asked in _wanted(self._store, self._job) if asked[0] not in given_up)
+        wanted = (asked for asked in wanted_by(self._store, self._job) if asked[0] not in given_up)
         n = 0
         for some in _files(islice(wanted, self._at_once or None), most):
             self._api.check()
@@ -164,7 +163,10 @@ class _Buying:
         self._store.replace(batch.key, canonical_json(batch.model_dump(mode="json")))
 
     def _looked_at(self, batch: Batch) -> Round:
-        """Store what ``batch`` has brought, if it has ended."""
+        """Store what ``batch`` has brought, if it has ended; of one whose answers are all here nobody is asked."""
+        if records := self._answers.read_all(batch.ids):
+            self._settle(batch, *took(batch, records), len(records))
+            return Round()
         batch.check_begun_at(self._host)
         try:
             at = batch.id or self._api.find(batch.name, batch.tried)
@@ -220,7 +222,7 @@ class _Buying:
         return Round(answered=len(batch.ids) - len(left), failed=len(left), usd=usd)
 
     def _bodies(self, batch: Batch, standing: Standing) -> dict[str, dict]:
-        """Response id -> body, read back from the endpoint where it is what its id says, else as the step asks it."""
+        """Response id -> body, read back from the endpoint where it is what its id says, else as answered or asked."""
         found: dict[str, dict] = {}
         with suppress(FileGone):
             for line in self._api.lines(standing.input_file_id or None):
@@ -228,8 +230,10 @@ class _Buying:
                 if isinstance(body, dict):
                     body = {"stop": []} | body
                     found[digest({"api": batch.api, "body": body})] = body
-        if lost := set(batch.ids) - found.keys():
-            found |= {one: body for one, _, body in _wanted(self._store, self._job) if one in lost}
+        lost = set(batch.ids) - found.keys()
+        found |= {one: record["request"] for one in lost if (record := self._answers.read(one))}
+        if lost := lost - found.keys():
+            found |= {one: body for one, _, body in wanted_by(self._store, self._job) if one in lost}
         if unknown := sum(one not in found for one in batch.ids):
             raise InputError(
                 f"batch {standing.id} at {self._host} has ended, and what {unknown} of its requests asked cannot "
@@ -286,15 +290,3 @@ def _read(line: dict, body: dict, batch: Batch) -> tuple[dict, Tokens] | str:
     error = line.get("error") or (payload.get("error") if isinstance(payload, dict) else None)
     code = str(error.get("code")) if isinstance(error, dict) else ""
     return (refused_answer(batch.model), Tokens()) if code == CONTENT_FILTER else code
-
-
-def _wanted(store: Store, job: Job) -> Iterator[tuple[str, Request, dict]]:
-    """Response id, request and body of all that a run of ``job`` would buy, part by part."""
-    source = job.open(store)[next(iter(job.step.reads))][0]
-    seen: set[str] = set()
-    for part in (source.part(index) for index in memo.missing(store, job)):
-        quote = QuoteRun.of(store, job, keeps=True)
-        job.step.body(part, job.params, quote)
-        fresh = {one: asked for one, asked in quote.unanswered.items() if one not in seen}
-        seen |= fresh.keys()
-        yield from ((one, *asked) for one, asked in fresh.items())

@@ -9,10 +9,12 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from pipeline_tasks.core.batch_notes import FAILED, FOLDER, batch_notes
+from pipeline_tasks.core.endpoint import Tokens
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import canonical_json
+from pipeline_tasks.core.response_store import Record
 from pipeline_tasks.core.store import Store
-from pipeline_tasks.synthesis.llm_api import Api
+from pipeline_tasks.synthesis.llm_api import Api, response_of
 
 log = logging.getLogger(__name__)
 
@@ -94,6 +96,13 @@ def open_batches(store: Store, asks: dict[str, Any]) -> list[Batch]:
                 "what was counted for it stays counted"
             ) from None
     return found
+
+
+def took(batch: Batch, records: list[Record]) -> tuple[Tokens, float]:
+    """The tokens of its answers, and what they cost: one for each request."""
+    each = [response_of(one, record, cached=True) for one, record in zip(batch.ids, records, strict=True)]
+    tokens = Tokens(sum(one.prompt_tokens for one in each), sum(one.completion_tokens for one in each))
+    return tokens, sum(one.cost_usd for one in each)
 
 
 def failures(store: Store) -> dict[str, int]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+from pipeline_tasks.core import memo
 from pipeline_tasks.core.endpoint import Endpoint, NoAnswer, Terms, Tokens
 from pipeline_tasks.core.plan import Job
 from pipeline_tasks.core.response_store import Keep, ResponseStore
@@ -77,3 +79,15 @@ class _Client(LLMClient):
     def _note(self, request: Request, took: Tokens | None) -> None:
         most = at_most(request)
         self._wanted.append(Wanted(most.prompt, most.completion, took))
+
+
+def wanted_by(store: Store, job: Job) -> Iterator[tuple[str, Request, dict[str, Any]]]:
+    """Response id, request and body of all that a run of ``job`` would buy, part by part."""
+    source = job.open(store)[next(iter(job.step.reads))][0]
+    seen: set[str] = set()
+    for part in (source.part(index) for index in memo.missing(store, job)):
+        quote = QuoteRun.of(store, job, keeps=True)
+        job.step.body(part, job.params, quote)
+        fresh = {one: asked for one, asked in quote.unanswered.items() if one not in seen}
+        seen |= fresh.keys()
+        yield from ((one, *asked) for one, asked in fresh.items())

@@ -186,6 +186,41 @@ def test_a_copy_of_the_store_knows_what_is_on_its_way(store, there):
     assert not there.alone and set(there.billed.values()) == {1}
 
 
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_copy_settles_what_the_source_has_taken_in(store, there, elsewhere):
+    looked(store)
+    copy = LocalStore(store.root.parent / "copy")
+    sync(store, copy)
+    there.end()
+    looked(store)
+    sync(store, copy)
+    (key,) = copy.keys("batches")
+    assert counted(copy)["usd"] > counted(store)["usd"]
+    sync(copy, again := LocalStore(store.root.parent / "again"))
+    assert not list(again.keys("batches")), "its answers are there"
+    if elsewhere:
+        noted = json.dumps(json.loads(copy.read(key) or b"") | {"host": "gone.example"})
+        copy.replace(key, noted.encode())
+    assert looked(copy) == Round() and not list(copy.keys("batches"))
+    assert counted(copy) == {"requests": 5, "usd": pytest.approx(5 * USD * SHARE)}
+    assert read_state(copy, key_of("llm"))["days"] == read_state(store, key_of("llm"))["days"]
+    assert erase(copy, {"d"}, {schema.name: schema for schema in datasets.ALL}).answers == 5
+    assert not there.alone and set(there.billed.values()) == {1}
+
+
+def test_a_copy_takes_in_what_the_source_had_no_answer_to(store, there):
+    looked(store)
+    copy = LocalStore(store.root.parent / "copy")
+    sync(store, copy)
+    there.end(failing=lambda body: "server_error" if "3 volunteers" in json.dumps(body) else "")
+    assert looked(store).failed == 1
+    sync(store, copy)
+    assert looked(copy) == Round(answered=4, failed=1, usd=pytest.approx(4 * USD * SHARE), open=1)
+    there.end()
+    assert [looked(each).answered for each in (store, copy)] == [1, 1]
+    assert go(copy, write_needs, **ASKED).counters["rows_out"] == 5 and not there.alone
+
+
 def test_answers_are_taken_in_though_the_file_of_requests_is_gone(store, there):
     looked(store)
     (begun,) = there.batches.values()

@@ -5,7 +5,8 @@ no version that cannot be read, and the next one goes on where it stopped: what 
 are checked against the sha256 that they are named by. Where both stores know a ref, the source decides; where both know
 an erasure, the target gets the ids of both; where both have a ledger, the larger amounts. Manifests and refs are read
 once: what was found complete is what is written, whatever becomes of the source meanwhile. Batches on their way are
-read before answers are listed: what one has brought meanwhile is among these.
+read before answers are listed: what one has brought meanwhile is among these. One whose answers either store has is not
+copied.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import chain
 
+from pipeline_tasks.core.batch_notes import is_taken_in
 from pipeline_tasks.core.erasure import listed
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import file_sha256
@@ -79,6 +81,9 @@ def _sync(source: Store, target: Store, names: Sequence[str]) -> Synced:
             wanted = _by_age(source, _complete(manifests, held["objects"], done))
         elif kind == "refs":
             wanted = [key for key in wanted if key in meant and manifest_key(meant[key]) in held["versions"]]
+        elif kind == "batches":
+            answers = held["responses"].union(keys["responses"])
+            wanted = [key for key in wanted if not is_taken_in(judged.get(key, b""), answers)]
         elif kind in _MUTABLE:
             judged |= {key: data for key, data in source.read_all(wanted) if data is not None}
         if kind in ("erasures", "spending"):

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from pipeline_tasks.core.erasure.listed import Erasure, erased_ids, erasures, note
@@ -111,6 +113,16 @@ def test_what_either_store_has_spent_stays_counted(source, any_store):
     assert [problem.partition(" is no ledger")[0] for problem in done.problems] == [
         "spending/brave.json of the target", "spending/llm.json of the source",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_a_batch_is_copied_unless_either_store_has_its_answers(source, any_store, answered):
+    source.create("batches/cd.json", json.dumps({"ids": ["ab" * 32, "cd" * 32]}).encode())
+    source.create("batches/ef.json", b"torn")
+    if answered:
+        any_store.create(f"responses/cd/{'cd' * 32}.json", b"{}")
+    sync(source, any_store)
+    assert any_store.exists("batches/cd.json") != answered and any_store.read("batches/ef.json") == b"torn"
 
 
 class CutOff(LocalStore):
