@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline_tasks.core.errors import InputError
@@ -21,10 +22,8 @@ PREFIX = "remembered"
 
 
 def remember(run: Run, table: pa.Table) -> None:
-    """Keep ``table`` in place of what is :func:`remembered`."""
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd")
-    run.store.replace(_key(run), sink.getvalue().to_pybytes())
+    """Keep ``table``, whose first column says of what each row is, in place of what is :func:`remembered`."""
+    run.store.replace(_key(run), _written(table))
 
 
 def remembered(run: Run) -> pa.Table | None:
@@ -37,6 +36,28 @@ def remembered(run: Run) -> pa.Table | None:
     except pa.ArrowInvalid as error:
         log.warning("%s cannot be read, and %s knows what the last version tells alone: %s", key, run.label, error)
         return None
+
+
+def together(key: str, first: bytes, second: bytes | None) -> bytes:
+    """What two stores remember as ``key``; of what both know, what the first says.
+
+    Raises:
+        InputError: one of them cannot be read.
+    """
+    if second is None or second == first:
+        return first
+    try:
+        known, more = (pq.read_table(pa.BufferReader(data)) for data in (first, second))
+        new = pc.invert(pc.is_in(more[0], known[0].combine_chunks()))
+        return _written(pa.concat_tables([known, more.filter(new)]))
+    except pa.ArrowInvalid as error:
+        raise InputError(f"{key} cannot be read ({error}): what one store remembers is not in the other") from error
+
+
+def _written(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(table.sort_by(table.column_names[0]), sink, compression="zstd")
+    return sink.getvalue().to_pybytes()
 
 
 def dataset_of(key: str) -> str:

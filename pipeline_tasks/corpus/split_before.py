@@ -63,7 +63,7 @@ class Before:
         if self.stays:
             split.update(self.split)
         columns = [pa.array(list(split), pa.uint64()), pa.array(list(split.values()), pa.string())]
-        remember(run, pa.table(columns, schema=_SIDES).sort_by("name"))
+        remember(run, pa.table(columns, schema=_SIDES))
 
 
 def _sides(documents: Version, held: Mapping[str, str]) -> dict[int, str]:

@@ -3,10 +3,10 @@
 What a name leads to is copied before the name: objects first, manifests and refs last. So a copy that was cut off holds
 no version that cannot be read, and the next one goes on where it stopped: what is there is not copied again. Objects
 are checked against the sha256 that they are named by. Where both stores know a ref, the source decides; where both know
-an erasure, the target gets the ids of both; where both have a ledger, the larger amounts. Manifests and refs are read
-once: what was found complete is what is written, whatever becomes of the source meanwhile. Batches on their way are
-read before answers are listed: what one has brought meanwhile is among these. One whose answers either store has is not
-copied.
+an erasure, the target gets the ids of both; where both have a ledger, the larger amounts; where both remember
+something, all of it. Manifests and refs are read once: what was found complete is what is written, whatever becomes of
+the source meanwhile. Batches on their way are read before answers are listed: what one has brought meanwhile is among
+these. One whose answers either store has is not copied.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import chain
 
+from pipeline_tasks.core import remembered
 from pipeline_tasks.core.batch_notes import is_taken_in
 from pipeline_tasks.core.erasure import listed
 from pipeline_tasks.core.errors import InputError
@@ -86,8 +87,9 @@ def _sync(source: Store, target: Store, names: Sequence[str]) -> Synced:
             wanted = [key for key in wanted if not is_taken_in(judged.get(key, b""), answers)]
         elif kind in _MUTABLE:
             judged |= {key: data for key, data in source.read_all(wanted) if data is not None}
-        if kind in ("erasures", "spending"):
-            judged |= _together(target, kind, {key: judged.pop(key) for key in wanted if key in judged}, done)
+        if kind in ("erasures", "spending", REMEMBERED):
+            ours = {key: judged.pop(key) for key in wanted if key in judged}
+            judged |= _together(target, kind, ours, done)
         todo = _missing(target, kind, wanted, held[kind], judged)
         done.there[kind] += len(wanted) - len(todo)
         for key in _copy_all(source, target, kind, todo, judged, done):
@@ -97,12 +99,16 @@ def _sync(source: Store, target: Store, names: Sequence[str]) -> Synced:
 
 
 def _together(target: Store, kind: str, ours: dict[str, bytes], done: Synced) -> dict[str, bytes]:
-    """Key -> what ``ours`` and the target's say together; a ledger of which nobody can tell is a problem."""
+    """Key -> what ``ours`` and the target's say together; one of which nobody can tell is a problem."""
     both = {}
     for key, theirs in target.read_all(ours):
         try:
-            spent = kind == "spending"
-            both[key] = ledgers.together(key, ours[key], theirs) if spent else listed.together(ours[key], theirs)
+            if kind == "erasures":
+                both[key] = listed.together(ours[key], theirs)
+            elif kind == "spending":
+                both[key] = ledgers.together(key, ours[key], theirs)
+            else:
+                both[key] = remembered.together(key, ours[key], theirs)
         except InputError as error:
             done.problems.append(str(error))
     return both

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from pipeline_tasks.core.erasure.listed import Erasure, erased_ids, erasures, note
@@ -23,8 +25,15 @@ def source(tmp_path) -> LocalStore:
     store.create("batches/ab.json", b"{}")
     Ledger(store, "llm", run="one").take(usd=3.0)
     for dataset in ("items", "bare"):
-        store.create(f"remembered/{dataset}/one.parquet", b"told")
+        store.create(f"remembered/{dataset}/one.parquet", told({"ours": 1, "both": 2}))
     return store
+
+
+def told(sides: dict[str, int]) -> bytes:
+    """A table as a step remembers it."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"name": sorted(sides), "side": [sides[name] for name in sorted(sides)]}), sink)
+    return sink.getvalue().to_pybytes()
 
 
 def everything(store) -> dict[str, bytes | None]:
@@ -73,9 +82,12 @@ def test_refs_follow_the_source_and_older_versions_stay(source, any_store):
     sync(source, any_store)
     before = latest(any_store, "items").manifest.ref
     make(source, toy_list, rows={"new": 1})
-    source.replace("remembered/items/one.parquet", b"more")
+    any_store.replace("remembered/items/one.parquet", told({"theirs": 3, "both": 4}))
+    any_store.replace("remembered/bare/one.parquet", b"torn")
     done = sync(source, any_store, ["items"])
-    assert any_store.read("remembered/items/one.parquet") == b"more"
+    found = pq.read_table(pa.BufferReader(any_store.read("remembered/items/one.parquet")))
+    assert found.to_pydict() == {"name": ["both", "ours", "theirs"], "side": [2, 1, 3]}, "nothing is forgotten"
+    assert any("remembered/bare/one.parquet cannot be read" in said for said in sync(source, any_store).problems)
     assert done.copied["versions"] == 1
     assert rows_of(any_store, "items") == [{"item_id": "new", "value": 1}]
     assert Version.open(any_store, Ref(dataset="items", version=before.version)).table().num_rows > 1
