@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -22,6 +23,7 @@ from pipeline_tasks.evaluation.folder_params import FolderParams
 from pipeline_tasks.evaluation.judged_folder import QUERIES, JudgedFolder
 from pipeline_tasks.evaluation.judged_rows import AT_ONCE, judged
 
+log = logging.getLogger(__name__)
 HELD_OUT, QUESTIONS = OWN_SETS
 ANY_INTENT = "any"
 _OWN = ", ".join(OWN_SETS)
@@ -128,12 +130,20 @@ def _questions(inputs: Inputs, questions: list[Question]) -> Iterator[dict[str, 
     quotes = Quotes(judgement.evidence for _, judgement in asked)
     grades_of: dict[tuple[str, str], dict[str, int]] = {}
     documents: dict[tuple[str, str], set[str]] = {}
+    trained: set[str] = set()
     for passage in _passages(inputs):
         for number in quotes.found_in(passage["text"]):
             question, judgement = asked[number]
+            trained |= {passage["doc_id"]} if judgement.grade and passage["split"] == "train" else set()
             grades = grades_of.setdefault(_key(question), {})
             grades[passage["passage_id"]] = max(judgement.grade, grades.get(passage["passage_id"], 0))
             documents.setdefault(_key(question), set()).add(passage["doc_id"])
+    if trained:
+        log.warning(
+            "documents that answer a question are trained on (%d), so that it tests no model that has read them: run "
+            "hold_out_documents again, and what comes after it",
+            len(trained),
+        )
     for q in questions:
         of = documents.get(_key(q), set())  # a question of several outlives the erasure of one
         name = {"query_id": short_id(*_key(q)), "doc_id": "".join(of) if len(of) == 1 else ""}
@@ -145,5 +155,5 @@ def _key(question: Question) -> tuple[str, str]:
 
 
 def _passages(inputs: Inputs) -> Iterator[dict[str, Any]]:
-    for batch in inputs["passages"].batches(["passage_id", "doc_id", "text"], AT_ONCE):
+    for batch in inputs["passages"].batches(["passage_id", "doc_id", "text", "split"], AT_ONCE):
         yield from batch.to_pylist()

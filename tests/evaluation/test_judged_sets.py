@@ -102,7 +102,7 @@ def test_without_a_held_out_query_there_is_nothing_to_judge(store):
         go(store, judge_queries)
 
 
-def test_the_domains_questions_find_their_passages_by_what_they_quote(store, tmp_path, monkeypatch):
+def test_the_domains_questions_find_their_passages_by_what_they_quote(store, tmp_path, monkeypatch, caplog):
     domain = tmp_path / "mine"
     domain.mkdir()
     asked = [
@@ -116,8 +116,9 @@ def test_the_domains_questions_find_their_passages_by_what_they_quote(store, tmp
     (domain / "questions.jsonl").write_text("\n".join(json.dumps(q) for q in asked))
     monkeypatch.setattr("pipeline_tasks.evaluation.judge_queries.domain_folder", lambda: domain)
     texts = {"p1": SAID, "p2": f"Indeed cars sink nose first after a while. {SAID}", "p3": "Something else."}
-    put(store, PASSAGES, [{"passage_id": i, "doc_id": "d7", "text": text} for i, text in texts.items()])
+    put(store, PASSAGES, [{"passage_id": i, "doc_id": "d7", "text": t, "split": "train"} for i, t in texts.items()])
     first = go(store, judge_queries, set_name="questions").ref
+    assert "documents that answer a question are trained on (1)" in caplog.text
     (row,) = rows(store, "judged/questions")
     assert (row["doc_id"], row["query"], row["passage_ids"], row["grades"]) == ("d7", "how long?", ["p1", "p2"], [2, 2])
     assert {(r["reason"], r["detail"]) for r in rejects(store, "judged/questions").values()} == {
