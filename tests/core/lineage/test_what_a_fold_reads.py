@@ -152,7 +152,7 @@ def test_commands_that_show_no_rows_bring_none_of_a_bucket(s3, tmp_path, monkeyp
     put(s3, ITEMS, *[[{"item_id": f"i{n}", "value": n}] for n in range(4)])
     elsewhere = S3Store(str(s3), tmp_path / "elsewhere", CACHE_BYTES)
     for command in (inspect, code):
-        monkeypatch.setattr(command, "store", lambda: elsewhere)
+        monkeypatch.setattr(command, "used_store", lambda: elsewhere)
     inspect.ls_command()
     code.stale_command()
     assert "foundry_dataset_rows" in exposition(elsewhere)
