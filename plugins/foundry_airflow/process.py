@@ -41,8 +41,8 @@ class ProcessBackend:
             reader = Thread(target=_relay, args=(lines, say), daemon=True)
             reader.start()
             try:
-                if self._cancelled:
-                    raise cancelled(call)
+                if self._cancelled:  # while it started, and there was nothing to end yet
+                    self._end()
                 exit_code = self._child.wait(call.resources.timeout_minutes * 60 or None)
             except subprocess.TimeoutExpired:
                 exit_code = EXIT_TIMEOUT
