@@ -32,6 +32,18 @@ def held_out(store: LocalStore, documents: list[dict], **values) -> dict[str, st
     return {row["doc_id"]: row["split"] for row in rows(store, "held_out")}
 
 
+def refreshed(store: LocalStore, originals: list[dict], repeats: dict[str, dict]) -> dict[str, str]:
+    """What is held out of ``originals`` with ``repeats``, by the id of the document that each repeats."""
+    texts = [*originals, *repeats.values()]
+    of = {row["doc_id"]: row["doc_id"] for row in originals} | {row["doc_id"]: of for of, row in repeats.items()}
+    clusters = [{"doc_id": doc_id, "representative_id": of[doc_id], "jaccard": 0.9} for doc_id in of]
+    put(store, DOCUMENTS, texts, dataset="texts")
+    put(store, DOCUMENT_CLUSTERS, clusters, dataset="duplicates/documents")
+    go(store, near_duplicate_documents)
+    go(store, hold_out_documents, **ALL)
+    return {row["doc_id"]: row["split"] for row in rows(store, "held_out")}
+
+
 def test_the_bytes_of_a_document_draw_it_and_no_more_than_the_fractions(store):
     found = held_out(store, [document(i) for i in range(1000)], **ALL)
     counts = Counter(found.values())
@@ -127,24 +139,13 @@ def test_what_was_trained_on_is_known_from_the_last_run_also_where_that_changed_
 
 
 def test_a_near_duplicate_that_takes_the_place_of_a_document_is_on_its_side(store):
-    def refreshed(originals: list[dict], repeats: dict[str, dict]) -> dict[str, str]:
-        """With ``repeats``, by the id of the document that each repeats."""
-        texts = [*originals, *repeats.values()]
-        of = {row["doc_id"]: row["doc_id"] for row in originals} | {row["doc_id"]: of for of, row in repeats.items()}
-        clusters = [{"doc_id": doc_id, "representative_id": of[doc_id], "jaccard": 0.9} for doc_id in of]
-        put(store, DOCUMENTS, texts, dataset="texts")
-        put(store, DOCUMENT_CLUSTERS, clusters, dataset="duplicates/documents")
-        go(store, near_duplicate_documents)
-        go(store, hold_out_documents, **ALL)
-        return {row["doc_id"]: row["split"] for row in rows(store, "held_out")}
-
     originals, others = [document(i) for i in range(40)], [document(i) for i in range(100, 140)]
-    first = refreshed(originals, {f"doc{i}": others[i] for i in range(40)})
+    first = refreshed(store, originals, {f"doc{i}": others[i] for i in range(40)})
     assert Counter(first.values()).keys() == {"test", "dev"} and not any(f"doc{i}" in first for i in range(100, 140))
     changed = [document(i, revision="-b") for i in range(40)]
-    second = refreshed(others, {f"doc{100 + i}": changed[i] for i in range(40)})
+    second = refreshed(store, others, {f"doc{100 + i}": changed[i] for i in range(40)})
     assert second == {f"doc{100 + int(doc_id[3:])}": split for doc_id, split in first.items()}
-    third = refreshed(changed, {})
+    third = refreshed(store, changed, {})
     assert third == {f"{doc_id}-b": split for doc_id, split in first.items()}
 
 

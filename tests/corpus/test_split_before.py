@@ -7,11 +7,7 @@ import pytest
 from pipeline_tasks.core.ids import unit_hash
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.upkeep.gc import drop, find_garbage
-from pipeline_tasks.corpus.hold_out_documents import hold_out_documents
-from pipeline_tasks.corpus.near_duplicate_documents import near_duplicate_documents
-from pipeline_tasks.datasets import DOCUMENT_CLUSTERS, DOCUMENTS
-from tests.corpus.test_hold_out_documents import ALL, document, held_out
-from tests.stores import go, put, rows
+from tests.corpus.test_hold_out_documents import ALL, document, held_out, refreshed
 
 FEW = {"test_documents": 5, "dev_documents": 3}
 
@@ -81,19 +77,10 @@ def test_bytes_that_were_trained_on_are_so_at_an_address_that_was_held_out(store
 
 
 def test_a_near_duplicate_that_moved_is_on_the_side_of_the_other(store):
-    def refreshed(originals: list[dict], repeats: list[dict]) -> dict[str, str]:
-        texts = [*originals, *repeats]
-        pairs = zip(texts, [*originals, *originals[: len(repeats)]], strict=True)
-        clusters = [{"doc_id": a["doc_id"], "representative_id": b["doc_id"], "jaccard": 0.9} for a, b in pairs]
-        put(store, DOCUMENTS, texts, dataset="texts")
-        put(store, DOCUMENT_CLUSTERS, clusters, dataset="duplicates/documents")
-        go(store, near_duplicate_documents)
-        go(store, hold_out_documents, **ALL)
-        return {row["doc_id"]: row["split"] for row in rows(store, "held_out")}
-
     originals, others = [document(i) for i in range(40)], [document(i) for i in range(100, 140)]
-    first = refreshed(originals, others)
-    second = refreshed([moved(row, "s-") for row in others], [moved(row, "s-") for row in originals])
+    first = refreshed(store, originals, {f"doc{i}": others[i] for i in range(40)})
+    there = {f"s-doc{100 + i}": moved(originals[i], "s-") for i in range(40)}
+    second = refreshed(store, [moved(row, "s-") for row in others], there)
     assert second == {f"s-doc{100 + int(doc_id[3:])}": split for doc_id, split in first.items()}
 
 
