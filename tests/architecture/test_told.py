@@ -8,6 +8,7 @@ import tomllib
 from collections import defaultdict
 from pathlib import Path
 
+from pipeline_tasks.cli.main import MODULES
 from pipeline_tasks.core.registry import get_step, step_names
 
 ROOT = Path(__file__).parents[2]
@@ -51,3 +52,29 @@ def test_the_highest_version_that_the_changelog_names_for_a_step_is_the_one_that
         "write_pairs",
     } <= highest.keys()
     assert highest == {name: int(get_step(name).version) for name in highest}
+
+
+def test_the_page_of_commands_has_every_command_and_no_other():
+    page = (ROOT / "docs/commands.md").read_text("utf-8")
+    assert set(re.findall(r"`foundry (\w+)", page)) == MODULES.keys()
+
+
+def anchors_of(page: str) -> set[str]:
+    """What a link into a page of Markdown may name: its headings as GitHub spells them, and explicit ids."""
+    headings = re.findall(r"^#+ (.*)$", page, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", h.lower()).strip().replace(" ", "-") for h in headings} | set(
+        re.findall(r'<a id="([^"]+)"', page)
+    )
+
+
+def test_every_link_of_a_page_leads_to_a_file_and_a_heading_that_are_there():
+    pages = {name: text for name, text in told().items() if name.endswith(".md")}
+    assert {"README.md", "docs/concepts.md"} <= pages.keys()
+    broken = []
+    for name, text in pages.items():
+        for link in re.findall(r"\]\((?!\w+:)([^)\s]+)\)", re.sub(r"```.*?```", "", text, flags=re.DOTALL)):
+            path, _, anchor = link.partition("#")
+            target = (ROOT / name).parent / path if path else ROOT / name
+            there = target.exists() and (not anchor or anchor in anchors_of(target.read_text("utf-8")))
+            broken += [] if there else [f"{name}: {link}"]
+    assert broken == []
