@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import lru_cache
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.step import From, step
+from pipeline_tasks.core.store import Store
+from pipeline_tasks.core.vectors import checked, matrix
+from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import INSTRUCTED_PAIRS, PASSAGE_EMBEDDINGS, PASSAGES, RANKINGS
-from pipeline_tasks.retrieval.corpus import DOMAIN, Corpus, open_corpora
+from pipeline_tasks.retrieval.corpus import distinct_keys
 from pipeline_tasks.retrieval.embed_pairs import EmbedPairsParams, encoded_queries
 from pipeline_tasks.retrieval.embed_passages import noted, texts_of
-from pipeline_tasks.retrieval.search import NO_KEY, search
+from pipeline_tasks.retrieval.search import NO_KEY, Shard, search
 
 
 class NearestPassagesParams(EmbedPairsParams):
@@ -50,9 +57,8 @@ def nearest_passages(rows: pa.Table, params: NearestPassagesParams, run: Run) ->
     """
     if rows.num_rows == 0:
         return RANKINGS.table()
-    nothing = Corpus(pa.array([], pa.string()), [])
     params.check_weights(run.inputs["embeddings"])
-    corpus = open_corpora(run.store, str(run.inputs["embeddings"].manifest.ref)).get(DOMAIN, nothing)
+    corpus = _open(run.store, str(run.inputs["embeddings"].manifest.ref))
     encoder = params.open(texts_of(rows, "query_id", "positive"), run)
     with run.progress(rows.num_rows, "queries") as meter, noted(run, encoder, rows.num_rows):
         queries = encoded_queries(rows, encoder, meter.advance)
@@ -70,6 +76,33 @@ def nearest_passages(rows: pa.Table, params: NearestPassagesParams, run: Run) ->
     ranked = ranked.append_column("passage_ids", pa.array(found, pa.list_(pa.string())))
     ranked = ranked.append_column("scores", pa.array(cosines, pa.list_(pa.float32())))
     return ranked.append_column("positive_score", _own_scores(queries, rows, corpus))
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Passages to search.
+
+    Attributes:
+        ids: distinct passage ids in rising order; a key is a place in it, so that ties go by passage id.
+        shards: vectors and keys of each part; of an id that comes twice the first is searched.
+    """
+
+    ids: pa.Array
+    shards: list[Shard]
+
+
+@lru_cache(maxsize=1)
+def _open(store: Store, ref: str) -> Corpus:
+    """The passages of this version of embeddings; those opened last stay in memory for the next part.
+
+    Raises:
+        InputError: a vector is zero or not finite.
+    """
+    parts = [part for part in Version.open(store, Ref.parse(ref)).parts(["passage_id", "embedding"]) if part.num_rows]
+    ids, keys = distinct_keys([part["passage_id"].combine_chunks() for part in parts])
+    of_parts = np.split(keys, np.cumsum([part.num_rows for part in parts])[:-1])
+    vectors = [checked(matrix(part["embedding"]), part["passage_id"], ref) for part in parts]
+    return Corpus(ids, list(zip(vectors, of_parts, strict=False)))
 
 
 def _splits(corpus: Corpus, run: Run) -> np.ndarray:
@@ -100,7 +133,7 @@ def _own_scores(queries: np.ndarray, rows: pa.Table, corpus: Corpus) -> pa.Array
         lacking = rows["passage_id"].filter(pc.is_null(keys))[0]
         raise InputError(f"passage {lacking}, which a query was written for, has no vector: embed these passages")
     wanted, own = np.unique(keys.to_numpy(), return_inverse=True)
-    vectors = np.empty((len(wanted), corpus.width), np.float32)
+    vectors = np.empty((len(wanted), queries.shape[1]), np.float32)
     for of_shard, shard_keys in corpus.shards:
         held = np.flatnonzero(np.isin(shard_keys, wanted))
         vectors[np.searchsorted(wanted, shard_keys[held])] = of_shard[held]
