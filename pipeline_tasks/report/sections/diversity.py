@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pipeline_tasks.core.lineage.rows import quoted
 from pipeline_tasks.evaluation.diversity import GRAMS, SAMPLE, inverse_gram_frequency, shown
 from pipeline_tasks.report.content import Section, Table, Version
 from pipeline_tasks.report.subject import Ask
@@ -15,11 +16,6 @@ ORDER BY depth DESC, dataset
 """
 _TOLD = "SELECT count(*) AS n FROM {} WHERE trim(instruction) <> ''"
 _DRAWN = "SELECT instruction FROM {} WHERE trim(instruction) <> '' ORDER BY sha256(query_id) LIMIT ?"
-
-
-def quoted(name: str) -> str:
-    """A dataset's name as SQL takes it."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def told_behind(ask: Ask, ref: str) -> list[tuple[str, str, int]]:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pipeline_tasks.core.lineage.rows import quoted
 from pipeline_tasks.report.content import DESK, Chart, Section, Table
-from pipeline_tasks.report.sections.diversity import quoted, told_behind
+from pipeline_tasks.report.sections.diversity import told_behind
 from pipeline_tasks.report.subject import Ask
 from pipeline_tasks.report.theme import COLOUR, LINES, axes, figure
 from pipeline_tasks.texts import latent

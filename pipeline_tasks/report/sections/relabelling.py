@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pipeline_tasks.core.lineage.rows import quoted
 from pipeline_tasks.report.content import Section, Table
 from pipeline_tasks.report.subject import Ask
 
@@ -34,7 +35,7 @@ def relabelling_section(ask: Ask, ref: str) -> Section | None:
     """
     words, rows = [], []
     for name in (row["dataset"] for row in ask(_BEHIND, ref)):
-        view = _PLACED.format(_quoted(name))
+        view = _PLACED.format(quoted(name))
         (counts,) = ask(_COUNTS + view)
         words.append(
             f"{name}: {counts['changed']:,} of {counts['n']:,} queries ({counts['changed'] / counts['n']:.0%}) have "
@@ -55,7 +56,7 @@ def _agreement(ask: Ask, relabelled: str) -> list[str]:
     """How often mutual agreement has the same positive, in a sentence for each dataset that shares queries."""
     words = []
     for labelled in (row["dataset"] for row in ask(_AGREED)):
-        (counts,) = ask(_ALIKE.format(relabelled=_PLACED.format(_quoted(relabelled)), labelled=_quoted(labelled)))
+        (counts,) = ask(_ALIKE.format(relabelled=_PLACED.format(quoted(relabelled)), labelled=quoted(labelled)))
         if counts["n"]:
             words.append(
                 f"Of {counts['n']:,} queries that {labelled} has too, {counts['alike']:,} "
@@ -64,8 +65,3 @@ def _agreement(ask: Ask, relabelled: str) -> list[str]:
                 "passage that they were written for."
             )
     return words
-
-
-def _quoted(dataset: str) -> str:
-    """The name of a dataset's view, as SQL writes it."""
-    return '"' + dataset.replace('"', '""') + '"'
