@@ -14,7 +14,6 @@ yet is known by its age, no more than that of its run's pin, by the store's cloc
 from __future__ import annotations
 
 import json
-import logging
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -26,7 +25,6 @@ from pipeline_tasks.core.ids import canonical_json
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.store import Store
 
-log = logging.getLogger(__name__)
 MARK = "gc/marked.json"
 UPKEEP = "upkeep"
 _BLOCK = 1_000

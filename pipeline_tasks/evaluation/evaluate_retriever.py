@@ -14,7 +14,10 @@ from pipeline_tasks.core.step import From, step
 from pipeline_tasks.datasets import EVALUATIONS, INSTRUCTED_QUERIES, PASSAGE_EMBEDDINGS, PASSAGES
 from pipeline_tasks.evaluation.evaluation_params import EvaluationParams
 from pipeline_tasks.evaluation.metrics import score
-from pipeline_tasks.evaluation.rank_systems import TOLD, judged_of, rank_systems, ranked_ids
+from pipeline_tasks.evaluation.rank_systems import judged_of, rank_systems, ranked_ids
+
+TOLD = ("instruction",)
+"""The column of a judged set that a query's own instruction is in, where it has one."""
 
 
 @step(

@@ -36,9 +36,6 @@ from pipeline_tasks.retrieval.encoders import instructions_of
 from pipeline_tasks.retrieval.fusion import fuse
 from pipeline_tasks.retrieval.search import top_k
 
-TOLD = ("instruction",)
-"""The column of a judged set that a query's own instruction is in, where it has one."""
-
 
 @dataclass(frozen=True)
 class System:
@@ -46,7 +43,7 @@ class System:
 
     Attributes:
         name: as it is called in the rows.
-        kind: which of :data:`_RANKED_BY` ranks; a fusion is of other systems' rankings.
+        kind: what ranks; a fusion is of other systems' rankings.
         version: ``dataset@version`` of a trained model, else empty.
         decided_by: what else decides its rankings.
         stored: embeddings of the corpus that are there already.
@@ -68,7 +65,7 @@ class System:
 
 
 def rank_systems(
-    inputs: Inputs, params: EvaluationParams, run: PartitionedRun, told: Sequence[str] = TOLD
+    inputs: Inputs, params: EvaluationParams, run: PartitionedRun, told: Sequence[str]
 ) -> list[tuple[System, Part]]:
     """Each system with its rankings: of every query, by rising query id, the passages' ids, best first.
 

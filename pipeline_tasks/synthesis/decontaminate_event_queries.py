@@ -8,10 +8,6 @@ from pipeline_tasks.datasets import PAIRS
 from pipeline_tasks.synthesis.decontaminate_pairs import EVALUATION_SETS, DecontaminatePairsParams, refuse_copies
 
 
-class DecontaminateEventQueriesParams(DecontaminatePairsParams):
-    """As for other pairs."""
-
-
 @step(
     reads={
         "pairs": From(PAIRS, "mtp/events"),
@@ -24,7 +20,7 @@ class DecontaminateEventQueriesParams(DecontaminatePairsParams):
     keeps=("pairs",),
     version="4",
 )
-def decontaminate_event_queries(inputs: Inputs, params: DecontaminateEventQueriesParams, run: Run) -> None:
+def decontaminate_event_queries(inputs: Inputs, params: DecontaminatePairsParams, run: Run) -> None:
     """Refuse a query that is a copy of what a model is evaluated with, or whose passage answers such a query.
 
     Held-out queries are those of ``mtp``, on which models are scored, where it is there, and any of these pairs' own.

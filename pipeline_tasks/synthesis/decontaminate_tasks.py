@@ -8,10 +8,6 @@ from pipeline_tasks.datasets import INSTRUCTED_PAIRS, PAIRS
 from pipeline_tasks.synthesis.decontaminate_pairs import EVALUATION_SETS, DecontaminatePairsParams, refuse_copies
 
 
-class DecontaminateTasksParams(DecontaminatePairsParams):
-    """As for other pairs."""
-
-
 @step(
     reads={
         "pairs": From(INSTRUCTED_PAIRS, "mtp/fret"),
@@ -24,7 +20,7 @@ class DecontaminateTasksParams(DecontaminatePairsParams):
     keeps=("pairs",),
     version="4",
 )
-def decontaminate_tasks(inputs: Inputs, params: DecontaminateTasksParams, run: Run) -> None:
+def decontaminate_tasks(inputs: Inputs, params: DecontaminatePairsParams, run: Run) -> None:
     """Refuse a query whose text, or whose passage, is a copy of what a model is evaluated with.
 
     Held-out queries are those of ``mtp``, on which models are scored, where it is there, and any of these pairs' own.

@@ -6,7 +6,6 @@ therefore ends in the same bytes as one that was not, at an epoch's edge as anyw
 """
 
 import hashlib
-import logging
 import math
 import resource
 import time
@@ -32,8 +31,6 @@ from pipeline_tasks.training.peers import ALONE, Peers
 from pipeline_tasks.training.reproducible import reproducible
 from pipeline_tasks.training.sampling import Sampling, Trajectory
 from pipeline_tasks.training.schedule import evaluation_steps, learning_rate
-
-log = logging.getLogger(__name__)
 
 Report = Callable[[int, int, dict[str, float]], None]
 

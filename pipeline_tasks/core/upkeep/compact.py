@@ -9,7 +9,6 @@ protocol of :mod:`pipeline_tasks.core.pins`: one that a step writes again meanwh
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -20,8 +19,6 @@ from pipeline_tasks.core.store.pack import PACK_BYTES, PREFIX, may_be_packed
 from pipeline_tasks.core.store.packs import Packs
 from pipeline_tasks.core.store.protocol import WHOLE_BYTES
 from pipeline_tasks.core.upkeep.gc import GRACE_S, manifests_at
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
