@@ -1,4 +1,4 @@
-"""Every dataset's rows in one place: stages never import one another, they meet only here.
+"""Every dataset's rows in one place: stages meet through them.
 
 Columns that several share are in :mod:`pipeline_tasks.columns`, and the rows that training adds to pairs in
 :mod:`pipeline_tasks.training_rows`.
