@@ -10,6 +10,7 @@ from foundry_airflow.steps import (
     batch_field,
     evaluated,
     evaluation_fields,
+    fields,
     fold_lineage,
     form,
     given,
@@ -60,8 +61,7 @@ with DAG(
     tags=["foundry", "training"],
     doc_md=DOC,
     params={"size": SIZE, "alpha": ALPHA, "set_name": evaluation_fields()["set_name"]}
-    | (source_field("list_urls") | batch_field("extract_events"))
-    | {name: field for f in FORMS for name, field in f.params.items()},
+    | (source_field("list_urls") | batch_field("extract_events") | fields(*FORMS)),
 ) as dag:
     refreshed = RefreshOperator(task_id="refresh", source=dag.param("source"))
     size, batch, writer = {"size": dag.param("size")}, dag.param("batch"), {"api": "chat"} | LLM.values(dag)

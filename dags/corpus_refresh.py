@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from airflow.sdk import DAG, Param
 from airflow.sdk.configuration import conf
-from foundry_airflow.steps import DEFAULT_ARGS, default, fold_lineage, form, step, within
+from foundry_airflow.steps import DEFAULT_ARGS, default, fields, fold_lineage, form, step, within
 
 DOC = """
 ### From searches and addresses to `passages`
@@ -57,7 +57,7 @@ with DAG(
     default_args=DEFAULT_ARGS,
     tags=["foundry", "corpus"],
     doc_md=DOC,
-    params={"source": SOURCE} | {name: field for fields in FORMS for name, field in fields.params.items()},
+    params={"source": SOURCE} | fields(*FORMS),
 ) as dag:
     searches = step("plan_searches", only_if=PROVIDER)
     results = step("search_web", inputs={"searches": searches}, params=SEARCH.values(dag) | {"provider": PROVIDER})

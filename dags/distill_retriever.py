@@ -48,7 +48,7 @@ with DAG(
 ) as dag:
     size = {"size": dag.param("size")}
     chosen = DISTILL.values(dag) | size
-    read = given(pairs="labelled > pairs", passages="labelled > passages", **judged_with(), distill=(chosen, ()))
+    read = given(**judged_with(), distill=(chosen, ()))
     distilled = step("distill", inputs=read["distill"], params=chosen)
     scores = evaluated(dag, read, stages(distilled), size | BACKBONE.values(dag))
     fold_lineage(scores)

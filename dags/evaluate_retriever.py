@@ -45,7 +45,7 @@ with DAG(
     doc_md=DOC,
     params={"size": SIZE} | evaluation_fields() | BACKBONE.params,
 ) as dag:
-    read = given(pairs="labelled > pairs", passages="labelled > passages", **judged_with())
+    read = given(**judged_with())
     models = stages("{{ 'model/' ~ params.size ~ '/finetune' if params.size else '' }}")
     size = {"size": "{{ ti.xcom_pull('models')[-1].split('/')[1] }}"}
     scores = evaluated(dag, read, models, size | BACKBONE.values(dag), emits=True)

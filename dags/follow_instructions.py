@@ -7,6 +7,7 @@ from foundry_airflow.steps import (
     BY_CHAT,
     DEFAULT_ARGS,
     batch_field,
+    fields,
     fold_lineage,
     form,
     given,
@@ -51,10 +52,7 @@ with DAG(
     default_args=DEFAULT_ARGS,
     tags=["foundry", "training"],
     doc_md=DOC,
-    params={"size": SIZE, "judge": JUDGE}
-    | SYSTEMS.params
-    | batch_field("write_instructions")
-    | {name: field for f in FORMS for name, field in f.params.items()},
+    params={"size": SIZE, "judge": JUDGE} | SYSTEMS.params | batch_field("write_instructions") | fields(*FORMS),
 ) as dag:
     asked, size, batch = LLM.values(dag), {"size": dag.param("size")}, dag.param("batch")
     chosen = TRAIN.values(dag) | size

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow.sdk import DAG, Param
-from foundry_airflow.steps import DEFAULT_ARGS, batch_field, default, fold_lineage, form, given, step, within
+from foundry_airflow.steps import DEFAULT_ARGS, batch_field, default, fields, fold_lineage, form, given, step, within
 
 from pipeline_tasks.core.settings import settings
 
@@ -52,9 +52,7 @@ with DAG(
     default_args=DEFAULT_ARGS,
     tags=["foundry", "synthesis"],
     doc_md=DOC,
-    params=JUDGE_FIELDS
-    | batch_field("write_tasks_and_queries")
-    | {name: field for f in FORMS for name, field in f.params.items()},
+    params=JUDGE_FIELDS | batch_field("write_tasks_and_queries") | fields(*FORMS),
 ) as dag:
     read = given(passages="passages")
     paid = LLM.values(dag) | BUDGET.values(dag)

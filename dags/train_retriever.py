@@ -8,6 +8,7 @@ from foundry_airflow.steps import (
     DEFAULT_ARGS,
     evaluated,
     evaluation_fields,
+    fields,
     fold_lineage,
     form,
     given,
@@ -52,14 +53,14 @@ with DAG(
     default_args=DEFAULT_ARGS,
     tags=["foundry", "training"],
     doc_md=DOC,
-    params={"size": SIZE, "alphas": ALPHAS} | evaluation_fields() | {k: v for f in FORMS for k, v in f.params.items()},
+    params={"size": SIZE, "alphas": ALPHAS} | evaluation_fields() | fields(*FORMS),
     user_defined_macros={"alpha_of": alpha_of, "adapts": adapts},
 ) as dag:
     size, begun = {"size": dag.param("size")}, START.values(dag)
     common = COMMON.values(dag) | size
     first, tuned = PRETRAIN.values(dag) | common | begun, FINETUNE.values(dag) | common
     named = {"pretrain": (first, ("pairs", "init")), "finetune": (tuned, ("triplets", "init"))}
-    read = given(**mined_from(), **judged_with(), **named)
+    read = given(**mined_from() | judged_with() | named)
     ranked = {name: read[name] for name in mined_from()}
     decoder = {name: common[name] for name in common if name != "max_query_length"} | ADAPT.values(dag) | begun
     needed = "{{ adapts(params.size, params.pretrain_causal) }}"

@@ -58,6 +58,11 @@ def form(
     return Form({fields[p]: _field(name, known[p], empty.get(p, ""), of_many[p]) for p in parameters}, fields)
 
 
+def fields(*forms: Form) -> dict[str, Param]:
+    """The fields of several forms, in their order."""
+    return {name: field for one in forms for name, field in one.params.items()}
+
+
 def _made(name: str, parameter: str) -> Any:
     """A default that is found when it is wanted, such as the intents of the domain; None for any other."""
     field = get_step(name).params.model_fields[parameter]

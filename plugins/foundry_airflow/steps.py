@@ -13,7 +13,7 @@ from airflow.sdk.definitions.param import ParamsDict
 from foundry_airflow.ahead import AHEAD, AheadOperator, batch_field
 from foundry_airflow.alerts import task_failed, within
 from foundry_airflow.containers import gpus_of, option
-from foundry_airflow.forms import BY_CHAT, LEVEL, form, levels, of_run, only_fields
+from foundry_airflow.forms import BY_CHAT, LEVEL, fields, form, levels, of_run, only_fields
 from foundry_airflow.groups import GroupsOperator
 from foundry_airflow.inputs import (
     EachOperator,
@@ -42,6 +42,7 @@ __all__ = [
     "default",
     "evaluated",
     "evaluation_fields",
+    "fields",
     "fold_lineage",
     "form",
     "given",
@@ -177,8 +178,12 @@ def mined_from() -> dict[str, Where]:
 
 
 def judged_with() -> dict[str, Where]:
-    """The passages' vectors by the latest ``labelled``'s judges, as far as they have any: BM25 has none."""
-    return {"embeddings": "labelled > rankings > embeddings/*"}
+    """What :func:`evaluated` reads: pairs and passages of the latest ``labelled``, and vectors by its judges.
+
+    BM25, which may be one of them, has none.
+    """
+    texts: dict[str, Where] = {"pairs": "labelled > pairs", "passages": "labelled > passages"}
+    return texts | {"embeddings": "labelled > rankings > embeddings/*"}
 
 
 def evaluation_fields() -> dict[str, Param]:
