@@ -16,7 +16,7 @@ from pipeline_tasks.evaluation.statistics import Difference
 from pipeline_tasks.report.content import DESK, Chart, Report, Section, Table, Version
 from pipeline_tasks.report.evaluations import ground, read
 from pipeline_tasks.report.luck import ELSEWHERE, in_short, in_words, p_of
-from pipeline_tasks.report.sections.by_intent import interval_text
+from pipeline_tasks.report.names import interval_text
 from pipeline_tasks.report.subject import lineage
 from pipeline_tasks.report.theme import COLOUR, axes, figure, floor_of
 

@@ -16,9 +16,9 @@ from pipeline_tasks.report.sections.differences import difference_section
 from pipeline_tasks.report.sections.difficulty import difficulty_section
 from pipeline_tasks.report.sections.diversity import diversity_section
 from pipeline_tasks.report.sections.flow import flow_section
+from pipeline_tasks.report.sections.geometry import geometry_section
 from pipeline_tasks.report.sections.influences import influence_section
 from pipeline_tasks.report.sections.instruction_map import instruction_map_section
-from pipeline_tasks.report.sections.layout import layout_section
 from pipeline_tasks.report.sections.queries import query_section
 from pipeline_tasks.report.sections.relabelling import relabelling_section
 from pipeline_tasks.report.sections.sampling import sampling_section
@@ -61,7 +61,7 @@ def _of_set(store: Store, ask: Ask, scores: Scores, about: Subject, answered: bo
         score_section(scores, system, answer),
         difference_section(scores, shown),
         system_section(ask, scores),
-        layout_section(ask, scores, shown),
+        geometry_section(ask, scores, shown),
         seed_section(store, scores, shown),
         settings_section(ask, scores, shown),
         stage_section(ask, scores, system) if system else None,

@@ -6,15 +6,16 @@ from collections.abc import Sequence
 from math import ceil
 from typing import TYPE_CHECKING
 
-from pipeline_tasks.evaluation.scores import AVERAGE, Score, Scores
+from pipeline_tasks.evaluation.scores import AVERAGE, Scores
 from pipeline_tasks.report.content import DESK, Chart, Section, Table, Version
+from pipeline_tasks.report.names import colour_of, interval_text, label_width, shortened
 from pipeline_tasks.report.theme import COLOUR, axes, figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_ROW, _HEAD, _GAP, _LETTER = 21, 46, 14, 7.4
+_ROW, _HEAD, _GAP = 21, 46, 14
 
 
 def score_section(scores: Scores, system: str, answer: Sequence[str] = ()) -> Section:
@@ -39,18 +40,6 @@ def _table(scores: Scores) -> Table:
         ref = scores.models[system]
         rows.append([system, *(interval_text(row[kind]) for kind in counts), Version(ref) if ref else ""])
     return Table(head, rows, frozenset({0, len(head) - 1}))
-
-
-def interval_text(score: Score) -> str:
-    """``0.612 (0.57–0.65)``, ``-0.108 (-0.12 to -0.09)``."""
-    return f"{score.mean:.3f} ({score.low:.2f}{'–' if score.low >= 0 else ' to '}{score.high:.2f})"
-
-
-def colour_of(scores: Scores, system: str, subject: str) -> str:
-    """The subject's own colour, its start's, and one for all others."""
-    if system == subject:
-        return COLOUR["accent"]
-    return COLOUR["start"] if subject and system == scores.start_of(subject) else COLOUR["muted"]
 
 
 def _draw(scores: Scores, subject: str, width: float) -> Figure:
@@ -105,14 +94,3 @@ def _panel(panel: Axes, scores: Scores, subject: str, kind: str, label: float) -
         text.set_fontweight("bold" if system == subject else "normal")
     panel.set_title(f"{kind}\n", pad=4)
     panel.text(0, 1.02, f"n={scores.counts[kind]:,}", transform=panel.transAxes, color=COLOUR["soft"], fontsize=11)
-
-
-def label_width(names: Sequence[str], width: float) -> float:
-    """What names at the left of a drawing need; long ones are cut there."""
-    return min(_LETTER * max(map(len, names)) + 10, 0.47 * width, 26 * _LETTER + 10)
-
-
-def shortened(name: str, width: float) -> str:
-    """A system's name, cut in its middle where it has no room."""
-    most = int((width - 10) / _LETTER)
-    return name if len(name) <= most else f"{name[: most // 2]}…{name[-(most // 2 - 1) :]}"

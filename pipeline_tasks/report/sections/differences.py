@@ -9,7 +9,7 @@ from pipeline_tasks.evaluation.scores import Scores
 from pipeline_tasks.evaluation.statistics import Difference
 from pipeline_tasks.report.content import Chart, Section, Table
 from pipeline_tasks.report.luck import BETTER, WORSE, in_short, p_of
-from pipeline_tasks.report.sections.by_intent import label_width, shortened
+from pipeline_tasks.report.names import label_width, shortened
 from pipeline_tasks.report.theme import COLOUR, axes, figure
 
 if TYPE_CHECKING:

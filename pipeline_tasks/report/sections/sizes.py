@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pipeline_tasks.core.errors import InputError
@@ -10,19 +9,11 @@ from pipeline_tasks.evaluation.scores import AVERAGE, Scores
 from pipeline_tasks.models.registry import get
 from pipeline_tasks.models.sizes import SIZES
 from pipeline_tasks.report.content import Chart, Section, Table
-from pipeline_tasks.report.sections.by_intent import colour_of, interval_text
+from pipeline_tasks.report.names import colour_of, interval_text, name_points
 from pipeline_tasks.report.theme import COLOUR, axes, figure, floor_of
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from matplotlib.transforms import Bbox
-
-_SIDES = (
-    ("left", 9, 0), ("right", -9, 0), ("center", 0, 14), ("center", 0, -14), ("left", 7, 12), ("left", 7, -12),
-    ("right", -7, 12), ("right", -7, -12), ("center", 0, 28), ("center", 0, -28),
-)  # fmt: skip
-"""Where a name may stand beside its point: alignment, and CSS pixels to the right and up."""
 
 
 def size_section(scores: Scores, system: str) -> Section | None:
@@ -86,40 +77,3 @@ def _draw(scores: Scores, system: str, sizes: dict[str, int], width: float) -> F
     panel.set_xlabel("parameters", loc="right")
     name_points(panel, points, system, levels)
     return drawing
-
-
-def name_points(panel: Axes, points: dict[str, tuple[float, float]], system: str, levels: Sequence[float] = ()) -> None:
-    """Write each name where it covers no point, no level and no other name; the subject's chooses first.
-
-    A name that would cover another is left to the table; the subject's is always there.
-    """
-    at = {name: tuple(map(float, panel.transData.transform(point))) for name, point in points.items()}
-    edges = panel.get_window_extent()
-    crossing = [float(panel.transData.transform((1, level))[1]) for level in levels]
-    taken = [(x - 6, y - 6, x + 6, y + 6) for x, y in at.values()]
-    taken += [(edges.x0, y - 2, edges.x1, y + 2) for y in crossing]
-    for name in sorted(at, key=lambda n: (n != system, -at[n][1])):
-        long, (x, y) = 7.2 * len(name), at[name]
-        boxes = []
-        for align, right, up in _SIDES:
-            left = x + right - {"left": 0, "right": long, "center": long / 2}[align]
-            boxes.append((left, y + up - 7, left + long, y + up + 7))
-        inside = [_inside(box, edges) for box in boxes]
-        free = [not any(_meet(box, other) for other in taken) for box in boxes]
-        best = max(range(len(boxes)), key=lambda side: (inside[side], free[side], -side))
-        if name != system and not free[best]:
-            continue
-        taken.append(boxes[best])
-        align, right, up = _SIDES[best]
-        panel.annotate(
-            name, points[name], (right, up), textcoords="offset points", ha=align, va="center", color=COLOUR["ink"],
-            fontweight="bold" if name == system else "normal",
-        )  # fmt: skip
-
-
-def _meet(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
-
-
-def _inside(box: tuple[float, ...], edges: Bbox) -> bool:
-    return box[0] >= edges.x0 and box[2] <= edges.x1 + 12

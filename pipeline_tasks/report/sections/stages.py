@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pipeline_tasks.evaluation.scores import AVERAGE, Scores
 from pipeline_tasks.report.content import DESK, Chart, Section, Table
-from pipeline_tasks.report.sections.by_intent import interval_text
+from pipeline_tasks.report.names import interval_text
 from pipeline_tasks.report.subject import Ask
 from pipeline_tasks.report.theme import COLOUR, axes, figure, floor_of
 

@@ -13,7 +13,7 @@ from pipeline_tasks.evaluation.geometry import Geometry
 from pipeline_tasks.evaluation.scores import Scores
 from pipeline_tasks.report.content import DESK, PHONE
 from pipeline_tasks.report.evaluations import geometries, read
-from pipeline_tasks.report.sections.layout import drawn, layout_section
+from pipeline_tasks.report.sections.geometry import drawn, geometry_section
 from pipeline_tasks.report.subject import Ask, lineage
 from tests import shapes
 from tests.stores import go, put
@@ -37,7 +37,7 @@ def test_an_embedder_has_alignment_and_uniformity_and_bm25_has_none(tmp_path):
     assert (alignment, share) == pytest.approx((0, 1), abs=1e-6), "equal texts"
     with lineage(store) as ask:
         found = geometries(ask, str(made.ref))
-        section = layout_section(ask, read(ask, str(made.ref)), own)
+        section = geometry_section(ask, read(ask, str(made.ref)), own)
     assert found.keys() == {own} and found[own].uniformity > 0
     assert section.table.head[:4] == ("system", "alignment", "over nearest", "uniformity")
     (row,) = section.table.rows
@@ -59,7 +59,7 @@ def test_what_is_nearer_and_more_even_is_up_and_to_the_right_and_has_its_name(bu
 
 def test_an_evaluation_from_before_has_no_layout(built):
     with lineage(built[0]) as ask:
-        assert layout_section(ask, judged(built[0], ask), "33m/finetune-0.75") is None
+        assert geometry_section(ask, judged(built[0], ask), "33m/finetune-0.75") is None
 
 
 def test_a_name_that_would_cover_another_is_left_out_but_for_the_subjects(built):

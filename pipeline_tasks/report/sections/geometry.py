@@ -8,8 +8,7 @@ from pipeline_tasks.evaluation.geometry import Geometry
 from pipeline_tasks.evaluation.scores import AVERAGE, Scores
 from pipeline_tasks.report.content import Chart, Section, Table
 from pipeline_tasks.report.evaluations import geometries
-from pipeline_tasks.report.sections.by_intent import colour_of
-from pipeline_tasks.report.sections.sizes import name_points
+from pipeline_tasks.report.names import colour_of, name_points
 from pipeline_tasks.report.subject import Ask
 from pipeline_tasks.report.theme import COLOUR, axes, figure
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def layout_section(ask: Ask, scores: Scores, system: str) -> Section | None:
+def geometry_section(ask: Ask, scores: Scores, system: str) -> Section | None:
     """Every embedder of the evaluation whose layout was measured; None where none was. Source: BMEmbed, Figure 4."""
     found = geometries(ask, scores.ref)
     found = {name: found[name] for name in scores.table if name in found}
