@@ -17,7 +17,7 @@ from pipeline_tasks.cli.terminal import console
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.versions import resolve
-from pipeline_tasks.evaluation.agreement import Agreement, agreement
+from pipeline_tasks.evaluation.kappa import Agreement, agreement
 from pipeline_tasks.synthesis.labelled_tuples import drawn, matched, read_labels, verdicts, write_sample
 
 app = typer.Typer(

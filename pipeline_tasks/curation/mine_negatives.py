@@ -22,7 +22,7 @@ from pipeline_tasks.curation.low_candidates import find_low
 from pipeline_tasks.curation.negative_rules import Rules
 from pipeline_tasks.curation.passage_facts import facts_of
 from pipeline_tasks.curation.same_texts import known_answers
-from pipeline_tasks.curation.text_parts import Chosen, text_partitions
+from pipeline_tasks.curation.text_parts import ChosenRows, text_partitions
 from pipeline_tasks.datasets import LABELLED, PAIRS, PASSAGES, RANKINGS, TRIPLETS
 from pipeline_tasks.retrieval.judges import best_models
 
@@ -91,7 +91,7 @@ def mine_negatives(inputs: Inputs, params: MineNegativesParams, run: Partitioned
             that its ranking lacks, or an id that nobody knows.
     """
     mined = mine(inputs, params, run)
-    chosen = [Chosen(one.block, {"chosen": one.chosen}, one.chosen.rows, one.held_by) for one in mined]
+    chosen = [ChosenRows(one.block, {"chosen": one.chosen}, one.chosen.rows, one.held_by) for one in mined]
     done = run.spread(write_triplets, text_partitions(inputs, chosen, _TRIPLET_BLOCK), final=True)
     for parts in done:
         yield from parts

@@ -26,7 +26,7 @@ from pipeline_tasks.curation.blocks import blocks_of, ranked_rows
 from pipeline_tasks.curation.capped_labels import cap, find_caps, write_labels
 from pipeline_tasks.curation.judged import models_of
 from pipeline_tasks.curation.passage_facts import facts_of
-from pipeline_tasks.curation.text_parts import Chosen, text_partitions
+from pipeline_tasks.curation.text_parts import ChosenRows, text_partitions
 from pipeline_tasks.datasets import LABELLED, PAIRS, PASSAGES, RANKINGS
 from pipeline_tasks.models.registry import ANY
 from pipeline_tasks.retrieval.judges import judges, judging_models
@@ -113,7 +113,7 @@ def mutual_agreement(inputs: Inputs, params: MutualAgreementParams, run: Partiti
         yield LABELLED.table()
 
 
-def _chosen(inputs: Inputs, params: MutualAgreementParams, run: PartitionedRun) -> list[Chosen]:
+def _chosen(inputs: Inputs, params: MutualAgreementParams, run: PartitionedRun) -> list[ChosenRows]:
     """The labels of all queries, block by block, without their texts; counted on the way."""
     blocks = blocks_of(inputs["pairs"], params.block_queries)
     rankings = _rankings(inputs.by_last_name("rankings"), params)
@@ -141,7 +141,7 @@ def _chosen(inputs: Inputs, params: MutualAgreementParams, run: PartitionedRun) 
         for row in read_part(run.store, counts).to_pylist():
             run.count(row["counter"], row["n"])
         held_by = set(read_part(run.store, parts)["part"].to_pylist())
-        chosen.append(Chosen(block, {"votes": votes, "rows": rows}, rows.rows, held_by))
+        chosen.append(ChosenRows(block, {"votes": votes, "rows": rows}, rows.rows, held_by))
     return chosen
 
 

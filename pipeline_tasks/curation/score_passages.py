@@ -23,7 +23,7 @@ from pipeline_tasks.synthesis.asking import Refusal
 from pipeline_tasks.synthesis.endpoint import LlmParams, ask_each
 from pipeline_tasks.synthesis.llm_client import Request
 from pipeline_tasks.synthesis.log_probs import LogProbs, behind
-from pipeline_tasks.synthesis.quote import NOT_BOUGHT
+from pipeline_tasks.synthesis.wanted import NOT_BOUGHT
 
 _IDENTITY = ("model", "llm", "passage_chars", "k", "top_logprobs", "again")
 _OF_WRITERS = ("api", "temperature", "writer", "context_tokens", "reasoning_tokens", "json_schema", "checks")

@@ -19,7 +19,7 @@ from pipeline_tasks.curation.passage_facts import COLUMNS, part_number
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenRows:
     """What was chosen for a block of queries.
 
     Attributes:
@@ -35,7 +35,7 @@ class Chosen:
     held_by: set[int]
 
 
-def text_partitions(inputs: Inputs, chosen: Sequence[Chosen], most_rows: int) -> list[Partition]:
+def text_partitions(inputs: Inputs, chosen: Sequence[ChosenRows], most_rows: int) -> list[Partition]:
     """What each part of the version is made of; none where nothing was chosen.
 
     Each has the blocks' tables by name, the parts with texts as in :data:`COLUMNS`, and as ``first`` and ``past`` which
@@ -45,8 +45,8 @@ def text_partitions(inputs: Inputs, chosen: Sequence[Chosen], most_rows: int) ->
     return [_partition(inputs, chosen, at, min(at + most_rows, total)) for at in range(0, total, most_rows)]
 
 
-def _partition(inputs: Inputs, chosen: Sequence[Chosen], first: int, past: int) -> Partition:
-    touched: list[Chosen] = []
+def _partition(inputs: Inputs, chosen: Sequence[ChosenRows], first: int, past: int) -> Partition:
+    touched: list[ChosenRows] = []
     at, skipped = 0, 0
     for one in chosen:
         if at < past and at + one.n > first:

@@ -1,9 +1,9 @@
 """Answers that a step will ask for, bought ahead by the file: an endpoint takes a day at most, and half the price.
 
-What a step would ask is found by running it without asking anybody (:mod:`pipeline_tasks.synthesis.quote`). Its answers
-are stored as if each had been asked alone, so the step itself finds them there, and how an answer was fetched has no
-part in any version. A batch is written down before it is begun, and its cost counted at its worst until it has ended.
-What fails twice is left to the step, which asks once more and then refuses the row.
+What a step would ask is found by running it without asking anybody (:mod:`~pipeline_tasks.synthesis.wanted`). Its
+answers are stored as if each had been asked alone, so the step itself finds them there, and how an answer was fetched
+has no part in any version. A batch is written down before it is begun, and its cost counted at its worst until it has
+ended. What fails twice is left to the step, which asks once more and then refuses the row.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from pipeline_tasks.synthesis.endpoint import ACCOUNT, LlmParams, llm_limits, op
 from pipeline_tasks.synthesis.llm_api import CONTENT_FILTER, PATHS, answer_of, at_most, limit_of, refused_answer, sent
 from pipeline_tasks.synthesis.llm_client import LLMClient, Request
 from pipeline_tasks.synthesis.open_batches import Batch, failures, note_failures, open_batches, took
-from pipeline_tasks.synthesis.quote import wanted_by
+from pipeline_tasks.synthesis.wanted import wanted_by
 
 log = logging.getLogger(__name__)
 MOST = 10_000

@@ -29,9 +29,9 @@ from pipeline_tasks.synthesis.llm_api import CONTENT_FILTER
 from pipeline_tasks.synthesis.llm_client import LLMClient, Request, Response
 from pipeline_tasks.synthesis.open_batches import open_batches
 from pipeline_tasks.synthesis.prompts import ChatTerms, Prompt
-from pipeline_tasks.synthesis.quote import QuoteRun
 from pipeline_tasks.synthesis.told_context import check_context
 from pipeline_tasks.synthesis.traits import traits_sha256
+from pipeline_tasks.synthesis.wanted import QuoteRun
 
 ACCOUNT = "llm"
 SHOWN = 300

@@ -1,7 +1,7 @@
 """What writing pairs would cost, told before anything is bought: requests, tokens, dollars, hours.
 
-Requests are those of the steps themselves, run without asking anybody (:mod:`pipeline_tasks.synthesis.quote`): what has
-an answer is free. What the others take is measured on these answers, where the model has given enough to the same
+Requests are those of the steps themselves, run without asking anybody (:mod:`~pipeline_tasks.synthesis.wanted`): what
+has an answer is free. What the others take is measured on these answers, where the model has given enough to the same
 prompts (passages that ``sample_rate`` draws are drawn at every larger one); else it is a rule of thumb.
 """
 
@@ -24,7 +24,7 @@ from pipeline_tasks.core.store import Store
 from pipeline_tasks.datasets import NEEDS
 from pipeline_tasks.domains import domain_told
 from pipeline_tasks.synthesis.endpoint import LlmParams, llm_price
-from pipeline_tasks.synthesis.quote import NOT_BOUGHT, QuoteRun, Wanted
+from pipeline_tasks.synthesis.wanted import NOT_BOUGHT, QuoteRun, Wanted
 from pipeline_tasks.synthesis.write_needs import write_needs
 from pipeline_tasks.synthesis.write_pairs import WritePairsParams, write_pairs
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.evaluation.agreement import agreement, kappa
+from pipeline_tasks.evaluation.kappa import agreement, kappa
 
 
 def judged(both: int, one: int, other: int, neither: int) -> tuple[np.ndarray, np.ndarray]:
