@@ -80,10 +80,15 @@ class Bucket:
         unset_if_empty("AWS_CA_BUNDLE")
         with explained(self.address):
             try:
-                client = boto3.session.Session().client("s3", config=config)
+                session = boto3.session.Session()
+                keys = patience.with_keys(session.get_credentials)
+                client = session.client("s3", config=config)
             except ValueError as error:
                 raise InputError(f"{self.address}: {error}; mend AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL") from error
         client.meta.events.register_first("needs-retry.s3", patience.pause_s)
+        if keys:  # renewed here, where that can be tried again, and not when a request is signed
+            renew = keys.get_frozen_credentials
+            client.meta.events.register_first("before-parameter-build.s3", lambda **_: patience.with_keys(renew))
         return client
 
     def _at(self, key: str) -> dict[str, str]:

@@ -1,10 +1,12 @@
-"""How long a server of objects that is away or fails is waited for."""
+"""How long a server of objects, or what gives the keys to it, is waited for where it is away or fails."""
 
 from __future__ import annotations
 
 import logging
 import random
-from typing import Any
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from pipeline_tasks.core.store.s3_errors import is_untrusted
 
@@ -12,6 +14,8 @@ log = logging.getLogger(__name__)
 ATTEMPTS = 12
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 5.0
 _TOLD_AT = 5
+_KEYS_S = 30.0
+Got = TypeVar("Got")
 
 
 def pause_s(attempts: int, response: Any, caught_exception: Exception | None, **_: Any) -> float | None:
@@ -38,3 +42,27 @@ def pause_s(attempts: int, response: Any, caught_exception: Exception | None, **
 def wait_s(attempts: int) -> float:
     """Seconds between an attempt of this number and the next."""
     return random.uniform(0.5, 1) * min(_FIRST_PAUSE_S * 2 ** (attempts - 1), _LONGEST_PAUSE_S)  # noqa: S311
+
+
+def with_keys(ask: Callable[[], Got]) -> Got:
+    """What ``ask`` gives; asked again for half a minute where what gives this machine its keys is away or fails.
+
+    A role's agent on this machine renews them every few hours. botocore asks it three times and makes no request then,
+    so that :func:`pause_s` does not hear of it.
+
+    Raises:
+        CredentialRetrievalError: it still fails.
+    """
+    from botocore.exceptions import CredentialRetrievalError
+
+    until, attempt = time.monotonic() + _KEYS_S, 0
+    while True:
+        attempt += 1
+        try:
+            return ask()
+        except CredentialRetrievalError as error:
+            if time.monotonic() >= until:
+                raise
+            if attempt == 1:
+                log.warning("%s; asked again for half a minute", error)
+            time.sleep(wait_s(attempt))

@@ -58,7 +58,7 @@ def explained(address: str) -> Iterator[None]:
 
     Raises:
         InputError: keys, bucket, region, clock or rights are wrong: what is told must be mended first.
-        TransientError: the server was asked several times and is busy, broken or out of reach.
+        TransientError: the server, or what gives the keys, was asked several times and is busy, broken or out of reach.
     """
     from botocore import exceptions as told
 
@@ -66,7 +66,12 @@ def explained(address: str) -> Iterator[None]:
         yield
     except told.ClientError as error:
         raise _of_answer(address, error) from error
-    except (told.NoCredentialsError, told.PartialCredentialsError, told.CredentialRetrievalError) as error:
+    except told.CredentialRetrievalError as error:
+        raise TransientError(
+            f"{address}: what gives this machine its AWS keys fails ({error}); check the agent of its role, or the "
+            "credential_process of its profile, and try again"
+        ) from error
+    except (told.NoCredentialsError, told.PartialCredentialsError) as error:
         raise InputError(
             f"{address}: no complete AWS credentials were found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
             f"AWS_PROFILE, or give the machine a role ({error})"
