@@ -25,6 +25,12 @@ from tests.ports import free_ports
 
 KEY, SECRET, BUCKET = "test-key", "test-secret", "test-bucket"
 ADMIN = {"name": "test", "credentials": [{"accessKey": KEY, "secretKey": SECRET}], "actions": ["Admin"]}
+READER = ("reader-key", "reader-secret")
+MAY_READ = {
+    "name": "reader",
+    "credentials": [dict(zip(("accessKey", "secretKey"), READER, strict=True))],
+    "actions": ["Read", "List"],
+}
 _PORTS = ("master", "volume", "filer", "s3")
 _START_S = 60.0
 
@@ -35,9 +41,9 @@ def binary() -> str | None:
 
 
 class Seaweed:
-    """One server with its data in ``folder``, for whom ``who`` names: somebody who may do everything."""
+    """One server with its data in ``folder``, for those in ``who``: one may do everything, one may read."""
 
-    who: ClassVar[dict[str, Any]] = {"identities": [ADMIN]}
+    who: ClassVar[dict[str, Any]] = {"identities": [ADMIN, MAY_READ]}
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

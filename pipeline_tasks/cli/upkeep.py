@@ -29,6 +29,8 @@ from pipeline_tasks.core.registry import get_step, step_names
 from pipeline_tasks.core.resources import configured, resources_of
 from pipeline_tasks.core.settings import Settings, settings
 from pipeline_tasks.core.spending import key_of, read_state, spent
+from pipeline_tasks.core.store.bucket import Bucket
+from pipeline_tasks.core.store.conditions import check_conditions
 from pipeline_tasks.core.store.disk import space_in, writable
 from pipeline_tasks.core.upkeep.gc import DAY_S, GRACE_S, HOUR_S, drop, find_garbage
 
@@ -107,7 +109,7 @@ def doctor_command() -> None:
 
 
 def checks(found: Settings) -> Iterator[Check]:
-    """Look at the store, disk, limits, domain, models, LLM endpoint, GPU, processor, engine, Docker; change nothing."""
+    """The store, disk, limits, domain, models, LLM endpoint, GPU, processor, engine, Docker; nothing stays changed."""
     yield _store(found)
     folder = _existing(found.store if isinstance(found.store, Path) else found.store_cache)
     free = shutil.disk_usage(folder).free
@@ -132,6 +134,7 @@ def _store(found: Settings) -> Check:
         return Check("store", os.access(_existing(found.store), os.W_OK), f"{found.store}", needed=True)
     try:
         next(iter(store().entries("refs")), None)
+        check_conditions(Bucket(found.store))
     except FoundryError as error:
         return Check("store", False, str(error), needed=True)
     return Check("store", True, f"{found.store} answers; copies in {found.store_cache}", needed=True)

@@ -13,12 +13,15 @@ from typing import Any
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.store.bucket import Bucket
+from pipeline_tasks.core.store.conditions import check_conditions
 from pipeline_tasks.core.store.lease import LEASE_S, leased, shown
 from pipeline_tasks.core.store.local import LocalStore
 from pipeline_tasks.core.store.objects import Objects, side_by_side
 from pipeline_tasks.core.store.pack import PREFIX, may_be_packed
 from pipeline_tasks.core.store.packs import Packs
 from pipeline_tasks.core.store.protocol import Entry, Pin
+
+_HEEDED = "conditions-are-heeded"
 
 
 class S3Store:
@@ -74,6 +77,14 @@ class S3Store:
         return self.objects.packs
 
     @cached_property
+    def _heeding(self) -> Bucket:
+        """The bucket, for writes with conditions, once this machine has seen that its server heeds them."""
+        if not self._local.exists(_HEEDED):
+            check_conditions(self.bucket)
+            self._local.create(_HEEDED, b"")
+        return self.bucket
+
+    @cached_property
     def _holder(self) -> str:
         return self._local.holder()
 
@@ -95,7 +106,7 @@ class S3Store:
 
     def create(self, key: str, data: bytes) -> bool:
         """See :meth:`Store.create`."""
-        return self.bucket.put_if(key, data) is not None
+        return self._heeding.put_if(key, data) is not None
 
     def create_from(self, key: str, path: Path) -> bool:
         """See :meth:`Store.create_from`."""
@@ -108,7 +119,7 @@ class S3Store:
     def swap(self, key: str, old: bytes | None, new: bytes) -> bool:
         """See :meth:`Store.swap`."""
         body, etag = self.bucket.get(key) or (None, "")
-        return body == old and self.bucket.put_if(key, new, match=etag) is not None
+        return body == old and self._heeding.put_if(key, new, match=etag) is not None
 
     def delete(self, key: str) -> None:
         """See :meth:`Store.delete`."""
@@ -189,7 +200,7 @@ class S3Store:
     def pinned(self, name: str, data: bytes) -> Iterator[None]:
         """See :meth:`Store.pinned`."""
         key = f"pins/{name}"
-        with self._local.pinned(name, data), leased(self.bucket, key, self._holder, self._lease_s, data.decode()):
+        with self._local.pinned(name, data), leased(self._heeding, key, self._holder, self._lease_s, data.decode()):
             yield
 
     def pins(self) -> list[Pin]:
@@ -203,7 +214,7 @@ class S3Store:
     @contextmanager
     def alone(self, name: str) -> Iterator[None]:
         """See :meth:`Store.alone`."""
-        with self._local.alone(name), leased(self.bucket, f"locks/{name}", self._holder, self._lease_s):
+        with self._local.alone(name), leased(self._heeding, f"locks/{name}", self._holder, self._lease_s):
             yield
 
 

@@ -13,6 +13,7 @@ BEYOND = ("InvalidRange", "416")
 ENDED = ("NoSuchUpload",)
 CONFLICT = ("ConditionalRequestConflict", "OperationAborted", "409")
 _KEYS = "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the profile that AWS_PROFILE names"
+NO_CONDITIONS = "the server lacks conditional writes (If-None-Match, If-Match); use one that has them"
 _REMEDIES = {
     "SignatureDoesNotMatch": f"the secret key is wrong; {_KEYS}",
     "InvalidAccessKeyId": f"the server does not know the access key; {_KEYS}",
@@ -29,7 +30,7 @@ _REMEDIES = {
     "IllegalLocationConstraintException": "the bucket is in another region; set AWS_REGION to it",
     "NoSuchUpload": "somebody ended this upload; try again",
     "BadDigest": "the bytes changed on their way to the server; try again, and check the network's proxies",
-    "NotImplemented": "the server lacks conditional writes (If-None-Match, If-Match); use one that has them",
+    "NotImplemented": NO_CONDITIONS,
 }
 _UNTRUSTED = ("CERTIFICATE_VERIFY_FAILED", "No such file", "Is a directory", "Permission denied", "[X509")
 """What OpenSSL says of a certificate, and of a file of certificates that is missing, closed to us, empty or broken."""
