@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 
-from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.manifest import LATEST, Manifest, Ref
 from pipeline_tasks.core.pins import pinned
 from pipeline_tasks.core.store import Store
@@ -37,6 +37,9 @@ def publish(store: Store, manifest: Manifest, before: bytes | None) -> Manifest:
         store: where its parts are.
         manifest: what was built.
         before: what was :func:`seen` when the build began.
+
+    Raises:
+        TransientError: this process was taken for dead while it built, and parts of the version were deleted.
     """
     ref, note = manifest.ref, note_key(manifest.ref)
     with pinned(store, manifest.step, [ref]):
@@ -45,9 +48,23 @@ def publish(store: Store, manifest: Manifest, before: bytes | None) -> Manifest:
         if not made:
             log.info("%s was made by another run meanwhile", ref)
             manifest = load_manifest(store, ref)
+        if not store.pins_lasted():
+            _check_whole(store, manifest)
         _move(store, manifest, before, insists=made)
         store.delete(note)
     return manifest
+
+
+def _check_whole(store: Store, manifest: Manifest) -> None:
+    """Find all parts, now that whoever collected garbage without knowing of ``manifest`` is done."""
+    with pinned(store, manifest.step, [manifest.ref]):
+        gone = {part.key for part in manifest.objects}
+        gone -= store.present(gone)
+    if gone:
+        raise TransientError(
+            f"{len(gone)} of the parts of {manifest.ref} were deleted while this process was suspended, or could not "
+            "reach the store, and so counted as dead; try again, they are made anew"
+        )
 
 
 def found(store: Store, ref: Ref) -> None:

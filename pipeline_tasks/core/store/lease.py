@@ -29,8 +29,10 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
 
 
 @contextmanager
-def leased(bucket: Bucket, key: str, owner: str, lease_s: float = LEASE_S, shows: str = "") -> Iterator[None]:
-    """Wait until ``key`` is ours, and keep it until the end of the block.
+def leased(
+    bucket: Bucket, key: str, owner: str, lease_s: float = LEASE_S, shows: str = ""
+) -> Iterator[Callable[[], bool]]:
+    """Wait until ``key`` is ours, and keep it until the end of the block; gives what tells whether it stayed ours.
 
     Args:
         bucket: where the object is.
@@ -38,7 +40,8 @@ def leased(bucket: Bucket, key: str, owner: str, lease_s: float = LEASE_S, shows
         owner: names those of whom a lock of their own lets one at a time come here, so that an object with this name
             was left behind by one that was killed, and is taken over at once.
         lease_s: seconds after which an object that nobody renews is void.
-        shows: what it tells all who look at it.
+        shows: what it tells all who look at it. Nobody else has such a name, so it is shown again where others deleted
+            it, who took the holder for dead as it was suspended or away for a lease.
     """
     held = _Held(bucket, key, owner, lease_s, shows)
     held.wait()
@@ -48,7 +51,7 @@ def leased(bucket: Bucket, key: str, owner: str, lease_s: float = LEASE_S, shows
     renewal = threading.Thread(target=held.renew_until, args=(done,), daemon=True, name=f"lease {key}")
     renewal.start()
     try:
-        yield
+        yield held.lasted
     finally:
         done.set()
         renewal.join()
@@ -59,7 +62,7 @@ class _Held:
     def __init__(self, bucket: Bucket, key: str, owner: str, lease_s: float, shows: str) -> None:
         self._bucket, self._key, self._owner, self._lease_s = bucket, key, owner, lease_s
         self._facts: dict[str, Any] = {"owner": owner, "shows": shows}
-        self.etag = ""
+        self.etag, self._was_void = "", False
 
     def _body(self) -> bytes:
         return json.dumps(self._facts | {"renewal": uuid.uuid4().hex}).encode()
@@ -88,10 +91,10 @@ class _Held:
         self._facts["since"] = first.modified if first else 0.0
 
     def renew_until(self, done: threading.Event) -> None:
-        """Replace the object a few times per lease; says so where it was lost meanwhile."""
+        """Replace the object a few times per lease; says so where others have it."""
         while not done.wait(self._lease_s / _BEATS):
             try:
-                etag = self._bucket.put_if(self._key, self._body(), match=self.etag) or self._ours()
+                etag = self._renewed()
             except FoundryError as error:
                 log.warning("%s cannot be renewed: %s", self._key, error)
                 continue
@@ -99,6 +102,19 @@ class _Held:
                 log.warning("%s was taken over, because it could not be renewed for %g s", self._key, self._lease_s)
                 return
             self.etag = etag
+
+    def _renewed(self) -> str | None:
+        """The ETag of the object, which is written anew where nobody else may have it; None where others have it."""
+        etag = self._bucket.put_if(self._key, self._body(), match=self.etag) or self._ours()
+        if etag or not self._facts["shows"]:
+            return etag
+        self._was_void = True
+        log.warning("%s was deleted, because it was not renewed for %g s; it is shown again", self._key, self._lease_s)
+        return self._bucket.put_if(self._key, self._body()) or self._ours()
+
+    def lasted(self) -> bool:
+        """Whether nobody has taken this holder for dead."""
+        return self._ours() is not None and not self._was_void  # in this order: it is noted before it is shown again
 
     def _ours(self) -> str | None:
         """The ETag of the object, where it is still this owner's: the answer to a renewal was lost."""

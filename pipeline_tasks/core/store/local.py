@@ -248,6 +248,10 @@ class LocalStore:
             finally:
                 shown.unlink(missing_ok=True)
 
+    def pins_lasted(self) -> bool:
+        """See :meth:`Store.pins_lasted`; a locked file tells for certain."""
+        return True
+
     def pins(self) -> list[Pin]:
         """See :meth:`Store.pins`."""
         return [pin for key in self.keys("pins") if (pin := self.pin(key.removeprefix("pins/")))]

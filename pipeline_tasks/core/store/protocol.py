@@ -178,6 +178,9 @@ class Store(Protocol):
     def pinned(self, name: str, data: bytes) -> AbstractContextManager[None]:
         """Show ``data`` under a name that nobody else has, while the block lasts; one that is killed lets go."""
 
+    def pins_lasted(self) -> bool:
+        """Whether nobody took this process for dead since it began to show what it shows now."""
+
     def pins(self) -> list[Pin]:
         """What living processes show; pins of dead ones go. May take a lease: another machine's have to be watched."""
 

@@ -40,6 +40,7 @@ class S3Store:
     ) -> None:
         self._made_of, self._scratch = (address, caches, limit_bytes, lease_s, scratch), scratch
         self.bucket, self._caches, self._limit_bytes, self._lease_s = Bucket(address), caches, limit_bytes, lease_s
+        self._shown: dict[str, Callable[[], bool]] = {}
 
     def __reduce__(self) -> tuple[Callable[..., S3Store], tuple[Any, ...]]:
         return _of_this_process, self._made_of
@@ -200,8 +201,18 @@ class S3Store:
     def pinned(self, name: str, data: bytes) -> Iterator[None]:
         """See :meth:`Store.pinned`."""
         key = f"pins/{name}"
-        with self._local.pinned(name, data), leased(self._heeding, key, self._holder, self._lease_s, data.decode()):
-            yield
+        with (
+            self._local.pinned(name, data),
+            leased(self._heeding, key, self._holder, self._lease_s, data.decode()) as self._shown[name],
+        ):
+            try:
+                yield
+            finally:
+                del self._shown[name]
+
+    def pins_lasted(self) -> bool:
+        """See :meth:`Store.pins_lasted`."""
+        return all(lasted() for lasted in list(self._shown.values()))
 
     def pins(self) -> list[Pin]:
         """See :meth:`Store.pins`."""
