@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline_tasks.core.arrays import lowest
+from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.partitions import Partition
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.versions import read_part
@@ -22,19 +23,35 @@ _COUNTS = pa.schema([("counter", pa.string()), ("n", pa.int64())])
 
 
 def find_caps(given: Partition, run: Run) -> Iterator[pa.Table]:
-    """Of each origin but ``dm`` with more than ``most`` kept queries the lowest hash of an id that is one too many.
+    """Of each origin with more kept queries than its cap the lowest hash of an id that is one too many.
 
-    It holds ``most`` hashes of each origin, and a block's.
+    It holds as many hashes of each origin as its cap, and a block's.
+
+    Raises:
+        InputError: a cap is of an origin that no query has.
     """
-    most, found = given.values["most"], dict[str, np.ndarray]()
+    caps, found, seen = dict[str, int](), dict[str, np.ndarray](), set[str]()
     for part in given.parts["asked"]:
         table = read_part(run.store, part, ["origin", "hash", "kept"])
         kept = table.filter(table["kept"])
-        for origin in set(pc.unique(kept["origin"]).to_pylist()) - set(_UNCAPPED):
-            hashes = kept["hash"].filter(pc.equal(kept["origin"], origin)).to_numpy()
-            found[origin] = lowest(np.concatenate([found.get(origin, hashes[:0]), hashes]), most + 1)
-    capped = sorted(origin for origin, hashes in found.items() if len(hashes) > most)
+        seen.update(pc.unique(table["origin"]).to_pylist())
+        for origin in pc.unique(kept["origin"]).to_pylist():
+            if (most := _cap(given, origin)) is not None:
+                caps[origin] = most
+                hashes = kept["hash"].filter(pc.equal(kept["origin"], origin)).to_numpy()
+                found[origin] = lowest(np.concatenate([found.get(origin, hashes[:0]), hashes]), most + 1)
+    if unknown := sorted(given.values["caps"].keys() - seen):
+        raise InputError(
+            f"caps has {unknown[0]!r}, and no query is of that origin; there are {', '.join(sorted(seen))}: "
+            "correct it, or leave it out"
+        )
+    capped = sorted(origin for origin, hashes in found.items() if len(hashes) > caps[origin])
     yield pa.table([capped, [found[origin].max() for origin in capped]], schema=_CAPS)
+
+
+def _cap(given: Partition, origin: str) -> int | None:
+    """How many queries of an origin are kept at most; None where it is the domain, and not capped."""
+    return given.values["caps"].get(origin, None if origin in _UNCAPPED else given.values["most"])
 
 
 def cap(given: Partition, run: Run) -> Iterator[pa.Table]:
@@ -52,8 +69,9 @@ def cap(given: Partition, run: Run) -> Iterator[pa.Table]:
     found = read_part(run.store, votes, ["query", "part"])
     if over.any():
         ids = queries_of(given, ["query_id"])["query_id"].combine_chunks().take(found["query"].filter(pa.array(over)))
-        detail = f"beyond {given.values['most']} pairs of its origin, by the hash of its id"
-        run.reject_all(ids.combine_chunks(), "over_cap", pa.repeat(detail, len(ids)))
+        origins = kept["origin"].filter(pa.array(over)).to_pylist()
+        details = [f"beyond {_cap(given, origin)} pairs of its origin, by the hash of its id" for origin in origins]
+        run.reject_all(ids.combine_chunks(), "over_cap", pa.array(details))
     rows = np.flatnonzero(~over)
     yield pa.table({"row": rows})
     yield pa.table({"part": np.unique(found["part"].to_numpy()[rows])})

@@ -19,15 +19,11 @@ from pipeline_tasks.curation.id_table import IdTable, text_hashes
 from pipeline_tasks.curation.ranked_block import ranked_of
 from pipeline_tasks.curation.splits import SPLITS, split_numbers
 from pipeline_tasks.models.registry import ANY
+from pipeline_tasks.retrieval.judges import models_of
 
 _BLOCK = 4096
 _RANKED = ["query_id", "passage_ids", "scores", "positive_score"]
 _TEST = SPLITS.index("test")
-
-
-def models_of(judges: Mapping[str, Sequence[str]]) -> list[str]:
-    """All who judge any intent."""
-    return list(dict.fromkeys(model for panel in judges.values() for model in panel))
 
 
 @dataclass(frozen=True)

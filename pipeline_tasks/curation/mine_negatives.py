@@ -84,7 +84,8 @@ def mine_negatives(inputs: Inputs, params: MineNegativesParams, run: Partitioned
     ``no_negative``; how many got fewer than K is the counter ``short_queries``. The positive's cosine is that of the
     best model's vote, or of its ranking; a query whose positive is in neither is the reject ``no_positive_score``.
 
-    Source: DMRetriever 3.4.3, Equation 3, Algorithm 3 lines 10 to 15.
+    Source: DMRetriever 3.4.3, Equation 3, Algorithm 3 lines 10 to 15. Departure: of a positive whose cosine s is not
+    above 0 the bound is (2 - alpha) * s, as alpha * s would admit what is more similar than it.
 
     Raises:
         InputError: labels without parts, a best model without rankings, rankings that end before ``min_rank``, a query

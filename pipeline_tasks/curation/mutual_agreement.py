@@ -12,24 +12,22 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
-from pydantic import Field, model_validator
+from pydantic import Field, NonNegativeInt, model_validator
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Part
 from pipeline_tasks.core.partitions import Partition, PartitionedRun
 from pipeline_tasks.core.run import Inputs
-from pipeline_tasks.core.step import From, StepParams, step, tuning
+from pipeline_tasks.core.step import From, StepParams, added, step, tuning
 from pipeline_tasks.core.versions import Version, read_part
 from pipeline_tasks.curation.agreement import Strategy
 from pipeline_tasks.curation.block_votes import hear, vote
 from pipeline_tasks.curation.blocks import blocks_of, ranked_rows
 from pipeline_tasks.curation.capped_labels import cap, find_caps, write_labels
-from pipeline_tasks.curation.judged import models_of
 from pipeline_tasks.curation.passage_facts import facts_of
 from pipeline_tasks.curation.text_parts import ChosenRows, text_partitions
 from pipeline_tasks.datasets import LABELLED, PAIRS, PASSAGES, RANKINGS
-from pipeline_tasks.models.registry import ANY
-from pipeline_tasks.retrieval.judges import judges, judging_models
+from pipeline_tasks.retrieval.judges import judges, judging_models, models_of, told_by_one
 
 _LABEL_BLOCK = 32_768
 
@@ -52,8 +50,9 @@ class MutualAgreementParams(StepParams):
         description="models whose rankings are read; without judges= they judge every query, best first",
     )
     filtered: tuple[str, ...] = Field(("dm",), description="origins that are filtered; others keep their positive")
-    most_general: int = Field(
-        200_000, ge=0, description="pairs kept of one origin but dm, after the filter (DMRetriever, Table 11)"
+    most_general: int = Field(200_000, ge=0, description="pairs kept of one origin but dm at most, after the filter")
+    caps: dict[str, NonNegativeInt] = added(
+        {}, description="origin -> pairs kept of it at most in place of most_general, of dm too; 0: none of it"
     )
 
     shard_passages: int = tuning(100_000, ge=1, description="passages whose ids a process holds at a time")
@@ -62,12 +61,7 @@ class MutualAgreementParams(StepParams):
     @model_validator(mode="before")
     @classmethod
     def _one_tells_the_other(cls, given: dict[str, Any]) -> dict[str, Any]:
-        models, judges = given.get("models"), given.get("judges")
-        if models and not judges:
-            return given | {"judges": {ANY: models}}
-        if judges and not models:
-            return given | {"models": tuple(models_of(judges))}
-        return given
+        return told_by_one(given)
 
     def identity(self) -> dict[str, Any]:
         """And which rule ``identical`` is, since a release of it let one model have passages that the best had not."""
@@ -99,11 +93,12 @@ def mutual_agreement(inputs: Inputs, params: MutualAgreementParams, run: Partiti
     ``not_retrieved`` (consistency), ``positive_held_out`` (the positive is of a document in another split than the
     query's), ``over_cap``.
 
-    Source: DMRetriever 3.4.2, Algorithm 3 lines 2 to 9, appendix J.
+    Source: DMRetriever 3.4.2, Algorithm 3 lines 2 to 9, appendix J. Departure: every general-domain set is kept, up to
+    ``most_general``; the paper's MTT has seven of its 15, of sizes that Table 11 gives and ``caps`` takes.
 
     Raises:
-        InputError: no pairs, rankings that lack a model or a query or have an unknown passage, or nobody judges an
-            intent.
+        InputError: no pairs, rankings that lack a model or a query or have an unknown passage, nobody judges an
+            intent, or ``caps`` names an origin that no pair has.
     """
     chosen = _chosen(inputs, params, run)
     done = run.spread(write_labels, text_partitions(inputs, chosen, _LABEL_BLOCK), final=True)
@@ -130,7 +125,7 @@ def _chosen(inputs: Inputs, params: MutualAgreementParams, run: PartitionedRun) 
         Partition(rows, {"heard": said, "facts": facts}, block.values | common | {"strategy": params.strategy})
         for block, rows, said in zip(blocks, asked, heard, strict=True)
     ], lasting=False)  # fmt: skip
-    most = {"most": params.most_general}
+    most = {"most": params.most_general, "caps": params.caps}
     (caps,) = run.spread(find_caps, [Partition({}, {"asked": [told for _, told in voted]}, most)])
     capped = run.spread(cap, [
         Partition({"queries": block.rows}, {"votes": [votes], "asked": [told], "caps": caps}, block.values | most)

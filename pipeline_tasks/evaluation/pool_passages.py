@@ -6,17 +6,19 @@ Source: DMRetriever, Algorithm 4, appendix E.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import From, step
 from pipeline_tasks.datasets import EVALUATIONS, JUDGED_QUERIES, PASSAGES
 from pipeline_tasks.evaluation.sample_queries import SampleParams, sampled
-from pipeline_tasks.retrieval.judges import judging_models
+from pipeline_tasks.models.registry import ANY
+from pipeline_tasks.retrieval.judges import judges, judging_models, models_of, told_by_one
 
 _AT_ONCE = 10_000
 
@@ -25,9 +27,28 @@ class PoolPassagesParams(SampleParams):
     """Whose findings make the pool."""
 
     models: tuple[str, ...] = Field(
-        default_factory=judging_models, min_length=1, description="evaluated systems whose findings are pooled"
+        default_factory=judging_models,
+        min_length=1,
+        description="evaluated systems whose findings are pooled; without judges= for every query",
+    )
+    judges: dict[str, tuple[str, ...]] = Field(
+        default_factory=judges,
+        min_length=1,
+        description="intent, or any -> systems whose findings its queries pool; an intent not named has all models",
     )
     depth: int = Field(10, ge=1, description="passages of each system and query")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_tells_the_other(cls, given: dict[str, Any]) -> dict[str, Any]:
+        return told_by_one(given)
+
+    def identity(self) -> dict[str, Any]:
+        """Without ``judges``, where they all are all ``models``: so it was before these were told by intent."""
+        found = super().identity()
+        if all(set(panel) == set(self.models) for panel in self.judges.values()):
+            del found["judges"]
+        return found
 
 
 @step(
@@ -42,7 +63,7 @@ class PoolPassagesParams(SampleParams):
     version="3",
 )
 def pool_passages(inputs: Inputs, params: PoolPassagesParams, run: Run) -> Iterator[pa.Table]:
-    """The passages that any of the models has among its first ``depth`` for any query of the sample.
+    """The passages that any of the models of its intent has among its first ``depth`` for a query of the sample.
 
     Nobody's judgement decides what is in the pool, so that a query stays as hard as it is in the whole corpus.
 
@@ -50,19 +71,22 @@ def pool_passages(inputs: Inputs, params: PoolPassagesParams, run: Run) -> Itera
         InputError: a model was not evaluated, or its rows keep fewer passages than ``depth``.
     """
     queries = inputs["queries"].table(["query_id", "intent", "query"]).sort_by("query_id")
-    chosen = set(queries["query_id"].filter(pa.array(sampled(queries, params))).to_pylist())
+    sample = queries.filter(pa.array(sampled(queries, params)))
+    everyone = params.judges.get(ANY, params.models)
+    panels = [params.judges.get(intent, everyone) for intent in sample["intent"].to_pylist()]
+    asked = dict(zip(sample["query_id"].to_pylist(), panels, strict=True))
     rows = inputs["evaluation"].table(["system", "query_id", "passage_ids"])
     ref = inputs["evaluation"].manifest.ref
-    if missing := sorted(set(params.models) - set(rows["system"].to_pylist())):
+    if missing := sorted(set(models_of(params.judges)) - set(rows["system"].to_pylist())):
         raise InputError(f"{ref} has no system {missing[0]!r}: evaluate it on this set first, or name others in models")
-    rows = rows.filter(pc.is_in(rows["system"], pa.array(params.models, pa.string())))
+    rows = rows.filter(pc.is_in(rows["system"], pa.array(models_of(params.judges), pa.string())))
     if params.depth > (kept := pc.max(pc.list_value_length(rows["passage_ids"])).as_py()):
         raise InputError(f"{ref} keeps {kept} passages a query, depth={params.depth} are asked for: raise kept there")
     pool: set[str] = set()
     for row in rows.to_pylist():
-        if row["query_id"] in chosen:
+        if row["system"] in asked.get(row["query_id"], ()):
             pool.update(row["passage_ids"][: params.depth])
-    run.count("queries_sampled", len(chosen))
+    run.count("queries_sampled", len(asked))
     wanted = pa.array(sorted(pool), pa.string())
     for batch in inputs["passages"].batches(PASSAGES.arrow.names, _AT_ONCE):
         run.count("rows_in", len(batch))

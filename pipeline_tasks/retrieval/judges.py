@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.domains.intents import load_intents
+from pipeline_tasks.models.registry import ANY
 from pipeline_tasks.models.use import models_needed, reference_models
 
 
@@ -23,6 +25,21 @@ def judges() -> dict[str, tuple[str, ...]]:
 def judging_models() -> tuple[str, ...]:
     """All of these models, once each."""
     return models_needed(judges())
+
+
+def models_of(judges: Mapping[str, Sequence[str]]) -> list[str]:
+    """All who judge any intent."""
+    return list(dict.fromkeys(model for panel in judges.values() for model in panel))
+
+
+def told_by_one(given: dict[str, Any]) -> dict[str, Any]:
+    """Parameters with both ``models`` and ``judges``, where one is given: models alone judge queries of any intent."""
+    models, panels = given.get("models"), given.get("judges")
+    if models and not panels:
+        return given | {"judges": {ANY: models}}
+    if panels and not models:
+        return given | {"models": tuple(models_of(panels))}
+    return given
 
 
 def best_models() -> tuple[str, ...]:

@@ -9,9 +9,8 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.parameters import usual
 from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.settings import settings
-from pipeline_tasks.curation.judged import models_of
 from pipeline_tasks.retrieval.fusion import BM25
-from pipeline_tasks.retrieval.judges import best_of
+from pipeline_tasks.retrieval.judges import best_of, models_of
 
 
 @dataclass(frozen=True)

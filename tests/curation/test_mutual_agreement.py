@@ -162,6 +162,26 @@ def test_an_origin_is_capped_by_hash_and_a_refresh_hardly_moves_the_sample(store
     assert len([q for q in labels(store) if q.startswith("q")]) == 4, "pairs of the domain are never capped"
 
 
+def test_an_origin_may_have_a_cap_of_its_own_also_the_domain_and_one_of_zero_leaves_it_out(store):
+    general(store, ["gd/one"] * 20 + ["gd/two"] * 5)
+    capped = labels(store, most_general=10, caps={"gd/two": 0, "dm": 2})
+    n = {first: sum(query.startswith(first) for query in capped) for first in "xq"}
+    assert n == {"x": 10, "q": 2} and all(int(query[2:]) < 20 for query in capped if query.startswith("x"))
+    details = {
+        row["detail"].split(",")[0] for row in rejects(store, "labelled").values() if row["reason"] == "over_cap"
+    }
+    assert details == {f"beyond {cap} pairs of its origin" for cap in (10, 0, 2)}
+    with pytest.raises(
+        InputError, match="caps has 'gd/tow', and no query is of that origin; there are dm, gd/one, gd/"
+    ):
+        labels(store, caps={"gd/tow": 1})
+
+
+def test_caps_that_nobody_gives_change_no_version():
+    assert "caps" not in mutual_agreement.parse({"models": MODELS}).identity()
+    assert "caps" in mutual_agreement.parse({"models": MODELS, "caps": {"dm": 1}}).identity()
+
+
 def test_every_query_is_kept_or_refused_once_and_counted(store):
     general(store, ["gd"])
     outcome = go(store, mutual_agreement, models=MODELS)
