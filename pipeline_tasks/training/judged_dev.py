@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
@@ -49,10 +50,13 @@ def n_queries(inputs: Inputs, own: Version) -> int:
 
 
 def _judged(queries: Version, passages: Version, layout: Layout) -> Examples:
-    """A row for each relevant passage of a query, with its grade as the target, over all passages of the corpus."""
+    """A row for each relevant passage of a query, with its grade as the target, over all passages of the corpus.
+
+    A query whose intent has no instruction is asked without, as evaluation asks the exported model.
+    """
     texts = passages.table(["passage_id", "text"])
     text_of = dict(zip(texts["passage_id"].to_pylist(), given(texts["text"], layout).to_pylist(), strict=True))
-    return Examples(partial(_rows, queries, text_of, layout), list(text_of.values()))
+    return Examples(partial(_rows, queries, text_of, replace(layout, needs_intent=False)), list(text_of.values()))
 
 
 def _rows(queries: Version, text_of: dict[str, str], layout: Layout) -> Iterator[pa.Table]:

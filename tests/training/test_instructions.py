@@ -27,7 +27,7 @@ from tests.training.conftest import passage, query
 from tests.training.made import put_model
 
 OWN = ("find the passage of the storm", None)
-NAMES = ("judged", "judged_passages")
+NAMES = ("judged", "judged_passages"), ("targets", "target_passages")
 LAYOUT = Layout("mean", 32, prefixes={"qa": "by intent: "}, pools_prefix=False, needs_intent=True)
 
 
@@ -62,14 +62,21 @@ def test_a_query_is_asked_with_its_own_instruction_else_with_that_of_its_intent(
     assert block["query"].to_pylist() == [text + query(i) for i, text in enumerate(before)]
 
 
-@pytest.mark.parametrize("schema", [INSTRUCTED_QUERIES, JUDGED_QUERIES])
-def test_judged_queries_choose_a_checkpoint_by_what_they_are_to_find(tmp_path, schema):
+@pytest.mark.parametrize(
+    ("schema", "intent", "before"),
+    [(INSTRUCTED_QUERIES, "qa", f"{OWN[0]}: "), (JUDGED_QUERIES, "qa", "by intent: "), (JUDGED_QUERIES, "any", "")],
+)
+def test_judged_queries_are_asked_as_evaluation_asks_them(tmp_path, schema, intent, before):
+    """Also those of a set that says no intents, in which each has ``any``."""
     store, own = LocalStore(tmp_path), {"instruction": OWN[0]} if schema is INSTRUCTED_QUERIES else {}
-    judged = {"query_id": "q", "query": query(0), "intent": "qa", "passage_ids": ["p"], "grades": [2]}
+    judged = {"query_id": "q", "query": query(0), "intent": intent, "passage_ids": ["p"], "grades": [2]}
     refs = put(store, schema, [judged | own]), put(store, PASSAGES, [{"passage_id": "p", "text": passage(0)}])
-    inputs = Inputs({name: [Version.open(store, ref)] for name, ref in zip(NAMES, refs, strict=True)})
-    (block,) = judged_dev.dev_set(inputs, lambda layout: pytest.fail("their own"))(LAYOUT).blocks()
-    assert block["query"].to_pylist() == [(f"{OWN[0]}: " if own else "by intent: ") + query(0)]
+    given = {name: [Version.open(store, ref)] for names in NAMES for name, ref in zip(names, refs, strict=True)}
+    chosen_on = judged_dev.dev_set(Inputs(given), lambda layout: pytest.fail("their own"))(LAYOUT)
+    (guides,) = judged_dev.target_sets(Inputs(given))(LAYOUT).values()
+    for examples in (chosen_on, guides):
+        (block,) = examples.blocks()
+        assert block["query"].to_pylist() == [before + query(0)] and block["prompt"].to_pylist() == [before]
 
 
 def test_evaluation_asks_each_query_with_its_own_instruction(tmp_path, tiny_bert):
