@@ -60,9 +60,9 @@ def train(
             the steps that one would; the last bits differ.
 
     Raises:
-        InputError: no rows, rows without any negatives, or without the teacher's scores that the objective needs, texts
-            longer than the backbone allows, a work_dir of another run, a GPU asked for and not there, or a loss that is
-            not finite.
+        InputError: no rows, rows without any negatives, in their batch too, or without the teacher's scores that the
+            objective needs, texts longer than the backbone allows, a work_dir of another run, a GPU asked for and not
+            there, or a loss that is not finite.
         TransientError: of several processes one was killed; the next call goes on from the last checkpoint.
 
     Source:
@@ -134,8 +134,15 @@ def _check_rows(data: Rows, params: TrainParams) -> None:
             raise InputError(
                 f"objective={objective.name!r} needs other instructions and no row{of} has any: train on tuples/checked"
             )
-        if not (params.in_batch or objective.needs_batch or data.negatives_of.lengths[own].any()):
+        if data.negatives_of.lengths[own].any() or objective.needs_contrasts:
+            continue
+        if not (params.in_batch or objective.needs_batch):
             raise InputError(f"no row{of} has a negative: set in_batch=True, or mine negatives")
+        if params.batch_size == 1:
+            raise InputError(
+                f"batch_size=1, and no row{of} has a negative: a batch of one row has no other passages. Raise "
+                "batch_size (what is in memory at once is up to micro_batch_tokens and graph_tokens), or mine negatives"
+            )
 
 
 def _learned(data: Rows, params: TrainParams) -> Iterator[tuple[str, np.ndarray, Objective]]:

@@ -8,14 +8,17 @@ import pytest
 import torch
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.datasets import TUPLES
 from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.training import curve
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.export import export
+from pipeline_tasks.training.follow_instructions import rows_of
 from pipeline_tasks.training.objectives import objective
 from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.trainer import TrainResult, train
 from tests.forked import forked
+from tests.training.made import planted
 
 SMALL = TrainParams(
     epochs=3,
@@ -214,5 +217,15 @@ def test_bad_calls_are_refused(tiny_bert, rows, tmp_path) -> None:
     without = Examples.of(given["query"], given["positive"])
     with pytest.raises(InputError, match="no row has a negative"):
         train(without, Examples.of(), tiny_bert, SMALL, tmp_path)
+    for changed in ({"in_batch": True}, {"objective": objective("same_tower")}):
+        with pytest.raises(InputError, match="batch_size=1, and no row has a negative: .* Raise batch_size"):
+            train(without, Examples.of(), tiny_bert, with_(batch_size=1, **changed), tmp_path)
     with pytest.raises(InputError, match="do not fit a backbone of 64 positions"):
         train(rows, Examples.of(), tiny_bert, with_(max_passage_length=65), tmp_path)
+
+
+def test_a_row_alone_is_learned_from_where_it_brings_other_instructions(tiny_bert, tmp_path) -> None:
+    few = TUPLES.table([planted(topic, "train") for topic in range(2)])
+    rows = Examples(lambda: rows_of(few, Layout("mean", 24), n_negatives=0))
+    alone = with_(batch_size=1, epochs=1, in_batch=True, objective=objective("instruction_contrast"))
+    assert max(train(rows, Examples.of(), tiny_bert, alone, tmp_path).losses) > 0
