@@ -105,6 +105,11 @@ class PretrainParams(TrainedStartParams, TrainParams):
                 f"reset_layers={self.reset_layers} is for a backbone, and {self.start_from[0]} has learned with all "
                 "its layers: leave reset_layers out, or start_from"
             )
+        if self.reset_layers and self.lora_rank and self.keep_adapters:
+            raise ValueError(
+                f"keep_adapters=true, and adapters that are trained with reset_layers={self.reset_layers} fit no model "
+                "that anybody has: choose reset_layers=0, or keep the merged model alone"
+            )
         return self
 
 

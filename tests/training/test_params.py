@@ -124,6 +124,14 @@ def test_a_model_that_has_learned_keeps_its_layers():
         PretrainParams(size="596m", reset_layers=2)
 
 
+def test_adapters_are_kept_where_they_fit_the_model_that_was_started_from():
+    kept = {"size": "33m", "lora_rank": 4, "lora_targets": ["query"], "keep_adapters": True}
+    with pytest.raises(ValidationError, match="trained with reset_layers=9 fit no model that anybody has: choose"):
+        PretrainParams(**kept)
+    for fits in ({"reset_layers": 0}, {"keep_adapters": False}, {"lora_rank": 0}):
+        assert PretrainParams(**kept | fits).reset_layers == fits.get("reset_layers", 9)
+
+
 def test_the_trunk_of_a_hub_tells_texts_apart_in_all_its_layers(setting):
     setting("FOUNDRY_PROFILE", "hub")
     assert PretrainParams(size="33m").reset_layers == 0
