@@ -19,6 +19,9 @@ from pipeline_tasks.core.versions import load_manifest
 from pipeline_tasks.evaluation.scores import Scores
 from pipeline_tasks.evaluation.statistics import weights
 
+_MODELS = {"init": "start_from", "models": "models"}
+"""Inputs that are models, and the parameter that may name the same ones, by their versions and so by their seeds."""
+
 
 @dataclass(frozen=True)
 class Group:
@@ -78,16 +81,16 @@ def noise_in_words(store: Store, scores: Scores, baseline: str) -> list[str]:
 
 
 def recipe(store: Store, model: str) -> str:
-    """What a version was trained as, seeds left out, its own and those of the models that it began as."""
+    """What a version was made as, without seeds: its own, and those of the models that it began as or averages."""
     try:
         made = load_manifest(store, Ref.parse(model))
     except InputError:
         return model
-    if "seed" not in made.params:
-        return model
-    params = {name: value for name, value in made.params.items() if name != "seed"}
+    of_models = _MODELS.keys() & made.inputs.keys()
+    left_out = {"seed", *(_MODELS[name] for name in of_models)}
+    params = {name: value for name, value in made.params.items() if name not in left_out}
     inputs = {
-        name: [recipe(store, ref) if name == "init" else ref for ref in refs] for name, refs in made.inputs.items()
+        name: [recipe(store, ref) if name in of_models else ref for ref in refs] for name, refs in made.inputs.items()
     }
     return digest([made.dataset, made.step, made.code_version, params, inputs])
 

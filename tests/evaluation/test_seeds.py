@@ -56,23 +56,25 @@ def test_an_intent_of_one_query_adds_what_the_others_vary_by():
     assert found.both[1] - found.both[0] > 10 * (found.seeds[1] - found.seeds[0])
 
 
+def put(store: LocalStore, stage: str, name: str, code: str = "1", inputs: dict | None = None, **params: object) -> str:
+    """A version of a model, as if its step had made it."""
+    facts = {"rows_schema": "files", "key": "name", "parts": [], "rows": 0, "params": params, "inputs": inputs or {}}
+    made = Manifest(dataset=f"model/22m/{stage}", id=name * 16, step=stage, code_version=code, **facts)
+    commit(store, made)
+    return str(made.ref)
+
+
 @pytest.fixture
 def store(tmp_path) -> LocalStore:
     """Two seeds of a chain of two models, one of other data, one of another code version."""
     store = LocalStore(tmp_path)
-    made = (
+    for name, seed, data, code in (
         ("a", 0, "mtt/0.75@1", "1"), ("b", 1, "mtt/0.75@1", "1"), ("c", 0, "mtt/0.75@2", "1"),
         ("d", 1, "mtt/0.75@1", "2"),
-    )  # fmt: skip
-    facts = {"rows_schema": "files", "key": "name", "parts": [], "rows": 0}
-    for name, seed, data, code in made:
-        for stage, inputs in (
-            ("pretrain", {"pairs": ["mtp@1"]}),
-            ("finetune", {"triplets": [data], "init": [f"model/22m/pretrain@{name * 16}"]}),
-        ):
-            params = {"seed": seed, "batch_size": 16}
-            run = {"step": stage, "code_version": code, "params": params, "inputs": inputs}
-            commit(store, Manifest(dataset=f"model/22m/{stage}", id=name * 16, **run, **facts))
+    ):  # fmt: skip
+        begun = put(store, "pretrain", name, code, {"pairs": ["mtp@1"]}, seed=seed, batch_size=16)
+        inputs = {"triplets": [data], "init": [begun]}
+        put(store, "finetune", name, code, inputs, seed=seed, batch_size=16)
     return store
 
 
@@ -83,6 +85,32 @@ def named(name: str) -> str:
 def test_versions_that_differ_by_their_seeds_alone_are_one_model(store):
     assert recipe(store, named("a")) == recipe(store, named("b"))
     assert len({recipe(store, named(name)) for name in "abcde"}) == 4, "e is not in the store"
+
+
+@pytest.mark.parametrize(("step", "seeded"), [("pretrain", {"seed": 0}), ("corpus", {"seed": 1}), ("ordered", {})])
+def test_models_that_name_the_versions_that_they_began_as_are_one_model(store, step, seeded):
+    begun = {"1": "a", "2": "b", "3": "c", "4": "e"}
+    made = [
+        put(store, step, name, inputs={"init": [named(of)]}, start_from=[named(of)], **seeded)
+        for name, of in begun.items()
+    ]
+    one, other, *rest = (recipe(store, model) for model in made)
+    assert one == other and len({one, *rest}) == 3
+
+
+def test_means_of_models_that_differ_by_their_seeds_alone_are_one_model(store):
+    def mean(name: str, *members: str, **more: object) -> str:
+        models = [named(member) for member in members]
+        return put(store, "average", name, inputs={"models": models}, models=models, **more)
+
+    begun = [
+        put(store, "finetune", name, inputs={"init": [mean(name, *members)]}, seed=seed)
+        for name, members, seed in (("1", "ac", 0), ("2", "bc", 1), ("3", "cb", 0), ("4", "acb", 0))
+    ]
+    assert len({recipe(store, model) for model in begun[:2]}) == 1
+    assert len({recipe(store, model) for model in begun}) == 3
+    weighed = [mean(name, "a", "c", weights=[1, share]) for name, share in (("5", 1), ("6", 2))]
+    assert len({recipe(store, model) for model in weighed}) == 2
 
 
 def test_what_is_said_names_spread_and_difference(store):
