@@ -89,7 +89,7 @@ def given(passages: pa.ChunkedArray, layout: Layout) -> pa.ChunkedArray | pa.Arr
     prefix = layout.passage_prefix()
     if not prefix:
         return passages
-    if not layout.pools_prefix:
+    if layout.pooling == "mean" and not layout.pools_prefix:
         raise InputError(
             f"a model that takes {prefix!r} before passages is to leave that out of its mean, which training does for "
             "queries alone: set pool_instruction=true, or start from another model"

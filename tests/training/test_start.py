@@ -78,9 +78,14 @@ def test_a_folder_starts_a_chain_that_pools_and_asks_as_it_does(store, finished,
     assert f"| backbone | {name} |" in (tmp_path / "out" / "README.md").read_text()
     everything = version.manifest.model_dump_json() + (tmp_path / "out" / "README.md").read_text()
     assert str(finished) not in everything
-    tuned = go(store, finetune, {"init": [str(made.ref)]}, alpha=0.95, **SHORT)
-    after = layout_of(Version.open(store, tuned.ref).lay_out(tmp_path / "tuned"))
-    assert (after.pooling, after.prefixes) == ("cls", prompts() | {"passage": ASKED["passage"]})
+    weights = []
+    for pooled in (True, False):
+        tuned = go(store, finetune, {"init": [str(made.ref)]}, alpha=0.95, pool_instruction=pooled, **SHORT)
+        folder = Version.open(store, tuned.ref).lay_out(tmp_path / f"tuned-{pooled}")
+        after = layout_of(folder)
+        assert (after.pooling, after.prefixes) == ("cls", prompts() | {"passage": ASKED["passage"]})
+        weights.append((folder / "model.safetensors").read_bytes())
+    assert weights[0] == weights[1], "of one token there is no mean that could leave the instruction out"
 
 
 def test_dense_modules_of_a_start_stay_through_the_chain_and_count_in_its_id(store, tiny_bert, tmp_path):
@@ -175,6 +180,11 @@ class TestGiven:
     def test_a_mean_that_is_to_leave_it_out_is_refused(self):
         with pytest.raises(InputError, match="set pool_instruction=true"):
             given(pa.chunked_array([["a"]]), replace(self.layout, pools_prefix=False))
+
+    @pytest.mark.parametrize("pooling", ["cls", "last"])
+    def test_where_one_token_is_the_vector_there_is_no_mean_to_leave_it_out_of(self, pooling):
+        layout = replace(self.layout, pooling=pooling, pools_prefix=False)
+        assert given(pa.chunked_array([["a"]]), layout).to_pylist() == ["p: a"]
 
 
 def test_the_start_is_scored_with_what_it_wants_before_passages(store, finished):
