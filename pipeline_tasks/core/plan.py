@@ -19,7 +19,7 @@ from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.versions import Version, load_manifest, named, ref_key, resolve, whole
 
 log = logging.getLogger(__name__)
-_RUN_AGAIN = "nothing mixed was kept, run it again"
+_RUN_AGAIN = "nothing mixed was kept; put it back to go on from what was made, or run it again as it is now"
 
 
 @dataclass(frozen=True)

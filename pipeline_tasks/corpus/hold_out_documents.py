@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -41,9 +42,9 @@ class HoldOutDocumentsParams(GrowthParams):
         ways = {"words": 2} if any(map(UNSPACED.search, self.quotes)) else {}
         return super().identity() | {"quotes": digest(*self.quotes)} | ways
 
-    @property
+    @cached_property
     def quotes(self) -> tuple[str, ...]:
-        """A document that has any of these is held out."""
+        """A document that has any of these is held out; read once."""
         return quotes(domain_folder()) if self.judged else ()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple
 
@@ -44,10 +45,11 @@ class UnifyParams(StepParams):
 
     def identity(self) -> dict[str, Any]:
         """The parameters, and what texts begin with where their intent says it."""
-        return super().identity() | ({"instructions": self.instructions()} if self.format == "joined" else {})
+        return super().identity() | ({"instructions": self.instructions} if self.format == "joined" else {})
 
+    @cached_property
     def instructions(self) -> dict[str, str]:
-        """Intent -> its instruction in the domain."""
+        """Intent -> its instruction in the domain, read once."""
         return {name: intent.instruction for name, intent in load_intents(domain_folder()).items()}
 
 
@@ -86,7 +88,7 @@ def unify(inputs: Inputs, params: UnifyParams, run: Run) -> Iterator[pa.Table]:
     run.count("distinct_tasks", len(pc.unique(relabelled.table(["instruction"])["instruction"])))
     versions = [relabelled, *inputs.each("builds")]
     drawn = _drawn(versions, params)
-    instructions = params.instructions() if params.format == "joined" else None
+    instructions = params.instructions if params.format == "joined" else None
     for source, version in enumerate(versions):
         for part in _taken(version, source, drawn, run):
             rows = part if source else _triplets(part, relabelled, params, run)

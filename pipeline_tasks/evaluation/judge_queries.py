@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -53,7 +54,12 @@ class JudgeQueriesParams(FolderParams):
     def identity(self) -> dict[str, Any]:
         """The parameters, what the questions say, what the folder's files hold, and the intents that there are."""
         found = super().identity() | {"questions": digest([q.model_dump(mode="json") for q in self._questions])}
-        return found if self.set_name == HELD_OUT else found | {"intents": sorted(load_intents(domain_folder()))}
+        return found if self.set_name == HELD_OUT else found | {"intents": sorted(self.intents)}
+
+    @cached_property
+    def intents(self) -> list[str]:
+        """Those that the domain has, read once."""
+        return list(load_intents(domain_folder()))
 
     @property
     def questions(self) -> list[Question]:
@@ -83,12 +89,11 @@ def judge_queries(inputs: Inputs, params: JudgeQueriesParams, run: Run) -> pa.Ta
     if params.set_name == HELD_OUT:
         return judged(_heldout(inputs), inputs, run)
     found = _questions(inputs, params.questions) if params.set_name == QUESTIONS else _in_folder(params.open(), run)
-    return judged(_of_the_domain(found, run), inputs, run)
+    return judged(_of_the_domain(found, params.intents, run), inputs, run)
 
 
-def _of_the_domain(rows: Iterable[dict[str, Any]], run: Run) -> Iterator[dict[str, Any]]:
+def _of_the_domain(rows: Iterable[dict[str, Any]], known: Collection[str], run: Run) -> Iterator[dict[str, Any]]:
     """Those of an intent that the domain has, or of none; nobody judges another, and no instruction asks it."""
-    known = load_intents(domain_folder())
     for row in rows:
         if row["intent"] in known or row["intent"] == ANY_INTENT:
             yield row

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -46,8 +47,12 @@ class ReadPairsParams(StepParams):
 
     def identity(self) -> dict[str, Any]:
         """The parameters, what the files hold wherever they lie, and the intents that there are."""
-        intents = sorted(load_intents(domain_folder()))
-        return super().identity() | {"source": self._files.identity(), "intents": intents}
+        return super().identity() | {"source": self._files.identity(), "intents": sorted(self.intents)}
+
+    @cached_property
+    def intents(self) -> list[str]:
+        """Those that the domain has, read once."""
+        return list(load_intents(domain_folder()))
 
     def rows(self) -> Found:
         """The rows of all files, with these names for their columns."""
@@ -72,9 +77,8 @@ def read_pairs(inputs: Inputs, params: ReadPairsParams, run: Run) -> Iterator[pa
     Raises:
         InputError: the files are none, or no row of them is a pair.
     """
-    intents = load_intents(domain_folder())
     passages = _passages(inputs, params)
-    rules = Rules(params.name, params.intent, intents, params.most_characters, params.dev_fraction, passages)
+    rules = Rules(params.name, params.intent, params.intents, params.most_characters, params.dev_fraction, passages)
     n_pairs = 0
     for table in in_parts(pairs_of(params.rows, rules, run)):
         n_pairs += table.num_rows

@@ -94,7 +94,7 @@ def _examples(inputs: Inputs, params: Stage) -> tuple[Examples, Examples, Layout
         rows = partial(follow_instructions.training_rows, tuples, layout, params.n_negatives, params.unit, plain=plain)
         chosen_by = judged_dev.dev_set(inputs, partial(follow_instructions.dev_set, inputs["tuples"]))
         return Examples(rows), chosen_by(layout), layout
-    layout = Layout("mean", 0, prefixes=triplets.prompts() if params.instruct else {}, needs_intent=params.instruct)
+    layout = Layout("mean", 0, prefixes=params.instructions, needs_intent=params.instruct)
     rows = partial(triplets.training_rows, triplets.builds_of(inputs), params, layout)
     chosen_by = judged_dev.dev_set(inputs, partial(triplets.dev_set, inputs["triplets"], params))
     return Examples(rows), chosen_by(layout), layout

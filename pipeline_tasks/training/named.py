@@ -7,17 +7,41 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, computed_field
 
 from pipeline_tasks.core.closure import meaning
+from pipeline_tasks.core.errors import InputError
 
 
 class Named(BaseModel):
     """Base of them: its fields are its parameters."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    code: ClassVar[str]
+    """A hash of what its file said when it was imported, whatever it says since: that is what runs."""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        """Read the file while it is being imported."""
+        cls.code = meaning(inspect.getsource(sys.modules[cls.__module__]))
+
+    def __getstate__(self) -> dict[Any, Any]:
+        """With what runs here."""
+        return super().__getstate__() | {"code": self.code}
+
+    def __setstate__(self, state: dict[Any, Any]) -> None:
+        """In another process, which imported the file later, or one of its own.
+
+        Raises:
+            InputError: what runs there is not the same.
+        """
+        if state.pop("code") != self.code:
+            file = sys.modules[type(self).__module__].__file__
+            raise InputError(f"{file} changed since this run began: start the run again")
+        super().__setstate__(state)
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -28,8 +52,7 @@ class Named(BaseModel):
     def identity(self) -> dict[str, Any]:
         """Parameters, and a hash of what its file says: its part of the id of a model that it trained."""
         inner = {field: value.identity() for field, value in self if isinstance(value, Named)}
-        code = meaning(inspect.getsource(sys.modules[type(self).__module__]))
-        return self.model_dump(mode="json") | {"code": code} | inner
+        return self.model_dump(mode="json") | {"code": self.code} | inner
 
 
 def without_code(identity: Any) -> Any:

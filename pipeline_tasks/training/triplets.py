@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,12 @@ class TripletParams(TrainParams):
 
     def identity(self) -> dict[str, Any]:
         """Hyperparameters and the instructions that queries carry."""
-        return super().identity() | {"instructions": prompts() if self.instruct else {}}
+        return super().identity() | {"instructions": self.instructions}
+
+    @cached_property
+    def instructions(self) -> dict[str, str]:
+        """Intent -> the text put before its queries, read once; none where they carry none."""
+        return prompts() if self.instruct else {}
 
 
 def prompts() -> dict[str, str]:
@@ -87,7 +92,7 @@ def train_on_triplets(inputs: Inputs, params: TripletParams, run: Run, name: str
     start = (folder, layout_of_folder(folder))
     prefixes = general_prefixes(start[1])
     if params.instruct:
-        prefixes = prompts() | {use: text for use, text in prefixes.items() if use == "passage"}
+        prefixes = params.instructions | {use: text for use, text in prefixes.items() if use == "passage"}
     layout = replace(
         start[1],
         max_length=params.max_length,

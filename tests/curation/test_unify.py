@@ -116,7 +116,7 @@ def test_a_query_without_a_task_and_of_no_known_intent_stays_as_it_is(store):
 def test_left_at_their_defaults_they_change_no_version():
     assert set(UnifyParams().identity()) == {"negatives", "n_negatives", "builds", "per_source"}
     said = UnifyParams(per_task=2, format="joined").identity()
-    assert (said["per_task"], said["format"]) == (2, "joined") and said["instructions"] == UnifyParams().instructions()
+    assert (said["per_task"], said["format"]) == (2, "joined") and said["instructions"] == UnifyParams().instructions
 
 
 def test_what_a_judge_holds_to_be_as_good_as_the_positive_is_no_negative(tmp_path):

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.settings import settings
+from pipeline_tasks.core.step import StepParams
 from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.corpus.hold_out_documents import HoldOutDocumentsParams
+from pipeline_tasks.curation.unify import UnifyParams
 from pipeline_tasks.datasets import NEEDS, PAIRS, PASSAGES
 from pipeline_tasks.domains import domain_folder, prompts_sha256
 from pipeline_tasks.domains.intents import load_intents
@@ -59,6 +63,26 @@ def test_a_version_does_not_know_where_its_domain_lies(tmp_path, configured):
     elsewhere = configured(shutil.copytree(domain_folder(), tmp_path / "elsewhere"))
     assert elsewhere == tmp_path / "elsewhere"
     assert (WriteNeedsParams().identity(), JudgeQueriesParams(set_name="questions").identity()) == here
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        HoldOutDocumentsParams,
+        partial(UnifyParams, format="joined"),
+        partial(JudgeQueriesParams, set_name="questions"),
+        partial(ReadPairsParams, source=str(domain_folder() / "questions.jsonl")),
+    ],
+    ids=["hold_out_documents", "unify", "judge_queries", "read_pairs"],
+)
+def test_what_a_run_takes_of_its_domain_is_what_it_was_when_it_began(mine, configured, step: Callable[..., StepParams]):
+    configured(mine)
+    begun = step()
+    before = begun.identity()
+    with (mine / "intents.toml").open("a") as file:
+        file.write(SEVENTH.replace("rumour", "hearsay"))
+    (mine / "questions.jsonl").write_text("")
+    assert begun.identity() == before != step().identity()
 
 
 def test_a_domain_without_questions_is_evaluated_with_held_out_queries(mine, configured, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,14 +14,18 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.runner import Outcome
+from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import TRIPLETS
+from pipeline_tasks.domains import domain_folder
+from pipeline_tasks.domains.intents import FILE
 from pipeline_tasks.encoders.layout import Layout, layout_of_folder
 from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.evaluation.systems import Asked, encoder_of_version
 from pipeline_tasks.retrieval.encoders import load_encoder
 from pipeline_tasks.retrieval.search import top_k
+from pipeline_tasks.training import triplets
 from pipeline_tasks.training.export import export
 from pipeline_tasks.training.finetune import finetune
 from pipeline_tasks.training.triplets import prompts
@@ -111,6 +116,29 @@ def test_a_fine_tuned_folder_says_how_it_wants_to_be_asked(store, tmp_path, pool
     layout = layout_of_folder(laid_out(store, made.ref, tmp_path / "out"))
     assert layout.prefixes == prompts() | {"passage": ""}
     assert (layout.pools_prefix, layout.max_length) == (pooled, 32)
+
+
+def test_a_training_keeps_the_instructions_that_it_began_with_where_their_file_is_edited(store, tmp_path, monkeypatch):
+    folder = shutil.copytree(domain_folder(), tmp_path / "mine", ignore=shutil.ignore_patterns("sample", "recordings"))
+    monkeypatch.setenv("FOUNDRY_DOMAIN", str(folder))
+    settings.cache_clear()
+    train, before = triplets.train_and_export, prompts()
+
+    def edited_meanwhile(*args):
+        with (folder / FILE).open("r+") as file:
+            given = file.read().replace('instruction = "', 'instruction = "Please: ')
+            file.seek(0)
+            file.write(given)
+        return train(*args)
+
+    monkeypatch.setattr(triplets, "train_and_export", edited_meanwhile)
+    try:
+        made = go(store, finetune, **SMALL, alpha=0.5, seed=1)
+        assert prompts() != before
+        assert layout_of_folder(laid_out(store, made.ref, tmp_path / "out")).prefixes == before | {"passage": ""}
+        assert plan(store, finetune, {**SMALL, "alpha": 0.5, "seed": 1}).ref != made.ref
+    finally:
+        settings.cache_clear()
 
 
 @pytest.mark.parametrize("stage", ["pretrain", "finetune"])
