@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pipeline_tasks.core import durable
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.domains.intents import complaints
-from pipeline_tasks.domains.quotes import Quotes
+from pipeline_tasks.domains.quotes import stands_in
 
 OWN_SETS = ("heldout", "questions")
 """Judged sets that a domain has without a folder: queries written for its held-out documents, and these questions."""
@@ -91,7 +91,7 @@ def add_judgements(file: Path, questions: Iterable[Question], texts: Iterable[st
         file: questions and judgements, a line each.
         questions: what is judged.
         texts: of each question the passage that was graded, where it is known: other grades of quotes that stand in it
-            are grades of the same passage, and go.
+            as a whole are grades of the same passage, and go.
 
     Raises:
         InputError: the file cannot be written, or a line of it is not a question.
@@ -125,9 +125,8 @@ def _alone(folder: Path) -> Iterator[None]:
 
 def _merged(old: Question, new: Question, text: str) -> Question:
     """Both's judgements, without others of ``text`` than the new one; the document is that of the better one."""
-    graded = set(Quotes(judgement.evidence for judgement in old.judgements).found_in(text)) if text else set()
     given = {judgement.grade for judgement in new.judgements}
-    stay = [judgement for i, judgement in enumerate(old.judgements) if i not in graded or judgement.grade in given]
+    stay = [one for one in old.judgements if one.grade in given or not stands_in(one.evidence, text)]
     judgements = {judgement.evidence: judgement for judgement in (*stay, *new.judgements)}
     better = old if max((j.grade for j in stay), default=-1) >= max(given) else new
     return old.model_copy(update={"document": better.document, "judgements": tuple(judgements.values())})

@@ -69,6 +69,11 @@ class Quotes:
         return False
 
 
+def stands_in(quote: str, text: str) -> bool:
+    """Whether ``text`` has all words of ``quote`` in a row."""
+    return f" {' '.join(_words(quote))} " in f" {' '.join(_words(text))} "
+
+
 def _words(text: str) -> list[str]:
     if text.isascii():
         return _WORD.findall(text.lower())

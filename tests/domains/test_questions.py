@@ -101,11 +101,13 @@ def test_the_last_grade_of_a_quote_holds_and_the_file_stays_as_it_was_otherwise(
 
 def test_a_passage_that_is_graded_anew_keeps_no_other_grade_and_all_quotes_of_the_same(tmp_path):
     file, text = tmp_path / "questions.jsonl", "Close the windows. Turn around, and take the bridge to the shelter."
+    of_another = "Turn around, and take the bridge to the shelter of the school."
+    assert Quotes([of_another]).found_in(text), "most of its words"
 
     def graded(grade: int, evidence: str) -> Question:
         return BRIDGE.model_copy(update={"judgements": (Judgement(grade=grade, evidence=evidence),)})
 
-    add_judgements(file, [BRIDGE, graded(1, "Elsewhere there is another shelter."), graded(2, "Close the windows.")])
+    add_judgements(file, [BRIDGE, graded(1, of_another), graded(2, "Close the windows.")])
     for grade, kept in ((2, [2, 1, 2]), (0, [1, 0])):
         add_judgements(file, [graded(grade, "Close the windows.")], [text])
         assert [judgement.grade for judgement in read_questions(file)[0].judgements] == kept
