@@ -125,7 +125,8 @@ def _files(folder: Path) -> Iterator[Path]:
                 folders.clear()
                 continue
             seen.add(real)
-            linked = sorted(path for name in folders if (path := Path(place, name)).is_symlink())
+            folders.sort()  # the order of their visits, which the file system's own would decide
+            linked = [path for name in folders if (path := Path(place, name)).is_symlink()]
             todo += filter(may_read, linked)
             yield from (path for path in linked if not may_read(path))
             try:

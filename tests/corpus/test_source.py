@@ -91,3 +91,12 @@ def test_linked_folders_are_looked_into_once_and_what_has_a_place_of_its_own_kee
     (tmp_path / "archive" / "round").symlink_to(folder)
     (folder / "gone").symlink_to(tmp_path / "nowhere")
     assert [entry.place for entry in found(str(folder))] == ["a.pdf", "deep/b.pdf", "old/2024/c.pdf"]
+
+
+def test_what_is_linked_from_several_places_has_the_address_of_the_first_one_by_name(folder: Path, tmp_path: Path):
+    (tmp_path / "annex").mkdir()
+    (tmp_path / "annex" / "c.pdf").write_bytes(b"%PDF-1.7")
+    for year in map(str, [*range(2010, 2030, 2), *range(2001, 2030, 2)]):
+        (folder / year).mkdir()
+        (folder / year / "annex").symlink_to(tmp_path / "annex")
+    assert [entry.place for entry in found(str(folder))] == ["2001/annex/c.pdf", "a.pdf", "deep/b.pdf"]
