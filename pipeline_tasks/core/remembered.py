@@ -19,6 +19,8 @@ from pipeline_tasks.core.run import Run
 
 log = logging.getLogger(__name__)
 PREFIX = "remembered"
+_DAMAGED = (pa.ArrowInvalid, OSError)
+"""A table that cannot be read: in its footer, or in its pages."""
 
 
 def remember(run: Run, table: pa.Table) -> None:
@@ -33,7 +35,7 @@ def remembered(run: Run) -> pa.Table | None:
         return None
     try:
         return pq.read_table(pa.BufferReader(data))
-    except pa.ArrowInvalid as error:
+    except _DAMAGED as error:
         log.warning("%s cannot be read, and %s knows what the last version tells alone: %s", key, run.label, error)
         return None
 
@@ -50,7 +52,7 @@ def together(key: str, first: bytes, second: bytes | None) -> bytes:
         known, more = (pq.read_table(pa.BufferReader(data)) for data in (first, second))
         new = pc.invert(pc.is_in(more[0], known[0].combine_chunks()))
         return _written(pa.concat_tables([known, more.filter(new)]))
-    except pa.ArrowInvalid as error:
+    except _DAMAGED as error:
         raise InputError(f"{key} cannot be read ({error}): what one store remembers is not in the other") from error
 
 

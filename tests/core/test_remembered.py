@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pytest
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.remembered import PREFIX, dataset_of, remember, remembered
+from pipeline_tasks.core.remembered import PREFIX, dataset_of, remember, remembered, together
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import GrowthParams, step
 from pipeline_tasks.core.store import LocalStore
@@ -49,10 +49,22 @@ def test_what_is_remembered_is_that_of_the_parameters_and_outlives_all_versions(
     assert {dataset_of(key) for key in store.keys(PREFIX)} == {"visits"} and len(list(store.keys(PREFIX))) == 2
 
 
-def test_a_damaged_table_is_told_and_is_none(store, caplog):
+def without_footer(data: bytes) -> bytes:
+    return data[: len(data) // 2]
+
+
+def with_another_page(data: bytes) -> bytes:
+    return data[:4] + bytes([data[4] ^ 0xFF]) + data[5:]
+
+
+@pytest.mark.parametrize("damage", [without_footer, with_another_page])
+def test_a_damaged_table_is_told_and_is_none(store, caplog, damage: Callable[[bytes], bytes]):
     make(store, toy_visits)
     (key,) = store.keys(PREFIX)
-    store.replace(key, b"torn")
+    whole = store.read(key)
+    store.replace(key, damage(whole))
+    with pytest.raises(InputError, match=f"(?s){key} cannot be read .* what one store remembers is not in the other"):
+        together(key, whole, damage(whole))
     make(store, toy_visits, max_withdrawn=1)
     assert [row["value"] for row in rows_of(store, "visits")] == [1]
     assert f"{key} cannot be read, and toy_visits knows what the last version tells alone" in caplog.text
