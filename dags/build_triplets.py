@@ -12,11 +12,12 @@ from pipeline_tasks.retrieval.fusion import BM25
 DOC = """
 ### From `mtp` to `mtt/<alpha>`
 
-Every reference model ranks all passages for every query. A query is kept where the models agree on its best passages;
-its negatives come from the ranking, each with a cosine below alpha times the positive's. Rankings and agreement do not
-depend on alpha: another level pays for selection alone.
+Every reference model ranks all passages for the queries of the intents that it judges. A query is kept where the models
+agree on its best passages; its negatives come from the ranking, each with a cosine below alpha times the positive's.
+Rankings and agreement do not depend on alpha: another level pays for selection alone.
 
-With `fusion`, BM25 and its fusion with the models are ranked, too; they may judge and rank negatives like any model.
+With `fusion` every model ranks for all queries, and BM25 and its fusion with the models are ranked, too; they may judge
+and rank negatives like any model.
 Levels in `kd_alphas` are built, too, and get a teacher's scores, `mtt/<alpha>-kd`, from vectors that are there.
 
 Starts after `synthesize_pairs`, also where that found nothing new, and by hand with the levels that you choose. Paused,
@@ -51,7 +52,8 @@ with DAG(
         with TaskGroup(group_name(model)):
             which = {"model": model}
             passages = step("embed_passages", inputs={"passages": read["passages"]}, params=which)
-            queries = step("embed_pairs", inputs={"pairs": read["pairs"]}, params=which)
+            asked = which | who.asked(model, all_if=fusion)
+            queries = step("embed_pairs", inputs={"pairs": read["pairs"]}, params=asked)
             vectors[model] = queries, passages
             given_vectors = {"queries": queries, "passages": passages, "positives": queries}
             rankings[model] = step("rank_passages", inputs=given_vectors, params=depth | which)
@@ -59,8 +61,8 @@ with DAG(
     rankings[BM25] = step("rank_bm25", inputs=by_words, params=depth, only_if=wanted)
     to_fuse = {"pairs": read["pairs"], "rankings": [rankings[model] for model in who.fused]}
     fused = step("fuse_rankings", inputs=to_fuse, params=depth | {"models": who.fused}, only_if=fusion)
-    asked = read | {"rankings": [rankings[model] for model in who.models]}
-    labelled = step("mutual_agreement", inputs=asked, params=AGREE.values(dag))
+    heard = read | {"rankings": [rankings[model] for model in who.models]}
+    labelled = step("mutual_agreement", inputs=heard, params=AGREE.values(dag))
     triplets = step(
         "mine_negatives",
         inputs=read | {"labelled": labelled, "rankings": [rankings[model] for model in who.best]},

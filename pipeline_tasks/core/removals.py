@@ -51,6 +51,12 @@ class RemovedRows:
             last - first, lambda: {name: _within(places, first, last) for name, places in self._of_column.items()}
         )
 
+    def plus(self, column: str, rows: Sequence[np.ndarray]) -> RemovedRows:
+        """These, and of each part the positions ``rows``, as if a removal named them by ``column``."""
+        places = [(number << _ROW_BITS) + some for number, some in enumerate(rows)]
+        found = self._of_column
+        return RemovedRows(self._n_parts, lambda: found | {column: _union([found.get(column, _union([])), *places])})
+
     def __getstate__(self) -> dict[str, Any]:
         return {"_n_parts": self._n_parts, "_of_column": self._of_column}
 

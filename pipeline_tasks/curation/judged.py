@@ -97,7 +97,7 @@ class Judged:
             if len(lacking):
                 raise InputError(
                     f"{rankings[model].manifest.ref} lacks query {self.ids[int(lacking[0])]} ({len(lacking)} of a "
-                    "block): it is of other pairs; rank them again"
+                    "block): it is of other pairs, or of other intents; embed all that it judges, and rank them again"
                 )
         return heard
 

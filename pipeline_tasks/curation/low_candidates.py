@@ -150,7 +150,7 @@ class _Block:
         if len(lacking):
             raise InputError(
                 f"{version.manifest.ref} lacks query {self.rows['query_id'][int(lacking[0])]} ({len(lacking)} of a "
-                "block): it is of other pairs; run rank_passages again"
+                "block): it is of other pairs or intents; embed all that it mines for, and run rank_passages again"
             )
         hashes, scores = (pa.concat_arrays([getattr(one, name) for one in found]) for name in ("hashes", "scores"))
         return _Found(rows, hashes, scores, np.sum([one.skipped for one in found], axis=0))

@@ -31,6 +31,7 @@ from pipeline_tasks.datasets import (
     PAIR_EMBEDDINGS,
     PASSAGE_EMBEDDINGS,
 )
+from pipeline_tasks.retrieval.embed_params import is_asked
 from pipeline_tasks.retrieval.judges import best_models
 
 _AT_ONCE = 4096
@@ -137,9 +138,11 @@ def _check_instructions(rows: pa.Table, queries: Sequence[Version]) -> None:
     wanted = rows["instruction"].to_numpy(zero_copy_only=False)
     told = wanted.copy()
     for version in queries:
+        intents = version.manifest.params.get("intents", ())
         for ref in version.manifest.inputs.get("pairs", []):
             pairs = Version.open(version.store, Ref.parse(ref), INSTRUCTED_PAIRS)
-            for batch in pairs.batches(["query_id", "instruction"], _AT_ONCE):
+            for batch in pairs.batches(["query_id", "intent", "instruction"], _AT_ONCE):
+                batch = batch.filter(pa.array(is_asked(batch["intent"], intents)))
                 numbers = table.numbers(batch["query_id"])
                 known = numbers >= 0
                 told[numbers[known]] = batch["instruction"].to_numpy(zero_copy_only=False)[known]
@@ -230,7 +233,7 @@ def _gathered(ids: pa.Array, sources: list[tuple[Version, str, str]], store: Sto
         for version, key, column in sources:
             for batch in version.batches([key, column], _AT_ONCE):
                 numbers = table.numbers(batch[key])
-                wanted = np.flatnonzero(numbers >= 0)
+                wanted = np.flatnonzero((numbers >= 0) & batch[column].is_valid().to_numpy())
                 if len(wanted):
                     rows = batch.take(pa.array(wanted))
                     vectors = checked(matrix(rows[column]), rows[key], f"{version.manifest.ref} {column}")

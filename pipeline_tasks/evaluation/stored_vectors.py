@@ -59,4 +59,5 @@ def _of(judged: Version, stored: Version) -> np.ndarray | None:
     wanted = judged.table(["query_id"])["query_id"].combine_chunks()
     blocks = stored.batches(["query_id", "query_embedding"], _AT_ONCE)
     found = pa.concat_tables([block.filter(pc.is_in(block["query_id"], wanted)) for block in blocks])
+    found = found.filter(found["query_embedding"].is_valid())
     return matrix(found.sort_by("query_id")["query_embedding"]) if found.num_rows == len(wanted) else None

@@ -6,23 +6,40 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pydantic import field_validator
 
 from pipeline_tasks.core.run import Run
-from pipeline_tasks.core.step import From, step
+from pipeline_tasks.core.step import From, added, step
 from pipeline_tasks.datasets import INSTRUCTED_PAIRS, PAIR_EMBEDDINGS
+from pipeline_tasks.domains import domain_folder
+from pipeline_tasks.domains.intents import check_known
 from pipeline_tasks.models.registry import get
+from pipeline_tasks.retrieval.embed_params import is_asked
 from pipeline_tasks.retrieval.embed_passages import EncodeParams, noted, texts_of
 from pipeline_tasks.retrieval.encoder import Encoder, Progress
 from pipeline_tasks.retrieval.encoders import instructions_of
 
 
-class EmbedPairsParams(EncodeParams):
+class AskParams(EncodeParams):
     """Which encoder, how exact, and what an instructed model is told to look for."""
 
     def identity(self) -> dict[str, Any]:
         """The parameters and the instructions, where the model is given any."""
         instructions = instructions_of(get(self.model))
         return super().identity() | ({"instructions": instructions} if instructions else {})
+
+
+class EmbedPairsParams(AskParams):
+    """And of which intents."""
+
+    intents: tuple[str, ...] = added((), description="intents whose queries are encoded; empty: all")
+
+    @field_validator("intents")
+    @classmethod
+    def _in_one_order(cls, intents: tuple[str, ...]) -> tuple[str, ...]:
+        if intents:
+            check_known(domain_folder(), *intents)
+        return tuple(sorted(set(intents)))
 
 
 @step(
@@ -39,6 +56,9 @@ class EmbedPairsParams(EncodeParams):
 def embed_pairs(rows: pa.Table, params: EmbedPairsParams, run: Run) -> pa.Table:
     """Encode every query as the model wants it asked, with its own instruction if any, and its positive as a passage.
 
+    With ``intents`` a query of another one gets no vector, and no ranking; its positive does, which other queries are
+    ranked among.
+
     Raises:
         InputError: a text is blank, or the model gives a vector that is none.
         TransientError: an endpoint stayed busy; what it gave so far is kept.
@@ -47,14 +67,15 @@ def embed_pairs(rows: pa.Table, params: EmbedPairsParams, run: Run) -> pa.Table:
         return PAIR_EMBEDDINGS.table()
     positives = texts_of(rows, "query_id", "positive")
     encoder = params.open(positives, run)
-    with run.progress(2 * rows.num_rows, "texts") as meter, noted(run, encoder, 2 * rows.num_rows):
-        of_queries = encoded_queries(rows, encoder, meter.advance)
-        of_positives = encoder.encode_passages(positives, progress=meter.advance)
+    asked = is_asked(rows["intent"], params.intents)
+    n_texts = int(asked.sum()) + rows.num_rows
+    with run.progress(n_texts, "texts") as meter, noted(run, encoder, n_texts):
+        of_queries = params.kept(encoded_queries(rows.filter(pa.array(asked)), encoder, meter.advance))
+        of_positives = params.kept(encoder.encode_passages(positives, progress=meter.advance))
+    if not asked.all():
+        of_queries = of_queries.take(pa.array(np.cumsum(asked) - 1, mask=~asked))
     ids = rows.select(["query_id", "passage_id", "doc_id", "intent", "positive_id", "origin"])
-    vectors = {"query_embedding": of_queries, "positive_embedding": of_positives}
-    for name, values in vectors.items():
-        ids = ids.append_column(name, params.kept(values))
-    return ids
+    return ids.append_column("query_embedding", of_queries).append_column("positive_embedding", of_positives)
 
 
 def encoded_queries(rows: pa.Table, encoder: Encoder, progress: Progress) -> np.ndarray:
@@ -62,5 +83,7 @@ def encoded_queries(rows: pa.Table, encoder: Encoder, progress: Progress) -> np.
 
     Shapes: returns [n, d].
     """
+    if not len(rows):
+        return np.empty((0, encoder.dim), np.float32)
     told = [rows[name].to_pylist() for name in ("intent", "instruction") if name in rows.column_names]
     return encoder.encode_queries(texts_of(rows, "query_id", "query"), *told, progress=progress)

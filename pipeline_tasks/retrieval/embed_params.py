@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import Field
 
 from pipeline_tasks.core.errors import InputError
@@ -46,3 +50,10 @@ def check_weights(model: str, *versions: Version) -> None:
             raise InputError(
                 f"{version.manifest.ref} has vectors of other weights of {model} than run here: encode it anew"
             )
+
+
+def is_asked(of_each: pa.ChunkedArray, intents: Sequence[str]) -> np.ndarray:
+    """Which queries, whose intents these are, have a vector where ``intents`` are asked: all where none is named."""
+    if not intents:
+        return np.ones(len(of_each), bool)
+    return pc.is_in(of_each, value_set=pa.array(intents, pa.string())).to_numpy()

@@ -62,7 +62,9 @@ def fuse_rankings(inputs: Inputs, params: FuseRankingsParams, run: Run) -> Itera
                 found = next(column, None)
                 if found is None or found["query_id"] != block["query_id"]:
                     ref = rankings[model].manifest.ref
-                    raise InputError(f"{ref} is not of {inputs['pairs'].manifest.ref}, row by row; rank these pairs")
+                    raise InputError(
+                        f"{ref} is not of {inputs['pairs'].manifest.ref}, row by row; rank these pairs, of all intents"
+                    )
                 ids, scores = (found[name].combine_chunks() for name in ("passage_ids", "scores"))
                 ranked.append(sharing_words(ids, scores)[0] if model == BM25 else ids)
             fused.append(_fused(block, ranked, params))

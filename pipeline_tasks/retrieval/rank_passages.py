@@ -14,11 +14,12 @@ from pipeline_tasks.core.manifest import Part
 from pipeline_tasks.core.partitions import Partition, PartitionedRun, pieces
 from pipeline_tasks.core.run import Inputs
 from pipeline_tasks.core.step import From, step, tuning
+from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import PAIR_EMBEDDINGS, PASSAGE_EMBEDDINGS, RANKINGS
 from pipeline_tasks.retrieval.earlier_rankings import Earlier, fill_in, find_new, spare_words, take_over
 from pipeline_tasks.retrieval.embed_params import EmbedParams
 from pipeline_tasks.retrieval.shards import KEYS, Shard, corpora, distinct, hashes_of, named, without
-from pipeline_tasks.retrieval.vector_shards import rank_block, search_shard, spare_block
+from pipeline_tasks.retrieval.vector_shards import rank_block, search_shard, spare_block, with_vectors
 
 
 class RankPassagesParams(EmbedParams):
@@ -62,16 +63,17 @@ def rank_passages(inputs: Inputs, params: RankPassagesParams, run: PartitionedRu
     and no other query sees these (:mod:`~pipeline_tasks.retrieval.corpus`). Of an id that comes twice the first vector
     counts. A query that the latest version ranked is searched among new passages alone, unless so many are gone that
     its old ranking and the ``spare`` passages beyond it are too few (exact search; the rows are those of a full one).
-    One part of rankings for each part of the queries.
+    One part of rankings for each part of the queries; a query that the model was not asked has no vector, and no row.
 
     Raises:
         InputError: there are queries and no passages, or a vector is zero, not finite, of another width than others, or
             of other weights than run here.
     """
     params.check_weights(*(inputs[name] for name in ("queries", "passages", "positives")))
-    search = _Search(inputs, params, run)
+    queries = with_vectors(inputs["queries"])
+    search = _Search(inputs, queries, params, run)
     found: list[dict[str, list[Part]]] = [{} for _ in search.blocks]
-    for corpus, n_queries in corpora(inputs["queries"]).items():
+    for corpus, n_queries in corpora(queries).items():
         for block, parts in zip(found, search.best_of(corpus, n_queries), strict=True):
             block[corpus] = parts
     sizes = {"depth": params.depth, "spare": search.spare}
@@ -85,12 +87,12 @@ def rank_passages(inputs: Inputs, params: RankPassagesParams, run: PartitionedRu
 class _Search:
     """Shards of passages, searched for blocks of queries."""
 
-    def __init__(self, inputs: Inputs, params: RankPassagesParams, run: PartitionedRun) -> None:
+    def __init__(self, inputs: Inputs, queries: Version, params: RankPassagesParams, run: PartitionedRun) -> None:
         self._params, self._run = params, run
         exact = params.identity()["index"] == "exact"
         self.spare = params.spare if exact else 0
         self._given = pieces({name: inputs[name] for name in ("passages", "positives")}, params.shard_passages)
-        self.blocks = pieces({"pairs": inputs["queries"]}, params.block_queries)
+        self.blocks = pieces({"pairs": queries}, params.block_queries)
         self._before = Earlier.of(earlier(run.store, rank_passages, params)) if exact else None
 
     def keep_spare(self, ranked: Sequence[Part], blocks: Sequence[Partition], inputs: Sequence[str]) -> None:

@@ -6,7 +6,7 @@ A process reads a shard once, however many blocks of queries it searches it for,
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,9 @@ from pipeline_tasks.core.partitions import Partition
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.vectors import checked, matrix
+from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import RANKINGS
+from pipeline_tasks.retrieval.embed_params import is_asked
 from pipeline_tasks.retrieval.search import search
 from pipeline_tasks.retrieval.shards import ASKED, KEYS, Held, Merged, asked, found_table, held, joined, no_lists
 
@@ -39,6 +41,15 @@ class Opened:
     ids: pa.Array
     vectors: np.ndarray
     keys: np.ndarray
+
+
+def with_vectors(queries: Version) -> Version:
+    """Those of the queries that have vectors: of the intents that their model was asked."""
+    intents, parts = queries.manifest.params.get("intents", ()), range(len(queries.manifest.parts))
+    if not intents:
+        return queries
+    others = [np.flatnonzero(~is_asked(queries.all_rows(number, ["intent"])["intent"], intents)) for number in parts]
+    return replace(queries, known=queries.removed.plus(queries.manifest.key, others))
 
 
 def search_shard(given: Partition, run: Run) -> Iterator[pa.Table]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from airflow.sdk import DAG, Param
+from airflow.sdk import DAG, Context, Param
 from airflow.sdk.definitions.param import DagParam
 
 from pipeline_tasks.core.errors import InputError
@@ -106,10 +106,25 @@ class FieldOfRun(DagParam):
         return f"params.{self._name}"
 
 
+class Unless(FieldOfRun):
+    """``value``, and None in a run whose field is on."""
+
+    def __init__(self, field: DagParam, value: Any) -> None:
+        super().__init__(field)
+        self.value = value
+
+    def resolve(self, context: Context) -> Any:
+        """What it is in a run."""
+        return None if super().resolve(context) else self.value
+
+    def __repr__(self) -> str:
+        return f"{self.value} unless {super().__repr__()}"
+
+
 def of_run(value: Any) -> Any:
     """``value`` with every field in it as a :class:`FieldOfRun`."""
     if isinstance(value, DagParam):
-        return FieldOfRun(value)
+        return value if isinstance(value, FieldOfRun) else FieldOfRun(value)
     if isinstance(value, dict):
         return {name: of_run(one) for name, one in value.items()}
     return [of_run(one) for one in value] if isinstance(value, list) else value

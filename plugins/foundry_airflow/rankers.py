@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from airflow.sdk.definitions.param import DagParam
+
+from foundry_airflow.forms import Unless
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.parameters import usual
 from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.settings import settings
+from pipeline_tasks.domains import domain_folder
+from pipeline_tasks.domains.intents import load_intents
+from pipeline_tasks.models.registry import ANY
 from pipeline_tasks.retrieval.fusion import BM25
 from pipeline_tasks.retrieval.judges import best_of, models_of
 
@@ -21,11 +27,13 @@ class Rankers:
         models: whose rankings ``mutual_agreement`` reads.
         best: those of them that negatives come from: the first judge of every intent.
         fused: what ``fuse_rankings`` makes one ranking of.
+        judges: intent, or any -> whose rankings of its queries are read.
     """
 
     models: list[str]
     best: list[str]
     fused: list[str]
+    judges: Mapping[str, Sequence[str]]
 
     @property
     def embedders(self) -> list[str]:
@@ -36,6 +44,15 @@ class Rankers:
     def teachers(self) -> list[str]:
         """Those that score triplets, which takes vectors: the best ones, else the first that has any."""
         return [model for model in self.best if model != BM25] or self.embedders[:1]
+
+    def asked(self, model: str, all_if: DagParam) -> dict[str, Unless]:
+        """Parameters by which ``model`` encodes no query of an intent that others judge, unless the field is on.
+
+        There are none where it judges all intents, or none, or is the teacher of all triplets.
+        """
+        known = load_intents(domain_folder())
+        mine = [intent for intent in known if model in self.judges.get(intent, self.judges.get(ANY, ()))]
+        return {} if len(mine) in (0, len(known)) or self.teachers == [model] else {"intents": Unless(all_if, mine)}
 
 
 def rankers() -> Rankers:
@@ -51,7 +68,8 @@ def rankers() -> Rankers:
     _covers("[mutual_agreement] judges", models_of(found["judges"]), "[mutual_agreement] models", models)
     _covers("[mutual_agreement] judges", best, "[mine_negatives] models", mined or best)
     _covers("[fuse_rankings] models", fused or (), "[mutual_agreement] models", [*models, BM25])
-    return Rankers(models, best, fused or [*(model for model in models if model != BM25), BM25])
+    fused = fused or [*(model for model in models if model != BM25), BM25]
+    return Rankers(models, best, fused, found["judges"])
 
 
 def _covers(of: str, wanted: Iterable[str], where: str, named: Iterable[str]) -> None:

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -52,6 +54,17 @@ def test_what_is_removed_by_several_columns_and_in_some_parts_is_not_read(store)
     assert version.manifest.rows == len(_left())
     assert [n for block in version.batches(["value"], 2) for n in block["value"].to_pylist()] == _left()
     assert version.removed.columns(19).keys() == {"scaled_id", "item_id"}
+
+
+@pytest.mark.parametrize("column", ["scaled_id", "value"])
+def test_further_rows_are_left_out_beside_those_that_are_removed(store, column):
+    version = latest(store, "scaled")
+    further = [np.array([0, 4]) if number % 2 else np.array([], int) for number in range(N_PARTS)]
+    fewer = replace(version, known=version.removed.plus(column, further))
+    left = [n for n in _left() if n // 5 % 2 == 0 or n % 5 not in {0, 4}]
+    assert fewer.table()["value"].to_pylist() == left and version.table()["value"].to_pylist() == _left()
+    rows = pickle.loads(pickle.dumps(Rows.between(fewer, 9, N_PARTS)))
+    assert [n for table in rows.tables(["value"]) for n in table["value"].to_pylist()] == [n for n in left if n >= 45]
 
 
 def test_keys_are_looked_up_once_however_many_parts_and_readers_there_are(store, monkeypatch):

@@ -6,7 +6,7 @@ import pytest
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.store import LocalStore
-from pipeline_tasks.core.versions import Version, manifest_key
+from pipeline_tasks.core.versions import Version, commit, load_manifest, manifest_key
 from pipeline_tasks.curation import score_triplets as module
 from pipeline_tasks.curation.score_triplets import score_triplets
 from pipeline_tasks.datasets import (
@@ -110,6 +110,25 @@ def test_a_query_without_an_instruction_is_not_scored_as_one_that_has_some(vecto
     plain = put(store, INSTRUCTED_PAIRS, [{"query_id": row["query_id"]} for row in told], dataset="mtp")
     put(store, PAIR_EMBEDDINGS, pairs[::-1], dataset="query_embeddings/one", pairs=plain)
     assert go(store, score_triplets, models=("one",)).counters["pairs_scored"] == 9
+
+
+def test_a_query_that_a_teachers_later_vectors_leave_out_has_that_of_the_earlier_ones(vectors):
+    store, of = vectors
+    told = put(store, INSTRUCTED_PAIRS, [{"query_id": "q1", "intent": "qa", "instruction": "x"}], dataset="mtp")
+    positive = {"positive_id": "g1", "positive_embedding": of["one"]["g1"]}
+    earlier = Version.open(store, Ref.parse("query_embeddings/one")).manifest
+    left_out = [{"query_id": "q1", "intent": "qa", "query_embedding": None} | positive]
+    later = put(store, PAIR_EMBEDDINGS, left_out, dataset="query_embeddings/one", pairs=told)
+    commit(
+        store,
+        limited := load_manifest(store, later).model_copy(update={"params": {"intents": ["sts"]}, "id": "0" * 16}),
+    )
+    given = {"queries": [str(earlier.ref), str(limited.ref)]}
+    go(store, score_triplets, given, models=("one",))
+    found = {row["query_id"]: row["teacher_positive_score"] for row in rows(store, "mtt/0.95-kd")}
+    assert found["q1"] == pytest.approx(float(of["one"]["q1"] @ of["one"]["p1"]), abs=1e-6)
+    with pytest.raises(InputError, match="have no vector of q1; embed what the build was made of"):
+        go(store, score_triplets, {"queries": [str(limited.ref)]}, models=("one",))
 
 
 def test_a_build_is_named_by_its_level_or_by_its_name():

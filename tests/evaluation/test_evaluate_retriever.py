@@ -150,6 +150,16 @@ def test_a_model_that_is_told_something_else_is_asked_anew(store, model, monkeyp
     assert query_vectors(judged, model, "float32") is None
 
 
+def test_a_model_that_was_not_asked_some_queries_is_asked_them_all(store, model, monkeypatch, tmp_path):
+    asked_of_pairs(store)
+    (tmp_path / "told.toml").write_text('[embed_pairs]\nintents = ["qa"]')
+    monkeypatch.setenv("FOUNDRY_PARAMETERS", str(tmp_path / "told.toml"))
+    settings.cache_clear()
+    go(store, embed_pairs, model=model)
+    assert query_vectors(Version.open(store, Ref.parse("judged/heldout")), model, "float32") is None
+    settings.cache_clear()
+
+
 def test_what_the_untrained_system_is_told_is_in_the_id_and_in_what_its_ranking_rests_on(store, monkeypatch):
     params = {"size": "22m", "models": (), "systems": ("bm25",)}
     decided = []

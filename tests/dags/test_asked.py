@@ -1,0 +1,128 @@
+"""A reference model of ``build_triplets`` encodes and ranks queries of the intents that it judges, and no others."""
+
+import json
+from pathlib import Path
+from zlib import crc32
+
+import numpy as np
+import pytest
+from foundry_airflow.outline import outline, read_dag
+from foundry_airflow.rankers import Rankers
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.settings import settings
+from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.curation.mine_negatives import mine_negatives
+from pipeline_tasks.curation.mutual_agreement import mutual_agreement
+from pipeline_tasks.curation.score_triplets import score_triplets
+from pipeline_tasks.datasets import PAIRS, PASSAGES
+from pipeline_tasks.models.registry import models
+from pipeline_tasks.retrieval.embed_pairs import embed_pairs
+from pipeline_tasks.retrieval.embed_passages import embed_passages
+from pipeline_tasks.retrieval.fuse_rankings import fuse_rankings
+from pipeline_tasks.retrieval.judges import judges, judging_models
+from pipeline_tasks.retrieval.rank_passages import rank_passages
+from tests.retrieval.endpoint import serving
+from tests.stores import go, put, rows
+
+TOPICS = ("flood", "storm", "smoke", "quake")
+WIDTH = {spec.endpoint_name: spec.dim for spec in models()}
+
+
+@pytest.fixture
+def table_5(store_folder, monkeypatch):
+    """The assignment of the paper."""
+    monkeypatch.setenv("FOUNDRY_ASSIGNMENT", "table-5")
+    settings.cache_clear()
+
+
+@pytest.fixture
+def endpoint(table_5, monkeypatch):
+    """All models of it at an endpoint: near are texts of one topic, each model has tastes of its own."""
+
+    def vector(model: str, text: str) -> np.ndarray:
+        topic = np.random.default_rng(crc32(text.split()[-1].encode())).normal(size=WIDTH[model])
+        return topic + np.random.default_rng(crc32(f"{model} {text}".encode())).normal(size=WIDTH[model])
+
+    def answer(body: dict) -> dict:
+        texts = enumerate(body["input"])
+        return {"data": [{"index": i, "embedding": vector(body["model"], text).tolist()} for i, text in texts]}
+
+    with serving() as running:
+        running.answer = answer
+        monkeypatch.setenv("FOUNDRY_SERVED_MODELS", ",".join(judging_models()))
+        monkeypatch.setenv("FOUNDRY_EMBEDDINGS_BASE_URL", running.url)
+        monkeypatch.setenv("FOUNDRY_EMBEDDINGS_PRICE", "free")
+        settings.cache_clear()
+        yield running
+    settings.cache_clear()
+
+
+def pairs_of(origin: str, intents: tuple[str, ...]) -> list[dict]:
+    """A pair of each intent and topic; those of ``dm`` are of passages."""
+    return [
+        {"query_id": f"{origin} {intent} {topic}", "intent": intent, "query": f"{origin} {intent} asks for {topic}"}
+        | {"positive_id": f"{origin} {intent} g-{topic}", "positive": f"{origin} says to {intent} of {topic}"}
+        | {"passage_id": f"p-0 {topic}" if origin == "dm" else "", "doc_id": "d", "origin": origin, "split": "train"}
+        for intent in intents
+        for topic in TOPICS
+    ]
+
+
+def plant(store: LocalStore) -> None:
+    passages = [{"passage_id": f"p-{i} {topic}", "text": f"page {i} on {topic}"} for i in range(3) for topic in TOPICS]
+    put(store, PASSAGES, [row | {"doc_id": "d", "split": "train"} for row in passages])
+    general = [*pairs_of("gd/all_nli", ("nli",)), *pairs_of("faq", ("qa", "sts"))]
+    put(store, PAIRS, pairs_of("dm", tuple(judges())), general, dataset="mtp")
+
+
+def told(root: Path, **conf: object) -> dict[str, list[str] | None]:
+    """Model -> intents of the queries that it is asked in a run of the DAG; None for all."""
+    steps = json.loads(json.dumps(outline(read_dag(root / "dags", "build_triplets"), conf)))["steps"]
+    return {one["values"]["model"]: one["values"].get("intents") for one in steps if one["step"] == "embed_pairs"}
+
+
+def build(store: LocalStore, asked: dict[str, list[str] | None]) -> tuple[dict[str, list], float]:
+    """What ``build_triplets`` makes, and how many texts it encodes for it."""
+    n_encoded, found = 0.0, {}
+    for model, intents in asked.items():
+        go(store, embed_passages, model=model)
+        n_encoded += go(store, embed_pairs, model=model, intents=intents or ()).counters["texts_encoded"]
+        go(store, rank_passages, model=model, depth=12)
+        found[model] = rows(store, f"rankings/{model}")
+    go(store, mutual_agreement)
+    go(store, mine_negatives, alpha=0.95)
+    go(store, score_triplets, alpha=0.95)
+    return found | {name: rows(store, name) for name in ("labelled", "labelled/rejects", "mtt/0.95-kd")}, n_encoded
+
+
+def test_labels_and_triplets_are_those_of_full_rankings(endpoint, store_folder, root):
+    plant(store := LocalStore(store_folder))
+    (full, n_full), (limited, n_limited) = build(store, told(root, fusion=True)), build(store, told(root))
+    intent_of, n_models = {row["query_id"]: row["intent"] for row in rows(store, "mtp")}, len(judging_models())
+    for model in judging_models():
+        judged = [row for row in full[model] if model in judges()[intent_of[row["query_id"]]]]
+        assert limited.pop(model) == judged and 0 < len(judged) < len(full.pop(model)) == len(intent_of)
+    assert limited == full and len(full["labelled"]) > 12 and full["labelled/rejects"] and full["mtt/0.95-kd"]
+    assert n_full - n_limited == (n_models - 3) * len(intent_of)
+    with pytest.raises(InputError, match="is not of mtp@.* row by row; rank these pairs, of all intents"):
+        go(store, fuse_rankings, models=judging_models())
+    with pytest.raises(InputError, match="lacks query .* of other intents; embed all that it judges"):
+        go(store, mutual_agreement, judges={"any": judging_models()})
+
+
+def test_the_dag_limits_a_model_to_what_it_judges_unless_all_are_fused(table_5, store_folder, root):
+    plant(LocalStore(store_folder))
+    limits = {model: [one for one, panel in judges().items() if model in panel] for model in judging_models()}
+    assert limits["gte-qwen2-7b-instruct"] == ["sts"] and "twitter" not in limits["nv-embed-v2"]
+    assert told(root) == limits
+    assert told(root, fusion=True) == dict.fromkeys(limits)
+
+
+def test_who_judges_all_intents_or_teaches_alone_is_asked_all(store_folder, root):
+    plant(LocalStore(store_folder))
+    assert set(told(root).values()) == {None}
+    fusion = read_dag(root / "dags", "build_triplets").param("fusion")
+    who = Rankers(["bm25", "a", "b", "c"], ["bm25", "a"], [], {"qa": ["bm25", "c"], "sts": ["a", "b"], "any": ["b"]})
+    limits = [{name: found.value for name, found in who.asked(model, fusion).items()} for model in "abc"]
+    assert limits == [{}, {"intents": [one for one in judges() if one != "qa"]}, {"intents": ["qa"]}]
