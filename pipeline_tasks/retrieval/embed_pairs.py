@@ -8,12 +8,14 @@ import numpy as np
 import pyarrow as pa
 from pydantic import field_validator
 
+from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.step import From, added, step
 from pipeline_tasks.datasets import INSTRUCTED_PAIRS, PAIR_EMBEDDINGS
 from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.domains.intents import check_known
 from pipeline_tasks.models.registry import get
+from pipeline_tasks.retrieval.corpus import by_corpus
 from pipeline_tasks.retrieval.embed_params import is_asked
 from pipeline_tasks.retrieval.embed_passages import EncodeParams, noted, texts_of
 from pipeline_tasks.retrieval.encoder import Encoder, Progress
@@ -33,13 +35,21 @@ class EmbedPairsParams(AskParams):
     """And of which intents."""
 
     intents: tuple[str, ...] = added((), description="intents whose queries are encoded; empty: all")
+    of_one_intent: tuple[str, ...] = added(
+        (), description="origins whose pairs are all of one intent: where that is not in intents=, none is encoded"
+    )
+
+    @field_validator("intents", "of_one_intent")
+    @classmethod
+    def _in_one_order(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(sorted(set(names)))
 
     @field_validator("intents")
     @classmethod
-    def _in_one_order(cls, intents: tuple[str, ...]) -> tuple[str, ...]:
+    def _known(cls, intents: tuple[str, ...]) -> tuple[str, ...]:
         if intents:
             check_known(domain_folder(), *intents)
-        return tuple(sorted(set(intents)))
+        return intents
 
 
 @step(
@@ -57,12 +67,15 @@ def embed_pairs(rows: pa.Table, params: EmbedPairsParams, run: Run) -> pa.Table:
     """Encode every query as the model wants it asked, with its own instruction if any, and its positive as a passage.
 
     With ``intents`` a query of another one gets no vector, and no ranking; its positive does, which other queries are
-    ranked among.
+    ranked among. Where none are, in a corpus that is ``of_one_intent``, the pair gets no row.
 
     Raises:
-        InputError: a text is blank, or the model gives a vector that is none.
+        InputError: a text is blank, the model gives a vector that is none, or such a corpus is of several intents.
         TransientError: an endpoint stayed busy; what it gave so far is kept.
     """
+    n_pairs, rows = rows.num_rows, _needed(rows, params)
+    if left_out := n_pairs - rows.num_rows:
+        run.count("pairs_left_out", left_out)
     if rows.num_rows == 0:
         return PAIR_EMBEDDINGS.table()
     positives = texts_of(rows, "query_id", "positive")
@@ -76,6 +89,23 @@ def embed_pairs(rows: pa.Table, params: EmbedPairsParams, run: Run) -> pa.Table:
         of_queries = of_queries.take(pa.array(np.cumsum(asked) - 1, mask=~asked))
     ids = rows.select(["query_id", "passage_id", "doc_id", "intent", "positive_id", "origin"])
     return ids.append_column("query_embedding", of_queries).append_column("positive_embedding", of_positives)
+
+
+def _needed(rows: pa.Table, params: EmbedPairsParams) -> pa.Table:
+    """Without the pairs of a corpus in which no query is asked."""
+    if not params.intents or not params.of_one_intent or not rows.num_rows:
+        return rows
+    asked, needed = is_asked(rows["intent"], params.intents), np.ones(rows.num_rows, bool)
+    for corpus, of_it in by_corpus(rows):
+        if corpus in params.of_one_intent and not asked[of_it].all():
+            if asked[of_it].any():
+                intents = sorted({str(intent) for intent in rows["intent"].take(pa.array(of_it)).to_pylist()})
+                raise InputError(
+                    f"of_one_intent names {corpus!r}, and its pairs are of {intents}, each ranked among the positives "
+                    "of all: leave it out, or give these pairs another origin"
+                )
+            needed[of_it] = False
+    return rows.filter(pa.array(needed))
 
 
 def encoded_queries(rows: pa.Table, encoder: Encoder, progress: Progress) -> np.ndarray:

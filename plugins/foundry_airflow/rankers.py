@@ -17,6 +17,7 @@ from pipeline_tasks.domains.intents import load_intents
 from pipeline_tasks.models.registry import ANY
 from pipeline_tasks.retrieval.fusion import BM25
 from pipeline_tasks.retrieval.judges import best_of, models_of
+from pipeline_tasks.synthesis.general_sets import general_sets
 
 
 @dataclass(frozen=True)
@@ -46,13 +47,17 @@ class Rankers:
         return [model for model in self.best if model != BM25] or self.embedders[:1]
 
     def asked(self, model: str, all_if: DagParam) -> dict[str, Unless]:
-        """Parameters by which ``model`` encodes no query of an intent that others judge, unless the field is on.
+        """Parameters by which ``model`` encodes nothing for an intent that others judge, unless the field is on.
 
-        There are none where it judges all intents, or none, or is the teacher of all triplets.
+        A set of the general domain has one intent, so that none of it is encoded where that is none of the model's.
+        There are no such parameters where it judges all intents, or none, or is the teacher of all triplets.
         """
         known = load_intents(domain_folder())
         mine = [intent for intent in known if model in self.judges.get(intent, self.judges.get(ANY, ()))]
-        return {} if len(mine) in (0, len(known)) or self.teachers == [model] else {"intents": Unless(all_if, mine)}
+        if len(mine) in (0, len(known)) or self.teachers == [model]:
+            return {}
+        others = [f"gd/{name}" for name, one in general_sets().items() if one.intent not in mine]
+        return {"intents": Unless(all_if, mine), "of_one_intent": Unless(all_if, others)}
 
 
 def rankers() -> Rankers:

@@ -76,18 +76,19 @@ def plant(store: LocalStore) -> None:
     put(store, PAIRS, pairs_of("dm", tuple(judges())), general, dataset="mtp")
 
 
-def told(root: Path, **conf: object) -> dict[str, list[str] | None]:
-    """Model -> intents of the queries that it is asked in a run of the DAG; None for all."""
+def told(root: Path, **conf: object) -> dict[str, dict]:
+    """Model -> by what it is limited in a run of the DAG."""
     steps = json.loads(json.dumps(outline(read_dag(root / "dags", "build_triplets"), conf)))["steps"]
-    return {one["values"]["model"]: one["values"].get("intents") for one in steps if one["step"] == "embed_pairs"}
+    limits = (one["values"] for one in steps if one["step"] == "embed_pairs")
+    return {one.pop("model"): {name: value for name, value in one.items() if value is not None} for one in limits}
 
 
-def build(store: LocalStore, asked: dict[str, list[str] | None]) -> tuple[dict[str, list], float]:
+def build(store: LocalStore, limits: dict[str, dict]) -> tuple[dict[str, list], float]:
     """What ``build_triplets`` makes, and how many texts it encodes for it."""
     n_encoded, found = 0.0, {}
-    for model, intents in asked.items():
+    for model, limit in limits.items():
         go(store, embed_passages, model=model)
-        n_encoded += go(store, embed_pairs, model=model, intents=intents or ()).counters["texts_encoded"]
+        n_encoded += go(store, embed_pairs, model=model, **limit).counters["texts_encoded"]
         go(store, rank_passages, model=model, depth=12)
         found[model] = rows(store, f"rankings/{model}")
     go(store, mutual_agreement)
@@ -104,7 +105,7 @@ def test_labels_and_triplets_are_those_of_full_rankings(endpoint, store_folder, 
         judged = [row for row in full[model] if model in judges()[intent_of[row["query_id"]]]]
         assert limited.pop(model) == judged and 0 < len(judged) < len(full.pop(model)) == len(intent_of)
     assert limited == full and len(full["labelled"]) > 12 and full["labelled/rejects"] and full["mtt/0.95-kd"]
-    assert n_full - n_limited == (n_models - 3) * len(intent_of)
+    assert n_full - n_limited == (n_models - 3) * (len(intent_of) + len(TOPICS)), "queries, and positives of gd/all_nli"
     with pytest.raises(InputError, match="is not of mtp@.* row by row; rank these pairs, of all intents"):
         go(store, fuse_rankings, models=judging_models())
     with pytest.raises(InputError, match="lacks query .* of other intents; embed all that it judges"):
@@ -113,16 +114,20 @@ def test_labels_and_triplets_are_those_of_full_rankings(endpoint, store_folder, 
 
 def test_the_dag_limits_a_model_to_what_it_judges_unless_all_are_fused(table_5, store_folder, root):
     plant(LocalStore(store_folder))
-    limits = {model: [one for one, panel in judges().items() if model in panel] for model in judging_models()}
-    assert limits["gte-qwen2-7b-instruct"] == ["sts"] and "twitter" not in limits["nv-embed-v2"]
-    assert told(root) == limits
-    assert told(root, fusion=True) == dict.fromkeys(limits)
+    limits = told(root)
+    judged = {model: [one for one, panel in judges().items() if model in panel] for model in judging_models()}
+    assert {model: limit["intents"] for model, limit in limits.items()} == judged
+    assert limits["nv-embed-v2"]["of_one_intent"] == ["gd/signal1m"]
+    sets = set(limits["gte-qwen2-7b-instruct"]["of_one_intent"])
+    assert {"gd/paq", "gd/xnli"} < sets and sets.isdisjoint({"gd/quora", "gd/altlex"})
+    assert told(root, fusion=True) == dict.fromkeys(limits, {})
 
 
 def test_who_judges_all_intents_or_teaches_alone_is_asked_all(store_folder, root):
     plant(LocalStore(store_folder))
-    assert set(told(root).values()) == {None}
+    assert [*told(root).values()] == [{}] * 3
     fusion = read_dag(root / "dags", "build_triplets").param("fusion")
     who = Rankers(["bm25", "a", "b", "c"], ["bm25", "a"], [], {"qa": ["bm25", "c"], "sts": ["a", "b"], "any": ["b"]})
-    limits = [{name: found.value for name, found in who.asked(model, fusion).items()} for model in "abc"]
-    assert limits == [{}, {"intents": [one for one in judges() if one != "qa"]}, {"intents": ["qa"]}]
+    limits = [who.asked(model, fusion) for model in "abc"]
+    assert not limits[0]
+    assert [limit["intents"].value for limit in limits[1:]] == [[one for one in judges() if one != "qa"], ["qa"]]

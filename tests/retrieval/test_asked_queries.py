@@ -97,6 +97,23 @@ def test_a_query_of_another_intent_gets_no_vector_and_its_positive_does(tmp_path
         go(store, embed_pairs, model=MODEL, intents=["riddle"])
 
 
+def test_a_set_of_one_intent_that_is_not_asked_is_not_encoded_at_all(tmp_path, fetched):
+    fetched(MODEL)
+    store = LocalStore(tmp_path)
+    texts = {"query": "why", "positive": "because", "positive_id": "g", "passage_id": ""}
+    of = {"gd/quora": "sts", "gd/squad": "qa", "faq": "sts"}
+    asked = [texts | {"query_id": origin, "origin": origin, "intent": intent} for origin, intent in of.items()]
+    ours = texts | {"query_id": "ours", "origin": "gd/quora", "intent": "sts", "passage_id": "p"}
+    put(store, PAIRS, asked, [asked[0] | {"query_id": "r"}], [ours], dataset="mtp")
+    sets = {"intents": ["qa"], "of_one_intent": ["gd/quora", "gd/squad"]}
+    counters = go(store, embed_pairs, model=MODEL, **sets).counters
+    assert (counters["pairs_left_out"], counters["texts_encoded"]) == (2, 4)
+    assert [row["query_id"] for row in rows(store, QUERIES)] == ["gd/squad", "faq", "ours"]
+    put(store, PAIRS, [*asked, asked[0] | {"query_id": "r", "intent": "qa"}], dataset="mtp")
+    with pytest.raises(InputError, match=r"of_one_intent names 'gd/quora', and its pairs are of \['qa', 'sts'\]"):
+        go(store, embed_pairs, model=MODEL, **sets)
+
+
 def test_the_intents_are_part_of_the_version_where_some_are_named_in_whatever_order():
     everyone = EmbedPairsParams(model=MODEL).identity()
     assert "intents" not in everyone and "intents" not in NearestPassagesParams.model_fields
