@@ -55,7 +55,7 @@ class AdaptToCorpusParams(TrainedStartParams, TrainParams):
     writes=None,
     kind="reduce",
     dataset="model/{size}/corpus",
-    version="4",
+    version="5",
     image="gpu",
     pool="gpu",
     memory_gib=8,

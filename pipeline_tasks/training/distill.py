@@ -38,7 +38,7 @@ class DistillParams(TripletParams):
     writes=None,
     kind="reduce",
     dataset="model/{size}/distill",
-    version="5",
+    version="6",
     image="gpu",
     pool="gpu",
     memory_gib=8,

@@ -36,7 +36,7 @@ class FinetuneParams(TripletParams):
     writes=None,
     kind="reduce",
     dataset="model/{size}/finetune",
-    version="6",
+    version="7",
     image="gpu",
     pool="gpu",
     memory_gib=8,

@@ -68,7 +68,7 @@ class FollowInstructionsParams(TrainedStartParams, TrainParams):
     writes=None,
     kind="reduce",
     dataset="model/{size}/instructions",
-    version="7",
+    version="8",
     image="gpu",
     pool="gpu",
     memory_gib=8,

@@ -62,15 +62,16 @@ def _judged(queries: Version, passages: Version, layout: Layout) -> Examples:
 def _rows(queries: Version, text_of: dict[str, str], layout: Layout) -> Iterator[pa.Table]:
     own = ["instruction"] if queries.has("instruction") else []
     for rows in queries.batches([*_COLUMNS, *own], _ROWS_AT_ONCE):
-        judged = (rows[name].to_pylist() for name in ("passage_ids", "grades"))
+        told = (rows[name].to_pylist() for name in ("passage_ids", "grades"))
         relevant = [
             (row, passage, grade)
-            for row, found in enumerate(zip(*judged, strict=True))
+            for row, found in enumerate(zip(*told, strict=True))
             for passage, grade in zip(*found, strict=True)
             if grade > 0
         ]
         if unknown := sorted({passage for _, passage, _ in relevant} - text_of.keys()):
             raise InputError(f"{queries.manifest.ref} judges {unknown[0]!r}, which is not in the corpus given with it")
-        of = asked(rows.take(pa.array([row for row, _, _ in relevant], pa.int64())), layout)
+        judged = rows.take(pa.array([row for row, _, _ in relevant], pa.int64()))
         positives = [text_of[passage] for _, passage, _ in relevant]
-        yield block(positives=positives, targets=[[float(grade)] for _, _, grade in relevant], **of)
+        targets = [[float(grade)] for _, _, grade in relevant]
+        yield block(positives=positives, targets=targets, sources=judged["intent"], **asked(judged, layout))

@@ -123,7 +123,7 @@ class PretrainParams(TrainedStartParams, TrainParams):
     writes=None,
     kind="reduce",
     dataset="model/{size}/pretrain",
-    version="6",
+    version="7",
     image="gpu",
     pool="gpu",
     memory_gib=8,
@@ -265,4 +265,4 @@ def _dev_rows(pairs: Version, layout: Layout) -> Iterator[pa.Table]:
         of = asked(rows, layout)
         written = given(rows["positive"], layout).to_pylist()
         of["answers"] = [[*own, text] for own, text in zip(of["answers"].to_pylist(), written, strict=True)]
-        yield block(positives=given(sources, layout), **of)
+        yield block(positives=given(sources, layout), sources=rows["intent"], **of)

@@ -152,4 +152,4 @@ def dev_set(triplets: Version, params: TripletParams, layout: Layout) -> Example
 def _dev_rows(triplets: Version, params: TripletParams, layout: Layout) -> Iterator[pa.Table]:
     for rows in of_split(triplets, _columns(triplets, params), "dev"):
         positives, negatives = given(rows["positive"], layout), given(rows["negatives"], layout)
-        yield block(positives=positives, negatives=negatives, **asked(rows, layout))
+        yield block(positives=positives, negatives=negatives, sources=rows["intent"], **asked(rows, layout))

@@ -1,4 +1,7 @@
-"""The score that picks a checkpoint: NDCG@10 of exact search over the development passages, by grade where judged."""
+"""The score that picks a checkpoint: NDCG@10 of exact search over the development passages, by grade where judged.
+
+As an evaluation's score it is the mean over intents of the mean over their queries.
+"""
 
 import math
 from collections.abc import Sequence
@@ -54,19 +57,26 @@ def ranks_of_positives(
     return ranks
 
 
-def mean_ndcg(ranks: np.ndarray, grades: np.ndarray, query_of: np.ndarray) -> float:
+def mean_ndcg(ranks: np.ndarray, grades: np.ndarray, query_of: np.ndarray, intents: np.ndarray | None = None) -> float:
     """Mean NDCG@10 over queries, from the ranks of what is relevant to them; the gain is the grade.
+
+    With ``intents`` it is the mean over these of the mean over their queries.
 
     Shapes:
         ranks, grades, query_of: [n], one of each for a relevant passage of a query; every query number up to the
-        highest has one.
+        highest has one. intents: [q], the number of each query's.
+
+    Source:
+        DMRetriever, Table 2.
     """
     gains = np.where(ranks <= CUTOFF, grades / np.log2(1.0 + ranks), 0.0)
     order = np.lexsort((-grades, query_of))
     starts = np.searchsorted(query_of[order], query_of[order])
     best = np.arange(len(order)) - starts + 1
     ideal = np.where(best <= CUTOFF, grades[order] / np.log2(1.0 + best), 0.0)
-    return float((np.bincount(query_of, gains) / np.bincount(query_of[order], ideal)).mean())
+    found = np.bincount(query_of, gains) / np.bincount(query_of[order], ideal)
+    groups = [found] if intents is None else [found[intents == one] for one in np.unique(intents)]
+    return float(np.mean([group.mean() for group in groups]))
 
 
 def embed(
@@ -101,10 +111,12 @@ def embed(
 
 
 def validate(encoder: Encoder, dev: Rows, micro_batch_tokens: int, autocast: bool, peers: Peers = ALONE) -> float:
-    """NDCG@10 of ``encoder`` on ``dev``; a row's target, where it has one, is the grade of its positive.
+    """NDCG@10 of ``encoder`` on ``dev``, whose sources are intents; a row's target, if any, is its positive's grade.
 
-    Without grades a row is a query of its own, in whose ranking other known answers of its query are left out. NaN
-    where a vector is no vector of numbers. ``peers`` share the work, and all have the result.
+    Every intent counts alike, and within it every query. Graded rows with the same words are one query, or one of each
+    intent that asks them, by what was judged for that intent. Without grades a row is a query of its own, in whose
+    ranking other known answers of its query are left out. NaN where a vector is no vector of numbers. ``peers`` share
+    the work, and all have the result.
     """
     queries = embed(encoder, dev.queries, micro_batch_tokens, autocast, dev.unpooled, peers=peers)
     passages = embed(encoder, dev.passages, micro_batch_tokens, autocast, peers=peers)
@@ -113,16 +125,18 @@ def validate(encoder: Encoder, dev: Rows, micro_batch_tokens: int, autocast: boo
     if not len(dev.targets_of.values):
         answers = [dev.answers[query] for query in dev.query_of]
         ranks = ranks_of_positives(queries[dev.query_of], passages, dev.positive_of, answers)
-        return mean_ndcg(ranks, grades(dev), np.arange(len(dev)))
+        return mean_ndcg(ranks, grades(dev), np.arange(len(dev)), dev.source_of)
     ranks = ranks_of_positives(queries[dev.query_of], passages, dev.positive_of)
-    once = _once(dev)
-    return mean_ndcg(ranks[once], grades(dev)[once], dev.query_of[once])
+    in_intent = dev.query_of * len(dev.sources) + dev.source_of
+    once = _once(dev, in_intent)
+    asked, query_of = np.unique(in_intent[once], return_inverse=True)
+    return mean_ndcg(ranks[once], grades(dev)[once], query_of, asked % len(dev.sources))
 
 
-def _once(rows: Rows) -> np.ndarray:
+def _once(rows: Rows, query_of: np.ndarray) -> np.ndarray:
     """Of rows with the same query and the same positive, texts that stand in a set twice, the one of the best grade."""
-    order = np.lexsort((-grades(rows), rows.positive_of, rows.query_of))
-    pairs = np.stack([rows.query_of, rows.positive_of])[:, order]
+    order = np.lexsort((-grades(rows), rows.positive_of, query_of))
+    pairs = np.stack([query_of, rows.positive_of])[:, order]
     first = np.append(True, (np.diff(pairs) != 0).any(axis=0))
     return np.sort(order[first])
 

@@ -8,9 +8,12 @@ import pytest
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.lineage import query
 from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import EVALUATIONS, JUDGED_QUERIES, PAIRS, PASSAGES
+from pipeline_tasks.evaluation.evaluate_retriever import evaluate_retriever
 from pipeline_tasks.evaluation.pool_passages import pool_passages
 from pipeline_tasks.evaluation.sample_queries import SampleQueriesParams, sample_queries, sampled
+from pipeline_tasks.evaluation.scores import AVERAGE, scores_of
 from pipeline_tasks.training.pretrain import pretrain
 from tests import shapes
 from tests.stores import go, put, reasons, rows
@@ -113,6 +116,35 @@ def test_a_training_chooses_its_checkpoint_on_the_judged_queries(store, tmp_path
     assert sampled.counters["dev_queries"] == 1
     with pytest.raises(InputError, match="judged/nowhere"):
         go(store, pretrain, backbone=start, choose_on=("nowhere",), **SMALL)
+
+
+def test_what_chooses_a_checkpoint_is_what_an_evaluation_of_it_says(store, tmp_path):
+    """Two of nine queries are of the rarer intent, and the words of one of these are asked in both."""
+    passages = rows(store, "corpus/mine")[:36]
+    put(store, PASSAGES, passages, dataset="corpus/mine")
+    texts = [row["text"] for row in passages]
+    asked = [("qa", texts[i], i) for i in range(7)] + [("nli", texts[0], 9), ("nli", texts[30].split()[0], 8)]
+    judged = [
+        {"query_id": f"q{number}", "intent": intent, "query": words, "passage_ids": [f"p{i:02}", "p35"]}
+        | {"doc_id": "", "grades": [2, 1]}
+        for number, (intent, words, i) in enumerate(asked)
+    ]
+    put(store, JUDGED_QUERIES, judged, dataset="judged/mine")
+    pair = {"passage_id": "p00", "intent": "qa", "origin": "dm", "split": "train"}
+    pairs = [
+        pair | {"query_id": f"t{c}", "query": f"t{c} wa", "passage": f"t{c} wb", "positive": f"t{c} wc"}
+        for c in "abcdefgh"
+    ]
+    put(store, PAIRS, pairs, dataset="mtp")
+    start = str(shapes.make("bert", tmp_path / "start"))
+    made = go(store, pretrain, backbone=start, choose_on=("mine",), **SMALL)
+    given = {"queries": ["judged/mine"], "passages": ["corpus/mine"], "embeddings": [], "models": [str(made.ref)]}
+    evaluated = go(store, evaluate_retriever, given, set_name="mine", size="", systems=(), models=())
+    found = scores_of(Version.open(store, evaluated.ref))
+    (of_model,) = found.table.values()
+    assert found.counts == {AVERAGE: 9, "nli": 2, "qa": 7}
+    assert made.counters["dev_ndcg_at_10"] == pytest.approx(of_model[AVERAGE].mean, abs=1e-4)
+    assert abs(of_model["qa"].mean - of_model["nli"].mean) > 0.2, "a mean over queries is another"
 
 
 def test_a_query_that_several_ids_have_is_on_one_side():

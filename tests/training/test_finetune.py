@@ -26,9 +26,10 @@ from pipeline_tasks.evaluation.systems import Asked, encoder_of_version
 from pipeline_tasks.retrieval.encoders import load_encoder
 from pipeline_tasks.retrieval.search import top_k
 from pipeline_tasks.training import triplets
+from pipeline_tasks.training.data.rows import tokenized
 from pipeline_tasks.training.export import export
-from pipeline_tasks.training.finetune import finetune
-from pipeline_tasks.training.triplets import prompts
+from pipeline_tasks.training.finetune import FinetuneParams, finetune
+from pipeline_tasks.training.triplets import dev_set, prompts
 from tests.shapes import TOPICS
 from tests.stores import go, put
 from tests.training.conftest import passage, query
@@ -98,6 +99,14 @@ def test_the_counters_say_which_step_won_and_what_the_start_scored(store, good, 
     card = (laid_out(store, good.ref, tmp_path / "out") / "README.md").read_text()
     assert f"| checkpoint | step {counters['best_step']} of {counters['optimiser_steps']}, NDCG@10" in card
     assert "| learning_rate | 0.003 |" in card
+
+
+def test_development_rows_tell_the_intent_by_which_they_are_scored(store, tiny_bert, tmp_path):
+    asked = [triplet(topic, "dev", topic) | {"intent": "nli" if topic == 1 else "qa"} for topic in range(4)]
+    build = Version.open(store, put(store, TRIPLETS, asked, dataset="mtt/several"))
+    dev = dev_set(build, FinetuneParams(size="33m"), Layout("mean", 32))
+    rows = tokenized(dev, load(tiny_bert).tokens, tmp_path, max_query_length=16, max_passage_length=16)
+    assert [rows.sources[number] for number in rows.source_of] == ["qa", "nli", "qa", "qa"]
 
 
 def test_an_iteration_that_only_hurts_gives_its_start_back_asked_as_before(store, good, tmp_path):

@@ -72,7 +72,7 @@ def test_texts_are_counted_as_the_step_reads_them_and_cut_where_it_cuts_them(sto
     train, dev = read(store, pretrain, size="596m")
     query, passage, written = 8 * 7 / 4 + 2, 40 * 7 / 4 + 2, 512
     assert train == Load({"dm": 20}, 40, round(10 * (2 * query + passage + written)))
-    assert dev == Load({"": 2}, 2 * 2 + 2, round(2 * (query + passage + written)))
+    assert dev == Load({"qa": 2}, 2 * 2 + 2, round(2 * (query + passage + written)))
     train, _ = read(store, finetune, size="596m", alpha=0.95, n_negatives=2, instruct=False)
     assert train == Load({"mtt/0.95": 10}, 40, round(10 * (query + written + 2 * (20 * 7 / 4 + 2))))
     train, dev = read(store, adapt_backbone, size="596m")

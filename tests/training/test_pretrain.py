@@ -117,12 +117,14 @@ def test_a_finished_embedder_that_training_only_hurts_comes_back_as_it_was(store
 
 
 def test_what_was_written_for_a_development_query_is_no_wrong_answer_of_it(store, tiny_bert, tmp_path) -> None:
-    put(store, PAIRS, [pair(i, text, "dev") for i, text in enumerate(TEXTS)], dataset="mtp")
+    asked = [pair(i, text, "dev") | {"intent": "qa" if i else "nli"} for i, text in enumerate(TEXTS)]
+    put(store, PAIRS, asked, dataset="mtp")
     dev = dev_set(Version.open(store, Ref.parse("mtp")), Layout("mean", 16, prefixes={"passage": "p: "}))
     rows = tokenized(dev, load(tiny_bert).tokens, tmp_path, max_query_length=16, max_passage_length=16)
     made = [row for block in dev.blocks() for row in block.to_pylist()]
     number = {row["positive"]: int(at) for row, at in zip(made, rows.positive_of, strict=True)}
     assert len(rows.passages) == 2 * len(TEXTS), "sources and what was written"
+    assert [rows.sources[number] for number in rows.source_of] == ["nli", "qa", "qa", "qa"], "by which it is scored"
     for row, query, text in zip(made, rows.query_of, TEXTS, strict=True):
         assert row["positive"] == f"p: {text}" and row["answers"][-1] == f"p: about {text}"
         (other,) = set(rows.answers[query].tolist()) - {number[row["positive"]]}

@@ -93,6 +93,38 @@ def test_a_text_that_stands_twice_in_a_set_counts_once(tiny_bert, tmp_path) -> N
     assert scored("twice", *rows, ("ta wa", "ta wa", 1.0), rows[1], rows[2]) == once
 
 
+def test_every_intent_counts_alike_however_many_queries_it_has() -> None:
+    """By hand: three found first, one found third (1 / log2(4)), one not found; by query it would be 0.7."""
+    ranks, grades, intents = np.array([1, 3, 1, 99, 1]), np.ones(5), np.array([4, 7, 4, 7, 4])
+    assert mean_ndcg(ranks, grades, np.arange(5), intents) == pytest.approx((1 + 0.5 / 2) / 2)
+    assert mean_ndcg(ranks, grades, np.arange(5)) == pytest.approx((3 + 0.5) / 5)
+    assert mean_ndcg(ranks, grades, np.arange(5), np.zeros(5)) == mean_ndcg(ranks, grades, np.arange(5))
+
+
+@pytest.mark.parametrize("graded", [False, True])
+def test_development_rows_score_as_the_mean_of_their_intents(tiny_bert, tmp_path, graded) -> None:
+    encoder = load(tiny_bert)
+    others = [f"w{one} w{other}" for one in "abc" for other in "defg"]
+    asked = [(f"t{c} wa", f"t{c} wa wb", "qa", 1.0) for c in "abcde"]
+    asked += [("ta wa", others[0], "nli", 3.0), ("tf", others[1], "nli", 1.0)]
+
+    def scored(rows: list[tuple[str, str, str, float]], named: bool) -> float:
+        queries, positives, intents, grades = zip(*rows, strict=True)
+        every = [*others, *(positive for _, positive, _, _ in asked)]
+        known = [[of for same, of, _, _ in asked if same == query] for query in queries]
+        more = {"targets": [[grade] for grade in grades]} if graded else {"answers": known}
+        dev = Examples.of(queries, positives, sources=intents if named else None, others=every, **more)
+        folder = tmp_path / f"{len(rows)}-{intents[0]}-{named}"
+        data = tokenized(dev, encoder.tokens, folder, max_query_length=16, max_passage_length=16)
+        return validate(encoder, data, 4096, autocast=False)
+
+    alone = [scored([row for row in asked if row[2] == intent], named=False) for intent in ("qa", "nli")]
+    assert abs(alone[0] - alone[1]) > 0.1
+    for order in (asked, asked[::-1]):
+        assert scored(order, named=True) == pytest.approx(np.mean(alone), abs=1e-6)
+    assert scored(asked[:5], named=True) == alone[0]
+
+
 def test_scores_that_are_no_numbers_rank_last() -> None:
     queries = np.array([[np.nan, 0.0], [1.0, 0.0]])
     ranks = ranks_of_positives(queries, np.eye(2), np.array([0, 0]))

@@ -34,7 +34,7 @@ SCHEMA = pa.schema(
 - ``targets``: a teacher's score of the positive and of each negative, in this order; empty without a teacher.
 - ``answers``: further texts that are no wrong answers, such as the query's own words or the passage that it was cut
   from; they count where they are a passage of some row, and otherwise do nothing.
-- ``source``: where the row is from, as a mixture names it.
+- ``source``: where the row is from, as a mixture names it; of a development row the intent of its query.
 - ``tuple``: a name that rows share which are made of the same texts, and so meet in a batch; empty: of none.
 - ``other_instructions``: the query with instructions under which the positive does not answer it.
 - ``other_queries``: other queries, each with an instruction, that the positive does not answer.

@@ -45,7 +45,7 @@ class Rows:
         n_instructions: how many of these are its own query, [n].
         tuple_of: a number that rows of one tuple share and no other row has, [n].
         answers: query -> every passage that is some row's positive for it, or that a row says is no wrong answer.
-        sources: names of where rows are from.
+        sources: names of where rows are from; of development rows, their intents.
         source_of: row -> one of these, [n].
     """
 
