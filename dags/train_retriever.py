@@ -14,7 +14,9 @@ from foundry_airflow.steps import (
     given,
     judged_with,
     levels,
+    mined_at,
     mined_from,
+    named_in,
     publish,
     step,
     within,
@@ -59,21 +61,21 @@ with DAG(
     size, begun = {"size": dag.param("size")}, START.values(dag)
     common = COMMON.values(dag) | size
     first, tuned = PRETRAIN.values(dag) | common | begun, FINETUNE.values(dag) | common
-    named = {"pretrain": (first, ("pairs", "init")), "finetune": (tuned, ("triplets", "init"))}
+    alphas = [f"{{{{ alpha_of(params.size, params.alphas, {i}) }}}}" for i in range(ITERATIONS)]
+    own = [f"mtt/{alpha}" for alpha in alphas]
+    named = {"pretrain": (first, ("pairs", "init")), "finetune": (tuned, ("triplets", "init"), own)}
     read = given(**mined_from() | judged_with() | named)
-    ranked = {name: read[name] for name in mined_from()}
     decoder = {name: common[name] for name in common if name != "max_query_length"} | ADAPT.values(dag) | begun
     needed = "{{ adapts(params.size, params.pretrain_causal) }}"
     adapted = step("adapt_backbone", inputs={"passages": read["passages"]}, params=decoder, only_if=needed)
     start = {"pairs": read["pairs"], "init": [adapted]}
     models = [step("pretrain", inputs=read["pretrain"] | start, params=first)]
-    for i in range(ITERATIONS):
-        level = f"{{{{ alpha_of(params.size, params.alphas, {i}) }}}}"
-        with TaskGroup(f"iteration_{i + 1}"):
-            chosen = MINE.values(dag) | {"alpha": level}
-            mined = step("mine_negatives", inputs=ranked, params=chosen, only_if=level, emits=False)
-            learned = read["finetune"] | {"triplets": mined, "init": models[-1]}
-            models.append(step("finetune", inputs=learned, params=tuned | {"alpha": level}, emits=False))
+    builds = [mined_at(f"level_{i}", alpha, read, MINE.values(dag)) for i, alpha in enumerate(alphas, 1)]
+    further = named_in("finetune", "further", tuned, [read["finetune"]["further"], *builds])
+    for i, (alpha, mined) in enumerate(zip(alphas, builds, strict=True), 1):
+        with TaskGroup(f"iteration_{i}"):
+            learned = read["finetune"] | {"triplets": mined, "further": further, "init": models[-1]}
+            models.append(step("finetune", inputs=learned, params=tuned | {"alpha": alpha}, emits=False))
     published = publish("finetune", models[1:])
     evaluated(dag, read, models, size | begun) >> published
     fold_lineage(published)

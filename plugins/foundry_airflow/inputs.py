@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from itertools import chain
@@ -12,7 +12,7 @@ from airflow.sdk import BaseOperator, Context, TriggerRule, XComArg
 from airflow.sdk.exceptions import AirflowSkipException
 
 from foundry_airflow.backends import parameters_of
-from foundry_airflow.operators import airflow_errors, announce, open_store, started_by
+from foundry_airflow.operators import airflow_errors, announce, flat, open_store, started_by
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.local_files import for_a_form
 from pipeline_tasks.core.manifest import Ref
@@ -25,7 +25,7 @@ ARROW = " > "
 OF_PAIRS = ("mtp > pairs > dm > needs > passages", "mtp > pairs > own > passages")
 Starts = dict[str, str]
 Where = str | Callable[[Store, Starts], list[str]]
-Named = tuple[dict[str, Any], tuple[str, ...]]
+Named = tuple[dict[str, Any], tuple[str, ...]] | tuple[dict[str, Any], tuple[str, ...], list[str]]
 
 
 def follow(store: Store, path: str, starts: Starts | None = None) -> list[str]:
@@ -69,9 +69,11 @@ def best_rankings(store: Store, starts: Starts | None = None) -> list[str]:
 
 
 def named_by(
-    store: Store, name: str, values: dict[str, Any], inputs: list[str], starts: Starts
+    store: Store, name: str, values: dict[str, Any], inputs: list[str], starts: Starts, made: Sequence[str] = ()
 ) -> dict[str, list[str]]:
     """The versions that step ``name`` reads as each of ``inputs`` where nobody gives it any but its parameters.
+
+    Datasets that the run has yet to make, ``made``, are left out.
 
     Raises:
         InputError: one is not in the store, or the step cannot have these parameters.
@@ -79,10 +81,16 @@ def named_by(
     step = get_step(name)
     with for_a_form():
         params = step.parse(parameters_of(step, values))
-    datasets = {one: step.reads[one].defaults(params) for one in inputs}
+    datasets = {one: [name for name in step.reads[one].defaults(params) if name not in made] for one in inputs}
     return {
         one: [ref for dataset in found for ref in follow(store, dataset, starts)] for one, found in datasets.items()
     }
+
+
+def named_among(store: Store, name: str, values: dict[str, Any], one: str, versions: Any) -> list[str]:
+    """Of the outputs of tasks, some perhaps skipped, those that the parameters of step ``name`` name as ``one``."""
+    starts = {Ref.parse(version).dataset: version for version in flat(versions)}
+    return named_by(store, name, values, [one], starts)[one]
 
 
 def passages_of_pairs(store: Store, starts: Starts | None = None) -> list[str]:
@@ -109,7 +117,8 @@ class VersionsOperator(BaseOperator):
 
     Args:
         paths: XCom key -> path (see :func:`follow`), or what finds the versions in the store.
-        named: step -> its parameters in this run, and those of its inputs that these name.
+        named: step -> its parameters in this run, those of its inputs that these name, and perhaps datasets that the
+            run has yet to make.
     """
 
     template_fields = ("named",)
@@ -131,8 +140,8 @@ class VersionsOperator(BaseOperator):
 def read(store: Store, paths: dict[str, Where], named: dict[str, Any], starts: Starts) -> dict[str, list[str]]:
     """What a run reads: the versions of each path, and of what steps read by their parameters."""
     found = {key: path(store, starts) if callable(path) else follow(store, path, starts) for key, path in paths.items()}
-    for name, (values, inputs) in named.items():
-        of_step = named_by(store, name, values, inputs, starts)
+    for name, (values, inputs, *made) in named.items():
+        of_step = named_by(store, name, values, inputs, starts, *made)
         found |= {f"{name}.{one}": refs for one, refs in of_step.items()}
     return found
 
@@ -141,23 +150,50 @@ def given(after: BaseOperator | None = None, /, **paths: Where | Named) -> dict[
     """The versions that this run reads, by name: the outputs of a task ``versions``, the first one, or that ``after``.
 
     It waits for what it is ``after``, which may be skipped. A step's name, with its parameters and those of its inputs
-    that tasks of the run make, gives all others: ``finetune=(values, ("triplets", "init"))`` a dictionary of these.
+    that tasks of the run make, gives all others: ``finetune=(values, ("triplets", "init"))`` a dictionary of these. A
+    third item are datasets that the run makes and these may name: :class:`NamedOperator` adds them.
     """
     routes: dict[str, Where] = {}
     named: dict[str, Any] = {}
     for key, path in paths.items():
         if isinstance(path, tuple):
-            values, made = path
-            named[key] = [values, [one for one in get_step(key).reads if one not in made]]
+            values, made, *later = path
+            named[key] = [values, [one for one in get_step(key).reads if one not in made], *later]
         else:
             routes[key] = path
     operator = VersionsOperator(task_id="versions", paths=routes, named=named, trigger_rule=TriggerRule.NONE_FAILED)
     if after:
         after >> operator
     found: dict[str, Any] = {key: XComArg(operator, key) for key in routes}
-    for key, (_, inputs) in named.items():
+    for key, (_, inputs, *_) in named.items():
         found[key] = {one: XComArg(operator, f"{key}.{one}") for one in inputs}
     return found
+
+
+class NamedOperator(BaseOperator):
+    """Which versions a step reads by its parameters, of what the run was given and of what its tasks made.
+
+    Args:
+        step: its name.
+        values: its parameters in this run.
+        reads: the input.
+        versions: outputs of tasks, some perhaps skipped.
+    """
+
+    template_fields = ("values", "versions")
+    ui_color = "#f4efe6"
+
+    def __init__(self, *, step: str, values: dict[str, Any], reads: str, versions: Any, **kwargs: Any) -> None:
+        super().__init__(**{"trigger_rule": TriggerRule.NONE_FAILED} | kwargs)
+        self.step = step
+        self.values = values
+        self.reads = reads
+        self.versions = versions
+
+    def execute(self, context: Context) -> list[str]:
+        """List them, as they are named."""
+        with airflow_errors():
+            return named_among(open_store(), self.step, self.values, self.reads, self.versions)
 
 
 class StagesOperator(BaseOperator):

@@ -112,6 +112,15 @@ class _Outline:
         self._skipped += told["skipped"]
         self._starts |= {one["name"].partition("@")[0]: one["name"] for one in self._steps}
 
+    def named(self, task_id: str, read: Callable[..., Any], _: Any) -> None:
+        """What a step reads by its parameters, of what there is and of what is to come."""
+        from foundry_airflow.inputs import named_among
+        from foundry_airflow.operators import open_store
+
+        values, versions = self._rendered(read("values")), self._rendered(read("versions"))
+        found = named_among(open_store(), read("step"), values, read("reads"), versions)
+        self._made[task_id, "return_value"] = found
+
     def stages(self, task_id: str, read: Callable[..., Any], _: Any) -> None:
         """The stages of models that are there; of one that is to come, that alone."""
         from foundry_airflow.inputs import stages
@@ -186,6 +195,7 @@ class _Outline:
 _KINDS: dict[str, Callable[[_Outline, str, Callable[..., Any], Any], None]] = {
     "RefreshOperator": _Outline.refresh,
     "VersionsOperator": _Outline.versions,
+    "NamedOperator": _Outline.named,
     "StagesOperator": _Outline.stages,
     "EachOperator": _Outline.each,
     "PublishOperator": _Outline.publish,

@@ -18,6 +18,7 @@ from foundry_airflow.groups import GroupsOperator
 from foundry_airflow.inputs import (
     EachOperator,
     FoldOperator,
+    NamedOperator,
     PublishOperator,
     StagesOperator,
     Where,
@@ -49,7 +50,9 @@ __all__ = [
     "group_name",
     "judged_with",
     "levels",
+    "mined_at",
     "mined_from",
+    "named_in",
     "publish",
     "rankers",
     "stages",
@@ -177,6 +180,13 @@ def mined_from() -> dict[str, Where]:
     return texts | {"labelled": "labelled", "rankings": best_rankings}
 
 
+def mined_at(group: str, alpha: str, read: dict[str, Any], params: dict[str, Any]) -> XComArg:
+    """The task ``mine_negatives`` of a level, in a group of its own; skipped where the template ``alpha`` is empty."""
+    with TaskGroup(group):
+        ranked = {name: read[name] for name in mined_from()}
+        return step("mine_negatives", inputs=ranked, params=params | {"alpha": alpha}, only_if=alpha, emits=False)
+
+
 def judged_with() -> dict[str, Where]:
     """What :func:`evaluated` reads: pairs and passages of the latest ``labelled``, and vectors by its judges.
 
@@ -218,6 +228,11 @@ def evaluated(dag: DAG, read: dict[str, Any], models: Any, params: dict[str, Any
 def group_name(text: str) -> str:
     """``text`` as the name of a task group, where dots have a meaning of their own."""
     return text.replace(".", "_")
+
+
+def named_in(name: str, reads: str, values: dict[str, Any], versions: Any) -> XComArg:
+    """The task ``reads``: those of ``versions``, outputs of tasks, that step ``name`` reads so by its ``values``."""
+    return NamedOperator(task_id=reads, step=name, values=of_run(values), reads=reads, versions=of_run(versions)).output
 
 
 def stages(models: Any) -> XComArg:

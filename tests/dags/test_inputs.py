@@ -6,7 +6,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 from airflow.sdk.execution_time.comms import AssetEventDagRunReferenceResult
 from airflow.sdk.execution_time.context import TriggeringAssetEventsAccessor
-from foundry_airflow.inputs import StagesOperator, VersionsOperator
+from foundry_airflow.inputs import NamedOperator, StagesOperator, VersionsOperator
 from foundry_airflow.operators import StepOperator, open_store
 
 from pipeline_tasks.core.registry import get_step
@@ -93,6 +93,19 @@ def test_what_parameters_name_is_looked_up_once_for_a_run(tmp_path, monkeypatch)
     (tmp_path / "parameters.toml").write_text("[again]\nplus = 5\n")
     settings.cache_clear()
     assert versions_read(triggered(), {"again": [{"plus": None}, ["totals"]]}) == {"again.totals": [second]}
+
+
+def test_of_what_a_run_makes_a_task_reads_what_its_parameters_name():
+    squares = made("square", {"numbers": [made("count")]})
+    mine = [made("total", {"squares": [squares]}, plus=plus) for plus in (1, 2)]
+    latest = made("total", {"squares": [squares, made("count", parts=2)]}, plus=2)
+    named = [{"plus": "2"}, ["totals"]]
+    assert versions_read(triggered(), {"again": [*named, ["total/1"]]}) == {"again.totals": [latest]}
+    assert versions_read(triggered(), {"again": [*named, ["total/2"]]}) == {"again.totals": []}, "is yet to be made"
+    operator = NamedOperator(
+        task_id="a", step="again", values={"plus": "2"}, reads="totals", versions=[[], None, *mine]
+    )
+    assert operator.execute({}) == [mine[1]] != [latest]
 
 
 def test_a_mapped_task_reads_what_this_run_made_of_its_dataset():

@@ -42,7 +42,7 @@ def test_groups_skips_reuse_and_mapped_values(runs, tmp_path):
         "square",
     ]
     assert Counter(task for dag, task, how in seen if (dag, how) == ("toy_totals", "done")) == Counter(
-        ["versions", "total_each", "total[0]", "total[1]"]
+        ["versions", "squares", "total_each", "total[0]", "total[1]"]
     )
     reused = Counter(events(tmp_path / "store"))
     assert reused["count", True] == 1

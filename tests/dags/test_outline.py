@@ -152,3 +152,16 @@ def test_levels_and_models_are_wired_as_a_run_wires_them(chain, root):
     trained = [one for one in told["steps"] if one["step"] == "finetune"]
     assert [one["values"]["alpha"] for one in trained] == ["0.5"]
     assert [one["step"] for one in told["steps"]][-1] == "evaluate_retriever"
+
+
+@pytest.mark.parametrize("built", [True, False], ids=["built before", "never built"])
+def test_further_builds_of_a_run_s_own_levels_are_those_that_it_mines(chain, root, built):
+    other = str(put(chain, d.TRIPLETS, [{"query_id": "q"}], dataset="mtt/0.9"))
+    if built:
+        put(chain, d.TRIPLETS, [{"query_id": "gone"}], dataset="mtt/0.5")
+    conf = {"size": "22m", "alphas": ["0.5", "0.6"], "finetune_triplets_from": ["mtt/0.9", "mtt/0.5"]}
+    told = outline(read_dag(root / "dags", "train_retriever"), conf)["steps"]
+    mined = {one["name"].partition("@")[0]: one["name"] for one in told if one["step"] == "mine_negatives"}
+    read = [one["inputs"] for one in told if one["step"] == "finetune"]
+    assert [one["triplets"] for one in read] == [[mined["mtt/0.5"]], [mined["mtt/0.6"]]]
+    assert [one["further"] for one in read] == [[other, mined["mtt/0.5"]]] * 2

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from airflow.sdk import DAG, Param
-from foundry_airflow.steps import DEFAULT_ARGS, fold_lineage, form, given, publish, step
+from foundry_airflow.steps import DEFAULT_ARGS, fold_lineage, form, given, named_in, publish, step
 
 SQUARE = form("square", "refuse")
 
@@ -22,7 +22,8 @@ with DAG(
 with DAG("toy_totals", schedule=None, tags=["toy"], params={"plus": Param(["1", "2"], type="array")}) as totals:
     read = given(numbers="squares > numbers", squares="squares", total=({"plus": 1}, ()))
     twice = step("square", inputs={"numbers": read["squares"]}, only_if="")
-    sums = step("total", inputs={"squares": [read["total"]["squares"], twice]}, each={"plus": totals.param("plus")})
+    named = named_in("total", "squares", {"plus": 1}, [read["total"]["squares"], twice])
+    sums = step("total", inputs={"squares": named}, each={"plus": totals.param("plus")})
 
 with DAG(
     "toy_stumble",
