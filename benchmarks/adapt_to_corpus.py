@@ -29,7 +29,7 @@ from measure import finish, sd, show
 from perturbed_queries import perturbed
 
 from pipeline_tasks.curation.rank_lists import Strategy
-from pipeline_tasks.evaluation.geometry import Geometry, of_sample
+from pipeline_tasks.evaluation.geometry import Geometry, geometry
 from pipeline_tasks.evaluation.metrics import score
 from pipeline_tasks.evaluation.statistics import Difference, against, interval
 from pipeline_tasks.retrieval.fusion import fuse
@@ -117,8 +117,7 @@ def judged(name: str, made: Trainings, models: dict[str, list[Path]]) -> dict[st
         ranked[f"rrf(bm25, {system})"] = [fuse([keywords, found], FUSED, U)[0] for found in ranked[system]]
     scores = {s: [judged_scores(task, found) for found in each] for s, each in ranked.items()}
     means = {s: {m: np.mean([one[m] for one in each], axis=0) for m in MEASURES} for s, each in scores.items()}
-    evidence = np.array([task.places[pair.passage_id] for pair in task.dev])
-    shapes = {s: of_sample(made.dev(of[0]), evidence, made.passages(of[0])) for s, of in models.items()}
+    shapes = {system: shape(made, of[0]) for system, of in models.items()}
     report(name, task, means, scores, shapes)
     values = {s: m["ndcg@10"] for s, m in means.items()}
     intents = [query.intent for query in task.data.queries]
@@ -129,6 +128,13 @@ def judged(name: str, made: Trainings, models: dict[str, list[Path]]) -> dict[st
         "geometry": {s: [round(value, 4) for value in found] for s, found in shapes.items()},
         "without_keywords": without_keywords(name, made, models) if task.altered else {},
     }
+
+
+def shape(made: Trainings, model: Path) -> Geometry:
+    """How it lays out the development queries and the corpus."""
+    queries, passages = made.dev(model), made.passages(model)
+    evidence = np.array([made.task.places[pair.passage_id] for pair in made.task.dev])
+    return geometry(queries, evidence, passages, top_k(queries, passages, 1)[1][:, 0])
 
 
 def differences(name: str, baseline: str, found: Mapping[str, Difference]) -> dict[str, list[float]]:

@@ -9,16 +9,14 @@ hypersphere"; BMEmbed, appendix E.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 from pipeline_tasks.core.errors import InputError
 
-_BLOCK = 1024
-_QUERIES, _PASSAGES = 1_000, 2_000
-"""Of a sample: enough for three digits, and seconds less than a search."""
+_DRAWN = 2_000
+"""Passages that uniformity is of, at most: two million pairs are enough for three digits, and take a second."""
 _LEAST = 1e-6
 """A squared distance below this is rounding: a query that is its nearest passage has an alignment of 1 with it."""
 
@@ -37,15 +35,19 @@ class Geometry(NamedTuple):
     uniformity: float
 
 
-def geometry(queries: np.ndarray, positives: np.ndarray, passages: np.ndarray) -> Geometry:
+def geometry(queries: np.ndarray, positives: np.ndarray, passages: np.ndarray, nearest: np.ndarray) -> Geometry:
     """Alignment and uniformity of L2-normalised vectors.
+
+    Uniformity is that of at most two thousand passages, always the same ones of as many.
 
     Args:
         queries: of queries.
         positives: place of each query's passage.
-        passages: of the corpus, or of a sample of it.
+        passages: of the corpus.
+        nearest: cosine of each query and the passage of the whole corpus that is nearest to it. A sample's would be
+            farther away, the more so the larger the corpus.
 
-    Shapes: queries [q, d]; positives [q]; passages [n, d].
+    Shapes: queries [q, d]; positives [q]; passages [n, d]; nearest [q].
 
     Raises:
         InputError: there is no query, or there are fewer than two passages.
@@ -53,36 +55,14 @@ def geometry(queries: np.ndarray, positives: np.ndarray, passages: np.ndarray) -
     if not len(queries) or len(passages) < 2:
         raise InputError(f"{len(queries)} queries and {len(passages)} passages have no geometry: give some, and two")
     apart = _squared(np.einsum("qd,qd->q", queries, passages[positives]))
-    nearest = np.concatenate([_squared(found).min(axis=1) for found in _cosines(queries, passages)])
-    shares = np.maximum(apart, _LEAST) / np.maximum(nearest, _LEAST)
-    return Geometry(float(apart.mean()), float(shares.mean()), _uniformity(passages))
-
-
-def of_sample(queries: np.ndarray, positives: np.ndarray, passages: np.ndarray) -> Geometry:
-    """As :func:`geometry`, over at most a thousand queries, their passages and two thousand passages besides.
-
-    Of as many queries and passages always the same ones, whichever the embedder.
-
-    Raises:
-        InputError: as there.
-    """
-    random = np.random.default_rng(0)
-    asked = random.permutation(len(queries))[:_QUERIES]
-    others = random.permutation(len(passages))[:_PASSAGES]
-    there = np.unique(np.concatenate([positives[asked], others]))
-    return geometry(queries[asked], np.searchsorted(there, positives[asked]), passages[there])
+    shares = np.maximum(apart, _LEAST) / np.maximum(_squared(nearest), _LEAST)
+    drawn = passages[np.random.default_rng(0).permutation(len(passages))[:_DRAWN]]
+    return Geometry(float(apart.mean()), float(shares.mean()), _uniformity(drawn))
 
 
 def _uniformity(passages: np.ndarray) -> float:
-    n = len(passages)
-    total = sum(np.exp(-2 * _squared(found)).sum() for found in _cosines(passages, passages))
-    of_themselves = np.exp(-2 * _squared(np.einsum("nd,nd->n", passages, passages))).sum()
-    return float(-np.log((total - of_themselves) / (n * (n - 1))))
-
-
-def _cosines(queries: np.ndarray, passages: np.ndarray) -> Iterator[np.ndarray]:
-    """A block of queries at a time, [b, n]."""
-    return (queries[at : at + _BLOCK] @ passages.T for at in range(0, len(queries), _BLOCK))
+    pairs = np.triu_indices(len(passages), 1)
+    return float(-np.log(np.exp(-2 * _squared(passages @ passages.T)[pairs]).mean()))
 
 
 def _squared(cosines: np.ndarray) -> np.ndarray:

@@ -27,7 +27,7 @@ from pipeline_tasks.core.versions import Version, read_part
 from pipeline_tasks.evaluation import systems
 from pipeline_tasks.evaluation.corpus_vectors import Model, by_rising_id, encode_corpus
 from pipeline_tasks.evaluation.evaluation_params import EvaluationParams
-from pipeline_tasks.evaluation.geometry import of_sample
+from pipeline_tasks.evaluation.geometry import geometry
 from pipeline_tasks.evaluation.stored_vectors import passage_vectors, query_vectors
 from pipeline_tasks.evaluation.systems import BM25, FUSED_DEPTH, Asked, is_folder, is_fusion
 from pipeline_tasks.models.registry import get
@@ -155,10 +155,11 @@ def rank_system(given: Partition, run: Run) -> Iterator[pa.Table]:
         yield _rankings(ids, _without(themselves, asked.rank_bm25(deep), depth))
         return
     queries, passages = _vectors(given, asked, run)
-    yield _rankings(ids, _without(themselves, top_k(queries, passages, deep)[0], depth))
+    found, cosines = top_k(queries, passages, deep)
+    yield _rankings(ids, _without(themselves, found, depth))
     answers = _answers(judged, asked.passage_ids)
     if len(queries) == len(answers) and len(passages) > 1:
-        yield pa.Table.from_pylist([of_sample(queries, answers, passages)._asdict()])
+        yield pa.Table.from_pylist([geometry(queries, answers, passages, cosines[:, 0])._asdict()])
 
 
 def _themselves(judged: pa.Table, asked: Asked) -> np.ndarray:
