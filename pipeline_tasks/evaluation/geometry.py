@@ -18,7 +18,7 @@ from pipeline_tasks.core.errors import InputError
 _DRAWN = 2_000
 """Passages that uniformity is of, at most: two million pairs are enough for three digits, and take a second."""
 _LEAST = 1e-6
-"""A squared distance below this is rounding: a query that is its nearest passage has an alignment of 1 with it."""
+"""A squared distance below this is rounding: the nearest passage is the query word for word, which has no share."""
 
 
 class Geometry(NamedTuple):
@@ -26,7 +26,8 @@ class Geometry(NamedTuple):
 
     Attributes:
         alignment: mean squared distance of a query and its passage.
-        normalised_alignment: mean of that distance over the one to the query's nearest passage; 1 where that is it.
+        normalised_alignment: mean of that distance over the one to the query's nearest passage; 1 where that is it, and
+            of a query that is a passage word for word.
         uniformity: -log of the mean of exp(-2 squared distance) over pairs of passages; the more, the more even.
     """
 
@@ -44,8 +45,8 @@ def geometry(queries: np.ndarray, positives: np.ndarray, passages: np.ndarray, n
         queries: of queries.
         positives: place of each query's passage.
         passages: of the corpus.
-        nearest: cosine of each query and the passage of the whole corpus that is nearest to it. A sample's would be
-            farther away, the more so the larger the corpus.
+        nearest: cosine of each query and the passage of the whole corpus that is nearest to it, itself left out. A
+            sample's would be farther away, the more so the larger the corpus.
 
     Shapes: queries [q, d]; positives [q]; passages [n, d]; nearest [q].
 
@@ -55,7 +56,8 @@ def geometry(queries: np.ndarray, positives: np.ndarray, passages: np.ndarray, n
     if not len(queries) or len(passages) < 2:
         raise InputError(f"{len(queries)} queries and {len(passages)} passages have no geometry: give some, and two")
     apart = _squared(np.einsum("qd,qd->q", queries, passages[positives]))
-    shares = np.maximum(apart, _LEAST) / np.maximum(_squared(nearest), _LEAST)
+    least = _squared(nearest)
+    shares = np.where(least < _LEAST, 1, apart / np.maximum(least, _LEAST))
     drawn = passages[np.random.default_rng(0).permutation(len(passages))[:_DRAWN]]
     return Geometry(float(apart.mean()), float(shares.mean()), _uniformity(drawn))
 

@@ -159,7 +159,8 @@ def rank_system(given: Partition, run: Run) -> Iterator[pa.Table]:
     yield _rankings(ids, _without(themselves, found, depth))
     answers = _answers(judged, asked.passage_ids)
     if len(queries) == len(answers) and len(passages) > 1:
-        yield pa.Table.from_pylist([geometry(queries, answers, passages, cosines[:, 0])._asdict()])
+        nearest = np.where(found == themselves[:, None], -1, cosines).max(axis=1)
+        yield pa.Table.from_pylist([geometry(queries, answers, passages, nearest)._asdict()])
 
 
 def _themselves(judged: pa.Table, asked: Asked) -> np.ndarray:

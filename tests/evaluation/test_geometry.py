@@ -68,6 +68,23 @@ def test_the_nearest_passage_is_that_of_the_whole_corpus(tmp_path):
     assert share == pytest.approx((own / found.min(axis=1)).mean(), rel=1e-3)
 
 
+def test_a_query_that_is_a_passage_is_not_nearest_to_itself(tmp_path):
+    texts = {str(n): " ".join(words) for n, words in enumerate([*permutations(shapes.TOPICS[:4], 2)])}
+    asked = {"0": texts["0"], "5": texts["5"], "q": "tb"}
+    share = measured(tmp_path, texts, asked, {"0": "1", "5": "9", "q": "3"})
+    found = distances(tmp_path, asked.values(), texts.values())
+    own = found[range(3), [1, 9, 3]]
+    found[[0, 1], [0, 5]] = np.inf
+    assert share == pytest.approx((own / found.min(axis=1)).mean(), rel=1e-3)
+
+
+def test_a_query_that_is_a_passage_word_for_word_has_no_share_of_no_distance():
+    queries, passages = np.array([NORTH, [0.6, 0.8]]), np.array([EAST, NORTH, WEST])
+    found = geometry(queries, np.array([0, 0]), passages, np.array([1.0, 0.8]))
+    assert found.alignment == pytest.approx((2 + 0.8) / 2)
+    assert found.normalised_alignment == pytest.approx((1 + 0.8 / 0.4) / 2)
+
+
 def test_uniformity_is_that_of_drawn_passages_whichever_are_asked_for(monkeypatch):
     vectors = np.random.default_rng(1).normal(size=(400, 8))
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
