@@ -200,7 +200,7 @@ def main() -> None:
     parser.add_argument("--skip", type=int, default=3, help="with info_nce: ranks that give no negatives")
     parser.add_argument("--n-lists", type=int, default=1)
     parser.add_argument("--batch", type=int, default=16)
-    parser.add_argument("--alpha", type=float, nargs="+", default=[1.0, 2.0, 5.0], help="for BM25's scores")
+    parser.add_argument("--alpha", type=float, nargs="+", default=[0.45, 1.0, 2.0, 5.0], help="for BM25's scores")
     parser.add_argument("--fused-alpha", type=float, nargs="+", default=[0.005], help="for sums of 1 / (40 + rank)")
     parser.add_argument("--temperature", type=float, nargs="+", default=[0.02, 0.05, 0.1])
     parser.add_argument("--rate", type=float, nargs="+", default=[2e-5, 5e-5], help="learning rates")

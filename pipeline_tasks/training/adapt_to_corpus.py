@@ -68,7 +68,8 @@ def adapt_to_corpus(inputs: Inputs, params: AdaptToCorpusParams, run: Run) -> Pa
     as good as the embedder that it starts from, that one is the result. Without development queries the last one is.
 
     Source: BMEmbed 3.3, ListNet with the target softmax(score / alpha); its appendix C for ListMLE. Departures: cosines
-    are divided by a temperature, and a step learns from several lists.
+    are divided by a temperature, a step learns from several lists, and scores are without BM25's factor k1 + 1, so that
+    the paper's alpha of 1 is 0.45 here.
 
     Raises:
         InputError: there are no lists to train on.
