@@ -99,24 +99,24 @@ def _entry(place: str, base: str, line: str) -> Entry:
 
 def _pdfs(folder: Path) -> Iterator[Entry]:
     for path in sorted(_files(folder)):
-        place = os.fsencode(path.relative_to(folder)).decode("utf-8", "backslashreplace")
+        place = _shown(path.relative_to(folder))
         url = canonical_url(path.as_uri())
         yield Entry(place, url) if url and is_readable_file(path) else Entry(place, reason="missing_file")
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Files below ``folder`` that are named as PDFs, and linked folders that may not be read.
+    """Files below ``folder`` that are named as PDFs, such links to nothing, and links that may not be followed.
 
     Linked folders are looked into last, and once, so that what is reached in two ways has the address of its place.
 
     Raises:
-        InputError: a folder cannot be read; without what is in it, it would be withdrawn.
+        InputError: a folder cannot be read, or is away; without what is in it, it would be withdrawn.
     """
 
     def refuse(error: OSError) -> None:
-        named = os.fsencode(error.filename).decode("utf-8", "backslashreplace")
         remedy = "give this process the right to read it, or move it out of the source, which withdraws what is in it"
-        raise InputError(f"the folder {named} cannot be read: {error.strerror}; {remedy}") from error
+        told = f"the folder {_shown(error.filename)} cannot be read: {error.strerror}; {remedy}"
+        raise InputError(told) from error
 
     todo, seen = [folder], set[str]()
     for start in todo:
@@ -130,8 +130,28 @@ def _files(folder: Path) -> Iterator[Path]:
             todo += filter(may_read, linked)
             yield from (path for path in linked if not may_read(path))
             try:
-                paths = (Path(place, name) for name in names)
-                yield from (path for path in paths if path.suffix.lower() == ".pdf" and path.is_file())
-            except PermissionError as error:  # its names may be read, what they name may not
+                yield from filter(_is_told, (Path(place, name) for name in names))
+            except OSError as error:  # its names may be read, what they name may not, or its disk does not answer
                 error.filename = place
                 refuse(error)
+
+
+def _is_told(path: Path) -> bool:
+    """Whether what is no folder is a PDF by its name, also one that is away, or a link that may not be followed.
+
+    Raises:
+        InputError: it is a link to nothing that may have been a folder. Editors lock with hidden ones, which are not.
+    """
+    is_pdf = path.suffix.lower() == ".pdf"
+    if is_pdf and path.is_file():
+        return True
+    is_away = path.is_symlink() and not path.exists()
+    if is_away and not is_pdf and not path.name.startswith(".") and may_read(path):
+        remedy = "mount what it leads to, or take the link away, which withdraws what was reached by it"
+        raise InputError(f"the link {_shown(path)} leads to nothing that is there: {remedy}")
+    return is_away and (is_pdf or not may_read(path))
+
+
+def _shown(path: Path | str) -> str:
+    """Fit to be shown, also where it is no UTF-8."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")

@@ -135,8 +135,9 @@ class TestFromAForm:
             assert [row["url"] for row in rows(store, "urls")] == [(form / "deep" / "a.pdf").as_uri()]
         assert {row["detail"] for row in rejects(store, "urls").values()} == {"link.pdf"}
         (form / "linked").symlink_to(tmp_path / "outside")
+        (form / "nothing").symlink_to(tmp_path / "outside" / "nothing")
         refused = [entry.place for entry in entries(str(form), 1000, 1.0) if entry.reason]
-        assert refused == ["link.pdf", "linked"]
+        assert refused == ["link.pdf", "linked", "nothing"]
 
     def test_an_address_that_became_a_link_to_the_outside_is_not_fetched(self, store: LocalStore, form: Path, tmp_path):
         go(store, list_urls, source=str(form))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.local_files import path_of
 from pipeline_tasks.corpus.source import Entry, entries
 
@@ -89,7 +91,6 @@ def test_linked_folders_are_looked_into_once_and_what_has_a_place_of_its_own_kee
     for link, target in {"0": folder / "deep", "old": tmp_path / "archive", "old2": tmp_path / "archive"}.items():
         (folder / link).symlink_to(target)
     (tmp_path / "archive" / "round").symlink_to(folder)
-    (folder / "gone").symlink_to(tmp_path / "nowhere")
     assert [entry.place for entry in found(str(folder))] == ["a.pdf", "deep/b.pdf", "old/2024/c.pdf"]
 
 
@@ -100,3 +101,34 @@ def test_what_is_linked_from_several_places_has_the_address_of_the_first_one_by_
         (folder / year).mkdir()
         (folder / year / "annex").symlink_to(tmp_path / "annex")
     assert [entry.place for entry in found(str(folder))] == ["2001/annex/c.pdf", "a.pdf", "deep/b.pdf"]
+
+
+def test_a_pdf_whose_link_leads_to_nothing_is_told(folder, tmp_path):
+    (folder / "c.PDF").symlink_to(tmp_path / "away/c.pdf")
+    (folder / "d.pdf").symlink_to("d.pdf")
+    assert [(entry.place, entry.reason) for entry in found(str(folder))] == [
+        ("a.pdf", ""),
+        ("c.PDF", "missing_file"),
+        ("d.pdf", "missing_file"),
+        ("deep/b.pdf", ""),
+    ]
+
+
+def test_a_link_that_may_have_led_to_a_folder_ends_the_listing(folder, tmp_path):
+    (tmp_path / "away").mkdir()
+    (tmp_path / "away/c.pdf").touch()
+    (folder / "deep/old.2024").symlink_to(tmp_path / "away")
+    (folder / "notes.txt").symlink_to(folder / "a.pdf")
+    (folder / ".#notes.txt").symlink_to("somebody@host.1234")  # an editor's lock
+    assert [entry.place for entry in found(str(folder))] == ["a.pdf", "deep/b.pdf", "deep/old.2024/c.pdf"]
+    (tmp_path / "away").rename(tmp_path / "unmounted")
+    told = f"the link {folder}/deep/old.2024 leads to nothing that is there: mount what it leads to, or take the link"
+    with pytest.raises(InputError, match=re.escape(told)):
+        found(str(folder))
+
+
+@pytest.mark.parametrize("name", ["c.pdf", "old"])
+def test_a_link_that_cannot_be_looked_at_ends_the_listing(folder, name):
+    (folder / "deep" / name).symlink_to("x" * 1000)
+    with pytest.raises(InputError, match=f"the folder {folder}/deep cannot be read: File name too long"):
+        found(str(folder))
