@@ -89,12 +89,20 @@ def _lines(data: bytes, base: str, source: str) -> Iterator[Entry]:
 
 
 def _entry(place: str, base: str, line: str) -> Entry:
-    url = joined(base, line)
+    url = _beside(base, line) or joined(base, line)
     if url is None or (url.startswith("file:") and not base.startswith("file:")):
         return Entry(place, reason="bad_url")
     if url.startswith("file:") and not is_readable_file(path_of(url)):
         return Entry(place, reason="missing_file")
     return Entry(place, url)
+
+
+def _beside(base: str, name: str) -> str | None:
+    """The address of the file of exactly that name beside a list on this machine, as no address is read."""
+    if not base.startswith("file:") or "://" in name:
+        return None
+    url = canonical_url((path_of(base).parent / name).as_uri())
+    return url if url and is_readable_file(path_of(url)) else None
 
 
 def _pdfs(folder: Path) -> Iterator[Entry]:

@@ -56,6 +56,21 @@ def test_a_file_may_name_files_beside_it(store: LocalStore, tmp_path: Path):
     )
 
 
+def test_a_list_of_names_names_the_files_that_its_folder_gives(store: LocalStore, tmp_path: Path):
+    names = ["./#1.pdf", "a#1.pdf", "a.pdf", "b?c=d.pdf", "e%20f.pdf", "g: h;i.pdf", "é%zz.pdf"]
+    (tmp_path / "pdfs/list.txt").parent.mkdir()
+    for name in names:
+        (tmp_path / "pdfs" / name).touch()
+    go(store, list_urls, source=str(tmp_path / "pdfs"))
+    wanted = [row["url"] for row in rows(store, "urls")]
+    (tmp_path / "pdfs/list.txt").write_text("\n".join(names))
+    go(store, list_urls, source=str(tmp_path / "pdfs/list.txt"))
+    assert [row["url"] for row in rows(store, "urls")] == wanted and len(wanted) == len(names)
+    (tmp_path / "pdfs/list.txt").write_text("a.pdf#page=2\ne f.pdf\n")
+    (tmp_path / "pdfs/e%20f.pdf").rename(tmp_path / "pdfs/e f.pdf")
+    assert go(store, list_urls, source=str(tmp_path / "pdfs/list.txt"), max_withdrawn=1).counters["rows_out"] == 2
+
+
 def test_a_folder_gives_its_pdfs_at_any_depth(store: LocalStore, tmp_path: Path):
     folder = tmp_path / "folder"
     for name in ("b.PDF", "a b#1.pdf", "deep/er/c.pdf", "notes.txt"):
