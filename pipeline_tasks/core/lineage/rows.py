@@ -7,6 +7,7 @@ Every name that enters the SQL here is quoted, or is one of ours.
 
 from __future__ import annotations
 
+import importlib
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipeline_tasks.core.closure import SCHEMAS
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.lineage.facts import Rows
 from pipeline_tasks.core.manifest import Manifest, Part
@@ -93,11 +95,12 @@ def add_dataset_views(con: duckdb.DuckDBPyConnection, store: Store, latest: list
     import duckdb
 
     members: dict[str, list[str]] = {}
-    shown = [m for m in latest if m.rows_schema != FILES and m.parts]
+    shown = [m for m in latest if m.rows_schema != FILES]
     store.bring(part.key for m in shown for part in (*m.parts, *(r.part for r in m.removals)))
     for m in shown:
         try:
-            con.execute(f"CREATE VIEW {quoted(m.dataset)} AS {live_rows_sql(store, m)}")
+            select = live_rows_sql(store, m) if m.parts else _no_rows_sql(con, m.rows_schema)
+            con.execute(f"CREATE VIEW {quoted(m.dataset)} AS {select}")
         except (duckdb.Error, InputError, OSError, pa.ArrowInvalid) as error:
             problems.append({"key": f"{m.ref}", "problem": f"no view: {error}"[:500]})
             continue
@@ -106,6 +109,21 @@ def add_dataset_views(con: duckdb.DuckDBPyConnection, store: Store, latest: list
         selects = [f"SELECT * FROM shape.{schema}"]
         selects += [f"SELECT {literal(d)} AS dataset, * FROM {quoted(d)}" for d in members.get(schema, [])]
         con.execute(f"CREATE VIEW all_{schema} AS " + " UNION ALL BY NAME ".join(selects))
+
+
+def _no_rows_sql(con: duckdb.DuckDBPyConnection, name: str) -> str:
+    """A SELECT of no rows in the columns of a row schema, for what has no part that would tell them.
+
+    Raises:
+        InputError: no schema has that name.
+    """
+    known = {schema.name: schema for schema in importlib.import_module(SCHEMAS).ALL}
+    if name not in known:
+        raise InputError(f"it has no parts, and no row schema is called {name!r}")
+    con.register("no_rows", known[name].table())
+    columns = con.execute("SELECT column_name, column_type FROM (DESCRIBE no_rows)").fetchall()
+    con.unregister("no_rows")
+    return f"SELECT {', '.join(f'NULL::{kind} AS {quoted(column)}' for column, kind in columns)} WHERE false"
 
 
 def add_copied_rows(con: duckdb.DuckDBPyConnection, store: Store, found: list[Manifest], problems: Rows) -> None:

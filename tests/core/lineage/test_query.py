@@ -3,10 +3,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import duckdb
 import pytest
 
+from pipeline_tasks import datasets
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.lineage import query
+from pipeline_tasks.core.lineage import fold, query
+from pipeline_tasks.core.store import LocalStore
+from tests.core.toy_steps import ITEMS
+from tests.stores import put
 
 ROOT = Path(__file__).parents[3]
 QUESTIONS = [
@@ -66,6 +71,22 @@ def test_the_parent_of_the_objects_folder_stays_closed(store):
 @pytest.mark.parametrize("sql", ["SHOW TABLES", "DESCRIBE versions", "SUMMARIZE versions", "VALUES (1)", "FROM needs"])
 def test_what_only_reads_is_answered(built, sql):
     assert query(built, sql).num_rows > 0
+
+
+def test_a_dataset_without_rows_has_their_columns(tmp_path, caplog):
+    store = LocalStore(tmp_path)
+    for schema in datasets.ALL:
+        put(store, schema, dataset=f"no/{schema.name}")
+    with duckdb.connect(str(fold(store)), read_only=True) as con:
+        for schema in datasets.ALL:
+            none, wanted = con.sql(f'FROM "no/{schema.name}"'), con.from_arrow(schema.table())
+            assert (none.columns, none.types, none.fetchall()) == (wanted.columns, wanted.types, [])
+        assert con.sql("FROM all_pairs WHERE dataset = 'no/pairs'").fetchall() == []
+    assert not caplog.records
+    put(store, ITEMS)
+    assert query(store, "SELECT problem FROM problems")["problem"].to_pylist() == [
+        "no view: it has no parts, and no row schema is called 'items'"
+    ]
 
 
 def test_rows_and_time_are_limited(built):
