@@ -107,7 +107,8 @@ def estimate(
         InputError: a parameter or an input is wrong, or the model's price is not known.
     """
     job = plan(store, write_needs, values, given)
-    passages = Inputs(job.open(store))["passages"]
+    inputs, none = Inputs(job.open(store)), Inputs({})
+    passages = inputs["passages"]
     records = memo.lookup_all(store, job, passages, range(len(passages.manifest.parts)))
     alike = {n: v for n, v in values.items() if n in WritePairsParams.model_fields}
     chosen = alike if of_pairs is None else of_pairs
@@ -115,37 +116,37 @@ def estimate(
     asked, written, expected = list[Wanted](), list[Wanted](), list[Wanted]()
     rows = n_needs = n_unwritten = 0
     for part in (passages.part(index) for index, record in records.items() if record is None):
-        asking = QuoteRun.of(store, job)
+        asking = QuoteRun.of(store, job, inputs)
         found = job.step.body(part, job.params, asking)
         unwritten = _needs_of(part, asking)
         rows, n_needs, n_unwritten = rows + len(part), n_needs + len(found), n_unwritten + len(unwritten)
         asked += asking.wanted
-        written += _wanted(store, then, found)
-        expected += _wanted(store, then, unwritten)
+        written += _wanted(store, then, none, found)
+        expected += _wanted(store, then, none, unwritten)
     n_answered = sum(one.took is not None for one in asked)
     share = min(1.0, n_needs / n_answered) if n_answered >= ENOUGH else 1.0
     for record in filter(None, records.values()):
         needs = read_part(store, record.output)
         n_needs += len(needs)
-        written += _wanted(store, then, needs)
+        written += _wanted(store, then, none, needs)
     n_pairs = n_needs + round(share * n_unwritten)
     return [_bill(job, rows, asked), _bill(then, n_pairs, written, expected, share)]
 
 
-def _wanted(store: Store, job: Job, rows: pa.Table) -> list[Wanted]:
+def _wanted(store: Store, job: Job, inputs: Inputs, rows: pa.Table) -> list[Wanted]:
     """What the step would ask about a part."""
-    quote = QuoteRun.of(store, job)
+    quote = QuoteRun.of(store, job, inputs)
     job.step.body(rows, job.params, quote)
     return quote.wanted
 
 
 def of_step(store: Store, job: Job) -> Bill:
     """The bill of one step that asks an LLM, over the inputs of ``job``."""
-    source = job.open(store)[next(iter(job.step.reads))][0]
-    wanted, rows = list[Wanted](), 0
+    inputs = Inputs(job.open(store))
+    source, wanted, rows = inputs.each(next(iter(job.step.reads)))[0], list[Wanted](), 0
     for part in (source.part(index) for index in memo.missing(store, job)):
         rows += len(part)
-        wanted += _wanted(store, job, part)
+        wanted += _wanted(store, job, inputs, part)
     return _bill(job, rows, wanted)
 
 

@@ -50,10 +50,9 @@ class QuoteRun(Run):
     keeps: bool = False
 
     @classmethod
-    def of(cls, store: Store, job: Job, *, keeps: bool = False) -> QuoteRun:
-        """A run for a part of ``job``."""
-        told = f"{job.step.name}, unasked"
-        return cls(store, Inputs(job.open(store)), 0, told, job.step.name, keeps=keeps)
+    def of(cls, store: Store, job: Job, inputs: Inputs, *, keeps: bool = False) -> QuoteRun:
+        """A run for a part of ``job``, whose ``inputs`` are opened once for all parts."""
+        return cls(store, inputs, 0, f"{job.step.name}, unasked", job.step.name, keeps=keeps)
 
     def client(self, model: str, api: Api) -> LLMClient:
         """A client that buys nothing."""
@@ -83,10 +82,10 @@ class _Client(LLMClient):
 
 def wanted_by(store: Store, job: Job) -> Iterator[tuple[str, Request, dict[str, Any]]]:
     """Response id, request and body of all that a run of ``job`` would buy, part by part."""
-    source = job.open(store)[next(iter(job.step.reads))][0]
-    seen: set[str] = set()
+    inputs, seen = Inputs(job.open(store)), set[str]()
+    source = inputs.each(next(iter(job.step.reads)))[0]
     for part in (source.part(index) for index in memo.missing(store, job)):
-        quote = QuoteRun.of(store, job, keeps=True)
+        quote = QuoteRun.of(store, job, inputs, keeps=True)
         job.step.body(part, job.params, quote)
         fresh = {one: asked for one, asked in quote.unanswered.items() if one not in seen}
         seen |= fresh.keys()
