@@ -62,9 +62,8 @@ with DAG(
     common = COMMON.values(dag) | size
     first, tuned = PRETRAIN.values(dag) | common | begun, FINETUNE.values(dag) | common
     alphas = [f"{{{{ alpha_of(params.size, params.alphas, {i}) }}}}" for i in range(ITERATIONS)]
-    own = [f"mtt/{alpha}" for alpha in alphas]
-    named = {"pretrain": (first, ("pairs", "init")), "finetune": (tuned, ("triplets", "init"), own)}
-    read = given(**mined_from() | judged_with() | named)
+    of_tuning = (tuned, ("triplets", "init"), [f"mtt/{alpha}" for alpha in alphas])
+    read = given(**mined_from() | judged_with(), pretrain=(first, ("pairs", "init")), finetune=of_tuning)
     decoder = {name: common[name] for name in common if name != "max_query_length"} | ADAPT.values(dag) | begun
     needed = "{{ adapts(params.size, params.pretrain_causal) }}"
     adapted = step("adapt_backbone", inputs={"passages": read["passages"]}, params=decoder, only_if=needed)
