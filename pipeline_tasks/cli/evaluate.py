@@ -74,15 +74,16 @@ def evaluate_command(
     baseline = against or named[0]
     measures = tuple(measure or (OF_INSTRUCTIONS if instructions else MEASURES))
     shown = [P_MRR, *measures] if instructions else measure or measures[:1]
+    systems, trained = _sorted(store, named)
+    values: dict[str, Any] = {"size": "", "models": [], "systems": systems, "measures": measures}
+    evaluated = "evaluate_instructions" if instructions else "evaluate_retriever"
+    get_step(evaluated).parse(values).identity()  # what is none is told before anything is built
     for name in on or ["questions"]:
         given, set_name = _judged(store, name, split, with_title)
         if instructions:
             given["queries"] = [_instructed(store, name, set_name, given, split)]
-        systems, trained = _sorted(named)
-        values = {"set_name": set_name, "size": "", "models": [], "systems": systems, "measures": measures}
         stored = _stored(store, given["passages"][0], systems)
-        evaluated = "evaluate_instructions" if instructions else "evaluate_retriever"
-        made = _run(store, evaluated, given | {"models": trained, "embeddings": stored}, **values)
+        made = _run(store, evaluated, given | {"models": trained, "embeddings": stored}, set_name=set_name, **values)
         version = Version.open(store, made)
         found, *others = (scores_of(version, name) for name in shown)
         _show(store, found, others, _called(store, baseline), by_intent)
@@ -133,10 +134,14 @@ def _instructed(store: Store, name: str, set_name: str, given: dict[str, list[st
     return str(_run(store, "judge_instructions", given, set_name=set_name))
 
 
-def _sorted(named: list[str]) -> tuple[list[str], list[str]]:
-    """Systems that stand for themselves, and versions of ours."""
-    trained = [name for name in named if is_version(name)]
-    return [name for name in named if name not in trained], trained
+def _sorted(store: Store, named: list[str]) -> tuple[list[str], list[str]]:
+    """Systems that stand for themselves, and versions of ours.
+
+    Raises:
+        InputError: there is no such version.
+    """
+    trained = [_called(store, name) for name in named if is_version(name)]
+    return [name for name in named if not is_version(name)], trained
 
 
 def _stored(store: Store, passages: str, systems: list[str]) -> list[str]:

@@ -1,6 +1,7 @@
 """The models this project knows: typed entries of ``data/*.toml``, and nothing of how they are run."""
 
 import tomllib
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -8,6 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.local_files import named_path
 
 DATA = Path(__file__).with_name("data")
 FILES = ("offline", "baselines_encoders", "baselines_decoders", "served", "backbones", "assignments")
@@ -134,12 +136,16 @@ def get(name: str) -> ModelSpec:
     """The model of that name.
 
     Raises:
-        InputError: no model has it.
+        InputError: no model has it; the message offers the nearest name, and the folder of that name.
     """
-    for spec in models():
-        if spec.name == name:
-            return spec
-    raise InputError(f"unknown model {name!r}: known are {', '.join(spec.name for spec in models())}")
+    known = {spec.name: spec for spec in models()}
+    if name in known:
+        return known[name]
+    near = get_close_matches(name, known, 1)
+    hint = f"did you mean {near[0]!r}?" if near else "`foundry models` lists them"
+    path = named_path(name)
+    folder = f"; a folder is written as a path: ./{name}" if path and path.is_dir() else ""
+    raise InputError(f"unknown model {name!r}; {hint}{folder}")
 
 
 def assigned(assignment: str, intent: str) -> tuple[str, str, str]:

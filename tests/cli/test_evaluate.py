@@ -85,6 +85,21 @@ def test_the_last_one_is_of_the_same_alpha_where_a_training_goes_through_several
     assert f"@{3:016} against 33m/finetune-0.85@{1:016}: no difference" in told.replace("\n", " ")
 
 
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (["no-such-model"], "unknown model 'no-such-model'"),
+        (["./nowhere"], "no model's folder"),
+        (["model/22m/pretrain"], "model/22m/pretrain@latest is not in the store"),
+        (["bm25", "--measure", "ndgc@10"], "ndgc@10"),
+    ],
+)
+def test_what_is_no_system_is_told_before_anything_is_built(workplace, asked, said):
+    with pytest.raises(InputError, match=said):
+        workplace.foundry(*asked, "--on", workplace.judged)
+    assert {key.split("/")[1] for key in workplace.store.keys("versions")} == {"model"}
+
+
 def test_what_is_known_is_not_computed_again(workplace):
     one = workplace.foundry("rrf(bm25,22m/finetune)", "bm25", MODEL, "--on", workplace.judged, "--measure", "mrr@3")
     before = {path: path.stat().st_mtime_ns for path in (workplace.store.root / "versions").rglob("*.json")}

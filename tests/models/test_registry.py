@@ -10,9 +10,18 @@ from pipeline_tasks.models.sizes import backbone
 SIZES = ("33m", "109m", "335m", "596m", "4b", "7.6b")
 
 
-def test_unknown_name_lists_the_known_ones():
-    with pytest.raises(InputError, match=r"'minilm'.*all-minilm-l6-v2.*qwen3-8b"):
-        get("minilm")
+def test_an_unknown_name_is_told_the_nearest_one_or_where_all_are():
+    for name, hint in {"all-minilm-l6": "did you mean 'all-minilm-l6-v2'?", "x": "`foundry models` lists them"}.items():
+        with pytest.raises(InputError) as told:
+            get(name)
+        assert str(told.value) == f"unknown model {name!r}; {hint}"
+
+
+def test_a_folder_that_is_written_as_a_name_is_told_how_it_is_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my-model").mkdir()
+    with pytest.raises(InputError, match=r"unknown model 'my-model'; .*; a folder is written as a path: \./my-model$"):
+        get("my-model")
 
 
 def test_names_are_unique():
