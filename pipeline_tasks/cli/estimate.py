@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from pipeline_tasks.cli.costs import NOTHING, Figure
 from pipeline_tasks.cli.run import inputs_of, parameters_of
 from pipeline_tasks.cli.terminal import console
 from pipeline_tasks.core.errors import InputError
@@ -59,17 +60,21 @@ def estimate_command(
     store, inputs = open_store(), inputs_of(given or [])
     bills = [of_step(store, plan(store, get_step(name), values, inputs))] if pays else estimate(store, values, inputs)
     table = Table("step", "rows", "requests", "stored", "prompt tokens", "answer tokens", "dollars", "hours")
+    usd = NOTHING
     for bill in bills:
         counts = (bill.rows, bill.n_requests, bill.n_stored, *bill.tokens)
-        table.add_row(bill.step, *(f"{n:,}" for n in counts), f"{bill.usd:,.2f}", f"{bill.hours(answer_s):.2f}")
+        dollars = Figure(bill.usd)
+        table.add_row(bill.step, *(f"{n:,}" for n in counts), dollars.told(",.2f"), f"{bill.hours(answer_s):.2f}")
+        usd = usd.plus(dollars)
     console().print(table)
-    usd, hours = sum(bill.usd for bill in bills), sum(bill.hours(answer_s) for bill in bills)
-    by_batches = f"; by batches {usd * SHARE:,.2f} dollars, within a day for each step" if usd else ""
-    typer.echo(f"{usd:,.2f} dollars, {hours:.2f} hours at {answer_s:g} s an answer{by_batches}")
+    hours = sum(bill.hours(answer_s) for bill in bills)
+    by_batches = f"; by batches {usd.value * SHARE:,.2f} dollars, within a day for each step" if usd.value else ""
+    typer.echo(f"{usd.told(',.2f')} dollars, {hours:.2f} hours at {answer_s:g} s an answer{by_batches}")
     for bill in bills if pays else ():
         n = max(1, bill.rows)
         typer.echo(
-            f"a row: {bill.n_requests / n:.2f} requests, {sum(bill.tokens) / n:,.0f} tokens, {bill.usd / n:.6f} dollars"
+            f"a row: {bill.n_requests / n:.2f} requests, {sum(bill.tokens) / n:,.0f} tokens, "
+            f"{'?' if bill.usd is None else format(bill.usd / n, '.6f')} dollars"
         )
     for line in dict.fromkeys(line for bill in bills for line in bill.notes()):
         typer.echo(line)

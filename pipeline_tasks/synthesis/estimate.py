@@ -23,6 +23,7 @@ from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.datasets import NEEDS
 from pipeline_tasks.domains import domain_told
+from pipeline_tasks.models.prices import listed
 from pipeline_tasks.synthesis.endpoint import LlmParams, llm_price
 from pipeline_tasks.synthesis.wanted import NOT_BOUGHT, QuoteRun, Wanted
 from pipeline_tasks.synthesis.write_needs import write_needs
@@ -48,7 +49,7 @@ class Bill:
         n_requests: requests that would be bought.
         n_stored: requests whose answer is there.
         tokens: of the requests that would be bought.
-        usd: what these cost.
+        usd: what these cost; None where no endpoint is configured and nobody says what it takes.
         n_measured: answers that the tokens are measured on; 0: they are a rule of thumb.
         concurrency: requests at once.
         most_usd: what the run may spend, or None.
@@ -59,7 +60,7 @@ class Bill:
     n_requests: int
     n_stored: int
     tokens: Tokens
-    usd: float
+    usd: float | None
     n_measured: int
     concurrency: int
     most_usd: float | None
@@ -70,9 +71,10 @@ class Bill:
 
     def told(self) -> list[str]:
         """The bill in words."""
+        dollars = "?" if self.usd is None else f"{self.usd:,.2f}"
         return [
             f"{self.n_requests:,} requests, {self.n_stored:,} more are answered; {self.tokens.prompt:,} tokens of "
-            f"prompts and {self.tokens.completion:,} of answers, {self.usd:,.2f} dollars",
+            f"prompts and {self.tokens.completion:,} of answers, {dollars} dollars",
             *self.notes(),
         ]
 
@@ -87,7 +89,12 @@ class Bill:
             )
         if self.n_requests and self.step in (write_needs.name, write_pairs.name):
             found.append(f"the prompts are those of the {domain_told()}")
-        if self.most_usd is not None and self.usd > self.most_usd:
+        if self.usd is None:
+            found.append(
+                "no endpoint is configured: set OPENAI_BASE_URL, or FOUNDRY_LLM_PRICE_IN and FOUNDRY_LLM_PRICE_OUT, to "
+                "know the dollars"
+            )
+        elif self.most_usd is not None and self.usd > self.most_usd:
             found.append(f"{self.step} would stop at max_run_usd={self.most_usd:g}: raise it, or ask about fewer")
         return found
 
@@ -104,7 +111,7 @@ def estimate(
         of_pairs: parameters of ``write_pairs``; None: those of ``values`` that it has.
 
     Raises:
-        InputError: a parameter or an input is wrong, or the model's price is not known.
+        InputError: a parameter or an input is wrong, or the model's price at the endpoint is not known.
     """
     job = plan(store, write_needs, values, given)
     inputs, none = Inputs(job.open(store)), Inputs({})
@@ -189,11 +196,24 @@ def _bill(job: Job, rows: int, wanted: list[Wanted], expected: Iterable[Wanted] 
         n_requests=len(sure) + round(share * len(likely)),
         n_stored=len(stored),
         tokens=total,
-        usd=llm_price(settings(), params.llm).of(total),
+        usd=_usd(params.llm, total),
         n_measured=measure.n,
         concurrency=params.concurrency,
         most_usd=params.max_run_usd,
     )
+
+
+def _usd(model: str, tokens: Tokens) -> float | None:
+    """Dollars for so many tokens; None without an endpoint, where neither the settings nor a list has a price.
+
+    Raises:
+        InputError: the price at the endpoint is not known, or half of it is.
+    """
+    found = settings()
+    is_told = found.llm_price_in is not None or found.llm_price_out is not None
+    if found.openai_base_url or is_told or listed(model):
+        return llm_price(found, model).of(tokens)
+    return None if any(tokens) else 0.0
 
 
 @dataclass(frozen=True)

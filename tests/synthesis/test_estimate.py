@@ -12,6 +12,7 @@ from pipeline_tasks.cli.estimate import DAG, estimate_command
 from pipeline_tasks.cli.plan import plan_command
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.lineage import query
+from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import commit, load_manifest
@@ -22,7 +23,7 @@ from pipeline_tasks.models.prices import listed
 from pipeline_tasks.synthesis.combine_pairs import combine_pairs
 from pipeline_tasks.synthesis.decontaminate_pairs import decontaminate_pairs
 from pipeline_tasks.synthesis.enough import per_intent_for, rates_for, too_few_for
-from pipeline_tasks.synthesis.estimate import estimate
+from pipeline_tasks.synthesis.estimate import estimate, of_step
 from pipeline_tasks.synthesis.write_needs import write_needs
 from pipeline_tasks.synthesis.write_pairs import write_pairs
 from tests.stores import go, put, rows
@@ -133,6 +134,33 @@ def test_a_plan_has_these_bills_and_says_where_no_price_is_known(store, asked, m
     plan_command(steps, sets=sets)
     told = capsys.readouterr().out
     assert "0 hours, 0.00 dollars; not known: write_needs, write_pairs\nwrite_needs: the price of llm.example" in told
+
+
+def test_without_an_endpoint_all_but_the_dollars_is_told(store, monkeypatch, capsys):
+    monkeypatch.setenv("FOUNDRY_STORE", str(store.root))
+    settings.cache_clear()
+    none = "no endpoint is configured: set OPENAI_BASE_URL, or FOUNDRY_LLM_PRICE_IN and FOUNDRY_LLM_PRICE_OUT, to know"
+    dry_run = of_step(store, plan(store, write_needs, {}, {})).told()
+    assert (
+        dry_run[0].endswith(" of answers, ? dollars") and "the prompts are those of the domain disaster" in dry_run[-2]
+    )
+    assert dry_run[-1] == f"{none} the dollars"
+    estimate_command("write_needs", sets=["max_run_usd=0.001"])
+    told = capsys.readouterr().out
+    assert "\n? dollars, " in told and "requests, " in told and " tokens, ? dollars\n" in told and none in told
+    assert "would stop" not in told and "by batches" not in told
+    plan_command(["write_needs", "write_pairs"])
+    told = capsys.readouterr().out
+    assert (
+        "0.00 dollars; not known: write_needs, write_pairs\n" in told and " requests by a rule" in told and none in told
+    )
+    estimate_command(DAG, sets=["llm=gpt-4o-mini"])
+    assert none not in capsys.readouterr().out, "a list has its price"
+    monkeypatch.setenv("FOUNDRY_LLM_PRICE_IN", "1")
+    settings.cache_clear()
+    with pytest.raises(InputError, match="set FOUNDRY_LLM_PRICE_OUT"):
+        estimate_command(DAG)
+    settings.cache_clear()
 
 
 def test_a_plan_prices_each_step_by_its_own_parameters(store, asked, tmp_path, monkeypatch, capsys):
