@@ -106,11 +106,25 @@ def by_rising_id(store: Store, vectors: Sequence[Part], passages: Version, width
 
     Shapes: returns [n, width].
     """
-    ids = passages.table(["passage_id"])
-    place = np.empty(ids.num_rows, np.int64)
-    place[pc.sort_indices(ids, [("passage_id", "ascending")])] = np.arange(ids.num_rows)
-    found, at = np.empty((ids.num_rows, width), np.float32), 0
+    place, at = _places(passages), 0
+    found = np.empty((len(place), width), np.float32)
     for part in vectors:
         found[place[at : at + part.rows]] = matrix(read_part(store, part)["embedding"])
         at += part.rows
     return found
+
+
+def texts_by_place(passages: Version) -> Iterator[tuple[np.ndarray, list[str]]]:
+    """The texts of a corpus, a block at a time, with the place of each among all by rising id."""
+    place, at = _places(passages), 0
+    for block in passages.batches(["text"], BLOCK):
+        yield place[at : at + block.num_rows], block["text"].to_pylist()
+        at += block.num_rows
+
+
+def _places(passages: Version) -> np.ndarray:
+    """Of each passage, in the order of the corpus, its place among all by rising id."""
+    ids = passages.table(["passage_id"])
+    place = np.empty(ids.num_rows, np.int64)
+    place[pc.sort_indices(ids, [("passage_id", "ascending")])] = np.arange(ids.num_rows)
+    return place

@@ -25,7 +25,7 @@ from pipeline_tasks.core.runtime import versions_of
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.versions import Version, read_part
 from pipeline_tasks.evaluation import systems
-from pipeline_tasks.evaluation.corpus_vectors import Model, by_rising_id, encode_corpus
+from pipeline_tasks.evaluation.corpus_vectors import BLOCK, Model, by_rising_id, encode_corpus, texts_by_place
 from pipeline_tasks.evaluation.evaluation_params import EvaluationParams
 from pipeline_tasks.evaluation.geometry import geometry
 from pipeline_tasks.evaluation.stored_vectors import passage_vectors, query_vectors
@@ -147,12 +147,12 @@ def rank_system(given: Partition, run: Run) -> Iterator[pa.Table]:
     A query that is a passage itself, as in ArguAna, does not find itself.
     """
     judged, corpus = judged_of(given), given.rows["passages"].version
-    asked = _asked(judged, in_order(corpus.table(["passage_id", "text"]), "passage_id"), given.values["told"])
-    themselves, depth = _themselves(judged, asked), given.values["depth"]
-    deep = min(depth + int((themselves >= 0).any()), len(asked.passages))
+    asked = _asked(judged, in_order(corpus.table(["passage_id"]), "passage_id"), given.values["told"])
+    themselves, depth = _themselves(judged, asked, corpus), given.values["depth"]
+    deep = min(depth + int((themselves >= 0).any()), len(asked.passage_ids))
     ids = pa.array(asked.passage_ids, pa.string())
     if given.values["kind"] == "bm25":
-        yield _rankings(ids, _without(themselves, asked.rank_bm25(deep), depth))
+        yield _rankings(ids, _without(themselves, asked.rank_bm25(texts_by_place(corpus), deep), depth))
         return
     queries, passages = _vectors(given, asked, run)
     found, cosines = top_k(queries, passages, deep)
@@ -163,20 +163,28 @@ def rank_system(given: Partition, run: Run) -> Iterator[pa.Table]:
         yield pa.Table.from_pylist([geometry(queries, answers, passages, nearest)._asdict()])
 
 
-def _themselves(judged: pa.Table, asked: Asked) -> np.ndarray:
+def _themselves(judged: pa.Table, asked: Asked, passages: Version) -> np.ndarray:
     """The place [q] of the passage that a query is itself, and that is not judged for it; -1: it is none."""
     places = pc.index_in(judged["query_id"], value_set=pa.array(asked.passage_ids, pa.string())).to_pylist()
-    known, n_times = judged["passage_ids"].to_pylist(), len(asked.queries) // max(1, judged.num_rows)
-    rows = zip(asked.queries, places * n_times, known * n_times, strict=True)
+    names, known = judged["query_id"].to_pylist(), judged["passage_ids"].to_pylist()
+    texts = _texts(passages, [name for name, place in zip(names, places, strict=True) if place is not None])
+    n_times = len(asked.queries) // max(1, judged.num_rows)
+    rows = zip(asked.queries, names * n_times, places * n_times, known * n_times, strict=True)
     return np.array(
         [
-            place
-            if place is not None and is_of(query, asked.passages[place]) and asked.passage_ids[place] not in ids
-            else -1
-            for query, place, ids in rows
+            place if name in texts and is_of(query, texts[name]) and name not in ids else -1
+            for query, name, place, ids in rows
         ],
         np.int64,
     )
+
+
+def _texts(passages: Version, ids: list[str]) -> dict[str, str]:
+    """Those of some passages; no text is read where there are none."""
+    wanted, columns = pa.array(ids, pa.string()), ["passage_id", "text"]
+    blocks = passages.batches(columns, BLOCK) if ids else ()
+    found = (block.filter(pc.is_in(block["passage_id"], wanted)).to_pydict() for block in blocks)
+    return {name: text for block in found for name, text in zip(*block.values(), strict=True)}
 
 
 def is_of(query: str, passage: str) -> bool:
@@ -254,7 +262,7 @@ def _asked(judged: pa.Table, corpus: pa.Table, told: Sequence[str]) -> Asked:
     own: list[str | None] | None = None
     if set(told) <= set(judged.column_names):
         own = [instruction for column in told for instruction in judged[column].to_pylist()]
-    return Asked(texts, intents, corpus["passage_id"].to_pylist(), corpus["text"].to_pylist(), own)
+    return Asked(texts, intents, corpus["passage_id"].to_pylist(), own)
 
 
 def _vectors(given: Partition, asked: Asked, run: Run) -> tuple[np.ndarray, np.ndarray]:

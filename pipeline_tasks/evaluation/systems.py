@@ -45,29 +45,31 @@ class Asked:
         queries: [q] texts without instruction.
         intents: [q].
         passage_ids: [n], ascending.
-        passages: [n] texts.
         instructions: [q] of queries that have their own; None: none has.
     """
 
     queries: list[str]
     intents: list[str]
     passage_ids: list[str]
-    passages: list[str]
     instructions: list[str | None] | None = None
 
     def encoded_by(self, encoder: Encoder) -> np.ndarray:
         """Vectors of the queries [q, d]."""
         return encoder.encode_queries(self.queries, self.intents, self.instructions)
 
-    def rank_bm25(self, depth: int) -> np.ndarray:
+    def rank_bm25(self, blocks: Iterable[tuple[np.ndarray, list[str]]], depth: int) -> np.ndarray:
         """By BM25 (Lucene's variant); what shares no word with a query is not in its ranking.
+
+        Args:
+            blocks: positions of some passages and their texts, of which one block is held at a time.
+            depth: passages of each query.
 
         Shapes: returns [q, depth] positions of passages, best first, -1 after the end of a short ranking.
         """
-        from pipeline_tasks.retrieval import bm25
+        from pipeline_tasks.retrieval.bm25 import Bm25, count_asked
 
-        found, scores = bm25.top_k(self.queries, self.passages, depth)
-        return np.where(scores > 0, found, -1)
+        found = Bm25(count_asked(self.queries, blocks)).search(self.queries, depth)
+        return np.where(found.scores > 0, found.indices, -1)
 
 
 def encoder_of_start(start: Start, scratch: Path) -> Encoder:

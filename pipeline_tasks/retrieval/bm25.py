@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.settings import settings
@@ -67,6 +68,28 @@ def count_words(passages: Sequence[str]) -> Postings:
     return Postings(
         pa.array(list(vocabulary), pa.string()), begins, place.astype(np.int32), counts.astype(np.int32), length
     )
+
+
+def count_asked(queries: Sequence[str], blocks: Iterable[tuple[np.ndarray, Sequence[str]]]) -> Postings:
+    """As :func:`count_words`, of the words of ``queries`` alone, over passages of which a block is held at a time.
+
+    Args:
+        queries: texts.
+        blocks: places of some passages among all of them, and their texts.
+    """
+    words = pa.array(tokenized(queries)[0], pa.string())
+    held, places, lengths = [np.zeros((3, 0), np.int32)], [np.zeros(0, np.int64)], [np.zeros(0, np.int32)]
+    for place_of, passages in blocks:
+        found = count_words(passages)
+        word = np.repeat(pc.index_in(found.words, words).fill_null(-1).to_numpy(), found.frequencies)
+        held.append(np.stack([word, place_of[found.places], found.counts])[:, word >= 0].astype(np.int32))
+        places.append(place_of)
+        lengths.append(found.lengths)
+    word, place, counts = np.hstack(held)
+    order = np.argsort(word, kind="stable")
+    begins = np.searchsorted(word[order], np.arange(len(words) + 1))
+    in_order = np.concatenate(lengths)[np.argsort(np.concatenate(places))]
+    return Postings(words, begins, place[order], counts[order], in_order)
 
 
 class Index:
@@ -149,17 +172,17 @@ class Index:
 
 
 class Bm25(Index):
-    """An index over all of ``passages``, by their own frequencies; ``k1`` and ``b`` as in :class:`Index`.
+    """An index over all of ``passages``, texts or their postings, by their own frequencies; else as :class:`Index`.
 
     Raises:
         InputError: there are none.
     """
 
-    def __init__(self, passages: Sequence[str], k1: float = 1.5, b: float = 0.75) -> None:
-        if not passages:
+    def __init__(self, passages: Sequence[str] | Postings, k1: float = 1.5, b: float = 0.75) -> None:
+        postings = passages if isinstance(passages, Postings) else count_words(passages)
+        n = len(postings.lengths)
+        if not n:
             raise InputError("BM25 over no passages: give at least one")
-        postings = count_words(passages)
-        n = len(passages)
         super().__init__(postings, postings.frequencies, n, int(postings.lengths.sum()) / n, k1, b)
 
 

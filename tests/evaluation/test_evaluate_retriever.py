@@ -3,6 +3,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -243,8 +244,9 @@ def test_the_first_ranks_of_a_fusion_are_the_same_however_deep_it_is_looked_at(s
 
 def test_what_shares_no_word_with_a_query_is_in_no_ranking_of_bm25(tmp_path):
     """In a fusion such passages, which come in the order of their ids, would move those that a model found."""
-    asked = Asked(["where is sand?", "who?"], ["qa", "qa"], ["a", "b", "c"], ["no", "sand is here", "sand"])
-    assert asked.rank_bm25(3).tolist() == [[2, 1, -1], [-1, -1, -1]]
+    asked = Asked(["where is sand?", "who?"], ["qa", "qa"], ["a", "b", "c"])
+    blocks = [(np.array([2, 0]), ["sand", "no"]), (np.array([1]), ["sand is here"])]
+    assert asked.rank_bm25(blocks, 3).tolist() == [[2, 1, -1], [-1, -1, -1]]
 
 
 def test_a_system_is_asked_the_same_once(store, tmp_path, monkeypatch):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.retrieval.bm25 import Bm25, top_k
+from pipeline_tasks.retrieval.bm25 import Bm25, count_asked, top_k
 
 PASSAGES = [
     "Floods rise when rivers leave their banks.",
@@ -48,6 +48,20 @@ def test_no_passages_and_too_many_results_are_refused():
         Bm25([])
     with pytest.raises(InputError, match="k = 9 of 5"):
         top_k(["flood"], PASSAGES, 9)
+
+
+@pytest.mark.parametrize("cuts", [[], [1, 1, 90], [150]])
+def test_postings_of_what_is_asked_rank_and_score_as_all_do_whatever_the_blocks_and_their_order(cuts):
+    chance = np.random.default_rng(5)
+    words = [letter + "x" for letter in "abcdefghijklmnop"]
+    texts, queries = ([" ".join(chance.choice(words[:n], n // 2)) for _ in range(m)] for n, m in ((16, 200), (6, 40)))
+    queries += ["", "unknown", "ax ax unknown"]
+    blocks = [(at, [texts[place] for place in at]) for at in np.split(chance.permutation(200), cuts)]
+    asked = count_asked(queries, blocks)
+    found, whole = (Bm25(of).search(queries, 30) for of in (asked, texts))
+    np.testing.assert_array_equal(found.indices, whole.indices)
+    np.testing.assert_array_equal(found.scores, whole.scores)
+    assert {*asked.words.to_pylist()} == {*words[:6], "unknown"}, "others are not held"
 
 
 def test_the_scores_are_those_of_the_library_and_ties_go_by_place():
