@@ -1,22 +1,41 @@
-"""For all tests: a property may take as long as a busy machine needs; how workers share the files."""
+"""For all tests: a store, models; a property may take as long as a busy machine needs; how workers share the files."""
 
 from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Callable
 from pathlib import Path
 
+import hypothesis
 import pytest
-from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
+
+from pipeline_tasks.core.store import LocalStore
 
 HERE = Path(__file__).parent
 LONG = tuple(HERE / name for name in ("e2e", "plugins", "faults", "dags", "retrieval", "training", "corpus"))
 
-settings.register_profile("patient", deadline=None)
-settings.load_profile("patient")
+hypothesis.settings.register_profile("patient", deadline=None)
+hypothesis.settings.load_profile("patient")
 
 gc.disable()  # until all is collected: what the tests import and what they are stays, and is much to look through
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    """An empty store."""
+    return LocalStore(tmp_path / "store")
+
+
+@pytest.fixture(scope="session")
+def fetched() -> Callable[[str], Path]:
+    """Name of a model -> its folder in this machine's cache, fetched on first use."""
+    from pipeline_tasks.core.settings import settings
+    from pipeline_tasks.models.fetch import fetch
+    from pipeline_tasks.models.registry import get
+
+    return lambda name: fetch(get(name), settings().cache)
 
 
 def pytest_collection_finish() -> None:

@@ -16,6 +16,14 @@ from tests.seaweed import Seaweed, running
 CACHE_BYTES = 1 << 30
 
 
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    """Each test reads its own settings."""
+    settings.cache_clear()
+    yield
+    settings.cache_clear()
+
+
 @pytest.fixture(scope="session")
 def seaweed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seaweed]:
     """A running S3 server."""
@@ -24,7 +32,7 @@ def seaweed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seaweed]:
 
 
 @pytest.fixture
-def s3(seaweed: Seaweed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Store]:
+def s3(seaweed: Seaweed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> S3Store:
     """An empty store in a bucket of its own; the environment leads to the server, for child processes too."""
     for name, value in seaweed.environment.items():
         monkeypatch.setenv(name, value)
@@ -34,8 +42,7 @@ def s3(seaweed: Seaweed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     monkeypatch.setenv("FOUNDRY_STORE", address)
     monkeypatch.setenv("FOUNDRY_STORE_CACHE", str(tmp_path / "caches"))
     settings.cache_clear()
-    yield S3Store(address, tmp_path / "caches", CACHE_BYTES)
-    settings.cache_clear()
+    return S3Store(address, tmp_path / "caches", CACHE_BYTES)
 
 
 @pytest.fixture(params=["folder", "bucket"])
@@ -52,8 +59,6 @@ def address() -> Iterator[str]:
 
 
 @pytest.fixture
-def cluster(address: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def cluster(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps compute on that cluster."""
     use(address, monkeypatch)
-    yield
-    settings.cache_clear()

@@ -19,7 +19,6 @@ from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.manifest import Part
 from pipeline_tasks.core.partitions import Partition, PartitionedRun
 from pipeline_tasks.core.run import Inputs, Run
-from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.step import StepParams, step, tuning
 from pipeline_tasks.core.store import LocalStore
 from tests.core.ray_cluster import head_with_clients, on_ray, use, use_this_machine
@@ -28,13 +27,6 @@ from tests.core.toy_steps import ITEMS, TOTALS, check_whole, latest, make, toy_l
 pytestmark = on_ray
 WORLD = {f"item{n:02}": n for n in range(12)}
 N_CPUS = 2
-
-
-@pytest.fixture(autouse=True)
-def fresh() -> Iterator[None]:
-    settings.cache_clear()
-    yield
-    settings.cache_clear()
 
 
 @lru_cache(maxsize=1)

@@ -32,13 +32,6 @@ from tests.stores import put
 WORLD = {f"item{n}": n % 5 for n in range(6)} | {"unlucky": 13}
 
 
-@pytest.fixture(autouse=True)
-def fresh() -> Iterator[None]:
-    settings.cache_clear()
-    yield
-    settings.cache_clear()
-
-
 def run_chain(folder: Path) -> dict[str, bytes]:
     store = LocalStore(folder)
     put(store, PASSAGES, *([{"passage_id": f"p{n}", "text": f"flood {n % 3} river {n}"}] for n in range(4)))

@@ -9,7 +9,6 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.remembered import PREFIX, dataset_of, remember, remembered, together
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import GrowthParams, step
-from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.upkeep.gc import drop, find_garbage
 from tests.core.toy_steps import ITEMS, make, rows_of
 from tests.stores import bare_run
@@ -30,11 +29,6 @@ def toy_visits(inputs: Inputs, params: VisitParams, run: Run) -> Iterator[pa.Tab
     for key in {key for part in run.previous.parts() for key in part["item_id"].to_pylist()} if run.previous else ():
         run.withdraw(key)
     yield ITEMS.table([{"item_id": f"{params.asked}-{n}", "value": n}])
-
-
-@pytest.fixture
-def store(tmp_path) -> LocalStore:
-    return LocalStore(tmp_path / "store")
 
 
 def test_what_is_remembered_is_that_of_the_parameters_and_outlives_all_versions(store):

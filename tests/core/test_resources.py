@@ -7,14 +7,6 @@ import pytest
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.registry import get_step, step_names
 from pipeline_tasks.core.resources import resources_of
-from pipeline_tasks.core.settings import settings
-
-
-@pytest.fixture(autouse=True)
-def fresh():
-    settings.cache_clear()
-    yield
-    settings.cache_clear()
 
 
 @pytest.fixture

@@ -34,11 +34,6 @@ WORLD = {f"item{n}": n % 5 for n in range(9)} | {"unlucky": 13, "bad": -1}
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> LocalStore:
-    return LocalStore(tmp_path / "store")
-
-
 def run_chain(store: LocalStore, workers: int = 1) -> list[str]:
     outcomes = [make(store, toy_list, rows=WORLD), make(store, toy_scale, workers=workers)]
     outcomes += [make(store, what) for what in (toy_unique, toy_bare, toy_total, toy_model, toy_weigh, toy_draw)]

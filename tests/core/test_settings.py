@@ -17,13 +17,6 @@ from pipeline_tasks.core.settings import (
 )
 
 
-@pytest.fixture(autouse=True)
-def fresh():
-    settings.cache_clear()
-    yield
-    settings.cache_clear()
-
-
 def test_settings_come_from_the_environment(monkeypatch, tmp_path):
     monkeypatch.setenv("FOUNDRY_STORE", str(tmp_path / "s"))
     monkeypatch.setenv("FOUNDRY_WORKERS", "3")

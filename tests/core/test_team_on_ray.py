@@ -70,13 +70,6 @@ def toy_team(inputs: Inputs, params: TeamParams, run: Run) -> Path:
     return out
 
 
-@pytest.fixture(autouse=True)
-def fresh() -> Iterator[None]:
-    settings.cache_clear()
-    yield
-    settings.cache_clear()
-
-
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[Any]:
     """Two nodes, and a head that computes nothing."""

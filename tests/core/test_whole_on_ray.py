@@ -6,7 +6,6 @@ import json
 import logging
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
@@ -17,7 +16,6 @@ from pipeline_tasks.core.engines import actors, engine_of, named
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.headway import last_left
 from pipeline_tasks.core.run import Inputs, Run
-from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.step import StepParams, step
 from pipeline_tasks.core.store import LocalStore
 from tests.core.ray_cluster import head_with_clients, on_ray, use, use_this_machine
@@ -61,13 +59,6 @@ def _cards() -> list[str]:
     import ray
 
     return ray.get_gpu_ids() if ray.is_initialized() else []
-
-
-@pytest.fixture(autouse=True)
-def fresh() -> Iterator[None]:
-    settings.cache_clear()
-    yield
-    settings.cache_clear()
 
 
 @pytest.fixture

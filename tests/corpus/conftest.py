@@ -1,23 +1,8 @@
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
 from pipeline_tasks.core.settings import settings
-from pipeline_tasks.core.store import LocalStore
-from pipeline_tasks.models.fetch import fetch
-from pipeline_tasks.models.registry import get
-
-
-@pytest.fixture(scope="session")
-def fetched():
-    """Name of a model -> its folder in this machine's cache, fetched on first use."""
-    return lambda name: fetch(get(name), settings().cache)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> LocalStore:
-    return LocalStore(tmp_path / "store")
 
 
 @pytest.fixture(params=["pymupdf", "pypdfium2"])

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-from collections.abc import Iterator
-from functools import wraps
 from pathlib import Path
 
 import pyarrow as pa
@@ -23,6 +20,7 @@ from pipeline_tasks.curation.id_table import text_hashes
 from pipeline_tasks.curation.mutual_agreement import mutual_agreement
 from pipeline_tasks.datasets import PAIRS, PASSAGES, RANKINGS
 from tests.curation.mined_store import MODELS, plant
+from tests.curation.watched import deadly, seen
 from tests.forked import forked
 from tests.stores import put, rejects, rows
 
@@ -200,16 +198,7 @@ def test_another_cap_reads_no_ranking_and_another_strategy_only_where_it_asks_fo
 
 
 def killed_in_its_third_block(root: Path) -> None:
-    done, real = [], module.hear
-
-    @wraps(real)
-    def deadly(given: object, run: object) -> Iterator[pa.Table]:
-        if len(done) == 2:
-            os.kill(os.getpid(), signal.SIGKILL)
-        done.append(given)
-        yield from real(given, run)
-
-    module.hear = deadly
+    module.hear = deadly(module.hear)
     agree(LocalStore(root), **CUT)
 
 
@@ -228,19 +217,9 @@ def test_a_killed_run_goes_on_with_the_block_that_is_missing(store, whole):
 def largest_read(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> int:
     """Rows of the largest table that is read at once."""
     sizes = []
-
-    def seen(real):
-        @wraps(real)
-        def read(*args: object, **kwargs: object) -> pa.Table:
-            table = real(*args, **kwargs)
-            sizes.append(table.num_rows)
-            return table
-
-        return read
-
     with monkeypatch.context() as patched:
-        patched.setattr(passage_facts, "read_part", seen(passage_facts.read_part))
-        patched.setattr(Version, "part", seen(Version.part))
+        patched.setattr(passage_facts, "read_part", seen(passage_facts.read_part, sizes))
+        patched.setattr(Version, "part", seen(Version.part, sizes))
         agree(store, **CUT)
     return max(sizes)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Iterator
 from functools import wraps
@@ -22,6 +21,7 @@ from pipeline_tasks.curation import passage_facts, same_texts
 from pipeline_tasks.curation.mine_negatives import mine_negatives
 from pipeline_tasks.datasets import LABELLED, PAIRS, PASSAGES, RANKINGS
 from tests.curation.mined_store import MODELS, plain, plant
+from tests.curation.watched import deadly, seen
 from tests.forked import forked
 from tests.stores import put, rejects, rows
 
@@ -125,16 +125,7 @@ def test_a_new_alpha_reads_no_passage_but_for_its_text(store):
 
 
 def killed_in_its_third_block(root: Path) -> None:
-    done, real = [], module.find_low
-
-    @wraps(real)
-    def deadly(given: object, run: object) -> Iterator[pa.Table]:
-        if len(done) == 2:
-            os.kill(os.getpid(), signal.SIGKILL)
-        done.append(given)
-        yield from real(given, run)
-
-    module.find_low = deadly
+    module.find_low = deadly(module.find_low)
     mine(LocalStore(root), **CUT)
 
 
@@ -152,16 +143,6 @@ def test_a_killed_run_goes_on_with_the_block_that_is_missing(store, whole):
 def largest_reads(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
     """Rows of the largest table that any partition reads at once, and of all that one join of texts is given."""
     sizes, joined = [], []
-
-    def seen(real):
-        @wraps(real)
-        def read(*args: object, **kwargs: object) -> pa.Table:
-            table = real(*args, **kwargs)
-            sizes.append(table.num_rows)
-            return table
-
-        return read
-
     real_join = same_texts.join_texts
 
     @wraps(real_join)
@@ -170,8 +151,8 @@ def largest_reads(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> tuple[i
         yield from real_join(given, run)
 
     with monkeypatch.context() as patched:
-        patched.setattr(passage_facts, "read_part", seen(passage_facts.read_part))
-        patched.setattr(Version, "part", seen(Version.part))
+        patched.setattr(passage_facts, "read_part", seen(passage_facts.read_part, sizes))
+        patched.setattr(Version, "part", seen(Version.part, sizes))
         patched.setattr(same_texts, "join_texts", join)
         mine(store, **CUT)
     return max(sizes), max(joined)

@@ -2,7 +2,7 @@
 
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -45,6 +45,19 @@ def store_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     settings.cache_clear()
     yield tmp_path / "store"
     settings.cache_clear()
+
+
+@pytest.fixture
+def told(store_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Writes the operator's parameters."""
+    from pipeline_tasks.core.settings import settings
+
+    def write(text: str) -> None:
+        (tmp_path / "parameters.toml").write_text(text)
+        monkeypatch.setenv("FOUNDRY_PARAMETERS", str(tmp_path / "parameters.toml"))
+        settings.cache_clear()
+
+    return write
 
 
 @pytest.fixture

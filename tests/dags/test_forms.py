@@ -7,19 +7,6 @@ from foundry_airflow.forms import form
 from foundry_airflow.operators import PlannedOperator
 
 from pipeline_tasks.core.registry import get_step
-from pipeline_tasks.core.settings import settings
-
-
-@pytest.fixture
-def told(tmp_path, monkeypatch):
-    """Writes the operator's parameters."""
-
-    def write(text: str) -> None:
-        (tmp_path / "parameters.toml").write_text(text)
-        monkeypatch.setenv("FOUNDRY_PARAMETERS", str(tmp_path / "parameters.toml"))
-        settings.cache_clear()
-
-    return write
 
 
 def test_a_switch_begins_as_the_steps_default_and_a_yes_or_no_without_one_is_chosen_from_a_list(bag):

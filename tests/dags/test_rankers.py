@@ -5,22 +5,9 @@ from airflow.dag_processing.dagbag import DagBag
 from foundry_airflow.rankers import rankers
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.settings import settings
 from pipeline_tasks.models.use import REFERENCE_MODELS
 
 FIRST, SECOND, THIRD = REFERENCE_MODELS
-
-
-@pytest.fixture
-def told(store_folder, tmp_path, monkeypatch):
-    """Writes the operator's file."""
-
-    def write(text: str) -> None:
-        (tmp_path / "parameters.toml").write_text(text)
-        monkeypatch.setenv("FOUNDRY_PARAMETERS", str(tmp_path / "parameters.toml"))
-        settings.cache_clear()
-
-    return write
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.datasets import PAIRS, PASSAGES
 from pipeline_tasks.domains.quotes import Quotes
 from pipeline_tasks.evaluation.judge_queries import judge_queries
@@ -21,11 +20,6 @@ SAID = "A car commonly floats for between thirty seconds and two minutes, and th
 
 PARTS = ["A car commonly floats for between", "thirty seconds and two minutes, and", "then it sinks nose first"]
 """Half of the rows of four words: in a document that has them all over they are no quote."""
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> LocalStore:
-    return LocalStore(tmp_path / "store")
 
 
 @pytest.mark.parametrize(

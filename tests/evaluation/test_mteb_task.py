@@ -6,7 +6,6 @@ import mteb
 import pytest
 
 from pipeline_tasks.core.settings import settings
-from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import JUDGED_QUERIES, PASSAGES
 from pipeline_tasks.encoders.layout import Layout
@@ -31,11 +30,6 @@ def caches(tmp_path, monkeypatch):
     settings.cache_clear()
     yield
     settings.cache_clear()
-
-
-@pytest.fixture
-def store(tmp_path) -> LocalStore:
-    return LocalStore(tmp_path / "store")
 
 
 @pytest.fixture

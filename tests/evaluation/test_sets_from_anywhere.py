@@ -22,11 +22,6 @@ from tests.stores import go, reasons, rows
 from tests.synthesis.general_files import N, columns
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> LocalStore:
-    return LocalStore(tmp_path / "store")
-
-
 def read(store: LocalStore, name: str) -> tuple[str, str]:
     """The versions of corpus and queries of the set in a folder."""
     given = {"set_name": "mine", "folder": name}

@@ -25,11 +25,6 @@ HANGS = ASKED | {"timeout_s": 2.0}
 SIREN = "siren at the river dam sounds for three minutes before the gates open, so anglers must leave at once"
 
 
-@pytest.fixture
-def store(tmp_path) -> LocalStore:
-    return LocalStore(tmp_path / "store")
-
-
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
     """Pauses that nobody asked for are short."""

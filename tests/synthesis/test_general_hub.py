@@ -48,11 +48,6 @@ def hub(served, monkeypatch):
     settings.cache_clear()
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> LocalStore:
-    return LocalStore(tmp_path / "store")
-
-
 def push(hub, name: str, folder: Path) -> str:
     """The files below ``folder`` as the data set of ``name``, at the commit where the registry has one."""
     one = general_sets()[name]

@@ -30,11 +30,6 @@ def files(tmp_path_factory) -> Path:
     return root
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> LocalStore:
-    return LocalStore(tmp_path / "store")
-
-
 def test_the_paper_has_fifteen_sets_of_nearly_twelve_million_pairs():
     sets = general_sets()
     assert len(sets) == 15

@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.curation.unify import unify
 from pipeline_tasks.datasets import RELABELLED
@@ -26,11 +25,6 @@ ROWS = [
     {"query": "it burns", "positive": "there is a fire", "negative": ["it is cold", "it rains", ""]},
     {"query": "it burns", "positive": "something is hot", "negative": None},
 ]
-
-
-@pytest.fixture
-def store(tmp_path) -> LocalStore:
-    return LocalStore(tmp_path / "store")
 
 
 def written(folder, found: list[dict], *more: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -15,11 +14,6 @@ from pipeline_tasks.core.store import LocalStore
 from tests.core.toy_steps import make, toy_list, toy_model, toy_scale, toy_tally, toy_total, toy_unique
 
 WORLD = {f"item{n}": n for n in range(6)}
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> LocalStore:
-    return LocalStore(tmp_path / "store")
 
 
 def took(store: LocalStore, step: str) -> list[float]:
