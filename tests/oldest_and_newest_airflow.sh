@@ -17,7 +17,7 @@ for end in lowest-direct highest; do
     "$uv" pip install -q --resolution "$end" -c "$venvs/constraints.txt" "$allowed"
     found=$("$uv" pip list --format freeze | sed -n 's/^apache-airflow==//p')
     "$uv" pip install -q -c "$venvs/constraints.txt" "apache-airflow==$found" apache-airflow-providers-standard \
-        -r pyproject.toml pytest pytest-xdist kubernetes docker boto3
+        -r pyproject.toml pytest pytest-xdist hypothesis kubernetes docker boto3
     echo "Airflow $found"
     "$VIRTUAL_ENV/bin/python" -m pytest -q -n 0 tests/plugins/test_access.py tests/dags/test_local_run.py \
         tests/dags/test_operators.py tests/dags/test_trigger.py
