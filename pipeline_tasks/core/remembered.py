@@ -19,8 +19,8 @@ from pipeline_tasks.core.run import Run
 
 log = logging.getLogger(__name__)
 PREFIX = "remembered"
-_DAMAGED = (pa.ArrowInvalid, OSError)
-"""A table that cannot be read: in its footer, or in its pages."""
+_DAMAGED = (pa.ArrowException, OSError, UnicodeDecodeError)
+"""A table that cannot be read: in its footer, or in its pages, which have checksums."""
 
 
 def remember(run: Run, table: pa.Table) -> None:
@@ -34,7 +34,7 @@ def remembered(run: Run) -> pa.Table | None:
     if data is None:
         return None
     try:
-        return pq.read_table(pa.BufferReader(data))
+        return _read(data)
     except _DAMAGED as error:
         log.warning("%s cannot be read, and %s knows what the last version tells alone: %s", key, run.label, error)
         return None
@@ -49,16 +49,20 @@ def together(key: str, first: bytes, second: bytes | None) -> bytes:
     if second is None or second == first:
         return first
     try:
-        known, more = (pq.read_table(pa.BufferReader(data)) for data in (first, second))
+        known, more = map(_read, (first, second))
         new = pc.invert(pc.is_in(more[0], known[0].combine_chunks()))
         return _written(pa.concat_tables([known, more.filter(new)]))
     except _DAMAGED as error:
         raise InputError(f"{key} cannot be read ({error}): what one store remembers is not in the other") from error
 
 
+def _read(data: bytes) -> pa.Table:
+    return pq.read_table(pa.BufferReader(data), page_checksum_verification=True)
+
+
 def _written(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
-    pq.write_table(table.sort_by(table.column_names[0]), sink, compression="zstd")
+    pq.write_table(table.sort_by(table.column_names[0]), sink, compression="zstd", write_page_checksum=True)
     return sink.getvalue().to_pybytes()
 
 

@@ -16,6 +16,9 @@ from pipeline_tasks.core.local_files import is_readable_file, may_read, named_pa
 from pipeline_tasks.corpus.fetching.list_text import fetch_list
 from pipeline_tasks.corpus.urls import canonical_url, joined
 
+_LOCK = ".#"
+"""An editor's link to nobody, beside a file that it holds changes of."""
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -148,13 +151,15 @@ def _is_told(path: Path) -> bool:
     """Whether what is no folder is a PDF by its name, also one that is away, or a link that may not be followed.
 
     Raises:
-        InputError: it is a link to nothing that may have been a folder. Editors lock with hidden ones, which are not.
+        InputError: it is a link to nothing that may have been a folder.
     """
     is_pdf = path.suffix.lower() == ".pdf"
     if is_pdf and path.is_file():
         return True
     is_away = path.is_symlink() and not path.exists()
-    if is_away and not is_pdf and not path.name.startswith(".") and may_read(path):
+    if is_away and path.name.startswith(_LOCK):
+        return False
+    if is_away and not is_pdf and may_read(path):
         remedy = "mount what it leads to, or take the link away, which withdraws what was reached by it"
         raise InputError(f"the link {_shown(path)} leads to nothing that is there: {remedy}")
     return is_away and (is_pdf or not may_read(path))

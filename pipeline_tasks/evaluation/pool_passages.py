@@ -18,7 +18,7 @@ from pipeline_tasks.core.step import From, step
 from pipeline_tasks.datasets import EVALUATIONS, JUDGED_QUERIES, PASSAGES
 from pipeline_tasks.evaluation.sample_queries import SampleParams, sampled
 from pipeline_tasks.models.registry import ANY
-from pipeline_tasks.retrieval.judges import judges, judging_models, models_of, told_by_one
+from pipeline_tasks.retrieval.judges import judges, judging_models, told_by_one
 
 _AT_ONCE = 10_000
 
@@ -77,9 +77,10 @@ def pool_passages(inputs: Inputs, params: PoolPassagesParams, run: Run) -> Itera
     asked = dict(zip(sample["query_id"].to_pylist(), panels, strict=True))
     rows = inputs["evaluation"].table(["system", "query_id", "passage_ids"])
     ref = inputs["evaluation"].manifest.ref
-    if missing := sorted(set(models_of(params.judges)) - set(rows["system"].to_pylist())):
+    pooled = {system for panel in panels for system in panel}
+    if missing := sorted(pooled - set(rows["system"].to_pylist())):
         raise InputError(f"{ref} has no system {missing[0]!r}: evaluate it on this set first, or name others in models")
-    rows = rows.filter(pc.is_in(rows["system"], pa.array(models_of(params.judges), pa.string())))
+    rows = rows.filter(pc.is_in(rows["system"], pa.array(sorted(pooled), pa.string())))
     if params.depth > (kept := pc.max(pc.list_value_length(rows["passage_ids"])).as_py()):
         raise InputError(f"{ref} keeps {kept} passages a query, depth={params.depth} are asked for: raise kept there")
     pool: set[str] = set()

@@ -51,7 +51,12 @@ def with_another_page(data: bytes) -> bytes:
     return data[:4] + bytes([data[4] ^ 0xFF]) + data[5:]
 
 
-@pytest.mark.parametrize("damage", [without_footer, with_another_page])
+def with_another_number(data: bytes) -> bytes:
+    at = data.index(b"\x28\xb5\x2f\xfd") + 10  # within what zstd packed, which has no checksum
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+
+@pytest.mark.parametrize("damage", [without_footer, with_another_page, with_another_number])
 def test_a_damaged_table_is_told_and_is_none(store, caplog, damage: Callable[[bytes], bytes]):
     make(store, toy_visits)
     (key,) = store.keys(PREFIX)

@@ -119,7 +119,8 @@ def test_a_link_that_may_have_led_to_a_folder_ends_the_listing(folder, tmp_path)
     (tmp_path / "away/c.pdf").touch()
     (folder / "deep/old.2024").symlink_to(tmp_path / "away")
     (folder / "notes.txt").symlink_to(folder / "a.pdf")
-    (folder / ".#notes.txt").symlink_to("somebody@host.1234")  # an editor's lock
+    for name in (".#notes.txt", ".#a.pdf"):  # an editor's locks
+        (folder / name).symlink_to("somebody@host.1234")
     assert [entry.place for entry in found(str(folder))] == ["a.pdf", "deep/b.pdf", "deep/old.2024/c.pdf"]
     (tmp_path / "away").rename(tmp_path / "unmounted")
     told = f"the link {folder}/deep/old.2024 leads to nothing that is there: mount what it leads to, or take the link"

@@ -65,9 +65,9 @@ def test_the_two_sides_have_every_query_once_and_the_pool_is_what_the_models_fou
     assert all(len(row["passage_ids"]) == 2 for row in test), "the other side has the whole corpus"
 
 
-def test_a_query_pools_what_the_models_of_its_intent_found_and_all_of_them_where_none_is_named(store):
-    given = {name: POOL[name] for name in ("set_name", "per_intent", "depth")}
-    go(store, pool_passages, **given, judges={"qa": ("one",), "any": ("one", "two")})
+@pytest.mark.parametrize("others", [{"any": ("one", "two")}, {}])
+def test_a_query_pools_what_the_models_of_its_intent_found_and_all_of_them_where_none_is_named(store, others):
+    go(store, pool_passages, **POOL, judges={"qa": ("one",)} | others)
     go(store, sample_queries, set_name="mine", per_intent=2)
     asked = {int(row["query_id"][1]): row["intent"] for row in rows(store, "judged/mine-dev")}
     found = {i: (i, i + 1) if intent == "qa" else (i, i + 1, i + 20, i + 21) for i, intent in asked.items()}
