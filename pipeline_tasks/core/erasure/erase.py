@@ -144,10 +144,10 @@ def _tables(work: _Work, manifests: Iterable[Manifest]) -> Iterable[tuple[Manife
                 yield manifest, part, rows.Reach(schema, keys)
 
 
-def _ids_of(store: Store, part: Part) -> pa.Table:
+def _ids_of(store: Store, part: Part, *, lists: bool) -> pa.Table:
     with damage_told(store, part.key):
-        names = rows.id_columns(pq.read_schema(store.local_path(part.key)))
-    return read_part(store, part, names)
+        schema = pq.read_schema(store.local_path(part.key))
+    return read_part(store, part, [*rows.id_columns(schema), *(rows.id_lists(schema) if lists else [])])
 
 
 def _spread(work: _Work, manifests: list[Manifest]) -> None:
@@ -156,14 +156,14 @@ def _spread(work: _Work, manifests: list[Manifest]) -> None:
     while known != len(ids):
         known = len(ids)
         for _, part, reach in _tables(work, manifests):
-            ids |= reach.spread(_ids_of(work.store, part), ids)
+            ids |= reach.spread(_ids_of(work.store, part, lists=False), ids)
 
 
 def _look(work: _Work, manifests: list[Manifest]) -> None:
     """Which parts change, and what the rows that go lead to: stored answers, and texts by which copies are known."""
     store, ids = work.store, work.done.ids
     for manifest, part, reach in _tables(work, manifests):
-        named = _ids_of(store, part)
+        named = _ids_of(store, part, lists=True)
         work.touched[part.sha256] = reach.rest(named, ids) is not named
         if reach.made_from(named, ids).num_rows:
             gone = reach.made_from(read_part(store, part), ids)

@@ -8,7 +8,7 @@ and what is its own. Any other id refers to a row that it was not made from: ``p
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,9 +33,13 @@ def lists_ids(name: str) -> bool:
 
 
 def id_columns(schema: pa.Schema) -> list[str]:
-    """The columns of a table that identify, or may hold lists of ids."""
-    nested = [f.name for f in schema if pa.types.is_nested(f.type) and "_ids" in f"{f.name} {f.type}"]
-    return [f.name for f in schema if pa.types.is_string(f.type) and identifies(f.name)] + nested
+    """The columns of a table that identify."""
+    return [f.name for f in schema if pa.types.is_string(f.type) and identifies(f.name)]
+
+
+def id_lists(schema: pa.Schema) -> list[str]:
+    """The columns of a table that may hold lists of ids."""
+    return [f.name for f in schema if pa.types.is_nested(f.type) and "_ids" in f"{f.name} {f.type}"]
 
 
 @dataclass(frozen=True)
@@ -82,15 +86,9 @@ class Reach:
         """
         goes = _holds(table, [n for n in table.column_names if identifies(n)], ids)
         rest = table.filter(pc.invert(goes)) if pc.any(goes).as_py() else table
-        lists = [name for name in id_columns(table.schema) if not identifies(name)]
-        rows = rest.select(lists).to_pylist() if lists else []
-        wrong = [i for i, row in enumerate(rows) if any(_mentions(name, value, ids) for name, value in row.items())]
-        if not wrong:
+        if not any(mentions(name, rest[name], ids) for name in id_lists(table.schema)):
             return rest
-        whole = rest.to_pylist()
-        for i in wrong:
-            whole[i] = self._stripped(whole[i], ids)
-        return pa.Table.from_pylist(whole, schema=rest.schema)
+        return pa.Table.from_pylist([self._stripped(row, ids) for row in rest.to_pylist()], schema=rest.schema)
 
     def _stripped(self, row: dict[str, Any], ids: Collection[str]) -> dict[str, Any]:
         along = {column.name: column.along or column.name for column in self.schema.columns}
@@ -111,21 +109,19 @@ def _holds(table: pa.Table, names: Iterable[str], ids: Collection[str]) -> pa.Ch
     return found
 
 
-def _mentions(name: str, value: Any, ids: Collection[str]) -> bool:
-    return any(found in ids for found in ids_in(name, value))
-
-
-def ids_in(name: str, value: Any) -> Iterator[str]:
-    """Every id in a list, however deep."""
-    if isinstance(value, dict):
-        for field, inner in value.items():
-            yield from ids_in(field, inner)
-    elif isinstance(value, list):
-        for inner in value:
-            if isinstance(inner, str) and lists_ids(name):
-                yield inner
-            else:
-                yield from ids_in(name, inner)
+def mentions(name: str, column: pa.ChunkedArray, ids: Collection[str]) -> bool:
+    """Whether one of ``ids`` stands in a list of ids, however deep in a column or field called ``name``."""
+    kind = column.type
+    if pa.types.is_struct(kind):
+        return any(mentions(f.name, pc.struct_field(column, [i]), ids) for i, f in enumerate(kind))
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)):
+        return False
+    inner = pc.list_flatten(column)
+    if pa.types.is_dictionary(inner.type):
+        inner = inner.cast(inner.type.value_type)
+    if lists_ids(name) and pa.types.is_string(inner.type):
+        return bool(pc.any(pc.is_in(inner, pa.array(sorted(ids), pa.string()))).as_py())
+    return mentions(name, inner, ids)
 
 
 def _without(name: str, value: Any, ids: Collection[str]) -> Any:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline_tasks.core.erasure.rows import id_columns, identifies, ids_in
+from pipeline_tasks.core.erasure.rows import id_columns, id_lists, identifies, mentions
 from pipeline_tasks.core.parts import BODY, damage_told
 from pipeline_tasks.core.schema import REJECTS
 from pipeline_tasks.core.store import Store
@@ -97,24 +97,19 @@ def holds(store: Store, key: str, ids: Collection[str]) -> bool:
 
 
 def _holds(file: pq.ParquetFile, ids: Collection[str]) -> bool:
-    names = file.schema_arrow.names
     if _holds_file(file, ids):
         return True
-    if names == REMOVED.names:
-        return not set(file.read()["key"].to_pylist()).isdisjoint(ids)
-    wanted = [*id_columns(file.schema_arrow), *(["detail"] if names == REJECTS.arrow.names else [])]
-    table = file.read(columns=wanted)
-    for name in wanted:
-        values = table[name]
-        if pa.types.is_nested(values.type):
-            found = any(i in ids for value in values.to_pylist() for i in ids_in(name, value))
-        elif name == "detail":
-            found = any(mentioned(text or "", ids) for text in values.to_pylist())
-        else:
-            found = pc.any(pc.is_in(values, pa.array(sorted(ids), pa.string()))).as_py()
-        if found:
-            return True
-    return False
+    schema = file.schema_arrow
+    singles = ["key"] if schema.names == REMOVED.names else id_columns(schema)
+    lists = id_lists(schema)
+    details = ["detail"] if schema.names == REJECTS.arrow.names else []
+    table = file.read(columns=[*singles, *lists, *details])
+    wanted = pa.array(sorted(ids), pa.string())
+    return (
+        any(pc.any(pc.is_in(table[name], wanted)).as_py() for name in singles)
+        or any(mentions(name, table[name], ids) for name in lists)
+        or any(mentioned(text or "", ids) for name in details for text in table[name].to_pylist())
+    )
 
 
 def _holds_file(file: pq.ParquetFile, ids: Collection[str]) -> bool:
