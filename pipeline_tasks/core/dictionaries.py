@@ -13,11 +13,16 @@ def with_distinct_dictionaries(table: pa.Table) -> pa.Table:
     Of one that does, Parquet's writer gives other bytes from one time to the next.
     """
     for place, field in enumerate(table.schema):
-        of_lists = pa.types.is_list(field.type)
-        if pa.types.is_dictionary(field.type.value_type if of_lists else field.type):
+        if holds_dictionary(field.type):
+            of_lists = pa.types.is_list(field.type)
             chunks = [_of_lists(chunk) if of_lists else _distinct(chunk) for chunk in table.column(place).chunks]
             table = table.set_column(place, field, pa.chunked_array(chunks, field.type))
     return table
+
+
+def holds_dictionary(kind: pa.DataType) -> bool:
+    """Whether a column of this type has a dictionary: of its values, or of what its lists hold."""
+    return pa.types.is_dictionary(kind.value_type if pa.types.is_list(kind) else kind)
 
 
 def _of_lists(lists: pa.ListArray) -> pa.ListArray:

@@ -20,7 +20,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline_tasks.core.dictionaries import with_distinct_dictionaries
+from pipeline_tasks.core.dictionaries import holds_dictionary, with_distinct_dictionaries
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import file_sha256
 from pipeline_tasks.core.manifest import Part
@@ -62,7 +62,7 @@ def write_passing(store: Store, table: pa.Table) -> Part:
 
 def _write(store: Store, table: pa.Table, repeats: bool = True) -> Part:
     table = with_distinct_dictionaries(table)
-    shared = [_leaf(field) for field in table.schema if _holds_dictionary(field.type)]
+    shared = [_leaf(field) for field in table.schema if holds_dictionary(field.type)]
     with store.temporary(".parquet") as path:
         pq.write_table(
             table,
@@ -80,10 +80,6 @@ def _write(store: Store, table: pa.Table, repeats: bool = True) -> Part:
 
 def _leaf(field: pa.Field) -> str:
     return f"{field.name}.list.element" if pa.types.is_list(field.type) else field.name
-
-
-def _holds_dictionary(kind: pa.DataType) -> bool:
-    return pa.types.is_dictionary(kind.value_type if pa.types.is_list(kind) else kind)
 
 
 def write_file(store: Store, path: Path, name: str) -> Part:

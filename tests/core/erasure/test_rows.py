@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from pipeline_tasks.core.erasure.rows import Reach, mentions
@@ -14,7 +15,7 @@ from pipeline_tasks.core.erasure.search import holds
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.parts import write_rows
 from pipeline_tasks.core.store import LocalStore
-from pipeline_tasks.datasets import ALL, LABELLED, RANKINGS
+from pipeline_tasks.datasets import ALL, LABELLED, RANKINGS, TRIPLETS
 
 KEYS = frozenset(schema.key for schema in ALL)
 A, B, C = (short_id(name) for name in "abc")
@@ -63,3 +64,13 @@ def test_ids_of_a_part_that_has_none_of_those_wanted_never_become_objects(tmp_pa
     assert holds(store, part.key, {ids[-1][-1]})
     for work in (lambda: reach.rest(table, wanted), lambda: holds(store, part.key, wanted)):
         assert peak_of(work) < n * each, "not a byte an id"
+
+
+def test_a_dictionary_keeps_no_text_that_only_lost_rows_held(tmp_path: Path):
+    """Of a row whose positive and negatives are the erased document's, where no other row has one of these."""
+    lost = {"query_id": A, "positive_id": A, "negative_ids": [A, C], "negatives": ["a secret", "plain"]}
+    stays = {"query_id": B, "positive_id": B, "negative_ids": [C], "negatives": ["plain"]}
+    store = LocalStore(tmp_path)
+    part = write_rows(store, Reach(TRIPLETS, KEYS).rest(TRIPLETS.table([lost, stays]), {A}))
+    (negatives,) = pq.read_table(store.local_path(part.key))["negatives"].chunks
+    assert negatives.values.dictionary.to_pylist() == ["plain"]
