@@ -110,6 +110,15 @@ class Manifest(_Frozen):
         except ValidationError:
             return None
 
+    def share(self, known: dict[Any, Any]) -> None:
+        """Hold each part and removal that equals one of ``known`` as that one; the others are known from now on.
+
+        Versions of a growing dataset have most of theirs in common.
+        """
+        listed: list[Any]
+        for listed in (self.parts, self.removals, self.rejects):
+            listed[:] = [known.setdefault(one, one) for one in listed]
+
     def to_bytes(self) -> bytes:
         """The manifest file's bytes: canonical, so that two builders write the same file."""
         return canonical_json(self.model_dump(mode="json", exclude=None if self.erased else {"erased"})) + b"\n"

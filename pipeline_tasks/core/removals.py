@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
 from hashlib import sha256
+from itertools import takewhile
+from operator import is_
 from typing import Any
 
 import numpy as np
@@ -120,6 +122,22 @@ def positions_key(removal: Removal, parts: list[Part]) -> str:
     """Where the positions are kept that ``removal`` takes away from ``parts``."""
     named = sha256("\n".join((removal.column, removal.part.sha256, *(part.sha256 for part in parts))).encode())
     return f"{PREFIX}/{named.hexdigest()}.parquet"
+
+
+def positions_keys(manifests: Iterable[Manifest]) -> set[str]:
+    """Where the positions of all their removals are kept.
+
+    The name of one that a version has from the version before it, for the same parts, is not worked out again: to hash
+    the names of all parts for each would grow with the square of the versions.
+    """
+    found, before = set[str](), dict[str, tuple[list[Part], set[Removal]]]()
+    for manifest in sorted(manifests, key=lambda one: (len(one.parts), len(one.removals))):
+        parts, known = before.get(manifest.dataset, ([], set()))
+        same = sum(takewhile(bool, map(is_, parts, manifest.parts)))  # of manifests that share; others are hashed
+        new = [removal for removal in manifest.removals if removal.last > same or removal not in known]
+        found |= {positions_key(removal, manifest.parts[removal.first : removal.last]) for removal in new}
+        before[manifest.dataset] = manifest.parts, set(manifest.removals)
+    return found
 
 
 def _of_columns(store: Store, manifest: Manifest) -> dict[str, np.ndarray]:

@@ -61,3 +61,21 @@ def test_a_shifted_removal_moves_its_parts_only():
 def test_a_file_and_rows_of_the_same_bytes_have_keys_of_their_own():
     assert PART.key == f"objects/ab/{'ab' * 32}.parquet"
     assert Part(sha256="ab" * 32, rows=0, size_bytes=10, name="w.bin").key == f"objects/ab/{'ab' * 32}"
+
+
+def test_what_equals_what_is_known_is_held_once_and_other_facts_of_the_same_bytes_are_not():
+    def read() -> Manifest:
+        removal = Removal(part=PART, column="k", first=0, last=1)
+        named = PART.model_copy(update={"name": "w.bin"})
+        return Manifest(
+            dataset="d", id="0" * 16, step="s", code_version="1", rows_schema="d", key="k", params={}, inputs={},
+            rows=3, parts=[PART.model_copy(), named], removals=[removal], rejects=[PART.model_copy()],
+        )  # fmt: skip
+
+    known: dict = {}
+    first, second = read(), read()
+    for manifest in (first, second):
+        manifest.share(known)
+    assert first == second == read() and second.to_bytes() == read().to_bytes()
+    assert second.parts[0] is first.parts[0] is first.rejects[0] and second.parts[1] is first.parts[1]
+    assert second.removals[0] is first.removals[0] and second.parts[1].name == "w.bin"

@@ -10,7 +10,7 @@ import pytest
 
 from pipeline_tasks.core import removals
 from pipeline_tasks.core.ids import digest
-from pipeline_tasks.core.manifest import Removal
+from pipeline_tasks.core.manifest import Manifest, Part, Removal
 from pipeline_tasks.core.partitions import Rows
 from pipeline_tasks.core.parts import read_part, write_rows
 from pipeline_tasks.core.removals import PREFIX, RemovedRows
@@ -132,6 +132,33 @@ def test_positions_of_versions_that_go_go_with_them(tmp_path):
     }
     assert wanted and set(store.keys(PREFIX)) == wanted
     assert latest(store, "unique").manifest == kept
+
+
+def test_the_names_of_parts_are_not_hashed_again_for_each_version_that_has_a_removal_from_one_before(monkeypatch):
+    parts = [Part(sha256=digest(n), rows=1, size_bytes=1) for n in range(12)]
+    gone = [Removal(part=Part(sha256=digest("gone", n), rows=1, size_bytes=1), column="k", first=0, last=n)
+            for n in range(1, 13)]  # fmt: skip
+    grown = [_version("grown", parts[:n], gone[:n]) for n in range(1, 13)]
+    others = [
+        _version("grown", [*parts[1:4], parts[0]], gone[:4]),
+        _version("grown", parts[:6], [gone[0].shifted(2), gone[3]]),
+        _version("other", parts[:6], gone[:6]),
+    ]
+    every = [*grown, *others]
+    wanted = {removals.positions_key(r, m.parts[r.first : r.last]) for m in every for r in m.removals}
+    hashed, key_of = [], removals.positions_key
+    monkeypatch.setattr(removals, "positions_key", lambda *given: hashed.append(given) or key_of(*given))
+    assert removals.positions_keys(reversed(every)) == wanted
+    hashed.clear()
+    removals.positions_keys(grown)
+    assert len(hashed) == len(grown)
+
+
+def _version(dataset: str, parts: list[Part], gone: list[Removal]) -> Manifest:
+    return Manifest(
+        dataset=dataset, id="0" * 16, step="s", code_version="1", rows_schema="d", key="k", params={}, inputs={},
+        rows=len(parts), parts=parts, removals=gone,
+    )  # fmt: skip
 
 
 def test_who_may_only_read_the_store_reads_all_the_same(store, monkeypatch):

@@ -23,7 +23,7 @@ from pipeline_tasks.core.manifest import Manifest, Ref
 from pipeline_tasks.core.memo import Record
 from pipeline_tasks.core.pins import deletion, held
 from pipeline_tasks.core.removals import PREFIX as POSITIONS
-from pipeline_tasks.core.removals import positions_key
+from pipeline_tasks.core.removals import positions_keys
 from pipeline_tasks.core.requests import PREVIOUS, requests_key
 from pipeline_tasks.core.store import TEMPORARY, Entry, Store
 from pipeline_tasks.core.versions import manifest_key, refs
@@ -117,7 +117,7 @@ def find_garbage(
     answered = {requests_key(ref) for ref in kept}
     sweep.add("requests", (entry for entry in store.entries("requests") if entry.key not in answered))
     wanted = {part.key for ref in kept for part in manifests[ref].objects}
-    known = {positions_key(r, m.parts[r.first : r.last]) for ref in kept for m in [manifests[ref]] for r in m.removals}
+    known = positions_keys(manifests[ref] for ref in kept)
     looked_up = (entry for entry in store.entries(POSITIONS) if entry.key not in known)
     sweep.add("positions", (entry for entry in looked_up if entry.modified < old))
     objects = list(store.entries("objects"))
@@ -171,13 +171,14 @@ def manifests_at(store: Store, keys: Iterable[str]) -> dict[Ref, Manifest]:
     Raises:
         InputError: one cannot be read, or is of another version than its key.
     """
-    found = {}
+    found, known = {}, dict[Any, Any]()
     for key, data in store.read_all(keys):
         manifest = Manifest.read(data)
         if manifest is None:
             raise InputError(f"{key} is not a manifest; nothing was dropped. Mend or delete that file")
         if manifest_key(manifest.ref) != key:
             raise InputError(f"{key} calls itself {manifest.ref}; nothing was dropped. Mend or delete that file")
+        manifest.share(known)
         found[manifest.ref] = manifest
     return found
 

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import Any
 
 from pipeline_tasks.core import remembered
 from pipeline_tasks.core.batch_notes import is_taken_in
@@ -118,6 +119,7 @@ def _manifests(source: Store, names: Sequence[str]) -> tuple[dict[str, Manifest]
     """Key -> manifest of every version to copy, and key -> the bytes that it was read from."""
     found: dict[str, Manifest] = {}
     judged: dict[str, bytes] = {}
+    known: dict[Any, Any] = {}
     meant = [resolve(source, Ref.parse(name)) for name in names]
     todo = [manifest_key(ref.of_rows) for ref in meant] or list(source.keys("versions"))
     while todo:
@@ -126,6 +128,7 @@ def _manifests(source: Store, names: Sequence[str]) -> tuple[dict[str, Manifest]
             manifest = Manifest.read(data)
             if manifest is None:
                 raise InputError(f"{key} in {source} is not a manifest; mend or delete it, and sync again")
+            manifest.share(known)
             found[key], judged[key] = manifest, data or b""
             parents = (Ref.parse(name) for inputs in manifest.inputs.values() for name in inputs) if names else ()
             todo += [key for key in (manifest_key(ref.of_rows) for ref in parents) if source.exists(key)]

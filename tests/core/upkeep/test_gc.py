@@ -17,7 +17,8 @@ from pipeline_tasks.core.runner import Outcome, run_job
 from pipeline_tasks.core.schema import Column, RowSchema
 from pipeline_tasks.core.step import NoParams, Step, StepParams, step
 from pipeline_tasks.core.store import TEMPORARY, LocalStore
-from pipeline_tasks.core.upkeep.gc import HOUR_S, drop, find_garbage
+from pipeline_tasks.core.upkeep.gc import HOUR_S, drop, find_garbage, manifests_at
+from pipeline_tasks.core.upkeep.sync import _manifests
 from pipeline_tasks.core.versions import Version, manifest_key, point
 from tests.core.toy_steps import toy_gather, toy_list
 
@@ -227,3 +228,14 @@ def test_the_scratch_folder_of_a_step_that_goes_on_after_a_week_stays(store):
     assert find_garbage(store).paths["scratch"] == []
     drop(store, sweep)
     assert checkpoint.exists()
+
+
+def test_a_part_of_many_versions_is_in_memory_once(tmp_path):
+    store, rows = LocalStore(tmp_path), {}
+    for n in range(4):
+        rows |= {f"r{n}": n}
+        make(store, toy_list, rows=rows)
+    for read in (manifests_at(store, store.keys("versions")), _manifests(store, ())[0]):
+        parts = [part for manifest in read.values() for part in manifest.parts]
+        assert len(read) == 4 and len({id(part) for part in parts}) == len(set(parts)) < len(parts)
+        assert all(manifest.to_bytes() == store.read(manifest_key(manifest.ref)) for manifest in read.values())
