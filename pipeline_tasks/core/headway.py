@@ -12,12 +12,12 @@ import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from hashlib import sha256
 from pathlib import Path
 from threading import Event, Thread
 
 from pipeline_tasks.core import memo
 from pipeline_tasks.core.errors import FoundryError
-from pipeline_tasks.core.ids import digest
 from pipeline_tasks.core.plan import Job
 from pipeline_tasks.core.store import Store
 
@@ -71,8 +71,7 @@ def _follow(store: Store, key: str, folder: Path, done: Event) -> None:
     over = False
     while not over:
         over = done.wait(LOOK_S)
-        _use(folder)
-        found = _files(folder)
+        found = _looked_at(folder)
         if found and found != seen:
             try:
                 store.replace(key, found.encode())
@@ -82,23 +81,32 @@ def _follow(store: Store, key: str, folder: Path, done: Event) -> None:
                 seen = found
 
 
-def _use(folder: Path) -> None:
-    """Have what the links of ``folder`` lead to count as used now, so that no cache drops it under a long step."""
-    with suppress(OSError):  # the step moves a folder just now; the next look is soon
-        for path in folder.rglob("*"):
-            if path.is_symlink():
-                with suppress(OSError):  # another user's, or gone
-                    os.utime(path)
+def _looked_at(folder: Path) -> str:
+    """A digest of names and sizes of all files in ``folder``; what its links lead to counts as used now.
 
-
-def _files(folder: Path) -> str:
-    """The digest of names and sizes; not of times, since a new try lays out again what it begins with.
-
-    What is half-written counts only once it has its name: a new try writes it again.
+    So no cache drops that under a long step. Times are left out, since a new try lays out again what it begins with,
+    and so is what is half-written and has no name yet, since a new try writes it again. A crawl has a million files:
+    these are hashed one by one and added up, in whatever order they come, and nothing is held of them.
     """
+    total, start = 0, len(str(folder)) + 1
     try:
-        whole = (path for path in folder.rglob("*") if path.is_file() and path.suffix != ".part")
-        files = [(str(path.relative_to(folder)), path.stat().st_size) for path in whole]
-    except OSError:  # the step moves one just now
+        for entry in _entries(folder):
+            if entry.is_symlink():
+                with suppress(OSError):  # another user's, or gone
+                    os.utime(entry.path)
+            if not entry.name.endswith(".part") and entry.is_file():
+                named = os.fsencode(entry.path[start:])
+                total += int.from_bytes(sha256(b"%d %b" % (entry.stat().st_size, named)).digest())
+    except OSError:  # the step moves one just now; the next look is soon
         return ""
-    return digest(sorted(files)) if files else ""
+    return f"{total % 2**256:064x}" if total else ""
+
+
+def _entries(folder: Path | str) -> Iterator[os.DirEntry[str]]:
+    """All that is in ``folder`` but folders, however deep."""
+    with os.scandir(folder) as found:
+        for entry in found:
+            if entry.is_dir(follow_symlinks=False):
+                yield from _entries(entry.path)
+            else:
+                yield entry
