@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pipeline_tasks.core import durable
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.domains.intents import complaints
-from pipeline_tasks.domains.quotes import stands_in
+from pipeline_tasks.domains.quotes import Quotes, stands_in
 
 OWN_SETS = ("heldout", "questions")
 """Judged sets that a domain has without a folder: queries written for its held-out documents, and these questions."""
@@ -90,8 +90,8 @@ def add_judgements(file: Path, questions: Iterable[Question], texts: Iterable[st
     Args:
         file: questions and judgements, a line each.
         questions: what is judged.
-        texts: of each question the passage that was graded, where it is known: other grades of quotes that stand in it
-            as a whole are grades of the same passage, and go.
+        texts: of each question the passage that was graded, where it is known: other grades of quotes that are found in
+            it are grades of the same passage, and go, unless of a quote of another document that it has in part.
 
     Raises:
         InputError: the file cannot be written, or a line of it is not a question.
@@ -126,7 +126,10 @@ def _alone(folder: Path) -> Iterator[None]:
 def _merged(old: Question, new: Question, text: str) -> Question:
     """Both's judgements, without others of ``text`` than the new one; the document is that of the better one."""
     given = {judgement.grade for judgement in new.judgements}
-    stay = [one for one in old.judgements if one.grade in given or not stands_in(one.evidence, text)]
+    found = {old.judgements[i].evidence for i in Quotes(one.evidence for one in old.judgements).found_in(text)}
+    if old.document != new.document:
+        found = {evidence for evidence in found if stands_in(evidence, text)}
+    stay = [one for one in old.judgements if one.grade in given or one.evidence not in found]
     judgements = {judgement.evidence: judgement for judgement in (*stay, *new.judgements)}
     better = old if max((j.grade for j in stay), default=-1) >= max(given) else new
     return old.model_copy(update={"document": better.document, "judgements": tuple(judgements.values())})

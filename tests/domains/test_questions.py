@@ -90,27 +90,43 @@ def test_the_last_grade_of_a_quote_holds_and_the_file_stays_as_it_was_otherwise(
     file, ours = tmp_path / "questions.jsonl", DOMAIN / "questions.jsonl"
     file.write_bytes(ours.read_bytes())
     assert add_judgements(file, []) == len(read_questions(ours)) and file.read_bytes() == ours.read_bytes()
-    wrong = BRIDGE.model_copy(update={"judgements": (Judgement(grade=0, evidence=BRIDGE.judgements[0].evidence),)})
-    more = BRIDGE.model_copy(
-        update={"judgements": (Judgement(grade=1, evidence="Close the windows."),), "document": "e"}
-    )
+    wrong, more = graded(0, BRIDGE.judgements[0].evidence, "d"), graded(1, "Close the windows.", "e")
     add_judgements(file, [wrong, BRIDGE, more])
     assert file.read_bytes().startswith(ours.read_bytes())
     assert read_questions(file)[-1] == BRIDGE.model_copy(update={"judgements": BRIDGE.judgements + more.judgements})
 
 
+def graded(grade: int, evidence: str, document: str) -> Question:
+    return BRIDGE.model_copy(update={"judgements": (Judgement(grade=grade, evidence=evidence),), "document": document})
+
+
+def grades_of(file: Path) -> list[int]:
+    return [judgement.grade for judgement in read_questions(file)[0].judgements]
+
+
 def test_a_passage_that_is_graded_anew_keeps_no_other_grade_and_all_quotes_of_the_same(tmp_path):
     file, text = tmp_path / "questions.jsonl", "Close the windows. Turn around, and take the bridge to the shelter."
-    of_another = "Turn around, and take the bridge to the shelter of the school."
-    assert Quotes([of_another]).found_in(text), "most of its words"
+    add_judgements(file, [BRIDGE, graded(2, "Close the windows.", "e")])
+    for grade, kept in ((2, [2, 2]), (0, [0])):
+        add_judgements(file, [graded(grade, "Close the windows.", "e")], [text])
+        assert grades_of(file) == kept
 
-    def graded(grade: int, evidence: str) -> Question:
-        return BRIDGE.model_copy(update={"judgements": (Judgement(grade=grade, evidence=evidence),)})
 
-    add_judgements(file, [BRIDGE, graded(1, of_another), graded(2, "Close the windows.")])
-    for grade, kept in ((2, [2, 1, 2]), (0, [1, 0])):
-        add_judgements(file, [graded(grade, "Close the windows.")], [text])
-        assert [judgement.grade for judgement in read_questions(file)[0].judgements] == kept
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Boil the water for one full minute 3 before you drink it or cook with it. Keep it covered.",
+        "for one full minute before you drink it or cook with it. Keep it covered.",
+    ],
+    ids=["a footnote within", "a cut through it"],
+)
+def test_a_quote_that_a_passage_has_in_part_is_graded_anew_with_it_where_it_is_of_its_document(text, tmp_path):
+    whole = "Boil the water for one full minute before you drink it or cook with it."
+    assert Quotes([whole]).found_in(text), "most of its words"
+    for document, kept in (("its own", [0]), ("another", [2, 0])):
+        add_judgements(tmp_path / document, [graded(2, whole, document)])
+        add_judgements(tmp_path / document, [graded(0, "Keep it covered.", "its own")], [text])
+        assert grades_of(tmp_path / document) == kept
 
 
 def test_of_two_that_judge_at_once_both_are_kept(tmp_path):
