@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -84,8 +85,9 @@ def together(work: Callable[[Peers, Tell], object], devices: Sequence[str], tell
 def _do(work: Callable[[Peers, Tell], object], devices: Sequence[str], meeting: Meeting, tell: Tell) -> None:
     context = get_context("spawn")
     hears, speaks = context.Pipe(duplex=False)
+    pickled = pickle.dumps(work)
     processes = [
-        context.Process(target=_take_part, args=(work, device, meeting.peers(place), meeting, speaks))
+        context.Process(target=_take_part, args=(pickled, device, meeting.peers(place), meeting, speaks))
         for place, device in enumerate(devices)
     ]
     for process in processes:
@@ -172,9 +174,8 @@ def _listen(hears: Connection, processes: Sequence[BaseProcess], tell: Tell) -> 
     return failed
 
 
-def _take_part(
-    work: Callable[[Peers, Tell], object], device: str, peers: Peers, meeting: Meeting, speaks: Connection
-) -> None:
+def _take_part(pickled: bytes, device: str, peers: Peers, meeting: Meeting, speaks: Connection) -> None:
+    """Do the pickled work here; the caller hears of what cannot be unpickled, too."""
     end_with_parent()
     on_gpu = device.startswith("cuda")
     if on_gpu:
@@ -196,7 +197,7 @@ def _take_part(
             speaks.send(said)
 
     try:
-        work(peers, tell)
+        pickle.loads(pickled)(peers, tell)  # noqa: S301  (from the caller)
     except FoundryError as error:
         speaks.send(error)
         raise

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import pickle
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.training.named import Named, by_name
+from pipeline_tasks.training.peers import Peers
+from pipeline_tasks.training.processes import together
 
 KIND = """
 from pipeline_tasks.training.named import Named
@@ -18,7 +19,6 @@ from pipeline_tasks.training.named import Named
 class Halved(Named):
     by: int = 2
 """
-TAKEN_UP = "import pickle, sys; print(pickle.load(sys.stdin.buffer).identity()['code'])"
 
 
 @pytest.fixture
@@ -28,24 +28,27 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     package.mkdir()
     (package / "__init__.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
     file = package / "halved.py"
     file.write_text(KIND)
     return file
 
 
-def taken_up(one: Named) -> subprocess.CompletedProcess[bytes]:
-    """In another process, as by the devices that train together."""
-    return subprocess.run([sys.executable, "-c", TAKEN_UP], input=pickle.dumps(one), capture_output=True, check=False)
+def take_up(one: Named, peers: Peers, tell) -> None:
+    tell(one.identity())
+
+
+def taken_up(one: Named) -> list[dict]:
+    """What it is in the processes that train together; they begin anew here."""
+    told: list[dict] = []
+    together(partial(take_up, one), ("cpu", "cpu"), told.append)
+    return told
 
 
 def test_a_file_that_is_edited_once_it_runs_is_known_by_what_it_was(file):
     one = by_name("halved", Named, file.parent.name, ["halved"])
     before = one.identity()
-    assert taken_up(one).stdout.decode().strip() == before["code"]
+    assert taken_up(one) == [before]
     file.write_text(KIND.replace("2", "3"))
     assert one.identity() == before
-    refused = taken_up(one)
-    assert (
-        refused.returncode and "halved.py changed since this run began: start the run again" in refused.stderr.decode()
-    )
+    with pytest.raises(InputError, match=r"halved\.py changed since this run began: start the run again"):
+        taken_up(one)
