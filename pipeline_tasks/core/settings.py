@@ -7,6 +7,7 @@ step's parameters do not say that it sees another world under one of them (other
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -28,6 +29,7 @@ BARE = (
     "OMP_NUM_THREADS",
     "OMP_THREAD_LIMIT",
 )
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")  # one slash: a Path has no two in a row
 Dollars = Annotated[
     float | None, BeforeValidator(lambda value: 0 if value == "free" else value), Field(allow_inf_nan=False)
 ]
@@ -127,9 +129,17 @@ class Settings(BaseModel):
 
     @staticmethod
     def store_place(address: Path | str) -> Path | str:
-        """The address of a bucket as it is, anything else as an absolute folder."""
-        is_bucket = isinstance(address, str) and address.startswith("s3:")
-        return address if is_bucket else Path(address).expanduser().absolute()
+        """The address of a bucket as it is, anything else as an absolute folder.
+
+        Raises:
+            InputError: it is an address of another kind.
+        """
+        given = address.strip() if isinstance(address, str) else str(address)
+        if given.startswith("s3:"):
+            return given
+        if _SCHEME.match(given):
+            raise InputError(f"{given!r} is no address of a store; give a folder, or s3://bucket/prefix")
+        return Path(given).expanduser().absolute()
 
     @staticmethod
     def domain_place(domain: str) -> str:
@@ -253,7 +263,7 @@ def settings() -> Settings:
     """The settings of this process, read once.
 
     Raises:
-        InputError: a variable has a value of the wrong kind.
+        InputError: a variable has a value of the wrong kind, or names a store where there can be none.
     """
     try:
         found = Settings.model_validate(_environment())

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from pipeline_tasks.core.settings import (
     secret_variables,
     settings,
 )
+from pipeline_tasks.core.store import open_store
 
 
 def test_settings_come_from_the_environment(monkeypatch, tmp_path):
@@ -33,6 +35,25 @@ def test_paths_are_absolute(monkeypatch, tmp_path):
     monkeypatch.setenv("FOUNDRY_CACHE", "~/there")
     assert settings().store == tmp_path / "here"
     assert settings().cache == Path("~/there").expanduser()
+
+
+@pytest.mark.parametrize(
+    "given", ["gs://bucket/x", "S3://bucket/x", " s3a://bucket/x", "file:///x", Path("gs://bucket")]
+)
+def test_an_address_of_another_kind_is_no_folder(monkeypatch, given):
+    """A backup to it would be a folder of this disk."""
+    monkeypatch.setenv("FOUNDRY_STORE", str(given))
+    for opened in (settings, partial(open_store, given)):
+        with pytest.raises(InputError, match=f"{str(given).strip()}' is no address of a store"):
+            opened()
+
+
+def test_blanks_around_the_address_of_a_store_are_none_of_it(monkeypatch, tmp_path):
+    monkeypatch.setenv("FOUNDRY_STORE", " s3://bucket/x\n")
+    assert settings().store == "s3://bucket/x"
+    monkeypatch.chdir(tmp_path)
+    assert Settings.store_place(" at 12:30/x ") == tmp_path / "at 12:30/x"
+    assert Settings.store_place(Path("kept ")) == tmp_path / "kept "
 
 
 @pytest.mark.parametrize(
