@@ -30,9 +30,7 @@ BARE = (
     "OMP_THREAD_LIMIT",
 )
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")  # one slash: a Path has no two in a row
-Dollars = Annotated[
-    float | None, BeforeValidator(lambda value: 0 if value == "free" else value), Field(allow_inf_nan=False)
-]
+Dollars = Annotated[float | None, BeforeValidator(lambda value: 0 if value == "free" else value)]
 """A price that may be said to be free; None where nobody said anything."""
 Secret = Literal["store", "engine", "llm", "embeddings", "search", "hub"]
 SECRETS: dict[Secret, tuple[str, ...]] = {
@@ -75,7 +73,7 @@ bring ever other shapes, and those that have gone by would fill gigabytes.
 class Settings(BaseModel):
     """One machine's settings; each field is read from ``FOUNDRY_<NAME>`` unless noted."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     store: Path | str = Field(Path(".foundry/store"), description="folder of the store, or s3://bucket/prefix")
     store_cache: Path = Field(

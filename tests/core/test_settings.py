@@ -58,7 +58,12 @@ def test_blanks_around_the_address_of_a_store_are_none_of_it(monkeypatch, tmp_pa
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("FOUNDRY_WORKERS", "many"), ("FOUNDRY_WORKERS", "0"), ("FOUNDRY_PROFILE", "x")],
+    [
+        ("FOUNDRY_WORKERS", "many"),
+        ("FOUNDRY_WORKERS", "0"),
+        ("FOUNDRY_PROFILE", "x"),
+        ("FOUNDRY_STORE_CACHE_GIB", "inf"),
+    ],
 )
 def test_a_bad_value_is_named(monkeypatch, name, value):
     monkeypatch.setenv(name, value)
