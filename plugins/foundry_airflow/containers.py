@@ -102,7 +102,7 @@ def _places() -> dict[str, str]:
     places = {
         "STORE": here.store,
         "CACHE": here.cache,
-        "STORE_CACHE": here.cache / "stores",
+        "STORE_CACHE": here.store_cache,
         "DOMAIN": here.domain,
         "SCRATCH": here.scratch,
         "LLM_PRICES": here.llm_prices,
@@ -112,12 +112,16 @@ def _places() -> dict[str, str]:
 
 
 def folders() -> dict[str, str]:
-    """What must be mounted: ``store``, ``cache``, ``domain`` and ``scratch`` -> their paths here.
+    """What must be mounted: ``store``, ``cache``, ``store_cache``, ``domain`` and ``scratch`` -> their paths here.
 
-    A store behind an address, a domain of the package and scratch in the cache need nothing.
+    A store behind an address, its copies and scratch in the cache, and a domain of the package need nothing.
     """
-    names = ("store", "cache", "domain", "scratch")
-    return {name: path for name in names if Path(path := str(getattr(settings(), name) or "")).is_absolute()}
+    here = settings()
+    names = ("store", "cache", "store_cache", "domain", "scratch")
+    found = {name: path for name in names if Path(path := str(getattr(here, name) or "")).is_absolute()}
+    if here.store_cache.is_relative_to(here.cache):
+        del found["store_cache"]
+    return found
 
 
 def only_read() -> list[Path]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -21,6 +22,25 @@ from foundry_airflow.trigger import CommandTrigger
 from pipeline_tasks.core.errors import EXIT_RETRY, InputError, TransientError
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.step import Resources
+
+
+def test_copies_of_a_bucket_lie_where_the_setting_says(store_folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("AIRFLOW__FOUNDRY__DOCKER_USER", "1000:1000")
+    monkeypatch.delenv("AWS_CA_BUNDLE", raising=False)
+    monkeypatch.setenv("FOUNDRY_CACHE", str(tmp_path / "weights"))
+
+    def where(copies: Path) -> str | None:
+        monkeypatch.setenv("FOUNDRY_STORE_CACHE", str(copies))
+        settings.cache_clear()
+        made = run_arguments(container_of(Call("crawl", "76a59d9ae48d0d8e", (), Resources())))
+        assert made["environment"]["FOUNDRY_STORE_CACHE"] == str(copies)
+        return {mount["Target"]: mount["Source"] for mount in made["mounts"]}.get(str(copies))
+
+    assert where(tmp_path / "weights" / "stores") is None, "it is mounted with what it lies in"
+    assert where(tmp_path / "fast") == str(tmp_path / "fast")
+    assert (tmp_path / "fast").is_dir()
+    monkeypatch.setenv("AIRFLOW__FOUNDRY__DOCKER_STORE_CACHE", "copies")
+    assert where(tmp_path / "fast") == "copies"
 
 
 @pytest.mark.parametrize("sources", ["", "/home/somebody/pdfs"])

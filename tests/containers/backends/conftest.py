@@ -35,6 +35,7 @@ def on_docker(image: str, toys: None, store_folder: Path, client, monkeypatch): 
     for name, value in options.items():
         monkeypatch.setenv(f"AIRFLOW__FOUNDRY__{name}", value)
     monkeypatch.setenv("FOUNDRY_CACHE", str(store_folder.parent / "cache"))
+    monkeypatch.setenv("FOUNDRY_STORE_CACHE", str(store_folder.parent / "cache" / "stores"))
     settings.cache_clear()
     monkeypatch.setattr(calls, "COMMAND", ("python3", "-m", "toys.cli"))
     for folder in (store_folder, store_folder.parent / "cache"):
