@@ -52,6 +52,8 @@ OWN_IDENTITY = (
     "AWS_CONTAINER_AUTHORIZATION_TOKEN",
 )
 """Who this machine is to AWS, by its own files and addresses; another one has its own, which these would displace."""
+OF_A_NODE = ("FOUNDRY_CACHE", "FOUNDRY_STORE_CACHE", "FOUNDRY_STORE_CACHE_GIB")
+"""What a node of a cluster says itself: where it keeps what it fetched, and how much."""
 MACHINE_NAMES = """
     PATH HOME USER LOGNAME LANG LANGUAGE TZ TMPDIR LD_LIBRARY_PATH LD_PRELOAD VIRTUAL_ENV BUILT_IMAGE TESSDATA_PREFIX
     TOKENIZERS_PARALLELISM REQUESTS_CA_BUNDLE CURL_CA_BUNDLE HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY

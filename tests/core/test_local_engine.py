@@ -13,8 +13,8 @@ import pytest
 from pipeline_tasks.core.endpoint.errors import Silent
 from pipeline_tasks.core.engines.local import Local
 from pipeline_tasks.core.errors import TransientError
+from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store.s3 import S3Store
-from tests.core.conftest import CACHE_BYTES
 
 
 def own_id(_: int) -> int:
@@ -56,7 +56,11 @@ def test_a_worker_connects_to_a_bucket_once_for_all_its_work(s3):
     assert sum(fresh for _, fresh in found) == len({process for process, _ in found})
 
 
-def test_a_store_that_is_sent_with_other_settings_is_another(s3, tmp_path):
-    sent, again = (pickle.loads(pickle.dumps(s3)) for _ in range(2))
-    other = S3Store(str(s3), tmp_path / "other", CACHE_BYTES)
-    assert sent is again and pickle.loads(pickle.dumps(other)).folder == other.folder != sent.folder
+def test_a_store_that_is_sent_keeps_copies_where_the_settings_of_its_receiver_say(s3, tmp_path, monkeypatch):
+    sent = pickle.dumps(s3)
+    monkeypatch.setenv("FOUNDRY_STORE_CACHE", str(tmp_path / "there"))
+    monkeypatch.setenv("FOUNDRY_SCRATCH", str(tmp_path / "volume"))
+    settings.cache_clear()
+    there, again = (pickle.loads(sent) for _ in range(2))
+    assert there is again and there.folder == tmp_path / "there" / s3.folder.name
+    assert there.scratches.parents[1] == tmp_path / "volume"

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -22,7 +24,8 @@ from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.step import NoParams, StepParams, step
-from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.core.store import LocalStore, open_store
+from pipeline_tasks.core.store.s3 import S3Store
 from pipeline_tasks.datasets import PAIRS, PASSAGES
 from pipeline_tasks.retrieval.rank_bm25 import rank_bm25
 from tests.core.ray_cluster import on_ray, one_node, use, use_this_machine
@@ -86,6 +89,36 @@ def cramped(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with one_node(RAY_memory_usage_threshold=f"{limit:.3f}", RAY_memory_monitor_refresh_ms="100") as address:
         use(address, monkeypatch)
         yield
+
+
+def places(store: S3Store, item: int) -> dict[str, str]:
+    """Where what is fetched is kept."""
+    found = settings()
+    assert store.folder.parent == found.store_cache
+    return {
+        "CACHE": f"{found.cache}",
+        "STORE_CACHE": f"{found.store_cache}",
+        "STORE_CACHE_GIB": f"{found.store_cache_gib}",
+    }
+
+
+@on_ray
+def test_a_node_keeps_what_it_fetches_where_its_own_settings_say(tmp_path, monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    here, there = (
+        {"CACHE": f"{tmp_path / name}", "STORE_CACHE": f"{tmp_path / name / 'fast'}", "STORE_CACHE_GIB": gib}
+        for name, gib in (("here", "1.0"), ("there", "2.0"))
+    )
+    with one_node(**{f"FOUNDRY_{name}": value for name, value in there.items()}) as address:
+        for name, value in here.items():
+            monkeypatch.setenv(f"FOUNDRY_{name}", value)
+        use(address, monkeypatch)
+        store = open_store("s3://bucket/prefix")
+        assert places(store, 0) == here
+        with _engine("rank_bm25") as engine:
+            ((_, found),) = engine.each(partial(places, store), [0])
+    assert found == there
 
 
 class Hunger(StepParams):
@@ -208,6 +241,6 @@ def test_an_encoder_computes_on_the_cluster_unless_an_endpoint_is_asked(monkeypa
     assert not isinstance(_engine("embed_passages", model="bge-small-en-v1.5"), Local)
 
 
-def _engine(name: str, **params: object) -> object:
+def _engine(name: str, **params: object) -> Any:
     made = get_step(name)
     return engine_of(made, made.parse(params), 1)

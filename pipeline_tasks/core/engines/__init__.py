@@ -13,7 +13,7 @@ from pipeline_tasks.core.engines.on_ray import OnRay
 from pipeline_tasks.core.engines.team_on_ray import TeamOnRay
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.resources import resources_of
-from pipeline_tasks.core.settings import is_secret, passed_on, settings
+from pipeline_tasks.core.settings import OF_A_NODE, is_secret, passed_on, settings
 from pipeline_tasks.core.step import Step, StepParams
 
 
@@ -60,8 +60,8 @@ def engine_of(
     needs = resources_of(step)
     if named(step, params) == "ray":
         # What a task gets can be read on the cluster's pages: its nodes have the store's keys in their own environment.
-        ours = passed_on(()).items()
-        environment = {name: value for name, value in ours if not (is_secret(name) or name.startswith("RAY_"))}
+        ours = {name: value for name, value in passed_on(()).items() if name not in OF_A_NODE}
+        environment = {n: value for n, value in ours.items() if not (is_secret(n) or n.startswith("RAY_"))}
         environment["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "1"  # else who has no card sees those of all others
         if not _is_training(step):
             return OnRay(found.ray_address, step.name, needs, environment)

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import short_id
+from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store.bucket import Bucket
 from pipeline_tasks.core.store.conditions import check_conditions
 from pipeline_tasks.core.store.lease import LEASE_S, leased, shown
@@ -21,6 +21,7 @@ from pipeline_tasks.core.store.pack import PREFIX, may_be_packed
 from pipeline_tasks.core.store.packs import Packs
 from pipeline_tasks.core.store.protocol import Entry, Pin
 
+_GIB = 1024**3
 _HEEDED = "conditions-are-heeded"
 
 
@@ -38,12 +39,22 @@ class S3Store:
     def __init__(
         self, address: str, caches: Path, limit_bytes: int, lease_s: float = LEASE_S, scratch: Path | None = None
     ) -> None:
-        self._made_of, self._scratch = (address, caches, limit_bytes, lease_s, scratch), scratch
         self.bucket, self._caches, self._limit_bytes, self._lease_s = Bucket(address), caches, limit_bytes, lease_s
+        self._scratch = scratch
         self._shown: dict[str, Callable[[], bool]] = {}
 
-    def __reduce__(self) -> tuple[Callable[..., S3Store], tuple[Any, ...]]:
-        return _of_this_process, self._made_of
+    @classmethod
+    def of_this_machine(cls, address: str, lease_s: float = LEASE_S) -> S3Store:
+        """The store at ``address``, with caches and work in progress where the settings of this process say.
+
+        Raises:
+            InputError: it names no bucket.
+        """
+        found = settings()
+        return cls(address, found.store_cache, int(found.store_cache_gib * _GIB), lease_s, found.scratch)
+
+    def __reduce__(self) -> tuple[Callable[[str, float], S3Store], tuple[str, float]]:
+        return _of_this_process, (str(self), self._lease_s)
 
     def __str__(self) -> str:
         return self.bucket.address
@@ -230,9 +241,12 @@ class S3Store:
 
 
 @lru_cache(maxsize=8)
-def _of_this_process(*made_of: Any) -> S3Store:
-    """The store that a worker is sent with each piece of its work: one, with its connections and what it knows."""
-    return S3Store(*made_of)
+def _of_this_process(address: str, lease_s: float) -> S3Store:
+    """The store that a worker is sent with each piece of its work: one, with its connections and what it knows.
+
+    The worker may be on another machine than who sent it, and has that one's caches.
+    """
+    return S3Store.of_this_machine(address, lease_s)
 
 
 def _made(folder: Path, setting: str) -> LocalStore:
