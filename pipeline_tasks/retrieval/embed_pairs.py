@@ -35,11 +35,11 @@ class EmbedPairsParams(AskParams):
     """And of which intents."""
 
     intents: tuple[str, ...] = added((), description="intents whose queries are encoded; empty: all")
-    of_one_intent: tuple[str, ...] = added(
-        (), description="origins whose pairs are all of one intent: where that is not in intents=, none is encoded"
+    of_one_intent: dict[str, str] = added(
+        {}, description="origin -> the intent of all its pairs: where that is not in intents=, none is encoded"
     )
 
-    @field_validator("intents", "of_one_intent")
+    @field_validator("intents")
     @classmethod
     def _in_one_order(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(sorted(set(names)))
@@ -67,10 +67,10 @@ def embed_pairs(rows: pa.Table, params: EmbedPairsParams, run: Run) -> pa.Table:
     """Encode every query as the model wants it asked, with its own instruction if any, and its positive as a passage.
 
     With ``intents`` a query of another one gets no vector, and no ranking; its positive does, which other queries are
-    ranked among. Where none are, in a corpus that is ``of_one_intent``, the pair gets no row.
+    ranked among. Where none are, as all pairs of an origin are ``of_one_intent``, they get no rows.
 
     Raises:
-        InputError: a text is blank, the model gives a vector that is none, or such a corpus is of several intents.
+        InputError: a text is blank, the model gives a vector that is none, or a pair has not the intent of its origin.
         TransientError: an endpoint stayed busy; what it gave so far is kept.
     """
     n_pairs, rows = rows.num_rows, _needed(rows, params)
@@ -93,18 +93,19 @@ def embed_pairs(rows: pa.Table, params: EmbedPairsParams, run: Run) -> pa.Table:
 
 def _needed(rows: pa.Table, params: EmbedPairsParams) -> pa.Table:
     """Without the pairs of a corpus in which no query is asked."""
-    if not params.intents or not params.of_one_intent or not rows.num_rows:
+    unasked = {name: intent for name, intent in params.of_one_intent.items() if intent not in params.intents}
+    if not params.intents or not unasked or not rows.num_rows:
         return rows
-    asked, needed = is_asked(rows["intent"], params.intents), np.ones(rows.num_rows, bool)
+    needed = np.ones(rows.num_rows, bool)
     for corpus, of_it in by_corpus(rows):
-        if corpus in params.of_one_intent and not asked[of_it].all():
-            if asked[of_it].any():
-                intents = sorted({str(intent) for intent in rows["intent"].take(pa.array(of_it)).to_pylist()})
-                raise InputError(
-                    f"of_one_intent names {corpus!r}, and its pairs are of {intents}, each ranked among the positives "
-                    "of all: leave it out, or give these pairs another origin"
-                )
-            needed[of_it] = False
+        if corpus not in unasked:
+            continue
+        if others := sorted(set(rows["intent"].take(pa.array(of_it)).to_pylist()) - {unasked[corpus]}):
+            raise InputError(
+                f"of_one_intent says that pairs of {corpus!r} are of {unasked[corpus]!r}, and some, which are ranked "
+                f"among the positives of all, are of {others[0]!r}: leave it out, or give these pairs another origin"
+            )
+        needed[of_it] = False
     return rows.filter(pa.array(needed))
 
 

@@ -56,7 +56,7 @@ class Rankers:
         mine = [intent for intent in known if model in self.judges.get(intent, self.judges.get(ANY, ()))]
         if len(mine) in (0, len(known)) or self.teachers == [model]:
             return {}
-        others = [f"gd/{name}" for name, one in general_sets().items() if one.intent not in mine]
+        others = {f"gd/{name}": one.intent for name, one in general_sets().items() if one.intent not in mine}
         return {"intents": Unless(all_if, mine), "of_one_intent": Unless(all_if, others)}
 
 

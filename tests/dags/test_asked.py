@@ -117,7 +117,7 @@ def test_the_dag_limits_a_model_to_what_it_judges_unless_all_are_fused(table_5, 
     limits = told(root)
     judged = {model: [one for one, panel in judges().items() if model in panel] for model in judging_models()}
     assert {model: limit["intents"] for model, limit in limits.items()} == judged
-    assert limits["nv-embed-v2"]["of_one_intent"] == ["gd/signal1m"]
+    assert limits["nv-embed-v2"]["of_one_intent"] == {"gd/signal1m": "twitter"}
     sets = set(limits["gte-qwen2-7b-instruct"]["of_one_intent"])
     assert {"gd/paq", "gd/xnli"} < sets and sets.isdisjoint({"gd/quora", "gd/altlex"})
     assert told(root, fusion=True) == dict.fromkeys(limits, {})

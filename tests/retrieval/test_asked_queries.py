@@ -105,12 +105,12 @@ def test_a_set_of_one_intent_that_is_not_asked_is_not_encoded_at_all(tmp_path, f
     asked = [texts | {"query_id": origin, "origin": origin, "intent": intent} for origin, intent in of.items()]
     ours = texts | {"query_id": "ours", "origin": "gd/quora", "intent": "sts", "passage_id": "p"}
     put(store, PAIRS, asked, [asked[0] | {"query_id": "r"}], [ours], dataset="mtp")
-    sets = {"intents": ["qa"], "of_one_intent": ["gd/quora", "gd/squad"]}
+    sets = {"intents": ["qa"], "of_one_intent": {"gd/quora": "sts", "gd/squad": "qa"}}
     counters = go(store, embed_pairs, model=MODEL, **sets).counters
     assert (counters["pairs_left_out"], counters["texts_encoded"]) == (2, 4)
     assert [row["query_id"] for row in rows(store, QUERIES)] == ["gd/squad", "faq", "ours"]
-    put(store, PAIRS, [*asked, asked[0] | {"query_id": "r", "intent": "qa"}], dataset="mtp")
-    with pytest.raises(InputError, match=r"of_one_intent names 'gd/quora', and its pairs are of \['qa', 'sts'\]"):
+    put(store, PAIRS, asked, [asked[0] | {"query_id": "r", "intent": "qa"}], dataset="mtp")
+    with pytest.raises(InputError, match="says that pairs of 'gd/quora' are of 'sts', and some, .* are of 'qa': leave"):
         go(store, embed_pairs, model=MODEL, **sets)
 
 
