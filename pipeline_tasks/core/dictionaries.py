@@ -8,9 +8,10 @@ import pyarrow.compute as pc
 
 
 def with_distinct_dictionaries(table: pa.Table) -> pa.Table:
-    """The table, where no dictionary of a column, or of a column of lists, holds a value twice.
+    """The table, where no dictionary of a column, or of a column of lists, holds a value twice, or one of no row.
 
-    Of one that does, Parquet's writer gives other bytes from one time to the next.
+    Of one that does the former, Parquet's writer gives other bytes from one time to the next. The latter, texts of rows
+    that were filtered out, would be written, too, and nothing that looks at rows would find them to erase them.
     """
     for place, field in enumerate(table.schema):
         if holds_dictionary(field.type):
@@ -36,7 +37,11 @@ def _of_lists(lists: pa.ListArray) -> pa.ListArray:
 
 
 def _distinct(values: pa.DictionaryArray) -> pa.DictionaryArray:
-    if pc.count_distinct(values.dictionary, mode="all").as_py() == len(values.dictionary):
+    dictionary = values.dictionary
+    held = np.unique(values.indices.drop_null().to_numpy())
+    if len(held) == pc.count_distinct(dictionary, mode="all").as_py() == len(dictionary):
         return values
-    once = values.dictionary.dictionary_encode()
-    return pa.DictionaryArray.from_arrays(once.indices.take(values.indices), once.dictionary)
+    once = dictionary.take(pa.array(held)).dictionary_encode()
+    place = np.zeros(len(dictionary), np.int32)
+    place[held] = once.indices
+    return pa.DictionaryArray.from_arrays(pa.array(place).take(values.indices), once.dictionary)

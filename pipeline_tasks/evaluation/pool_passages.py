@@ -81,7 +81,8 @@ def pool_passages(inputs: Inputs, params: PoolPassagesParams, run: Run) -> Itera
     if missing := sorted(pooled - set(rows["system"].to_pylist())):
         raise InputError(f"{ref} has no system {missing[0]!r}: evaluate it on this set first, or name others in models")
     rows = rows.filter(pc.is_in(rows["system"], pa.array(sorted(pooled), pa.string())))
-    if params.depth > (kept := pc.max(pc.list_value_length(rows["passage_ids"])).as_py()):
+    kept = pc.max(pc.list_value_length(rows["passage_ids"])).as_py()
+    if kept is not None and params.depth > kept:
         raise InputError(f"{ref} keeps {kept} passages a query, depth={params.depth} are asked for: raise kept there")
     pool: set[str] = set()
     for row in rows.to_pylist():

@@ -192,9 +192,21 @@ def user() -> str:
 
 
 def _mount(path: str, known_as: str) -> Mount:
-    """``path`` under the same name inside; ``known_as``: the folder or volume that the engine knows it by."""
+    """``path`` under the same name inside; ``known_as``: the folder or volume that the engine knows it by.
+
+    Raises:
+        InputError: nobody says how the engine knows it, and it cannot be made here.
+    """
     if not known_as:
-        Path(path).mkdir(parents=True, exist_ok=True)
+        try:
+            Path(path).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            remedy = (
+                "set FOUNDRY_STORE, FOUNDRY_CACHE or FOUNDRY_STORE_CACHE, whichever it is of, to a folder that can be"
+            )
+            raise InputError(
+                f"{path}, which steps need mounted, cannot be made ({error.strerror}): {remedy}"
+            ) from error
     source = known_as or path
     return Mount(path, source, type="bind" if source.startswith("/") else "volume")
 

@@ -41,6 +41,10 @@ def test_copies_of_a_bucket_lie_where_the_setting_says(store_folder, tmp_path, m
     assert (tmp_path / "fast").is_dir()
     monkeypatch.setenv("AIRFLOW__FOUNDRY__DOCKER_STORE_CACHE", "copies")
     assert where(tmp_path / "fast") == "copies"
+    monkeypatch.delenv("AIRFLOW__FOUNDRY__DOCKER_STORE_CACHE")
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match=r"file/stores, which steps need mounted, cannot be made \(Not a directory\)"):
+        where(tmp_path / "file" / "stores")
 
 
 @pytest.mark.parametrize("sources", ["", "/home/somebody/pdfs"])

@@ -78,6 +78,12 @@ def test_a_query_pools_what_the_models_of_its_intent_found_and_all_of_them_where
     assert same.reused and same.ref == alone.ref, "all for every intent, as before this was told by intent"
 
 
+def test_a_set_of_which_no_query_is_drawn_has_an_empty_pool(store):
+    put(store, JUDGED_QUERIES, rows(store, "judged/mine")[:1], dataset="judged/mine")
+    go(store, pool_passages, **POOL)
+    assert rows(store, "corpus/mine-dev") == []
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [

@@ -54,7 +54,9 @@ def test_no_passages_and_too_many_results_are_refused():
 def test_postings_of_what_is_asked_rank_and_score_as_all_do_whatever_the_blocks_and_their_order(cuts):
     chance = np.random.default_rng(5)
     words = [letter + "x" for letter in "abcdefghijklmnop"]
-    texts, queries = ([" ".join(chance.choice(words[:n], n // 2)) for _ in range(m)] for n, m in ((16, 200), (6, 40)))
+    texts, queries = (
+        [" ".join(chance.choice(words[:n], 1 + i % (n // 2))) for i in range(m)] for n, m in ((16, 200), (6, 40))
+    )
     queries += ["", "unknown", "ax ax unknown"]
     blocks = [(at, [texts[place] for place in at]) for at in np.split(chance.permutation(200), cuts)]
     asked = count_asked(queries, blocks)

@@ -15,7 +15,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline_tasks.core.dictionaries import holds_dictionary
 from pipeline_tasks.core.schema import RowSchema
 
 _RESPONSES = "response_id"
@@ -83,12 +82,11 @@ class Reach:
     def rest(self, table: pa.Table, ids: Collection[str]) -> pa.Table:
         """``table`` without the rows in which one of ``ids`` stands, and without them in lists; itself if nothing goes.
 
-        Columns *along* a list of ids lose what stands at the same places, and dictionaries what no row holds any more.
+        Columns *along* a list of ids lose what stands at the same places.
         """
         goes = _holds(table, [n for n in table.column_names if identifies(n)], ids)
         rest = table.filter(pc.invert(goes)) if pc.any(goes).as_py() else table
-        kept = rest is not table and any(holds_dictionary(kind) for kind in table.schema.types)  # what lost rows held
-        if not kept and not any(mentions(name, rest[name], ids) for name in id_lists(table.schema)):
+        if not any(mentions(name, rest[name], ids) for name in id_lists(table.schema)):
             return rest
         return pa.Table.from_pylist([self._stripped(row, ids) for row in rest.to_pylist()], schema=rest.schema)
 
