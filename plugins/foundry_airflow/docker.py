@@ -201,12 +201,8 @@ def _mount(path: str, known_as: str) -> Mount:
         try:
             Path(path).mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            remedy = (
-                "set FOUNDRY_STORE, FOUNDRY_CACHE or FOUNDRY_STORE_CACHE, whichever it is of, to a folder that can be"
-            )
-            raise InputError(
-                f"{path}, which steps need mounted, cannot be made ({error.strerror}): {remedy}"
-            ) from error
+            told = f"the folder {path}, which steps need mounted, cannot be made ({error.strerror})"
+            raise InputError(f"{told}; set FOUNDRY_STORE, FOUNDRY_CACHE or FOUNDRY_STORE_CACHE to another") from error
     source = known_as or path
     return Mount(path, source, type="bind" if source.startswith("/") else "volume")
 
