@@ -27,7 +27,7 @@ from pipeline_tasks.curation.capped_labels import cap, find_caps, write_labels
 from pipeline_tasks.curation.passage_facts import facts_of
 from pipeline_tasks.curation.text_parts import ChosenRows, text_partitions
 from pipeline_tasks.datasets import LABELLED, PAIRS, PASSAGES, RANKINGS
-from pipeline_tasks.retrieval.judges import judges, judging_models, models_of, told_by_one
+from pipeline_tasks.retrieval.judges import judges, judging_models, models_of, with_models_and_judges
 
 _LABEL_BLOCK = 32_768
 
@@ -61,7 +61,7 @@ class MutualAgreementParams(StepParams):
     @model_validator(mode="before")
     @classmethod
     def _one_tells_the_other(cls, given: dict[str, Any]) -> dict[str, Any]:
-        return told_by_one(given)
+        return with_models_and_judges(given)
 
     def identity(self) -> dict[str, Any]:
         """And which rule ``identical`` is, since a release of it let one model have passages that the best had not."""
@@ -93,8 +93,9 @@ def mutual_agreement(inputs: Inputs, params: MutualAgreementParams, run: Partiti
     ``not_retrieved`` (consistency), ``positive_held_out`` (the positive is of a document in another split than the
     query's), ``over_cap``.
 
-    Source: DMRetriever 3.4.2, Algorithm 3 lines 2 to 9, appendix J. Departure: every general-domain set is kept, up to
-    ``most_general``; the paper's MTT has seven of its 15, of sizes that Table 11 gives and ``caps`` takes.
+    Source: DMRetriever 3.4.2, Algorithm 3 lines 2 to 9, appendix J. Departures: every general-domain set is kept, up to
+    ``most_general``; the paper's MTT has seven of its 15, of sizes that Table 11 gives and ``caps`` takes. All judges
+    rank general-domain queries, whose votes are kept with them; Algorithm 3 asks the best one alone.
 
     Raises:
         InputError: no pairs, rankings that lack a model or a query or have an unknown passage, nobody judges an

@@ -18,7 +18,7 @@ from pipeline_tasks.core.step import From, step
 from pipeline_tasks.datasets import EVALUATIONS, JUDGED_QUERIES, PASSAGES
 from pipeline_tasks.evaluation.sample_queries import SampleParams, sampled
 from pipeline_tasks.models.registry import ANY
-from pipeline_tasks.retrieval.judges import judges, judging_models, told_by_one
+from pipeline_tasks.retrieval.judges import judges, judging_models, with_models_and_judges
 
 _AT_ONCE = 10_000
 
@@ -41,7 +41,7 @@ class PoolPassagesParams(SampleParams):
     @model_validator(mode="before")
     @classmethod
     def _one_tells_the_other(cls, given: dict[str, Any]) -> dict[str, Any]:
-        return told_by_one(given)
+        return with_models_and_judges(given)
 
     def identity(self) -> dict[str, Any]:
         """Without ``judges``, where they all are all ``models``: so it was before these were told by intent."""

@@ -32,7 +32,7 @@ def models_of(judges: Mapping[str, Sequence[str]]) -> list[str]:
     return list(dict.fromkeys(model for panel in judges.values() for model in panel))
 
 
-def told_by_one(given: dict[str, Any]) -> dict[str, Any]:
+def with_models_and_judges(given: dict[str, Any]) -> dict[str, Any]:
     """Parameters with both ``models`` and ``judges``, where one is given: models alone judge queries of any intent."""
     models, panels = given.get("models"), given.get("judges")
     if models and not panels:

@@ -41,8 +41,7 @@ def export(
         card: the model card: ``name``, ``summary``, and further facts; a mapping becomes a section with a table.
         layout: where texts are cut, what is put before them (``model.encode(texts, prompt_name=intent)``), and whether
             the mean is over that as well.
-        keep_adapters: also write them alone, to ``adapter/``; they fit the model that training started from, where its
-            config has the ``is_causal`` of this one.
+        keep_adapters: also write them alone, to ``adapter/``, for the start of the training with this ``is_causal``.
     """
     prompts = _prompts(layout)
     shutil.rmtree(out_dir, ignore_errors=True)
