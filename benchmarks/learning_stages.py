@@ -1,11 +1,12 @@
 """The trainings that ``learning.py`` compares, from rows to rankings; whatever was made lies in a folder and is kept.
 
-A training takes minutes, a table of them hours: a run that was stopped goes on with the first one that is not there.
+A training takes minutes to hours, a table of them days: a run that was stopped goes on with the first training that is
+not there, from its last checkpoint.
 """
 
 from __future__ import annotations
 
-import tempfile
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -103,6 +104,7 @@ class Recipe:
             hard = "info_nce" if stage.labels else None
             objective = {"name": "kl_distillation", "hard": hard, "teacher_temperature": unit}
         chosen = {"objective": objective, "in_batch": True, "seed": seed, "evals_per_epoch": 1} | LENGTHS
+        chosen["checkpoint_every_steps"] = 10
         given = {**self.given, **(self.given_mined if stage.mined else {})}
         return TrainParams(size=self.size, precision=self.precision, **(chosen | given))
 
@@ -197,11 +199,13 @@ class Bench:
         start = self.of_stage(before, seed, "") if before else self.start
         rows = training_set(self.data, STAGES[name], self.found, self.recipe.teacher)
         params, out = self.recipe.params(STAGES[name], seed), self.of_stage(name, seed, before)
-        with tempfile.TemporaryDirectory() as work:
-            result = train(rows, dev_set(self.data), start, params, Path(work), threads=settings().threads)
+        work = self.place / "unfinished" / out.name
+        result = train(rows, dev_set(self.data), start, params, work, threads=settings().threads)
         layout = replace(layout_of(start), max_length=LENGTHS["max_passage_length"])
         export(result.encoder, out, card={"name": name}, layout=layout)
-        return self._ranked_by(out)
+        found = self._ranked_by(out)
+        shutil.rmtree(work)
+        return found
 
     def _members(self, name: str, seed: int, before: str) -> dict[str, Path]:
         folders = {}

@@ -45,6 +45,25 @@ def test_what_was_made_is_not_made_again_and_what_failed_leaves_nothing(stages: 
         assert stages.kept(path, lambda made=made: {"ranked": np.array([made])})["ranked"].tolist() == [3]
 
 
+def test_a_training_that_was_stopped_goes_on_where_its_checkpoints_are(
+    monkeypatch: pytest.MonkeyPatch, stages: ModuleType, planted: tuple[Any, Any], tmp_path: Path
+):
+    seen = []
+
+    def stopped(rows: Any, dev: Any, start: Path, params: Any, work: Path, **_: Any) -> None:
+        seen.append([path.name for path in work.glob("*")])
+        work.mkdir(parents=True, exist_ok=True)
+        (work / "step-00000010.pt").touch()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(stages, "train", stopped)
+    bench = stages.Bench(*planted, stages.Recipe("22m", "fp32", "rrf", {}, {}), tmp_path)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            bench.stage("negatives", 0, "views")
+    assert seen == [[], ["step-00000010.pt"]]
+
+
 def test_no_negative_answers_the_query_or_is_of_a_judged_document(stages: ModuleType, planted: tuple[Any, Any]):
     assert stages.negatives(*planted) == [["c"], ["b", "a"], ["c"]]
 
