@@ -252,6 +252,21 @@ def test_an_address_is_fetched_once_until_a_refresh_is_asked_for(store: LocalSto
     assert [row["content"] for row in rows(store, "downloads")] == [PDF + b"more"]
 
 
+@pytest.mark.parametrize("away", [{"/robots.txt": answer(503)}, {"/b.pdf": answer(503, **{"Retry-After": "3600"})}])
+def test_a_site_that_was_away_when_a_crawl_ended_early_is_asked_again(store: LocalStore, away):
+    page = answer(200, PDF)
+    with serving({"/a.pdf": page}) as web, serving({"/b.pdf": page} | away) as other:
+        listed(store, f"{web.url}/a.pdf")
+        fetch(store)
+        listed(store, f"{web.url}/a.pdf", f"{other.url}/b.pdf")
+        web.pages["/a.pdf"] = answer(404)
+        with pytest.raises(InputError, match="would withdraw"):
+            fetch(store, refresh="2026-01-01", attempts=1)
+        web.pages["/a.pdf"], other.pages = page, {"/b.pdf": page}
+        fetch(store, refresh="2026-01-01", attempts=1)
+    assert set(endings(store)[0]) == {f"{web.url}/a.pdf", f"{other.url}/b.pdf"}
+
+
 @pytest.mark.parametrize("name", ["", "/1.0", " bot", "bot\nX-Injected: 1"])
 def test_a_name_that_robots_txt_cannot_know_is_the_callers_mistake(store: LocalStore, name):
     listed(store, "http://example.org/a.pdf")

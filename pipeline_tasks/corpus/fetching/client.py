@@ -127,7 +127,7 @@ class Client:
             return
         wait_s = retry_after_s(headers.get("retry-after", ""))
         if wait_s > self._longest_wait_s:
-            raise Refused(f"http_{status}", f"asks to be left alone for {wait_s:.0f} s")
+            raise Refused(f"http_{status}", f"asks to be left alone for {wait_s:.0f} s", passing=True)
         host.pause(wait_s)
         raise Busy(f"http_{status}")
 

@@ -38,7 +38,7 @@ class Fetcher:
         try:
             return await retrying(self._limits.attempts)(self._try, visit)
         except (Refused, Busy) as error:
-            passing = isinstance(error, Busy)
+            passing = isinstance(error, Busy) or error.passing
             return Outcome(url_id, "refused", error.reason, error.detail, attempts=visit.attempts, passing=passing)
 
     async def _try(self, visit: _Visit) -> Outcome:

@@ -69,7 +69,7 @@ class Host:
                     break
                 self._slots.release()
                 if self._dead >= GIVE_UP_AFTER:
-                    raise Refused("host_down", f"{self.name} failed {GIVE_UP_AFTER} times in a row")
+                    raise Refused("host_down", f"{self.name} failed {GIVE_UP_AFTER} times in a row", passing=True)
             self._next = time.monotonic() + self.delay_s
 
     def pause(self, seconds: float) -> None:

@@ -8,10 +8,11 @@ from typing import Literal
 
 @dataclass(eq=False)
 class Refused(Exception):
-    """Why an address gives no document; another try would not help."""
+    """Why an address gives no document; another try would not help, another hour may where it is ``passing``."""
 
     reason: str
     detail: str = ""
+    passing: bool = False
 
 
 @dataclass(eq=False)

@@ -10,7 +10,9 @@ import json
 import re
 from collections import OrderedDict
 from collections.abc import AsyncIterator
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from protego import Protego
@@ -86,15 +88,15 @@ class Robots:
                 found = {"text": await retrying(self._limits.attempts)(self._ask, f"{site}/robots.txt")}
             except Busy as busy:
                 told = "robots_unreachable" if busy.reason.startswith("http_") else busy.reason
-                found = {"reason": told, "detail": f"robots.txt: {busy.reason} {busy.detail}".strip()}
+                found = {"reason": told, "detail": f"robots.txt: {busy.reason} {busy.detail}".strip(), "passing": True}
             except Refused as refused:
-                found = {"reason": refused.reason, "detail": f"robots.txt: {refused.detail}"}
+                found = asdict(refused) | {"detail": f"robots.txt: {refused.detail}"}
             unfinished = kept.with_suffix(".part")
             unfinished.write_text(json.dumps(found), "utf-8")
             unfinished.replace(kept)
         if "text" in found:
             return found["text"]
-        raise Refused(found["reason"], found["detail"])
+        raise Refused(**found)
 
     async def _ask(self, url: str) -> str:
         budget = Budget(self._limits.time_limit_s)
@@ -127,7 +129,7 @@ def for_agent(text: str, agent: str) -> str:
     return "\n".join(lines)
 
 
-def _kept(path: Path) -> dict[str, str] | None:
+def _kept(path: Path) -> dict[str, Any] | None:
     """What was asked before; None where nothing was, or a power cut took it."""
     try:
         return json.loads(path.read_text("utf-8"))
