@@ -117,13 +117,14 @@ class _Reader:
             left = right = top = 0.0
             for word in match.group().split(" "):
                 if word and (begin := self._place(first, turn)) and (end := self._place(first + len(word) - 1, turn)):
-                    if words and _apart(left, right, top, begin, size):
+                    box = min(begin[0], end[0]), begin[1], max(begin[2], end[2])
+                    if words and _apart(left, right, top, box, size):
                         yield self._segment(words, start, left, right, turn)
                         words = []
                     if not words:
-                        start, left, right, top = first, begin[0], end[2], begin[1]
+                        start, (left, top, right) = first, box
                     words.append(word)
-                    right = max(right, end[2])
+                    left, right = min(left, box[0]), max(right, box[2])
                 first += len(word) + 1
             if words:
                 yield self._segment(words, start, left, right, turn)
@@ -181,6 +182,6 @@ class _Reader:
         return Segment(left, top, right, foot, size, bold, text, face)
 
 
-def _apart(left: float, right: float, top: float, word: tuple[float, ...], size: float) -> bool:
-    """Whether a word stands off the words before it: after a wide gap, on another line, or back at the left."""
-    return word[0] - right > _GAP_EMS * size or word[0] < left - size or abs(word[1] - top) > size
+def _apart(left: float, right: float, top: float, word: tuple[float, float, float], size: float) -> bool:
+    """Whether a word stands off the words before it: after a wide gap on either side, or on another line."""
+    return max(word[0] - right, left - word[2]) > _GAP_EMS * size or abs(word[1] - top) > size

@@ -1,14 +1,18 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
+import matplotlib
 import pymupdf
 import pytest
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.corpus.extract_text import ExtractTextParams
 from pipeline_tasks.corpus.pdf.engines import engine_version, load_engine
-from tests.corpus.pdfs import pdf
+from tests.corpus.pdfs import PAGE, pdf
+
+FLOOD = "בעת שיטפון יש לעלות לקומה גבוהה ולהתרחק מכל מקור של מים זורמים"
 
 
 def test_the_engine_and_its_version_are_part_of_the_identity(engine):
@@ -29,6 +33,18 @@ def test_both_engines_see_the_same_segments():
     for a, b in zip(first.segments, second.segments, strict=True):
         assert a[:5] == pytest.approx(b[:5], abs=1.5)
     assert pages[0].facts["title"] == pages[1].facts["title"] == "Flood"
+
+
+def test_words_that_run_from_right_to_left_are_all_read(engine, read):
+    font = Path(matplotlib.get_data_path(), "fonts", "ttf", "DejaVuSans.ttf")
+    with pymupdf.open() as document:
+        page = document.new_page(width=PAGE.width, height=PAGE.height)
+        for i in range(4):
+            page.insert_text((72, 150 + 16 * i), FLOOD[::-1], fontname="F0", fontfile=font, fontsize=10)
+        content = document.tobytes()
+    segments = load_engine(engine).open_pdf(content).page(0).segments
+    assert [s.text for s in segments] == [FLOOD] * 4 and all(s.x0 == pytest.approx(72, abs=2) for s in segments)
+    assert read(content).text == " ".join([FLOOD] * 4)
 
 
 @pytest.mark.parametrize("title", ["<FEFFD83D>", "<FEFF00460020D83D>"])
