@@ -76,6 +76,7 @@ def extract_text(rows: pa.Table, params: ExtractTextParams, run: Run) -> Iterato
             else:
                 run.count("pages", result.n_pages)
                 run.count("unreadable_pages", result.n_unreadable_pages)
+                run.count("segments_off_page", result.n_off_page)
                 yield table
 
 

@@ -2,8 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline_tasks.corpus.extract_text import _table, readers
+from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.corpus.extract_text import _table, extract_text, readers
 from pipeline_tasks.corpus.pdf.model import Aside, PdfText
+from pipeline_tasks.datasets import DOWNLOADS
+from tests.corpus.pdfs import pdf
+from tests.stores import go, put, rows
 
 GIB = 1 << 30
 
@@ -20,3 +24,11 @@ def test_a_number_that_no_row_holds_is_no_result(number):
     assert _table({}, PdfText("", "A river rises.", [0], 1, 3, asides=[Aside("table", 1, "7")])).num_rows == 1
     assert _table({}, PdfText("", "A river rises.", [0], number, 3)) is None
     assert _table({}, PdfText("", "A river rises.", [number], 1, 3)) is None
+
+
+def test_what_stands_off_the_page_of_a_document_is_counted(store: LocalStore):
+    content = pdf([((72, 300), "A river rises."), ((5000, 300), "Nobody sees this.")])
+    put(store, DOWNLOADS, [{"doc_id": "a", "url": "http://a/a.pdf", "content": content}])
+    found = go(store, extract_text, engine="pypdfium2", languages=[], min_words=1)
+    assert [row["text"] for row in rows(store, "texts")] == ["A river rises."]
+    assert found.counters["segments_off_page"] == 1

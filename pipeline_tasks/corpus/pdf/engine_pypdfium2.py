@@ -141,11 +141,12 @@ class _Reader:
         m, index = self._matrix, self._index(at)
         size = self._raw.FPDFText_GetFontSize(self._textpage, index)
         if not self._raw.FPDFText_GetMatrix(self._textpage, index, ctypes.byref(m)):
-            return self._rotation, size or 1.0
-        size = size * math.hypot(m.c, m.d) or 1.0
-        if abs(m.b) > abs(m.a):
-            return (90 if m.b > 0 else 270), size
-        return (0 if m.a >= 0 else 180), size
+            return self._rotation, abs(size) or 1.0
+        along, up = m.a * size, m.b * size  # a negative size turns what its matrix has turned
+        size = abs(size) * math.hypot(m.c, m.d) or 1.0
+        if abs(up) > abs(along):
+            return (90 if up > 0 else 270), size
+        return (0 if along >= 0 else 180), size
 
     def _place(self, at: int, turn: int) -> tuple[float, float, float, float] | None:
         box = self._box

@@ -61,7 +61,7 @@ class Paragraph:
 
 @dataclass(frozen=True)
 class PdfText:
-    """Running text of a document and what was set aside from it."""
+    """Running text of a document and what was set aside from it; ``n_off_page`` segments were left out unseen."""
 
     title: str
     text: str
@@ -69,6 +69,7 @@ class PdfText:
     n_pages: int
     n_words: int
     n_unreadable_pages: int = 0
+    n_off_page: int = 0
     language: str = ""
     date: str = ""
     created: str = ""

@@ -60,7 +60,7 @@ def read_pdf(content: bytes, options: ReadOptions = ReadOptions()) -> PdfText | 
 def _read(document: OpenPdf, content: bytes, options: ReadOptions) -> PdfText:
     if document.n_pages == 0:
         raise CannotRead("damaged", "no pages can be read")
-    pages, unreadable = _pages(document, options)
+    pages, unreadable, n_off_page = _pages(document, options)
     if len(unreadable) == document.n_pages:
         raise unreadable[0]
     if not any(page.segments for page in pages):
@@ -69,12 +69,14 @@ def _read(document: OpenPdf, content: bytes, options: ReadOptions) -> PdfText:
         if unseen := next((refused for refused in unreadable if refused.reason != "damaged"), None):
             raise unseen
         seen = any(document.has_image(i) for i in range(document.n_pages))
-        raise CannotRead("no_text" if seen else "empty", f"{document.n_pages} pages without text")
-    return replace(assemble(pages, document.facts), n_unreadable_pages=len(unreadable))
+        off_page = f", {n_off_page} pieces of text off the page" if n_off_page else ""
+        raise CannotRead("no_text" if seen else "empty", f"{document.n_pages} pages without text{off_page}")
+    found = assemble(pages, document.facts)
+    return replace(found, n_unreadable_pages=len(unreadable), n_off_page=n_off_page)
 
 
-def _pages(document: OpenPdf, options: ReadOptions) -> tuple[list[PageText], list[CannotRead]]:
-    pages, unreadable, n_chars = [], list[CannotRead](), 0
+def _pages(document: OpenPdf, options: ReadOptions) -> tuple[list[PageText], list[CannotRead], int]:
+    pages, unreadable, n_chars, n_off_page = [], list[CannotRead](), 0, 0
     for index in range(document.n_pages):
         try:
             page = document.page(index)
@@ -85,12 +87,13 @@ def _pages(document: OpenPdf, options: ReadOptions) -> tuple[list[PageText], lis
                 raise
             unreadable.append(CannotRead(refused.reason, f"page {index + 1}: {refused.detail}"))
             page = PageText(0.0, 0.0, [])
-        page = _on_page(page)
+        n_read, page = len(page.segments), _on_page(page)
+        n_off_page += n_read - len(page.segments)
         n_chars += sum(len(s.text) for s in page.segments)
         if n_chars > options.max_chars:
             raise CannotRead("too_long", f"more than {options.max_chars} characters")
         pages.append(page)
-    return pages, unreadable
+    return pages, unreadable, n_off_page
 
 
 def _on_page(page: PageText) -> PageText:

@@ -47,6 +47,15 @@ def test_words_that_run_from_right_to_left_are_all_read(engine, read):
     assert read(content).text == " ".join([FLOOD] * 4)
 
 
+@pytest.mark.parametrize("font", ["12 Tf 1 0 0 1", "-12 Tf -1 0 0 -1"], ids=["positive", "negative"])
+def test_a_font_may_have_a_negative_size_that_its_matrix_turns_again(read, font):
+    lines = [f"Move the car to street {i} before the river rises." for i in range(3)]
+    shown = "".join(f"/helv {font} 72 {500 - 20 * i} Tm ({line}) Tj " for i, line in enumerate(lines))
+    with pymupdf.open(stream=pdf([((72, 72), "x")])) as document:
+        document.update_stream(document[0].get_contents()[0], f"BT {shown} ET".encode())
+        assert read(document.tobytes()).text == " ".join(lines)
+
+
 @pytest.mark.parametrize("title", ["<FEFFD83D>", "<FEFF00460020D83D>"])
 @pytest.mark.parametrize("node", ["<</Type/Nothing>>", "<</Type/Pages/Count 1/Kids[{0} 0 R]>>"])
 def test_half_a_character_in_a_title_and_a_page_that_is_none_cost_no_text(engine, read, title, node):

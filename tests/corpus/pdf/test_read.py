@@ -3,6 +3,7 @@ from __future__ import annotations
 import pymupdf
 import pytest
 
+from pipeline_tasks.corpus.pdf.read import ReadOptions, read_pdf
 from tests.corpus.pdfs import PAGE, pdf, pictures
 
 BODY = [
@@ -69,6 +70,13 @@ def test_the_title_is_the_metadatas_or_else_the_first_line(read):
 def test_pictures_have_no_text_and_blank_pages_are_empty(refused):
     assert refused(pictures(3)) == "no_text"
     assert refused(pdf([], [])) == "empty"
+
+
+def test_what_stands_far_off_the_page_is_left_out_and_counted(engine, read):
+    n_seen = int(engine == "pypdfium2")
+    assert read(pdf([((72, 300), BODY[0]), ((5000, 300), BODY[1])])).n_off_page == n_seen, "MuPDF gives none of it"
+    unread = read_pdf(pdf([((5000, 300), BODY[1])]), ReadOptions(engine))
+    assert unread.reason == "empty" and unread.detail.endswith("1 pieces of text off the page") == bool(n_seen)
 
 
 def test_a_password_is_asked_for_only_where_reading_needs_one(read, refused):
