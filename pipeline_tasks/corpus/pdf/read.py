@@ -109,10 +109,10 @@ def _on_page(page: PageText) -> PageText:
 
 def assemble(pages: list[PageText], facts: dict[str, str]) -> PdfText:
     """Running text, asides and facts from the segments of all pages."""
-    bare, asides = take_running_lines(pages)
+    bare, asides = take_running_lines([replace(page, segments=join_marks(page.segments)) for page in pages])
     paragraphs: list[Paragraph] = []
     for number, page in enumerate(bare, start=1):
-        segments, tables = take_tables(join_marks(page.segments))
+        segments, tables = take_tables(page.segments)
         columns, grids = reading_order(segments)
         asides += [Aside("table", number, clean(text)) for text in (*tables, *grids)]
         paragraphs += to_paragraphs(columns, number)

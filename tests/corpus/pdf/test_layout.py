@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from string import ascii_lowercase
+
 import pymupdf
 import pytest
 
@@ -84,6 +86,17 @@ def test_a_list_is_no_table(read):
     found = read(pdf([s for pair in zip(marks, items, strict=True) for s in pair]))
     assert not found.asides
     assert [line.split()[1] for line in found.text.splitlines()] == names("item", 6)
+
+
+@pytest.mark.parametrize("mark", ["\u00b7", "{}."])
+def test_marks_of_a_list_at_the_top_and_foot_of_pages_stay_with_their_items(read, mark):
+    pages: list[list] = [[], []]
+    for i, letter in enumerate(ascii_lowercase):
+        for page, verb in zip(pages, ("keep", "move"), strict=True):
+            page += [((72, 60 + 26 * i), mark.format(i)), ((90, 60 + 26 * i), f"{verb} the {letter * 3} tonight")]
+    drawn = [text for page in pages for _, text in page]
+    written = [" ".join(pair) for pair in zip(drawn[::2], drawn[1::2], strict=True)]
+    assert [line for line in read(pdf(*pages)).text.splitlines() if line] == written
 
 
 def test_captions_are_set_aside_and_sentences_about_figures_stay(read):
