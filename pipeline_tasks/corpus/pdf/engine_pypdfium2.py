@@ -14,6 +14,8 @@ from pipeline_tasks.corpus.pdf.model import ASCENT, DESCENT, CannotRead, PageTex
 _MAX_PIXELS = 40e6
 _GAP_EMS = 0.95
 _BOLD_WEIGHT = 600
+_MOST_OF_A_CLIP = 100
+"""A clip of more paths, or of a path of more points, hides nothing here: every text below it would walk them again."""
 _LINE = re.compile("[^\r\n\x02\ufffe]+[\x02\ufffe]?")
 """PDFium marks the hyphen at a line's end in this way, and then no end of line."""
 
@@ -55,6 +57,7 @@ class _Opened:
         pdfium = _library()
         try:
             page = self._document[index]
+            _hide_clipped(page)
             textpage = page.get_textpage()
         except pdfium.PdfiumError as error:
             raise CannotRead("damaged", str(error)[:200]) from error
@@ -90,6 +93,35 @@ class _Opened:
 
     def close(self) -> None:
         self._document.close()
+
+
+def _hide_clipped(page: Any) -> None:
+    """Leave out of a page's text what its clip paths hide: of a page that was placed for its picture, all but that."""
+    raw, edges = _library().raw, [ctypes.c_float() for _ in range(4)]
+    for index in range(raw.FPDFPage_CountObjects(page)):
+        item = raw.FPDFPage_GetObject(page, index)
+        if raw.FPDFPageObj_GetType(item) != raw.FPDF_PAGEOBJ_TEXT or not raw.FPDFPageObj_GetBounds(item, *edges):
+            continue
+        left, foot, right, top = (edge.value for edge in edges)
+        if left < right and foot < top:
+            clips = _clips(raw, raw.FPDFPageObj_GetClipPath(item))
+            if any(right <= clip[0] or left >= clip[2] or top <= clip[1] or foot >= clip[3] for clip in clips):
+                raw.FPDFPageObj_SetIsActive(item, False)
+
+
+def _clips(raw: Any, clip: Any) -> Iterator[tuple[float, float, float, float]]:
+    """The boxes of an object's clip paths, each of which hides what lies outside of it."""
+    x, y = ctypes.c_float(), ctypes.c_float()
+    n_paths = raw.FPDFClipPath_CountPaths(clip) if clip else 0
+    for path in range(n_paths if n_paths <= _MOST_OF_A_CLIP else 0):
+        n_points = raw.FPDFClipPath_CountPathSegments(clip, path)
+        across, up = [], []
+        for at in range(n_points if n_points <= _MOST_OF_A_CLIP else 0):
+            if raw.FPDFPathSegment_GetPoint(raw.FPDFClipPath_GetPathSegment(clip, path, at), x, y):
+                across.append(x.value)
+                up.append(y.value)
+        if across:
+            yield min(across), min(up), max(across), max(up)
 
 
 class _Reader:

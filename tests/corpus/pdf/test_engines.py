@@ -56,6 +56,14 @@ def test_a_font_may_have_a_negative_size_that_its_matrix_turns_again(read, font)
         assert read(document.tobytes()).text == " ".join(lines)
 
 
+def test_what_a_clip_path_hides_is_not_read(read):
+    show = "q {} re W n BT /helv 12 Tf 1 0 0 1 72 {} Tm ({}) Tj ET Q "
+    drawn = [("0 0 600 790", 500, "Move the car."), ("9 9 9 9", 490, "An old draft.")]
+    with pymupdf.open(stream=pdf([((72, 72), "x")])) as document:
+        document.update_stream(document[0].get_contents()[0], "".join(show.format(*one) for one in drawn).encode())
+        assert read(document.tobytes()).text == "Move the car."
+
+
 @pytest.mark.parametrize("title", ["<FEFFD83D>", "<FEFF00460020D83D>"])
 @pytest.mark.parametrize("node", ["<</Type/Nothing>>", "<</Type/Pages/Count 1/Kids[{0} 0 R]>>"])
 def test_half_a_character_in_a_title_and_a_page_that_is_none_cost_no_text(engine, read, title, node):
