@@ -12,7 +12,10 @@ _MIN_GUTTER_PT = 4
 
 
 def whole_tables(tables: list[list[Segment]], outside: list[Segment]) -> list[list[Segment]]:
-    """Tables with what stands inside their boxes; two are one where only scraps within their width lie between."""
+    """Tables with what stands inside their boxes, each piece in the first that takes it.
+
+    Two are one where only scraps within their width lie between.
+    """
     groups: list[tuple[list[float], list[Segment]]] = []
     for table in tables:
         box = _box(table)
@@ -29,14 +32,16 @@ def whole_tables(tables: list[list[Segment]], outside: list[Segment]) -> list[li
         groups.append((box, table))
     inside = {id(s) for box, _ in groups for s in outside if _within(s, box)}
     rows = rows_of([s for s in outside if id(s) not in inside])
-    grown = []
+    grown, taken = [], set[int]()
     for box, members in groups:
-        members = members + [s for s in outside if _within(s, box)]
+        members = members + [s for s in outside if _within(s, box) and id(s) not in taken]
         box = _box(members)
         gutters = _gutters(members, box)
-        under = [row for row in rows if row[0].y0 > box[3] - 3]
-        over = [row for row in reversed(rows) if row[0].y1 < box[1] + 3]
+        free = [row for row in rows if id(row[0]) not in taken]
+        under = [row for row in free if row[0].y0 > box[3] - 3]
+        over = [row for row in reversed(free) if row[0].y1 < box[1] + 3]
         grown.append(members + _more_rows(under, box[3], gutters, box) + _more_rows(over, box[1], gutters, box))
+        taken |= {id(s) for s in grown[-1]}
     return grown
 
 
