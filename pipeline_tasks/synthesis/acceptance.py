@@ -1,4 +1,4 @@
-"""Tells an endpoint that refuses some prompts from one that is set up wrongly and refuses everything."""
+"""Tells an endpoint that refuses some prompts from one that refuses everything: set up wrongly, or no longer paid."""
 
 from __future__ import annotations
 
@@ -8,20 +8,19 @@ from pipeline_tasks.synthesis.llm_client import LLMClient, Request, Response
 from pipeline_tasks.synthesis.log_probs import REMEDY
 
 FIRST_REFUSED = 20
-"""So many refusals without an answer are no accident of these prompts."""
+"""So many refusals in a row are no accident of these prompts."""
 
 
 class Acceptance:
-    """Refusals count as the prompts' own fault only once the endpoint is known to accept something.
+    """Refusals count as the prompts' own fault only once the endpoint is known to accept something after them.
 
-    An answer bought now shows that. Without one, a short prompt on the same terms does: at the end, or after
-    ``FIRST_REFUSED`` refusals where there is no earlier answer either.
+    An answer bought then shows that. Without one, a short prompt on the same terms does: at the end, or after
+    ``FIRST_REFUSED`` refusals in a row. An account may run dry, or a key be withdrawn, in the middle of a part.
     """
 
     def __init__(self, client: LLMClient) -> None:
         self._client = client
-        self._known = self._reused = False
-        self._refusals = 0
+        self._in_a_row = 0
         self._refused: Request | None = None
 
     def note(self, request: Request, outcome: Response | Unanswered) -> None:
@@ -31,12 +30,13 @@ class Acceptance:
             InputError: nothing is accepted.
         """
         if isinstance(outcome, Response):
-            self._known |= not outcome.cached
-            self._reused |= outcome.cached
+            self._in_a_row = 0
+            if not outcome.cached:
+                self._refused = None
         elif isinstance(outcome, Refused):
-            self._refusals += 1
+            self._in_a_row += 1
             self._refused = request
-            if self._refusals == FIRST_REFUSED and not self._reused:
+            if self._in_a_row == FIRST_REFUSED:
                 self.conclude()
 
     def conclude(self) -> None:
@@ -45,22 +45,22 @@ class Acceptance:
         Raises:
             InputError: nothing is accepted.
         """
-        if self._known or self._refused is None:
+        if self._refused is None:
             return
         try:
             self._client.check(self._refused)
         except Refused as refused:
-            raise self._misconfigured("even a short prompt", refused) from None
-        self._known = True
+            raise self._misconfigured(self._refused, refused) from None
+        self._refused = None
 
-    def _misconfigured(self, what: str, refused: Refused) -> InputError:
-        client, asked = self._client, self._refused
-        remedy = "correct llm, api, json_schema or the endpoint"
-        if asked and asked.fields:
+    def _misconfigured(self, asked: Request, refused: Refused) -> InputError:
+        client = self._client
+        remedy = "see to the account there, or correct llm, api, json_schema or the endpoint"
+        if asked.fields:
             remedy += ", or leave the form of the answer to the prompt (--set json_schema=false)"
-        elif asked and asked.logprobs:
+        elif asked.logprobs:
             remedy = f"if it tells no log-probabilities of what it is asked: {REMEDY}"
         return InputError(
-            f"{client.endpoint.host} refuses {what} for {client.model!r} and answered none: {refused.detail}; {remedy} "
+            f"{client.endpoint.host} refuses even a short prompt for {client.model!r}: {refused.detail}; {remedy} "
             "(no row was refused for it)"
         )

@@ -124,6 +124,18 @@ def test_refused_rows_alone_are_theirs_only_if_the_endpoint_accepts_a_short_prom
     assert reasons(store, "needs") == {"llm_refused_request": n}
 
 
+@pytest.mark.parametrize("answered", [3, 70])
+def test_an_account_that_runs_dry_in_the_middle_refuses_no_row(endpoint, store, answered):
+    there = endpoint()
+    there.draw = lambda key, attempt: "http_400" if len(there.billed) >= answered else ""
+    passages(store, 80)
+    with pytest.raises(InputError, match=r"refuses even a short prompt for 'm': 400.*see to the account there"):
+        go(store, write_needs, **ASKED | {"concurrency": 1})
+    assert not list(store.keys("memo")) and not list(store.keys("versions/needs"))
+    there.draw = lambda key, attempt: ""
+    assert go(store, write_needs, **ASKED).counters["rows_out"] == 80 and set(there.billed.values()) == {1}
+
+
 @pytest.mark.parametrize("fault", ["cut", "schema", "http_500", "hang"])
 def test_a_failed_try_is_made_again_and_billed_once(endpoint, store, fault):
     there = endpoint(0.5, (fault,))
