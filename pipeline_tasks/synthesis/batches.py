@@ -16,7 +16,7 @@ from dataclasses import astuple, dataclass, replace
 from itertools import chain, islice
 from uuid import uuid4
 
-from pipeline_tasks.core.endpoint import FREE, Price, Terms, Tokens
+from pipeline_tasks.core.endpoint import FREE, Fault, Price, Terms, Tokens
 from pipeline_tasks.core.endpoint.batch_api import BatchApi, FileGone, NoBatchApi, Standing, said
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import canonical_json, digest
@@ -284,7 +284,7 @@ def _read(line: dict, body: dict, batch: Batch) -> tuple[dict, Tokens] | str:
     if isinstance(reply, dict) and isinstance(payload, dict) and reply.get("status_code") == 200:
         try:
             answer, used = answer_of(payload, batch.api, body)
-        except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError, InputError):
+        except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError, Fault, InputError):
             return "bad_answer"
         return answer, used or Tokens(len(json.dumps(body)), limit_of(body))
     error = line.get("error") or (payload.get("error") if isinstance(payload, dict) else None)

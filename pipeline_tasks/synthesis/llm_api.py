@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from itertools import cycle
 from typing import Any, Literal
 
-from pipeline_tasks.core.endpoint import Tokens
+from pipeline_tasks.core.endpoint import Fault, Tokens
 from pipeline_tasks.synthesis.log_probs import LogProbs, kept_log_probs
 
 Api = Literal["completions", "chat"]
 PATHS: dict[Api, str] = {"completions": "/completions", "chat": "/chat/completions"}
 CONTENT_FILTER = "content_filter"
+_BROKEN_OFF = ("abort", "error", "insufficient_system_resource", "network_error")
+"""Finish reasons of answers that the endpoint itself did not end, as vLLM, OpenRouter, DeepSeek and GLM call it."""
 TEMPLATE_TOKENS = 64
 """Tokens that a chat template may add to a prompt."""
 _THOUGHT = "</think>"
@@ -140,9 +142,12 @@ def answer_of(payload: dict[str, Any], api: Api, body: dict[str, Any]) -> tuple[
 
     Raises:
         LookupError: a field is missing (so do TypeError and ValueError: it has the wrong kind).
+        Fault: the endpoint broke the answer off.
         InputError: the endpoint leaves out log-probabilities.
     """
     choice = payload["choices"][0]
+    if (reason := choice.get("finish_reason")) in _BROKEN_OFF:
+        raise Fault("bad_answer", f"broke its answer off ({reason})")
     said, name = (choice["message"], "content") if api == "chat" else (choice, "text")
     text = said.get(name) if choice.get("finish_reason") else said[name]  # an answer that was filtered may have none
     thought = said.get("reasoning_content") if api == "chat" else None

@@ -30,10 +30,12 @@ class BatchEndpoint:
         cut: replies to the beginning of a batch that are cut off after it was begun.
         full: no further file is accepted.
         room: requests that may be on their way together; a batch with more fails.
+        reason: for which answers in batches ended.
     """
 
     def __init__(self, answer: Callable[[dict[str, Any]], str]) -> None:
         self.answer, self.cut, self.full, self.room = answer, 0, False, 1_000
+        self.reason = "stop"
         self.files: dict[str, list[dict[str, Any]]] = {}
         self.batches: dict[str, dict[str, Any]] = {}
         self.billed: Counter[str] = Counter()
@@ -63,7 +65,7 @@ class BatchEndpoint:
                 self.billed[line["custom_id"]] += 1
                 answers.append({
                     "custom_id": line["custom_id"], "error": None,
-                    "response": {"status_code": 200, "body": chat(self.answer(line["body"]))},
+                    "response": {"status_code": 200, "body": chat(self.answer(line["body"]), self.reason)},
                 })  # fmt: skip
             named = {"output_file_id": self.keep(answers), "error_file_id": self.keep(errors)}
             errors_of = {"data": [{"message": "line 1 is no request"}]} if status == "failed" else None
@@ -96,9 +98,9 @@ class BatchEndpoint:
         return self.batches[name]
 
 
-def chat(text: str) -> dict[str, Any]:
+def chat(text: str, reason: str = "stop") -> dict[str, Any]:
     """The body of an answer."""
-    choice = {"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+    choice = {"message": {"role": "assistant", "content": text}, "finish_reason": reason}
     return {"choices": [choice], "usage": TOKENS, "model": "m", "created": 1}
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from pipeline_tasks.core.endpoint import pace
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.synthesis.llm_api import Request, at_most, body_of, sent
 from pipeline_tasks.synthesis.write_needs import write_needs
@@ -47,6 +48,25 @@ def test_what_cannot_have_been_taken_is_counted_at_the_most(endpoint, responses,
     found, untold = (asked.complete(prompt, max_tokens=8) for prompt in ("What?", "Why??"))
     assert found.text == "a levee" and found.cost_usd == untold.cost_usd > 0
     assert (found.prompt_tokens, found.created) == (0, 0)
+
+
+def ended(reason, text="a levee"):
+    return answer(choices=[{"index": 0, "text": text, "finish_reason": reason}])
+
+
+@pytest.mark.parametrize("reason", ["insufficient_system_resource", "error", "abort", "network_error"])
+def test_an_answer_that_the_endpoint_broke_off_is_asked_for_again(endpoint, responses, monkeypatch, reason):
+    monkeypatch.setattr(pace, "_FIRST_PAUSE_S", 0.01)
+    there = endpoint(ended(reason, "a le"), answer())
+    asked = client(there.url, responses)
+    assert asked.complete("What?", max_tokens=8).text == "a levee"
+    assert (len(there.seen), asked.counts["retries_bad_answer"]) == (2, 1)
+
+
+@pytest.mark.parametrize("reason", ["stop", "eos", "stop_sequence", "end_turn", "tool_calls", "length", "", None])
+def test_an_answer_that_ended_in_another_way_is_kept(endpoint, responses, reason):
+    there = endpoint(ended(reason))
+    assert client(there.url, responses).complete("What?", max_tokens=8).text == "a levee" and len(there.seen) == 1
 
 
 def test_a_filtered_answer_without_a_text_is_an_answer(endpoint, responses):
