@@ -18,11 +18,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Asked(Generic[T]):
-    """A prompt, and how its writer reads the answer and asks again."""
+    """A prompt, how its writer reads the answer and asks again, and what is written, where prompts differ in that."""
 
     prompt: Prompt
     read: Callable[[Response, Prompt], T | Rejected]
     repair: Callable[[Response, Prompt], Prompt | None]
+    what: str = ""
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,9 @@ class Refusal:
 def write_all(
     asked: Sequence[Asked[T] | Refusal], what: str, params: LlmParams, run: Run
 ) -> list[Written[T] | Refusal]:
-    """What was written for each prompt, in their order; ``what`` begins the reasons of answers that are refused.
+    """What was written for each prompt, in their order.
+
+    ``what`` begins the reasons of answers that are refused, where the prompt does not say what is written.
 
     What is refused before anybody is asked stays so, in its place.
 
@@ -67,7 +70,7 @@ def write_all(
     outcomes = ask_all([one.prompt for one in able], params, run, repair)
     if again:
         run.count("repairs", len(again))
-    written = iter([_written(one, outcome, what, run) for one, outcome in zip(able, outcomes, strict=True)])
+    written = iter([_written(one, outcome, one.what or what, run) for one, outcome in zip(able, outcomes, strict=True)])
     return [next(written) if isinstance(one, Asked) else one for one in asked]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -9,15 +10,15 @@ import pyarrow as pa
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.step import From, step
 from pipeline_tasks.datasets import TOLD_PAIRS, TUPLES
-from pipeline_tasks.synthesis.asking import Asked, Refusal, write_all
+from pipeline_tasks.synthesis.asking import Asked, Refusal, Written, write_all
 from pipeline_tasks.synthesis.instructing import (
     PASSAGE,
     POISONED_INSTRUCTION,
     POISONED_QUERY,
     InstructingParams,
-    Task,
     ask,
 )
+from pipeline_tasks.synthesis.wanted import STAND_IN, QuoteRun
 
 
 class PoisonTuplesParams(InstructingParams):
@@ -49,32 +50,51 @@ def poison_tuples(rows: pa.Table, params: PoisonTuplesParams, run: Run) -> pa.Ta
             pairs.append(pair)
         else:
             run.reject(pair["query_id"], "no_instruction", pair["query"])
-    for task in (POISONED_INSTRUCTION, POISONED_QUERY):
-        pairs = _with(pairs, f"poisoned_{task.field}", [_poison(task, p, params) for p in pairs], params, run)
-    for part, told, query in (
-        ("instruction_passage", "poisoned_instruction", "query"),
-        ("query_passage", "instruction", "poisoned_query"),
-    ):
-        asked = [
+    poison = {
+        f"poisoned_{task.field}": [
+            ask(task, p["query_id"], params, p["positive"], query=p["query"], instruction=p["instruction"])
+            for p in pairs
+        ]
+        for task in (POISONED_INSTRUCTION, POISONED_QUERY)
+    }
+    pairs = _with(pairs, poison, params, run)
+    passages = {
+        part: [
             ask(PASSAGE, f"{part}/{p['query_id']}", params, p["positive"], query=p[query], instruction=p[told])
             for p in pairs
         ]
-        pairs = _with(pairs, part, asked, params, run)
+        for part, told, query in (
+            ("instruction_passage", "poisoned_instruction", "query"),
+            ("query_passage", "instruction", "poisoned_query"),
+        )
+    }
+    pairs = _with(pairs, passages, params, run)
     return TUPLES.table([{name: pair[name] for name in TUPLES.arrow.names} for pair in pairs])
 
 
-def _poison(task: Task, pair: dict[str, Any], params: PoisonTuplesParams) -> Asked[str] | Refusal:
-    return ask(task, pair["query_id"], params, pair["positive"], query=pair["query"], instruction=pair["instruction"])
-
-
 def _with(
-    pairs: list[dict[str, Any]], part: str, asked: list[Asked[str] | Refusal], params: PoisonTuplesParams, run: Run
+    pairs: list[dict[str, Any]], asked: dict[str, list[Asked[str] | Refusal]], params: PoisonTuplesParams, run: Run
 ) -> list[dict[str, Any]]:
-    """The pairs for which that part was written, with it; the others are rejects."""
-    found = []
-    for pair, one in zip(pairs, write_all(asked, part, params, run), strict=True):
-        if isinstance(one, Refusal):
-            run.reject(pair["query_id"], one.reason, one.detail)
-            continue
-        found.append(pair | {part: one.value, f"{part}_response_id": one.response_id})
+    """The pairs for which these parts were written, with them; the others are rejects for the first that was not."""
+    each = [replace(one, what=part) if isinstance(one, Asked) else one for part, ones in asked.items() for one in ones]
+    written, kept = write_all(each, "", params, run), []
+    for place, pair in enumerate(pairs):
+        row = dict(pair)
+        for part, one in zip(asked, written[place :: len(pairs)], strict=True):
+            columns = _columns(part, one, run)
+            if isinstance(columns, Refusal):
+                run.reject(pair["query_id"], columns.reason, columns.detail)
+                break
+            row |= columns
+        else:
+            kept.append(row)
+    return kept
+
+
+def _columns(part: str, found: Written[str] | Refusal, run: Run) -> dict[str, str] | Refusal:
+    """What a part brings into its row; in a bill something stands for what is not bought, since more is asked of it."""
+    if isinstance(found, Written):
+        return {part: found.value, f"{part}_response_id": found.response_id}
+    if isinstance(run, QuoteRun) and run.stands_for(found.reason):
+        return {part: STAND_IN, f"{part}_response_id": ""}
     return found

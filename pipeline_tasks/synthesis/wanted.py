@@ -16,6 +16,7 @@ from pipeline_tasks.synthesis.llm_api import Api, Request, Response, at_most
 from pipeline_tasks.synthesis.llm_client import LLMClient
 
 NOT_BOUGHT = "not_bought"
+STAND_IN = "what a model would write here, in a sentence or two of some twenty words, had it been asked already"
 _NOBODY = "http://127.0.0.1/v1"
 """An address for what is never sent."""
 
@@ -53,6 +54,13 @@ class QuoteRun(Run):
     def of(cls, store: Store, job: Job, inputs: Inputs, *, keeps: bool = False) -> QuoteRun:
         """A run for a part of ``job``, whose ``inputs`` are opened once for all parts."""
         return cls(store, inputs, 0, f"{job.step.name}, unasked", job.step.name, keeps=keeps)
+
+    def stands_for(self, reason: str) -> bool:
+        """Whether :data:`STAND_IN` is worked on in the place of what was refused, so that the bill has that work, too.
+
+        A run that keeps requests works on none: they are sent as they are.
+        """
+        return not self.keeps and reason == f"llm_{NOT_BOUGHT}"
 
     def client(self, model: str, api: Api) -> LLMClient:
         """A client that buys nothing."""

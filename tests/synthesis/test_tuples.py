@@ -8,12 +8,15 @@ import pytest
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.lineage.query import query
+from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.response_store import ResponseStore
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.datasets import PAIRS, TUPLES
 from pipeline_tasks.synthesis.check_tuples import QUESTIONS, check_tuples, choices_of
+from pipeline_tasks.synthesis.estimate import of_step
 from pipeline_tasks.synthesis.poison_tuples import poison_tuples
+from pipeline_tasks.synthesis.wanted import wanted_by
 from pipeline_tasks.synthesis.write_instructions import write_instructions
 from tests.stores import go, put, reasons, rejects, rows
 
@@ -85,6 +88,18 @@ def test_an_instruction_and_its_poison_are_written_and_each_part_names_its_answe
         (POISON["instruction"], QUERY),
         (TOLD, POISON["query"]),
     }
+
+
+def test_the_bill_of_poison_has_the_passages_that_are_asked_for_after_it(store, model):
+    there = model(writer)
+    go(store, write_instructions, **ASKED)
+    job, before = plan(store, poison_tuples, ASKED), len(there.seen)
+    assert of_step(store, job).n_requests == 4 and len(there.seen) == before
+    assert [request.max_tokens for _, request, _ in wanted_by(store, job)] == [200, 160], "for no guess"
+    go(store, poison_tuples, **ASKED)
+    assert len(there.seen) == before + 4
+    again = plan(store, poison_tuples, ASKED | {"again": "2"})
+    assert of_step(store, again).n_requests == 0 and not list(wanted_by(store, again))
 
 
 def test_poison_that_changes_nothing_is_refused(store, model):
