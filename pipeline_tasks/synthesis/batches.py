@@ -73,8 +73,8 @@ def buy_ahead(store: Store, job: Job, most: int = MOST) -> Round:
     Nothing open and nothing answered: there is nothing left to buy.
 
     Raises:
-        InputError: the endpoint takes no batches, the budget is spent, or a batch that was written down cannot be read
-            or was begun elsewhere.
+        InputError: the endpoint takes no batches, the budget is spent, a batch that was written down cannot be read or
+            was begun elsewhere, or what the step reads beside its inputs is not what it was.
         TransientError: the endpoint stays busy or broken.
         RunAsks: a run of the step is asking now.
     """
@@ -119,6 +119,7 @@ class _Buying:
         wanted = (asked for asked in wanted_by(self._store, self._job) if asked[0] not in given_up)
         n = 0
         for some in _files(islice(wanted, self._at_once or None), most):
+            self._job.check_unchanged()
             self._api.check()
             check_nobody_asks(self._store, self._job.step.name)  # before a run can meet a batch that is given up
             n += sum(len(part) for part in self._within_budget(some))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -13,13 +14,15 @@ import pytest
 from pipeline_tasks import datasets
 from pipeline_tasks.core.erasure.erase import Erased, erase
 from pipeline_tasks.core.errors import InputError, TransientError
+from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.spending import key_of, read_state
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.upkeep.sync import sync
 from pipeline_tasks.datasets import PASSAGES
+from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.synthesis import batches
-from pipeline_tasks.synthesis.batches import SHARE, Round, _Buying
+from pipeline_tasks.synthesis.batches import SHARE, Round, _Buying, buy_ahead
 from pipeline_tasks.synthesis.write_needs import write_needs
 from tests.stores import go, put
 from tests.synthesis import test_batches
@@ -148,6 +151,24 @@ def test_a_step_does_not_buy_what_is_on_its_way(store, there):
     there.end()
     looked(store)
     assert go(store, write_needs, **ASKED).counters["rows_out"] == 5 and set(there.billed.values()) == {1}
+
+
+def test_nothing_is_begun_by_prompts_that_were_edited_meanwhile(store, there, monkeypatch, tmp_path):
+    edited = tmp_path / "domain"
+    shutil.copytree(domain_folder(), edited)
+    monkeypatch.setenv("FOUNDRY_DOMAIN", f"{edited}/")
+    settings.cache_clear()
+    job = plan(store, write_needs, ASKED)
+    assert buy_ahead(store, job).open == 5
+    there.end()
+    intents = edited / "intents.toml"
+    before = intents.read_text("utf-8")
+    intents.write_text(before.replace('definition = "', 'definition = "Perhaps: '), "utf-8")
+    with pytest.raises(InputError, match="write_needs: .*_sha256 changed while it ran"):
+        buy_ahead(store, job)
+    assert len(there.batches) == 1 and len(list(store.keys("responses"))) == 5, "what was bought is kept"
+    intents.write_text(before, "utf-8")
+    assert buy_ahead(store, job) == Round()
 
 
 def test_what_is_erased_is_not_brought_back_by_a_batch(store, there, monkeypatch):
