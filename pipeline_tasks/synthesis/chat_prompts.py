@@ -118,14 +118,7 @@ class ChatPrompts:
         return chat_prompt(system, turns, user, fields, max_tokens, shown, seen, seed, **terms)
 
     def _within(self, passage: str, answer_tokens: int, *others: str) -> str:
-        """``passage`` on one line, cut to what the context leaves for it beside the other texts and the answer."""
-        room = self.context_tokens - answer_tokens - SPARE_TOKENS - sum(map(tokens_of, others))
-        if room < LEAST_TOKENS:
-            raise InputError(
-                f"context_tokens={self.context_tokens} leaves {max(0, room)} tokens for a passage of "
-                f"{self.intent}, and {LEAST_TOKENS} are the least: take a model that reads more, or fewer examples"
-            )
-        return cut(passage, room)
+        return within(self.context_tokens, passage, answer_tokens, *others, of=f" of {self.intent}")
 
 
 def chat_prompt(
@@ -159,6 +152,21 @@ def chat_prompt(
         structured=structured,
         context_tokens=context_tokens,
     )
+
+
+def within(context_tokens: int, passage: str, answer_tokens: int, *others: str, of: str = "") -> str:
+    """``passage`` on one line, cut to what the context leaves for it beside the other texts and the answer.
+
+    Raises:
+        InputError: it leaves too little; ``of`` names the intent whose examples take the rest.
+    """
+    room = context_tokens - answer_tokens - SPARE_TOKENS - sum(map(tokens_of, others))
+    if room < LEAST_TOKENS:
+        raise InputError(
+            f"context_tokens={context_tokens} leaves {max(0, room)} tokens for a passage{of}, and {LEAST_TOKENS} are "
+            f"the least: take a model that reads more{', or fewer examples' if of else ''}"
+        )
+    return cut(passage, room)
 
 
 def cut(passage: str, room: int) -> str:

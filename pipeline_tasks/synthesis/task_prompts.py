@@ -10,6 +10,7 @@ import json
 from typing import NamedTuple
 
 from pipeline_tasks.core.ids import digest, seed_of
+from pipeline_tasks.synthesis.chat_prompts import within
 from pipeline_tasks.synthesis.checks import Bounds
 from pipeline_tasks.synthesis.llm_client import Response
 from pipeline_tasks.synthesis.parse import UNPARSABLE, Rejected, need_of, parse_fields
@@ -87,10 +88,15 @@ def ask(passage: str, *, key: str, chat: bool, structured: bool, context_tokens:
         key: the passage's id; decides the seed.
         chat: whether it is asked in messages; else the text is to be continued.
         structured: whether the endpoint is given the form of the answer.
-        context_tokens: what the model reads and answers at once.
+        context_tokens: what the model reads and answers at once (in messages).
+
+    Raises:
+        InputError: the model's context has no room for a passage.
     """
     shown = clip(passage, _PASSAGE_CHARS)
     turns = tuple(turn for e in EXAMPLES for turn in (_json(passage=e.passage), _json(task=e.task, query=e.query)))
+    if chat:
+        shown = within(context_tokens, shown, _MAX_TOKENS, _SYSTEM, *turns)
     last = _json(passage=shown)
     return Prompt(
         text=last if chat else "\n".join([_SYSTEM, "", *turns, last, _BEGUN]),

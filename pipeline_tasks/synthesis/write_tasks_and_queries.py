@@ -44,7 +44,7 @@ class WriteTasksAndQueriesParams(LlmParams):
     writes=INSTRUCTED_PAIRS,
     kind="map",
     dataset="mtp/fret",
-    version="5",
+    version="6",
     pool="llm",
     secrets=("llm",),
 )

@@ -6,12 +6,15 @@ import json
 
 import pytest
 
+from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.datasets import PASSAGES
 from pipeline_tasks.synthesis import task_prompts
+from pipeline_tasks.synthesis.chat_prompts import LEAST_TOKENS, SPARE_TOKENS, tokens_of
 from pipeline_tasks.synthesis.estimate import of_step
+from pipeline_tasks.synthesis.prompts import clip
 from pipeline_tasks.synthesis.write_tasks_and_queries import write_tasks_and_queries
 from tests.stores import go, put, rejects, rows
 
@@ -88,6 +91,22 @@ def test_a_run_says_its_price_before_and_what_is_paid_is_not_paid_again(store, a
     n_sent = len(started.seen)
     again = go(store, write_tasks_and_queries, **values, splits=("train", "dev", "test")).counters
     assert len(started.seen) - n_sent == again["llm_requests"] <= 2, "the passage of the split test alone is new"
+
+
+@pytest.mark.parametrize("word", ["rises ", "\u6c34"])
+def test_a_passage_is_cut_to_the_room_that_the_model_has(word):
+    def asked(n_words, context_tokens):
+        text = task_prompts.ask(word * n_words, key="p", chat=True, structured=True, context_tokens=context_tokens)
+        return text, sum(map(tokens_of, (text.system, *text.turns, text.text))) + text.max_tokens
+
+    whole, taken = asked(2_000, 8_192)
+    assert whole.passage == clip(word * 2_000, 2_000)
+    least = taken - tokens_of(whole.passage) + LEAST_TOKENS + SPARE_TOKENS
+    cut, taken = asked(2_000, least)
+    assert taken <= least and 0 < len(cut.passage) < len(whole.passage)
+    assert asked(9, least)[0].text == asked(9, 8_192)[0].text, "what fits stays as it is"
+    with pytest.raises(InputError, match="tokens for a passage, and 128 are the least: take a model that reads more"):
+        asked(9, least - 100)
 
 
 def test_the_prompts_of_a_domain_have_no_part_in_what_it_is():
