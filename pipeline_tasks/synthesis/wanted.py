@@ -19,6 +19,8 @@ NOT_BOUGHT = "not_bought"
 STAND_IN = "what a model would write here, in a sentence or two of some twenty words, had it been asked already"
 _NOBODY = "http://127.0.0.1/v1"
 """An address for what is never sent."""
+_AT_ONCE = 16
+"""As if so many requests could be open, though none is sent: answers are read side by side, from a bucket as well."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ class QuoteRun(Run):
 
     def client(self, model: str, api: Api) -> LLMClient:
         """A client that buys nothing."""
-        return _Client(Endpoint(_NOBODY, "", model, terms=Terms()), model, api, self)
+        return _Client(Endpoint(_NOBODY, "", model, terms=Terms(_AT_ONCE)), model, api, self)
 
 
 class _Client(LLMClient):
