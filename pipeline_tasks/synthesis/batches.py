@@ -74,7 +74,7 @@ def buy_ahead(store: Store, job: Job, most: int = MOST) -> Round:
 
     Raises:
         InputError: the endpoint takes no batches, the budget is spent, a batch that was written down cannot be read or
-            was begun elsewhere, or what the step reads beside its inputs is not what it was.
+            was begun elsewhere, one was cancelled, or what the step reads beside its inputs is not what it was.
         TransientError: the endpoint stays busy or broken.
         RunAsks: a run of the step is asking now.
     """
@@ -96,7 +96,7 @@ class _Buying:
         price, self._host = client.endpoint.price, client.endpoint.host
         self._price = Price(price.prompt * SHARE, price.completion * SHARE)
         self._asks = {"api": client.api, "model": client.model, "price": astuple(self._price), "host": self._host}
-        self._had_no_room = self._at_once = 0
+        self._had_no_room = self._at_once = self._cancelled = 0
 
     def round(self, most: int) -> Round:
         """See :func:`buy_ahead`."""
@@ -107,6 +107,11 @@ class _Buying:
             self._at_once = found.open + found.answered + found.failed or max(1, self._had_no_room // 2)
             for batch in left:
                 self._note(batch.model_copy(update={"at_once": self._at_once}))
+        if self._cancelled:
+            raise InputError(
+                f"a batch was cancelled at {self._host}: {found.answered:,} answers are stored, and "
+                f"{self._cancelled:,} requests have none; call it again to ask the rest"
+            )
         return found if left else found + self._begin(most)
 
     def _batches(self) -> list[Batch]:
@@ -220,6 +225,7 @@ class _Buying:
         self._settle(batch, tokens, usd, len(batch.ids) - len(left))
         self._client.endpoint.count("llm_requests", len(batch.ids) - len(left))
         self._api.delete(standing.input_file_id)
+        self._cancelled += len(left) if standing.status == "cancelled" else 0
         return Round(answered=len(batch.ids) - len(left), failed=len(left), usd=usd)
 
     def _bodies(self, batch: Batch, standing: Standing) -> dict[str, dict]:

@@ -106,6 +106,17 @@ def test_an_endpoint_without_a_batch_api_fails_the_task_at_once(there, store_fol
     assert not list(left.keys("batches")) and not read_state(left, key_of("llm"))["days"]
 
 
+def test_a_batch_that_was_cancelled_fails_the_task_and_is_begun_again_when_that_is_cleared(there, caplog):
+    caplog.set_level("INFO")
+    slept(lambda: ahead().execute({}))
+    there.end("cancelled", lambda body: "batch_cancelled")
+    with pytest.raises(AirflowFailException, match="exit code 2"):
+        ahead().look_again({}, None)
+    assert "a batch was cancelled at 127.0.0.1" in caplog.text and len(there.batches) == 1
+    slept(lambda: ahead().execute({}))
+    assert len(there.batches) == 2
+
+
 def test_every_step_that_asks_by_chat_waits_for_what_is_bought_ahead(bag):
     asking = {
         (dag, name.removesuffix("_ahead"))

@@ -214,16 +214,6 @@ def test_an_answer_that_cannot_be_read_is_asked_for_once_more_in_a_further_batch
     assert (counters["rows_out"], counters["repairs"]) == (5, 5) and not there.alone
 
 
-def test_an_answer_that_the_endpoint_broke_off_goes_into_the_next_batch(store, there):
-    looked(store)
-    there.reason = "insufficient_system_resource"
-    there.end()
-    assert looked(store) == Round(failed=5, open=5) and not list(store.keys("responses"))
-    there.reason = "stop"
-    there.end()
-    assert looked(store).answered == 5
-
-
 def test_a_batch_that_the_endpoint_refuses_costs_nothing_and_is_said(store, there):
     looked(store)
     there.end("failed")

@@ -1,0 +1,35 @@
+"""Batches that somebody cancels, and answers in them that the endpoint broke off."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.synthesis.batches import SHARE, Round
+from tests.synthesis import test_batches
+from tests.synthesis.test_batches import USD, counted, looked
+
+store, there = test_batches.store, test_batches.there
+
+
+def test_an_answer_that_the_endpoint_broke_off_goes_into_the_next_batch(store, there):
+    looked(store)
+    there.reason = "insufficient_system_resource"
+    there.end()
+    assert looked(store) == Round(failed=5, open=5) and not list(store.keys("responses"))
+    there.reason = "stop"
+    there.end()
+    assert looked(store).answered == 5
+
+
+def test_a_batch_that_was_cancelled_is_begun_again_only_when_it_is_asked_for_once_more(store, there):
+    looked(store)
+    there.end("cancelled", lambda body: "" if "2 volunteers" in json.dumps(body) else "batch_cancelled")
+    with pytest.raises(InputError, match="cancelled at 127.*: 1 answers are stored, and 4 requests have none; call it"):
+        looked(store)
+    assert len(there.batches) == 1 and counted(store) == {"requests": 1, "usd": pytest.approx(USD * SHARE)}
+    assert looked(store) == Round(open=4)
+    there.end("cancelled")
+    assert looked(store) == Round(answered=4, usd=pytest.approx(4 * USD * SHARE)), "it came too late for any"
