@@ -55,7 +55,7 @@ class Acceptance:
 
     def _misconfigured(self, asked: Request, refused: Refused) -> InputError:
         client = self._client
-        remedy = "see to the account there, or correct llm, api, json_schema or the endpoint"
+        remedy = "see to the account there, or correct OPENAI_API_KEY, llm, api, json_schema or the endpoint"
         if asked.fields:
             remedy += ", or leave the form of the answer to the prompt (--set json_schema=false)"
         elif asked.logprobs:

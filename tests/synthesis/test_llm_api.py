@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline_tasks.core.endpoint import pace
+from pipeline_tasks.core.endpoint import Refused, pace
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.synthesis.llm_api import Request, at_most, body_of, sent
 from pipeline_tasks.synthesis.write_needs import write_needs
@@ -48,6 +48,21 @@ def test_what_cannot_have_been_taken_is_counted_at_the_most(endpoint, responses,
     found, untold = (asked.complete(prompt, max_tokens=8) for prompt in ("What?", "Why??"))
     assert found.text == "a levee" and found.cost_usd == untold.cost_usd > 0
     assert (found.prompt_tokens, found.created) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("told", "meant"),
+    [
+        ([{"error": {"code": 400, "message": "API key not valid."}}], "refused_request.*400: API key not valid"),
+        ([{"message": "no model"}, {"message": "more"}], "400: no model"),
+        ([{"error": {"code": "insufficient_quota", "message": "pay"}}], "is used up .400.: pay"),
+        ([], "'400'"),
+        ([None], "'400'"),
+    ],
+)
+def test_an_error_that_comes_in_a_list_keeps_its_cause(endpoint, responses, told, meant):
+    with pytest.raises((Refused, InputError), match=meant):
+        client(endpoint((400, told)).url, responses).complete("What?", max_tokens=8)
 
 
 def ended(reason, text="a levee"):
