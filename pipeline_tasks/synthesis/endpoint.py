@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import astuple
 from itertools import tee
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -27,7 +26,7 @@ from pipeline_tasks.synthesis.acceptance import Acceptance
 from pipeline_tasks.synthesis.checks import Kind
 from pipeline_tasks.synthesis.llm_api import CONTENT_FILTER
 from pipeline_tasks.synthesis.llm_client import LLMClient, Request, Response
-from pipeline_tasks.synthesis.open_batches import open_batches
+from pipeline_tasks.synthesis.open_batches import on_their_way
 from pipeline_tasks.synthesis.prompts import ChatTerms, Prompt
 from pipeline_tasks.synthesis.told_context import check_context
 from pipeline_tasks.synthesis.traits import traits_sha256
@@ -139,9 +138,7 @@ def opened(params: LlmParams, run: Run) -> Iterator[LLMClient]:
     with Endpoint(found.openai_base_url, key, params.llm, terms=terms, price=price, ledger=ledger) as endpoint:
         if params.kind == "chat":
             check_context(endpoint, found.openai_base_url, params.llm, params.context_tokens)
-        asks = {"api": params.api, "model": params.llm, "price": astuple(price)}
-        on_their_way = {one: batch.key for batch in open_batches(run.store, asks) for one in batch.ids}
-        client = LLMClient(endpoint, params.llm, params.api, ResponseStore(run.store), on_their_way)
+        client = LLMClient(endpoint, params.llm, params.api, ResponseStore(run.store), on_their_way(run.store))
         try:
             yield client
         finally:

@@ -7,7 +7,7 @@ prompts (passages that ``sample_rate`` draws are drawn at every larger one); els
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,7 @@ from pipeline_tasks.datasets import NEEDS
 from pipeline_tasks.domains import domain_told
 from pipeline_tasks.models.prices import listed
 from pipeline_tasks.synthesis.endpoint import LlmParams, llm_price
+from pipeline_tasks.synthesis.open_batches import on_their_way
 from pipeline_tasks.synthesis.wanted import NOT_BOUGHT, QuoteRun, Wanted
 from pipeline_tasks.synthesis.write_needs import write_needs
 from pipeline_tasks.synthesis.write_pairs import WritePairsParams, write_pairs
@@ -48,6 +49,7 @@ class Bill:
         rows: passages, or needs, that it has not worked on yet.
         n_requests: requests that would be bought.
         n_stored: requests whose answer is there.
+        n_open: requests on their way in batches, whose cost is counted there.
         tokens: of the requests that would be bought.
         usd: what these cost; None where no endpoint is configured and nobody says what it takes.
         n_measured: answers that the tokens are measured on; 0: they are a rule of thumb.
@@ -59,6 +61,7 @@ class Bill:
     rows: int
     n_requests: int
     n_stored: int
+    n_open: int
     tokens: Tokens
     usd: float | None
     n_measured: int
@@ -81,6 +84,8 @@ class Bill:
     def notes(self) -> list[str]:
         """What a reader of the figures has to know."""
         found = []
+        if self.n_open:
+            found.append(f"{self.n_open:,} more requests of {self.step} are on their way in batches, and counted there")
         if self.n_requests and not self.n_measured:
             found.append(
                 f"tokens are a rule of thumb ({BYTES_PER_TOKEN} bytes each, answers half as long as they may be), for "
@@ -122,38 +127,39 @@ def estimate(
     then = Job(write_pairs, write_pairs.parse(usual(write_pairs) | chosen), {})
     asked, written, expected = list[Wanted](), list[Wanted](), list[Wanted]()
     rows = n_needs = n_unwritten = 0
+    ahead = on_their_way(store)
     for part in (passages.part(index) for index, record in records.items() if record is None):
-        asking = QuoteRun.of(store, job, inputs)
+        asking = QuoteRun.of(store, job, inputs, on_their_way=ahead)
         found = job.step.body(part, job.params, asking)
         unwritten = _needs_of(part, asking)
         rows, n_needs, n_unwritten = rows + len(part), n_needs + len(found), n_unwritten + len(unwritten)
         asked += asking.wanted
-        written += _wanted(store, then, none, found)
-        expected += _wanted(store, then, none, unwritten)
+        written += _wanted(store, then, none, found, ahead)
+        expected += _wanted(store, then, none, unwritten, ahead)
     n_answered = sum(one.took is not None for one in asked)
     share = min(1.0, n_needs / n_answered) if n_answered >= ENOUGH else 1.0
     for record in filter(None, records.values()):
         needs = read_part(store, record.output)
         n_needs += len(needs)
-        written += _wanted(store, then, none, needs)
+        written += _wanted(store, then, none, needs, ahead)
     n_pairs = n_needs + round(share * n_unwritten)
     return [_bill(job, rows, asked), _bill(then, n_pairs, written, expected, share)]
 
 
-def _wanted(store: Store, job: Job, inputs: Inputs, rows: pa.Table) -> list[Wanted]:
-    """What the step would ask about a part."""
-    quote = QuoteRun.of(store, job, inputs)
+def _wanted(store: Store, job: Job, inputs: Inputs, rows: pa.Table, ahead: Mapping[str, str]) -> list[Wanted]:
+    """What the step would ask about a part; ``ahead`` is what batches bring."""
+    quote = QuoteRun.of(store, job, inputs, on_their_way=ahead)
     job.step.body(rows, job.params, quote)
     return quote.wanted
 
 
 def of_step(store: Store, job: Job) -> Bill:
     """The bill of one step that asks an LLM, over the inputs of ``job``."""
-    inputs = Inputs(job.open(store))
+    inputs, ahead = Inputs(job.open(store)), on_their_way(store)
     source, wanted, rows = inputs.each(next(iter(job.step.reads)))[0], list[Wanted](), 0
     for part in (source.part(index) for index in memo.missing(store, job)):
         rows += len(part)
-        wanted += _wanted(store, job, inputs, part)
+        wanted += _wanted(store, job, inputs, part, ahead)
     return _bill(job, rows, wanted)
 
 
@@ -186,7 +192,7 @@ def _bill(job: Job, rows: int, wanted: list[Wanted], expected: Iterable[Wanted] 
         raise TypeError(f"{job.step.name} asks no LLM")
     stored = [(one, one.took) for one in wanted if one.took is not None]
     measure = _Measure.of([(one, took) for one, took in stored if sum(took)])  # some endpoints do not say
-    sure, likely = [one for one in wanted if one.took is None], list(expected)
+    sure, likely = [one for one in wanted if one.took is None and not one.is_open], list(expected)
     tokens = [sum(map(measure.prompt, ones)) for ones in (sure, likely)]
     answers = [sum(map(measure.completion, ones)) for ones in (sure, likely)]
     total = Tokens(round(tokens[0] + share * tokens[1]), round(answers[0] + share * answers[1]))
@@ -195,6 +201,7 @@ def _bill(job: Job, rows: int, wanted: list[Wanted], expected: Iterable[Wanted] 
         rows=rows,
         n_requests=len(sure) + round(share * len(likely)),
         n_stored=len(stored),
+        n_open=sum(one.is_open for one in wanted),
         tokens=total,
         usd=_usd(params.llm, total),
         n_measured=measure.n,

@@ -98,6 +98,16 @@ def open_batches(store: Store, asks: dict[str, Any]) -> list[Batch]:
     return found
 
 
+def on_their_way(store: Store) -> dict[str, str]:
+    """Request -> the key of the batch that brings its answer.
+
+    Raises:
+        InputError: as :func:`open_batches`.
+    """
+    told = {"api": "chat", "model": "", "price": (0.0, 0.0)}  # no matter here
+    return {one: batch.key for batch in open_batches(store, told) for one in batch.ids}
+
+
 def took(batch: Batch, records: list[Record]) -> tuple[Tokens, float]:
     """The tokens of its answers, and what they cost: one for each request."""
     each = [response_of(one, record, cached=True) for one, record in zip(batch.ids, records, strict=True)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -30,12 +30,14 @@ class Wanted:
     Attributes:
         size_bytes: of its prompt.
         longest: tokens that its answer may have.
-        took: tokens that its answer has, where it is stored; None where it would be bought.
+        took: tokens that its answer has, where it is stored; None where it is not.
+        is_open: whether it is on its way in a batch; else what is not stored would be bought.
     """
 
     size_bytes: int
     longest: int
     took: Tokens | None
+    is_open: bool = False
 
 
 @dataclass
@@ -46,16 +48,18 @@ class QuoteRun(Run):
         wanted: the requests so far.
         unanswered: response id -> request and its body, of those that have no answer; empty unless it ``keeps`` them.
         keeps: the bodies, which take the memory of all that would be sent.
+        on_their_way: request -> the batch that brings its answer.
     """
 
     wanted: list[Wanted] = field(default_factory=list)
     unanswered: dict[str, tuple[Request, dict[str, Any]]] = field(default_factory=dict)
     keeps: bool = False
+    on_their_way: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, store: Store, job: Job, inputs: Inputs, *, keeps: bool = False) -> QuoteRun:
+    def of(cls, store: Store, job: Job, inputs: Inputs, **more: Any) -> QuoteRun:
         """A run for a part of ``job``, whose ``inputs`` are opened once for all parts."""
-        return cls(store, inputs, 0, f"{job.step.name}, unasked", job.step.name, keeps=keeps)
+        return cls(store, inputs, 0, f"{job.step.name}, unasked", job.step.name, **more)
 
     def stands_for(self, reason: str) -> bool:
         """Whether :data:`STAND_IN` is worked on in the place of what was refused, so that the bill has that work, too.
@@ -71,7 +75,7 @@ class QuoteRun(Run):
 
 class _Client(LLMClient):
     def __init__(self, endpoint: Endpoint, model: str, api: Api, run: QuoteRun) -> None:
-        super().__init__(endpoint, model, api, ResponseStore(run.store))
+        super().__init__(endpoint, model, api, ResponseStore(run.store), run.on_their_way)
         self._wanted, self._unanswered = run.wanted, run.unanswered if run.keeps else None
 
     def ask(self, request: Request) -> Response:
@@ -80,14 +84,14 @@ class _Client(LLMClient):
         return response
 
     def _buy(self, request: Request, body: dict[str, Any], response_id: str, keep: Keep) -> NoReturn:
-        self._note(request, None)
+        self._note(request, None, response_id in self._on_their_way)
         if self._unanswered is not None:
             self._unanswered[response_id] = request, body
         raise NoAnswer(NOT_BOUGHT, "it would be bought")
 
-    def _note(self, request: Request, took: Tokens | None) -> None:
+    def _note(self, request: Request, took: Tokens | None, is_open: bool = False) -> None:
         most = at_most(request)
-        self._wanted.append(Wanted(most.prompt, most.completion, took))
+        self._wanted.append(Wanted(most.prompt, most.completion, took, is_open))
 
 
 def wanted_by(store: Store, job: Job) -> Iterator[tuple[str, Request, dict[str, Any]]]:

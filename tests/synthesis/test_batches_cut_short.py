@@ -1,4 +1,4 @@
-"""Batches that somebody cancels, and answers in them that the endpoint broke off."""
+"""Batches that somebody cancels, answers in them that the endpoint broke off, and the bill of what is on its way."""
 
 from __future__ import annotations
 
@@ -7,9 +7,14 @@ import json
 import pytest
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.plan import plan
+from pipeline_tasks.datasets import PASSAGES
 from pipeline_tasks.synthesis.batches import SHARE, Round
+from pipeline_tasks.synthesis.estimate import of_step
+from pipeline_tasks.synthesis.write_needs import write_needs
+from tests.stores import put
 from tests.synthesis import test_batches
-from tests.synthesis.test_batches import USD, counted, looked
+from tests.synthesis.test_batches import ASKED, TEXT, USD, counted, looked, parts_of
 
 store, there = test_batches.store, test_batches.there
 
@@ -33,3 +38,11 @@ def test_a_batch_that_was_cancelled_is_begun_again_only_when_it_is_asked_for_onc
     assert looked(store) == Round(open=4)
     there.end("cancelled")
     assert looked(store) == Round(answered=4, usd=pytest.approx(4 * USD * SHARE)), "it came too late for any"
+
+
+def test_the_bill_tells_what_is_on_its_way_from_what_would_be_bought(store, there):
+    looked(store)
+    put(store, PASSAGES, *parts_of(store), [{"passage_id": "p", "doc_id": "d", "text": TEXT, "split": "train"}])
+    bill = of_step(store, plan(store, write_needs, ASKED))
+    assert (bill.n_requests, bill.n_stored, bill.n_open) == (1, 0, 5)
+    assert "5 more requests of write_needs are on their way in batches" in bill.told()[1]
