@@ -48,7 +48,7 @@ def confine(readable: Iterable[Path] | None) -> list[str]:
 
     Args:
         readable: files and folders that stay readable, and programs in them that may be started; None leaves the file
-            system, and what root may do there, to other means.
+            system, and what root may do there, to other means, and the filter of calls denies writing.
 
     Returns:
         Which of ``CALLS`` and ``FILES`` hold.
@@ -61,7 +61,7 @@ def confine(readable: Iterable[Path] | None) -> list[str]:
         held = [FILES] if files.restrict(readable) else []
         # root in a container, and anybody in a namespace of users, has rights that no reader needs
         libc().capset(words(_CAPABILITY_VERSION, 0), words(*[0] * 6))
-    return [CALLS, *held] if system_calls.restrict() else held
+    return [CALLS, *held] if system_calls.restrict(writing=readable is not None) else held
 
 
 def own_code() -> Iterator[Path]:

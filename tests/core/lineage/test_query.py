@@ -9,6 +9,7 @@ import pytest
 from pipeline_tasks import datasets
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.lineage import fold, query
+from pipeline_tasks.core.sql import script
 from pipeline_tasks.core.store import LocalStore
 from tests.core.toy_steps import ITEMS
 from tests.stores import put
@@ -39,6 +40,9 @@ HOSTILE = [
     "EXPLAIN ANALYZE COPY steps TO '{objects}/x.csv'",
     "SELECT 1; COPY steps TO '{objects}/x.csv'",
     "FROM query('COPY steps TO ''{objects}/x.csv''')",
+    "FROM destroy_external_resource('json_execute_serialized_sql', "
+    "json_serialize_sql('WITH x AS (COPY (SELECT 1) TO ''{objects}/x.csv'') FROM x')::VARCHAR)",
+    "FROM query_table('/etc/passwd')",
     "FROM read_csv('/etc/passwd')",
     "FROM read_text('/etc/passwd')",
     "FROM '/etc/passwd'",
@@ -48,6 +52,19 @@ HOSTILE = [
     "FROM secret_table",
     "",
     "not SQL",
+]
+READS = [
+    "SHOW TABLES",
+    "DESCRIBE versions",
+    "SUMMARIZE versions",
+    "VALUES (1)",
+    "FROM needs",
+    "SELECT unnest([1]), 'query(''x'')'",
+    "FROM histogram(versions, rows)",
+    "FROM duckdb_functions()",
+    "FROM information_schema.tables",
+    "FROM (FROM parts PIVOT (count(*) FOR kind IN ('part')))",
+    "SELECT n.* FROM versions v, LATERAL (FROM generate_series(1, 2)) n",
 ]
 
 
@@ -68,9 +85,15 @@ def test_the_parent_of_the_objects_folder_stays_closed(store):
         query(store, f"FROM read_text('{store.root}/objects/../refs/needs/latest')")
 
 
-@pytest.mark.parametrize("sql", ["SHOW TABLES", "DESCRIBE versions", "SUMMARIZE versions", "VALUES (1)", "FROM needs"])
+@pytest.mark.parametrize("sql", READS)
 def test_what_only_reads_is_answered(built, sql):
     assert query(built, sql).num_rows > 0
+
+
+@pytest.mark.parametrize("name", re.findall(r"CREATE MACRO (\w+)", script("macros.sql")))
+def test_every_macro_of_ours_can_be_asked(built, name):
+    asked = "" if name == "cost_by_intent" else "'x'"
+    assert query(built, f"FROM {name}({asked})").column_names
 
 
 def test_a_dataset_without_rows_has_their_columns(tmp_path, caplog):

@@ -77,6 +77,18 @@ REFUSED = [
     "FROM query('SELECT 1; DROP TABLE steps')",
     "FROM query('SELECT 1')",
     "FROM query_table('/etc/passwd')",
+    "FROM destroy_external_resource('json_execute_serialized_sql', json_serialize_sql("
+    "'WITH x AS (COPY (SELECT 1 WHERE false) TO ''{object}'' (FORMAT csv, HEADER false)) FROM x')::VARCHAR)",
+    "FROM (DESCRIBE FROM system.main.\"Destroy_External_Resource\"('query', 'SELECT 1'))",
+    "FROM create_external_resource('t', MAP{{'a': 'b'}})",
+    "FROM register_external_resource_type('t', kind := 'a', create_function := 'query')",
+    "FROM deregister_external_resource('t')",
+    "FROM duckdb_external_resources(discover := true)",
+    "FROM disable_logging()",
+    "FROM truncate_duckdb_logs()",
+    "SELECT 1 ORDER BY (SELECT count(*) FROM force_checkpoint())",
+    "FROM arrow_scan(1::POINTER, 2::POINTER, 3::POINTER)",
+    "SELECT json_serialize_plan('WITH x AS (COPY steps TO ''{objects}/x.csv'') FROM x')",
     "FROM read_csv('/etc/passwd')",
     "FROM read_csv_auto('/etc/passwd', delim = ':')",
     "FROM read_text('/etc/passwd')",
@@ -198,27 +210,58 @@ def test_the_process_has_no_environment_and_cannot_reach_it(built, monkeypatch):
         Sandbox(Reader(built)).ask("FROM read_text('/proc/self/environ')")
 
 
-@pytest.mark.skipif(not files.version(), reason="this kernel has no Landlock")
-def test_the_kernel_lets_it_write_and_empty_nothing(tmp_path):
+@pytest.mark.parametrize("landlock", [True, False])
+def test_the_kernel_lets_it_write_and_empty_nothing(tmp_path, landlock):
+    if landlock and not files.version():
+        pytest.skip("this kernel has no Landlock")
     kept, elsewhere = tmp_path / "objects" / "x", tmp_path / "y"
     kept.parent.mkdir()
     for path in (kept, elsewhere):
         path.write_text("kept")
     script = f"""
+import os
 from pathlib import Path
+from pipeline_tasks.core.confine import files
 from pipeline_tasks.core.lineage.sandbox import Limits
 from pipeline_tasks.core.lineage.sandbox_child import confine_to
+if not {landlock}:
+    files.version = lambda: 0
 kept, elsewhere = Path({str(kept)!r}), Path({str(elsewhere)!r})
 confine_to(Limits(), kept.parent)
 print(kept.read_text())
-for attempt in (lambda: kept.open("w"), kept.unlink, lambda: kept.rename(elsewhere), elsewhere.read_text):
+changes = (lambda: kept.open("w"), lambda: kept.open("r+"), lambda: os.truncate(kept, 0), kept.unlink,
+    lambda: kept.rename(elsewhere), (kept.parent / "new").touch, (kept.parent / "new").mkdir)
+for attempt in (*changes, elsewhere.read_text):
     try:
-        attempt()
+        print(attempt())
     except PermissionError:
         print("refused")
 """
     tried = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert tried.stdout.split() == ["kept", *["refused"] * 4] and kept.read_text() == "kept"
+    assert tried.stdout.split() == ["kept", *["refused"] * 7, "refused" if landlock else "kept"]
+    assert (kept.read_text(), list(kept.parent.iterdir())) == ("kept", [kept])
+
+
+def test_a_copy_that_nobody_saw_changes_no_object(built):
+    reader = Reader(built)
+    before = _files(built.root)
+    place = next(path for path in before if path.suffix == ".parquet")
+    script = f"""
+from pathlib import Path
+from pipeline_tasks.core.confine import files
+from pipeline_tasks.core.lineage.query import connect
+from pipeline_tasks.core.lineage.sandbox import Limits
+from pipeline_tasks.core.lineage.sandbox_child import confine_to
+files.version = lambda: 0
+database, objects = Path({str(reader.database())!r}), Path({str(reader.objects)!r})
+with connect(database, objects, memory_mib=512, threads=2) as con:
+    confine_to(Limits(), database, objects)
+    print(con.execute("SELECT count(*) FROM read_blob({str(place)!r})").fetchone()[0])
+    con.execute("COPY (SELECT 1 WHERE false) TO {str(place)!r} (FORMAT csv, HEADER false)")
+"""
+    tried = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert tried.stdout.split() == ["1"] and "not permitted" in tried.stderr
+    assert _files(built.root) == before
 
 
 def test_only_so_many_at_a_time(built):
