@@ -9,7 +9,8 @@ import asyncio
 import json
 import re
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,8 @@ _NAMED_WITHOUT_COLON = re.compile(
     r"\s*(?:user-agent|useragent|user\s+agent)\s((?:[^#:]|:(?=[^\s#]))+)(?:#|$)", re.IGNORECASE
 )
 _MOST_NAMES = 8
+_LARGEST = 10**9
+"""Of the two numbers of a rate: a file may hold some that no division can take."""
 
 
 class Robots:
@@ -62,19 +65,22 @@ class Robots:
         """
         parts = urlsplit(url)
         rules = await self._of(f"{parts.scheme}://{parts.netloc}")
-        if not rules.can_fetch(url, self._agent):
+        with _parsing():
+            allowed = rules.can_fetch(url, self._agent)
+            delay_s, rate = rules.crawl_delay(self._agent) or 0.0, rules.request_rate(self._agent)
+        if not allowed:
             raise Refused("robots_denied", "robots.txt does not allow it")
-        delay_s = rules.crawl_delay(self._agent)
-        rate = rules.request_rate(self._agent)
         if rate and rate.requests:
-            delay_s = max(delay_s or 0.0, rate.seconds / rate.requests)
-        self._client.host(url).slow_down(delay_s or 0.0)
+            delay_s = max(delay_s, min(rate.seconds, _LARGEST) / min(rate.requests, _LARGEST))
+        self._client.host(url).slow_down(delay_s)
 
     async def _of(self, site: str) -> Protego:
         lock = self._locks.setdefault(site, asyncio.Lock())
         async with lock:
             if site not in self._rules:
-                self._rules[site] = Protego.parse(for_agent(await self._text(site), self._agent))
+                text = await self._text(site)
+                with _parsing():
+                    self._rules[site] = Protego.parse(for_agent(text, self._agent))
                 if len(self._rules) > _IN_MEMORY:
                     self._locks.pop(self._rules.popitem(last=False)[0], None)
             self._rules.move_to_end(site)
@@ -110,6 +116,14 @@ class Robots:
                     return ""
                 url = target
         return ""
+
+
+@contextmanager
+def _parsing() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # whatever a hostile file provokes ends its own site alone
+        raise Refused("robots_unreachable", f"robots.txt: {type(error).__name__}: {str(error)[:200]}") from error
 
 
 def for_agent(text: str, agent: str) -> str:

@@ -53,6 +53,8 @@ def test_rules_are_those_for_our_name(tmp_path: Path):
         (answer(302, Location="//[zz]/r"), ""),
         (answer(200, gzip.compress(b"User-agent: *\nDisallow: /"), **{"Content-Encoding": "gzip"}), "robots_denied"),
         (answer(200, RULES, **{"Content-Encoding": "br"}), "bad_encoding"),
+        (text(b"User-agent: *\nRequest-rate: 1/" + b"9" * 400), ""),
+        (text(b"User-agent: *\nRequest-rate: " + b"9" * 400 + b"/1d"), ""),
         (text(b"#" * 600_000 + b"\nUser-agent: *\nDisallow: /"), ""),
     ],
 )
@@ -61,6 +63,16 @@ def test_what_an_answer_to_robots_txt_means(tmp_path: Path, page, reason):
     with serving({"/robots.txt": page, "/elsewhere.txt": elsewhere, "/a.pdf": answer(200, PDF)}) as web:
         assert ends(tmp_path, web, "/a.pdf") == [reason]
     assert web.hits["/a.pdf"] == (not reason)
+
+
+@pytest.mark.parametrize("part", ["parse", "can_fetch"])
+def test_what_the_parser_cannot_take_ends_its_own_site_alone(tmp_path: Path, monkeypatch, part):
+    def fails(*_: object) -> None:
+        raise OverflowError("too large")
+
+    monkeypatch.setattr(Protego, part, fails)
+    with serving({"/robots.txt": text(RULES), "/a.pdf": answer(200, PDF)}) as web:
+        assert ends(tmp_path, web, "/a.pdf") == ["robots_unreachable"]
 
 
 def test_a_redirect_is_held_against_the_rules_of_where_it_leads(tmp_path: Path):
