@@ -31,18 +31,38 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, ensure_ascii=False)
 
 
+class TextLines(logging.Formatter):
+    """Lines for a person, which tell a terminal nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(TEXT)
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record's line, and the error's where there is one."""
+        return visible(super().format(record))
+
+
+def visible(text: str) -> str:
+    r"""``text`` with an escape such as ``\x1b`` for what cannot be printed, lines and tabs apart.
+
+    Names of columns, keys and files come from whoever made a file; as they are, they could clear or retitle a terminal.
+    """
+    shown = (c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode("ascii") for c in text)
+    return "".join(shown)
+
+
 def say(text: str, level: int = logging.INFO) -> None:
     """One line for whoever runs a command, as it is where people read and as an object where programs do."""
     if any(isinstance(handler.formatter, JsonLines) for handler in logging.root.handlers):
         log.log(level, "%s", text)
     else:
-        sys.stderr.write(f"{text}\n")
+        sys.stderr.write(f"{visible(text)}\n")
 
 
 def set_up() -> None:
     """Log to the standard error, in the form that ``FOUNDRY_LOG_FORMAT`` names."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines() if settings().log_format == "json" else logging.Formatter(TEXT))
+    handler.setFormatter(JsonLines() if settings().log_format == "json" else TextLines())
     log_by(handler)
     if settings().log_format == "json":
         sys.excepthook = _bug

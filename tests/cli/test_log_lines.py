@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
 from pathlib import Path
+
+from pipeline_tasks.core.lines import TextLines
 
 ROOT = Path(__file__).parents[2]
 
@@ -31,3 +34,17 @@ def test_people_read_text_and_a_wrong_format_is_told(tmp_path):
     assert foundry(tmp_path, "show", "x").stderr.startswith("foundry: ")
     refused = foundry(tmp_path, "steps", FOUNDRY_LOG_FORMAT="xml")
     assert refused.returncode == 2 and "FOUNDRY_LOG_FORMAT='xml': " in refused.stderr
+
+
+def test_nothing_that_a_file_says_reaches_the_terminal_as_a_code(tmp_path):
+    rows = tmp_path / "sets" / "gooaq" / "pair" / "train.jsonl"
+    rows.parent.mkdir(parents=True)
+    rows.write_text(json.dumps({"a\x1b]0;owned\x07\x1b[2J\u202e": "x"}))
+    told = foundry(tmp_path / "store", "run", "read_general_pairs", "--set", f"source={tmp_path / 'sets'}").stderr
+    assert "\\x1b]0;owned\\x07" in told and "\\u202e" in told
+    assert all(c.isprintable() or c == "\n" for c in told)
+
+
+def test_the_log_shows_codes_and_keeps_lines():
+    record = logging.LogRecord("x", logging.INFO, "", 0, "%s", ("a\x1b[31m\x9b\r\nb\té \udcff",), None)
+    assert TextLines().format(record).endswith("a\\x1b[31m\\x9b\\r\nb\té \\udcff")
