@@ -109,7 +109,7 @@ def show_command(name: DATASET) -> None:
     out.print(f"{withdrawn:,} removed keys, {refused:,} rejects")
     for model, licence in m.licences.items():
         mark = "  [bold red]non-commercial[/bold red]" if is_non_commercial(licence) else ""
-        out.print(f"  made with {model}: {escape(licence)}{mark}")
+        out.print(f"  made with {clipped(model)}: {clipped(licence)}{mark}")
     for key, value in m.params.items():
         out.print(f"  {key} = {clipped(value)}")
     for key, refs in m.inputs.items():
@@ -118,7 +118,7 @@ def show_command(name: DATASET) -> None:
     if m.rows_schema == FILES:
         files = Table("file", "size", "sha256")
         for part in m.parts:
-            files.add_row(part.name, sized(part.size_bytes), part.sha256[:16])
+            files.add_row(clipped(part.name), sized(part.size_bytes), part.sha256[:16])
         out.print(files)
     elif m.parts:
         _print_rows(version, out)
@@ -127,7 +127,7 @@ def show_command(name: DATASET) -> None:
 def _print_ancestors(ref: Ref, out: Console) -> None:
     sql = "SELECT dataset || '@' || version AS name, depth FROM ancestors_of(?) ORDER BY depth, name"
     for row in query(store(), sql, [str(ref.of_rows)], rows=False, max_rows=ALL_ROWS).to_pylist():
-        out.print(f"  {'  ' * row['depth']}← {row['name']}")
+        out.print(f"  {'  ' * row['depth']}← {clipped(row['name'])}")
 
 
 def _print_rows(version: Version, out: Console) -> None:
@@ -137,7 +137,7 @@ def _print_rows(version: Version, out: Console) -> None:
     schema = Table("column", "type", *(f"row {i + 1}" for i in range(rows.num_rows)))
     for field in columns:
         values = rows[field.name].to_pylist() if field.type != BODY else ["a file"] * rows.num_rows
-        schema.add_row(field.name, escape(str(field.type)), *(clipped(value, 40) for value in values))
+        schema.add_row(clipped(field.name), clipped(field.type), *(clipped(value, 40) for value in values))
     out.print(schema)
 
 
@@ -160,7 +160,7 @@ def print_rows(answer: pa.Table, fmt: str) -> None:
     elif fmt == "json":
         typer.echo(_as_json(answer.to_pylist(), indent=1))
     else:
-        table = Table(*(escape(column) for column in answer.column_names))
+        table = Table(*map(clipped, answer.column_names))
         for row in answer.to_pylist():
             table.add_row(*("" if value is None else clipped(value) for value in row.values()))
         console().print(table)

@@ -24,6 +24,7 @@ from pipeline_tasks.core.local_files import is_readable_file, named_path, where_
 from pipeline_tasks.core.runtime import versions_of
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.step import StepParams
+from pipeline_tasks.core.wire import clean
 from pipeline_tasks.models import use
 from pipeline_tasks.models.registry import get
 from pipeline_tasks.models.sizes import get_size
@@ -36,6 +37,7 @@ _LICENCE, _LICENCE_NAME = (
     for field in ("licen[sc]e", "licen[sc]e_name")
 )
 """Of a card: one, or the first of a list."""
+_LONGEST = 500
 _UNKNOWN = "unknown: its folder names none"
 
 
@@ -262,4 +264,5 @@ def _licences(folder: Path, called: str) -> dict[str, str]:
     stated = [one[1] for kind in (_LICENCE, _LICENCE_NAME) if (one := kind.search(front[0] if front else ""))]
     if stated or not found:
         found[called] = (" ".join(stated) if stated[:1] == ["other"] else stated[0]) if stated else _UNKNOWN
-    return found
+    cleaned = ((clean(model, _LONGEST), clean(licence, _LONGEST)) for model, licence in found.items())
+    return {model or called: licence or _UNKNOWN for model, licence in cleaned}

@@ -19,7 +19,7 @@ from pipeline_tasks.cli.inspect import ls_command, sql_command
 from pipeline_tasks.core.lineage import query
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
-from pipeline_tasks.core.versions import load_manifest
+from pipeline_tasks.core.versions import commit, load_manifest
 from pipeline_tasks.curation.unify import unify
 from pipeline_tasks.datasets import DOWNLOADS, INSTRUCTED_PAIRS, RELABELLED
 from tests.stores import go, put
@@ -168,6 +168,18 @@ def test_show_opens_no_pdf(tmp_path):
     store.delete(part.bodies.key)
     shown = foundry(store.root, "show", "downloads")
     assert re.search(r"content *│ *large_binary *│ *a file", shown) and "http://a/b" in shown
+
+
+def test_what_is_shown_of_licences_and_files_is_no_markup_and_no_code(tmp_path):
+    store = LocalStore(tmp_path / "store")
+    made = load_manifest(store, put(store, DOWNLOADS, [{"doc_id": "d"}]))
+    odd = "[/bold]\x1b]0;owned\x07"
+    file = made.parts[0].model_copy(update={"name": odd})
+    changes = {"id": "0" * 16, "rows_schema": "files", "parts": [file], "licences": {odd: f"{odd}nc"}}
+    commit(store, made.model_copy(update=changes))
+    shown = foundry(store.root, "show", f"downloads@{'0' * 16}")
+    assert "made with [/bold]]0;owned: [/bold]]0;ownednc  non-commercial" in shown and "│ [/bold]]0;owned" in shown
+    assert "\x1b" not in shown and "\x07" not in shown
 
 
 def test_gc_on_a_fresh_store_drops_nothing(root):

@@ -88,6 +88,9 @@ def test_licences_are_those_of_the_card_and_of_an_export(folder):
         assert is_non_commercial(dict(start_of(str(folder)).licences)[called])
     (folder / "README.md").write_text("---\ntags: [a]\nlicense: 'mit'  # short\n---\nlicense: none\n")
     assert dict(start_of(str(folder)).licences) == {called: "mit", "nv-embed-v2": "CC-BY-NC-4.0"}
+    (folder / "README.md").unlink()
+    (folder / "LICENCES.json").write_text(json.dumps({"a\x1b]0;b\u202e": "mit\x1b[31m\n", "\x07": "\x07"}))
+    assert dict(start_of(str(folder)).licences) == {"a ]0;b": "mit [31m", called: "unknown: its folder names none"}
     (folder / "LICENCES.json").write_text("[]")
     with pytest.raises(InputError, match="LICENCES.json is no JSON object of models"):
         start_of(str(folder))
