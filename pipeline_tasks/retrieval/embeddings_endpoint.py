@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from pipeline_tasks.core.endpoint import Bought, Endpoint, NoAnswer, Refused, Tokens
+from pipeline_tasks.core.endpoint.usage import tokens_of
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.ids import canonical_json, digest
 from pipeline_tasks.core.store import Store
@@ -132,14 +133,14 @@ class EmbeddingsEndpoint:
         rows = sorted((int(row.get("index", place)), row["embedding"]) for place, row in enumerate(payload["data"]))
         vectors = np.array([vector for _, vector in rows], np.float32)
         in_order = [place for place, _ in rows] == list(range(n_texts))
-        tokens = int((payload.get("usage") or {}).get("prompt_tokens") or 0)
+        tokens = tokens_of(payload.get("usage"))
         if not in_order or vectors.shape != (n_texts, self.dim) or not directed(vectors).all():
             raise InputError(
                 f"{self.endpoint.host} sent vectors of shape {vectors.shape} for {n_texts} texts with {self.model!r}, "
                 f"or some with NaN or of length 0; {n_texts} of width {self.dim} were expected: mend dim in the "
                 "registry, or the endpoint"
             )
-        return vectors, Tokens(tokens) if tokens else None
+        return vectors, tokens if sum(tokens) else None
 
 
 def _stem(answer_id: str) -> str:

@@ -9,6 +9,7 @@ from itertools import cycle
 from typing import Any, Literal
 
 from pipeline_tasks.core.endpoint import Fault, Tokens
+from pipeline_tasks.core.endpoint.usage import tokens_of, whole
 from pipeline_tasks.synthesis.log_probs import LogProbs, kept_log_probs
 
 Api = Literal["completions", "chat"]
@@ -20,8 +21,6 @@ TEMPLATE_TOKENS = 64
 """Tokens that a chat template may add to a prompt."""
 _THOUGHT = "</think>"
 """Ends what some models think aloud before they answer, where their server does not give that apart."""
-_MOST = 1 << 40
-"""Larger numbers of tokens, or of seconds since 1970, are none."""
 
 
 @dataclass(frozen=True)
@@ -151,13 +150,13 @@ def answer_of(payload: dict[str, Any], api: Api, body: dict[str, Any]) -> tuple[
     said, name = (choice["message"], "content") if api == "chat" else (choice, "text")
     text = said.get(name) if choice.get("finish_reason") else said[name]  # an answer that was filtered may have none
     thought = said.get("reasoning_content") if api == "chat" else None
-    tokens = _tokens(payload.get("usage"))
+    tokens = tokens_of(payload.get("usage"))
     answer = {
         "text": _joined(text),
         "finish_reason": str(choice.get("finish_reason") or "stop"),
         "usage": {"prompt_tokens": tokens.prompt, "completion_tokens": tokens.completion},
         "model": str(payload.get("model") or ""),
-        "created": _whole(payload.get("created")) or 0,
+        "created": whole(payload.get("created")) or 0,
         **({"reasoning": str(thought)} if thought else {}),
         **({"log_probs": kept_log_probs(choice, body)} if "logprobs" in body else {}),
     }
@@ -169,23 +168,6 @@ def _joined(text: Any) -> str:
     if isinstance(text, list):
         return "".join(piece["text"] for piece in text if piece.get("type", "text") == "text")
     return str(text or "")
-
-
-def _tokens(usage: Any) -> Tokens:
-    """What it says an answer took; nothing at all where it says what cannot be."""
-    if not isinstance(usage, dict):
-        return Tokens()
-    counts = [_whole(usage.get(name)) for name in ("prompt_tokens", "completion_tokens")]
-    return Tokens(*(n or 0 for n in counts)) if None not in counts else Tokens()
-
-
-def _whole(value: Any) -> int | None:
-    """A number as the lineage can hold it; None where it is no such number."""
-    try:
-        found = float(value or 0)
-    except (ValueError, TypeError, OverflowError):
-        return None
-    return int(found) if 0 <= found < _MOST else None
 
 
 def _utf8(answer: dict[str, Any]) -> dict[str, Any]:
