@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _INTEGERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"}
 _AS_THEY_ARE = _INTEGERS | {"BOOLEAN", "FLOAT", "DOUBLE"}
 _EXACT = 1 << 53
+_MOST_CHARS = 2000
+"""Of an error, a column's name and its type: a statement makes each as long as it likes."""
 _SPARE_BYTES = 512 << 20
 
 
@@ -52,6 +54,9 @@ def answer(con: duckdb.DuckDBPyConnection, sql: str, limits: Limits) -> Answer:
     started = time.monotonic()
     with asked(con, sql, None, limits.timeout_s) as relation:
         types = [str(kind) for kind in relation.types]
+        columns = [Column(name=_cut(n), type=_cut(kind)) for n, kind in zip(relation.columns, types, strict=True)]
+        if sum(len(column.name) + len(column.type) for column in columns) > limits.max_bytes:
+            raise InputError(f"the names and types of {len(columns):,} columns are too long; select fewer")
         shown = relation.project(", ".join(_shown(i, kind, limits) for i, kind in enumerate(types, start=1)))
         rows = shown.limit(limits.max_rows + 1).fetchall()
     kept, size = [], 0
@@ -60,7 +65,6 @@ def answer(con: duckdb.DuckDBPyConnection, sql: str, limits: Limits) -> Answer:
         if size > limits.max_bytes:
             break
         kept.append([_plain(value, limits.max_chars) for value in row])
-    columns = [Column(name=name, type=kind) for name, kind in zip(relation.columns, types, strict=True)]
     seconds = round(time.monotonic() - started, 3)
     return Answer(columns=columns, rows=kept, is_cut=len(kept) < len(rows), seconds=seconds)
 
@@ -70,11 +74,15 @@ def _shown(index: int, kind: str, limits: Limits) -> str:
 
 
 def _plain(value: Any, max_chars: int) -> Any:
-    if isinstance(value, str) and len(value) > max_chars:
-        return value[:max_chars] + "…"
+    if isinstance(value, str):
+        return _cut(value, max_chars)
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return str(value) if isinstance(value, int) and abs(value) > _EXACT else value
+
+
+def _cut(text: str, max_chars: int = _MOST_CHARS) -> str:
+    return text if len(text) <= max_chars else text[:max_chars] + "…"
 
 
 def main() -> None:
@@ -87,7 +95,7 @@ def main() -> None:
         try:
             found = answer(con, task.sql, task.limits)
         except InputError as error:
-            found = Answer(error=str(error))
+            found = Answer(error=_cut(str(error)))
         except (MemoryError, duckdb.Error):
             found = Answer(error=f"the query needs more than {task.limits.memory_mb} MiB of memory; narrow it down")
     sys.stdout.write(found.model_dump_json())

@@ -197,6 +197,20 @@ def test_rows_and_texts_are_cut_and_say_so(box):
     assert len(box.ask(f"SELECT {wide} FROM range(4)").rows) == 2
 
 
+NESTED = ", ".join(f"a{i} AS (SELECT {{x: s, y: s}} s FROM a{i - 1})" for i in range(1, 11))
+
+
+def test_errors_names_and_types_are_cut(built):
+    box = Sandbox(Reader(built))
+    with pytest.raises(InputError) as told:
+        box.ask("SELECT error(repeat('x', 1000000))")
+    assert len(str(told.value)) == 2001
+    (column,) = box.ask(f"WITH a0 AS (SELECT 1 s), {NESTED} SELECT s AS {'n' * 100_000} FROM a10").columns
+    assert (len(column.name), len(column.type)) == (2001, 2001)
+    with pytest.raises(InputError, match="columns are too long; select fewer"):
+        box.ask(f"SELECT {', '.join(f'1 AS n{i}' + 'n' * 3000 for i in range(2200))}")
+
+
 def test_values_are_such_that_a_page_can_hold_them(built):
     values = "1, 9007199254740993, 'nan'::DOUBLE, [1, 2], TIMESTAMP '2026-01-02 03:04:05', NULL, true, '\\x00'::BLOB"
     (row,) = Sandbox(Reader(built)).ask(f"SELECT {values}").rows
