@@ -19,6 +19,8 @@ from pipeline_tasks.corpus.fetching.outcomes import Refused
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Resolver = Callable[[str, int], Awaitable[list[str]]]
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
+_NOT_PUBLIC = tuple(map(ipaddress.ip_network, ("192.0.0.0/24", "192.88.99.0/24", "168.63.129.16/32", "3fff::/20")))
+"""Of special use, or a cloud's own (168.63.129.16 is Azure's); some or all Pythons call them global."""
 _TRIES = 4
 
 
@@ -35,6 +37,8 @@ def is_public(text: str) -> bool:
     inner = _inside(address)
     if inner is not None:
         return is_public(str(inner))
+    if any(address in network for network in _NOT_PUBLIC):
+        return False
     if address.is_multicast or address.is_reserved or getattr(address, "is_site_local", False):
         return False
     return address.is_global

@@ -16,6 +16,7 @@ PRIVATE = [
     *("169.254.169.254", "100.64.0.1", "192.0.2.1", "198.18.0.1", "224.0.0.1", "240.0.0.1", "255.255.255.255"),
     *("::1", "::", "fe80::1", "fe80::1%lo", "fd00:ec2::254", "fec0::1", "ff02::1", "2001:db8::1"),
     *("::ffff:127.0.0.1", "::ffff:a9fe:a9fe", "64:ff9b::7f00:1", "2002:7f00:1::", "::127.0.0.1", "2001:0:1::1"),
+    *("192.0.0.192", "192.88.99.1", "168.63.129.16", "::ffff:168.63.129.16", "64:ff9b:1::a00:1", "3fff::1"),
 ]
 NUMBERS = ["2130706433", "0x7f000001", "0177.0.0.1", "127.1", "0", "0x7f.1", "localhost", "[::1]", "[::ffff:127.0.0.1]"]
 
@@ -59,12 +60,15 @@ def test_a_redirect_leads_nowhere_private(tmp_path: Path, target):
 
 
 def test_a_name_that_changes_its_address_is_not_followed(tmp_path: Path):
-    """DNS rebinding: public when checked, private a moment later; who asks again when connecting reaches the server."""
+    """DNS rebinding: public when checked, private a moment later; who asks again when connecting reaches the server.
+
+    The public address is of a block that nobody has.
+    """
     asked = []
 
     async def rebinding(host: str, port: int) -> list[str]:
         asked.append(host)
-        return ["192.88.99.1"] if len(asked) == 1 else ["127.0.0.1"]
+        return ["2d00::1"] if len(asked) == 1 else ["127.0.0.1"]
 
     with serving({"/a.pdf": answer(200, PDF)}) as web:
         url = f"http://rebind.example.org:{web.host.split(':')[1]}/a.pdf"
