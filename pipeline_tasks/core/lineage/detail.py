@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.licences import is_non_commercial
+from pipeline_tasks.core.lineage.facts import licence_rows
 from pipeline_tasks.core.lineage.reader import Reader
 from pipeline_tasks.core.manifest import Manifest, Ref
 from pipeline_tasks.core.memo import ROW_COUNTERS
@@ -73,7 +73,7 @@ def detail(reader: Reader, ref: Ref, n_rows: int = 10) -> dict[str, Any]:
             "rejects": ask(_REJECTS, *name),
             "made": [row["ref"] for row in ask(_MADE, *name)],
             "versions": ask(_OTHERS, m.dataset),
-            "licences": _licences(m),
+            "licences": licence_rows(m),
         } | _readable_sample(version, n_rows)
 
 
@@ -83,13 +83,6 @@ def _manifest(m: Manifest) -> dict[str, Any]:
         found[f"n_{name}"] = len(found[name])
         found[name] = found[name][:_MOST_PARTS]
     return found | {"size_bytes": m.size_bytes}
-
-
-def _licences(m: Manifest) -> list[dict[str, Any]]:
-    return [
-        {"model": model, "licence": licence, "non_commercial": is_non_commercial(licence)}
-        for model, licence in m.licences.items()
-    ]
 
 
 def _readable_sample(version: Version, n_rows: int) -> dict[str, Any]:

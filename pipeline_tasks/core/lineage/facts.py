@@ -143,7 +143,7 @@ def version_rows(store: Store, found: list[Manifest]) -> dict[str, Rows]:
         rows["version_inputs"] += [head | row for row in _inputs(m)]
         rows["parts"] += [head | row for row in _part_rows(m)]
         rows["params"] += [head | {"name": name, "value": _as_text(value)} for name, value in m.params.items()]
-        rows["licences"] += [head | row for row in _licence_rows(m)]
+        rows["licences"] += [head | row for row in licence_rows(m)]
     return rows
 
 
@@ -171,7 +171,8 @@ def _inputs(manifest: Manifest) -> Rows:
     ]
 
 
-def _licence_rows(m: Manifest) -> Rows:
+def licence_rows(m: Manifest) -> Rows:
+    """Each model that the version is made with, its licence, and whether that is for no commerce."""
     return [{"model": n, "licence": of, "non_commercial": is_non_commercial(of)} for n, of in m.licences.items()]
 
 
