@@ -89,6 +89,16 @@ class Ended:
     said: str = ""
 
 
+def lines_after(log: str, after: str) -> tuple[tuple[str, ...], str]:
+    """Lines of ``log`` that are later than the time ``after``, and the time of the last one.
+
+    Before each of them, empty ones too, its engine puts the time, always of one width.
+    """
+    stamped = [line.partition(" ") for line in log.split("\n")]
+    fresh = [(stamp, line) for stamp, _, line in stamped if stamp > after]
+    return tuple(line.rstrip() for _, line in fresh if line.strip()), fresh[-1][0] if fresh else after
+
+
 def starved(exit_code: int, oom_killed: bool) -> bool:
     """Whether a command was ended for want of memory, where its engine says that a process in it was.
 

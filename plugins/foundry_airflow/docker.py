@@ -21,7 +21,7 @@ from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from docker.models.containers import Container as Handle
 from docker.types import DeviceRequest, LogConfig, Mount
 
-from foundry_airflow.calls import EXIT_TIMEOUT, KILLED, Call, Ended, starved
+from foundry_airflow.calls import EXIT_TIMEOUT, KILLED, Call, Ended, lines_after, starved
 from foundry_airflow.containers import TMP, Container, certificates, container_of, folders, only_read, option
 from foundry_airflow.engines import Look
 from pipeline_tasks.core.errors import InputError, TransientError
@@ -230,12 +230,10 @@ def _known_as() -> dict[Path, str]:
 
 
 def _new(handle: Handle, after: str) -> tuple[tuple[str, ...], str]:
-    """Lines later than ``after``; the engine puts the time, of one width, before each of them."""
+    """See :func:`foundry_airflow.calls.lines_after`."""
     since = datetime.fromisoformat(after).timestamp() - 1e-3 if after else None
     text = handle.logs(stdout=False, stderr=True, timestamps=True, since=since).decode(errors="replace")
-    stamped = [line.partition(" ") for line in text.split("\n")]
-    fresh = [(stamp, line) for stamp, _, line in stamped if stamp > after]
-    return tuple(line.rstrip() for _, line in fresh if line.strip()), fresh[-1][0] if fresh else after
+    return lines_after(text, after)
 
 
 def _ended(handle: Handle, state: dict[str, Any]) -> Ended:

@@ -14,7 +14,7 @@ from kubernetes.client import ApiException
 from kubernetes.config import ConfigException
 from urllib3.exceptions import HTTPError
 
-from foundry_airflow.calls import KILLED, Call, Ended
+from foundry_airflow.calls import KILLED, Call, Ended, lines_after
 from foundry_airflow.containers import Container, container_of, folders, number, option
 from foundry_airflow.engines import Look
 from foundry_airflow.pod_status import ended, has_begun, is_over, lost, never_begins, waiting
@@ -119,7 +119,7 @@ class Kubernetes:
         return self._api.api_client.sanitize_for_serialization(found)
 
     def _lines(self, name: str, after: str) -> tuple[tuple[str, ...], str]:
-        """Lines later than ``after``; the cluster puts the time, of one width, before each of them."""
+        """See :func:`foundry_airflow.calls.lines_after`; of a pod that has no log there are none."""
         now = monotonic()
         since = {"since_seconds": int(now - self._looked_at) + SLACK_S} if after and self._looked_at else {}
         try:
@@ -132,9 +132,7 @@ class Kubernetes:
                 raise
             return (), after
         self._looked_at = now
-        stamped = [line.partition(" ") for line in answer.data.decode(errors="replace").split("\n")]
-        fresh = [(stamp, line) for stamp, _, line in stamped if stamp > after]
-        return tuple(line.rstrip() for _, line in fresh if line.strip()), fresh[-1][0] if fresh else after
+        return lines_after(answer.data.decode(errors="replace"), after)
 
 
 def template(wanted: Container, image: str) -> dict[str, Any]:
