@@ -20,11 +20,9 @@ import tomllib
 from typing import Any
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.registry import get_step, step_names
+from pipeline_tasks.core.registry import DEFAULT, check_table, get_step, step_names
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.step import Step
-
-DEFAULT = "default"
 
 
 def usual(step: Step) -> dict[str, Any]:
@@ -66,8 +64,7 @@ def of_installation() -> dict[str, dict[str, Any]]:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InputError(f"FOUNDRY_PARAMETERS={path} cannot be read: {error}") from error
     for name, values in found.items():
-        if name != DEFAULT and name not in step_names():
-            raise InputError(f"{path}: no step is called {name!r}; tables may be: {DEFAULT}, {', '.join(step_names())}")
+        check_table(str(path), name)
         if not isinstance(values, dict):
             raise InputError(f"{path}: {name} = {values!r} is no table: write [{name}] above its parameters")
         steps = step_names() if name == DEFAULT else (name,)

@@ -10,6 +10,8 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.step import Step
 
 PACKAGE = "pipeline_tasks"
+DEFAULT = "default"
+"""In an operator's file with a table for each step, the table for every step."""
 ROOMS = ("corpus", "synthesis", "retrieval", "curation", "training", "evaluation")
 
 
@@ -36,3 +38,13 @@ def get_step(name: str) -> Step:
         hint = f"did you mean {near[0]!r}?" if near else "`foundry steps` lists them"
         raise InputError(f"no step is called {name!r}; {hint}")
     return getattr(importlib.import_module(modules[name]), name)
+
+
+def check_table(path: str, name: str) -> None:
+    """Refuse a table ``name`` of the operator's file ``path`` that is neither a step's nor for every step.
+
+    Raises:
+        InputError: it is of no step; the message names the tables that there may be.
+    """
+    if name != DEFAULT and name not in step_names():
+        raise InputError(f"{path}: no step is called {name!r}; tables may be: {DEFAULT}, {', '.join(step_names())}")

@@ -24,11 +24,10 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.registry import step_names
+from pipeline_tasks.core.registry import DEFAULT, check_table
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.step import Resources, Step
 
-DEFAULT = "default"
 HANDED_ON = "FOUNDRY_HANDED_RESOURCES"
 
 
@@ -92,8 +91,7 @@ def handed_on(step: str) -> dict[str, str]:
 
 
 def _table(path: str, name: str, values: Any) -> Table:
-    if name != DEFAULT and name not in step_names():
-        raise InputError(f"{path}: no step is called {name!r}; tables may be: {DEFAULT}, {', '.join(step_names())}")
+    check_table(path, name)
     try:
         return Table.model_validate(values)
     except ValidationError as error:
