@@ -82,6 +82,8 @@ AT_ONCE = 8
 """Runs at once of a DAG whose runs write datasets of their own, a size's or a level's. Where all runs write the same
 datasets there is one at a time, so that what was built last is what ``latest`` names."""
 MAP_LABEL = "{{ task.map_label }}"
+LABELLED_TEXTS: dict[str, Where] = {"pairs": "labelled > pairs", "passages": "labelled > passages"}
+"""Paths to the texts behind the latest ``labelled``."""
 
 
 def step(
@@ -176,8 +178,7 @@ def mined_from() -> dict[str, Where]:
 
     DAGs that build levels name the same inputs, so that each finds what another has built.
     """
-    texts: dict[str, Where] = {"pairs": "labelled > pairs", "passages": "labelled > passages"}
-    return texts | {"labelled": "labelled", "rankings": best_rankings}
+    return LABELLED_TEXTS | {"labelled": "labelled", "rankings": best_rankings}
 
 
 def mined_at(group: str, alpha: str, read: dict[str, Any], params: dict[str, Any]) -> XComArg:
@@ -192,8 +193,7 @@ def judged_with() -> dict[str, Where]:
 
     BM25, which may be one of them, has none.
     """
-    texts: dict[str, Where] = {"pairs": "labelled > pairs", "passages": "labelled > passages"}
-    return texts | {"embeddings": "labelled > rankings > embeddings/*"}
+    return LABELLED_TEXTS | {"embeddings": "labelled > rankings > embeddings/*"}
 
 
 def evaluation_fields() -> dict[str, Param]:
