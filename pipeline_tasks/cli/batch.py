@@ -9,13 +9,10 @@ import typer
 
 from pipeline_tasks.cli.run import inputs_of, parameters_of
 from pipeline_tasks.core import lines
-from pipeline_tasks.core.errors import InputError, TransientError
+from pipeline_tasks.core.errors import OPEN, InputError, TransientError
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.registry import get_step, step_names
 from pipeline_tasks.core.store import open_store
-
-OPEN = "open"
-"""Begins the last line of the standard output where answers are on their way, or a run of the step asks."""
 
 
 def batch_command(

@@ -3,6 +3,9 @@
 EXIT_DONE = 0
 EXIT_CALLER = 2
 EXIT_RETRY = 75
+OPEN = "open"
+"""Begins the last line of the standard output of ``foundry batch`` where it exits with 75 and nothing failed: answers
+are on their way, or a run of the step asks."""
 
 
 class FoundryError(Exception):

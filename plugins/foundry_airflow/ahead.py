@@ -13,8 +13,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from foundry_airflow.backends import checked
 from foundry_airflow.calls import Call, Ended, call_of
 from foundry_airflow.operators import SKIPS, StepOperator
-from pipeline_tasks.cli.batch import OPEN
-from pipeline_tasks.core.errors import EXIT_RETRY
+from pipeline_tasks.core.errors import EXIT_RETRY, OPEN
 from pipeline_tasks.core.plan import Job
 
 AHEAD = "ahead"
