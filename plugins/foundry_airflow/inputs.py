@@ -270,16 +270,3 @@ class PublishOperator(BaseOperator):
             raise AirflowSkipException("no version was made")
         announce(context, self.outlets, Ref.parse(made[-1]))
         return made[-1]
-
-
-class FoldOperator(BaseOperator):
-    """Folds the lineage events of the run into the lineage database."""
-
-    ui_color = "#f4efe6"
-
-    def execute(self, context: Context) -> None:
-        """Fold; costs seconds, not a process, and no rows of a bucket: who asks for them brings them."""
-        from pipeline_tasks.core.lineage.fold import fold
-
-        with airflow_errors():
-            fold(open_store(), rows=False)

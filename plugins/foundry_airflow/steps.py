@@ -17,7 +17,6 @@ from foundry_airflow.forms import BY_CHAT, LEVEL, fields, form, levels, of_run, 
 from foundry_airflow.groups import GroupsOperator
 from foundry_airflow.inputs import (
     EachOperator,
-    FoldOperator,
     NamedOperator,
     PublishOperator,
     StagesOperator,
@@ -28,6 +27,7 @@ from foundry_airflow.inputs import (
 from foundry_airflow.operators import StepOperator, airflow_errors
 from foundry_airflow.rankers import rankers
 from foundry_airflow.tries import retry_delay_s
+from foundry_airflow.upkeep import FoldOperator
 from pipeline_tasks.core.parameters import default_of
 from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.resources import resources_of

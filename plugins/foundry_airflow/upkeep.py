@@ -1,4 +1,4 @@
-"""The operators that keep a store small and quick to read: ``foundry gc`` and ``foundry compact`` as tasks."""
+"""The operators that keep a store small and quick to read: ``foundry gc``, ``compact`` and ``sync`` as tasks."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from airflow.sdk import BaseOperator, Context, XComArg
 
 from foundry_airflow.operators import airflow_errors, open_store
+from pipeline_tasks.core.lineage.fold import fold
 from pipeline_tasks.core.upkeep.compact import compact, find_scattered
 from pipeline_tasks.core.upkeep.gc import DAY_S, drop, find_garbage
 
@@ -81,3 +82,14 @@ class CompactOperator(BaseOperator):
 def put_together(**values: Any) -> XComArg:
     """The task ``compact``."""
     return CompactOperator(task_id="compact", **values).output
+
+
+class FoldOperator(BaseOperator):
+    """Folds the lineage events of the run into the lineage database."""
+
+    ui_color = "#f4efe6"
+
+    def execute(self, context: Context) -> None:
+        """Fold; costs seconds, not a process, and no rows of a bucket: who asks for them brings them."""
+        with airflow_errors():
+            fold(open_store(), rows=False)
