@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow.sdk import DAG, Asset, Param, TaskGroup
-from foundry_airflow.inputs import passages_of_pairs
+from foundry_airflow.paths import passages_of_pairs
 from foundry_airflow.steps import DEFAULT_ARGS, fold_lineage, form, given, group_name, levels, rankers, step, within
 
 from pipeline_tasks.models.sizes import SIZES

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from airflow.sdk import Asset, AssetAlias, BaseOperator, Context
+from airflow.sdk import BaseOperator, Context
 from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 from airflow.sdk.log import mask_secret
-from pydantic import JsonValue
 
+from foundry_airflow.asset_events import announce
 from foundry_airflow.backends import Backend, backend, checked, configured, parameters_of
 from foundry_airflow.calls import Call, Ended, call_of
 from foundry_airflow.engines import EngineBackend
@@ -45,24 +45,6 @@ def airflow_errors() -> Iterator[None]:
         raise AirflowException(str(error)) from None
     except FoundryError as error:
         raise AirflowFailException(str(error)) from None
-
-
-def announce(context: Context, outlets: Iterable[Any], ref: Ref) -> None:
-    """Emit the asset event of each outlet, with the version in ``extra``."""
-    extra: dict[str, JsonValue] = {"version": str(ref)}
-    for outlet in outlets:
-        event = context["outlet_events"][outlet]
-        if isinstance(outlet, AssetAlias):
-            event.add(Asset(ref.dataset), extra=extra)
-        else:
-            event.extra = extra
-
-
-def started_by(context: Context) -> dict[str, str]:
-    """Dataset -> version of the newest of its asset events that started the run; events may have queued up."""
-    found = (event for events in (context["triggering_asset_events"] or {}).values() for event in events)
-    told = ((event.extra or {}).get("version") for event in sorted(found, key=lambda event: event.timestamp))
-    return {Ref.parse(version).dataset: version for version in told if isinstance(version, str)}
 
 
 class PlannedOperator(BaseOperator):

@@ -93,10 +93,10 @@ class _Outline:
 
     def versions(self, task_id: str, read: Callable[..., Any], _: Any) -> None:
         """What the run reads first."""
-        from foundry_airflow import inputs
+        from foundry_airflow import paths
         from foundry_airflow.operators import open_store
 
-        found = inputs.read(open_store(), read("paths"), self._rendered(read("named")), dict(self._starts))
+        found = paths.read(open_store(), read("paths"), self._rendered(read("named")), dict(self._starts))
         self._made |= {(task_id, key): refs for key, refs in found.items()}
 
     def refresh(self, task_id: str, read: Callable[..., Any], _: Any) -> None:
@@ -114,8 +114,8 @@ class _Outline:
 
     def named(self, task_id: str, read: Callable[..., Any], _: Any) -> None:
         """What a step reads by its parameters, of what there is and of what is to come."""
-        from foundry_airflow.inputs import named_among
         from foundry_airflow.operators import open_store
+        from foundry_airflow.paths import named_among
 
         values, versions = self._rendered(read("values")), self._rendered(read("versions"))
         found = named_among(open_store(), read("step"), values, read("reads"), versions)
@@ -123,8 +123,8 @@ class _Outline:
 
     def stages(self, task_id: str, read: Callable[..., Any], _: Any) -> None:
         """The stages of models that are there; of one that is to come, that alone."""
-        from foundry_airflow.inputs import stages
         from foundry_airflow.operators import flat, open_store
+        from foundry_airflow.paths import stages
         from pipeline_tasks.core.errors import InputError
 
         models = [model for model in flat(self._rendered(read("models"))) if model]

@@ -20,11 +20,10 @@ from foundry_airflow.inputs import (
     NamedOperator,
     PublishOperator,
     StagesOperator,
-    Where,
-    best_rankings,
     given,
 )
 from foundry_airflow.operators import StepOperator, airflow_errors
+from foundry_airflow.paths import Where, best_rankings
 from foundry_airflow.rankers import rankers
 from foundry_airflow.tries import retry_delay_s
 from foundry_airflow.upkeep import FoldOperator

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from airflow.dag_processing.dagbag import DagBag
-from foundry_airflow.inputs import follow
+from foundry_airflow.paths import follow
 
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.store import LocalStore

@@ -12,8 +12,8 @@ from foundry_airflow import operators, process
 from foundry_airflow.calls import Call
 from foundry_airflow.containers import container_of, folders
 from foundry_airflow.groups import GroupsOperator
-from foundry_airflow.inputs import follow
 from foundry_airflow.operators import StepOperator, open_store
+from foundry_airflow.paths import follow
 from foundry_airflow.steps import default, form
 
 from pipeline_tasks.core.errors import InputError

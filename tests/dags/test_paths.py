@@ -3,7 +3,7 @@
 import re
 from fnmatch import fnmatchcase
 
-from foundry_airflow.inputs import OF_PAIRS
+from foundry_airflow.paths import OF_PAIRS
 
 
 def _behind(dataset, name):
