@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from foundry_airflow.backends import checked
 from foundry_airflow.calls import Call, Ended, call_of
-from foundry_airflow.operators import SKIPS, StepOperator
+from foundry_airflow.operators import SKIPS, StepOperator, nothing_outlined
 from pipeline_tasks.core.errors import EXIT_RETRY, OPEN
 from pipeline_tasks.core.plan import Job
 
@@ -38,6 +38,7 @@ class AheadOperator(StepOperator):
     """
 
     template_fields = (*StepOperator.template_fields, "wanted")
+    outlined = staticmethod(nothing_outlined)
 
     def __init__(self, *, wanted: Any, **kwargs: Any) -> None:
         super().__init__(group=AHEAD, **kwargs)

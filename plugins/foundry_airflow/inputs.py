@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator, Context, TriggerRule, XComArg
 from airflow.sdk.exceptions import AirflowSkipException
 
 from foundry_airflow.asset_events import announce, started_by
-from foundry_airflow.operators import airflow_errors, open_store
+from foundry_airflow.operators import airflow_errors, flat, open_store
 from foundry_airflow.paths import Where, named_among, read, stages
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.registry import get_step
+
+if TYPE_CHECKING:
+    from foundry_airflow.outline import OutlinedTask
 
 Named = tuple[dict[str, Any], tuple[str, ...]] | tuple[dict[str, Any], tuple[str, ...], list[str]]
 
@@ -44,6 +47,13 @@ class VersionsOperator(BaseOperator):
             found = read(open_store(), self.paths, self.named, started_by(context))
         for key, refs in found.items():
             context["ti"].xcom_push(key, refs)
+
+    @staticmethod
+    def outlined(task: OutlinedTask) -> None:
+        """As in a run; of what an outlined step would write that is the version."""
+        found = read(open_store(), task.argument("paths"), task.rendered("named"), task.starts)
+        for key, refs in found.items():
+            task.push(refs, key)
 
 
 def given(after: BaseOperator | None = None, /, **paths: Where | Named) -> dict[str, Any]:
@@ -95,6 +105,12 @@ class NamedOperator(BaseOperator):
         with airflow_errors():
             return named_among(open_store(), self.step, self.values, self.reads, self.versions)
 
+    @staticmethod
+    def outlined(task: OutlinedTask) -> None:
+        """As in a run: of what there is and of what is to come."""
+        values, versions = task.rendered("values"), task.rendered("versions")
+        task.push(named_among(open_store(), task.argument("step"), values, task.argument("reads"), versions))
+
 
 class StagesOperator(BaseOperator):
     """All stages of some trained models.
@@ -121,6 +137,19 @@ class StagesOperator(BaseOperator):
             store = open_store()
             return list(dict.fromkeys(ref for model in named or changed for ref in stages(store, model)))
 
+    @staticmethod
+    def outlined(task: OutlinedTask) -> None:
+        """The stages of models that are there; of one that is to come, that alone.
+
+        Raises:
+            InputError: no model is named.
+        """
+        models = [model for model in flat(task.rendered("models")) if model]
+        if not models:
+            raise InputError("no model is named; set one of the fields, as a run by hand has to")
+        found = [[model] if task.is_planned(model) else stages(open_store(), model) for model in models]
+        task.push(list(dict.fromkeys(ref for refs in found for ref in refs)))
+
 
 class EachOperator(BaseOperator):
     """One mapped task's parameters per value of a run parameter.
@@ -141,6 +170,11 @@ class EachOperator(BaseOperator):
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Every value once, in order."""
         return [{self.name: item} for item in once(self.items)]
+
+    @staticmethod
+    def outlined(task: OutlinedTask) -> None:
+        """As in a run."""
+        task.push([{task.argument("name"): item} for item in once(task.rendered("items"))])
 
 
 def once(items: Iterable[Any] | None) -> list[Any]:
@@ -170,3 +204,9 @@ class PublishOperator(BaseOperator):
             raise AirflowSkipException("no version was made")
         announce(context, self.outlets, Ref.parse(made[-1]))
         return made[-1]
+
+    @staticmethod
+    def outlined(task: OutlinedTask) -> None:
+        """The last version, or None."""
+        made = [version for version in task.rendered("versions") if version]
+        task.push(made[-1] if made else None)

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator, Context
 from airflow.sdk.configuration import conf
@@ -28,6 +28,9 @@ from pipeline_tasks.core.runner import note_reuse
 from pipeline_tasks.core.settings import secret_values
 from pipeline_tasks.core.step import Step
 from pipeline_tasks.core.store import Store, open_store
+
+if TYPE_CHECKING:
+    from foundry_airflow.outline import OutlinedTask
 
 log = logging.getLogger(__name__)
 
@@ -124,6 +127,10 @@ class PlannedOperator(BaseOperator):
         return [version for version in made if Ref.parse(version).dataset in datasets] or datasets
 
 
+def nothing_outlined(task: OutlinedTask) -> None:
+    """What an outline has of a task that makes no version and tells later ones nothing."""
+
+
 def flat(value: Any) -> Iterator[str]:
     """The versions in ``value``, nested or not; what was skipped is None."""
     if isinstance(value, str):
@@ -170,6 +177,12 @@ class StepOperator(PlannedOperator):
                 if not self.group:
                     note_reuse(store, job)
             return self._made(context, str(found) if found else self._run(store, job))
+
+    @staticmethod
+    def outlined(task: OutlinedTask) -> None:
+        """Note the step, or one for each value of a parameter; groups of its parts are the commit's business."""
+        if "group" not in task.expanded:
+            task.note()
 
     def resume(
         self,

@@ -1,8 +1,9 @@
 """The steps that a run of a DAG would have, with their parameters and inputs, found without Airflow's database.
 
 ``python -m foundry_airflow.outline DAGS DAG CONF`` prints them as JSON. Templates and conditions of the tasks are
-rendered as in a run that is started by hand; Airflow's variables count as unset. What reads the store alone (which
-versions, which values) is done, and of a step only the name of its output is passed on to those that read it.
+rendered as in a run that is started by hand; Airflow's variables count as unset. What a task does here its operator
+says, in a method ``outlined`` beside ``execute``: what reads the store alone (which versions, which values) is done,
+and of a step only the name of its output is passed on to those that read it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import json
 import runpy
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -32,7 +33,7 @@ def outline(dag: DAG, conf: dict[str, Any]) -> dict[str, Any]:
     Raises:
         InputError: an unknown field or a wrong value, or what the run reads first is not in the store.
     """
-    return _Outline(dag, _fields(dag, conf)).told()
+    return _Outline(dag, _fields(dag, conf)).steps()
 
 
 def _fields(dag: DAG, conf: dict[str, Any]) -> dict[str, Any]:
@@ -68,6 +69,10 @@ class _Outline:
     """Goes through the tasks of a DAG in the order of its file, in which every task comes after those that it reads."""
 
     def __init__(self, dag: DAG, fields: dict[str, Any], before: Sequence[dict[str, Any]] = ()) -> None:
+        self.folder = Path(dag.fileloc).parent
+        self.noted = [*before]
+        self.skipped: list[str] = []
+        self.starts: dict[str, str] = {}
         self._dag, self._made = dag, {}  # type: tuple[DAG, dict[tuple[str, str], Any]]
         run = SimpleNamespace(run_type="manual", partition_key=None, conf={})
         unset = SimpleNamespace(get=lambda name, default=None: default)
@@ -78,104 +83,30 @@ class _Outline:
             "var": SimpleNamespace(value=unset),
             "ti": SimpleNamespace(xcom_pull=lambda task_ids, key="return_value": self._made.get((task_ids, key))),
         }
-        self._steps = [*before]
-        self._skipped: list[str] = []
-        self._starts: dict[str, str] = {}
 
-    def told(self) -> dict[str, Any]:
-        for task in self._dag.tasks:
-            read = getattr(task, "partial_kwargs", vars(task)).get
-            expanded: Any = task.expand_input.value if hasattr(task, "expand_input") else {}
-            kind = getattr(task, "operator_class", type(task)).__name__
-            if kind in _KINDS and "group" not in expanded:
-                _KINDS[kind](self, task.task_id, read, expanded)
-        return {"steps": self._steps, "skipped": self._skipped}
+    def steps(self) -> dict[str, Any]:
+        """What :func:`outline` gives.
 
-    def versions(self, task_id: str, read: Callable[..., Any], _: Any) -> None:
-        """What the run reads first."""
-        from foundry_airflow import paths
-        from foundry_airflow.operators import open_store
-
-        found = paths.read(open_store(), read("paths"), self._rendered(read("named")), dict(self._starts))
-        self._made |= {(task_id, key): refs for key, refs in found.items()}
-
-    def refresh(self, task_id: str, read: Callable[..., Any], _: Any) -> None:
-        """The steps of ``corpus_refresh`` where a source is given; what they would write is read after it."""
-        from foundry_airflow.operators import SKIPS
-
-        source, name = self._rendered(read("source")), read("trigger_dag_id")
-        if source in SKIPS:
-            return
-        dag = read_dag(Path(self._dag.fileloc).parent, name)
-        told = _Outline(dag, _fields(dag, {"source": source}), self._steps).told()
-        self._steps = told["steps"]
-        self._skipped += told["skipped"]
-        self._starts |= {one["name"].partition("@")[0]: one["name"] for one in self._steps}
-
-    def named(self, task_id: str, read: Callable[..., Any], _: Any) -> None:
-        """What a step reads by its parameters, of what there is and of what is to come."""
-        from foundry_airflow.operators import open_store
-        from foundry_airflow.paths import named_among
-
-        values, versions = self._rendered(read("values")), self._rendered(read("versions"))
-        found = named_among(open_store(), read("step"), values, read("reads"), versions)
-        self._made[task_id, "return_value"] = found
-
-    def stages(self, task_id: str, read: Callable[..., Any], _: Any) -> None:
-        """The stages of models that are there; of one that is to come, that alone."""
-        from foundry_airflow.operators import flat, open_store
-        from foundry_airflow.paths import stages
+        Raises:
+            InputError: a task's operator does not say what it does in an outline.
+        """
         from pipeline_tasks.core.errors import InputError
 
-        models = [model for model in flat(self._rendered(read("models"))) if model]
-        if not models:
-            raise InputError("no model is named; set one of the fields, as a run by hand has to")
-        found = [[model] if f"@{PLANNED}." in model else stages(open_store(), model) for model in models]
-        self._made[task_id, "return_value"] = list(dict.fromkeys(ref for refs in found for ref in refs))
+        for task in self._dag.tasks:
+            operator: Any = getattr(task, "operator_class", type(task))
+            if not hasattr(operator, "outlined"):
+                raise InputError(
+                    f"{self._dag.dag_id}: the task {task.task_id} is a {operator.__name__}, which does not say what it "
+                    "does in an outline: give that class a method `outlined`"
+                )
+            operator.outlined(OutlinedTask(self, task))
+        return {"steps": self.noted, "skipped": self.skipped}
 
-    def each(self, task_id: str, read: Callable[..., Any], _: Any) -> None:
-        """The values of one parameter."""
-        from foundry_airflow.inputs import once
+    def push(self, task_id: str, value: Any, key: str) -> None:
+        """Let later tasks read ``value`` as an output of a task."""
+        self._made[task_id, key] = value
 
-        items = once(self._rendered(read("items")))
-        self._made[task_id, "return_value"] = [{read("name"): item} for item in items]
-
-    def publish(self, task_id: str, read: Callable[..., Any], _: Any) -> None:
-        """The last of some versions."""
-        made = [version for version in self._rendered(read("versions")) if version]
-        self._made[task_id, "return_value"] = made[-1] if made else None
-
-    def step(self, task_id: str, read: Callable[..., Any], expanded: dict[str, Any]) -> None:
-        """A step, or one for each value of a parameter."""
-        rendered = {name: self._rendered(read(name)) for name in ("inputs", "values", "only_if")}
-        work = {"step": read("step"), "otherwise": read("otherwise")} | rendered
-        if "each" in expanded:
-            many = self._rendered(expanded["each"])
-            self._made[task_id, "return_value"] = [self._asked(work | {"each": one}) for one in many]
-            if not many:
-                self._skipped.append(work["step"])
-        else:
-            self._made[task_id, "return_value"] = self._asked(work)
-
-    def _asked(self, work: dict[str, Any]) -> str | None:
-        """Note the step with what it gets; the name of its output, or None where the run skips it."""
-        from airflow.sdk.exceptions import AirflowSkipException
-
-        from foundry_airflow.operators import PlannedOperator
-        from pipeline_tasks.core.registry import get_step
-
-        operator = PlannedOperator(task_id=PLANNED, **work)
-        try:
-            given = operator.given()
-        except AirflowSkipException:
-            self._skipped.append(work["step"])
-            return None
-        step, values = get_step(work["step"]), operator.parameters()
-        name = f"{step.output(step.parse(values))}@{PLANNED}.{len(self._steps)}"
-        self._steps.append({"step": step.name, "values": values, "inputs": given, "name": name})
-        return name
-
-    def _rendered(self, value: Any) -> Any:
+    def rendered(self, value: Any) -> Any:
         """``value`` as a run has it: outputs of tasks, fields and templates in place."""
         from airflow.sdk import XComArg
         from airflow.sdk.definitions.param import DagParam
@@ -188,19 +119,81 @@ class _Outline:
         if isinstance(value, str):
             return self._dag.get_template_env().from_string(value).render(self._context)
         if isinstance(value, dict):
-            return {name: self._rendered(item) for name, item in value.items()}
-        return [self._rendered(item) for item in value] if isinstance(value, (list, tuple)) else value
+            return {name: self.rendered(item) for name, item in value.items()}
+        return [self.rendered(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-_KINDS: dict[str, Callable[[_Outline, str, Callable[..., Any], Any], None]] = {
-    "RefreshOperator": _Outline.refresh,
-    "VersionsOperator": _Outline.versions,
-    "NamedOperator": _Outline.named,
-    "StagesOperator": _Outline.stages,
-    "EachOperator": _Outline.each,
-    "PublishOperator": _Outline.publish,
-    "StepOperator": _Outline.step,
-}
+class OutlinedTask:
+    """One task, mapped or not, as the method ``outlined`` of its operator gets it.
+
+    Attributes:
+        starts: dataset -> the version of it that paths of this run begin with.
+        expanded: parameter -> what a mapped task is mapped over.
+    """
+
+    def __init__(self, outline: _Outline, task: Any) -> None:
+        self._outline, self._task_id = outline, task.task_id
+        self._arguments: dict[str, Any] = getattr(task, "partial_kwargs", vars(task))
+        self.starts = dict(outline.starts)
+        self.expanded: dict[str, Any] = task.expand_input.value if hasattr(task, "expand_input") else {}
+
+    def argument(self, name: str) -> Any:
+        """An argument of the operator, as the DAG's file has it."""
+        return self._arguments.get(name)
+
+    def rendered(self, name: str) -> Any:
+        """An argument of the operator, or what the task is mapped over, as a run has it."""
+        return self._outline.rendered(self.expanded.get(name, self.argument(name)))
+
+    def push(self, value: Any, key: str = "return_value") -> None:
+        """Let later tasks read ``value`` as an output of this one."""
+        self._outline.push(self._task_id, value, key)
+
+    @staticmethod
+    def is_planned(version: str) -> bool:
+        """Whether an earlier step of the outline would write it."""
+        return f"@{PLANNED}." in version
+
+    def note(self) -> None:
+        """Put the step that it runs into the outline, or one for each value of the parameter that it is mapped over.
+
+        Its output is the name of what the step would write, or None where the run skips it.
+        """
+        work = {name: self.rendered(name) for name in ("inputs", "values", "only_if")}
+        work |= {name: self.argument(name) for name in ("step", "otherwise")}
+        if "each" not in self.expanded:
+            self.push(self._noted(work))
+            return
+        many = self.rendered("each")
+        self.push([self._noted(work | {"each": one}) for one in many])
+        if not many:
+            self._outline.skipped.append(work["step"])
+
+    def _noted(self, work: dict[str, Any]) -> str | None:
+        from airflow.sdk.exceptions import AirflowSkipException
+
+        from foundry_airflow.operators import PlannedOperator
+        from pipeline_tasks.core.registry import get_step
+
+        operator, steps = PlannedOperator(task_id=PLANNED, **work), self._outline.noted
+        try:
+            inputs = operator.given()
+        except AirflowSkipException:
+            self._outline.skipped.append(operator.step)
+            return None
+        step, values = get_step(operator.step), operator.parameters()
+        name = f"{step.output(step.parse(values))}@{PLANNED}.{len(steps)}"
+        steps.append({"step": step.name, "values": values, "inputs": inputs, "name": name})
+        return name
+
+    def run_before(self, dag_id: str, fields: dict[str, Any]) -> None:
+        """Put the steps of another DAG's run here; what they would write is read after it."""
+        outline = self._outline
+        dag = read_dag(outline.folder, dag_id)
+        told = _Outline(dag, _fields(dag, fields), outline.noted).steps()
+        outline.noted = told["steps"]
+        outline.skipped += told["skipped"]
+        outline.starts |= {one["name"].partition("@")[0]: one["name"] for one in outline.noted}
 
 
 def read_dag(folder: Path, name: str) -> DAG:

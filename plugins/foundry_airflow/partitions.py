@@ -8,6 +8,7 @@ from typing import Any
 from airflow.sdk import Asset, BaseOperator, Context, PartitionedAtRuntime, TriggerRule
 from airflow.sdk.exceptions import AirflowFailException
 
+from foundry_airflow.operators import nothing_outlined
 from foundry_airflow.steps import LEVEL, as_asked
 from pipeline_tasks.core.manifest import Ref
 
@@ -45,6 +46,7 @@ class PartitionOperator(BaseOperator):
 
     template_fields = ("key", "version")
     ui_color = "#f4efe6"
+    outlined = staticmethod(nothing_outlined)
 
     def __init__(self, *, asset: Asset, key: str, version: Any, **kwargs: Any) -> None:
         super().__init__(**{"trigger_rule": TriggerRule.NONE_FAILED, "outlets": [asset]} | kwargs)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.operators.trigger_dagrun import DagIsPaused, TriggerDagRunOperator
 from airflow.sdk import Context, Param
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from foundry_airflow.operators import SKIPS
+
+if TYPE_CHECKING:
+    from foundry_airflow.outline import OutlinedTask
 
 REFRESH = "corpus_refresh"
 _LOOK_EVERY_S = 10
@@ -65,3 +68,10 @@ class RefreshOperator(TriggerDagRunOperator):
                 f"{error.dag_id} is paused, and would not run on the source: unpause it, by its switch in the page or "
                 f"`airflow dags unpause {error.dag_id}`, and clear this task; it runs weekly, too, from then on"
             ) from error
+
+    @staticmethod
+    def outlined(task: OutlinedTask) -> None:
+        """The steps of ``corpus_refresh`` where a source is given."""
+        source = task.rendered("source")
+        if source not in SKIPS:
+            task.run_before(task.argument("trigger_dag_id"), {"source": source})

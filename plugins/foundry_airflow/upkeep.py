@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow.sdk import BaseOperator, Context, XComArg
 
-from foundry_airflow.operators import airflow_errors, open_store
+from foundry_airflow.operators import airflow_errors, nothing_outlined, open_store
 from pipeline_tasks.core.lineage.fold import fold
 from pipeline_tasks.core.upkeep.compact import compact, find_scattered
 from pipeline_tasks.core.upkeep.gc import DAY_S, drop, find_garbage
@@ -26,6 +26,7 @@ class GarbageOperator(BaseOperator):
 
     template_fields = ("keep", "keep_days", "really")
     ui_color = "#f4efe6"
+    outlined = staticmethod(nothing_outlined)
 
     def __init__(self, *, keep: Any = None, keep_days: Any = None, really: Any = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -60,6 +61,7 @@ class CompactOperator(BaseOperator):
 
     template_fields = ("really",)
     ui_color = "#f4efe6"
+    outlined = staticmethod(nothing_outlined)
 
     def __init__(self, *, really: Any = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -88,6 +90,7 @@ class FoldOperator(BaseOperator):
     """Folds the lineage events of the run into the lineage database."""
 
     ui_color = "#f4efe6"
+    outlined = staticmethod(nothing_outlined)
 
     def execute(self, context: Context) -> None:
         """Fold; costs seconds, not a process, and no rows of a bucket: who asks for them brings them."""

@@ -5,6 +5,7 @@ import runpy
 from pathlib import Path
 
 import pytest
+from airflow.sdk import DAG, BaseOperator
 from foundry_airflow.outline import outline, read_dag
 
 from pipeline_tasks import datasets as d
@@ -97,6 +98,13 @@ def test_what_a_run_reads_first_is_looked_up_and_a_mapped_step_is_there_for_each
 def test_a_field_that_is_not_there_or_has_another_type_is_named(store, conf, said):
     with pytest.raises(InputError, match=said):
         outline(read_dag(TOYS, "toy"), conf)
+
+
+def test_a_task_whose_operator_has_no_outline_is_refused():
+    with DAG("own", schedule=None) as dag:
+        BaseOperator(task_id="mine")
+    with pytest.raises(InputError, match="own: the task mine is a BaseOperator, .* a method `outlined`"):
+        outline(dag, {})
 
 
 NEEDS_A_NAME = {"evaluate_retriever": {"size": "33m"}}
