@@ -140,4 +140,4 @@ class Known:
 
 
 def _of(rate: Rate, dataset: str) -> str:
-    return rate.told() if rate.dataset == dataset else f"{rate.told()}, of {rate.dataset}"
+    return rate.source() if rate.dataset == dataset else f"{rate.source()}, of {rate.dataset}"

@@ -22,7 +22,7 @@ from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.runner import run_job
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import Store, open_store
-from pipeline_tasks.core.versions import Version, load_manifest, named, resolve
+from pipeline_tasks.core.versions import Version, load_manifest, resolve, resolve_name
 from pipeline_tasks.domains.questions import OWN_SETS
 from pipeline_tasks.evaluation.evaluate_instructions import MEASURES as OF_INSTRUCTIONS
 from pipeline_tasks.evaluation.evaluation_params import MEASURES
@@ -118,7 +118,7 @@ def _judged(store: Store, name: str, split: str, with_title: bool) -> tuple[dict
 
 def _are_of_a_dag(store: Store, name: str) -> bool:
     """Whether held-out queries are there, and no ``mtp`` to take others from: adaptation to a corpus takes its own."""
-    return named(store, "mtp") is None and named(store, f"judged/{name}") is not None
+    return resolve_name(store, "mtp") is None and resolve_name(store, f"judged/{name}") is not None
 
 
 def _instructed(store: Store, name: str, set_name: str, given: dict[str, list[str]], split: str) -> str:

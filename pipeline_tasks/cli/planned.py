@@ -18,7 +18,7 @@ from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.resources import resources_of
 from pipeline_tasks.core.step import Step, StepParams
 from pipeline_tasks.core.todo import Todo
-from pipeline_tasks.core.versions import load_manifest, named
+from pipeline_tasks.core.versions import load_manifest, resolve_name
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class Chain:
         if todo.made:
             return self._line(asked, todo, rows, Cost(NOTHING, NOTHING), Figure(todo.made.rows))
         cost = self.known.of_job(job, rows)
-        latest = named(self.known.store, job.dataset) if asked.step.grows and not todo.rows_read else None
+        latest = resolve_name(self.known.store, job.dataset) if asked.step.grows and not todo.rows_read else None
         if latest:
             counted = f"{asked.step.name} looks outside: what reads it is counted with {latest}, its latest version"
             before = load_manifest(self.known.store, latest)
@@ -167,7 +167,7 @@ class Chain:
         step = todo.job.step
         if step.kind == "map":
             return todo.rows / todo.rows_read if todo.rows_read else 1.0
-        ref = named(self.known.store, dataset) if step.keeps or step.grows else None
+        ref = resolve_name(self.known.store, dataset) if step.keeps or step.grows else None
         before = load_manifest(self.known.store, ref) if ref else None
         if before is None:
             return 1.0

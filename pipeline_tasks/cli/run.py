@@ -45,7 +45,7 @@ def run_command(
     if on and not dry_run:
         raise InputError(f"--on {on} says what --dry-run is to count with; a run takes the GPUs that it finds")
     if dry_run:
-        typer.echo("\n".join([Todo.of(store, job).told(), *_forecast(store, job, on)]))
+        typer.echo("\n".join([Todo.of(store, job).line(), *_forecast(store, job, on)]))
         return
     outcome = run_job(store, job, group=_group(group), workers=settings().workers)
     counts = ", ".join(f"{key} {value:,.10g}" for key, value in sorted(outcome.counters.items()))

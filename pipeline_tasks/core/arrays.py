@@ -19,7 +19,7 @@ def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def taken(values: pa.ChunkedArray, places: np.ndarray) -> pa.Array:
+def take_by_chunk(values: pa.ChunkedArray, places: np.ndarray) -> pa.Array:
     """Values at places, chunk by chunk: ``take`` first puts all chunks together, for which a corpus has too many texts.
 
     Shapes: places [n], any order; result [n].
@@ -43,7 +43,7 @@ def in_order(rows: pa.Table, column: str) -> pa.Table:
     cuts = [places[at : at + _PIECE] for at in range(0, len(places), _PIECE)]
     return pa.table(
         {
-            field.name: pa.chunked_array([taken(rows[field.name], cut) for cut in cuts], field.type)
+            field.name: pa.chunked_array([take_by_chunk(rows[field.name], cut) for cut in cuts], field.type)
             for field in rows.schema
         }
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pipeline_tasks.core.step import Step, StepParams
 from pipeline_tasks.core.store import Store
-from pipeline_tasks.core.versions import Version, named, whole
+from pipeline_tasks.core.versions import Version, resolve_name, whole
 
 
 def earlier(store: Store, step: Step, params: StepParams) -> Version | None:
@@ -16,7 +16,7 @@ def earlier(store: Store, step: Step, params: StepParams) -> Version | None:
     as with the memo of a map step. Its manifest names the versions it was made from; parts that they share with the
     inputs of today hold the same rows.
     """
-    ref = named(store, step.output(params))
+    ref = resolve_name(store, step.output(params))
     made = whole(store, ref) if ref else None
     if made is None or made.erased:
         return None

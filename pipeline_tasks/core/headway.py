@@ -34,7 +34,7 @@ def headway(store: Store, job: Job, group: tuple[int, int] | None = None) -> str
 
 
 @contextmanager
-def told(store: Store, job: Job, folder: Path) -> Iterator[None]:
+def marking_headway(store: Store, job: Job, folder: Path) -> Iterator[None]:
     """Let the mark of ``job`` follow the files in ``folder``, for a step that goes on from them; at its end it goes.
 
     In the meantime no cache drops what is laid out there.

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 _NOTHING = b"nothing"
 
 
-def seen(store: Store, dataset: str) -> bytes | None:
+def current(store: Store, dataset: str) -> bytes | None:
     """What ``latest`` of ``dataset`` holds now, whatever that is; for :func:`publish`."""
     return store.read(ref_key(dataset))
 
@@ -36,7 +36,7 @@ def publish(store: Store, manifest: Manifest, before: bytes | None) -> Manifest:
     Args:
         store: where its parts are.
         manifest: what was built.
-        before: what was :func:`seen` when the build began.
+        before: what was :func:`current` when the build began.
 
     Raises:
         TransientError: this process was taken for dead while it built, and parts of the version were deleted.
@@ -67,7 +67,7 @@ def _check_whole(store: Store, manifest: Manifest) -> None:
         )
 
 
-def found(store: Store, ref: Ref) -> None:
+def leave_latest(store: Store, ref: Ref) -> None:
     """Leave ``latest`` as it is where ``ref`` was found made, and say so where it names another version.
 
     It moves only where it names no version that is there, or where the build of ``ref`` was killed before it could.
@@ -77,7 +77,7 @@ def found(store: Store, ref: Ref) -> None:
     if left:
         _swap(store, ref, None if left == _NOTHING else left)
         store.delete(note)
-    now = seen(store, ref.dataset)
+    now = current(store, ref.dataset)
     if now == ref.version.encode():
         return
     if _is_there(store, ref.dataset, now):
@@ -90,7 +90,7 @@ def _move(store: Store, manifest: Manifest, before: bytes | None, *, insists: bo
     """Swap ``latest`` from ``before``; who insists takes it from others, too, if all that it read is the latest."""
     ref = manifest.ref
     while not _swap(store, ref, before):
-        before = seen(store, ref.dataset)
+        before = current(store, ref.dataset)
         if before == ref.version.encode():
             return
         if not (insists and _is_made_of_latest(store, manifest)):
@@ -104,7 +104,7 @@ def _swap(store: Store, ref: Ref, before: bytes | None) -> bool:
 
 def _is_made_of_latest(store: Store, manifest: Manifest) -> bool:
     refs = (Ref.parse(name) for names in manifest.inputs.values() for name in names)
-    return all(seen(store, ref.of_rows.dataset) == ref.version.encode() for ref in refs)
+    return all(current(store, ref.of_rows.dataset) == ref.version.encode() for ref in refs)
 
 
 def _is_there(store: Store, dataset: str, named: bytes | None) -> bool:
@@ -115,7 +115,7 @@ def _is_there(store: Store, dataset: str, named: bytes | None) -> bool:
 
 
 def _say_where(store: Store, ref: Ref) -> None:
-    now = (seen(store, ref.dataset) or b"").decode(errors="replace")
+    now = (current(store, ref.dataset) or b"").decode(errors="replace")
     log.warning("%s of %s stays %s; `foundry point %s` moves it", LATEST, ref.dataset, now, ref)
 
 

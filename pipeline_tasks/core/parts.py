@@ -24,7 +24,7 @@ from pipeline_tasks.core.dictionaries import holds_dictionary, with_distinct_dic
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import file_sha256
 from pipeline_tasks.core.manifest import Part
-from pipeline_tasks.core.pins import kept
+from pipeline_tasks.core.pins import create_despite_upkeep
 from pipeline_tasks.core.schema import RowSchema
 from pipeline_tasks.core.seal import fetched, seal
 from pipeline_tasks.core.store import Store
@@ -89,7 +89,7 @@ def write_file(store: Store, path: Path, name: str) -> Part:
 
 def _store_file(store: Store, path: Path, rows: int, name: str | None = None) -> Part:
     part = Part(sha256=file_sha256(path), rows=rows, size_bytes=path.stat().st_size, name=name)
-    kept(store, part.key, lambda: store.create_from(part.key, path))
+    create_despite_upkeep(store, part.key, lambda: store.create_from(part.key, path))
     return part
 
 

@@ -31,7 +31,7 @@ _BLOCK = 1_000
 
 
 @dataclass(frozen=True)
-class Held:
+class Pin:
     """What a living run pins.
 
     Attributes:
@@ -55,17 +55,20 @@ def pinned(store: Store, step: str, refs: Iterable[Ref]) -> Iterator[None]:
         yield
 
 
-def held(store: Store) -> list[Held]:
+def living_pins(store: Store) -> list[Pin]:
     """What living runs pin."""
     found = []
     for pin in store.pins():
         told = json.loads(pin.data)
-        found.append(Held(told["step"], tuple(map(Ref.parse, told["refs"])), pin.since))
+        found.append(Pin(told["step"], tuple(map(Ref.parse, told["refs"])), pin.since))
     return found
 
 
-def kept(store: Store, key: str, write: Callable[[], bool]) -> bool:
-    """What ``write`` gives, which makes ``key`` unless it is there; nobody deletes it who did not know of this."""
+def create_despite_upkeep(store: Store, key: str, write: Callable[[], bool]) -> bool:
+    """Make ``key`` by ``write``, unless it is there, again until nobody can delete it who did not know of this.
+
+    Returns what the last ``write`` gave: whether it made it.
+    """
     made = write()
     while (marked := key.encode() in (store.read(MARK) or b"")) or not store.exists(key):
         if marked:

@@ -16,7 +16,7 @@ from pipeline_tasks.core.requests import CHANGE, PREVIOUS, before, requests
 from pipeline_tasks.core.schema import FILES
 from pipeline_tasks.core.step import From, Step, StepParams
 from pipeline_tasks.core.store import Store
-from pipeline_tasks.core.versions import Version, load_manifest, named, ref_key, resolve, whole
+from pipeline_tasks.core.versions import Version, load_manifest, ref_key, resolve, resolve_name, whole
 
 log = logging.getLogger(__name__)
 _RUN_AGAIN = "nothing mixed was kept; put it back to go on from what was made, or run it again as it is now"
@@ -109,7 +109,7 @@ class Job:
 
         One that has lost a part is passed over for the one that it grew from.
         """
-        ref = named(store, self.dataset)
+        ref = resolve_name(store, self.dataset)
         while ref:
             manifest = load_manifest(store, ref)
             if (manifest.step, manifest.code_version) != (self.step.name, self.step.version):
@@ -124,7 +124,7 @@ class Job:
         """The versions that must stay while it runs: what it reads, what it may find made, what it goes on from."""
         found = [*(ref for refs in self.inputs.values() for ref in refs), self.ref]
         with suppress(InputError):  # a ref that holds no version's name keeps nothing
-            found += filter(None, [named(store, self.dataset)])
+            found += filter(None, [resolve_name(store, self.dataset)])
         return found
 
     def changed(self, previous: Version | None, change: str) -> Job:

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline_tasks.core import latest, memo
-from pipeline_tasks.core.engines import Engine, engine_of, named
+from pipeline_tasks.core.engines import Engine, engine_name, engine_of
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.events import EventLog
 from pipeline_tasks.core.failure import counted, facts_of
@@ -92,8 +92,8 @@ def _told(store: Store, job: Job, group: tuple[int, int] | None, workers: int) -
     facts |= {
         "reused": outcome.reused,
         "duration_s": round(time.monotonic() - started, 3),
-        "peak_memory_bytes": None if named(job.step, job.params) == "ray" else _peak_memory_bytes(),
-        "engine": named(job.step, job.params),
+        "peak_memory_bytes": None if engine_name(job.step, job.params) == "ray" else _peak_memory_bytes(),
+        "engine": engine_name(job.step, job.params),
         "workers": workers if job.step.processes else 1,
         "counters": dict(outcome.counters),
     }
@@ -129,7 +129,7 @@ def _run_pinned(store: Store, job: Job, group: tuple[int, int] | None, workers: 
 
 def _reused(store: Store, job: Job, ref: Ref, group: tuple[int, int] | None) -> Outcome:
     if not group:
-        latest.found(store, ref)
+        latest.leave_latest(store, ref)
     manifest = load_manifest(store, ref)
     counters = Counter(
         rows_in=sum(load_manifest(store, ref).rows for refs in job.inputs.values() for ref in refs),
@@ -143,7 +143,7 @@ def _reused(store: Store, job: Job, ref: Ref, group: tuple[int, int] | None) -> 
 def _run_map(
     store: Store, job: Job, opened: dict[str, list[Version]], group: tuple[int, int] | None, workers: int
 ) -> Outcome:
-    before = latest.seen(store, job.dataset)
+    before = latest.current(store, job.dataset)
     source = Inputs(opened)[next(iter(job.step.reads))]
     i, n = group or (0, 1)
     mine = range(i, len(source.manifest.parts), n)
@@ -178,7 +178,7 @@ def _run_map(
 
 
 def _run_whole(store: Store, job: Job, opened: dict[str, list[Version]], workers: int) -> Outcome:
-    before = latest.seen(store, job.dataset)
+    before = latest.current(store, job.dataset)
     previous = job.previous(store) if job.step.grows else None
     name = digest(job.ref.version, previous.manifest.id) if previous else job.ref.version
     with engine_of(job.step, job.params, workers, partial(last_left, store)) as engine:
@@ -226,7 +226,7 @@ def _committed(
         if previous and growth.job is None:
             asked = Request(id=job.ref.version, params=job.identity, inputs=job.input_names)
             note_request(store, previous.manifest, asked)
-            latest.found(store, previous.manifest.ref)
+            latest.leave_latest(store, previous.manifest.ref)
             counters.update(parts_reused=len(growth.parts), rows_out=previous.manifest.rows)
             return Outcome(previous.manifest.ref, True, counters)
         job, parts, removals = growth.job or job, growth.parts, growth.removals

@@ -63,8 +63,8 @@ class Todo:
         """What a map step maps over."""
         return self.job.inputs[next(iter(self.job.step.reads))][0]
 
-    def told(self) -> str:
-        """In a line."""
+    def line(self) -> str:
+        """What a run would do, in a line."""
         job = self.job
         if self.made:
             return f"{self.made.ref} is there: nothing to do"

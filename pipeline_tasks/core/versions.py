@@ -17,7 +17,7 @@ import pyarrow as pa
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import LATEST, REJECTS_SUFFIX, Manifest, Ref
 from pipeline_tasks.core.parts import part_batches, read_part
-from pipeline_tasks.core.pins import kept
+from pipeline_tasks.core.pins import create_despite_upkeep
 from pipeline_tasks.core.removals import RemovedRows, without
 from pipeline_tasks.core.schema import REJECTS, ChangedColumnsError, RowSchema
 from pipeline_tasks.core.store import Store
@@ -40,7 +40,7 @@ def ref_key(dataset: str, name: str = LATEST) -> str:
     return f"refs/{dataset}/{name}"
 
 
-def named(store: Store, dataset: str, name: str = LATEST) -> Ref | None:
+def resolve_name(store: Store, dataset: str, name: str = LATEST) -> Ref | None:
     """The version that ``name`` means, or None; a ref that is torn or leads nowhere means the newest version."""
     data = store.read(ref_key(dataset, name))
     return None if data is None else _meant(store, dataset, data)
@@ -85,7 +85,7 @@ def _found(store: Store, ref: Ref) -> tuple[Ref, bytes]:
     data = store.read(manifest_key(ref.of_rows)) if ID.fullmatch(ref.version) else None
     if data is not None:
         return ref, data
-    found = named(store, base, ref.version) or ref.of_rows
+    found = resolve_name(store, base, ref.version) or ref.of_rows
     data = store.read(manifest_key(found))
     if data is None:
         folder = f"versions/{base}/"
@@ -121,7 +121,7 @@ def load_manifest(store: Store, ref: Ref) -> Manifest:
 def commit(store: Store, manifest: Manifest) -> bool:
     """Publish ``manifest``; True for the one process that did it first. One that is there but not whole is replaced."""
     key, data = manifest_key(manifest.ref), manifest.to_bytes()
-    if kept(store, key, lambda: store.create(key, data)):
+    if create_despite_upkeep(store, key, lambda: store.create(key, data)):
         return True
     if whole(store, manifest.ref):
         return False

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pipeline_tasks.core.engines import Engine
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.failure import counted
-from pipeline_tasks.core.headway import told
+from pipeline_tasks.core.headway import marking_headway
 from pipeline_tasks.core.ids import seed_of
 from pipeline_tasks.core.manifest import Part
 from pipeline_tasks.core.partitions import PartitionedRun
@@ -50,7 +50,7 @@ def give(
         _take_part(store, job, opened, name, here)
     run = PartitionedRun(store, Inputs(opened), seed_of(job.step.name, name), job.step.name, name, previous, job=job)
     run.engine = engine
-    with counted(run.counters), space_beside(store), told(store, job, store.scratches / name):
+    with counted(run.counters), space_beside(store), marking_headway(store, job, store.scratches / name):
         result = job.step.body(run.inputs, job.params, run)
         parts = _parts(store, job, run, result)  # a generator rejects rows until its end
     run.engine = None

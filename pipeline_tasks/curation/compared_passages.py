@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline_tasks.core.arrays import taken
+from pipeline_tasks.core.arrays import take_by_chunk
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.run import Run
@@ -124,7 +124,7 @@ def _found(run: Run, name: str, key: str, ids: pa.Array | pa.ChunkedArray, colum
         raise InputError(f"{refs[0]} names {unknown}, which is not in {refs[1]}: give the versions that were searched")
     rows = row_of[pc.index_in(ids, value_set=wanted).to_numpy()]
     table = pa.concat_tables(blocks) if blocks else pa.table({column: pa.array([], pa.string()) for column in columns})
-    return pa.table({column: taken(table[column], rows) for column in columns})
+    return pa.table({column: take_by_chunk(table[column], rows) for column in columns})
 
 
 @lru_cache(maxsize=2)

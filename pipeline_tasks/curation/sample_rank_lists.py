@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from pipeline_tasks.core.arrays import taken
+from pipeline_tasks.core.arrays import take_by_chunk
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.manifest import Ref
@@ -231,7 +231,7 @@ class _Drawn:
         places, scores = np.concatenate(self._places), np.concatenate(self._scores)
         ends = pa.array(np.cumsum([0, *map(len, self._places)]), pa.int32())
         distinct, codes = np.unique(places, return_inverse=True)
-        shared = taken(texts.rows["text"], distinct)
+        shared = take_by_chunk(texts.rows["text"], distinct)
         shown = pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), shared)
         of_queries = queries.take(pa.array(self._rows))
         return pa.table(

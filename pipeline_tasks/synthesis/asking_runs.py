@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pipeline_tasks.core.errors import TransientError
-from pipeline_tasks.core.pins import held
+from pipeline_tasks.core.pins import living_pins
 from pipeline_tasks.core.response_store import ResponseStore
 from pipeline_tasks.core.store import Store
 
@@ -21,7 +21,7 @@ def check_nobody_asks(store: Store, step: str, ids: tuple[str, ...] = ()) -> Non
     Raises:
         RunAsks: one is, or has.
     """
-    if any(run.step == step for run in held(store)) or ResponseStore(store).has_any(ids):
+    if any(run.step == step for run in living_pins(store)) or ResponseStore(store).has_any(ids):
         raise RunAsks(
             f"a run of {step} is asking now, or was until a moment ago, and a batch would ask, and pay, for the same "
             "once more: try again when it has ended"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from pipeline_tasks.core.engines import named
+from pipeline_tasks.core.engines import engine_name
 from pipeline_tasks.core.errors import EXIT_RETRY, TransientError
 from pipeline_tasks.core.ids import digest
 from pipeline_tasks.core.plan import Job
@@ -60,7 +60,7 @@ class Call:
 def call_of(job: Job, arguments: list[str], group: str) -> Call:
     """The call that makes ``job``."""
     allowed = resources_of(job.step)
-    gpus = 0 if named(job.step, job.params) == "ray" else allowed.gpus  # the cluster's nodes have the cards
+    gpus = 0 if engine_name(job.step, job.params) == "ray" else allowed.gpus  # the cluster's nodes have the cards
     resources = replace(allowed, gpus=gpus, secrets=job.params.secrets(allowed.secrets))
     return Call(job.step.name, job.ref.version, tuple(arguments), resources, group)
 

@@ -8,7 +8,7 @@ from airflow.sdk import Context
 
 from foundry_airflow.operators import PlannedOperator, airflow_errors, nothing_outlined
 from pipeline_tasks.core import memo
-from pipeline_tasks.core.engines import named
+from pipeline_tasks.core.engines import engine_name
 from pipeline_tasks.core.store import open_store
 
 
@@ -33,7 +33,7 @@ class GroupsOperator(PlannedOperator):
         with airflow_errors():
             store = open_store()
             job = self.job(store)
-            if job.made(store) or named(job.step, job.params) == "ray":
+            if job.made(store) or engine_name(job.step, job.params) == "ray":
                 return []
             missing = memo.missing(store, job)
         n = min(self.max_groups, len(missing))

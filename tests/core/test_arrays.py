@@ -2,7 +2,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipeline_tasks.core.arrays import in_order, one_array, taken
+from pipeline_tasks.core.arrays import in_order, one_array, take_by_chunk
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.vectors import lists, matrix
 
@@ -28,7 +28,8 @@ def test_a_part_of_a_piece_is_that_part():
 def test_values_are_taken_from_their_chunks_in_the_order_that_is_asked_for(places):
     column = pa.chunked_array([TEXTS, TEXTS[:0], TEXTS[:2]])
     assert (
-        taken(column, np.array(places, np.int64)).to_pylist() == column.take(pa.array(places, pa.int64())).to_pylist()
+        take_by_chunk(column, np.array(places, np.int64)).to_pylist()
+        == column.take(pa.array(places, pa.int64())).to_pylist()
     )
 
 

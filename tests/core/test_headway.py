@@ -23,7 +23,7 @@ def test_what_is_laid_out_counts_as_used_while_the_step_runs(tmp_path: Path, mon
     (folder / "gone").symlink_to(tmp_path / "nothing")
     monkeypatch.setattr(headway, "LOOK_S", 0.01)
     version, resumes = SimpleNamespace(version="v"), SimpleNamespace(resources=SimpleNamespace(resumes=True))
-    with headway.told(store, SimpleNamespace(step=resumes, ref=version), folder):
+    with headway.marking_headway(store, SimpleNamespace(step=resumes, ref=version), folder):
         deadline = time.monotonic() + 60
         while not copy.stat().st_mtime and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -37,7 +37,7 @@ def test_what_is_half_written_is_no_headway(tmp_path: Path):
 
     def after(name: str, size: int) -> str:
         (folder / name).write_bytes(b"x" * size)
-        with pytest.raises(KeyboardInterrupt), headway.told(store, job, folder):
+        with pytest.raises(KeyboardInterrupt), headway.marking_headway(store, job, folder):
             raise KeyboardInterrupt
         return headway.headway(store, job)
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pipeline_tasks.core.store import LocalStore
-from pipeline_tasks.core.versions import named
+from pipeline_tasks.core.versions import resolve_name
 from pipeline_tasks.corpus.cluster_documents import cluster_documents
 from pipeline_tasks.corpus.cluster_passages import cluster_passages
 from pipeline_tasks.corpus.sketch_documents import sketch_documents
@@ -51,7 +51,7 @@ def one_dies(cluster: Any, store: LocalStore, dataset: str) -> Iterator[list[boo
         while not ended.is_set():
             if n_pieces(store) >= before + 2:
                 cluster.remove_node(cluster.list_all_nodes()[-1], allow_graceful=False)
-                early.append(named(store, dataset) is None)
+                early.append(resolve_name(store, dataset) is None)
                 return
             time.sleep(0.01)
 

@@ -16,4 +16,4 @@ def test_rows_that_are_removed_are_not_new(tmp_path):
     go(store, toy_unique)
     todo = Todo.of(store, plan(store, toy_bare, {}))
     assert (todo.n_new, todo.n_parts, todo.rows, todo.rows_read) == (3, 3, 2, 2)
-    assert "3 of 3 parts, 2 rows of unique@" in todo.told()
+    assert "3 of 3 parts, 2 rows of unique@" in todo.line()

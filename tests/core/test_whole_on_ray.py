@@ -12,7 +12,7 @@ from typing import Literal
 
 import pytest
 
-from pipeline_tasks.core.engines import actors, engine_of, named
+from pipeline_tasks.core.engines import actors, engine_name, engine_of
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.headway import last_left
 from pipeline_tasks.core.run import Inputs, Run
@@ -150,8 +150,8 @@ def test_what_is_left_is_tidied_by_the_actor_that_left_it_or_by_none(cluster, tm
 
 def test_a_step_over_whole_datasets_that_trains_nothing_stays_here(monkeypatch):
     monkeypatch.setenv("FOUNDRY_ENGINE", "ray")
-    assert named(toy_list, toy_list.parse({"rows": {}})) == "local"
-    assert named(toy_train, toy_train.parse({})) == "ray"
+    assert engine_name(toy_list, toy_list.parse({"rows": {}})) == "local"
+    assert engine_name(toy_train, toy_train.parse({})) == "ray"
 
 
 def test_what_is_left_of_work_tells_when_it_was_last_gone_on_with(store):

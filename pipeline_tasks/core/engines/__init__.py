@@ -31,7 +31,7 @@ class Engine(Protocol):
         """
 
 
-def named(step: Step, params: StepParams) -> Literal["local", "ray"]:
+def engine_name(step: Step, params: StepParams) -> Literal["local", "ray"]:
     """The engine that a run of ``step`` has here: see :func:`engine_of`."""
     spreads = step.kind == "map" or (step.kind == "partitioned" and step.processes) or _is_training(step)
     pays = params.secrets(step.resources.secrets)
@@ -58,7 +58,7 @@ def engine_of(
     """
     found = settings()
     needs = resources_of(step)
-    if named(step, params) == "ray":
+    if engine_name(step, params) == "ray":
         # What a task gets can be read on the cluster's pages: its nodes have the store's keys in their own environment.
         ours = {name: value for name, value in passed_on(()).items() if name not in OF_A_NODE}
         environment = {n: value for n, value in ours.items() if not (is_secret(n) or n.startswith("RAY_"))}

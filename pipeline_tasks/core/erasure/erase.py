@@ -27,7 +27,7 @@ from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.manifest import Manifest, Part, Ref
 from pipeline_tasks.core.memo import RECEIPTS, Record
 from pipeline_tasks.core.parts import damage_told, read_part, write_rows
-from pipeline_tasks.core.pins import Deletion, deletion, held
+from pipeline_tasks.core.pins import Deletion, deletion, living_pins
 from pipeline_tasks.core.removals import RemovedRows
 from pipeline_tasks.core.schema import FILES, REJECTS, RowSchema
 from pipeline_tasks.core.store import TEMPORARY, Store
@@ -95,7 +95,7 @@ def erase(store: Store, asked: Iterable[str], schemas: Mapping[str, RowSchema], 
         _look(work, manifests)
         return work.done
     with deletion(store) as right:
-        running = sorted({run.step for run in held(store)})
+        running = sorted({run.step for run in living_pins(store)})
         if running:
             raise TransientError(f"{', '.join(running)} runs; erase again when it has ended, or stop it")
         check_no_batch_is_open(store)

@@ -104,15 +104,15 @@ def answer(
     timeout_s: float = 60.0,
 ) -> pa.Table:
     """What :func:`query` gives, on a connection from :func:`connect`."""
-    with asked(con, sql, values, timeout_s) as relation:
+    with run_select(con, sql, values, timeout_s) as relation:
         return relation.limit(max_rows).to_arrow_table()
 
 
 @contextmanager
-def asked(
+def run_select(
     con: duckdb.DuckDBPyConnection, sql: str, values: list[object] | None, timeout_s: float
 ) -> Iterator[duckdb.DuckDBPyRelation]:
-    """The answer to one SELECT before any row is fetched; the time counts until the block ends.
+    """Run one SELECT: its answer before any row is fetched; the time counts until the block ends.
 
     Raises:
         InputError: see :func:`query`.

@@ -81,8 +81,8 @@ class Rate:
     def _share(self, rows: float) -> float:
         return rows / self.n_rows if self.n_rows else 1 / self.n_runs
 
-    def told(self) -> str:
-        """Where it is from."""
+    def source(self) -> str:
+        """Which runs it is from, in a few words."""
         runs = "1 run" if self.n_runs == 1 else f"{self.n_runs} runs"
         rows = f" of up to {self.most_rows:,} rows" if self.most_rows else ""
         return f"{runs}{rows}: {' and '.join(self.engines)}"

@@ -15,7 +15,7 @@ import pyarrow  # noqa: F401  (before the memory is limited)
 
 from pipeline_tasks.core.confine import confine, files, own_code
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.lineage.query import asked, connect
+from pipeline_tasks.core.lineage.query import connect, run_select
 from pipeline_tasks.core.lineage.sandbox import Answer, Column, Limits, Task
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def answer(con: duckdb.DuckDBPyConnection, sql: str, limits: Limits) -> Answer:
         InputError: see :func:`pipeline_tasks.core.lineage.query.query`.
     """
     started = time.monotonic()
-    with asked(con, sql, None, limits.timeout_s) as relation:
+    with run_select(con, sql, None, limits.timeout_s) as relation:
         types = [str(kind) for kind in relation.types]
         columns = [Column(name=_cut(n), type=_cut(kind)) for n, kind in zip(relation.columns, types, strict=True)]
         if sum(len(column.name) + len(column.type) for column in columns) > limits.max_bytes:

@@ -21,7 +21,7 @@ from pipeline_tasks.core.events import built_and_used
 from pipeline_tasks.core.headway import MARKS
 from pipeline_tasks.core.manifest import Manifest, Ref
 from pipeline_tasks.core.memo import Record
-from pipeline_tasks.core.pins import deletion, held
+from pipeline_tasks.core.pins import deletion, living_pins
 from pipeline_tasks.core.removals import PREFIX as POSITIONS
 from pipeline_tasks.core.removals import positions_keys
 from pipeline_tasks.core.requests import PREVIOUS, requests_key
@@ -104,7 +104,7 @@ def find_garbage(
     """
     asked = {"keep": keep, "keep_s": keep_s, "memo": memo, "grace_s": grace_s}
     now, here = store.now(), time.time()
-    running = held(store)
+    running = living_pins(store)
     old = min([now - grace_s, *(run.since for run in running)])
     sweep = Sweep(asked, here)
     written = {entry.key: entry for entry in store.entries("versions")}

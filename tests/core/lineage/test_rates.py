@@ -35,7 +35,7 @@ def test_of_a_map_step_only_the_parts_count_that_a_run_built(store):
     assert rate.seconds == pytest.approx(first + more)
     assert rate.hours_for(14) == pytest.approx(2 * rate.seconds / 3600)
     assert rate.engines == ("local, 2 workers", "local")
-    assert rate.told() == "2 runs of up to 6 rows: local, 2 workers and local"
+    assert rate.source() == "2 runs of up to 6 rows: local, 2 workers and local"
     assert Rates.of(store).peak_bytes(toy_scale, "scaled") > 1 << 20
 
 
