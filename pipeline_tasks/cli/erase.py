@@ -92,7 +92,7 @@ def _command(model: Manifest) -> str:
     """What makes a version again, of the inputs that it was made of; or why that cannot be told."""
     try:
         step = get_step(model.step)
-        params = step.parse(step.params.given(model.params))
+        params = step.parse(step.params.from_identity(model.params))
         return Job(step, params, {name: list(map(Ref.parse, refs)) for name, refs in model.inputs.items()}).command()
     except InputError as error:
         return f"no command makes it again as it was ({error}); run {model.step} with what `foundry show` tells"

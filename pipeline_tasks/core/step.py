@@ -50,7 +50,7 @@ class StepParams(BaseModel):
         return self.model_dump(mode="json", exclude=hidden)
 
     @classmethod
-    def given(cls, identity: dict[str, Any]) -> dict[str, Any]:
+    def from_identity(cls, identity: dict[str, Any]) -> dict[str, Any]:
         """What to parse for the parameters of this :meth:`identity`, without what that adds to them."""
         return {name: value for name, value in identity.items() if name in cls.model_fields}
 

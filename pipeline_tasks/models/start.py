@@ -141,9 +141,9 @@ class StartParams(StepParams):
         return super().identity() | ({"backbone": self._start.identity()} if self._start else {})
 
     @classmethod
-    def given(cls, identity: dict[str, Any]) -> dict[str, Any]:
+    def from_identity(cls, identity: dict[str, Any]) -> dict[str, Any]:
         """The parameters, and the start by its name."""
-        found = super().given(identity)
+        found = super().from_identity(identity)
         return found | ({"backbone": start["name"]} if (start := found.get("backbone")) else {})
 
     def licences(self) -> dict[str, str]:

@@ -62,9 +62,9 @@ class AverageModelsParams(StepParams):
         return super().identity() | ({"start": self._start.identity()} if self._start else {})
 
     @classmethod
-    def given(cls, identity: dict[str, Any]) -> dict[str, Any]:
+    def from_identity(cls, identity: dict[str, Any]) -> dict[str, Any]:
         """The parameters, and the start by its name."""
-        found = super().given(identity)
+        found = super().from_identity(identity)
         return found | ({"start": start["name"]} if (start := found.get("start")) else {})
 
     def licences(self) -> dict[str, str]:

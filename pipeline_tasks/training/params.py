@@ -145,10 +145,10 @@ class TrainParams(OptimiserParams):
         return super().identity() | {"objective": self.objective.identity(), "mixture": mixture} | sampler
 
     @classmethod
-    def given(cls, identity: dict[str, Any]) -> dict[str, Any]:
+    def from_identity(cls, identity: dict[str, Any]) -> dict[str, Any]:
         """The parameters, without what the code of objectives and samplers says."""
         named = ("objective", "mixture", "sampler")
-        found = super().given(identity)
+        found = super().from_identity(identity)
         return found | {name: without_code(found[name]) for name in named if name in found}
 
     @model_validator(mode="after")

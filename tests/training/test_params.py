@@ -160,7 +160,7 @@ def test_the_identity_of_every_training_step_leads_back_to_its_parameters(name, 
         setting("FOUNDRY_HUB_REVISIONS", f"qwen3-0.6b={40 * 'a'}")
     step = get_step(name)
     identity = json.loads(json.dumps(step.parse(chosen).identity()))
-    assert step.parse(step.params.given(identity)).identity() == identity
+    assert step.parse(step.params.from_identity(identity)).identity() == identity
 
 
 def test_values_that_make_no_sense_are_refused():
