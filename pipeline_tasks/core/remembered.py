@@ -40,7 +40,7 @@ def remembered(run: Run) -> pa.Table | None:
         return None
 
 
-def together(key: str, first: bytes, second: bytes | None) -> bytes:
+def merge_remembered(key: str, first: bytes, second: bytes | None) -> bytes:
     """What two stores remember as ``key``; of what both know, what the first says.
 
     Raises:

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.remembered import PREFIX, dataset_of, remember, remembered, together
+from pipeline_tasks.core.remembered import PREFIX, dataset_of, merge_remembered, remember, remembered
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import GrowthParams, step
 from pipeline_tasks.core.upkeep.gc import drop, find_garbage
@@ -63,7 +63,7 @@ def test_a_damaged_table_is_told_and_is_none(store, caplog, damage: Callable[[by
     whole = store.read(key)
     store.replace(key, damage(whole))
     with pytest.raises(InputError, match=f"(?s){key} cannot be read .* what one store remembers is not in the other"):
-        together(key, whole, damage(whole))
+        merge_remembered(key, whole, damage(whole))
     make(store, toy_visits, max_withdrawn=1)
     assert [row["value"] for row in rows_of(store, "visits")] == [1]
     assert f"{key} cannot be read, and toy_visits knows what the last version tells alone" in caplog.text

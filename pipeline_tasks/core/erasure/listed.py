@@ -60,7 +60,7 @@ def _parsed(data: bytes | None) -> Erasure | None:
         return None
 
 
-def together(one: bytes, other: bytes | None) -> bytes:
+def merge_erasures(one: bytes, other: bytes | None) -> bytes:
     """What two stores say of one erasure, as one list: it has the ids of both, and is done where it is in both.
 
     Of a list that cannot be read the other stays.

@@ -7,7 +7,7 @@ from pipeline_tasks.core.spending import state_of
 from pipeline_tasks.core.store import Store
 
 
-def together(key: str, one: bytes, other: bytes | None) -> bytes:
+def merge_ledgers(key: str, one: bytes, other: bytes | None) -> bytes:
     """A source's ledger ``one`` and a target's ``other``: of each day and each run the larger amounts.
 
     Raises:
@@ -27,8 +27,8 @@ def add(target: Store, key: str, data: bytes) -> None:
     """Count in ``target`` what ``data``, a source's ledger, says, whoever spends there meanwhile.
 
     Raises:
-        InputError: as :func:`together`.
+        InputError: as :func:`merge_ledgers`.
     """
     with target.alone(key):
-        while not target.swap(key, held := target.read(key), together(key, data, held)):
+        while not target.swap(key, held := target.read(key), merge_ledgers(key, data, held)):
             pass

@@ -18,16 +18,15 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
-from pipeline_tasks.core import remembered
 from pipeline_tasks.core.batch_notes import is_taken_in
-from pipeline_tasks.core.erasure import listed
+from pipeline_tasks.core.erasure.listed import merge_erasures
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import file_sha256
 from pipeline_tasks.core.manifest import Manifest, Ref
 from pipeline_tasks.core.pins import UPKEEP
 from pipeline_tasks.core.progress import meter
 from pipeline_tasks.core.remembered import PREFIX as REMEMBERED
-from pipeline_tasks.core.remembered import dataset_of
+from pipeline_tasks.core.remembered import dataset_of, merge_remembered
 from pipeline_tasks.core.requests import requests_key
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.store.protocol import LOST, sha256_in
@@ -105,11 +104,11 @@ def _together(target: Store, kind: str, ours: dict[str, bytes], done: Synced) ->
     for key, theirs in target.read_all(ours):
         try:
             if kind == "erasures":
-                both[key] = listed.together(ours[key], theirs)
+                both[key] = merge_erasures(ours[key], theirs)
             elif kind == "spending":
-                both[key] = ledgers.together(key, ours[key], theirs)
+                both[key] = ledgers.merge_ledgers(key, ours[key], theirs)
             else:
-                both[key] = remembered.together(key, ours[key], theirs)
+                both[key] = merge_remembered(key, ours[key], theirs)
         except InputError as error:
             done.problems.append(str(error))
     return both
