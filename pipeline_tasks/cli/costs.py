@@ -40,7 +40,7 @@ class Figure:
         known = self.value is not None and other.value is not None
         return Figure((self.value or 0) + (other.value or 0) if known else None, self.sure and other.sure)
 
-    def told(self, form: str = ",.0f") -> str:
+    def text(self, form: str = ",.0f") -> str:
         """``12``, ``~12`` or ``?``."""
         return "?" if self.value is None else f"{'' if self.sure or not self.value else '~'}{self.value:{form}}"
 
@@ -66,8 +66,8 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Known:
-    """What costs are taken from.
+class CostSources:
+    """Where costs are taken from.
 
     Attributes:
         store: where data and answers are.

@@ -9,7 +9,7 @@ import sys
 from importlib.util import find_spec
 from typing import Any
 
-from pipeline_tasks.cli.planned import Asked
+from pipeline_tasks.cli.planned import PlannedStep
 from pipeline_tasks.core.errors import FoundryError, InputError, installed_with
 from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.demo.airflow import DAGS, with_paths
@@ -20,7 +20,7 @@ def dag_names() -> list[str]:
     return sorted(path.stem for path in DAGS.glob("*.py"))
 
 
-def steps_of(dag: str, values: dict[str, Any]) -> tuple[list[Asked], list[str]]:
+def steps_of(dag: str, values: dict[str, Any]) -> tuple[list[PlannedStep], list[str]]:
     """The steps that a run of ``dag`` with these form fields has, in their order, and names of those that it skips.
 
     Raises:
@@ -41,5 +41,5 @@ def steps_of(dag: str, values: dict[str, Any]) -> tuple[list[Asked], list[str]]:
     told = json.loads(done.stdout.strip().splitlines()[-1])
     if "error" in told:
         raise InputError(f"{dag}: {told['error']}")
-    asked = [Asked(get_step(one["step"]), one["values"], one["inputs"], one["name"]) for one in told["steps"]]
-    return asked, told["skipped"]
+    planned = [PlannedStep(get_step(one["step"]), one["values"], one["inputs"], one["name"]) for one in told["steps"]]
+    return planned, told["skipped"]

@@ -64,12 +64,12 @@ def estimate_command(
     for bill in bills:
         counts = (bill.rows, bill.n_requests, bill.n_stored, *bill.tokens)
         dollars = Figure(bill.usd)
-        table.add_row(bill.step, *(f"{n:,}" for n in counts), dollars.told(",.2f"), f"{bill.hours(answer_s):.2f}")
+        table.add_row(bill.step, *(f"{n:,}" for n in counts), dollars.text(",.2f"), f"{bill.hours(answer_s):.2f}")
         usd = usd.plus(dollars)
     console().print(table)
     hours = sum(bill.hours(answer_s) for bill in bills)
     by_batches = f"; by batches {usd.value * SHARE:,.2f} dollars, within a day for each step" if usd.value else ""
-    typer.echo(f"{usd.told(',.2f')} dollars, {hours:.2f} hours at {answer_s:g} s an answer{by_batches}")
+    typer.echo(f"{usd.text(',.2f')} dollars, {hours:.2f} hours at {answer_s:g} s an answer{by_batches}")
     for bill in bills if pays else ():
         n = max(1, bill.rows)
         typer.echo(

@@ -1,8 +1,8 @@
 """Commands of ``foundry``, each in a fork of one process that has imported what they need, so they start at once.
 
-``python -m pipeline_tasks.cli.forks FD MODULE [IMPORTED …]``: FD is a socket that is asked as :class:`Asked` says, and
-MODULE has the ``main`` that reads ``sys.argv``. It ends when nobody can ask any more. Linux only: elsewhere a process
-that has loaded numerical libraries must not go on in a fork.
+``python -m pipeline_tasks.cli.forks FD MODULE [IMPORTED …]``: FD is a socket over which each :class:`ForkRequest` is
+sent, and MODULE has the ``main`` that reads ``sys.argv``. It ends when nobody can ask any more. Linux only: elsewhere a
+process that has loaded numerical libraries must not go on in a fork.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LIMIT = 1 << 20
 
 
 @dataclass(frozen=True)
-class Asked:
+class ForkRequest:
     """A command to run in a session of its own.
 
     Attributes:
@@ -47,7 +47,7 @@ class Asked:
         socket.send_fds(to, [json.dumps(asdict(self)).encode()], [output, log, told])
 
 
-def serve(asking: socket.socket, imported: Sequence[str]) -> Asked | None:
+def serve(asking: socket.socket, imported: Sequence[str]) -> ForkRequest | None:
     """Fork for each command that is asked for; returns it in its own process, and None here, once nobody asks.
 
     Args:
@@ -64,12 +64,12 @@ def serve(asking: socket.socket, imported: Sequence[str]) -> Asked | None:
                 import_module(name)
         if os.fork() == 0:
             asking.close()
-            return _run(Asked(**json.loads(message)), *fds)
+            return _run(ForkRequest(**json.loads(message)), *fds)
         for fd in fds:
             os.close(fd)
 
 
-def _run(asked: Asked, output: int, log: int, told: int) -> Asked:
+def _run(request: ForkRequest, output: int, log: int, told: int) -> ForkRequest:
     """Fork once more, to be there when the command ends."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     child = os.fork()
@@ -85,16 +85,16 @@ def _run(asked: Asked, output: int, log: int, told: int) -> Asked:
     os.dup2(log, sys.stderr.fileno())
     for fd in (output, log, told):
         os.close(fd)
-    take_on(asked.environment)
-    return asked
+    take_on(request.environment)
+    return request
 
 
 def main() -> None:
     """Entry point."""
     fd, module, *imported = sys.argv[1:]
-    asked = serve(socket.socket(fileno=int(fd)), [module, *imported])
-    if asked:
-        sys.argv = ["foundry", *asked.arguments]
+    request = serve(socket.socket(fileno=int(fd)), [module, *imported])
+    if request:
+        sys.argv = ["foundry", *request.arguments]
         import_module(module).main()
 
 

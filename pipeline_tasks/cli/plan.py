@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from pipeline_tasks.cli.costs import Figure, Known
+from pipeline_tasks.cli.costs import CostSources, Figure
 from pipeline_tasks.cli.dags import dag_names, steps_of
 from pipeline_tasks.cli.planned import Chain, Line, by_name, totals
 from pipeline_tasks.cli.run import inputs_of, parameters_of
@@ -57,13 +57,13 @@ def _plan(
     if is_dag:
         if inputs:
             raise InputError(f"a run of {names[0]} finds its inputs itself; leave out --input, or name its steps")
-        asked, skipped = steps_of(names[0], values)
-        if not asked and not skipped:
+        planned, skipped = steps_of(names[0], values)
+        if not planned and not skipped:
             raise InputError(f"{names[0]} runs no step")
     else:
-        asked = by_name(names, values, inputs)
-    chain = Chain(Known(store, Rates.of(store), on, answer_s))
-    show([chain.add(one) for one in asked], skipped)
+        planned = by_name(names, values, inputs)
+    chain = Chain(CostSources(store, Rates.of(store), on, answer_s))
+    show([chain.add(one) for one in planned], skipped)
 
 
 def show(lines: list[Line], skipped: list[str]) -> None:
@@ -75,17 +75,17 @@ def show(lines: list[Line], skipped: list[str]) -> None:
             line.step.name,
             line.dataset,
             line.todo,
-            line.rows.told(),
+            line.rows.text(),
             "?" if line.size_bytes.value is None else _approximately(line.size_bytes.sure, line.size_bytes.value),
             f"{line.memory_gib:g} GiB{peak}",
             _hours(line.cost.hours),
-            line.cost.dollars.told(",.2f"),
+            line.cost.dollars.text(",.2f"),
             line.cost.source,
         )
     console().print(table)
     hours, dollars, missing = totals(lines)
     unknown = f"; not known: {', '.join(missing)}" if missing else ""
-    typer.echo(f"{_hours(hours)} hours, {dollars.told(',.2f')} dollars{unknown}")
+    typer.echo(f"{_hours(hours)} hours, {dollars.text(',.2f')} dollars{unknown}")
     for note in dict.fromkeys(note for line in lines for note in line.cost.notes):
         typer.echo(note)
     if skipped:
@@ -93,7 +93,7 @@ def show(lines: list[Line], skipped: list[str]) -> None:
 
 
 def _hours(hours: Figure) -> str:
-    return hours.told(".2g" if (hours.value or 0) < 1 else ",.1f")
+    return hours.text(".2g" if (hours.value or 0) < 1 else ",.1f")
 
 
 def _approximately(sure: bool, size: float) -> str:

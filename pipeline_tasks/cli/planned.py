@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pipeline_tasks.cli.costs import NOTHING, Cost, Figure, Known
+from pipeline_tasks.cli.costs import NOTHING, Cost, CostSources, Figure
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Manifest
 from pipeline_tasks.core.parameters import usual
@@ -22,7 +22,7 @@ from pipeline_tasks.core.versions import load_manifest, resolve_name
 
 
 @dataclass(frozen=True)
-class Asked:
+class PlannedStep:
     """A step as it would be run.
 
     Attributes:
@@ -39,7 +39,7 @@ class Asked:
     name: str
 
 
-def by_name(names: list[str], values: dict[str, Any], inputs: dict[str, list[str]]) -> list[Asked]:
+def by_name(names: list[str], values: dict[str, Any], inputs: dict[str, list[str]]) -> list[PlannedStep]:
     """Steps by name: each gets the parameters and inputs that it has, and reads what those before it write.
 
     Raises:
@@ -58,7 +58,7 @@ def by_name(names: list[str], values: dict[str, Any], inputs: dict[str, list[str
     for step in steps:
         chosen = usual(step) | {name: value for name, value in values.items() if name in step.params.model_fields}
         read = {name: texts for name, texts in inputs.items() if name in step.reads}
-        found.append(Asked(step, chosen, read, step.output(step.parse(chosen))))
+        found.append(PlannedStep(step, chosen, read, step.output(step.parse(chosen))))
     return found
 
 
@@ -99,54 +99,56 @@ class Line:
 class Chain:
     """Steps in the order in which they would run."""
 
-    known: Known
+    known: CostSources
     lines: dict[str, Line] = field(default_factory=dict)
 
-    def add(self, asked: Asked) -> Line:
-        """What ``asked`` would do after the steps before it.
+    def add(self, planned: PlannedStep) -> Line:
+        """What ``planned`` would do after the steps before it.
 
         Raises:
             InputError: a parameter or an input is wrong, or an input is not there and no step before it writes it.
         """
-        given, coming = self._inputs(asked)
-        line = self._waiting(asked, given, coming) if coming else self._ready(asked, given)
-        self.lines[asked.name] = line
+        given, coming = self._inputs(planned)
+        line = self._waiting(planned, given, coming) if coming else self._ready(planned, given)
+        self.lines[planned.name] = line
         return line
 
-    def _inputs(self, asked: Asked) -> tuple[dict[str, list[str]], dict[str, list[Line]]]:
+    def _inputs(self, planned: PlannedStep) -> tuple[dict[str, list[str]], dict[str, list[Line]]]:
         """Inputs that are there or that no step before writes, and those that are to come."""
-        step, params = asked.step, asked.step.parse(asked.values)
-        given = {name: texts for name, texts in asked.inputs.items() if name not in step.reads}
+        step, params = planned.step, planned.step.parse(planned.values)
+        given = {name: texts for name, texts in planned.inputs.items() if name not in step.reads}
         coming: dict[str, list[Line]] = {}
         for name, read in step.reads.items():
-            texts = asked.inputs.get(name, read.defaults(params))
+            texts = planned.inputs.get(name, read.defaults(params))
             before = [self.lines[text] for text in texts if text in self.lines]
             there = [str(found.made.ref) for found in before if found.made]
             if waiting := [found for found in before if not found.made]:
                 coming[name] = waiting
-            if before or name in asked.inputs:
+            if before or name in planned.inputs:
                 given[name] = there + [text for text in texts if text not in self.lines]
         return given, coming
 
-    def _ready(self, asked: Asked, given: dict[str, list[str]]) -> Line:
+    def _ready(self, planned: PlannedStep, given: dict[str, list[str]]) -> Line:
         """Of a step whose inputs are all there."""
-        job = plan(self.known.store, asked.step, asked.values, given)
+        job = plan(self.known.store, planned.step, planned.values, given)
         todo = Todo.of(self.known.store, job)
         rows = Figure(todo.rows)
         if todo.made:
-            return self._line(asked, todo, rows, Cost(NOTHING, NOTHING), Figure(todo.made.rows))
+            return self._line(planned, todo, rows, Cost(NOTHING, NOTHING), Figure(todo.made.rows))
         cost = self.known.of_job(job, rows)
-        latest = resolve_name(self.known.store, job.dataset) if asked.step.grows and not todo.rows_read else None
+        latest = resolve_name(self.known.store, job.dataset) if planned.step.grows and not todo.rows_read else None
         if latest:
-            counted = f"{asked.step.name} looks outside: what reads it is counted with {latest}, its latest version"
+            counted = f"{planned.step.name} looks outside: what reads it is counted with {latest}, its latest version"
             before = load_manifest(self.known.store, latest)
             cost = replace(cost, notes=[*cost.notes, counted])
-            return replace(self._line(asked, todo, rows, cost, Figure(before.rows, sure=False)), made=before)
-        out = Figure(todo.rows_read).times(self._rows_out(asked.step, job.dataset))
-        return self._line(asked, todo, rows, cost, out, self._share(job.dataset, todo, out))
+            return replace(self._line(planned, todo, rows, cost, Figure(before.rows, sure=False)), made=before)
+        out = Figure(todo.rows_read).times(self._rows_out(planned.step, job.dataset))
+        return self._line(planned, todo, rows, cost, out, self._share(job.dataset, todo, out))
 
-    def _line(self, asked: Asked, todo: Todo, rows: Figure, cost: Cost, out: Figure, share: float = 0.0) -> Line:
-        step, dataset = asked.step, todo.job.dataset
+    def _line(
+        self, planned: PlannedStep, todo: Todo, rows: Figure, cost: Cost, out: Figure, share: float = 0.0
+    ) -> Line:
+        step, dataset = planned.step, todo.job.dataset
         return Line(
             step=step,
             dataset=str(todo.made.ref) if todo.made else dataset,
@@ -179,9 +181,9 @@ class Chain:
         rows = sum(part.rows for part in parts)
         return sum(part.rows for part in parts if part.sha256 not in held) / rows if rows else 1.0
 
-    def _waiting(self, asked: Asked, given: dict[str, list[str]], coming: dict[str, list[Line]]) -> Line:
+    def _waiting(self, planned: PlannedStep, given: dict[str, list[str]], coming: dict[str, list[Line]]) -> Line:
         """Of a step that reads what an earlier one has not written yet."""
-        step, params = asked.step, asked.step.parse(asked.values)
+        step, params = planned.step, planned.step.parse(planned.values)
         if unknown := sorted(set(given) - set(step.reads)):
             raise InputError(f"{step.name} has no input {unknown[0]!r}; its inputs are: {', '.join(step.reads)}")
         rows: dict[str, Figure] = {}

@@ -74,11 +74,11 @@ def steps_command() -> None:
         step = get_step(name)
         reads = "\n".join(f"{n}={r.dataset or (r.schema.name if r.schema else '')}" for n, r in step.reads.items())
         params = "\n".join(f"{n}={_default(f)}" for n, f in step.params.model_fields.items())
-        table.add_row(name, step.kind, reads, step.dataset, taken(resources_of(step)), params, step.doc)
+        table.add_row(name, step.kind, reads, step.dataset, resources_text(resources_of(step)), params, step.doc)
     console().print(table)
 
 
-def taken(needs: Resources) -> str:
+def resources_text(needs: Resources) -> str:
     """Image, memory, memory of a second run, cards, nodes, time, tries and secrets of a step, a line each."""
     minutes = needs.timeout_minutes
     hours = f"{minutes / 60:g} h" if minutes >= 60 else f"{minutes:g} min"

@@ -56,7 +56,7 @@ def sweep_command(
         by_name(names, nested(fixed | chosen, names), inputs)
     found = []
     for number, chosen in enumerate(settings_tried, 1):
-        say(f"setting {number} of {len(settings_tried)}: {told(chosen)}")
+        say(f"setting {number} of {len(settings_tried)}: {setting_text(chosen)}")
         found.append((chosen, run_chain(store, names, nested(fixed | chosen, names), inputs)))
     found = best_first(found, by)
     table = Table(*found[0][0], by, "version")
@@ -108,12 +108,12 @@ def nested(values: dict[str, Any], names: list[str]) -> dict[str, Any]:
 def run_chain(store: Store, names: list[str], values: dict[str, Any], inputs: dict[str, list[str]]) -> Outcome:
     """Run steps, each of which reads what those before it made; what became of the last one."""
     made: dict[str, str] = {}
-    for asked in by_name(names, values, inputs):
-        reads = {name: read.defaults(asked.step.parse(asked.values)) for name, read in asked.step.reads.items()}
-        linked = {name: [made.get(text, text) for text in texts] for name, texts in (reads | asked.inputs).items()}
-        handed = {name: texts for name, texts in linked.items() if name in asked.inputs or texts != reads.get(name)}
-        outcome = run_job(store, plan(store, asked.step, asked.values, handed), workers=settings().workers)
-        made[asked.name] = str(outcome.ref)
+    for planned in by_name(names, values, inputs):
+        reads = {name: read.defaults(planned.step.parse(planned.values)) for name, read in planned.step.reads.items()}
+        linked = {name: [made.get(text, text) for text in texts] for name, texts in (reads | planned.inputs).items()}
+        handed = {name: texts for name, texts in linked.items() if name in planned.inputs or texts != reads.get(name)}
+        outcome = run_job(store, plan(store, planned.step, planned.values, handed), workers=settings().workers)
+        made[planned.name] = str(outcome.ref)
     return _as_when_built(store, outcome)
 
 
@@ -126,7 +126,7 @@ def _as_when_built(store: Store, outcome: Outcome) -> Outcome:
     return replace(outcome, counters=Counter({**outcome.counters, **counted}))
 
 
-def told(chosen: dict[str, Any]) -> str:
+def setting_text(chosen: dict[str, Any]) -> str:
     """A setting in a line."""
     return ", ".join(f"{name}={value}" for name, value in chosen.items())
 

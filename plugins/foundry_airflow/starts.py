@@ -19,7 +19,7 @@ from threading import Event, Thread
 from typing import IO, Protocol
 
 from foundry_airflow.calls import Call
-from pipeline_tasks.cli.forks import Asked
+from pipeline_tasks.cli.forks import ForkRequest
 from pipeline_tasks.core.settings import FOR_LIBRARIES, inherited
 
 IMPORTED = {
@@ -81,7 +81,7 @@ class Server:
     def start(self, arguments: Sequence[str], environment: dict[str, str], output: int, log: int) -> Fork:
         """A command in a fork, with the descriptors as its standard output and standard error."""
         here, there = os.pipe()
-        Asked(list(arguments), environment).send(self._asks, output, log, there)
+        ForkRequest(list(arguments), environment).send(self._asks, output, log, there)
         os.close(there)
         return Fork(os.fdopen(here))
 

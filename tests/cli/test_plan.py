@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline_tasks.cli.costs import Figure, Known
+from pipeline_tasks.cli.costs import CostSources, Figure
 from pipeline_tasks.cli.plan import plan_command, show, size_told
-from pipeline_tasks.cli.planned import Asked, Chain, Line, totals
+from pipeline_tasks.cli.planned import Chain, Line, PlannedStep, totals
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.lineage.rates import Rates
 from pipeline_tasks.core.settings import settings
@@ -33,12 +33,12 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalStor
 
 
 def planned(store: LocalStore, *steps: Step, **values: object) -> list[Line]:
-    chain = Chain(Known(store, Rates.of(store), "", 2.0))
-    return [chain.add(Asked(s, values, {}, s.output(s.parse(values)))) for s in steps]
+    chain = Chain(CostSources(store, Rates.of(store), "", 2.0))
+    return [chain.add(PlannedStep(s, values, {}, s.output(s.parse(values)))) for s in steps]
 
 
 def told(lines: list[Line]) -> list[tuple[str, str, str]]:
-    return [(line.todo, line.rows.told(), line.cost.hours.told(".0f")) for line in lines]
+    return [(line.todo, line.rows.text(), line.cost.hours.text(".0f")) for line in lines]
 
 
 def test_what_nobody_measured_is_not_made_up(store):
@@ -67,21 +67,21 @@ def test_a_refresh_is_extrapolated_down_the_chain_from_what_runs_took_and_made(s
     rates = Rates.of(store)
     assert (scale.todo, scale.rows) == ("1 of 5 parts", Figure(2))
     assert scale.cost.hours == Figure(rates.rate(toy_scale, "scaled").hours_for(2), sure=False)
-    assert (unique.rows.told(), bare.rows.told(), total.rows.told()) == ("~10", "~2", "~10")
+    assert (unique.rows.text(), bare.rows.text(), total.rows.text()) == ("~10", "~2", "~10")
     assert bare.cost.hours.value == pytest.approx(rates.rate(toy_bare, "bare").hours_for(2))
     assert bare.size_bytes.value == pytest.approx(2 * rates.row_bytes(toy_unique, "unique"))
     make(store, toy_scale)
     scale, unique, bare, total = planned(store, *STEPS)
     assert (scale.todo, unique.todo) == ("nothing: it is there", "anew")
-    assert (unique.rows.told(), bare.rows.told(), total.rows.told()) == ("10", "~2", "~10")
+    assert (unique.rows.text(), bare.rows.text(), total.rows.text()) == ("10", "~2", "~10")
 
 
 def test_what_looks_outside_is_counted_with_its_latest_version(store):
     make(store, toy_list, rows=WORLD)
     make(store, toy_scale)
-    chain = Chain(Known(store, Rates.of(store), "", 2.0))
-    listed = chain.add(Asked(toy_list, {"rows": {"a": 1}}, {}, "items"))
-    scaled = chain.add(Asked(toy_scale, {}, {}, "scaled"))
+    chain = Chain(CostSources(store, Rates.of(store), "", 2.0))
+    listed = chain.add(PlannedStep(toy_list, {"rows": {"a": 1}}, {}, "items"))
+    scaled = chain.add(PlannedStep(toy_scale, {}, {}, "scaled"))
     assert (listed.todo, scaled.todo) == ("looks outside", "nothing: it is there")
     assert listed.cost.notes == [
         f"toy_list looks outside: what reads it is counted with {listed.made.ref}, its latest version"

@@ -9,8 +9,8 @@ from airflow.sdk import DAG, BaseOperator
 from foundry_airflow.outline import outline, read_dag
 
 from pipeline_tasks import datasets as d
-from pipeline_tasks.cli.costs import Known
-from pipeline_tasks.cli.planned import Asked, Chain
+from pipeline_tasks.cli.costs import CostSources
+from pipeline_tasks.cli.planned import Chain, PlannedStep
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.lineage.rates import Rates
 from pipeline_tasks.core.manifest import Ref
@@ -111,7 +111,7 @@ NEEDS_A_NAME = {"evaluate_retriever": {"size": "33m"}}
 
 
 def test_of_every_dag_each_step_is_told_or_skipped_and_can_be_planned(chain, root):
-    known = Known(chain, Rates.of(chain), "", 2.0)
+    known = CostSources(chain, Rates.of(chain), "", 2.0)
     for path in sorted((root / "dags").glob("*.py")):
         dag = read_dag(root / "dags", path.stem)
         told = outline(dag, NEEDS_A_NAME.get(path.stem, {}))
@@ -119,7 +119,7 @@ def test_of_every_dag_each_step_is_told_or_skipped_and_can_be_planned(chain, roo
         assert {step for step, _ in steps(told)} | set(told["skipped"]) == named, path.stem
         planned = Chain(known)
         for one in json.loads(json.dumps(told))["steps"]:
-            planned.add(Asked(get_step(one["step"]), one["values"], one["inputs"], one["name"]))
+            planned.add(PlannedStep(get_step(one["step"]), one["values"], one["inputs"], one["name"]))
 
 
 def test_the_passages_of_triplets_are_those_that_pairs_of_your_own_name_or_the_latest(store, root):
@@ -141,9 +141,9 @@ def test_a_source_is_refreshed_first_and_its_passages_are_read(chain, root):
     assert told["steps"][0]["step"] == "list_urls" and made["list_urls"]["values"]["source"] == "/data/pdfs"
     planned = next(one["name"] for one in told["steps"] if one["name"].startswith("passages@"))
     assert made["extract_queries"]["inputs"]["passages"] == [planned] != [kept]
-    asked = Chain(Known(chain, Rates.of(chain), "", 2.0))
+    asked = Chain(CostSources(chain, Rates.of(chain), "", 2.0))
     for one in told["steps"]:
-        asked.add(Asked(get_step(one["step"]), one["values"], one["inputs"], one["name"]))
+        asked.add(PlannedStep(get_step(one["step"]), one["values"], one["inputs"], one["name"]))
     alone = {one["step"]: one for one in outline(read_dag(root / "dags", "adapt_to_corpus"), {})["steps"]}
     assert "list_urls" not in alone and alone["extract_queries"]["inputs"]["passages"] == [kept]
 

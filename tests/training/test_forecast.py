@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from pipeline_tasks.cli.costs import Known
-from pipeline_tasks.cli.planned import Asked, Chain
+from pipeline_tasks.cli.costs import CostSources
+from pipeline_tasks.cli.planned import Chain, PlannedStep
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.lineage.rates import Rates
 from pipeline_tasks.core.plan import plan
@@ -280,13 +280,13 @@ def test_cards_that_are_none_are_refused(text):
 
 def test_a_plan_has_the_hours_of_the_cards_that_it_is_told(store):
     job = plan(store, pretrain, {"size": "596m"})
-    asked = Asked(pretrain, {"size": "596m"}, {}, "it")
+    asked = PlannedStep(pretrain, {"size": "596m"}, {}, "it")
     (line,) = told(Inputs(job.open(store)), job.params, "2xL4")[3:]
     rates = Rates.of(store)
-    cost = Chain(Known(store, rates, "2xL4", 2.0)).add(asked).cost
+    cost = Chain(CostSources(store, rates, "2xL4", 2.0)).add(asked).cost
     assert line.startswith(f"2 x L4: {60 * cost.hours.value:.1f} minutes")
     assert (cost.source, cost.dollars.value) == ("arithmetic for 2xL4", 0)
-    unnamed = Chain(Known(store, rates, "", 2.0)).add(asked).cost
+    unnamed = Chain(CostSources(store, rates, "", 2.0)).add(asked).cost
     assert unnamed.hours.value is None and unnamed.source.endswith("name cards with --on")
     with pytest.raises(InputError, match="no GPU that is known"):
-        Chain(Known(store, rates, "Z9", 2.0)).add(asked)
+        Chain(CostSources(store, rates, "Z9", 2.0)).add(asked)
