@@ -13,8 +13,8 @@ from foundry_airflow.steps import (
     fields,
     fold_lineage,
     form,
-    given,
     step,
+    versions_read,
     within,
 )
 
@@ -66,7 +66,7 @@ with DAG(
     refreshed = RefreshOperator(task_id="refresh", source=dag.param("source"))
     size, batch, writer = {"size": dag.param("size")}, dag.param("batch"), {"api": "chat"} | LLM.values(dag)
     chosen = ADAPT.values(dag) | size | {"objective": LOSS, "in_batch": "{{ params.lead == 'own' }}"}
-    passages = given(refreshed, passages="passages", adapt_to_corpus=(chosen, ("lists", "queries")))
+    passages = versions_read(refreshed, passages="passages", adapt_to_corpus=(chosen, ("lists", "queries")))
     begun = passages.pop("adapt_to_corpus")
     extracted = step("extract_queries", inputs=passages, params=QUERIES.values(dag), only_if=OFFLINE)
     events = step("extract_events", inputs=passages, params=writer | EVENTS.values(dag), only_if=BY_LLM, ahead=batch)

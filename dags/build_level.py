@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow.sdk import DAG, Asset, Param
 from foundry_airflow.partitions import RUN_KEY, PartitionOperator, keyed, level_asked
-from foundry_airflow.steps import AT_ONCE, DEFAULT_ARGS, LEVEL, fold_lineage, form, given, mined_from, step
+from foundry_airflow.steps import AT_ONCE, DEFAULT_ARGS, LEVEL, fold_lineage, form, mined_from, step, versions_read
 
 DOC = """
 ### `mtt/<alpha>` for one alpha
@@ -28,7 +28,7 @@ with DAG(
     doc_md=DOC,
     params={"alpha": ALPHA} | MINE.params,
 ) as dag:
-    read = given(**mined_from())
+    read = versions_read(**mined_from())
     triplets = step("mine_negatives", inputs=read, params=MINE.values(dag) | {"alpha": RUN_KEY}, emits=False)
     emitted = PartitionOperator(task_id="emit", asset=Asset("mtt"), key=RUN_KEY, version=triplets)
     fold_lineage(emitted.output)

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from airflow.sdk import DAG, Asset, Param, TaskGroup
 from foundry_airflow.paths import passages_of_pairs
-from foundry_airflow.steps import DEFAULT_ARGS, fold_lineage, form, given, group_name, levels, rankers, step, within
+from foundry_airflow.steps import (
+    DEFAULT_ARGS,
+    fold_lineage,
+    form,
+    group_name,
+    levels,
+    rankers,
+    step,
+    versions_read,
+    within,
+)
 
 from pipeline_tasks.models.sizes import SIZES
 from pipeline_tasks.retrieval.fusion import BM25
@@ -46,13 +56,13 @@ with DAG(
     doc_md=DOC,
     params={"alphas": ALPHAS, "kd_alphas": KD_ALPHAS, "fusion": FUSION} | RANK.params | AGREE.params | MINE.params,
 ) as dag:
-    read = given(pairs="mtp", passages=passages_of_pairs)
+    read = versions_read(pairs="mtp", passages=passages_of_pairs)
     rankings, vectors, depth, fusion, who = {}, {}, RANK.values(dag), dag.param("fusion"), rankers()
     for model in who.embedders:
         with TaskGroup(group_name(model)):
             which = {"model": model}
             passages = step("embed_passages", inputs={"passages": read["passages"]}, params=which)
-            asked = which | who.asked(model, all_if=fusion)
+            asked = which | who.encoding_limits(model, all_if=fusion)
             queries = step("embed_pairs", inputs={"pairs": read["pairs"]}, params=asked)
             vectors[model] = queries, passages
             given_vectors = {"queries": queries, "passages": passages, "positives": queries}

@@ -10,10 +10,10 @@ from foundry_airflow.steps import (
     evaluation_fields,
     fold_lineage,
     form,
-    given,
     judged_with,
     stages,
     step,
+    versions_read,
     within,
 )
 
@@ -48,7 +48,7 @@ with DAG(
 ) as dag:
     size = {"size": dag.param("size")}
     chosen = DISTILL.values(dag) | size
-    read = given(**judged_with(), distill=(chosen, ()))
+    read = versions_read(**judged_with(), distill=(chosen, ()))
     distilled = step("distill", inputs=read["distill"], params=chosen)
     scores = evaluated(dag, read, stages(distilled), size | BACKBONE.values(dag))
     fold_lineage(scores)

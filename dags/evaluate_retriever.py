@@ -9,9 +9,9 @@ from foundry_airflow.steps import (
     evaluation_fields,
     fold_lineage,
     form,
-    given,
     judged_with,
     stages,
+    versions_read,
 )
 
 from pipeline_tasks.models.sizes import SIZES
@@ -45,7 +45,7 @@ with DAG(
     doc_md=DOC,
     params={"size": SIZE} | evaluation_fields() | BACKBONE.params,
 ) as dag:
-    read = given(**judged_with())
+    read = versions_read(**judged_with())
     models = stages("{{ 'model/' ~ params.size ~ '/finetune' if params.size else '' }}")
     size = {"size": "{{ ti.xcom_pull('models')[-1].split('/')[1] }}"}
     scores = evaluated(dag, read, models, size | BACKBONE.values(dag), emits=True)

@@ -10,8 +10,8 @@ from foundry_airflow.steps import (
     fields,
     fold_lineage,
     form,
-    given,
     step,
+    versions_read,
     within,
 )
 
@@ -56,7 +56,7 @@ with DAG(
 ) as dag:
     asked, size, batch = LLM.values(dag), {"size": dag.param("size")}, dag.param("batch")
     chosen = TRAIN.values(dag) | size
-    read = given(pairs="mtp", passages="passages", follow_instructions=(chosen, ("tuples",)))
+    read = versions_read(pairs="mtp", passages="passages", follow_instructions=(chosen, ("tuples",)))
     begun = read.pop("follow_instructions")
     told = step("write_instructions", inputs={"pairs": read["pairs"]}, params=WRITE.values(dag) | asked, ahead=batch)
     poisoned = step("poison_tuples", inputs={"pairs": told}, params=asked, ahead=batch)

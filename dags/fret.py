@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from airflow.sdk import DAG, Param
-from foundry_airflow.steps import DEFAULT_ARGS, batch_field, default, fields, fold_lineage, form, given, step, within
+from foundry_airflow.steps import (
+    DEFAULT_ARGS,
+    batch_field,
+    default,
+    fields,
+    fold_lineage,
+    form,
+    step,
+    versions_read,
+    within,
+)
 
 from pipeline_tasks.core.settings import settings
 
@@ -54,7 +64,7 @@ with DAG(
     doc_md=DOC,
     params=JUDGE_FIELDS | batch_field("write_tasks_and_queries") | fields(*FORMS),
 ) as dag:
-    read = given(passages="passages")
+    read = versions_read(passages="passages")
     paid = LLM.values(dag) | BUDGET.values(dag)
     batch, written_by = dag.param("batch"), WRITE.values(dag) | paid
     written = step("write_tasks_and_queries", inputs=read, params=written_by, ahead=batch)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow.sdk import DAG, Asset
-from foundry_airflow.steps import DEFAULT_ARGS, batch_field, fold_lineage, form, given, step, within
+from foundry_airflow.steps import DEFAULT_ARGS, batch_field, fold_lineage, form, step, versions_read, within
 
 DOC = """
 ### From `passages` to `mtp`
@@ -51,7 +51,7 @@ with DAG(
     params=NEEDS.params | LLM.params | BATCH | OWN.params | GATE.params,
 ) as dag:
     batch, asked = dag.param("batch"), NEEDS.values(dag) | LLM.values(dag)
-    needs = step("write_needs", inputs=given(passages="passages"), params=asked, ahead=batch)
+    needs = step("write_needs", inputs=versions_read(passages="passages"), params=asked, ahead=batch)
     pairs = step("write_pairs", inputs={"needs": needs}, params=LLM.values(dag), ahead=batch)
     combined = step("combine_pairs", inputs={"dm": pairs}, params=OWN.values(dag))
     mtp = step("decontaminate_pairs", inputs={"pairs": combined}, params=GATE.values(dag))

@@ -11,7 +11,6 @@ from foundry_airflow.steps import (
     fields,
     fold_lineage,
     form,
-    given,
     judged_with,
     levels,
     mined_at,
@@ -19,6 +18,7 @@ from foundry_airflow.steps import (
     named_in,
     publish,
     step,
+    versions_read,
     within,
 )
 
@@ -63,7 +63,7 @@ with DAG(
     first, tuned = PRETRAIN.values(dag) | common | begun, FINETUNE.values(dag) | common
     alphas = [f"{{{{ alpha_of(params.size, params.alphas, {i}) }}}}" for i in range(ITERATIONS)]
     of_tuning = (tuned, ("triplets", "init"), [f"mtt/{alpha}" for alpha in alphas])
-    read = given(**mined_from() | judged_with(), pretrain=(first, ("pairs", "init")), finetune=of_tuning)
+    read = versions_read(**mined_from() | judged_with(), pretrain=(first, ("pairs", "init")), finetune=of_tuning)
     decoder = {name: common[name] for name in common if name != "max_query_length"} | ADAPT.values(dag) | begun
     needed = "{{ adapts(params.size, params.pretrain_causal) }}"
     adapted = step("adapt_backbone", inputs={"passages": read["passages"]}, params=decoder, only_if=needed)

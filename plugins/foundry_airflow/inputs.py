@@ -56,7 +56,7 @@ class VersionsOperator(BaseOperator):
             task.push(refs, key)
 
 
-def given(after: BaseOperator | None = None, /, **paths: Where | Named) -> dict[str, Any]:
+def versions_read(after: BaseOperator | None = None, /, **paths: Where | Named) -> dict[str, Any]:
     """The versions that this run reads, by name: the outputs of a task ``versions``, the first one, or that ``after``.
 
     It waits for what it is ``after``, which may be skipped. A step's name, with its parameters and those of its inputs

@@ -102,9 +102,11 @@ class PlannedOperator(BaseOperator):
             AirflowSkipException: ``only_if`` is not met, or an input was skipped.
         """
         with for_a_form():
-            return plan(store, get_step(self.step), self.parameters(), self.given() if inputs is None else inputs)
+            return plan(
+                store, get_step(self.step), self.parameters(), self.input_versions() if inputs is None else inputs
+            )
 
-    def given(self) -> dict[str, list[str]]:
+    def input_versions(self) -> dict[str, list[str]]:
         """Input name -> versions, of the inputs that it is told.
 
         Raises:
@@ -112,14 +114,14 @@ class PlannedOperator(BaseOperator):
         """
         if self.only_if in SKIPS:
             raise AirflowSkipException(self.otherwise)
-        step, given = get_step(self.step), {}
+        step, found = get_step(self.step), {}
         for name, value in self.inputs.items():
-            given[name] = list(flat(value))
-            if not given[name] and value != [] and not step.reads[name].optional:
+            found[name] = list(flat(value))
+            if not found[name] and value != [] and not step.reads[name].optional:
                 raise AirflowSkipException(f"{self.step}: the step that makes {name} was skipped")
             if any(f"{{{parameter}}}" in step.reads[name].dataset for parameter in self.each):
-                given[name] = self._own(step, name, given[name])
-        return given
+                found[name] = self._own(step, name, found[name])
+        return found
 
     def _own(self, step: Step, name: str, made: list[str]) -> list[str]:
         """Of what the tasks of a mapped step made, that of the dataset which this task reads; its latest if none is."""

@@ -177,7 +177,7 @@ class OutlinedTask:
 
         operator, steps = PlannedOperator(task_id=PLANNED, **work), self._outline.noted
         try:
-            inputs = operator.given()
+            inputs = operator.input_versions()
         except AirflowSkipException:
             self._outline.skipped.append(operator.step)
             return None

@@ -46,7 +46,7 @@ class Rankers:
         """Those that score triplets, which takes vectors: the best ones, else the first that has any."""
         return [model for model in self.best if model != BM25] or self.embedders[:1]
 
-    def asked(self, model: str, all_if: DagParam) -> dict[str, Unless]:
+    def encoding_limits(self, model: str, all_if: DagParam) -> dict[str, Unless]:
         """Parameters by which ``model`` encodes nothing for an intent that others judge, unless the field is on.
 
         A set of the general domain has one intent, so that none of it is encoded where that is none of the model's.

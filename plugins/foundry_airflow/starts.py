@@ -85,7 +85,7 @@ class Server:
         os.close(there)
         return Fork(os.fdopen(here))
 
-    def gone(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether it has ended."""
         asks = select.poll()
         asks.register(self._asks, 0)
@@ -111,7 +111,7 @@ class _Forks:
 
     def of(self, call: Call) -> Server:
         image = call.resources.image
-        if self._servers[image].gone():
+        if self._servers[image].has_ended():
             self._servers[image] = self._server(image)
         return self._servers[image]
 

@@ -20,7 +20,7 @@ from foundry_airflow.inputs import (
     NamedOperator,
     PublishOperator,
     StagesOperator,
-    given,
+    versions_read,
 )
 from foundry_airflow.operators import StepOperator, airflow_errors
 from foundry_airflow.paths import Where, best_rankings
@@ -45,7 +45,7 @@ __all__ = [
     "fields",
     "fold_lineage",
     "form",
-    "given",
+    "versions_read",
     "group_name",
     "judged_with",
     "levels",

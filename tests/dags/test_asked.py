@@ -128,6 +128,6 @@ def test_who_judges_all_intents_or_teaches_alone_is_asked_all(store_folder, root
     assert [*told(root).values()] == [{}] * 3
     fusion = read_dag(root / "dags", "build_triplets").param("fusion")
     who = Rankers(["bm25", "a", "b", "c"], ["bm25", "a"], [], {"qa": ["bm25", "c"], "sts": ["a", "b"], "any": ["b"]})
-    limits = [who.asked(model, fusion) for model in "abc"]
+    limits = [who.encoding_limits(model, fusion) for model in "abc"]
     assert not limits[0]
     assert [limit["intents"].value for limit in limits[1:]] == [[one for one in judges() if one != "qa"], ["qa"]]

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from airflow.sdk import DAG, Param
-from foundry_airflow.steps import DEFAULT_ARGS, fold_lineage, form, given, named_in, publish, step
+from foundry_airflow.steps import DEFAULT_ARGS, fold_lineage, form, named_in, publish, step, versions_read
 
 SQUARE = form("square", "refuse")
 
@@ -20,7 +20,7 @@ with DAG(
     fold_lineage(published)
 
 with DAG("toy_totals", schedule=None, tags=["toy"], params={"plus": Param(["1", "2"], type="array")}) as totals:
-    read = given(numbers="squares > numbers", squares="squares", total=({"plus": 1}, ()))
+    read = versions_read(numbers="squares > numbers", squares="squares", total=({"plus": 1}, ()))
     twice = step("square", inputs={"numbers": read["squares"]}, only_if="")
     named = named_in("total", "squares", {"plus": 1}, [read["total"]["squares"], twice])
     sums = step("total", inputs={"squares": named}, each={"plus": totals.param("plus")})
