@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 from airflow.sdk import DAG, Param
+from foundry_airflow.ahead import batch_field
+from foundry_airflow.alerts import within
+from foundry_airflow.forms import BY_CHAT, fields, form
+from foundry_airflow.inputs import versions_read
 from foundry_airflow.refresh import RefreshOperator, source_field
-from foundry_airflow.steps import (
-    BY_CHAT,
-    DEFAULT_ARGS,
-    batch_field,
-    evaluated,
-    evaluation_fields,
-    fields,
-    fold_lineage,
-    form,
-    step,
-    versions_read,
-    within,
-)
+from foundry_airflow.steps import DEFAULT_ARGS, evaluated, evaluation_fields, fold_lineage, step
 
 from pipeline_tasks.models.sizes import SIZES
 from pipeline_tasks.training.params import OF_A_STAGE, OF_ALL_STAGES

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from airflow.sdk import DAG, Asset, Param
+from foundry_airflow.forms import LEVEL, form
+from foundry_airflow.inputs import versions_read
 from foundry_airflow.partitions import RUN_KEY, PartitionOperator, keyed, level_asked
-from foundry_airflow.steps import AT_ONCE, DEFAULT_ARGS, LEVEL, fold_lineage, form, mined_from, step, versions_read
+from foundry_airflow.steps import AT_ONCE, DEFAULT_ARGS, fold_lineage, mined_from, step
 
 DOC = """
 ### `mtt/<alpha>` for one alpha

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from airflow.sdk import DAG, Asset, Param, TaskGroup
+from foundry_airflow.alerts import within
+from foundry_airflow.forms import form, levels
+from foundry_airflow.inputs import versions_read
 from foundry_airflow.paths import passages_of_pairs
-from foundry_airflow.steps import (
-    DEFAULT_ARGS,
-    fold_lineage,
-    form,
-    group_name,
-    levels,
-    rankers,
-    step,
-    versions_read,
-    within,
-)
+from foundry_airflow.rankers import rankers
+from foundry_airflow.steps import DEFAULT_ARGS, fold_lineage, group_name, step
 
 from pipeline_tasks.models.sizes import SIZES
 from pipeline_tasks.retrieval.fusion import BM25

@@ -6,7 +6,9 @@ from datetime import UTC, datetime
 
 from airflow.sdk import DAG, Param
 from airflow.sdk.configuration import conf
-from foundry_airflow.steps import DEFAULT_ARGS, default, fields, fold_lineage, form, step, within
+from foundry_airflow.alerts import within
+from foundry_airflow.forms import fields, form
+from foundry_airflow.steps import DEFAULT_ARGS, default, fold_lineage, step
 
 DOC = """
 ### From searches and addresses to `passages`

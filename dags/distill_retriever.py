@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from airflow.sdk import DAG, Param
+from foundry_airflow.alerts import within
+from foundry_airflow.forms import form
+from foundry_airflow.inputs import versions_read
 from foundry_airflow.steps import (
     AT_ONCE,
     DEFAULT_ARGS,
     evaluated,
     evaluation_fields,
     fold_lineage,
-    form,
     judged_with,
     stages,
     step,
-    versions_read,
-    within,
 )
 
 from pipeline_tasks.models.sizes import SIZES

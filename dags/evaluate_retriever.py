@@ -3,16 +3,9 @@
 from __future__ import annotations
 
 from airflow.sdk import DAG, Asset, AssetAny, Param
-from foundry_airflow.steps import (
-    DEFAULT_ARGS,
-    evaluated,
-    evaluation_fields,
-    fold_lineage,
-    form,
-    judged_with,
-    stages,
-    versions_read,
-)
+from foundry_airflow.forms import form
+from foundry_airflow.inputs import versions_read
+from foundry_airflow.steps import DEFAULT_ARGS, evaluated, evaluation_fields, fold_lineage, judged_with, stages
 
 from pipeline_tasks.models.sizes import SIZES
 

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 from airflow.sdk import DAG, Param
-from foundry_airflow.steps import (
-    BY_CHAT,
-    DEFAULT_ARGS,
-    batch_field,
-    fields,
-    fold_lineage,
-    form,
-    step,
-    versions_read,
-    within,
-)
+from foundry_airflow.ahead import batch_field
+from foundry_airflow.alerts import within
+from foundry_airflow.forms import BY_CHAT, fields, form
+from foundry_airflow.inputs import versions_read
+from foundry_airflow.steps import DEFAULT_ARGS, fold_lineage, step
 
 from pipeline_tasks.evaluation.judge_queries import QUESTIONS
 from pipeline_tasks.models.sizes import SIZES

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from airflow.sdk import DAG
-from foundry_airflow.steps import DEFAULT_ARGS, fold_lineage, form, step
+from foundry_airflow.forms import form
+from foundry_airflow.steps import DEFAULT_ARGS, fold_lineage, step
 
 from pipeline_tasks.synthesis.general_sets import general_sets
 

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from airflow.sdk import DAG, Asset
-from foundry_airflow.steps import DEFAULT_ARGS, batch_field, fold_lineage, form, step, versions_read, within
+from foundry_airflow.ahead import batch_field
+from foundry_airflow.alerts import within
+from foundry_airflow.forms import form
+from foundry_airflow.inputs import versions_read
+from foundry_airflow.steps import DEFAULT_ARGS, fold_lineage, step
 
 DOC = """
 ### From `passages` to `mtp`

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from airflow.sdk import DAG, Param, TaskGroup
+from foundry_airflow.alerts import within
+from foundry_airflow.forms import fields, form, levels
+from foundry_airflow.inputs import versions_read
 from foundry_airflow.steps import (
     AT_ONCE,
     DEFAULT_ARGS,
     evaluated,
     evaluation_fields,
-    fields,
     fold_lineage,
-    form,
     judged_with,
-    levels,
     mined_at,
     mined_from,
     named_in,
     publish,
     step,
-    versions_read,
-    within,
 )
 
 from pipeline_tasks.models.sizes import SIZES, adapts, alpha_of

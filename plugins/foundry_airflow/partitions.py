@@ -8,8 +8,9 @@ from typing import Any
 from airflow.sdk import Asset, BaseOperator, Context, PartitionedAtRuntime, TriggerRule
 from airflow.sdk.exceptions import AirflowFailException
 
+from foundry_airflow.forms import LEVEL
 from foundry_airflow.operators import nothing_outlined
-from foundry_airflow.steps import LEVEL, as_asked
+from foundry_airflow.steps import as_asked
 from pipeline_tasks.core.manifest import Ref
 
 RUN_KEY = "{{ dag_run.partition_key or params.alpha }}"

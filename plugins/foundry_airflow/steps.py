@@ -1,4 +1,4 @@
-"""What DAG files are written with: :func:`step` makes a task of a step, :func:`form` fields of its parameters."""
+"""Tasks of DAG files: :func:`step` makes one of a step; :mod:`foundry_airflow.forms` has fields of its parameters."""
 
 from __future__ import annotations
 
@@ -10,21 +10,14 @@ from airflow.sdk import DAG, Asset, AssetAlias, Context, Param, TaskGroup, Trigg
 from airflow.sdk.configuration import conf
 from airflow.sdk.definitions.param import ParamsDict
 
-from foundry_airflow.ahead import AHEAD, AheadOperator, batch_field
-from foundry_airflow.alerts import task_failed, within
+from foundry_airflow.ahead import AHEAD, AheadOperator
+from foundry_airflow.alerts import task_failed
 from foundry_airflow.containers import gpus_of, option
-from foundry_airflow.forms import BY_CHAT, LEVEL, fields, form, levels, of_run, only_fields
+from foundry_airflow.forms import form, of_run, only_fields
 from foundry_airflow.groups import GroupsOperator
-from foundry_airflow.inputs import (
-    EachOperator,
-    NamedOperator,
-    PublishOperator,
-    StagesOperator,
-    versions_read,
-)
+from foundry_airflow.inputs import EachOperator, NamedOperator, PublishOperator, StagesOperator
 from foundry_airflow.operators import StepOperator, airflow_errors
 from foundry_airflow.paths import Where, best_rankings
-from foundry_airflow.rankers import rankers
 from foundry_airflow.tries import retry_delay_s
 from foundry_airflow.upkeep import FoldOperator
 from pipeline_tasks.core.parameters import default_of
@@ -32,32 +25,6 @@ from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.resources import resources_of
 from pipeline_tasks.core.step import Resources
 from pipeline_tasks.evaluation.judge_queries import OWN_SETS
-
-__all__ = [
-    "DEFAULT_ARGS",
-    "AT_ONCE",
-    "BY_CHAT",
-    "LEVEL",
-    "batch_field",
-    "default",
-    "evaluated",
-    "evaluation_fields",
-    "fields",
-    "fold_lineage",
-    "form",
-    "versions_read",
-    "group_name",
-    "judged_with",
-    "levels",
-    "mined_at",
-    "mined_from",
-    "named_in",
-    "publish",
-    "rankers",
-    "stages",
-    "step",
-    "within",
-]
 
 OF_AIRFLOW = {"openlineage"}
 """What a task of Airflow's that starts a run may add to what the run is given."""

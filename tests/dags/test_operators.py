@@ -11,10 +11,11 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 from foundry_airflow import operators, process
 from foundry_airflow.calls import Call
 from foundry_airflow.containers import container_of, folders
+from foundry_airflow.forms import form
 from foundry_airflow.groups import GroupsOperator
 from foundry_airflow.operators import StepOperator, open_store
 from foundry_airflow.paths import follow
-from foundry_airflow.steps import default, form
+from foundry_airflow.steps import default
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.registry import get_step

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from foundry_airflow.calls import Call
 from foundry_airflow.containers import container_of, folders
-from foundry_airflow.steps import form
+from foundry_airflow.forms import form
 
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.step import Resources

@@ -3,7 +3,9 @@
 from datetime import timedelta
 
 from airflow.sdk import DAG, Param
-from foundry_airflow.steps import DEFAULT_ARGS, fold_lineage, form, named_in, publish, step, versions_read
+from foundry_airflow.forms import form
+from foundry_airflow.inputs import versions_read
+from foundry_airflow.steps import DEFAULT_ARGS, fold_lineage, named_in, publish, step
 
 SQUARE = form("square", "refuse")
 
