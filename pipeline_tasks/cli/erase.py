@@ -93,6 +93,6 @@ def _command(model: Manifest) -> str:
     try:
         step = get_step(model.step)
         params = step.parse(step.params.from_identity(model.params))
-        return Job(step, params, {name: list(map(Ref.parse, refs)) for name, refs in model.inputs.items()}).command()
+        return Job(step, params, {name: list(map(Ref.parse, texts)) for name, texts in model.inputs.items()}).command()
     except InputError as error:
         return f"no command makes it again as it was ({error}); run {model.step} with what `foundry show` tells"

@@ -149,5 +149,5 @@ def _plain(node: Any) -> Any:
         return [_plain(item) for item in node]
     if not isinstance(node, ast.AST):
         return repr(node)
-    fields = ((name, value) for name, value in ast.iter_fields(node) if value is not None and value != [])
-    return [type(node).__name__, *([name, _plain(value)] for name, value in fields)]
+    filled = ((name, value) for name, value in ast.iter_fields(node) if value is not None and value != [])
+    return [type(node).__name__, *([name, _plain(value)] for name, value in filled)]

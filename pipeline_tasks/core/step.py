@@ -77,9 +77,9 @@ def added(default: Any, **kwargs: Any) -> Any:
     return Field(default, json_schema_extra={"added": True}, **kwargs)
 
 
-def _stays_out(field: FieldInfo, value: Any) -> bool:
-    marks = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
-    return bool(marks.get("tuning")) or (bool(marks.get("added")) and value == field.default)
+def _stays_out(parameter: FieldInfo, value: Any) -> bool:
+    marks = parameter.json_schema_extra if isinstance(parameter.json_schema_extra, dict) else {}
+    return bool(marks.get("tuning")) or (bool(marks.get("added")) and value == parameter.default)
 
 
 class GrowthParams(StepParams):

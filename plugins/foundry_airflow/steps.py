@@ -127,9 +127,9 @@ def _limits(needs: Resources) -> dict[str, Any]:
 
 def _asset(dataset: str, params: dict[str, Any]) -> Asset | AssetAlias:
     """The dataset's asset; an alias such as ``mtt/<alpha>`` where its name depends on the run."""
-    fields = re.findall(r"{(\w+)}", dataset)
+    named = re.findall(r"{(\w+)}", dataset)
     literal = {f: v for f, v in params.items() if isinstance(v, (str, int, float)) and "{{" not in str(v)}
-    if all(field in literal for field in fields):
+    if all(field in literal for field in named):
         return Asset(dataset.format(**literal))
     return AssetAlias(re.sub(r"{(\w+)}", r"<\1>", dataset))
 

@@ -166,8 +166,8 @@ def _version_row(m: Manifest) -> dict[str, Any]:
 def _inputs(manifest: Manifest) -> Rows:
     return [
         {"input_name": name, "input_dataset": ref.dataset, "input_version": ref.version}
-        for name, refs in manifest.inputs.items()
-        for ref in map(Ref.parse, refs)
+        for name, texts in manifest.inputs.items()
+        for ref in map(Ref.parse, texts)
     ]
 
 
