@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pipeline_tasks.core.bought_vectors import PREFIX
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
-from pipeline_tasks.core.text_index import PREFIX
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.corpus.cluster_passages import cluster_passages
 from pipeline_tasks.corpus.near_duplicate_passages import near_duplicate_passages

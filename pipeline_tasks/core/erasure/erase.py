@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline_tasks.core import text_index
+from pipeline_tasks.core import bought_vectors
 from pipeline_tasks.core.batch_notes import check_no_batch_is_open
 from pipeline_tasks.core.erasure import listed, rows
 from pipeline_tasks.core.erasure.proof import Findings, prove
@@ -183,7 +183,7 @@ def _forget_answers(work: _Work, right: Deletion) -> None:
         named = key.rpartition("/")[2][:-5] in work.answers
         if named or quotes(data, pieces) or mentioned((data or b"").decode("utf-8", "replace"), work.done.ids):
             gone.append(key)
-    right.delete_all(text_index.forget(store, {key.rpartition("/")[2][:-5] for key in gone}))
+    right.delete_all(bought_vectors.forget(store, {key.rpartition("/")[2][:-5] for key in gone}))
     right.delete_all([*gone, *(f"{key[:-5]}.f32" for key in gone), *receipts])
     work.done.answers = len(gone)
 

@@ -1,8 +1,10 @@
-"""In which stored answer the vector of a text lies: what was bought in one selection of texts serves every other.
+"""Index from a text to the paid embeddings answer that has its vector.
 
-An answer is of a group of texts, and named by all of them. Files of this index lead from one text to the group that it
-was bought in. Each is written once, under the hash of its content; it holds digests and no text. Many small ones are
-put together: the new file is there before they go, so that one who reads meanwhile finds every entry. The index is a
+Answers are of batches of texts, and another step may want some of them in other batches. Embeddings are the business of
+``retrieval``; the index is core's since an erasure, which is, has to forget entries of it.
+
+Each of its files is written once, under the hash of its content; it holds digests and no text. Many small ones are put
+together: the new file is there before they go, so that one who reads meanwhile finds every entry. The index is a
 shortcut: where an entry is lost, or its answer is, the text is asked for again. Only steps use it, beside which nothing
 is erased.
 """

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from pipeline_tasks.core.bought_vectors import PREFIX, TextIndex, forget
 from pipeline_tasks.core.store import LocalStore
-from pipeline_tasks.core.text_index import PREFIX, TextIndex, forget
 
 BOUGHT = {"a" * 64: ["flood", "storm", "fire"], "b" * 64: ["hail", "fire"]}
 
