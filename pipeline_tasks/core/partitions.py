@@ -148,7 +148,9 @@ class PartitionedRun(Run):
     def spread(
         self, work: Work, partitions: Sequence[Partition], *, lasting: bool = True, final: bool = False
     ) -> list[list[Part]]:
-        """What ``work`` gives for each partition: one stored part for each table, in order.
+        """Run ``work`` on every partition, in as many processes as there are, and store the tables that it yields.
+
+        One list for each partition, in order, with a part for each table; what the memo has is not computed.
 
         Args:
             work: a function of a module, so that other processes find it.

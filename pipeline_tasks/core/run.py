@@ -73,7 +73,7 @@ class Run:
         responses: paid answers that a map body used and its rows do not name, by id: what its part cost.
         withdrawn: keys of its rows that the next version does without.
         replaced: those of them that a new row stands for.
-        caution: what to know before the others go: a refusal to let them says it, else a warning does.
+        caution: why rows may be missing this time; shown when such rows are withdrawn, or when that is refused.
     """
 
     store: Store
