@@ -67,7 +67,7 @@ def _reached(account: str, limit: Limit, counted: float, wanted: float) -> Limit
 
 
 @dataclass(eq=False)
-class Taken:
+class Charge:
     """What was counted for one request.
 
     Attributes:
@@ -111,20 +111,20 @@ class Ledger:
         self._store, self.account, self._limits = store, account, tuple(limits)
         self._run, self._per_s = run, per_s
         self._key = key_of(account)
-        self._waiting: list[Taken | _Settled] = []
+        self._waiting: list[Charge | _Settled] = []
         self._open = self._settled = 0
         self._changed = threading.Condition()
         self._turn = threading.Lock()
 
-    def take(self, **amounts: float) -> Taken:
+    def take(self, **amounts: float) -> Charge:
         """Count one request for good; the caller waits ``wait_s`` before it is sent.
 
         Raises:
             LimitReached: it would pass a limit.
         """
-        return self._taken(Taken(amounts))
+        return self._taken(Charge(amounts))
 
-    def reserve(self, **amounts: float) -> Taken:
+    def reserve(self, **amounts: float) -> Charge:
         """Count the most that a request may cost, until :meth:`settle` says what it did cost.
 
         Where only the open reservations of this ledger stand in the way, it waits for them.
@@ -136,7 +136,7 @@ class Ledger:
             with self._changed:
                 settled = self._settled
             try:
-                return self._taken(Taken(amounts, open=True))
+                return self._taken(Charge(amounts, open=True))
             except LimitReached:
                 with self._changed:
                     while self._settled == settled:
@@ -144,7 +144,7 @@ class Ledger:
                             raise
                         self._changed.wait()
 
-    def settle(self, taken: Taken, **amounts: float) -> None:
+    def settle(self, taken: Charge, **amounts: float) -> None:
         """What a reserved request did cost; units that are not named stay as they were counted."""
         self.correct(taken, **amounts)
         with self._changed:
@@ -152,7 +152,7 @@ class Ledger:
             self._settled += 1
             self._changed.notify_all()
 
-    def correct(self, taken: Taken, **amounts: float) -> None:
+    def correct(self, taken: Charge, **amounts: float) -> None:
         """What a request that was counted for good did cost; units that are not named stay as they were counted."""
         off = {unit: amount - taken.amounts[unit] for unit, amount in amounts.items() if amount != taken.amounts[unit]}
         if off:
@@ -169,13 +169,13 @@ class Ledger:
         if self._waiting:
             self._commit(None)
 
-    def _taken(self, taken: Taken) -> Taken:
+    def _taken(self, taken: Charge) -> Charge:
         self._commit(taken)
         if taken.refused:
             raise taken.refused
         return taken
 
-    def _commit(self, mine: Taken | None) -> None:
+    def _commit(self, mine: Charge | None) -> None:
         if mine is not None:
             with self._changed:
                 self._waiting.append(mine)
@@ -192,7 +192,7 @@ class Ledger:
                 raise
             with self._changed:
                 for change in changes:
-                    if isinstance(change, Taken):
+                    if isinstance(change, Charge):
                         change.done = True
                         self._open += change.open and change.refused is None
 
@@ -205,14 +205,14 @@ class Ledger:
                 change(state := state_of(data, self._key))
                 written = self._store.swap(self._key, data, canonical_json(state))
 
-    def _apply(self, state: dict[str, Any], changes: Iterable[Taken | _Settled]) -> None:
+    def _apply(self, state: dict[str, Any], changes: Iterable[Charge | _Settled]) -> None:
         for change in changes:
             if isinstance(change, _Settled):
                 self._add(state, change.day, change.amounts)
             else:
                 self._count(state, change)
 
-    def _count(self, state: dict[str, Any], change: Taken) -> None:
+    def _count(self, state: dict[str, Any], change: Charge) -> None:
         change.day = today()
         change.refused = self._refusal(state, change.amounts)
         if change.refused:

@@ -25,7 +25,7 @@ from pipeline_tasks.core.plan import Job
 from pipeline_tasks.core.response_store import ResponseStore
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.settings import settings
-from pipeline_tasks.core.spending import Ledger, LimitReached, Taken, today
+from pipeline_tasks.core.spending import Charge, Ledger, LimitReached, today
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.synthesis.asking_runs import RunAsks, check_nobody_asks
 from pipeline_tasks.synthesis.endpoint import ACCOUNT, LlmParams, llm_limits, opened
@@ -262,7 +262,7 @@ class _Buying:
         """Its cost is known; it is no longer on its way."""
         self._store.delete(batch.key)
         if batch.amounts and (ledger := self._ledger(batch.run or self._terms.run)):
-            counted = Taken(dict(batch.amounts), day=batch.day)
+            counted = Charge(dict(batch.amounts), day=batch.day)
             ledger.correct(counted, requests=float(n), tokens=float(sum(tokens)), usd=usd)
             ledger.flush()
 

@@ -24,7 +24,7 @@ from pipeline_tasks.core.endpoint.price import FREE, Price, Tokens
 from pipeline_tasks.core.endpoint.terms import Terms
 from pipeline_tasks.core.endpoint.transport import UNREACHABLE, Transport, checked_host
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.spending import Ledger, Taken
+from pipeline_tasks.core.spending import Charge, Ledger
 
 _SHARED_S = 1.0
 """Shorter pauses are not worth telling other processes of."""
@@ -222,7 +222,7 @@ class Endpoint:
             if taken and self._ledger:
                 self._ledger.settle(taken, **self._amounts(bill.tokens))
 
-    def _reserved(self, at_most: Tokens) -> Taken | None:
+    def _reserved(self, at_most: Tokens) -> Charge | None:
         while self._ledger:
             taken = self._ledger.reserve(requests=1, **self._amounts(at_most))
             if taken.wait_s < _SHARED_S:

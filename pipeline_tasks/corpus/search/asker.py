@@ -18,7 +18,7 @@ from pipeline_tasks import __version__
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.ids import digest
 from pipeline_tasks.core.response_store import ResponseStore
-from pipeline_tasks.core.spending import Ledger, LimitReached, Taken
+from pipeline_tasks.core.spending import Charge, Ledger, LimitReached
 from pipeline_tasks.corpus.search.provider import Busy, Refused, Reply, Spent
 
 log = logging.getLogger(__name__)
@@ -152,7 +152,7 @@ class Asker:
             self.stop(ended)
             raise
 
-    def _taken(self) -> Taken:
+    def _taken(self) -> Charge:
         """One request, counted, whose turn it is."""
         try:
             taken = self._ledger.take(requests=1, usd=self._price_usd)
