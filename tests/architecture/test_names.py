@@ -1,0 +1,60 @@
+"""How things are called, held for the folders that keep to it; a folder that is put on the list keeps to it, too."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.architecture.test_house import below, named, tree
+
+FOLDERS = ("pipeline_tasks/core/", "pipeline_tasks/cli/", "plugins/")
+LEFT_OUT = ("pipeline_tasks/core/endpoint/",)
+PARTICIPLES = {
+    "told", "given", "asked", "kept", "found", "named", "taken", "held", "met", "noted", "known", "seen", "gone",
+}  # fmt: skip
+"""They say neither what a function does or returns, nor what a class is."""
+
+
+def covered() -> list[Path]:
+    mine = [path for path in below("pipeline_tasks", "plugins") if named(path).startswith(FOLDERS)]
+    return [path for path in mine if not named(path).startswith(LEFT_OUT)]
+
+
+def imported(module: ast.Module) -> set[str]:
+    """Names that the imports at the top of a module bind."""
+    found = [node for node in module.body if isinstance(node, (ast.Import, ast.ImportFrom))]
+    return {(alias.asname or alias.name).split(".")[0] for node in found for alias in node.names}
+
+
+def local_names(module: ast.Module) -> Iterator[tuple[str, int]]:
+    """Parameters, and names that are assigned, each with its line; the attributes of a class are no locals."""
+    classes = [node for node in ast.walk(module) if isinstance(node, ast.ClassDef)]
+    fields = [part for node in classes for part in node.body if isinstance(part, (ast.Assign, ast.AnnAssign))]
+    attributes = {name for part in fields for name in ast.walk(part) if isinstance(name, ast.Name)}
+    for node in ast.walk(module):
+        if isinstance(node, ast.arg):
+            yield node.arg, node.lineno
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node not in attributes:
+            yield node.id, node.lineno
+
+
+def test_nothing_is_called_by_a_bare_participle():
+    wrong = [
+        f"{named(path)}:{node.lineno} {node.name}"
+        for path in covered()
+        for node in ast.walk(tree(path))
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and node.name.lower() in PARTICIPLES
+    ]
+    assert wrong == [], "call it by a verb, or by a noun of what it returns"
+
+
+def test_no_local_has_the_name_of_an_import():
+    wrong = [
+        f"{named(path)}:{line} {name}"
+        for path in covered()
+        for name, line in local_names(tree(path))
+        if name in imported(tree(path))
+    ]
+    assert len(covered()) > 100
+    assert wrong == []
