@@ -6,6 +6,7 @@ import re
 from datetime import timedelta
 from typing import Any
 
+from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Asset, AssetAlias, Context, Param, TaskGroup, TriggerRule, XComArg
 from airflow.sdk.configuration import conf
 from airflow.sdk.definitions.param import ParamsDict
@@ -212,14 +213,16 @@ def publish(name: str, versions: list[XComArg]) -> XComArg:
 
 
 def fold_lineage(*after: XComArg) -> None:
-    """The last task: folds the lineage, also where something before it failed.
+    """The last tasks: ``fold_lineage`` folds the lineage, also where something before it failed, and ``outcome``.
 
-    It is a teardown: the steps decide how the run ended, and the next fold catches up with one that failed. What every
-    DAG ends with, it also takes the copy of the DAG's parameters from each task.
+    Airflow takes a run for what its last tasks are: where a step failed ``outcome`` is not reached, and so has failed.
+    With a teardown it would not need that task, but would count a run that somebody marks as failed as a success. What
+    every DAG ends with, it also takes the copy of the DAG's parameters from each task.
     """
-    fold = FoldOperator(task_id="fold_lineage", pre_execute=None).as_teardown()
+    fold = FoldOperator(task_id="fold_lineage", pre_execute=None, trigger_rule=TriggerRule.ALL_DONE)
+    outcome = EmptyOperator(task_id="outcome")
     for output in after:
-        output >> fold
+        output >> [fold, outcome]
     # A run reads the DAG's own; Airflow validates every copy whenever it stores the DAG, which is most of that work.
     for task in fold.dag.tasks:
         task.params = ParamsDict()
