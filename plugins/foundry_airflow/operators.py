@@ -56,8 +56,9 @@ class PlannedOperator(BaseOperator):
     Args:
         step: the step's name.
         inputs: input name -> ``dataset[@version]``, the output of another step, or a list of these. What a skipped step
-            should have given is left out of a list or an optional input; any other that is missing skips this step too.
-            An empty list is no version. A mapped task takes from a list the version of the dataset that it reads.
+            should have given is left out of a list; an optional input that is it alone is as if nobody gave it, and any
+            other that is missing skips this step too. An empty list is no version. A mapped task takes from a list the
+            version of the dataset that it reads.
         values: parameters; None and the empty string leave the step's own default.
         each: parameters of one mapped task, on top of ``values``.
         only_if: a template or parameter; the step is skipped where it comes out empty or false.
@@ -116,6 +117,8 @@ class PlannedOperator(BaseOperator):
             raise AirflowSkipException(self.otherwise)
         step, found = get_step(self.step), {}
         for name, value in self.inputs.items():
+            if value is None and step.reads[name].optional:
+                continue
             found[name] = list(flat(value))
             if not found[name] and value != [] and not step.reads[name].optional:
                 raise AirflowSkipException(f"{self.step}: the step that makes {name} was skipped")

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import runpy
+from copy import copy
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from airflow.sdk import DAG
 from foundry_airflow.operators import SKIPS
+from foundry_airflow.outline import outline
+
+from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.datasets import SEARCH_RESULTS
+from tests.stores import put, rows
 
 USUAL = "https://example.org/usual's.txt"
 
@@ -56,3 +62,19 @@ def test_the_form_is_before_the_variable_and_the_variable_before_the_configurati
     task = dag.get_task("list_urls")
     assert rendered(dag, task.values["source"], "scheduled", params, variables) == source
     assert rendered(dag, task.only_if, "scheduled", params, variables) not in SKIPS
+
+
+def test_what_searches_found_stays_where_a_later_run_asks_nobody(bag, store_folder, tmp_path, monkeypatch):
+    dag, store = bag.dags["corpus_refresh"], LocalStore(store_folder)
+    (tmp_path / "urls.txt").write_text("https://example.org/listed.pdf\n")
+    monkeypatch.setenv("FOUNDRY_SOURCE_ROOTS", str(tmp_path))
+    task = copy(dag.get_task("list_urls"))
+    task.values, task.outlets = {"source": str(tmp_path / "urls.txt")}, []
+    result = {"result_id": "r", "url": "https://example.org/found.pdf", "provider": "brave"}
+    found = put(store, SEARCH_RESULTS, [result])
+    for task.inputs in ({"results": str(found)}, {"results": None}):
+        task.execute({"outlet_events": {}})
+        listed = [row["url"] for row in rows(store, "urls")]
+        assert sorted(listed) == ["https://example.org/found.pdf", "https://example.org/listed.pdf"], task.inputs
+    told = outline(dag, {"source": str(tmp_path / "urls.txt")})
+    assert told["steps"][0]["step"] == "list_urls" and "results" not in told["steps"][0]["inputs"], "the latest are"
