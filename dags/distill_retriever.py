@@ -50,5 +50,4 @@ with DAG(
     chosen = DISTILL.values(dag) | size
     read = versions_read(**judged_with(), distill=(chosen, ()))
     distilled = step("distill", inputs=read["distill"], params=chosen)
-    scores = evaluated(dag, read, stages(distilled), size | BACKBONE.values(dag))
-    fold_lineage(scores)
+    fold_lineage(evaluated(dag, read, *stages(dag, distilled)))

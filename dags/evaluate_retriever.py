@@ -39,7 +39,5 @@ with DAG(
     params={"size": SIZE} | evaluation_fields() | BACKBONE.params,
 ) as dag:
     read = versions_read(**judged_with())
-    models = stages("{{ 'model/' ~ params.size ~ '/finetune' if params.size else '' }}")
-    size = {"size": "{{ ti.xcom_pull('models')[-1].split('/')[1] }}"}
-    scores = evaluated(dag, read, models, size | BACKBONE.values(dag), emits=True)
-    fold_lineage(scores)
+    models, compared = stages(dag, "{{ 'model/' ~ params.size ~ '/finetune' if params.size else '' }}")
+    fold_lineage(evaluated(dag, read, models, compared, emits=True))

@@ -81,9 +81,14 @@ def device_for(step: Step) -> dict[str, str]:
     return {"device": "cuda" if gpus_of(resources_of(step)) else "cpu"}
 
 
+EMPTY = '""'
+"""The empty string as a parameter of a task, where an empty one leaves the step's own."""
+
+
 def parameters_of(step: Step, values: dict[str, Any]) -> dict[str, Any]:
     """Those of ``values`` that are set, over what the operator's file says and the device of a container."""
-    return device_for(step) | usual(step) | {n: v for n, v in values.items() if v is not None and v != ""}
+    given = {name: "" if value == EMPTY else value for name, value in values.items() if value not in (None, "")}
+    return device_for(step) | usual(step) | given
 
 
 def checked(name: str, ended: Ended) -> str:

@@ -10,6 +10,7 @@ from airflow.sdk import BaseOperator, Context, TriggerRule, XComArg
 from airflow.sdk.exceptions import AirflowSkipException
 
 from foundry_airflow.asset_events import announce, started_by
+from foundry_airflow.compared import compared
 from foundry_airflow.operators import airflow_errors, flat, open_store
 from foundry_airflow.paths import Where, named_among, read, stages
 from pipeline_tasks.core.errors import InputError
@@ -113,19 +114,20 @@ class NamedOperator(BaseOperator):
 
 
 class StagesOperator(BaseOperator):
-    """All stages of some trained models.
+    """All stages of some trained models, and by the name of each parameter what they are compared with.
 
     Args:
         models: model datasets; where none is named, those whose asset events started the run, each as its newest event
             has it.
+        named: ``backbone`` and ``systems`` of the form (see :func:`foundry_airflow.compared.compared`).
     """
 
-    template_fields = ("models",)
+    template_fields = ("models", "named")
     ui_color = "#f4efe6"
 
-    def __init__(self, *, models: Any, **kwargs: Any) -> None:
+    def __init__(self, *, models: Any, named: dict[str, Any] | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.models = models
+        self.models, self.named = models, named or {}
 
     def execute(self, context: Context) -> list[str]:
         """List them, oldest stage first."""
@@ -135,11 +137,14 @@ class StagesOperator(BaseOperator):
             if not (named or changed):
                 raise InputError("no model is named and none has changed; set the field `size`")
             store = open_store()
-            return list(dict.fromkeys(ref for model in named or changed for ref in stages(store, model)))
+            found = [stages(store, model) for model in named or changed]
+            for name, value in compared(store, found, **self.named).items():
+                context["ti"].xcom_push(name, value)
+            return list(dict.fromkeys(chain.from_iterable(found)))
 
     @staticmethod
     def outlined(task: OutlinedTask) -> None:
-        """The stages of models that are there; of one that is to come, that alone.
+        """The stages of models that are there; of one that is to come, that alone, as if it began as its size does.
 
         Raises:
             InputError: no model is named.
@@ -148,7 +153,12 @@ class StagesOperator(BaseOperator):
         if not models:
             raise InputError("no model is named; set one of the fields, as a run by hand has to")
         found = [[model] if task.is_planned(model) else stages(open_store(), model) for model in models]
-        task.push(list(dict.fromkeys(ref for refs in found for ref in refs)))
+        there = [refs for refs in found if not task.is_planned(refs[0])]
+        fields = task.rendered("named")
+        told = compared(open_store(), there, **fields) if there else {"size": models[-1].split("/")[1]} | fields
+        for name, value in told.items():
+            task.push(value, name)
+        task.push(list(dict.fromkeys(chain.from_iterable(found))))
 
 
 class EachOperator(BaseOperator):

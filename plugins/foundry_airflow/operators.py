@@ -55,10 +55,9 @@ class PlannedOperator(BaseOperator):
 
     Args:
         step: the step's name.
-        inputs: input name -> ``dataset[@version]``, the output of another step, or a list of these. What a skipped step
-            should have given is left out of a list; an optional input that is it alone is as if nobody gave it, and any
-            other that is missing skips this step too. An empty list is no version. A mapped task takes from a list the
-            version of the dataset that it reads.
+        inputs: input name -> ``dataset[@version]``, the output of another step, or a list of these. A list goes without
+            what a skipped step should have given; alone that leaves an optional input its default, and else skips this
+            step too. An empty list is no version. A mapped task takes from a list the dataset that it reads.
         values: parameters; None and the empty string leave the step's own default.
         each: parameters of one mapped task, on top of ``values``.
         only_if: a template or parameter; the step is skipped where it comes out empty or false.

@@ -189,7 +189,7 @@ def evaluated(dag: DAG, read: dict[str, Any], models: Any, params: dict[str, Any
     asked = {name: read[name] for name in ("pairs", "passages")}
     queries = step("judge_queries", inputs=asked, params={"set_name": chosen["set_name"]}, emits=False)
     given_to = {"queries": queries, "models": models} | {name: read[name] for name in ("passages", "embeddings")}
-    return step("evaluate_retriever", inputs=given_to, params=params | chosen, emits=emits)
+    return step("evaluate_retriever", inputs=given_to, params=chosen | params, emits=emits)
 
 
 def group_name(text: str) -> str:
@@ -202,9 +202,14 @@ def named_in(name: str, reads: str, values: dict[str, Any], versions: Any) -> XC
     return NamedOperator(task_id=reads, step=name, values=of_run(values), reads=reads, versions=of_run(versions)).output
 
 
-def stages(models: Any) -> XComArg:
-    """The task ``models``: every stage of the models named, else of those whose change started the run."""
-    return StagesOperator(task_id="models", models=models).output
+def stages(dag: DAG, models: Any) -> tuple[XComArg, dict[str, XComArg]]:
+    """The task ``models``: every stage of the models named, else of those whose change started the run.
+
+    And what :func:`evaluated` compares them with, by the fields ``backbone`` and ``systems`` of ``dag``.
+    """
+    named = of_run({name: dag.param(name) for name in ("backbone", "systems")})
+    operator = StagesOperator(task_id="models", models=models, named=named)
+    return operator.output, {name: XComArg(operator, name) for name in ("size", *named)}
 
 
 def publish(name: str, versions: list[XComArg]) -> XComArg:

@@ -1,11 +1,13 @@
 """Which versions a run reads."""
 
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 from airflow.sdk.execution_time.comms import AssetEventDagRunReferenceResult
 from airflow.sdk.execution_time.context import TriggeringAssetEventsAccessor
+from foundry_airflow.backends import EMPTY
 from foundry_airflow.inputs import NamedOperator, StagesOperator, VersionsOperator
 from foundry_airflow.operators import StepOperator, open_store
 
@@ -125,8 +127,11 @@ def test_models_are_those_named_or_those_that_changed():
     numbers = made("count")
     first = made("refine", {"init": [numbers]})
     second = made("refine", {"init": [first]})
-    context = {"triggering_asset_events": triggered((1, "refined", first))}
+    pushed: dict[str, object] = {}
+    push = SimpleNamespace(xcom_push=pushed.__setitem__)
+    context = {"triggering_asset_events": triggered((1, "refined", first)), "ti": push}
     assert StagesOperator(task_id="a", models="").execute(context) == [numbers, first]
+    assert pushed == {"size": EMPTY, "backbone": "", "systems": ""}, "what they began as is not known"
     named = StagesOperator(task_id="b", models=["refined"])
     assert named.execute(context) == [numbers, first, second], "the latest, all its stages, the first one first"
     with pytest.raises(AirflowFailException, match="set the field"):

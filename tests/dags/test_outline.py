@@ -122,6 +122,16 @@ def test_of_every_dag_each_step_is_told_or_skipped_and_can_be_planned(chain, roo
             planned.add(PlannedStep(get_step(one["step"]), one["values"], one["inputs"], one["name"]))
 
 
+def test_a_model_is_compared_with_what_it_began_as_unless_the_form_names_another(chain, root):
+    made = load_manifest(chain, Ref.parse("model/33m/finetune"))
+    began = {"params": {"backbone": {"name": "all-mpnet-base-v2"}}, "id": "1" * 16}
+    commit(chain, made.model_copy(update=began))
+    point(chain, Ref.parse(f"model/33m/finetune@{'1' * 16}"))
+    for conf, start in (({}, "all-mpnet-base-v2"), ({"backbone": "gte-base", "systems": ["bm25"]}, "gte-base")):
+        told = outline(read_dag(root / "dags", "evaluate_retriever"), {"size": "33m"} | conf)["steps"][-1]["values"]
+        assert (told["size"], told["backbone"], told.get("systems")) == ("33m", start, conf.get("systems")), conf
+
+
 def test_the_passages_of_triplets_are_those_that_pairs_of_your_own_name_or_the_latest(store, root):
     dag = read_dag(root / "dags", "build_triplets")
     named, latest = (str(put(store, d.PASSAGES, [{"passage_id": name}])) for name in "ab")
