@@ -16,7 +16,8 @@ from foundry_airflow.starts import Child, import_path, start
 from pipeline_tasks.core.settings import inherited
 
 COMMAND = (sys.executable, "-m", "pipeline_tasks.cli.main")
-GRACE_S = 10.0
+GRACE_S = 3.0
+"""Airflow ends a cancelled task itself after 5 s, and nobody would be left to end its step."""
 
 
 class ProcessBackend:

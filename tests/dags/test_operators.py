@@ -1,5 +1,6 @@
 """Operators with real child processes."""
 
+import inspect
 import json
 import os
 import threading
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 from airflow.sdk import Asset, AssetAlias
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+from airflow.sdk.execution_time.supervisor import ActivitySubprocess
 from foundry_airflow import operators, process
 from foundry_airflow.calls import Call
 from foundry_airflow.containers import container_of, folders
@@ -205,6 +207,11 @@ def test_a_cancelled_task_ends_its_process_group_and_begins_no_other(tmp_path, m
     assert len(mark.read_text().splitlines()) == 1
     for pid in map(int, mark.read_text().split()):
         assert not _alive(pid)
+
+
+def test_a_step_that_does_not_end_is_ended_before_airflow_ends_the_task_that_sees_to_it():
+    grace = inspect.signature(ActivitySubprocess.kill).parameters["escalation_delay"].default
+    assert process.GRACE_S < grace - 1
 
 
 def test_a_task_that_is_cancelled_before_its_step_begins_anew_begins_none(tmp_path, monkeypatch):
