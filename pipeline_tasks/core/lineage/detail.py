@@ -49,7 +49,7 @@ _OTHERS = """
 
 
 def detail(reader: Reader, ref: Ref, n_rows: int = 10) -> dict[str, Any]:
-    """The version's whole story, its rows cut to what fits a page.
+    """The version's whole story, its rows cut to what fits a page; of ``<dataset>/rejects`` it is that of the dataset.
 
     ``seconds`` and counters are those of all runs that did work for it, as the view ``work`` has them; the rows that it
     was made from and has are counted by the run that built it, as those over groups of its parts saw the same rows.
@@ -61,7 +61,8 @@ def detail(reader: Reader, ref: Ref, n_rows: int = 10) -> dict[str, Any]:
     """
     version = Version.open(reader.store, ref)
     m = version.manifest
-    name = (m.dataset, m.id)
+    own = m.ref.of_rows
+    name = (own.dataset, own.version)
     with reader.asking() as ask:
         return {
             "ref": str(m.ref),
@@ -69,10 +70,10 @@ def detail(reader: Reader, ref: Ref, n_rows: int = 10) -> dict[str, Any]:
             "runs": ask(_RUNS, *name),
             "totals": ask(_TOTALS, *name)[0],
             "counters": ask(_COUNTERS, *name, ROW_COUNTERS),
-            "cost": ask("FROM cost_of(?)", str(m.ref))[0],
+            "cost": ask("FROM cost_of(?)", str(own))[0],
             "rejects": ask(_REJECTS, *name),
             "made": [row["ref"] for row in ask(_MADE, *name)],
-            "versions": ask(_OTHERS, m.dataset),
+            "versions": ask(_OTHERS, own.dataset),
             "licences": licence_rows(m),
         } | _readable_sample(version, n_rows)
 

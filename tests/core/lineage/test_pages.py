@@ -102,6 +102,10 @@ def test_one_version_in_full(reader):
     assert json.dumps(found, default=str)
     assert detail(reader, Ref.parse("mtp"))["cost"]["prompt_tokens"] == 1500
     assert detail(reader, Ref.parse("model/33m/finetune"))["rows"] == []
+    refused = detail(reader, Ref.parse("documents/rejects"))
+    told = ("runs", "totals", "counters", "cost", "rejects", "made", "versions")
+    assert [row["row_id"] for row in refused["rows"]] == ["bad"]
+    assert {name: refused[name] for name in told} == {name: found[name] for name in told}
 
 
 def test_groups_of_parts_count_their_rows_once_and_those_of_another_request_not_at_all(tmp_path):
