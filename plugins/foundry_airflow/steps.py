@@ -6,7 +6,6 @@ import re
 from datetime import timedelta
 from typing import Any
 
-from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Asset, AssetAlias, Context, Param, TaskGroup, TriggerRule, XComArg
 from airflow.sdk.configuration import conf
 from airflow.sdk.definitions.param import ParamsDict
@@ -20,7 +19,7 @@ from foundry_airflow.inputs import EachOperator, NamedOperator, PublishOperator,
 from foundry_airflow.operators import StepOperator, airflow_errors
 from foundry_airflow.paths import Where, best_rankings
 from foundry_airflow.tries import retry_delay_s
-from foundry_airflow.upkeep import FoldOperator
+from foundry_airflow.upkeep import FoldOperator, OutcomeOperator
 from pipeline_tasks.core.parameters import default_of
 from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.resources import resources_of
@@ -225,7 +224,7 @@ def fold_lineage(*after: XComArg) -> None:
     every DAG ends with, it also takes the copy of the DAG's parameters from each task.
     """
     fold = FoldOperator(task_id="fold_lineage", pre_execute=None, trigger_rule=TriggerRule.ALL_DONE)
-    outcome = EmptyOperator(task_id="outcome")
+    outcome = OutcomeOperator(task_id="outcome")
     for output in after:
         output >> [fold, outcome]
     # A run reads the DAG's own; Airflow validates every copy whenever it stores the DAG, which is most of that work.
