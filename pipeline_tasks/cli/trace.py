@@ -10,7 +10,8 @@ from rich.tree import Tree
 from pipeline_tasks.cli.inspect import clipped, used_store
 from pipeline_tasks.cli.terminal import console
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.lineage import query
+from pipeline_tasks.core.lineage.older import query_story
+from pipeline_tasks.core.lineage.reader import Reader
 
 _LINE = 100
 
@@ -19,16 +20,22 @@ def trace_command(
     query_id: Annotated[str, typer.Argument(metavar="QUERY_ID", help="query_id of a row of mtp")],
 ) -> None:
     """A query from the page it was written from to every build it is in."""
-    found = query(used_store(), "FROM trace_query(?)", [query_id]).to_pylist()
+    reader = Reader(used_store())
+    with reader.asking() as ask:
+        found = query_story(reader, ask, query_id)
     if not found:
-        raise InputError(f"no pair has query_id {query_id!r}; `foundry sql 'FROM mtp'` lists them")
-    console().print(story(found[0]))
+        raise InputError(f"no pair of any version has query_id {query_id!r}; `foundry sql 'FROM mtp'` lists the latest")
+    console().print(story(found))
 
 
 def story(row: dict[str, Any]) -> Tree:
-    """The tree of one row of ``trace_query``."""
+    """The tree of one row of ``query_story``."""
     tree = Tree(f"[bold]{clipped(row['query'], _LINE)}[/bold]  ({row['query_id']})")
     tree.add(f"intent {row['intent']}, split {row['split']}, origin {row['origin']}")
+    if row["found_in"]:
+        tree.add(
+            f"the latest versions do not tell it: this is of {row['found_in']}, its sources and what was made of it"
+        )
     source = tree.add(f"source: {clipped(row['url'] or 'unknown', _LINE)}")
     source.add(f"document {row['doc_id']}: {clipped(row['title'] or 'without title', _LINE)}")
     source.add(f"page {row['page'] or '?'}, passage {row['passage_id']}: {clipped(row['passage'], _LINE)}")

@@ -21,7 +21,7 @@ from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import commit, load_manifest
 from pipeline_tasks.curation.unify import unify
-from pipeline_tasks.datasets import DOWNLOADS, INSTRUCTED_PAIRS, RELABELLED
+from pipeline_tasks.datasets import DOWNLOADS, INSTRUCTED_PAIRS, PAIRS, RELABELLED
 from tests.stores import go, put
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "core" / "lineage"))
@@ -141,6 +141,14 @@ def test_trace_tells_of_negatives_without_scores(tmp_path):
     assert "p2  –  c is d" in foundry(tmp_path, "trace", "q1")
 
 
+def test_trace_says_of_which_version_it_tells(tmp_path):
+    store = LocalStore(tmp_path)
+    ref = put(store, PAIRS, [{"query_id": "q1", "query": "what is a?", "split": "train"}])
+    put(store, PAIRS, [{"query_id": "q2", "query": "what is b?", "split": "train"}])
+    assert f"the latest versions do not tell it: this is of {ref}" in foundry(tmp_path, "trace", "q1")
+    assert "latest versions" not in foundry(tmp_path, "trace", "q2")
+
+
 def test_trace_tells_the_whole_story(root):
     told = foundry(root, "trace", "q-n-p-d-a")
     for fact in (
@@ -158,7 +166,7 @@ def test_trace_tells_the_whole_story(root):
     refused = foundry(root, "trace", "q-n-p-d-c")
     assert "no_agreement" in refused and "in no build" in refused
     assert "gamma: written positive at rank 2, cosine 0.800" in refused
-    assert "no pair has query_id 'x'" in foundry(root, "trace", "x", code=2)
+    assert "no pair of any version has query_id 'x'" in foundry(root, "trace", "x", code=2)
 
 
 def test_show_opens_no_pdf(tmp_path):

@@ -67,7 +67,7 @@ def _files(a: Manifest, b: Manifest) -> dict[str, Any]:
 
 
 def _rows(reader: Reader, a: Manifest, b: Manifest, n_samples: int) -> dict[str, Any]:
-    same = set(_read_alike(a)) & set(_read_alike(b))
+    same = set(read_alike(a)) & set(read_alike(b))
     old, new = (_other_rows(reader, m, same) for m in (a, b))
     if not old and not new:
         return _NO_ROWS
@@ -78,11 +78,11 @@ def _rows(reader: Reader, a: Manifest, b: Manifest, n_samples: int) -> dict[str,
 
 def _other_rows(reader: Reader, m: Manifest, same: set[tuple[str, tuple[str, ...]]]) -> str:
     """A SELECT of the rows in parts that are not among ``same``; empty where there are none."""
-    other = [i for i, part in enumerate(_read_alike(m)) if part not in same]
+    other = [i for i, part in enumerate(read_alike(m)) if part not in same]
     return live_rows_sql(reader.store, m, other) if other else ""
 
 
-def _read_alike(m: Manifest) -> list[tuple[str, tuple[str, ...]]]:
+def read_alike(m: Manifest) -> list[tuple[str, tuple[str, ...]]]:
     """For each part its bytes and the removals that readers apply to it: equal means equal rows."""
     return [
         (part.sha256, tuple(sorted(f"{r.column}:{r.part.sha256}" for r in m.removals if r.first <= i < r.last)))

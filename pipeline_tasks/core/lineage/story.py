@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.lineage.older import query_story
 from pipeline_tasks.core.lineage.reader import Ask, Reader
 from pipeline_tasks.core.response_store import ResponseStore
 
@@ -31,7 +32,7 @@ def find_queries(reader: Reader, text: str, most: int = 20) -> list[dict[str, An
 
 
 def story(reader: Reader, name: str) -> dict[str, Any]:
-    """``{"kind": "query" or "passage", "id": …, "story": the row of trace_query or trace_passage, …}``.
+    """``{"kind": "query" or "passage", "id": …, "story": the row of query_story or trace_passage, …}``.
 
     Of a query also ``texts``, what the passages say that got votes, and ``calls``, prompt and answer of each paid call.
     Of a passage also ``others``, the rows of others with its id, which other corpora may have.
@@ -40,10 +41,10 @@ def story(reader: Reader, name: str) -> dict[str, Any]:
         InputError: no query and no passage has that id.
     """
     with reader.asking() as ask:
-        for row in ask("FROM trace_query(?)", name):
-            return {"kind": "query", "id": name, "story": row, "texts": _texts(ask, row), "calls": _calls(reader, row)}
         if found := ask("FROM trace_passage(?)", name):
             return {"kind": "passage", "id": name, "story": found[0], "others": found[1:]}
+        if row := query_story(reader, ask, name):
+            return {"kind": "query", "id": name, "story": row, "texts": _texts(ask, row), "calls": _calls(reader, row)}
     raise InputError(f"no query and no passage has the id {name!r}; search for a word of it, or take one from the list")
 
 

@@ -40,7 +40,8 @@ function query(q, texts, calls) {
   return [
     h("h2", {}, q.query),
     h("div", { class: "badges" }, badge(q.intent), badge(q.split), badge(q.origin), h("span", { class: "mono quiet" }, q.query_id),
-      q.is_labelled ? badge("accepted", "good") : q.rejections ? badge("rejected", "bad") : badge("not judged yet")),
+      q.is_labelled ? badge("accepted", "good") : q.rejections ? badge("rejected", "bad") : badge("not judged yet"),
+      q.found_in && badge(`not of the latest versions: ${q.found_in}`)),
     h("ol", { class: "steps" },
       step("A document was found", facts([["title", q.title || "without title"], ["address", outside(q.url)], ["document", h("span", { class: "mono" }, q.doc_id)]])),
       step(q.page ? `On page ${q.page} there is this passage` : "There is this passage", quote(q.passage), passageLink(q.passage_id)),

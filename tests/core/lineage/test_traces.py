@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
+import toy
+
 from pipeline_tasks import datasets as d
+from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.lineage import query
 from pipeline_tasks.core.lineage.reader import Reader
 from pipeline_tasks.core.lineage.story import story
+from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.versions import load_manifest
 from tests.stores import put
 
 
@@ -34,3 +40,43 @@ def test_a_query_is_from_the_passage_of_the_document_that_it_names(store):
         put(store, d.PASSAGES, [row], dataset=name)
     (told,) = query(store, "SELECT page FROM trace_query('q-n-p-d-a')").to_pylist()
     assert told["page"] == 3
+
+
+def without_a(store, n_steps: int) -> None:
+    """The first steps of the chain once more, after the document of a was taken from the list."""
+    toy.make(store, toy.toy_urls, names=("twin", "bad", "c", "e"), max_withdrawn=1)
+    chain = (toy.toy_documents, toy.toy_distinct, toy.toy_passages, toy.toy_needs, toy.toy_pairs)
+    for one in (*chain, toy.toy_label)[:n_steps]:
+        toy.make(store, one)
+
+
+def test_a_query_that_the_latest_versions_have_no_more_is_traced_in_the_newest_that_has_it(store):
+    of_builds = load_manifest(store, Ref.parse("mtp")).ref
+    without_a(store, 6)
+    assert query(store, "FROM trace_query('q-n-p-d-a')").to_pylist() == []
+    told = story(Reader(store), "q-n-p-d-a")["story"]
+    assert (told["found_in"], told["url"], told["page"]) == (str(of_builds), "https://example.org/a.pdf", 3)
+    assert told["is_labelled"] and told["need"] and told["need_model"] == "small-llm" and len(told["rankings"]) == 3
+    assert [build["dataset"] for build in told["builds"]] == ["mtt/0.65", "mtt/0.75"]
+    (refusal,) = story(Reader(store), "q-n-p-d-c")["story"]["rejections"]
+    assert refusal["reason"] == "no_agreement"
+    assert story(Reader(store), "q-n-p-d-c")["story"]["found_in"] is None
+    with pytest.raises(InputError, match="no query and no passage has the id 'q-x'"):
+        story(Reader(store), "q-x")
+
+
+def test_a_query_whose_passage_is_gone_until_pairs_are_made_anew_has_its_page(store):
+    of_builds = load_manifest(store, Ref.parse("mtp")).ref
+    without_a(store, 3)
+    assert query(store, "SELECT page FROM trace_query('q-n-p-d-a')").to_pylist() == [{"page": None}]
+    told = story(Reader(store), "q-n-p-d-a")["story"]
+    assert (told["found_in"], told["url"], told["page"]) == (str(of_builds), "https://example.org/a.pdf", 3)
+
+
+def test_versions_of_pairs_that_cannot_be_read_are_passed_over(store):
+    put(store, d.PAIRS, [{"query_id": "q-lost", "split": "train"}], dataset="mtp/lost")
+    (part,) = load_manifest(store, Ref.parse("mtp/lost")).parts
+    store.local_path(part.key).unlink()
+    assert story(Reader(store), "q-n-p-d-a")["story"]["page"] == 3
+    with pytest.raises(InputError, match="no query and no passage"):
+        story(Reader(store), "q-lost")
