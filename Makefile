@@ -77,5 +77,10 @@ down: ## stop them, and the steps that run; what they hold stays
 logs: ## follow what they say
 	$(COMPOSE) logs --follow --tail 100
 
-clean: ## forget the demo: its store, its Airflow, the environment
+# An answer that was paid for cannot be had again for nothing; those of the demo's own writers cost 0.
+clean: ## forget the demo: its store, its Airflow, the environment; with answers that were paid for: ANSWERS=gone
+	@[ "$(ANSWERS)" = gone ] || ! { [ -d .foundry/store/spending ] \
+		|| grep -rqsE '"cost_usd":[0-9.]*[1-9]' .foundry/store/responses; } \
+		|| { echo ".foundry/store has answers that were paid for: move it and set FOUNDRY_STORE," \
+			"or delete them too with 'make clean ANSWERS=gone'" >&2; exit 2; }
 	rm -rf .foundry $(VENV)
