@@ -143,6 +143,8 @@ def get(name: str) -> ModelSpec:
         return known[name]
     near = get_close_matches(name, known, 1)
     hint = f"did you mean {near[0]!r}?" if near else "`foundry models` lists them"
+    if name.startswith("model/"):
+        hint = "a version trained here is asked by `foundry evaluate` and `foundry ask`, or exported: docs/use.md"
     path = named_path(name)
     folder = f"; a folder is written as a path: ./{name}" if path and path.is_dir() else ""
     raise InputError(f"unknown model {name!r}; {hint}{folder}")

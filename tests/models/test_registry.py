@@ -11,7 +11,11 @@ SIZES = ("33m", "109m", "335m", "596m", "4b", "7.6b")
 
 
 def test_an_unknown_name_is_told_the_nearest_one_or_where_all_are():
-    for name, hint in {"all-minilm-l6": "did you mean 'all-minilm-l6-v2'?", "x": "`foundry models` lists them"}.items():
+    hints = {"all-minilm-l6": "did you mean 'all-minilm-l6-v2'?", "x": "`foundry models` lists them"}
+    hints["model/22m/finetune"] = (
+        "a version trained here is asked by `foundry evaluate` and `foundry ask`, or exported: docs/use.md"
+    )
+    for name, hint in hints.items():
         with pytest.raises(InputError) as told:
             get(name)
         assert str(told.value) == f"unknown model {name!r}; {hint}"
