@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field, TypeAdapter, ValidationError
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.models.registry import DATA, Entry, ModelSpec, get
@@ -93,7 +94,24 @@ class Size(Entry):
         return found
 
 
-SIZES = TypeAdapter(dict[str, Size]).validate_python(tomllib.loads((DATA / "sizes.toml").read_text(encoding="utf-8")))
+def read_sizes(file: Path) -> dict[str, Size]:
+    """The sizes that a file describes, in its order.
+
+    Raises:
+        InputError: it is no TOML, or an entry lacks something or has what no size has; it names file and size.
+    """
+    try:
+        return TypeAdapter(dict[str, Size]).validate_python(tomllib.loads(file.read_text(encoding="utf-8")))
+    except ValidationError as error:
+        size, *where = map(str, error.errors()[0]["loc"])
+        raise InputError(
+            f"{file}: size {size}: {'.'.join(where)}: {error.errors()[0]['msg']}; docs/recipes.md says what a size has"
+        ) from error
+    except ValueError as error:
+        raise InputError(f"{file} is no TOML: {error}") from error
+
+
+SIZES = read_sizes(DATA / "sizes.toml")
 
 
 def get_size(name: str) -> Size:

@@ -9,7 +9,7 @@ import pytest
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.models.registry import get
-from pipeline_tasks.models.sizes import SIZES, backbone, get_size
+from pipeline_tasks.models.sizes import SIZES, backbone, get_size, read_sizes
 
 CONFIGS = json.loads((Path(__file__).parent / "backbones.json").read_text("utf-8"))
 TABLE_8 = {
@@ -61,3 +61,16 @@ def test_decoders_and_they_alone_are_adapted_and_train_adapters(size):
 def test_there_is_nothing_to_adapt_in_an_encoder():
     with pytest.raises(InputError, match="bert-base-uncased attends both ways already"):
         get_size("109m").stage("adapt")
+
+
+def test_an_entry_that_is_no_size_is_told_by_file_and_size(tmp_path):
+    file = tmp_path / "sizes.toml"
+    stages = (
+        "pretrain = { learning_rate = 1e-4, batch_size = 8 }\nfinetune = { learning_rate = 1e-4, batch_size = 8 }\n"
+    )
+    file.write_text(f'[mine]\nbackbone = "bert-base-uncased"\nalphas = [0.95]\n{stages}')
+    with pytest.raises(InputError, match=r"sizes\.toml: size mine: on_gpu: Field required; docs/recipes\.md"):
+        read_sizes(file)
+    file.write_text("[mine")
+    with pytest.raises(InputError, match=r"sizes\.toml is no TOML"):
+        read_sizes(file)
