@@ -73,3 +73,27 @@ def test_every_link_of_a_page_leads_to_a_file_and_a_heading_that_are_there():
             there = target.exists() and (not anchor or anchor in anchors_of(target.read_text("utf-8")))
             broken += [] if there else [f"{name}: {link}"]
     assert broken == []
+
+
+def test_the_readme_leads_to_every_page():
+    readme = (ROOT / "README.md").read_text("utf-8")
+    assert [page.name for page in (ROOT / "docs").glob("*.md") if f"](docs/{page.name}" not in readme] == []
+
+
+def test_every_page_that_a_message_or_a_file_names_is_there():
+    broken = []
+    for name, text in told().items():
+        for page, anchor in re.findall(
+            r"(?<![\w/])(docs/[\w-]+\.md)(?:#([\w-]+))?", "" if name.endswith(".md") else text
+        ):
+            there = (ROOT / page).is_file() and (not anchor or anchor in anchors_of((ROOT / page).read_text("utf-8")))
+            broken += [] if there else [f"{name}: {page}#{anchor}"]
+    assert broken == []
+
+
+def test_the_table_of_a_store_names_every_folder_that_it_has():
+    table = (ROOT / "docs/operations.md").read_text("utf-8").partition("## Backup")[0]
+    core = "".join(text for name, text in told().items() if name.startswith("pipeline_tasks/core/"))
+    keys = set(re.findall(r"f\"([a-z]+)/\{", core)) - {"sql"}  # that is the project's
+    assert {"locks", "pins", "refs"} <= keys
+    assert {key for key in keys if not re.search(rf"`(<store>/)?{key}`", table)} == set()
