@@ -82,7 +82,7 @@ SECTIONS: dict[str, dict[str, Callable[[], str]]] = {
     "Who computes parts of steps, and trains; COMPOSE_PROFILES=ray and FOUNDRY_ENGINE=ray: a Ray cluster.": {
         "FOUNDRY_ENGINE": lambda: "local",
     },
-    "Steps: README.md has the settings. COMPOSE_PROFILES=llm or llm-cpu adds a language model.": {
+    "Steps: see docs/deployment.md#env, docs/settings.md. COMPOSE_PROFILES=llm or llm-cpu adds a language model.": {
         "FOUNDRY_PROFILE": lambda: "offline",
         "FOUNDRY_DOMAIN": lambda: "disaster",
         "FOUNDRY_SOURCE": lambda: "",

@@ -199,7 +199,7 @@ def _models(found: Settings) -> Check:
 
 def _endpoint(found: Settings) -> Check:
     if not found.openai_base_url:
-        return Check("LLM endpoint", False, "OPENAI_BASE_URL is not set; `make demo` starts a small model of its own")
+        return Check("LLM endpoint", False, "OPENAI_BASE_URL is not set; `make demo` serves recorded answers instead")
     import httpx
 
     host = urlsplit(found.openai_base_url).hostname

@@ -35,3 +35,8 @@ def test_doctor_finds_a_server_that_lacks_conditional_writes(monkeypatch, tmp_pa
     settings.cache_clear()
     assert found.ok is heeds and ("lacks conditional writes" in found.found) is not heeds
     assert server.asked["PUT"] == 3 - (not heeds) and server.asked["DELETE"] == 1
+
+
+def test_doctor_says_that_the_demo_asks_a_recording():
+    found = upkeep._endpoint(settings().model_copy(update={"openai_base_url": ""}))
+    assert not found.ok and not found.needed and "`make demo` serves recorded answers" in found.found
