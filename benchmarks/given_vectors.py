@@ -93,7 +93,7 @@ def ours(task: Task) -> list[list[str]]:
     from pipeline_tasks.curation.id_table import HashTable, IdTable, strings, text_hashes
     from pipeline_tasks.curation.mine_negatives import MineNegativesParams
     from pipeline_tasks.curation.negative_kernels import choose, low_enough
-    from pipeline_tasks.curation.negative_rules import Asked, Candidates, Chosen, Known, Low, Ranked, groups
+    from pipeline_tasks.curation.negative_rules import Asked, Candidates, Chosen, Known, Low, Ranked, Rules, groups
     from pipeline_tasks.retrieval.scan_kernels import dots
     from pipeline_tasks.retrieval.search import top_k
 
@@ -111,7 +111,7 @@ def ours(task: Task) -> list[list[str]]:
     kinds = {np.uint64: len(flat), np.float32: len(flat), np.int32: n, bool: n}
     chosen = Chosen.empty(n, K, 1)
     low = Low(*(np.empty(size, kind) for kind, size in kinds.items()), chosen.skipped)
-    rules = MineNegativesParams(alpha=ALPHA, n_negatives=K).rules
+    rules = Rules.of(MineNegativesParams(alpha=ALPHA, n_negatives=K).values)
     all_of_them = np.full(n, DEPTH, np.int32)
     found = low_enough(own, ranked, asked, IdTable.of(ids.slice(0, n)), rules, all_of_them, low)
     table, _ = HashTable.of(text_hashes(ids))

@@ -14,7 +14,7 @@ import numpy as np
 from judged_sets import JudgedSet
 
 from pipeline_tasks.curation.rank_lists import interval_ends, sample
-from pipeline_tasks.retrieval import bm25
+from pipeline_tasks.retrieval.bm25 import Bm25
 from pipeline_tasks.retrieval.encoders import open_encoder
 from pipeline_tasks.retrieval.fusion import fuse, fused_score
 from pipeline_tasks.retrieval.search import top_k
@@ -60,7 +60,8 @@ def references(data: JudgedSet, models: Sequence[str], place: Path) -> Reference
     texts = list(data.passages.values())
     asked = {"judged": [query.text for query in data.queries], "pairs": [pair.query for pair in data.pairs]}
     depth = min(DEPTH, len(texts))
-    found = {side: {"bm25": bm25.top_k(queries, texts, depth)[0]} for side, queries in asked.items()}
+    words = Bm25(texts)
+    found = {side: {"bm25": words.search(queries, depth).indices} for side, queries in asked.items()}
     vectors = {}
     for name in models:
         vectors[name] = kept(place / f"{name}.npz", partial(_vectors, name, asked, texts))

@@ -79,10 +79,10 @@ def _mislead(
     chance: np.random.Generator,
 ) -> None:
     """Give the queries marked ``wrong`` another passage of their set: by turns any, and one of the BM25 best ten."""
-    from pipeline_tasks.retrieval.bm25 import top_k
+    from pipeline_tasks.retrieval.bm25 import Bm25
 
     marked = np.flatnonzero(wrong)
-    best = top_k([queries[row] for row in marked], texts, 30)[0]
+    best = Bm25(texts).search([queries[row] for row in marked], 30).indices
     for turn, row in enumerate(marked):
         first, last = of_set[row]
         near = [i for i in best[turn].tolist() if first <= i < last and i not in right[row]][:10]

@@ -52,11 +52,6 @@ class MineNegativesParams(StepParams):
         return self
 
     @property
-    def rules(self) -> Rules:
-        """These parameters as the compiled rule reads them."""
-        return Rules.of(self.values)
-
-    @property
     def values(self) -> dict[str, Any]:
         """What a partition is told of them."""
         return self.model_dump(include={*Rules._fields, "n_negatives"})

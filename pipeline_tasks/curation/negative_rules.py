@@ -13,7 +13,7 @@ SKIPS = ("too_similar", "within_margin", "above_max_score", "known_positive", "d
 """Why a candidate is passed over, in the order in which it is asked."""
 
 UNRANKED = -1
-"""In ``Chosen.n``: no ranking of the query was seen."""
+"""In ``Chosen.n``: no ranking of the query was seen, so it has neither no negative (0) nor some (more than 0)."""
 
 
 class Rules(NamedTuple):

@@ -184,9 +184,3 @@ class Bm25(Index):
         if not n:
             raise InputError("BM25 over no passages: give at least one")
         super().__init__(postings, postings.frequencies, n, int(postings.lengths.sum()) / n, k1, b)
-
-
-def top_k(queries: Sequence[str], passages: Sequence[str], k: int) -> tuple[np.ndarray, np.ndarray]:
-    """The ``k`` best passages of each query by BM25, as indices and scores [q, k]. See ``Bm25.search``."""
-    found = Bm25(passages).search(queries, k)
-    return found.indices, found.scores

@@ -9,7 +9,7 @@ what the k-th best reaches at least keeps rising. Those that are left, hardly mo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
@@ -37,9 +37,7 @@ Shard = tuple[np.ndarray, np.ndarray]
 """Vectors [n, d], float32, and the key of each row [n], int32: its place among ties; negative: left out."""
 
 
-def top_k(
-    queries: np.ndarray, passages: np.ndarray, k: int, block: int = PASSAGE_BLOCK
-) -> tuple[np.ndarray, np.ndarray]:
+def top_k(queries: np.ndarray, passages: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     """The ``k`` passages of highest inner product per query, best first; equal scores in corpus order.
 
     Inner products of unit vectors are cosines. Scores that are equal as float32 count as equal.
@@ -57,7 +55,7 @@ def top_k(
         )
     if not 1 <= k <= len(passages):
         raise InputError(f"k = {k} of {len(passages)} passages: ask for between 1 and all of them")
-    keys, scores = search(queries, [(passages, np.arange(len(passages), dtype=np.int32))], k, block=block)
+    keys, scores = search(queries, [(passages, np.arange(len(passages), dtype=np.int32))], k)
     return keys.astype(np.int64), scores
 
 
@@ -69,7 +67,6 @@ def search(
     block: int = PASSAGE_BLOCK,
     threads: int = 0,
     screen: Kind | None = None,
-    progress: Callable[[int], object] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The ``k`` best keys of all shards per query, best first; of equal scores (float32) the lowest key.
 
@@ -84,7 +81,6 @@ def search(
         block: passages per block.
         threads: of this machine's cores; 0 for the setting.
         screen: precision of the product; none for the one that costs less here.
-        progress: told how many more inner products are done.
 
     Shapes:
         queries: [q, d]; returns keys [q, k], int32, and scores [q, k], float32.
@@ -102,9 +98,7 @@ def search(
     with (torch_threads if kind == "bfloat16" else numpy_threads)(threads) as pool:
         found = _Found(queries, k, block, kind, threads, pool)
         for vectors, keys in shards:
-            for n in found.search(vectors, keys):
-                if progress:
-                    progress(len(queries) * n)
+            found.search(vectors, keys)
         return found.result()
 
 
@@ -136,8 +130,8 @@ class _Found:
             n=np.zeros(q, np.int32),
         )
 
-    def search(self, vectors: np.ndarray, keys: np.ndarray) -> Iterator[int]:
-        """Search one shard; tells how many of its passages were screened, as they are."""
+    def search(self, vectors: np.ndarray, keys: np.ndarray) -> None:
+        """Search one shard."""
         from pipeline_tasks.retrieval.scan_kernels import Given
 
         given, longest, farthest = Given(frozen(vectors), frozen(keys)), np.float32(0), np.float32(0)
@@ -146,7 +140,6 @@ class _Found:
             self._each(some.fill, len(some.vectors))
             longest, farthest = max(longest, some.lengths.max()), max(farthest, some.moved.max())
             self._offer(some, first, given, longest, farthest)
-            yield len(some.vectors)
         self._settle(given, longest, farthest)
 
     def _offer(self, some: Screened, first: int, given: Given, longest: np.float32, farthest: np.float32) -> None:
@@ -223,20 +216,3 @@ def _places(bits: np.ndarray) -> np.ndarray:
 
 
 _NOTHING = _packed(np.array(NO_KEY), np.array(-np.inf, np.float32))[()]
-
-
-def select(scores: np.ndarray, k: int) -> np.ndarray:
-    """Columns of the ``k`` highest scores of each row, in rising column order; of equal scores the first columns.
-
-    Shapes:
-        scores: [q, n] with n >= k; returns [q, k], int64.
-    """
-    n = scores.shape[1]
-    least = np.partition(scores, n - k, axis=1)[:, n - k, None]
-    chosen = scores >= least
-    for row in np.flatnonzero(chosen.sum(axis=1) > k):
-        above = scores[row] > least[row]
-        tied = np.flatnonzero(scores[row] == least[row])
-        chosen[row] = above
-        chosen[row, tied[: k - above.sum()]] = True
-    return np.nonzero(chosen)[1].reshape(len(scores), k)

@@ -8,15 +8,11 @@ signatures.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from pipeline_tasks.texts.letters import alphabet
-
-if TYPE_CHECKING:
-    from datasketch import LeanMinHash
 
 SEED = 1
 MISS = 0.001
@@ -60,16 +56,6 @@ def _permutations(n: int) -> tuple[np.ndarray, np.ndarray]:
     chance = np.random.RandomState(SEED)
     a = chance.randint(0, 1 << 31, n, dtype=np.uint32) * np.uint32(2) + np.uint32(1)
     return a, chance.randint(0, 1 << 32, n, dtype=np.uint32)
-
-
-def as_datasketch(signature: np.ndarray) -> LeanMinHash:
-    """The same sketch for datasketch: its indexes, its estimates, its stored format.
-
-    Shapes: signature [p] uint32.
-    """
-    from datasketch import LeanMinHash
-
-    return LeanMinHash(hashvalues=signature, seed=SEED, scheme="affine32")
 
 
 def band_rows(threshold: float, n_permutations: int) -> int:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pipeline_tasks.curation.id_table import HashTable, IdTable, strings, text_hashes
 from pipeline_tasks.curation.mine_negatives import MineNegativesParams
 from pipeline_tasks.curation.negative_kernels import bound, choose, low_enough
-from pipeline_tasks.curation.negative_rules import SKIPS, Asked, Candidates, Chosen, Known, Low, Ranked, groups
+from pipeline_tasks.curation.negative_rules import SKIPS, Asked, Candidates, Chosen, Known, Low, Ranked, Rules, groups
 
 POSITIVE = "p"
 
@@ -31,7 +31,9 @@ def chosen(scores, positive, texts=None, split=None, known=(), **params):
     low = Low(
         np.empty(n, np.uint64), np.empty(n, np.float32), zero.copy(), np.zeros(1, bool), np.zeros((1, 6), np.int64)
     )
-    n = low_enough(zero, ranked, asked, IdTable.of(pa.array([POSITIVE])), rules.rules, np.full(1, n, np.int32), low)
+    n = low_enough(
+        zero, ranked, asked, IdTable.of(pa.array([POSITIVE])), Rules.of(rules.values), np.full(1, n, np.int32), low
+    )
     assert low.n[0] == n and not low.cut[0]
     found = Chosen.empty(1, rules.n_negatives, 1)
     starts, known = groups(np.zeros(len(known) + 1, np.int32), [codes[[0, *(i + 1 for i in known)]]], 1)
@@ -61,7 +63,7 @@ def test_a_score_at_the_margin_is_excluded():
 
 @pytest.mark.parametrize(("positive", "expected"), [(0.4, 0.3), (0.0, 0.0), (-0.4, -0.5)])
 def test_the_bound_is_never_above_the_positive(positive, expected):
-    found = bound(np.float32(positive), MineNegativesParams(alpha=0.75).rules)
+    found = bound(np.float32(positive), Rules.of(MineNegativesParams(alpha=0.75).values))
     assert found == pytest.approx(expected) and found <= np.float32(positive)
 
 

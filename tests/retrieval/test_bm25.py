@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.retrieval.bm25 import Bm25, count_asked, top_k
+from pipeline_tasks.retrieval.bm25 import Bm25, count_asked
 
 PASSAGES = [
     "Floods rise when rivers leave their banks.",
@@ -25,7 +25,7 @@ def test_scores_follow_the_formula():
 
 
 def test_best_first_and_equal_passages_in_their_order():
-    indices, scores = top_k(["tornado air", "hurricane floods"], PASSAGES, 3)
+    indices, scores, _ = Bm25(PASSAGES).search(["tornado air", "hurricane floods"], 3)
     assert indices[0].tolist() == [1, 4, 0]
     assert indices[1].tolist() == [2, 0, 1]
     assert scores[0, 0] == scores[0, 1] > scores[0, 2] == 0
@@ -34,20 +34,20 @@ def test_best_first_and_equal_passages_in_their_order():
 
 @pytest.mark.parametrize("query", ["", "the of", "zyzzyva", "!!!"])
 def test_a_query_without_known_words_scores_0_everywhere(query):
-    indices, scores = top_k([query], PASSAGES, 5)
+    indices, scores, _ = Bm25(PASSAGES).search([query], 5)
     assert indices.tolist() == [[0, 1, 2, 3, 4]]
     assert not scores.any()
 
 
 def test_passages_without_words_can_be_searched():
-    assert top_k(["flood"], ["the", "...", ""], 2)[0].tolist() == [[0, 1]]
+    assert Bm25(["the", "...", ""]).search(["flood"], 2).indices.tolist() == [[0, 1]]
 
 
 def test_no_passages_and_too_many_results_are_refused():
     with pytest.raises(InputError, match="no passages"):
         Bm25([])
     with pytest.raises(InputError, match="k = 9 of 5"):
-        top_k(["flood"], PASSAGES, 9)
+        Bm25(PASSAGES).search(["flood"], 9)
 
 
 @pytest.mark.parametrize("cuts", [[], [1, 1, 90], [150]])

@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pipeline_tasks.texts.letters import ALONE, alphabet
-from pipeline_tasks.texts.minhash import MISS, Sketches, as_datasketch, band_keys, band_rows, sketch_texts
+from pipeline_tasks.texts.minhash import MISS, SEED, Sketches, band_keys, band_rows, sketch_texts
 from tests.corpus.near_duplicates import planted, shingles_of, words_of
 
 LETTERS = "aAbB_ 01\n-.éÉßΣςσжЖ中文字ひカ한국हिन्दीไทย\u00a0\u2019\u2014\u0301\u00ad😀𝒜"
@@ -20,6 +20,10 @@ def sketched(*texts: str | None, words: int = 3, n_permutations: int = 128) -> S
 
 def shingles(sketches: Sketches, i: int) -> np.ndarray:
     return sketches.shingles[sketches.offsets[i] : sketches.offsets[i + 1]]
+
+
+def as_datasketch(signature: np.ndarray) -> LeanMinHash:
+    return LeanMinHash(hashvalues=signature, seed=SEED, scheme="affine32")
 
 
 @settings(max_examples=300)
