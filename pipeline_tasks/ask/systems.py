@@ -24,9 +24,7 @@ from pipeline_tasks.evaluation.systems import (
     encoder_of_folder,
     encoder_of_version,
     identity,
-    is_folder,
-    is_fusion,
-    is_version,
+    kind_of,
     members,
 )
 from pipeline_tasks.retrieval.bm25 import Bm25
@@ -69,7 +67,7 @@ class System(ABC):
         """
 
 
-class Words(System):
+class Bm25System(System):
     """BM25."""
 
     unit = "BM25"
@@ -91,7 +89,7 @@ class Words(System):
         return np.stack([index.scores(query) for query in queries])
 
 
-class Model(System):
+class EncoderSystem(System):
     """An encoder and the vectors of the corpus that are its own."""
 
     def __init__(self, name: str, corpus: Corpus, encoder: Encoder, shards: list[Shard], ref: Ref | None = None):
@@ -104,11 +102,11 @@ class Model(System):
     def likeness(self, queries: Sequence[str], intents: Sequence[str], texts: Sequence[str]) -> np.ndarray:
         """See :meth:`System.likeness`."""
         with meter(f"sentences by {self.name}", len(texts), "sentences") as told:
-            vectors = self._encoder.encode_passages(texts, progress=told.advance)
-        return self._encoder.encode_queries(queries, intents) @ vectors.T
+            of_texts = self._encoder.encode_passages(texts, progress=told.advance)
+        return self._encoder.encode_queries(queries, intents) @ of_texts.T
 
 
-class Fused(System):
+class FusionSystem(System):
     """Reciprocal rank fusion of other systems; the last of them compares sentences."""
 
     unit = "RRF"
@@ -138,18 +136,22 @@ def open_system(name: str, corpus: Corpus) -> System:
     Raises:
         InputError: there is no such system, or it cannot run here.
     """
-    if name == BM25:
-        return Words(corpus)
-    if is_fusion(name):
-        return Fused(name, corpus)
-    if is_version(name):
-        return _of_version(Ref.parse(name), corpus)
-    made = None if is_folder(name) else vectors.stored(corpus, name)
-    if made is not None:
-        encoder = open_encoder(name, made.params.get("precision", "float32"))
-        return Model(name, corpus, encoder, vectors.stored_shards(corpus, made))
-    encoder = encoder_of_folder(name) if is_folder(name) else open_encoder(name)
-    return Model(name, corpus, encoder, vectors.made_shards(corpus, encoder, name, identity(name)))
+    match kind_of(name):
+        case "bm25":
+            return Bm25System(corpus)
+        case "fusion":
+            return FusionSystem(name, corpus)
+        case "version":
+            return _of_version(Ref.parse(name), corpus)
+        case "folder":
+            encoder = encoder_of_folder(name)
+        case "registered":
+            made = vectors.stored(corpus, name)
+            if made is not None:
+                encoder = open_encoder(name, made.params.get("precision", "float32"))
+                return EncoderSystem(name, corpus, encoder, vectors.stored_shards(corpus, made))
+            encoder = open_encoder(name)
+    return EncoderSystem(name, corpus, encoder, vectors.made_shards(corpus, encoder, name, identity(name)))
 
 
 def _of_version(ref: Ref, corpus: Corpus) -> System:
@@ -161,4 +163,4 @@ def _of_version(ref: Ref, corpus: Corpus) -> System:
         encoder = encoder_of_version(version, Path(scratch))
     of = [str(manifest.ref), manifest.erased, versions_of("tokenizers")]
     name = str(ref).removesuffix("@latest")
-    return Model(name, corpus, encoder, vectors.made_shards(corpus, encoder, name, of), manifest.ref)
+    return EncoderSystem(name, corpus, encoder, vectors.made_shards(corpus, encoder, name, of), manifest.ref)

@@ -32,7 +32,7 @@ from pipeline_tasks.evaluation.p_mrr import P_MRR
 from pipeline_tasks.evaluation.scores import AVERAGE, Scores, scores_of
 from pipeline_tasks.evaluation.seeds import noise_in_words
 from pipeline_tasks.evaluation.statistics import Difference
-from pipeline_tasks.evaluation.systems import is_version
+from pipeline_tasks.evaluation.systems import kind_of
 from pipeline_tasks.models.use import identity
 
 _NO_NAME = re.compile(r"[^a-z0-9._-]+")
@@ -140,8 +140,8 @@ def _sorted(store: Store, named: list[str]) -> tuple[list[str], list[str]]:
     Raises:
         InputError: there is no such version.
     """
-    trained = [_called(store, name) for name in named if is_version(name)]
-    return [name for name in named if not is_version(name)], trained
+    trained = [_called(store, name) for name in named if kind_of(name) == "version"]
+    return [name for name in named if kind_of(name) != "version"], trained
 
 
 def _stored(store: Store, passages: str, systems: list[str]) -> list[str]:
@@ -169,7 +169,7 @@ ORDER BY known.created_at DESC, known.version LIMIT 1
 
 def _before(store: Store, name: str) -> str:
     """The version of a model before ``name``, of the same alpha: each iteration of a training is a version as well."""
-    if not is_version(name):
+    if kind_of(name) != "version":
         raise InputError(f"--against {LAST} is the version before the first model, and {name!r} is no version of ours")
     ref = resolve(store, Ref.parse(name))
     rows = query(store, _BEFORE, [ref.dataset, ref.version], rows=False).to_pylist()
@@ -182,7 +182,7 @@ def _before(store: Store, name: str) -> str:
 
 def _called(store: Store, name: str) -> str:
     """How the rows call it: systems by their name, versions of ours by theirs."""
-    return str(resolve(store, Ref.parse(name))) if is_version(name) else name
+    return str(resolve(store, Ref.parse(name))) if kind_of(name) == "version" else name
 
 
 def _show(store: Store, found: Scores, others: list[Scores], baseline: str, by_intent: bool) -> None:

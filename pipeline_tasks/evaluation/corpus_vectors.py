@@ -33,7 +33,7 @@ BLOCK = 4096
 
 
 @dataclass
-class Model:
+class SystemEncoder:
     """The model of a system, opened when something is first encoded by it and held for all that is.
 
     Attributes:
@@ -77,7 +77,7 @@ class Model:
         return vectors
 
 
-def encode_corpus(model: Model, passages: Version, run: PartitionedRun) -> list[Part]:
+def encode_corpus(model: SystemEncoder, passages: Version, run: PartitionedRun) -> list[Part]:
     """The vectors of all passages, in the order of the corpus; those that were there count as ``vectors_read``."""
     known: dict[str, Any] = {"kind": model.kind, "name": model.name if model.kind == "registered" else ""}
     known["decided_by"] = {of: value for of, value in model.decided_by.items() if of != systems.OF_QUERIES}

@@ -11,7 +11,7 @@ from pipeline_tasks.core.runtime import versions_of
 from pipeline_tasks.core.settings import Secret
 from pipeline_tasks.evaluation import systems
 from pipeline_tasks.evaluation.metrics import Measure
-from pipeline_tasks.evaluation.systems import BM25, is_folder, is_fusion
+from pipeline_tasks.evaluation.systems import BM25, kind_of
 from pipeline_tasks.models.registry import get
 from pipeline_tasks.models.start import StartParams
 from pipeline_tasks.models.use import is_served
@@ -40,11 +40,13 @@ class EvaluationParams(StartParams, PaidParams):
     _folders: dict[str, dict[str, Any]] = PrivateAttr(default_factory=dict)
 
     def model_post_init(self, context: Any) -> None:
-        """Refuse what cannot be meant before anything is computed, and look at folders once."""
+        """Refuse what cannot be meant, a trained model too, before anything is computed, and look at folders once."""
         super().model_post_init(context)
         for measure in self.measures:
             Measure.parse(measure)
-        self._folders = {name: systems.identity(name) for name in self.systems if is_folder(name)}
+        self._folders = {
+            name: systems.identity(name) for name in self.systems if kind_of(name) in ("folder", "version")
+        }
 
     def identity_of(self, name: str) -> dict[str, Any]:
         """What decides the rankings of a named system; of a folder what it was when these parameters were made."""
@@ -68,7 +70,7 @@ class EvaluationParams(StartParams, PaidParams):
     @property
     def _registered(self) -> tuple[str, ...]:
         """All that the registry knows."""
-        return (*self.models, *(name for name in self.systems if _is_registered(name)))
+        return (*self.models, *(name for name in self.systems if kind_of(name) == "registered"))
 
     @property
     def _registered_start(self) -> tuple[str, ...]:
@@ -81,7 +83,3 @@ class EvaluationParams(StartParams, PaidParams):
         deepest = max([self.kept, *(Measure.parse(measure).k for measure in self.measures)])
         judged = any(Measure.parse(measure).judged_only for measure in self.measures)
         return max(deepest, systems.FUSED_DEPTH) if judged else deepest
-
-
-def _is_registered(name: str) -> bool:
-    return name != BM25 and not is_fusion(name) and not is_folder(name)

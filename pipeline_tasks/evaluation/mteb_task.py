@@ -21,7 +21,7 @@ from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.evaluation.rank_systems import is_of
-from pipeline_tasks.evaluation.systems import encoder_of_folder, identity, is_folder, is_version
+from pipeline_tasks.evaluation.systems import encoder_of_folder, identity, kind_of
 from pipeline_tasks.retrieval.encoder import Encoder
 from pipeline_tasks.retrieval.encoders import open_encoder
 
@@ -135,8 +135,9 @@ def model_of(store: Store, name: str, task: str = "") -> MtebModel:
     Raises:
         InputError: it is not there.
     """
-    if not is_version(name):
-        encoder = encoder_of_folder(name) if is_folder(name) else open_encoder(name)
+    kind = kind_of(name)
+    if kind != "version":
+        encoder = encoder_of_folder(name) if kind == "folder" else open_encoder(name)
         return MtebModel(encoder, short_id(identity(name)), task)
     version = Version.open(store, Ref.parse(name))
     target = settings().cache / "mteb" / version.manifest.id

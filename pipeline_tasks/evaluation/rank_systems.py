@@ -25,11 +25,11 @@ from pipeline_tasks.core.runtime import versions_of
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.versions import Version, read_part
 from pipeline_tasks.evaluation import systems
-from pipeline_tasks.evaluation.corpus_vectors import BLOCK, Model, by_rising_id, encode_corpus, texts_by_place
+from pipeline_tasks.evaluation.corpus_vectors import BLOCK, SystemEncoder, by_rising_id, encode_corpus, texts_by_place
 from pipeline_tasks.evaluation.evaluation_params import EvaluationParams
 from pipeline_tasks.evaluation.geometry import geometry
 from pipeline_tasks.evaluation.stored_vectors import passage_vectors, query_vectors
-from pipeline_tasks.evaluation.systems import BM25, FUSED_DEPTH, Asked, is_folder, is_fusion
+from pipeline_tasks.evaluation.systems import FUSED_DEPTH, Asked, kind_of
 from pipeline_tasks.models.registry import get
 from pipeline_tasks.retrieval.embed_params import check_weights
 from pipeline_tasks.retrieval.encoders import instructions_of
@@ -91,7 +91,7 @@ def rank_systems(
     for system in alone:
         given = system.partition(inputs, told, depth)
         if system.kind != "bm25" and not run.remembers(rank_system, given):
-            model = Model(system.kind, system.name, system.decided_by, params, run)
+            model = SystemEncoder(system.kind, system.name, system.decided_by, params, run)
             vectors = [] if system.stored else encode_corpus(model, inputs["passages"], run)
             given = replace(given, beside={"model": model, "vectors": vectors})
         ((ranked[system.name], *laid_out),) = run.spread(rank_system, [given])
@@ -112,26 +112,30 @@ def _systems(inputs: Inputs, params: EvaluationParams) -> Iterator[System]:
         decided_by = params.start.identity() | ({systems.OF_QUERIES: told} if told else {})
         yield System(f"{params.size}/untrained", "start", decided_by=decided_by)
     stored = inputs.by_last_name("embeddings")
-    for name in dict.fromkeys((*(name for name in params.systems if not is_fusion(name)), *stored)):
-        if name == BM25:
-            yield System(name, "bm25", decided_by=systems.identity(name))
-        elif is_folder(name):
-            yield System(name, "folder", decided_by=params.identity_of(name))
-        else:
-            given = stored.get(name)
-            if given:
-                check_weights(name, given)
-            precision = given.manifest.params["precision"] if given else "float32"
-            known = systems.identity(name) | {"precision": precision, systems.OF_QUERIES: instructions_of(get(name))}
-            yield System(name, "registered", decided_by=known, stored=given)
+    for name in dict.fromkeys((*params.systems, *stored)):
+        match kind_of(name):
+            case "bm25":
+                yield System(name, "bm25", decided_by=systems.identity(name))
+            case "folder":
+                yield System(name, "folder", decided_by=params.identity_of(name))
+            case "registered":
+                yield _registered(name, stored.get(name))
     trained = inputs.each("models")
     names = Counter(system_name(version) for version in trained)
     for version in trained:
         ref, name = str(version.manifest.ref), system_name(version)
         called = name if names[name] == 1 else f"{name}@{version.manifest.id}"
         yield System(called, "version", ref, {"version": ref, "libraries": versions_of("tokenizers")})
-    for name in filter(is_fusion, params.systems):
+    for name in (name for name in params.systems if kind_of(name) == "fusion"):
         yield System(name, "fusion", decided_by={"k": systems.members(name)[1]})
+
+
+def _registered(name: str, stored: Version | None) -> System:
+    if stored:
+        check_weights(name, stored)
+    precision = stored.manifest.params["precision"] if stored else "float32"
+    known = systems.identity(name) | {"precision": precision, systems.OF_QUERIES: instructions_of(get(name))}
+    return System(name, "registered", decided_by=known, stored=stored)
 
 
 def system_name(version: Version) -> str:
@@ -267,7 +271,7 @@ def _asked(judged: pa.Table, corpus: pa.Table, told: Sequence[str]) -> Asked:
 
 def _vectors(given: Partition, asked: Asked, run: Run) -> tuple[np.ndarray, np.ndarray]:
     """Of queries and passages; a query is encoded where it has no vector yet."""
-    model: Model = given.beside["model"]
+    model: SystemEncoder = given.beside["model"]
     stored, queries = given.rows.get("embeddings"), None
     passages = passage_vectors(stored.version, asked.passage_ids) if stored else None
     if model.kind == "registered":

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -32,6 +32,7 @@ At 1,000, as deep as runs of TREC usually are, that measure sees as much of a fu
 """
 OF_QUERIES = "instructions"
 """What of a system has a say in vectors of queries and none in those of passages."""
+Kind = Literal["bm25", "fusion", "version", "folder", "registered"]
 _FUSION = re.compile(r"rrf\(([^()=]+?)(?:,\s*k=(\d+)\s*)?\)")
 _WEIGHTS = ("*.safetensors", "*/*.safetensors", "*.onnx", "*.onnx.data", "*.onnx_data")
 _READ = ("*.json", "*.txt", "*.model", "*/config.json", *_WEIGHTS)
@@ -92,33 +93,32 @@ def _load(folder: Path) -> Encoder:
     return load_encoder(folder, settings().cache, settings().threads, devices())
 
 
-def is_version(name: str) -> bool:
-    """Whether a system is a version that was trained here: ``model/<size>/<stage>``, with or without ``@ID``."""
-    return name.startswith("model/")
-
-
-def is_folder(name: str) -> bool:
-    """Whether a system is named by a path."""
-    return not is_fusion(name) and ("/" in name or name.startswith(("~", ".")))
-
-
-def is_fusion(name: str) -> bool:
-    """Whether a system is a fusion of others."""
-    return name.startswith("rrf(")
+def kind_of(name: str) -> Kind:
+    """What the name of a system means; a version is ``model/<size>/<stage>``, with or without ``@ID``."""
+    if name == BM25:
+        return "bm25"
+    if name.startswith("rrf("):
+        return "fusion"
+    if name.startswith("model/"):
+        return "version"
+    return "folder" if "/" in name or name.startswith(("~", ".")) else "registered"
 
 
 def identity(name: str) -> dict[str, Any]:
     """What decides the rankings of a named system.
 
     Raises:
-        InputError: it is unknown, or no folder of a model that this run may read.
+        InputError: it is unknown, a trained model, which is an input, or no folder of a model that this run may read.
     """
-    if name == BM25:
-        return {"name": name, "libraries": versions_of("bm25s")}
-    if is_fusion(name):
-        return {"name": name, "members": members(name)[0]}
-    if not is_folder(name):
-        return use.identity(name)
+    match kind_of(name):
+        case "bm25":
+            return {"name": name, "libraries": versions_of("bm25s")}
+        case "fusion":
+            return {"name": name, "members": members(name)[0]}
+        case "version":
+            raise InputError(f"system {name!r} is a trained model: give it as the input `models`")
+        case "registered":
+            return use.identity(name)
     folder, files = _folder(name), _files(name)
     held = digest({path.relative_to(folder).as_posix(): file_sha256(path) for path in files})
     libraries = ("tokenizers", "onnxruntime") if folder / "model.onnx" in files else ("tokenizers",)

@@ -162,12 +162,11 @@ def test_a_model_that_was_not_asked_some_queries_is_asked_them_all(store, model,
 
 
 def test_what_the_untrained_system_is_told_is_in_the_id_and_in_what_its_ranking_rests_on(store, monkeypatch):
-    params = {"size": "22m", "models": (), "systems": ("bm25",)}
     decided = []
     for told in ({}, {"qa": "Answer: "}, {"qa": "Reply: "}):
         for room in ("evaluation_params", "rank_systems"):
             monkeypatch.setattr(f"pipeline_tasks.evaluation.{room}.instructions_of", lambda spec, told=told: told)
-        given = EvaluationParams(**params)
+        given = EvaluationParams(**ALONE | {"size": "22m"})
         (start,) = (one for one in _systems(Inputs({}), given) if one.kind == "start")
         decided.append((given.identity().get("instructions"), start.decided_by.get("instructions")))
     assert decided == [(None, None), ({"qa": "Answer: "},) * 2, ({"qa": "Reply: "},) * 2]
@@ -283,6 +282,7 @@ def noted(told: list[str], name: str) -> Encoder:
         ({"systems": ("bm25", "rrf(bm25,n)")}, "fuses 'n', which is not among the systems asked for \\(bm25"),
         ({"systems": ("nobody",)}, "nobody"),
         ({"systems": ("./nowhere",)}, "is no model's folder"),
+        ({"systems": ("model/33m/pretrain",)}, "is a trained model: give it as the input `models`"),
         ({"measures": ("f1@10",)}, "'f1@10' is no measure"),
         ({"measures": ()}, "at least 1 item"),
     ],
