@@ -13,6 +13,7 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.encoders.layout import positions
 from pipeline_tasks.models.use import load_tokenizer
 from pipeline_tasks.retrieval.batches import plan_batches
+from pipeline_tasks.retrieval.onnx_session import open_session
 
 if TYPE_CHECKING:
     from tokenizers import Encoding
@@ -81,14 +82,8 @@ class OnnxCrossEncoder(CrossEncoder):
     batch_tokens = _ONE_PAIR
 
     def __init__(self, folder: Path, max_length: int, threads: int) -> None:
-        import onnxruntime
-
         super().__init__(folder, max_length)
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        graph = folder / "model.onnx"
-        self._session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+        self._session = open_session(folder / "model.onnx", threads)
         self._inputs = {given.name for given in self._session.get_inputs()}
         _check_one_score(folder, self._session.get_outputs()[0].shape[-1])
         some = {"input_ids": 2, "attention_mask": 1, "token_type_ids": 0}  # 2: no model's padding
@@ -137,7 +132,7 @@ def load_cross_encoder(folder: Path, max_length: int, threads: int, device: str 
     """The model of a folder: PyTorch runs its safetensors, ONNX Runtime a graph that is alone.
 
     Raises:
-        InputError: its files are of no kind that is supported, or it gives more than one score.
+        InputError: its files are damaged or of no kind that is supported, or it gives more than one score.
     """
     if (folder / "model.onnx").is_file() and not (folder / "config.json").is_file():
         return OnnxCrossEncoder(folder, max_length, threads)

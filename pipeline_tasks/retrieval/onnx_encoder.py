@@ -10,6 +10,7 @@ import numpy as np
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.encoders.projection import project
+from pipeline_tasks.retrieval.onnx_session import open_session
 from pipeline_tasks.retrieval.token_encoder import Batch, TokenEncoder
 
 if TYPE_CHECKING:
@@ -26,17 +27,7 @@ class OnnxEncoder(TokenEncoder):
     """
 
     def __init__(self, name: str, graph: Path, layout: Layout, tokenizer: Tokenizer, threads: int) -> None:
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        try:
-            self._session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
-        except Exception as error:  # each of its errors is a class of its own
-            raise InputError(
-                f"{graph} cannot be read by ONNX Runtime ({error}): save or fetch the model again"
-            ) from error
+        self._session = open_session(graph, threads)
         self._inputs = {given.name for given in self._session.get_inputs()}
         shape = self._session.get_outputs()[0].shape
         if layout.pooling == "own" or len(shape) != 3:

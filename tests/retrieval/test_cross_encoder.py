@@ -63,6 +63,13 @@ def test_a_model_whose_first_token_is_behind_padding_reads_what_the_error_names(
     assert np.isfinite(load_cross_encoder(folder, 63, 1).scores(["ta"], [" ".join(TOPICS * 4)])).all()
 
 
+def test_a_damaged_graph_is_refused_in_a_sentence(made, tmp_path):
+    (tmp_path / "tokenizer.json").write_bytes((made / "tokenizer.json").read_bytes())
+    (tmp_path / "model.onnx").write_bytes(b"half of a graph")
+    with pytest.raises(InputError, match="model.onnx cannot be read by ONNX Runtime .*: save or fetch the model again"):
+        load_cross_encoder(tmp_path, 64, 1)
+
+
 def test_a_folder_without_a_scoring_head_is_refused(made, tmp_path):
     import shutil
 
