@@ -37,14 +37,14 @@ RERANK = form("rerank_passages", "margin", "max_length")
 UNIFY = form("unify", "negatives", "n_negatives", "builds", "per_source", "per_task", "format")
 FORMS = (WRITE, LLM, BUDGET, GATE, NEAREST, RELABEL, SHOWN, TOP, RERANK, UNIFY)
 HAS_SCORER = settings().profile == "hub" or "/" in default("relabel", "scorer")  # offline only a folder of one's own
-JUDGES = {
+SCORERS = {
     "grader": ("grade_passages", None, "model of the endpoint that grades"),
     "endpoint_scorer": ("score_passages", None, "model of the endpoint that gives likelihoods; it has to echo"),
     "reranker": ("rerank_passages", None if HAS_SCORER else "ms-marco-minilm-l12", "reads query and passage together"),
 }
-JUDGE_FIELDS = {
+SCORER_FIELDS = {
     name: Param(usual, type=["null", "string"], section=section, description=f"{told} (left empty: none)")
-    for name, (section, usual, told) in JUDGES.items()
+    for name, (section, usual, told) in SCORERS.items()
 }
 
 with DAG(
@@ -56,7 +56,7 @@ with DAG(
     default_args=DEFAULT_ARGS,
     tags=["foundry", "synthesis"],
     doc_md=DOC,
-    params=JUDGE_FIELDS | batch_field("write_tasks_and_queries") | fields(*FORMS),
+    params=SCORER_FIELDS | batch_field("write_tasks_and_queries") | fields(*FORMS),
 ) as dag:
     read = versions_read(passages="passages")
     paid = LLM.values(dag) | BUDGET.values(dag)

@@ -184,10 +184,10 @@ def _models(found: Settings) -> Check:
     from pipeline_tasks.models.fetch import is_here
     from pipeline_tasks.models.registry import get, models
     from pipeline_tasks.models.use import is_served
-    from pipeline_tasks.retrieval.judges import judging_models
+    from pipeline_tasks.retrieval.reference_models import default_models
 
     if found.profile == "hub":
-        usable = [spec for name in judging_models() if not is_served(spec := get(name))]
+        usable = [spec for name in default_models() if not is_served(spec := get(name))]
     else:
         usable = [spec for spec in models() if spec.offline]
     lacking = [spec.name for spec in usable if not is_here(spec, found.cache)]

@@ -12,7 +12,9 @@ NOBODY = -1
 
 
 class Heard(NamedTuple):
-    """What the rankings of each query's reference models say, best model first.
+    """Of each query and reference model the top passages (hash of id, score) and the rank of the query's own positive.
+
+    Models are in the order of the query's panel, best first.
 
     Attributes:
         hashes: of the ids of the best N passages of each model, [q, m, N], uint64.

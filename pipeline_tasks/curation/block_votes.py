@@ -18,8 +18,8 @@ from pipeline_tasks.core.versions import read_part
 from pipeline_tasks.curation.agreement import NOBODY, Heard, Votes, agreed
 from pipeline_tasks.curation.blocks import refuse_unknown
 from pipeline_tasks.curation.id_table import HashTable, text_hashes
-from pipeline_tasks.curation.judged import Judged
 from pipeline_tasks.curation.passage_facts import Facts
+from pipeline_tasks.curation.query_block import QueryBlock
 from pipeline_tasks.curation.splits import SPLITS
 from pipeline_tasks.curation.vote_columns import tops, vote_lists
 
@@ -30,10 +30,10 @@ def hear(given: Partition, run: Run) -> Iterator[pa.Table]:
     Raises:
         InputError: the rankings lack a query, or nobody judges an intent.
     """
-    judged = Judged.read(given)
-    own_wanted = ~judged.is_of(given.values["filtered"]) | given.values["own_wanted"]
-    rankings = {model: given.rows[model].version for model in judged.models}
-    heard = judged.heard(rankings, given.values["top_n"], own_wanted)
+    queries = QueryBlock.read(given)
+    own_wanted = ~queries.is_of(given.values["filtered"]) | given.values["own_wanted"]
+    rankings = {model: given.rows[model].version for model in queries.models}
+    heard = queries.heard(rankings, given.values["top_n"], own_wanted)
     run.count("rankings_read", int(heard.seen.sum()))
     ends, there = pa.array(np.cumsum([0, *heard.n.ravel()]).astype(np.int32)), heard.there
     yield pa.table({
@@ -65,46 +65,48 @@ def vote(given: Partition, run: Run) -> Iterator[pa.Table]:
     Raises:
         InputError: a ranking has a passage that is none here.
     """
-    judged = Judged.read(given)
+    queries = QueryBlock.read(given)
     (heard_part,) = given.parts["heard"]
-    heard = _heard(read_part(run.store, heard_part), judged.judges.shape, given.values["top_n"])
+    heard = _heard(read_part(run.store, heard_part), queries.panel.shape, given.values["top_n"])
     hashes = heard.hashes[heard.there]
-    table, numbers = HashTable.of(np.concatenate([judged.own, hashes]))
+    table, numbers = HashTable.of(np.concatenate([queries.own, hashes]))
     facts = Facts.look_up(run.store, given.parts["facts"], table)
-    own, votes = numbers[: len(judged.own)], heard.votes(numbers[len(judged.own) :])
+    own, votes = numbers[: len(queries.own)], heard.votes(numbers[len(queries.own) :])
     unknown = facts.splits[numbers] < 0
     if unknown.any():
         refuse_unknown(given, table.known[numbers[unknown][0]])
-    strategy, filtered = given.values["strategy"], judged.is_of(given.values["filtered"])
+    strategy, filtered = given.values["strategy"], queries.is_of(given.values["filtered"])
     positive = np.where(filtered, agreed(votes.codes, votes.seen, own, strategy), own)
-    kept = _refuse(judged, votes, positive, facts, strategy, run)
+    kept = _refuse(queries, votes, positive, facts, strategy, run)
     rows = np.flatnonzero(kept)
     yield pa.table({
         "query": rows,
         "positive_id": facts.ids.take(pa.array(positive[rows])),
         "part": facts.parts[positive[rows]],
         "row": facts.rows[positive[rows]],
-        "votes": vote_lists(judged, votes, rows, positive, own, facts.ids),
-        "best_model": pa.array(judged.models, pa.string()).take(pa.array(judged.judges[rows, 0])),
+        "votes": vote_lists(queries, votes, rows, positive, own, facts.ids),
+        "best_model": pa.array(queries.models, pa.string()).take(pa.array(queries.panel[rows, 0])),
     })  # fmt: skip
     yield pa.table({
-        "origin": judged.origins.cast(pa.string()), "intent": judged.intents.cast(pa.string()),
-        "hash": text_hashes(judged.ids), "own": positive == own, "kept": kept,
+        "origin": queries.origins.cast(pa.string()), "intent": queries.intents.cast(pa.string()),
+        "hash": text_hashes(queries.ids), "own": positive == own, "kept": kept,
     })  # fmt: skip
 
 
-def _refuse(judged: Judged, votes: Votes, positive: np.ndarray, facts: Facts, strategy: str, run: Run) -> np.ndarray:
+def _refuse(
+    queries: QueryBlock, votes: Votes, positive: np.ndarray, facts: Facts, strategy: str, run: Run
+) -> np.ndarray:
     """Reject every query that is not kept, for the first reason that holds; whether each is kept, [q]."""
-    kept = ~judged.held_out
-    held_out = judged.ids.filter(pa.array(~kept))
+    kept = ~queries.held_out
+    held_out = queries.ids.filter(pa.array(~kept))
     run.reject_all(held_out, "held_out", pa.repeat("its document is held out for evaluation", len(held_out)))
     lost = np.flatnonzero(kept & (positive == NOBODY))
     reason = "not_retrieved" if strategy == "consistency" else "no_agreement"
-    run.reject_all(judged.ids.take(pa.array(lost)), reason, tops(judged, votes, lost, facts.ids))
+    run.reject_all(queries.ids.take(pa.array(lost)), reason, tops(queries, votes, lost, facts.ids))
     kept &= positive != NOBODY
-    moved = np.flatnonzero(kept & (facts.splits[positive] != judged.split))
+    moved = np.flatnonzero(kept & (facts.splits[positive] != queries.split))
     names, splits = facts.ids.take(pa.array(positive[moved])), pa.array(facts.splits[positive[moved]])
     details = pc.binary_join_element_wise(names, pa.array(SPLITS).take(splits), " is in split ")
-    run.reject_all(judged.ids.take(pa.array(moved)), "positive_held_out", details)
+    run.reject_all(queries.ids.take(pa.array(moved)), "positive_held_out", details)
     kept[moved] = False
     return kept

@@ -1,4 +1,4 @@
-"""A query's nearest passages as whoever judges them reads them, and the rows of what was found."""
+"""A query's nearest passages as a step that compares them reads them, and the rows of what was found."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ READS: dict[str, RowSchema | From] = {
     "pairs": From(INSTRUCTED_PAIRS, "mtp/fret/checked"),
     "passages": PASSAGES,
 }
-"""Inputs of a step that judges."""
+"""Inputs of a step that compares passages."""
 _OF_QUERIES = ["query_id", "intent", "instruction", "query", "passage_id", "split"]
 _ROWS_AT_ONCE = 1 << 14
 

@@ -24,7 +24,7 @@ from pipeline_tasks.curation.passage_facts import facts_of
 from pipeline_tasks.curation.same_texts import known_answers
 from pipeline_tasks.curation.text_parts import ChosenRows, text_partitions
 from pipeline_tasks.datasets import LABELLED, PAIRS, PASSAGES, RANKINGS, TRIPLETS
-from pipeline_tasks.retrieval.judges import best_models
+from pipeline_tasks.retrieval.reference_models import default_best_models
 
 _TRIPLET_BLOCK = 32_768
 
@@ -35,7 +35,8 @@ class MineNegativesParams(StepParams):
     alpha: float = Field(0.75, gt=0, le=1, description="a negative's cosine is below alpha times the positive's")
     n_negatives: int = Field(9, ge=1, description="K: negatives per query; fewer stay fewer")
     models: tuple[str, ...] = Field(
-        default_factory=best_models, description="models that rank; must hold each best_model (each intent's best)"
+        default_factory=default_best_models,
+        description="models that rank; must hold each best_model (each intent's best)",
     )
     absolute_margin: float = Field(0.0, ge=0, le=2, description="a negative's cosine is this much below the positive's")
     max_score: float = Field(1.0, ge=-1, le=1, description="highest cosine of a negative; 1 for no limit")

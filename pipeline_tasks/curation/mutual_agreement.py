@@ -27,7 +27,7 @@ from pipeline_tasks.curation.capped_labels import cap, find_caps, write_labels
 from pipeline_tasks.curation.passage_facts import facts_of
 from pipeline_tasks.curation.text_parts import ChosenRows, text_partitions
 from pipeline_tasks.datasets import LABELLED, PAIRS, PASSAGES, RANKINGS
-from pipeline_tasks.retrieval.judges import judges, judging_models, models_of, with_models_and_judges
+from pipeline_tasks.retrieval.reference_models import complete_panels, default_models, default_panels, models_of
 
 _LABEL_BLOCK = 32_768
 
@@ -42,10 +42,12 @@ class MutualAgreementParams(StepParams):
     )
     top_n: int = Field(2, ge=1, description="N: best passages of each model that are compared")
     judges: dict[str, tuple[str, ...]] = Field(
-        default_factory=judges, min_length=1, description="intent, or any -> models that judge its queries, best first"
+        default_factory=default_panels,
+        min_length=1,
+        description="intent, or any -> models that judge its queries, best first",
     )
     models: tuple[str, ...] = Field(
-        default_factory=judging_models,
+        default_factory=default_models,
         min_length=1,
         description="models whose rankings are read; without judges= they judge every query, best first",
     )
@@ -61,7 +63,7 @@ class MutualAgreementParams(StepParams):
     @model_validator(mode="before")
     @classmethod
     def _one_tells_the_other(cls, given: dict[str, Any]) -> dict[str, Any]:
-        return with_models_and_judges(given)
+        return complete_panels(given)
 
     def identity(self) -> dict[str, Any]:
         """And which rule ``identical`` is, since a release of it let one model have passages that the best had not."""

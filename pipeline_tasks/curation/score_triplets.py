@@ -32,7 +32,7 @@ from pipeline_tasks.datasets import (
     PASSAGE_EMBEDDINGS,
 )
 from pipeline_tasks.retrieval.embed_params import is_asked
-from pipeline_tasks.retrieval.judges import best_models
+from pipeline_tasks.retrieval.reference_models import default_best_models
 
 _AT_ONCE = 4096
 
@@ -44,7 +44,7 @@ class ScoreTripletsParams(StepParams):
         0.95, description="build that is scored: its level, or its name, such as fret"
     )
     models: tuple[str, ...] = Field(
-        default_factory=best_models,
+        default_factory=default_best_models,
         min_length=1,
         description="teachers: one scores all triplets; of several each scores those whose negatives it ranked",
     )

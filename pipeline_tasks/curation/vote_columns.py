@@ -7,12 +7,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline_tasks.curation.agreement import NOBODY, Votes, placed
-from pipeline_tasks.curation.judged import Judged
+from pipeline_tasks.curation.query_block import QueryBlock
 from pipeline_tasks.datasets import LABELLED
 
 
 def vote_lists(
-    judged: Judged, votes: Votes, rows: np.ndarray, positive: np.ndarray, own: np.ndarray, ids: pa.Array
+    queries: QueryBlock, votes: Votes, rows: np.ndarray, positive: np.ndarray, own: np.ndarray, ids: pa.Array
 ) -> pa.ListArray:
     """The votes on some queries: each model's top N, and the rank and score that it gives the positive.
 
@@ -20,10 +20,10 @@ def vote_lists(
     """
     mine = Votes(*(array[rows] for array in votes))
     ranks, scores = placed(mine, positive[rows], own[rows])
-    seated = judged.judges[rows] != NOBODY
+    seated = queries.panel[rows] != NOBODY
     ranks, scores = ranks[seated], scores[seated]
     columns = {
-        "model": pa.array(judged.models, pa.string()).take(pa.array(judged.judges[rows][seated])),
+        "model": pa.array(queries.models, pa.string()).take(pa.array(queries.panel[rows][seated])),
         "passage_ids": _ids(mine.codes[seated], ids),
         "positive_rank": pa.array(ranks, mask=ranks == 0),
         "positive_score": pa.array(scores, mask=np.isnan(scores)),
@@ -33,12 +33,12 @@ def vote_lists(
     return pa.ListArray.from_arrays(_ends(seated.sum(axis=1)), flat)
 
 
-def tops(judged: Judged, votes: Votes, rows: np.ndarray, ids: pa.Array) -> pa.Array:
+def tops(queries: QueryBlock, votes: Votes, rows: np.ndarray, ids: pa.Array) -> pa.Array:
     """What each model put on top, in words: ``one: a b; two: c a``."""
     said = []
-    for seat in range(judged.judges.shape[1]):
-        model = judged.judges[rows, seat]
-        names = pa.array(judged.models, pa.string()).take(pa.array(model, mask=model == NOBODY))
+    for seat in range(queries.panel.shape[1]):
+        model = queries.panel[rows, seat]
+        names = pa.array(queries.models, pa.string()).take(pa.array(model, mask=model == NOBODY))
         said.append(pc.binary_join_element_wise(names, pc.binary_join(_ids(votes.codes[rows, seat], ids), " "), ": "))
     return pc.binary_join_element_wise(*said, "; ", null_handling="skip")
 

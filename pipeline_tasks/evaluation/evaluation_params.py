@@ -16,7 +16,7 @@ from pipeline_tasks.models.registry import get
 from pipeline_tasks.models.start import StartParams
 from pipeline_tasks.models.use import is_served
 from pipeline_tasks.retrieval.encoders import instructions_of
-from pipeline_tasks.retrieval.judges import judging_models
+from pipeline_tasks.retrieval.reference_models import default_models
 
 MEASURES = ("ndcg@10", "map@10", "mrr@10", "recall@10", "hit@10")
 
@@ -27,7 +27,7 @@ class EvaluationParams(StartParams, PaidParams):
     set_name: str = Field("heldout", description="name of the judged set; also of the dataset eval/<set>")
     size: str = Field("33m", description="size whose untrained start is compared, too; empty: none is")
     models: tuple[str, ...] = Field(
-        default_factory=judging_models, description="models whose stored embeddings are read, where there are any"
+        default_factory=default_models, description="models whose stored embeddings are read, where there are any"
     )
     systems: tuple[str, ...] = Field(
         (BM25,),

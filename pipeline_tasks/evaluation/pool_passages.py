@@ -18,7 +18,7 @@ from pipeline_tasks.core.step import From, step
 from pipeline_tasks.datasets import EVALUATIONS, JUDGED_QUERIES, PASSAGES
 from pipeline_tasks.evaluation.sample_queries import SampleParams, sampled
 from pipeline_tasks.models.registry import ANY
-from pipeline_tasks.retrieval.judges import judges, judging_models, with_models_and_judges
+from pipeline_tasks.retrieval.reference_models import complete_panels, default_models, default_panels
 
 _AT_ONCE = 10_000
 
@@ -27,12 +27,12 @@ class PoolPassagesParams(SampleParams):
     """Whose findings make the pool."""
 
     models: tuple[str, ...] = Field(
-        default_factory=judging_models,
+        default_factory=default_models,
         min_length=1,
         description="evaluated systems whose findings are pooled; without judges= for every query",
     )
     judges: dict[str, tuple[str, ...]] = Field(
-        default_factory=judges,
+        default_factory=default_panels,
         min_length=1,
         description="intent, or any -> systems whose findings its queries pool; an intent not named has all models",
     )
@@ -41,7 +41,7 @@ class PoolPassagesParams(SampleParams):
     @model_validator(mode="before")
     @classmethod
     def _one_tells_the_other(cls, given: dict[str, Any]) -> dict[str, Any]:
-        return with_models_and_judges(given)
+        return complete_panels(given)
 
     def identity(self) -> dict[str, Any]:
         """Without ``judges``, where they all are all ``models``: so it was before these were told by intent."""

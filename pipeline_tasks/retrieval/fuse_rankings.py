@@ -15,7 +15,7 @@ from pipeline_tasks.core.step import From, StepParams, step
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import PAIRS, RANKINGS
 from pipeline_tasks.retrieval.fusion import BM25, USUAL_K, fuse, fused_score, sharing_words
-from pipeline_tasks.retrieval.judges import judging_models
+from pipeline_tasks.retrieval.reference_models import default_models
 
 _BLOCK = 2048
 _PART = 16 * _BLOCK
@@ -25,7 +25,7 @@ class FuseRankingsParams(StepParams):
     """What is fused, and how."""
 
     models: tuple[str, ...] = Field(
-        default_factory=lambda: (*judging_models(), BM25), min_length=1, description="rankers to fuse"
+        default_factory=lambda: (*default_models(), BM25), min_length=1, description="rankers to fuse"
     )
     k: int = Field(USUAL_K, ge=0, description="a passage at rank r counts 1 / (k + r); higher values level the ranks")
     depth: int = Field(200, ge=1, description="passages kept per query")

@@ -15,7 +15,7 @@ from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.versions import load_manifest, resolve
-from pipeline_tasks.retrieval.judges import best_of
+from pipeline_tasks.retrieval.reference_models import first_of_panels
 
 ARROW = " > "
 OF_PAIRS = ("mtp > pairs > dm > needs > passages", "mtp > pairs > own > passages")
@@ -59,7 +59,7 @@ def _is(name: str, key: str, ref: str) -> bool:
 def best_rankings(store: Store, starts: Starts | None = None) -> list[str]:
     """The rankings of the first judge of every intent, behind ``labelled``: negatives come from these."""
     (labelled,) = follow(store, "labelled", starts)
-    best = best_of(load_manifest(store, Ref.parse(labelled)).params["judges"])
+    best = first_of_panels(load_manifest(store, Ref.parse(labelled)).params["judges"])
     return [ref for model in best for ref in follow(store, f"labelled{ARROW}rankings/{model}", starts)]
 
 

@@ -16,7 +16,7 @@ from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.domains.intents import load_intents
 from pipeline_tasks.models.registry import ANY
 from pipeline_tasks.retrieval.fusion import BM25
-from pipeline_tasks.retrieval.judges import best_of, models_of
+from pipeline_tasks.retrieval.reference_models import first_of_panels, models_of
 from pipeline_tasks.synthesis.general_sets import general_sets
 
 
@@ -68,7 +68,7 @@ def rankers() -> Rankers:
     """
     agreement = get_step("mutual_agreement")
     found = agreement.parse(usual(agreement)).model_dump()
-    models, best = list(dict.fromkeys(found["models"])), best_of(found["judges"])
+    models, best = list(dict.fromkeys(found["models"])), first_of_panels(found["judges"])
     mined, fused = (usual(get_step(name)).get("models") for name in ("mine_negatives", "fuse_rankings"))
     _covers("[mutual_agreement] judges", models_of(found["judges"]), "[mutual_agreement] models", models)
     _covers("[mutual_agreement] judges", best, "[mine_negatives] models", mined or best)

@@ -20,8 +20,8 @@ from pipeline_tasks.models.registry import models
 from pipeline_tasks.retrieval.embed_pairs import embed_pairs
 from pipeline_tasks.retrieval.embed_passages import embed_passages
 from pipeline_tasks.retrieval.fuse_rankings import fuse_rankings
-from pipeline_tasks.retrieval.judges import judges, judging_models
 from pipeline_tasks.retrieval.rank_passages import rank_passages
+from pipeline_tasks.retrieval.reference_models import default_models, default_panels
 from tests.retrieval.endpoint import serving
 from tests.stores import go, put, rows
 
@@ -50,7 +50,7 @@ def endpoint(table_5, monkeypatch):
 
     with serving() as running:
         running.answer = answer
-        monkeypatch.setenv("FOUNDRY_SERVED_MODELS", ",".join(judging_models()))
+        monkeypatch.setenv("FOUNDRY_SERVED_MODELS", ",".join(default_models()))
         monkeypatch.setenv("FOUNDRY_EMBEDDINGS_BASE_URL", running.url)
         monkeypatch.setenv("FOUNDRY_EMBEDDINGS_PRICE", "free")
         settings.cache_clear()
@@ -73,7 +73,7 @@ def plant(store: LocalStore) -> None:
     passages = [{"passage_id": f"p-{i} {topic}", "text": f"page {i} on {topic}"} for i in range(3) for topic in TOPICS]
     put(store, PASSAGES, [row | {"doc_id": "d", "split": "train"} for row in passages])
     general = [*pairs_of("gd/all_nli", ("nli",)), *pairs_of("faq", ("qa", "sts"))]
-    put(store, PAIRS, pairs_of("dm", tuple(judges())), general, dataset="mtp")
+    put(store, PAIRS, pairs_of("dm", tuple(default_panels())), general, dataset="mtp")
 
 
 def told(root: Path, **conf: object) -> dict[str, dict]:
@@ -100,22 +100,22 @@ def build(store: LocalStore, limits: dict[str, dict]) -> tuple[dict[str, list], 
 def test_labels_and_triplets_are_those_of_full_rankings(endpoint, store_folder, root):
     plant(store := LocalStore(store_folder))
     (full, n_full), (limited, n_limited) = build(store, told(root, fusion=True)), build(store, told(root))
-    intent_of, n_models = {row["query_id"]: row["intent"] for row in rows(store, "mtp")}, len(judging_models())
-    for model in judging_models():
-        judged = [row for row in full[model] if model in judges()[intent_of[row["query_id"]]]]
+    intent_of, n_models = {row["query_id"]: row["intent"] for row in rows(store, "mtp")}, len(default_models())
+    for model in default_models():
+        judged = [row for row in full[model] if model in default_panels()[intent_of[row["query_id"]]]]
         assert limited.pop(model) == judged and 0 < len(judged) < len(full.pop(model)) == len(intent_of)
     assert limited == full and len(full["labelled"]) > 12 and full["labelled/rejects"] and full["mtt/0.95-kd"]
     assert n_full - n_limited == (n_models - 3) * (len(intent_of) + len(TOPICS)), "queries, and positives of gd/all_nli"
     with pytest.raises(InputError, match="is not of mtp@.* row by row; rank these pairs, of all intents"):
-        go(store, fuse_rankings, models=judging_models())
+        go(store, fuse_rankings, models=default_models())
     with pytest.raises(InputError, match="lacks query .* of other intents; embed all that it judges"):
-        go(store, mutual_agreement, judges={"any": judging_models()})
+        go(store, mutual_agreement, judges={"any": default_models()})
 
 
 def test_the_dag_limits_a_model_to_what_it_judges_unless_all_are_fused(table_5, store_folder, root):
     plant(LocalStore(store_folder))
     limits = told(root)
-    judged = {model: [one for one, panel in judges().items() if model in panel] for model in judging_models()}
+    judged = {model: [one for one, panel in default_panels().items() if model in panel] for model in default_models()}
     assert {model: limit["intents"] for model, limit in limits.items()} == judged
     assert limits["nv-embed-v2"]["of_one_intent"] == {"gd/signal1m": "twitter"}
     sets = set(limits["gte-qwen2-7b-instruct"]["of_one_intent"])
@@ -130,4 +130,7 @@ def test_who_judges_all_intents_or_teaches_alone_is_asked_all(store_folder, root
     who = Rankers(["bm25", "a", "b", "c"], ["bm25", "a"], [], {"qa": ["bm25", "c"], "sts": ["a", "b"], "any": ["b"]})
     limits = [who.encoding_limits(model, fusion) for model in "abc"]
     assert not limits[0]
-    assert [limit["intents"].value for limit in limits[1:]] == [[one for one in judges() if one != "qa"], ["qa"]]
+    assert [limit["intents"].value for limit in limits[1:]] == [
+        [one for one in default_panels() if one != "qa"],
+        ["qa"],
+    ]

@@ -18,7 +18,7 @@ from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.schema import FILES
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import commit, load_manifest, point
-from pipeline_tasks.retrieval.judges import best_models
+from pipeline_tasks.retrieval.reference_models import default_best_models
 from tests.stores import go, put
 
 TOYS = Path(__file__).parent / "toy_dags"
@@ -47,7 +47,7 @@ def chain(store) -> LocalStore:
         dataset="mtp",
         pairs=combined,
     )
-    best = best_models()[0]
+    best = default_best_models()[0]
     ranked = put(store, d.RANKINGS, [{"query_id": "q"}], dataset=f"rankings/{best}", pairs=pairs)
     labelled = put(store, d.LABELLED, [{"query_id": "q"}], pairs=pairs, passages=passages, rankings=ranked)
     altered(store, labelled, params={"judges": {"qa": [best]}})

@@ -20,7 +20,7 @@ from pipeline_tasks.domains import domain_folder, prompts_sha256
 from pipeline_tasks.domains.intents import load_intents
 from pipeline_tasks.evaluation.judge_queries import JudgeQueriesParams, judge_queries
 from pipeline_tasks.models.registry import assigned
-from pipeline_tasks.retrieval.judges import judges
+from pipeline_tasks.retrieval.reference_models import default_panels
 from pipeline_tasks.synthesis.read_pairs import ReadPairsParams
 from pipeline_tasks.synthesis.write_needs import WriteNeedsParams
 from pipeline_tasks.synthesis.write_pairs import write_pairs
@@ -106,7 +106,7 @@ def test_a_domain_may_have_seven_intents(mine, configured, tmp_path):
     asked = WriteNeedsParams(intents_per_passage=7)
     assert asked.intents == tuple(load_intents(mine)) and len(asked.intents) == 7
     assert WriteNeedsParams().identity()["prompts_sha256"] != before["prompts_sha256"]
-    assert judges()["rumour"] == assigned("offline", "any")
+    assert default_panels()["rumour"] == assigned("offline", "any")
 
 
 def test_the_name_of_an_intent_is_in_the_identity_of_its_prompts(mine, configured):

@@ -1,4 +1,4 @@
-"""Queries of a block and the models that judge them, as arrays; and what these models say, read from their rankings."""
+"""Queries of a block and their reference models, as arrays; and what these models say, read from their rankings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pipeline_tasks.curation.id_table import IdTable, text_hashes
 from pipeline_tasks.curation.ranked_block import ranked_of
 from pipeline_tasks.curation.splits import SPLITS, split_numbers
 from pipeline_tasks.models.registry import ANY
-from pipeline_tasks.retrieval.judges import models_of
+from pipeline_tasks.retrieval.reference_models import models_of
 
 _BLOCK = 4096
 _RANKED = ["query_id", "passage_ids", "scores", "positive_score"]
@@ -27,7 +27,7 @@ _TEST = SPLITS.index("test")
 
 
 @dataclass(frozen=True)
-class Judged:
+class QueryBlock:
     """Queries row by row as in a block of the pairs.
 
     Attributes:
@@ -36,7 +36,7 @@ class Judged:
         split: place in :data:`SPLITS`, int8.
         intents, origins: dictionary columns.
         models: names.
-        judges: places in ``models`` of those that judge each query, best first, [q, m], int32; :data:`NOBODY` where
+        panel: places in ``models`` of each query's reference models, best first, [q, m], int32; :data:`NOBODY` where
             there are fewer, and for every query that is held out.
     """
 
@@ -46,10 +46,10 @@ class Judged:
     intents: pa.DictionaryArray
     origins: pa.DictionaryArray
     models: list[str]
-    judges: np.ndarray
+    panel: np.ndarray
 
     @classmethod
-    def read(cls, given: Partition) -> Judged:
+    def read(cls, given: Partition) -> QueryBlock:
         """The queries of a partition, each with the models of its intent.
 
         Raises:
@@ -86,11 +86,11 @@ class Judged:
         Raises:
             InputError: rankings lack a query.
         """
-        n_queries, n_seats = self.judges.shape
+        n_queries, n_seats = self.panel.shape
         heard = Heard.empty(n_queries, n_seats, top_n)
         table = IdTable.of(self.ids)
         for number, model in enumerate(self.models):
-            here = self.judges == number
+            here = self.panel == number
             seats = np.where(here.any(axis=1), here.argmax(axis=1), NOBODY).astype(np.int32)
             self._hear(rankings[model], table, seats, own_wanted, heard)
             lacking = np.flatnonzero((here & ~heard.seen).any(axis=1))
