@@ -24,7 +24,7 @@ from pipeline_tasks.curation.check_tuples_by_margin import TIES, Unit, margins_o
 from pipeline_tasks.datasets import TUPLES
 from pipeline_tasks.evaluation.altered_instructions import words_of
 from pipeline_tasks.models.use import folder
-from pipeline_tasks.retrieval.encoders import load_encoder
+from pipeline_tasks.retrieval.open_encoder import load_encoder
 
 DATA = Path("../shared/data/ir")
 MODELS = ("all-minilm-l6-v2", "bge-small-en-v1.5", "all-mpnet-base-v2")

@@ -22,8 +22,8 @@ from pipeline_tasks.models.sizes import backbone
 from pipeline_tasks.models.use import folder
 from pipeline_tasks.retrieval.bm25 import Bm25
 from pipeline_tasks.retrieval.encoder import Encoder
-from pipeline_tasks.retrieval.encoders import load_encoder
 from pipeline_tasks.retrieval.fusion import fuse
+from pipeline_tasks.retrieval.open_encoder import load_encoder
 from pipeline_tasks.retrieval.search import top_k
 from pipeline_tasks.training.adapt_to_corpus import AdaptToCorpusParams
 from pipeline_tasks.training.data.examples import Examples

@@ -73,7 +73,7 @@ def _opened(system: str) -> Any:
 
         theirs = SentenceTransformer(str(folder), device="cpu")
         return lambda texts: theirs.encode(texts, normalize_embeddings=True)
-    from pipeline_tasks.retrieval.encoders import load_encoder
+    from pipeline_tasks.retrieval.open_encoder import load_encoder
 
     precision = "int8" if system == "onnx int8" else "float32"
     return load_encoder(get(MODEL), settings().cache, THREADS, "cpu", precision).encode

@@ -44,7 +44,7 @@ def embedded(model: str, texts: Sequence[str], intents: Sequence[str] | None, ca
     """Vectors of queries (with their intents) or passages, from ``cache`` where they were made before."""
     file = cache / f"{model}-{digest(list(texts), list(intents or []))[:16]}.npy"
     if not file.exists():
-        from pipeline_tasks.retrieval.encoders import open_encoder
+        from pipeline_tasks.retrieval.open_encoder import open_encoder
 
         encoder = open_encoder(model)
         found = encoder.encode_queries(texts, intents) if intents else encoder.encode_passages(texts)

@@ -31,7 +31,7 @@ from pipeline_tasks.encoders.layout import Layout, layout_of
 from pipeline_tasks.encoders.trunk import Encoder, load
 from pipeline_tasks.models.sizes import backbone
 from pipeline_tasks.models.use import folder
-from pipeline_tasks.retrieval.encoders import load_encoder
+from pipeline_tasks.retrieval.open_encoder import load_encoder
 from pipeline_tasks.training.average_models import average
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.export import export

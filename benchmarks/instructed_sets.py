@@ -19,7 +19,7 @@ from pipeline_tasks.evaluation.altered_instructions import RULES, Altered, alter
 from pipeline_tasks.evaluation.metrics import score
 from pipeline_tasks.evaluation.p_mrr import p_mrr
 from pipeline_tasks.evaluation.statistics import Difference, compare
-from pipeline_tasks.retrieval.encoders import load_encoder
+from pipeline_tasks.retrieval.open_encoder import load_encoder
 from pipeline_tasks.retrieval.search import top_k
 
 DEEPEST = 1000

@@ -15,8 +15,8 @@ from judged_sets import JudgedSet
 
 from pipeline_tasks.curation.rank_lists import interval_ends, sample
 from pipeline_tasks.retrieval.bm25 import Bm25
-from pipeline_tasks.retrieval.encoders import open_encoder
 from pipeline_tasks.retrieval.fusion import fuse, fused_score
+from pipeline_tasks.retrieval.open_encoder import open_encoder
 from pipeline_tasks.retrieval.search import top_k
 from pipeline_tasks.training.data.examples import Examples
 

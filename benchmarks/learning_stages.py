@@ -24,7 +24,7 @@ from pipeline_tasks.encoders.layout import layout_of
 from pipeline_tasks.models.sizes import backbone
 from pipeline_tasks.models.start import judging_layers
 from pipeline_tasks.models.use import folder
-from pipeline_tasks.retrieval.encoders import load_encoder
+from pipeline_tasks.retrieval.open_encoder import load_encoder
 from pipeline_tasks.retrieval.search import top_k
 from pipeline_tasks.training.average_models import average
 from pipeline_tasks.training.data.examples import Examples

@@ -27,7 +27,7 @@ from pipeline_tasks.curation.rerank_passages import order_with_margin
 from pipeline_tasks.models.registry import get
 from pipeline_tasks.models.use import folder as folder_of
 from pipeline_tasks.retrieval.cross_encoder import load_cross_encoder
-from pipeline_tasks.retrieval.encoders import open_encoder
+from pipeline_tasks.retrieval.open_encoder import open_encoder
 
 Query = planted_notices.Query | judged_seeds.Query
 TOP_N = 2

@@ -29,8 +29,8 @@ from pipeline_tasks.evaluation.systems import (
 )
 from pipeline_tasks.retrieval.bm25 import Bm25
 from pipeline_tasks.retrieval.encoder import Encoder
-from pipeline_tasks.retrieval.encoders import open_encoder
 from pipeline_tasks.retrieval.fusion import fuse
+from pipeline_tasks.retrieval.open_encoder import open_encoder
 from pipeline_tasks.retrieval.search import Shard, search
 
 

@@ -22,7 +22,7 @@ from pipeline_tasks.core.versions import Version
 from pipeline_tasks.evaluation.diversity import GRAMS, SAMPLE, average_similarity, inverse_gram_frequency, shown
 from pipeline_tasks.models.use import REFERENCE_MODELS
 from pipeline_tasks.retrieval.encoder import Encoder
-from pipeline_tasks.retrieval.encoders import open_encoder
+from pipeline_tasks.retrieval.open_encoder import open_encoder
 
 _AT_ONCE = 10_000
 _WORDS = {1: "words", 2: "pairs", 3: "triples"}

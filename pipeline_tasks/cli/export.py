@@ -48,7 +48,7 @@ def _finished(version: Version, folder: Path, texts: list[str] | None, int8: boo
     """Add graphs, where texts are given to compare them on, and put on the card what only the store knows."""
     graphs: dict[str, str] = {}
     if texts is not None:
-        from pipeline_tasks.retrieval.graphs import add_graphs
+        from pipeline_tasks.retrieval.add_onnx import add_graphs
 
         graphs = add_graphs(folder, texts, int8=int8, threads=settings().threads)
     for graph, words in graphs.items():

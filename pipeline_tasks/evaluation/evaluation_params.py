@@ -15,7 +15,7 @@ from pipeline_tasks.evaluation.systems import BM25, kind_of
 from pipeline_tasks.models.registry import get
 from pipeline_tasks.models.start import StartParams
 from pipeline_tasks.models.use import is_served
-from pipeline_tasks.retrieval.encoders import instructions_of
+from pipeline_tasks.retrieval.open_encoder import instructions_of
 from pipeline_tasks.retrieval.reference_models import default_models
 
 MEASURES = ("ndcg@10", "map@10", "mrr@10", "recall@10", "hit@10")

@@ -23,7 +23,7 @@ from pipeline_tasks.core.versions import Version
 from pipeline_tasks.evaluation.rank_systems import is_of
 from pipeline_tasks.evaluation.systems import encoder_of_folder, identity, kind_of
 from pipeline_tasks.retrieval.encoder import Encoder
-from pipeline_tasks.retrieval.encoders import open_encoder
+from pipeline_tasks.retrieval.open_encoder import open_encoder
 
 if TYPE_CHECKING:
     from mteb.abstasks.retrieval import AbsTaskRetrieval

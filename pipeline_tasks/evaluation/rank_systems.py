@@ -32,8 +32,8 @@ from pipeline_tasks.evaluation.stored_vectors import passage_vectors, query_vect
 from pipeline_tasks.evaluation.systems import FUSED_DEPTH, Asked, kind_of
 from pipeline_tasks.models.registry import get
 from pipeline_tasks.retrieval.embed_params import check_weights
-from pipeline_tasks.retrieval.encoders import instructions_of
 from pipeline_tasks.retrieval.fusion import fuse
+from pipeline_tasks.retrieval.open_encoder import instructions_of
 from pipeline_tasks.retrieval.search import top_k
 
 

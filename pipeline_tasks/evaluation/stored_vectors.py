@@ -14,7 +14,7 @@ from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.vectors import matrix
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.retrieval.embed_pairs import embed_pairs
-from pipeline_tasks.retrieval.encoders import Precision
+from pipeline_tasks.retrieval.open_encoder import Precision
 
 _AT_ONCE = 10_000
 

@@ -20,8 +20,8 @@ from pipeline_tasks.encoders.devices import devices
 from pipeline_tasks.models import use
 from pipeline_tasks.models.start import Start
 from pipeline_tasks.retrieval.encoder import Encoder
-from pipeline_tasks.retrieval.encoders import load_encoder, open_encoder
 from pipeline_tasks.retrieval.fusion import BM25, USUAL_K
+from pipeline_tasks.retrieval.open_encoder import load_encoder, open_encoder
 
 FUSED_DEPTH = 1000
 """Ranks of each member that a fusion reads, however deep its own ranking is looked at.

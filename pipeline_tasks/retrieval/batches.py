@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 
-def plan_batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
+def batches_by_length(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
     """Cut positions into batches of like length, longest first, of at most ``budget`` padded tokens or one text.
 
     Longest first: what does not fit into memory fails at once, and the estimate of the time left errs on the

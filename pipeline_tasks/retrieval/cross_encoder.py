@@ -12,7 +12,7 @@ import numpy as np
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.encoders.layout import positions
 from pipeline_tasks.models.use import load_tokenizer
-from pipeline_tasks.retrieval.batches import plan_batches
+from pipeline_tasks.retrieval.batches import batches_by_length
 from pipeline_tasks.retrieval.onnx_session import open_session
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class CrossEncoder(ABC):
         """
         pairs = self._tokenizer.encode_batch(list(zip(queries, passages, strict=True)))
         found = np.empty(len(pairs), np.float32)
-        for batch in plan_batches([len(pair.ids) for pair in pairs], self.batch_tokens):
+        for batch in batches_by_length([len(pair.ids) for pair in pairs], self.batch_tokens):
             found[batch] = self._scored([pairs[place] for place in batch])
             progress(len(batch))
         return finite(found, queries, "the reranker")

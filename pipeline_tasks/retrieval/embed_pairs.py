@@ -15,11 +15,11 @@ from pipeline_tasks.datasets import INSTRUCTED_PAIRS, PAIR_EMBEDDINGS
 from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.domains.intents import check_known
 from pipeline_tasks.models.registry import get
-from pipeline_tasks.retrieval.corpus import by_corpus
+from pipeline_tasks.retrieval.corpora import by_corpus
 from pipeline_tasks.retrieval.embed_params import is_asked
 from pipeline_tasks.retrieval.embed_passages import EncodeParams, noted, texts_of
 from pipeline_tasks.retrieval.encoder import Encoder, Progress
-from pipeline_tasks.retrieval.encoders import instructions_of
+from pipeline_tasks.retrieval.open_encoder import instructions_of
 
 
 class AskParams(EncodeParams):

@@ -21,12 +21,12 @@ from pipeline_tasks.core.settings import Secret
 from pipeline_tasks.core.step import step, tuning
 from pipeline_tasks.core.vectors import lists
 from pipeline_tasks.datasets import PASSAGE_EMBEDDINGS, PASSAGES
-from pipeline_tasks.encoders.graph import QUANTISATION
+from pipeline_tasks.encoders.onnx_export import QUANTISATION
 from pipeline_tasks.models.registry import get
 from pipeline_tasks.models.use import is_served
 from pipeline_tasks.retrieval.embed_params import EmbedParams
 from pipeline_tasks.retrieval.encoder import Encoder
-from pipeline_tasks.retrieval.encoders import Precision, is_exact_only
+from pipeline_tasks.retrieval.open_encoder import Precision, is_exact_only
 from pipeline_tasks.retrieval.served_encoder import open_or_ask
 
 
@@ -57,7 +57,7 @@ class EncodeParams(EmbedParams, PaidParams):
         """The encoder, once its int8 vectors of ``texts`` are known to be good enough."""
         encoder = open_or_ask(self.model, self.precision, run.store, self.terms(run))
         if self.precision == "int8" and not is_exact_only(self.model):
-            from pipeline_tasks.retrieval.int8 import check
+            from pipeline_tasks.retrieval.onnx_int8 import check
 
             check(encoder, open_or_ask(self.model, "float32", run.store), texts)
         return encoder

@@ -18,7 +18,7 @@ from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.vectors import checked, matrix
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import INSTRUCTED_PAIRS, PASSAGE_EMBEDDINGS, PASSAGES, RANKINGS
-from pipeline_tasks.retrieval.corpus import distinct_keys
+from pipeline_tasks.retrieval.corpora import distinct_keys
 from pipeline_tasks.retrieval.embed_pairs import AskParams, encoded_queries
 from pipeline_tasks.retrieval.embed_passages import noted, texts_of
 from pipeline_tasks.retrieval.search import NO_KEY, Shard, search

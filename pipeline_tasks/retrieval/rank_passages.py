@@ -60,7 +60,7 @@ def rank_passages(inputs: Inputs, params: RankPassagesParams, run: PartitionedRu
 
     Generated positives are domain passages too (DMRetriever, figure 2), so that a query's own positive competes; its
     cosine is kept wherever it ranks. Pairs without a passage of ours are ranked among the positives of their origin,
-    and no other query sees these (:mod:`~pipeline_tasks.retrieval.corpus`). Of an id that comes twice the first vector
+    and no other query sees these (:mod:`~pipeline_tasks.retrieval.corpora`). Of an id that comes twice the first vector
     counts. A query that the latest version ranked is searched among new passages alone, unless so many are gone that
     its old ranking and the ``spare`` passages beyond it are too few (exact search; the rows are those of a full one).
     One part of rankings for each part of the queries; a query that the model was not asked has no vector, and no row.

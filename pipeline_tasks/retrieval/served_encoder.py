@@ -18,7 +18,7 @@ from pipeline_tasks.models.registry import ModelSpec, get
 from pipeline_tasks.models.use import is_served
 from pipeline_tasks.retrieval.embeddings_endpoint import EmbeddingsEndpoint, groups
 from pipeline_tasks.retrieval.encoder import Encoder
-from pipeline_tasks.retrieval.encoders import Precision, instructions_of, open_encoder
+from pipeline_tasks.retrieval.open_encoder import Precision, instructions_of, open_encoder
 
 ACCOUNT = "embeddings"
 Done = Callable[[Sequence[int]], None]

@@ -22,7 +22,7 @@ from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.vectors import lists, matrix
 from pipeline_tasks.core.versions import Version, read_part
-from pipeline_tasks.retrieval.corpus import DOMAIN, by_corpus, distinct_keys
+from pipeline_tasks.retrieval.corpora import DOMAIN, by_corpus, distinct_keys
 from pipeline_tasks.retrieval.search import merge
 
 ASKED = ["query_id", "passage_id", "doc_id", "intent", "origin"]

@@ -16,7 +16,7 @@ import numpy as np
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.encoders.tokens import TextTokens, padded
-from pipeline_tasks.retrieval.batches import plan_batches
+from pipeline_tasks.retrieval.batches import batches_by_length
 from pipeline_tasks.retrieval.encoder import Encoder
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class TokenEncoder(Encoder):
         self, texts: Sequence[str], prefixes: Sequence[str], done: Callable[[Sequence[int]], None]
     ) -> np.ndarray:
         tokens = self._tokens(texts)
-        batches = list(plan_batches([len(ids) for ids in tokens], self._batch_tokens))
+        batches = list(batches_by_length([len(ids) for ids in tokens], self._batch_tokens))
         skipped = self._tokenizer.prefix_lengths([""] * len(texts) if self.layout.pools_prefix else prefixes)
         vectors = np.empty((len(texts), self.dim), np.float32)
         feeds = (padded([tokens[row] for row in batch], self.layout.pad_id, skipped[batch]) for batch in batches)

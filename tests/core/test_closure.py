@@ -70,7 +70,7 @@ def test_what_is_computed_counts(before, after):
         ("extract_text", "pipeline_tasks/corpus/pdf/engine_pypdfium2.py"),
         ("extract_text", "pipeline_tasks/corpus/pdf/preload.py"),
         ("chunk_passages", "pipeline_tasks/core/ids.py"),
-        ("embed_passages", "pipeline_tasks/retrieval/int8.py"),
+        ("embed_passages", "pipeline_tasks/retrieval/onnx_int8.py"),
     ],
 )
 def test_a_step_reaches_what_it_imports_anywhere_loads_by_name_and_reads(step, reaches):

@@ -15,7 +15,7 @@ from pipeline_tasks.curation.check_tuples_by_margin import check_tuples_by_margi
 from pipeline_tasks.datasets import TUPLES
 from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.models.use import REFERENCE_MODELS
-from pipeline_tasks.retrieval import encoders
+from pipeline_tasks.retrieval import open_encoder
 from pipeline_tasks.retrieval.encoder import Encoder
 from tests.stores import go, put, rejects, rows
 
@@ -64,7 +64,7 @@ def test_a_part_begins_with_the_models_that_are_loaded(tmp_path, monkeypatch):
     """Two stay loaded: in one order for all parts, of three none would be when its turn comes."""
     store, loads = LocalStore(tmp_path), []
 
-    @lru_cache(maxsize=encoders._opened.cache_parameters()["maxsize"])
+    @lru_cache(maxsize=open_encoder._opened.cache_parameters()["maxsize"])
     def load(name: str) -> Words:
         loads.append(name)
         return Words(name, 4, Layout("mean", 8))

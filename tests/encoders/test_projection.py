@@ -13,7 +13,7 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.encoders.layout import layout_of
 from pipeline_tasks.encoders.projection import Dense, project, read_dense, save_dense, turned
 from pipeline_tasks.encoders.trunk import load
-from pipeline_tasks.retrieval.encoders import load_encoder
+from pipeline_tasks.retrieval.open_encoder import load_encoder
 from pipeline_tasks.training.export import export
 from tests import shapes
 

@@ -12,7 +12,7 @@ from pipeline_tasks.datasets import PAIRS, PASSAGES
 from pipeline_tasks.models.registry import get
 from pipeline_tasks.retrieval.embed_pairs import embed_pairs
 from pipeline_tasks.retrieval.embed_passages import embed_passages
-from pipeline_tasks.retrieval.encoders import load_encoder
+from pipeline_tasks.retrieval.open_encoder import load_encoder
 from tests.retrieval.tiny import decoder
 from tests.stores import go, put
 

@@ -9,8 +9,8 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.datasets import INSTRUCTED_PAIRS, PASSAGE_EMBEDDINGS, PASSAGES
 from pipeline_tasks.retrieval.embed_passages import embed_passages
-from pipeline_tasks.retrieval.encoders import open_encoder
 from pipeline_tasks.retrieval.nearest_passages import nearest_passages
+from pipeline_tasks.retrieval.open_encoder import open_encoder
 from tests.stores import go, put, rows
 
 MODEL = "all-minilm-l6-v2"

@@ -7,7 +7,7 @@ import torch
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.encoders.layout import layout_of_folder
-from pipeline_tasks.retrieval.encoders import load_encoder
+from pipeline_tasks.retrieval.open_encoder import load_encoder
 from pipeline_tasks.retrieval.torch_encoder import TorchEncoder, TorchSource
 from tests.retrieval.tiny import END, WORDS, decoder
 

@@ -4,7 +4,7 @@ import torch
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.encoders.trunk import pool
 from pipeline_tasks.models.registry import get
-from pipeline_tasks.retrieval.encoders import load_encoder
+from pipeline_tasks.retrieval.open_encoder import load_encoder
 
 HIDDEN = torch.tensor([[[1.0, 2.0], [3.0, 6.0], [99.0, 99.0]], [[4.0, 4.0], [5.0, 5.0], [6.0, 9.0]]])
 MASK = torch.tensor([[1, 1, 0], [1, 1, 1]])

@@ -19,7 +19,7 @@ from pipeline_tasks.encoders.layout import Layout, layout_of_folder
 from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.models.fetch import RECORD
 from pipeline_tasks.models.sizes import backbone, get_size
-from pipeline_tasks.retrieval.encoders import load_encoder
+from pipeline_tasks.retrieval.open_encoder import load_encoder
 from pipeline_tasks.training.adapt_backbone import adapt_backbone
 from pipeline_tasks.training.distill import distill
 from pipeline_tasks.training.export import export

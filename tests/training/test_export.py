@@ -13,7 +13,7 @@ from tokenizers.processors import TemplateProcessing
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.encoders.layout import Layout, layout_of_folder
 from pipeline_tasks.encoders.trunk import load
-from pipeline_tasks.retrieval.encoders import load_encoder
+from pipeline_tasks.retrieval.open_encoder import load_encoder
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import tokenized
 from pipeline_tasks.training.export import export

@@ -23,7 +23,7 @@ from pipeline_tasks.domains.intents import FILE
 from pipeline_tasks.encoders.layout import Layout, layout_of_folder
 from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.evaluation.systems import Asked, encoder_of_version
-from pipeline_tasks.retrieval.encoders import load_encoder
+from pipeline_tasks.retrieval.open_encoder import load_encoder
 from pipeline_tasks.retrieval.search import top_k
 from pipeline_tasks.training import triplets
 from pipeline_tasks.training.data.rows import tokenized

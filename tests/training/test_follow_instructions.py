@@ -16,7 +16,7 @@ from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import TUPLES
 from pipeline_tasks.encoders.layout import Layout, layout_of
 from pipeline_tasks.encoders.trunk import load
-from pipeline_tasks.retrieval.encoders import load_encoder
+from pipeline_tasks.retrieval.open_encoder import load_encoder
 from pipeline_tasks.training.candidates import make_group
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import tokenized

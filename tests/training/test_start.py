@@ -24,7 +24,7 @@ from pipeline_tasks.encoders.projection import Dense, save_dense
 from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.models.fetch import fetch
 from pipeline_tasks.models.registry import get
-from pipeline_tasks.retrieval.encoders import load_encoder
+from pipeline_tasks.retrieval.open_encoder import load_encoder
 from pipeline_tasks.training.adapt_backbone import adapt_backbone
 from pipeline_tasks.training.average_models import average_models
 from pipeline_tasks.training.common import given

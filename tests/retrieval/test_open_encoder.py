@@ -10,8 +10,8 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.models.registry import get
 from pipeline_tasks.models.use import load_tokenizer
-from pipeline_tasks.retrieval.batches import plan_batches
-from pipeline_tasks.retrieval.encoders import load_encoder, open_encoder
+from pipeline_tasks.retrieval.batches import batches_by_length
+from pipeline_tasks.retrieval.open_encoder import load_encoder, open_encoder
 
 TEXTS = [
     "Move to higher ground when the river rises.",
@@ -30,7 +30,7 @@ PASSAGES = [
 DIGEST = """
 import hashlib, json, sys
 from pathlib import Path
-from pipeline_tasks.retrieval.encoders import load_encoder
+from pipeline_tasks.retrieval.open_encoder import load_encoder
 texts = json.loads(sys.stdin.read())
 print(hashlib.sha256(load_encoder(Path(sys.argv[1]), Path(), 2).encode(texts).tobytes()).hexdigest())
 """
@@ -141,7 +141,7 @@ def test_a_model_that_was_not_fetched_names_the_command(tmp_path):
 @pytest.mark.parametrize("budget", [1, 100, 4096])
 def test_batches_cover_every_text_once_within_the_budget(budget):
     lengths = np.random.default_rng(budget).integers(1, 300, 500).tolist()
-    batches = list(plan_batches(lengths, budget))
+    batches = list(batches_by_length(lengths, budget))
     assert sorted(chain.from_iterable(batches)) == list(range(500))
     for batch in batches:
         assert len(batch) == 1 or len(batch) * max(lengths[i] for i in batch) <= budget

@@ -14,8 +14,8 @@ from pipeline_tasks.encoders.layout import Layout, layout_of
 from pipeline_tasks.encoders.tokens import TextTokens, padded
 from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.models.use import load_tokenizer
-from pipeline_tasks.retrieval import graphs
-from pipeline_tasks.retrieval.graphs import EXACT, INT8, add_graphs
+from pipeline_tasks.retrieval import add_onnx
+from pipeline_tasks.retrieval.add_onnx import EXACT, INT8, add_graphs
 from pipeline_tasks.retrieval.onnx_encoder import OnnxEncoder
 from pipeline_tasks.retrieval.torch_encoder import TorchEncoder, TorchSource
 from pipeline_tasks.training.export import export
@@ -69,9 +69,9 @@ def test_nothing_is_left_beside_them_and_the_folder_still_runs_on_pytorch(export
 
 def test_a_graph_with_other_vectors_is_not_kept(exported, monkeypatch):
     folder, _ = exported
-    monkeypatch.setattr(graphs, "LARGEST_DIFFERENCE", -1.0)
+    monkeypatch.setattr(add_onnx, "LARGEST_DIFFERENCE", -1.0)
     made = (folder / EXACT).read_bytes()
-    monkeypatch.setattr(graphs, "write_graph", lambda model, target, longest: target.write_bytes(made))
+    monkeypatch.setattr(add_onnx, "write_graph", lambda model, target, longest: target.write_bytes(made))
     before = (folder / EXACT).stat().st_mtime_ns
     with pytest.raises(InputError, match="differ from PyTorch's by .*export without --onnx"):
         add_graphs(folder, TEXTS, int8=False, threads=1)

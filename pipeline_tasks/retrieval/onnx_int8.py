@@ -16,7 +16,7 @@ import numpy as np
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.runtime import versions_of
-from pipeline_tasks.encoders.graph import QUANTISATION, quantise, write_graph
+from pipeline_tasks.encoders.onnx_export import QUANTISATION, quantise, write_graph
 from pipeline_tasks.retrieval.encoder import Encoder
 from pipeline_tasks.retrieval.torch_encoder import TorchSource, load_source
 

@@ -8,8 +8,8 @@ from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.datasets import PASSAGES
 from pipeline_tasks.models.registry import get
 from pipeline_tasks.retrieval.embed_passages import EncodeParams, embed_passages
-from pipeline_tasks.retrieval.encoders import load_encoder
-from pipeline_tasks.retrieval.int8 import check, graph_name
+from pipeline_tasks.retrieval.onnx_int8 import check, graph_name
+from pipeline_tasks.retrieval.open_encoder import load_encoder
 from tests.retrieval.tiny import decoder
 from tests.stores import go, put, rows
 

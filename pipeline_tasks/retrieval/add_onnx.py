@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.encoders.graph import quantise, write_graph
 from pipeline_tasks.encoders.layout import layout_of
+from pipeline_tasks.encoders.onnx_export import quantise, write_graph
 from pipeline_tasks.encoders.trunk import load_model
 from pipeline_tasks.models.use import load_tokenizer
 from pipeline_tasks.retrieval.encoder import Encoder

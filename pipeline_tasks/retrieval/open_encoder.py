@@ -70,8 +70,8 @@ def load_encoder(
 def _encoder(source: TorchSource, device: str, precision: Precision) -> Encoder:
     graph = source.folder / "model.onnx"
     if precision == "int8" or graph.is_file():
-        from pipeline_tasks.retrieval.int8 import quantised
         from pipeline_tasks.retrieval.onnx_encoder import OnnxEncoder
+        from pipeline_tasks.retrieval.onnx_int8 import quantised
 
         graph = graph if graph.is_file() else quantised(source)
         return OnnxEncoder(source.name, graph, source.layout, load_tokenizer(source.folder), source.threads)
@@ -79,9 +79,9 @@ def _encoder(source: TorchSource, device: str, precision: Precision) -> Encoder:
     devices = tuple(device.split(","))
     if len(devices) == 1:
         return TorchEncoder(source, device)
-    from pipeline_tasks.retrieval.spread import SpreadEncoder
+    from pipeline_tasks.retrieval.multi_device_encoder import MultiDeviceEncoder
 
-    return SpreadEncoder(source, devices)
+    return MultiDeviceEncoder(source, devices)
 
 
 def is_exact_only(name: str) -> bool:

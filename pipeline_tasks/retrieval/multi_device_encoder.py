@@ -27,7 +27,7 @@ _AHEAD = 4
 _given: list[tuple[TorchSource, str]] = []
 
 
-class SpreadEncoder(TokenEncoder):
+class MultiDeviceEncoder(TokenEncoder):
     """A :class:`TorchEncoder` on each of ``devices``; the same device named twice is two processes on it."""
 
     def __init__(self, source: TorchSource, devices: tuple[str, ...]) -> None:

@@ -7,14 +7,14 @@ import pytest
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.encoders.tokens import padded
 from pipeline_tasks.retrieval import torch_encoder
-from pipeline_tasks.retrieval.encoders import load_encoder
+from pipeline_tasks.retrieval.open_encoder import load_encoder
 from tests.retrieval.tiny import WORDS, decoder
 
 TEXTS = [" ".join(np.random.default_rng(seed).choice(WORDS, 1 + seed % 9)) for seed in range(40)]
 
 
 def test_two_processes_give_the_bytes_of_one_and_say_when_one_is_gone(tmp_path, monkeypatch):
-    monkeypatch.setattr("pipeline_tasks.retrieval.spread.batch_tokens", lambda device: 32)
+    monkeypatch.setattr("pipeline_tasks.retrieval.multi_device_encoder.batch_tokens", lambda device: 32)
     monkeypatch.setattr(torch_encoder, "batch_tokens", lambda device: 32)
     folder = decoder(tmp_path / "m")
     spread = load_encoder(folder, tmp_path, threads=1, device="cpu,cpu")
