@@ -1,6 +1,8 @@
-"""Columns of tables as one array."""
+"""Columns of tables as one array, lists of a column, and places in an order."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +21,49 @@ def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
+def offsets(lengths: Sequence[int] | np.ndarray) -> np.ndarray:
+    """Where each of some lists begins among the values of all, and where the last one ends.
+
+    Shapes: lengths [n]; returns [n + 1], int64.
+    """
+    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+
+
+def list_array(lengths: Sequence[int] | np.ndarray, values: pa.Array) -> pa.ListArray:
+    """Lists of these lengths, one after the other, of the values of all."""
+    return pa.ListArray.from_arrays(pa.array(offsets(lengths), pa.int32()), values)
+
+
+def places_in(lists: pa.ListArray, ids: pa.Array) -> np.ndarray:
+    """Places in ``ids`` of what lists hold; -1 after the end of a short list.
+
+    Shapes: returns [n, longest, 1 at least], int64.
+    """
+    lengths = pc.list_value_length(lists).to_numpy()
+    found = np.full((len(lists), max(1, lengths.max(initial=0))), -1, np.int64)
+    found[np.arange(found.shape[1]) < lengths[:, None]] = pc.index_in(lists.flatten(), value_set=ids).to_numpy()
+    return found
+
+
+def lists_at(places: np.ndarray, ids: pa.Array) -> pa.ListArray:
+    """Lists of the ids at places, as :func:`places_in` gives them.
+
+    Shapes: places [n, any], -1 where there is none.
+    """
+    there = places >= 0
+    return list_array(there.sum(axis=1), ids.take(pa.array(places[there])))
+
+
+def inverse(order: np.ndarray) -> np.ndarray:
+    """The place of each number in an order of them all.
+
+    Shapes: [n]; returns [n], int32.
+    """
+    places = np.empty(len(order), np.int32)
+    places[order] = np.arange(len(order), dtype=np.int32)
+    return places
+
+
 def take_by_chunk(values: pa.ChunkedArray, places: np.ndarray) -> pa.Array:
     """Values at places, chunk by chunk: ``take`` first puts all chunks together, for which a corpus has too many texts.
 
@@ -31,10 +76,8 @@ def take_by_chunk(values: pa.ChunkedArray, places: np.ndarray) -> pa.Array:
         if stop > at:
             found.append(chunk.take(pa.array(ascending[at:stop] - start)))
         at, start = stop, start + len(chunk)
-    inverse = np.empty(len(order), np.int64)
-    inverse[order] = np.arange(len(order))
     whole = pa.concat_arrays(found) if found else pa.array([], values.type)
-    return whole.take(pa.array(inverse))
+    return whole.take(pa.array(inverse(order)))
 
 
 def in_order(rows: pa.Table, column: str) -> pa.Table:

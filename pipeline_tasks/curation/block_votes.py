@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline_tasks.core.arrays import list_array
 from pipeline_tasks.core.partitions import Partition
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.versions import read_part
@@ -35,10 +36,10 @@ def hear(given: Partition, run: Run) -> Iterator[pa.Table]:
     rankings = {model: given.rows[model].version for model in queries.models}
     heard = queries.heard(rankings, given.values["top_n"], own_wanted)
     run.count("rankings_read", int(heard.seen.sum()))
-    ends, there = pa.array(np.cumsum([0, *heard.n.ravel()]).astype(np.int32)), heard.there
+    lengths, there = heard.n.ravel(), heard.there
     yield pa.table({
-        "hashes": pa.ListArray.from_arrays(ends, pa.array(heard.hashes[there])),
-        "scores": pa.ListArray.from_arrays(ends, pa.array(heard.scores[there])),
+        "hashes": list_array(lengths, pa.array(heard.hashes[there])),
+        "scores": list_array(lengths, pa.array(heard.scores[there])),
         "own_rank": heard.own_rank.ravel(), "own_score": heard.own_score.ravel(), "seen": heard.seen.ravel(),
     })  # fmt: skip
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline_tasks.core.arrays import one_array
+from pipeline_tasks.core.arrays import list_array, one_array
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Part
 from pipeline_tasks.core.partitions import Partition, PartitionedRun, Rows, pieces
@@ -78,9 +78,8 @@ def queries_of(given: Partition, columns: list[str]) -> pa.Table:
 def name_ranked(given: Partition, run: Run) -> Iterator[pa.Table]:
     """Hashes of the queries of some rankings, a row for each part."""
     hashes = [text_hashes(table["query_id"]) for table in given.rows["rankings"].tables(["query_id"])]
-    ends = pa.array(np.cumsum([0, *map(len, hashes)]).astype(np.int32))
     flat = np.concatenate([np.empty(0, np.uint64), *hashes])
-    yield pa.table({"queries": pa.ListArray.from_arrays(ends, pa.array(flat)).cast(_HASHES)})
+    yield pa.table({"queries": list_array([*map(len, hashes)], pa.array(flat)).cast(_HASHES)})
 
 
 def find_ranked(given: Partition, run: Run) -> Iterator[pa.Table]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from pipeline_tasks.core.arrays import one_array
+from pipeline_tasks.core.arrays import list_array, one_array
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.partitions import Partition
 from pipeline_tasks.core.run import Run
@@ -98,16 +98,15 @@ def _table(chosen: Chosen, asked: Asked, facts: Facts) -> pa.Table:
     n = chosen.n[rows]
     there = np.arange(chosen.codes.shape[1]) < n[:, None]
     codes, positive = chosen.codes[rows][there], asked.positive[rows]
-    ends = pa.array(np.concatenate([[0], np.cumsum(n)]).astype(np.int32))
     return pa.table({
         "query": rows,
         "positive_score": asked.positive_score[rows],
         "part": facts.parts[positive],
         "row": facts.rows[positive],
-        "negative_ids": pa.ListArray.from_arrays(ends, facts.ids.take(pa.array(codes))),
-        "negative_scores": pa.ListArray.from_arrays(ends, pa.array(chosen.scores[rows][there])),
-        "parts": pa.ListArray.from_arrays(ends, pa.array(facts.parts[codes])),
-        "rows": pa.ListArray.from_arrays(ends, pa.array(facts.rows[codes])),
+        "negative_ids": list_array(n, facts.ids.take(pa.array(codes))),
+        "negative_scores": list_array(n, pa.array(chosen.scores[rows][there])),
+        "parts": list_array(n, pa.array(facts.parts[codes])),
+        "rows": list_array(n, pa.array(facts.rows[codes])),
     })  # fmt: skip
 
 

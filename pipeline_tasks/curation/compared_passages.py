@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline_tasks.core.arrays import take_by_chunk
+from pipeline_tasks.core.arrays import list_array, offsets, take_by_chunk
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.run import Run
@@ -66,7 +66,7 @@ class Compared:
 
     def slices(self) -> list[slice]:
         """Where each query's passages are among all."""
-        ends = np.cumsum([0, *map(len, self.ids)]).tolist()
+        ends = offsets([*map(len, self.ids)]).tolist()
         return [slice(start, end) for start, end in zip(ends, ends[1:], strict=False)]
 
     def taken(self, places: Sequence[int]) -> Compared:
@@ -86,9 +86,9 @@ class Compared:
         sources = zip(self.ids, self.queries["passage_id"].to_pylist(), best, strict=True)
         ranks = [int(np.flatnonzero(order == ids.index(source))[0]) + 1 for ids, source, order in sources]
         run.count("positives_changed", sum(rank > 1 for rank in ranks))
-        ends = pa.array(np.cumsum([0, *map(len, self.ids)]), pa.int32())
+        lengths = [*map(len, self.ids)]
         starts = (mine.start for mine in self.slices())
-        taken = pa.array(np.concatenate([start + order for start, order in zip(starts, best, strict=True)]))
+        places = pa.array(np.concatenate([start + order for start, order in zip(starts, best, strict=True)]))
         columns = {
             "passage_ids": self.passages["passage_id"].combine_chunks(),
             "passages": self.passages["text"].combine_chunks().dictionary_encode(),
@@ -96,7 +96,7 @@ class Compared:
         }
         table = self.queries.rename_columns({"passage_id": "source_passage_id"}).append_column("source_rank", [ranks])
         for name, values in columns.items():
-            table = table.append_column(name, pa.ListArray.from_arrays(ends, values.take(taken)))
+            table = table.append_column(name, list_array(lengths, values.take(places)))
         return table
 
 

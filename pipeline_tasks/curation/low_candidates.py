@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline_tasks.core.arrays import one_array
+from pipeline_tasks.core.arrays import list_array, one_array
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.partitions import Partition
 from pipeline_tasks.core.run import Run
@@ -170,8 +170,7 @@ class _Block:
         hashes, scores = np.empty(len(ranked.scores), np.uint64), np.empty(len(ranked.scores), np.float32)
         low = Low(hashes, scores, np.zeros(len(rows), np.int32), self.cut, skipped)
         n = low_enough(rows, ranked, self.asked, self.positives, Rules.of(given.values), most, low)
-        ends = pa.array(np.cumsum([0, *low.n[rows >= 0]]).astype(np.int32))
-        lists = [pa.ListArray.from_arrays(ends, pa.array(values[:n])) for values in (hashes, scores)]
+        lists = [list_array(low.n[rows >= 0], pa.array(values[:n])) for values in (hashes, scores)]
         return _Found(rows[rows >= 0], lists[0], lists[1], skipped)
 
     def _fill_in(self, rows: np.ndarray, scores: np.ndarray) -> None:

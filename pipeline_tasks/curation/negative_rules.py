@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pipeline_tasks.core.arrays import offsets
 from pipeline_tasks.curation.id_table import Strings
 
 SKIPS = ("too_similar", "within_margin", "above_max_score", "known_positive", "duplicate_of_positive", "other_split")
@@ -141,5 +142,4 @@ def groups(group: np.ndarray, codes: list[np.ndarray], n_queries: int) -> tuple[
     flat, owner = np.concatenate(codes), np.tile(group, len(codes))
     there = (flat >= 0) & (owner >= 0)
     flat, owner = flat[there], owner[there]
-    starts = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=n_queries))])
-    return starts, flat[np.argsort(owner, kind="stable")].astype(np.int32)
+    return offsets(np.bincount(owner, minlength=n_queries)), flat[np.argsort(owner, kind="stable")].astype(np.int32)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from pipeline_tasks.core.arrays import inverse
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.curation import relevance_prompts as prompts
 from pipeline_tasks.curation.compared_passages import Compared
@@ -98,6 +99,4 @@ def fused_order(scores: Sequence[np.ndarray], k: int = USUAL_K) -> tuple[np.ndar
 
 def ranks_of(order: np.ndarray) -> np.ndarray:
     """The 1-based rank of each place in an order. Shapes: [n]; returns [n], int32."""
-    ranks = np.empty(len(order), np.int32)
-    ranks[order] = np.arange(1, len(order) + 1)
-    return ranks
+    return inverse(order) + np.int32(1)

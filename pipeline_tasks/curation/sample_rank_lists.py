@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from pipeline_tasks.core.arrays import take_by_chunk
+from pipeline_tasks.core.arrays import list_array, take_by_chunk
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.manifest import Ref
@@ -229,7 +229,7 @@ class _Drawn:
         if not self._ids:
             return RANK_LISTS.table()
         places, scores = np.concatenate(self._places), np.concatenate(self._scores)
-        ends = pa.array(np.cumsum([0, *map(len, self._places)]), pa.int32())
+        lengths = [*map(len, self._places)]
         distinct, codes = np.unique(places, return_inverse=True)
         shared = take_by_chunk(texts.rows["text"], distinct)
         shown = pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), shared)
@@ -238,8 +238,8 @@ class _Drawn:
             {
                 "list_id": self._ids,
                 **{name: of_queries[name] for name in ("query_id", "intent", "query", "split")},
-                "passage_ids": pa.ListArray.from_arrays(ends, texts.ids.take(pa.array(places))),
-                "passages": pa.ListArray.from_arrays(ends, shown),
-                "scores": pa.ListArray.from_arrays(ends, pa.array(scores, pa.float32())),
+                "passage_ids": list_array(lengths, texts.ids.take(pa.array(places))),
+                "passages": list_array(lengths, shown),
+                "scores": list_array(lengths, pa.array(scores, pa.float32())),
             }
         )

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
+from pipeline_tasks.core.arrays import list_array
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import canonical_json
 from pipeline_tasks.core.manifest import Ref
@@ -96,12 +97,12 @@ def score_triplets(inputs: Inputs, params: ScoreTripletsParams, run: Run) -> Ite
     at, first = 0, 0
     for part in triplets.parts():
         n, lengths = part.num_rows, np.asarray(pc.list_value_length(part["negative_ids"]), np.int64)
-        ends = np.concatenate([[0], np.cumsum(lengths)])
-        lists = pa.ListArray.from_arrays(pa.array(ends.astype(np.int32)), pa.array(negative[first : first + ends[-1]]))
+        past = first + int(lengths.sum())
+        lists = list_array(lengths, pa.array(negative[first:past]))
         part = part.append_column("teacher", names.slice(at, n))
         part = part.append_column("teacher_positive_score", pa.array(positive[at : at + n]))
         yield part.append_column("teacher_negative_scores", lists)
-        at, first = at + n, first + ends[-1]
+        at, first = at + n, past
 
 
 def _by_model(inputs: Inputs, name: str) -> dict[str, list[Version]]:

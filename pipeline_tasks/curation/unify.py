@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
+from pipeline_tasks.core.arrays import list_array
 from pipeline_tasks.core.ids import unit_hash
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import From, StepParams, added, step
@@ -179,16 +180,16 @@ def _triplets(rows: pa.Table, relabelled: Version, params: UnifyParams, run: Run
         start + negative_places(name, worse[name], params)
         for name, start in zip(rows["query_id"].to_pylist(), first, strict=True)
     ]
-    ends = pa.array(np.cumsum([0, *map(len, below)]), pa.int32())
+    n_negatives = [*map(len, below)]
     taken = pa.array(np.concatenate([np.empty(0, np.int64), *below]))
     unscored = pa.nulls(len(taken), pa.float32())
     columns = {name: rows[name] for name in ("query_id", "intent", "query", "instruction", "split")} | {
         "positive_id": ids.flatten().take(pa.array(first)),
         "positive": passages.flatten().take(pa.array(first)).cast(pa.string()),
         "positive_score": pa.nulls(rows.num_rows, pa.float32()),
-        "negative_ids": pa.ListArray.from_arrays(ends, ids.flatten().take(taken)),
-        "negatives": pa.ListArray.from_arrays(ends, passages.flatten().take(taken)),
-        "negative_scores": pa.ListArray.from_arrays(ends, unscored),
+        "negative_ids": list_array(n_negatives, ids.flatten().take(taken)),
+        "negatives": list_array(n_negatives, passages.flatten().take(taken)),
+        "negative_scores": list_array(n_negatives, unscored),
         "mining_model": pa.repeat(pa.scalar(relabelled.manifest.params.get("model", "")), rows.num_rows),
     }
     return pa.table(columns)

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline_tasks.core.arrays import list_array, lists_at
 from pipeline_tasks.curation.agreement import NOBODY, Votes, placed
 from pipeline_tasks.curation.query_block import QueryBlock
 from pipeline_tasks.datasets import LABELLED
@@ -24,13 +25,13 @@ def vote_lists(
     ranks, scores = ranks[seated], scores[seated]
     columns = {
         "model": pa.array(queries.models, pa.string()).take(pa.array(queries.panel[rows][seated])),
-        "passage_ids": _ids(mine.codes[seated], ids),
+        "passage_ids": lists_at(mine.codes[seated], ids),
         "positive_rank": pa.array(ranks, mask=ranks == 0),
         "positive_score": pa.array(scores, mask=np.isnan(scores)),
     }
     kind = LABELLED.arrow.field("votes").type
     flat = pa.StructArray.from_arrays([columns[field.name] for field in kind.value_type], fields=list(kind.value_type))
-    return pa.ListArray.from_arrays(_ends(seated.sum(axis=1)), flat)
+    return list_array(seated.sum(axis=1), flat)
 
 
 def tops(queries: QueryBlock, votes: Votes, rows: np.ndarray, ids: pa.Array) -> pa.Array:
@@ -39,15 +40,6 @@ def tops(queries: QueryBlock, votes: Votes, rows: np.ndarray, ids: pa.Array) -> 
     for seat in range(queries.panel.shape[1]):
         model = queries.panel[rows, seat]
         names = pa.array(queries.models, pa.string()).take(pa.array(model, mask=model == NOBODY))
-        said.append(pc.binary_join_element_wise(names, pc.binary_join(_ids(votes.codes[rows, seat], ids), " "), ": "))
+        passages = pc.binary_join(lists_at(votes.codes[rows, seat], ids), " ")
+        said.append(pc.binary_join_element_wise(names, passages, ": "))
     return pc.binary_join_element_wise(*said, "; ", null_handling="skip")
-
-
-def _ids(codes: np.ndarray, ids: pa.Array) -> pa.ListArray:
-    """Lists of passage ids, one for each row of ``codes`` [n, N]."""
-    there = codes != NOBODY
-    return pa.ListArray.from_arrays(_ends(there.sum(axis=1)), ids.take(pa.array(codes[there])))
-
-
-def _ends(lengths: np.ndarray) -> pa.Array:
-    return pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline_tasks.core.arrays import inverse
 from pipeline_tasks.core.manifest import Part, Ref
 from pipeline_tasks.core.partitions import Partition, PartitionedRun, pieces
 from pipeline_tasks.core.run import Run
@@ -125,6 +126,4 @@ def texts_by_place(passages: Version) -> Iterator[tuple[np.ndarray, list[str]]]:
 def _places(passages: Version) -> np.ndarray:
     """Of each passage, in the order of the corpus, its place among all by rising id."""
     ids = passages.table(["passage_id"])
-    place = np.empty(ids.num_rows, np.int64)
-    place[pc.sort_indices(ids, [("passage_id", "ascending")])] = np.arange(ids.num_rows)
-    return place
+    return inverse(pc.sort_indices(ids, [("passage_id", "ascending")]).to_numpy())

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline_tasks.core.arrays import in_order, one_array
+from pipeline_tasks.core.arrays import in_order, lists_at, one_array, places_in
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Part
 from pipeline_tasks.core.partitions import Partition, PartitionedRun, Rows
@@ -156,11 +156,12 @@ def rank_system(given: Partition, run: Run) -> Iterator[pa.Table]:
     deep = min(depth + int((themselves >= 0).any()), len(asked.passage_ids))
     ids = pa.array(asked.passage_ids, pa.string())
     if given.values["kind"] == "bm25":
-        yield _rankings(ids, _without(themselves, asked.rank_bm25(texts_by_place(corpus), deep), depth))
+        found = asked.rank_bm25(texts_by_place(corpus), deep)
+        yield pa.table({"passage_ids": lists_at(_without(themselves, found, depth), ids)})
         return
     queries, passages = _vectors(given, asked, run)
     found, cosines = top_k(queries, passages, deep)
-    yield _rankings(ids, _without(themselves, found, depth))
+    yield pa.table({"passage_ids": lists_at(_without(themselves, found, depth), ids)})
     answers = _answers(judged, asked.passage_ids)
     if len(queries) == len(answers) and len(passages) > 1:
         nearest = np.where(found == themselves[:, None], -1, cosines).max(axis=1)
@@ -219,7 +220,8 @@ def fuse_systems(given: Partition, run: Run) -> Iterator[pa.Table]:
     ranked = [one_array(read_part(run.store, part)["passage_ids"]) for part in given.parts["members"]]
     members = [pc.list_slice(member, 0, FUSED_DEPTH) for member in ranked]
     ids = pc.unique(pa.concat_arrays([member.flatten() for member in members])).sort()
-    yield _rankings(ids, fuse([_positions(member, ids) for member in members], **given.values)[0])
+    fused = fuse([places_in(member, ids) for member in members], **given.values)[0]
+    yield pa.table({"passage_ids": lists_at(fused, ids)})
 
 
 def judged_of(given: Partition) -> pa.Table:
@@ -243,21 +245,6 @@ def ranked_ids(store: Store, given: Partition) -> list[list[str]]:
     """The ids that a system found, best first, [q] under each column of instructions in turn, as deep as one looks."""
     (ranked,) = given.parts["ranked"]
     return pc.list_slice(read_part(store, ranked)["passage_ids"], 0, given.values["depth"]).to_pylist()
-
-
-def _rankings(ids: pa.Array, ranked: np.ndarray) -> pa.Table:
-    """The ids at ranked positions [q, depth], of which -1 stands for the end of a short ranking."""
-    there = ranked >= 0
-    offsets = pa.array(np.concatenate([[0], np.cumsum(there.sum(axis=1))]), pa.int32())
-    return pa.table({"passage_ids": pa.ListArray.from_arrays(offsets, ids.take(pa.array(ranked[there])))})
-
-
-def _positions(ranked: pa.ListArray, ids: pa.Array) -> np.ndarray:
-    """Places in ``ids`` [q, longest], -1 after the end of a short ranking."""
-    lengths = pc.list_value_length(ranked).to_numpy()
-    found = np.full((len(lengths), int(lengths.max(initial=0))), -1, np.int64)
-    found[np.arange(found.shape[1]) < lengths[:, None]] = pc.index_in(ranked.flatten(), value_set=ids).to_numpy()
-    return found
 
 
 def _asked(judged: pa.Table, corpus: pa.Table, told: Sequence[str]) -> Asked:

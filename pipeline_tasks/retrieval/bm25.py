@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline_tasks.core.arrays import offsets
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.texts.words import tokenized
@@ -155,7 +156,7 @@ class Index:
         def search_block(at: int) -> None:
             rows = slice(at, at + _BLOCK)
             block = words[rows]
-            starts = np.cumsum([0, *map(len, block)])
+            starts = offsets([len(query) for query in block])
             flat = np.fromiter((word for query in block for word in query), np.int32, starts[-1])
             totals = np.empty(self.n_passages, np.float32)
             index = (self._weights, self._places, self._begins)

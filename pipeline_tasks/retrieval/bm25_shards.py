@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline_tasks.core.arrays import offsets
 from pipeline_tasks.core.partitions import Partition, Rows
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.versions import read_part
@@ -81,7 +82,7 @@ def _index(passages: pa.Table, postings: pa.Table, words: pa.Table, given: Parti
     postings = postings.filter(at.is_valid()).combine_chunks()
     frequencies = words["n_passages"].take(at.drop_null()).to_numpy()
     places, counts = (postings[name].combine_chunks() for name in ("places", "counts"))
-    begins = np.cumsum([0, *pc.list_value_length(places).to_pylist()])
+    begins = offsets(pc.list_value_length(places).to_numpy())
     known = Postings(
         postings["word"].combine_chunks(), begins, places.flatten().to_numpy(), counts.flatten().to_numpy(),
         passages["n_words"].to_numpy(),

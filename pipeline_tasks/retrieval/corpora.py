@@ -12,6 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline_tasks.core.arrays import inverse
+
 DOMAIN = ""
 
 
@@ -30,10 +32,8 @@ def distinct_keys(parts: list[pa.Array]) -> tuple[pa.Array, np.ndarray]:
     coded = pa.chunked_array(parts).dictionary_encode().unify_dictionaries()
     distinct = coded.chunk(0).dictionary
     order = pc.sort_indices(distinct)
-    place = np.empty(len(distinct), np.int32)
-    place[order.to_numpy()] = np.arange(len(distinct), dtype=np.int32)
     codes = np.concatenate([chunk.indices.to_numpy() for chunk in coded.chunks])
     keys = np.full(len(codes), -1, np.int32)
     first = np.unique(codes, return_index=True)[1]
-    keys[first] = place[codes[first]]
+    keys[first] = inverse(order.to_numpy())[codes[first]]
     return distinct.take(order), keys

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
+from pipeline_tasks.core.arrays import list_array, lists_at, places_in
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import From, StepParams, step
@@ -94,22 +94,13 @@ def _fused(block: pa.Table, lists: Iterable[pa.ListArray], params: FuseRankingsP
     lists = list(lists)
     ids = pc.unique(pa.concat_arrays([column.flatten() for column in lists]))
     ids = ids.take(pc.sort_indices(ids))
-    numbers = [_matrix(column, ids) for column in lists]
+    numbers = [places_in(column, ids) for column in lists]
     own = pc.index_in(block["positive_id"], value_set=ids).fill_null(-1).to_numpy()
     found, scores = fuse(numbers, params.depth, params.k)
     there = found >= 0
-    ends = pa.array(np.concatenate([[0], np.cumsum(there.sum(axis=1))]).astype(np.int32))
     return (
         block.drop_columns(["positive_id"])
-        .append_column("passage_ids", pa.ListArray.from_arrays(ends, ids.take(pa.array(found[there]))))
-        .append_column("scores", pa.ListArray.from_arrays(ends, pa.array(scores[there])))
+        .append_column("passage_ids", lists_at(found, ids))
+        .append_column("scores", list_array(there.sum(axis=1), pa.array(scores[there])))
         .append_column("positive_score", pa.array(fused_score(numbers, own, params.k)))
     )
-
-
-def _matrix(column: pa.ListArray, ids: pa.Array) -> np.ndarray:
-    """Lists of ids as numbers, -1 after the end of each [q, longest]."""
-    lengths = pc.list_value_length(column).to_numpy()
-    found = np.full((len(column), max(1, lengths.max(initial=0))), -1, np.int64)
-    found[np.arange(found.shape[1]) < lengths[:, None]] = pc.index_in(column.flatten(), value_set=ids).to_numpy()
-    return found

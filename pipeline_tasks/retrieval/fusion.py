@@ -8,6 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline_tasks.core.arrays import offsets
+
 BM25 = "bm25"
 """The ranker that goes by words."""
 USUAL_K = 60
@@ -61,8 +63,8 @@ def fused_score(rankings: Sequence[np.ndarray], own: np.ndarray, k: int = USUAL_
 def sharing_words(ids: pa.ListArray, scores: pa.ListArray) -> tuple[pa.ListArray, pa.ListArray]:
     """Rankings by BM25 without those whose score is 0: they share no word with the query, and stand in no order."""
     flat = scores.flatten()
-    above = np.concatenate([[0], np.cumsum(flat.to_numpy(zero_copy_only=False) > 0)])
-    ends = np.concatenate([[0], np.cumsum(pc.list_value_length(scores).to_numpy())])
-    offsets, kept = pa.array(above[ends].astype(np.int32)), pc.greater(flat, 0)
-    first, second = (pa.ListArray.from_arrays(offsets, values.filter(kept)) for values in (ids.flatten(), flat))
+    above = offsets(flat.to_numpy(zero_copy_only=False) > 0)
+    ends = pa.array(above[offsets(pc.list_value_length(scores).to_numpy())], pa.int32())
+    kept = pc.greater(flat, 0)
+    first, second = (pa.ListArray.from_arrays(ends, values.filter(kept)) for values in (ids.flatten(), flat))
     return first, second

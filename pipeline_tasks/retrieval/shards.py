@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline_tasks.core.arrays import one_array
+from pipeline_tasks.core.arrays import inverse, list_array, one_array
 from pipeline_tasks.core.manifest import Part
 from pipeline_tasks.core.partitions import Partition, PartitionedRun, Rows, dealt
 from pipeline_tasks.core.run import Run
@@ -200,9 +200,9 @@ class Merged:
         names = one_array(ids).flatten()
         known = pc.not_equal(names, "").to_numpy(zero_copy_only=False)
         of_row = np.repeat(np.arange(len(ids)), pc.list_value_length(ids).to_numpy())
-        ends = pa.array(np.append(0, np.cumsum(np.bincount(of_row[known], minlength=len(ids)))).astype(np.int32))
+        lengths = np.bincount(of_row[known], minlength=len(ids))
         values = (names.filter(pa.array(known)), one_array(scores).flatten().filter(pa.array(known)))
-        columns = [pa.ListArray.from_arrays(ends, some) for some in values]
+        columns = [list_array(lengths, some) for some in values]
         return pa.table(columns, ["passage_ids", "scores"])
 
     def _of(self, rows: pa.Table) -> pa.Table:
@@ -233,9 +233,7 @@ def _better(one: pa.Table, two: pa.Table, depth: int) -> pa.Table:
     n, ids = len(one), [one_array(table["passage_ids"]).flatten() for table in (one, two)]
     coded = pa.chunked_array(ids).combine_chunks().dictionary_encode()
     order = pc.sort_indices(coded.dictionary)
-    places = np.empty(len(order), np.int32)
-    places[order.to_numpy()] = np.arange(len(order), dtype=np.int32)
-    keys = np.split(places[coded.indices.to_numpy()], [len(ids[0])])
+    keys = np.split(inverse(order.to_numpy())[coded.indices.to_numpy()], [len(ids[0])])
     found = [(key.reshape(n, -1), matrix(t["scores"])) for key, t in zip(keys, (one, two), strict=True)]
     best, scores = merge(found, depth)
     names = coded.dictionary.take(order).take(pa.array(best.ravel()))

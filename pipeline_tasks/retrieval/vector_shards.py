@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline_tasks.core.arrays import inverse
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import digest
 from pipeline_tasks.core.manifest import Part
@@ -130,9 +131,7 @@ def _read(store: Store, parts: list[Held], left_out: Sequence[Part]) -> Opened:
     pa.default_memory_pool().release_unused()
     column = pa.chunked_array(ids, pa.string()).combine_chunks()
     order = pc.sort_indices(column)
-    keys = np.empty(len(column), np.int32)
-    keys[order.to_numpy()] = np.arange(len(column), dtype=np.int32)
-    return Opened(column.take(order), vectors, keys)
+    return Opened(column.take(order), vectors, inverse(order.to_numpy()))
 
 
 def _searched(queries: np.ndarray, shard: Opened, k: int, given: Partition, run: Run) -> tuple[np.ndarray, np.ndarray]:

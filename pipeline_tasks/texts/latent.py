@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from pipeline_tasks.core.arrays import offsets
 from pipeline_tasks.core.settings import settings
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def _counts(texts: Numbered, which: np.ndarray, vocabulary: int) -> Iterator[csr
 
     for start in range(0, len(which), _AT_ONCE):
         ids = [texts[number] for number in which[start : start + _AT_ONCE].tolist()]
-        ends = np.cumsum([0, *map(len, ids)])
+        ends = offsets([*map(len, ids)])
         block = csr_array((np.ones(ends[-1]), np.concatenate(ids), ends), shape=(len(ids), vocabulary))
         block.sum_duplicates()
         block.data = np.log1p(block.data)

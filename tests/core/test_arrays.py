@@ -2,7 +2,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipeline_tasks.core.arrays import in_order, one_array, take_by_chunk
+from pipeline_tasks.core.arrays import (
+    in_order,
+    inverse,
+    list_array,
+    lists_at,
+    offsets,
+    one_array,
+    places_in,
+    take_by_chunk,
+)
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.vectors import lists, matrix
 
@@ -31,6 +40,21 @@ def test_values_are_taken_from_their_chunks_in_the_order_that_is_asked_for(place
         take_by_chunk(column, np.array(places, np.int64)).to_pylist()
         == column.take(pa.array(places, pa.int64())).to_pylist()
     )
+
+
+def test_lists_are_cut_by_their_lengths_and_found_again_by_their_places():
+    lists = list_array([2, 0, 1], TEXTS)
+    assert lists.to_pylist() == [["a", "b"], [], ["c"]] and lists.type == pa.list_(pa.string())
+    assert offsets([2, 0, 1]).tolist() == [0, 2, 2, 3] and offsets([]).tolist() == [0]
+    places = places_in(lists.slice(1), TEXTS)
+    assert places.tolist() == [[-1], [2]] and lists_at(places, TEXTS).equals(lists.slice(1))
+    assert places_in(lists.slice(1, 1), TEXTS).tolist() == [[-1]] and places_in(lists[:0], TEXTS).shape == (0, 1)
+    with pytest.raises(pa.ArrowInvalid):
+        list_array([2**31], TEXTS)
+
+
+def test_the_inverse_of_an_order_is_each_numbers_place():
+    assert inverse(np.array([2, 0, 1])).tolist() == [1, 2, 0] and inverse(np.zeros(0, np.uint64)).dtype == np.int32
 
 
 def test_rows_are_in_order_in_pieces(monkeypatch):
