@@ -93,7 +93,16 @@ def ours(task: Task) -> list[list[str]]:
     from pipeline_tasks.curation.id_table import HashTable, IdTable, strings, text_hashes
     from pipeline_tasks.curation.mine_negatives import MineNegativesParams
     from pipeline_tasks.curation.negative_kernels import choose, low_enough
-    from pipeline_tasks.curation.negative_rules import Asked, Candidates, Chosen, Known, Low, Ranked, Rules, groups
+    from pipeline_tasks.curation.negative_rules import (
+        Candidates,
+        Chosen,
+        Known,
+        Low,
+        MiningQueries,
+        Ranked,
+        Rules,
+        groups,
+    )
     from pipeline_tasks.retrieval.scan_kernels import dots
     from pipeline_tasks.retrieval.search import top_k
 
@@ -102,7 +111,7 @@ def ours(task: Task) -> list[list[str]]:
     ids = pa.array(task.texts()[1])
     own = np.arange(n, dtype=np.int32)
     zeros = np.zeros(len(ids), np.int8)
-    asked = Asked(
+    asked = MiningQueries(
         own, dots(task.queries, task.passages, own.astype(np.int64)[:, None])[:, 0], own, zeros[:n], zeros[:n]
     )
     flat = scores.ravel()

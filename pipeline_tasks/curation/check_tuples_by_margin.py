@@ -16,7 +16,7 @@ from pipeline_tasks.core.step import From, step
 from pipeline_tasks.datasets import TUPLES
 from pipeline_tasks.models.registry import get
 from pipeline_tasks.models.use import REFERENCE_MODELS, identity, is_served, licences
-from pipeline_tasks.retrieval.embed_passages import EncodeParams, noted
+from pipeline_tasks.retrieval.embed_passages import EncodeParams, counting_costs
 from pipeline_tasks.retrieval.encoder import Encoder, Progress
 from pipeline_tasks.texts.sentences import sentences
 
@@ -98,7 +98,7 @@ def check_tuples_by_margin(rows: pa.Table, params: CheckTuplesByMarginParams, ru
     with run.progress(n_texts * (1 + len(params.further)), "texts") as meter:
         for of_one in params.each(backwards=bool(next(_PARTS) % 2)):
             encoder = of_one.open(rows["positive"].to_pylist(), run)
-            with noted(run, encoder, n_texts):
+            with counting_costs(run, encoder, n_texts):
                 of_models.append(margins_of(rows, encoder, params.by, meter.advance))
     found = np.max(of_models, axis=0)
     kept = (found > params.margin).all(axis=1)

@@ -16,7 +16,7 @@ from pipeline_tasks.curation.blocks import queries_of, refuse_unknown
 from pipeline_tasks.curation.build_summary import tell_chosen
 from pipeline_tasks.curation.id_table import HashTable
 from pipeline_tasks.curation.low_candidates import COLUMNS
-from pipeline_tasks.curation.negative_rules import Asked, Candidates, Chosen, Known, Rules, groups
+from pipeline_tasks.curation.negative_rules import Candidates, Chosen, Known, MiningQueries, Rules, groups
 from pipeline_tasks.curation.passage_facts import Facts, read_texts
 from pipeline_tasks.curation.text_parts import own_rows, queries_of_blocks
 
@@ -47,7 +47,9 @@ def choose_low(given: Partition, run: Run) -> Iterator[pa.Table]:
     names = intents.dictionary.to_pylist()
     texts, group = np.unique(wanted["text"].to_numpy(), return_inverse=True)
     positive, scores = codes[:n], wanted["positive_score"].to_numpy()
-    asked = Asked(positive, scores, group.astype(np.int32), wanted["split"].to_numpy(), intents.indices.to_numpy())
+    asked = MiningQueries(
+        positive, scores, group.astype(np.int32), wanted["split"].to_numpy(), intents.indices.to_numpy()
+    )
     chosen = Chosen.empty(n, given.values["n_negatives"], len(names))
     candidates = Candidates(codes[n:], one_array(wanted["scores"]).flatten().to_numpy(), np.asarray(lists.offsets))
     _choose(candidates, asked, _known(answers, answering, texts, facts), chosen, hashes, given)
@@ -71,7 +73,7 @@ def _known(answers: pa.Table, codes: np.ndarray, texts: np.ndarray, facts: Facts
 
 
 def _choose(
-    candidates: Candidates, asked: Asked, known: Known, chosen: Chosen, hashes: np.ndarray, given: Partition
+    candidates: Candidates, asked: MiningQueries, known: Known, chosen: Chosen, hashes: np.ndarray, given: Partition
 ) -> None:
     from pipeline_tasks.curation.negative_kernels import choose
 
@@ -92,7 +94,7 @@ def _reject(given: Partition, scores: np.ndarray, n: np.ndarray, run: Run) -> No
             run.reject(name, "no_negative", f"no passage may be one: {rules}, and its positive has {score:.3f}")
 
 
-def _table(chosen: Chosen, asked: Asked, facts: Facts) -> pa.Table:
+def _table(chosen: Chosen, asked: MiningQueries, facts: Facts) -> pa.Table:
     """The rows of queries with negatives: ids, cosines, and where positive and negatives lie."""
     rows = np.flatnonzero(chosen.n > 0)
     n = chosen.n[rows]

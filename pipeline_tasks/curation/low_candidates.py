@@ -24,7 +24,7 @@ from pipeline_tasks.core.versions import Version, read_part
 from pipeline_tasks.curation.blocks import queries_of
 from pipeline_tasks.curation.build_summary import tell_skipped
 from pipeline_tasks.curation.id_table import IdTable, text_hashes
-from pipeline_tasks.curation.negative_rules import SKIPS, Asked, Low, Rules
+from pipeline_tasks.curation.negative_rules import SKIPS, Low, MiningQueries, Rules
 from pipeline_tasks.curation.ranked_block import ranked_of
 from pipeline_tasks.curation.splits import SPLITS, split_numbers
 
@@ -99,7 +99,7 @@ class _Block:
     rows: pa.Table
     table: IdTable
     positives: IdTable
-    asked: Asked
+    asked: MiningQueries
     texts: np.ndarray
     own: np.ndarray
     cut: np.ndarray
@@ -110,7 +110,7 @@ class _Block:
         rows = queries_of(given, [*COLUMNS, "votes"])
         positives = IdTable.of(rows["positive_id"])
         intents = one_array(rows["intent"]).dictionary_encode()
-        asked = Asked(
+        asked = MiningQueries(
             positives.numbers(rows["positive_id"]),
             positive_scores(rows),
             np.zeros(len(rows), np.int32),

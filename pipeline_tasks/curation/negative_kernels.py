@@ -7,7 +7,7 @@ import numpy as np
 from pipeline_tasks.core.compiled import compiled
 from pipeline_tasks.curation.id_kernels import find, hash_bytes
 from pipeline_tasks.curation.id_table import IdTable
-from pipeline_tasks.curation.negative_rules import Asked, Candidates, Chosen, Known, Low, Ranked, Rules
+from pipeline_tasks.curation.negative_rules import Candidates, Chosen, Known, Low, MiningQueries, Ranked, Rules
 
 _TOO_SIMILAR, _MARGIN, _MAX_SCORE, _KNOWN, _DUPLICATE, _SPLIT = range(6)
 
@@ -43,7 +43,7 @@ def _by_score(score: np.float32, positive: np.float32, limit: np.float32, rules:
 
 @compiled
 def low_enough(
-    rows: np.ndarray, ranked: Ranked, asked: Asked, table: IdTable, rules: Rules, most: np.ndarray, found: Low
+    rows: np.ndarray, ranked: Ranked, asked: MiningQueries, table: IdTable, rules: Rules, most: np.ndarray, found: Low
 ) -> int:
     """Find the candidates of a block of rankings that may be negatives by their cosines.
 
@@ -89,7 +89,7 @@ def low_enough(
 
 
 @compiled
-def _refused(code: int, row: int, asked: Asked, known: Known) -> int:
+def _refused(code: int, row: int, asked: MiningQueries, known: Known) -> int:
     """The rule by which a passage cannot be a negative of this query, whatever its score; -1 where it may."""
     text = known.hashes[code]
     is_copy = text == known.hashes[asked.positive[row]]
@@ -103,7 +103,7 @@ def _refused(code: int, row: int, asked: Asked, known: Known) -> int:
 
 
 @compiled
-def choose(candidates: Candidates, asked: Asked, known: Known, chosen: Chosen) -> int:
+def choose(candidates: Candidates, asked: MiningQueries, known: Known, chosen: Chosen) -> int:
     """Fill ``chosen`` with the first candidates of every query that may be negatives.
 
     Args:

@@ -49,7 +49,7 @@ class Ranked(NamedTuple):
     starts: np.ndarray
 
 
-class Asked(NamedTuple):
+class MiningQueries(NamedTuple):
     """Queries that want negatives.
 
     Attributes:

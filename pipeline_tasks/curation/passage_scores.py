@@ -16,7 +16,7 @@ from pipeline_tasks.retrieval.fusion import USUAL_K, fuse
 
 
 @dataclass(frozen=True)
-class Asked:
+class ScoringPrompts:
     """What follows the examples, of all passages of all queries, one query after the other.
 
     Attributes:
@@ -30,7 +30,7 @@ class Asked:
     before_grades: list[str]
 
     @classmethod
-    def of(cls, compared: Compared, passage_chars: int) -> Asked:
+    def of(cls, compared: Compared, passage_chars: int) -> ScoringPrompts:
         """With the first ``passage_chars`` characters of each passage."""
         of = [query for query, ids in zip(compared.queries.to_pylist(), compared.ids, strict=True) for _ in ids]
         shown = [" ".join(text[:passage_chars].split()) for text in compared.passages["text"].to_pylist()]

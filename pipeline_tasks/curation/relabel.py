@@ -13,7 +13,7 @@ from pipeline_tasks.core.step import StepParams, step, tuning
 from pipeline_tasks.curation import relevance_prompts as prompts
 from pipeline_tasks.curation.causal_scorer import CausalScorer, Precision
 from pipeline_tasks.curation.compared_passages import READS, Compared
-from pipeline_tasks.curation.passage_scores import Asked, Scores, expected_grades, ordered_by_both
+from pipeline_tasks.curation.passage_scores import Scores, ScoringPrompts, expected_grades, ordered_by_both
 from pipeline_tasks.datasets import RELABELLED
 from pipeline_tasks.encoders.devices import devices
 from pipeline_tasks.models.start import Start, start_of
@@ -86,7 +86,7 @@ def _scorer(start: Start, precision: Precision, batch_size: int) -> CausalScorer
 def _scores(compared: Compared, params: RelabelParams, run: Run) -> Scores:
     """How likely each passage makes its query, and its expected grade."""
     scorer = _scorer(params.start, params.precision, params.batch_size)
-    asked = Asked.of(compared, params.passage_chars)
+    asked = ScoringPrompts.of(compared, params.passage_chars)
     with run.progress(2 * len(asked), "scores") as meter:
         likelihoods = scorer.log_likelihoods(
             prompts.LIKELIHOOD_BEGINNING, asked.before_queries, asked.queries, meter.advance

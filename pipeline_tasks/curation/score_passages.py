@@ -15,7 +15,7 @@ from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.step import step
 from pipeline_tasks.curation import relevance_prompts as prompts
 from pipeline_tasks.curation.compared_passages import READS, Compared
-from pipeline_tasks.curation.passage_scores import Asked, Scores, expected_grades, ordered_by_both
+from pipeline_tasks.curation.passage_scores import Scores, ScoringPrompts, expected_grades, ordered_by_both
 from pipeline_tasks.datasets import RELABELLED
 from pipeline_tasks.models.use import REFERENCE_MODELS
 from pipeline_tasks.retrieval.fusion import USUAL_K
@@ -82,7 +82,7 @@ def score_passages(rows: pa.Table, params: ScorePassagesParams, run: Run) -> pa.
     compared = Compared.read(rows, run)
     if not len(compared):
         return RELABELLED.table()
-    asking = _Asking(Asked.of(compared, params.passage_chars), params, run)
+    asking = _Asking(ScoringPrompts.of(compared, params.passage_chars), params, run)
     likelihoods = asking.likelihoods()
     whole = [range(mine.start, mine.stop) for mine in compared.slices() if asking.answered(mine)]
     grades = asking.grades([number for numbers in whole for number in numbers])
@@ -112,7 +112,7 @@ def _among_grades(log_probs: np.ndarray) -> np.ndarray:
 class _Asking:
     """Asks for the scores of all passages; ``refused`` says by its number why one has none."""
 
-    def __init__(self, asked: Asked, params: ScorePassagesParams, run: Run) -> None:
+    def __init__(self, asked: ScoringPrompts, params: ScorePassagesParams, run: Run) -> None:
         self.refused: dict[int, Refusal] = {}
         self._asked, self._params, self._run = asked, params, run
 

@@ -25,7 +25,7 @@ from pipeline_tasks.core.vectors import lists, matrix
 from pipeline_tasks.core.versions import Version, read_part
 from pipeline_tasks.evaluation import systems
 from pipeline_tasks.evaluation.evaluation_params import EvaluationParams
-from pipeline_tasks.retrieval.embed_passages import noted
+from pipeline_tasks.retrieval.embed_passages import counting_costs
 from pipeline_tasks.retrieval.encoder import Encoder
 from pipeline_tasks.retrieval.served_encoder import open_or_ask
 
@@ -70,7 +70,7 @@ class SystemEncoder:
         Raises:
             InputError: as of the encoder; or a folder is no longer what its vectors will be known by.
         """
-        with noted(run, self._encoder, n_texts):
+        with counting_costs(run, self._encoder, n_texts):
             vectors = by(self._encoder)
         if self.kind == "folder" and (now := systems.written(self.name)) != self._seen:
             systems.check_unchanged(self.name, self.decided_by)

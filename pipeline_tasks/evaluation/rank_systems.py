@@ -29,7 +29,7 @@ from pipeline_tasks.evaluation.corpus_vectors import BLOCK, SystemEncoder, by_ri
 from pipeline_tasks.evaluation.evaluation_params import EvaluationParams
 from pipeline_tasks.evaluation.geometry import geometry
 from pipeline_tasks.evaluation.stored_vectors import passage_vectors, query_vectors
-from pipeline_tasks.evaluation.systems import FUSED_DEPTH, Asked, kind_of
+from pipeline_tasks.evaluation.systems import FUSED_DEPTH, Queries, kind_of
 from pipeline_tasks.models.registry import get
 from pipeline_tasks.retrieval.embed_params import check_weights
 from pipeline_tasks.retrieval.fusion import fuse
@@ -168,7 +168,7 @@ def rank_system(given: Partition, run: Run) -> Iterator[pa.Table]:
         yield pa.Table.from_pylist([geometry(queries, answers, passages, nearest)._asdict()])
 
 
-def _themselves(judged: pa.Table, asked: Asked, passages: Version) -> np.ndarray:
+def _themselves(judged: pa.Table, asked: Queries, passages: Version) -> np.ndarray:
     """The place [q] of the passage that a query is itself, and that is not judged for it; -1: it is none."""
     places = pc.index_in(judged["query_id"], value_set=pa.array(asked.passage_ids, pa.string())).to_pylist()
     names, known = judged["query_id"].to_pylist(), judged["passage_ids"].to_pylist()
@@ -247,16 +247,16 @@ def ranked_ids(store: Store, given: Partition) -> list[list[str]]:
     return pc.list_slice(read_part(store, ranked)["passage_ids"], 0, given.values["depth"]).to_pylist()
 
 
-def _asked(judged: pa.Table, corpus: pa.Table, told: Sequence[str]) -> Asked:
+def _asked(judged: pa.Table, corpus: pa.Table, told: Sequence[str]) -> Queries:
     n_times = len(told)
     texts, intents = (judged[name].to_pylist() * n_times for name in ("query", "intent"))
     own: list[str | None] | None = None
     if set(told) <= set(judged.column_names):
         own = [instruction for column in told for instruction in judged[column].to_pylist()]
-    return Asked(texts, intents, corpus["passage_id"].to_pylist(), own)
+    return Queries(texts, intents, corpus["passage_id"].to_pylist(), own)
 
 
-def _vectors(given: Partition, asked: Asked, run: Run) -> tuple[np.ndarray, np.ndarray]:
+def _vectors(given: Partition, asked: Queries, run: Run) -> tuple[np.ndarray, np.ndarray]:
     """Of queries and passages; a query is encoded where it has no vector yet."""
     model: SystemEncoder = given.beside["model"]
     stored, queries = given.rows.get("embeddings"), None

@@ -39,7 +39,7 @@ _READ = ("*.json", "*.txt", "*.model", "*/config.json", *_WEIGHTS)
 
 
 @dataclass(frozen=True)
-class Asked:
+class Queries:
     """Queries and the corpus that they are asked of.
 
     Attributes:

@@ -20,7 +20,7 @@ from pipeline_tasks.texts.words import tokenized
 _BLOCK = 1024
 
 
-class Found(NamedTuple):
+class Hits(NamedTuple):
     """Passages by place, best first, and the score of each query's passage of interest.
 
     Shapes:
@@ -130,7 +130,7 @@ class Index:
         scores[found.indices[0]] = found.scores[0]
         return scores
 
-    def search(self, queries: Sequence[str], k: int, own: np.ndarray | None = None) -> Found:
+    def search(self, queries: Sequence[str], k: int, own: np.ndarray | None = None) -> Hits:
         """The ``k`` best passages of each query; equal scores in the order of the passages.
 
         Args:
@@ -147,7 +147,7 @@ class Index:
             raise InputError(f"k = {k} of {self.n_passages} passages: ask for between 1 and all of them")
         words = self._known(queries)
         own = np.full(len(queries), -1, np.int64) if own is None else np.asarray(own, np.int64)
-        found = Found(
+        found = Hits(
             np.empty((len(queries), k), np.int64),
             np.empty((len(queries), k), np.float32),
             np.full(len(queries), np.nan, np.float32),

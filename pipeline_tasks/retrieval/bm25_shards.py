@@ -18,7 +18,16 @@ from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.versions import read_part
 from pipeline_tasks.datasets import RANKINGS
 from pipeline_tasks.retrieval.bm25 import Index, Postings, count_words
-from pipeline_tasks.retrieval.shards import ASKED, KEYS, Merged, asked, by_hash, found_table, held, joined
+from pipeline_tasks.retrieval.shards import (
+    ASKED,
+    KEYS,
+    Merged,
+    by_hash,
+    found_table,
+    joined,
+    part_rows,
+    queries_of_corpus,
+)
 from pipeline_tasks.texts.words import tokenized
 
 _TEXTS = {"passages": "text", "positives": "positive"}
@@ -48,7 +57,7 @@ def sum_frequencies(given: Partition, run: Run) -> Iterator[pa.Table]:
 
 def look_up_words(given: Partition, run: Run) -> Iterator[pa.Table]:
     """Frequencies of the words that a block of queries asks for."""
-    queries = asked(given, ["query"])["query"].to_pylist()
+    queries = queries_of_corpus(given, ["query"])["query"].to_pylist()
     words = pa.array(sorted(tokenized(queries)[0]), pa.string())
     tables = (read_part(run.store, part) for part in given.parts["frequencies"])
     yield pa.concat_tables(table.filter(pc.is_in(table["word"], words)) for table in tables).sort_by("word")
@@ -58,7 +67,7 @@ def search_shard(given: Partition, run: Run) -> Iterator[pa.Table]:
     """The best passages of one shard for each query of a block, and its own positive's score where it is in it."""
     passages, postings, words = (joined(run.store, given.parts[name]) for name in ("passages", "postings", "words"))
     ids = passages["passage_id"].combine_chunks()
-    pairs = asked(given, ["query", "positive_id"])
+    pairs = queries_of_corpus(given, ["query", "positive_id"])
     own = pc.index_in(pairs["positive_id"], value_set=ids).fill_null(-1).to_numpy()
     depth = min(given.values["depth"], len(ids))
     found = _index(passages, postings, words, given).search(pairs["query"].to_pylist(), depth, own)
@@ -92,5 +101,5 @@ def _index(passages: pa.Table, postings: pa.Table, words: pa.Table, given: Parti
 
 def _texts(rows: Mapping[str, Rows], corpus: str) -> pa.Table:
     """Ids and texts of a shard's passages."""
-    tables = [part.read(KEYS[part.name], _TEXTS[part.name]) for part in held(rows, corpus)]
+    tables = [part.read(KEYS[part.name], _TEXTS[part.name]) for part in part_rows(rows, corpus)]
     return pa.concat_tables(table.rename_columns(["passage_id", "text"]) for table in tables).combine_chunks()

@@ -17,7 +17,7 @@ from pipeline_tasks.domains.intents import check_known
 from pipeline_tasks.models.registry import get
 from pipeline_tasks.retrieval.corpora import by_corpus
 from pipeline_tasks.retrieval.embed_params import is_asked
-from pipeline_tasks.retrieval.embed_passages import EncodeParams, noted, texts_of
+from pipeline_tasks.retrieval.embed_passages import EncodeParams, counting_costs, texts_of
 from pipeline_tasks.retrieval.encoder import Encoder, Progress
 from pipeline_tasks.retrieval.open_encoder import instructions_of
 
@@ -82,7 +82,7 @@ def embed_pairs(rows: pa.Table, params: EmbedPairsParams, run: Run) -> pa.Table:
     encoder = params.open(positives, run)
     asked = is_asked(rows["intent"], params.intents)
     n_texts = int(asked.sum()) + rows.num_rows
-    with run.progress(n_texts, "texts") as meter, noted(run, encoder, n_texts):
+    with run.progress(n_texts, "texts") as meter, counting_costs(run, encoder, n_texts):
         of_queries = params.kept(encoded_queries(rows.filter(pa.array(asked)), encoder, meter.advance))
         of_positives = params.kept(encoder.encode_passages(positives, progress=meter.advance))
     if not asked.all():

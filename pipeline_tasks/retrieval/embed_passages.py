@@ -101,13 +101,13 @@ def embed_passages(rows: pa.Table, params: EncodeParams, run: Run) -> pa.Table:
         return PASSAGE_EMBEDDINGS.table()
     texts = texts_of(rows, "passage_id", "text")
     encoder = params.open(texts, run)
-    with run.progress(rows.num_rows, "passages") as meter, noted(run, encoder, rows.num_rows):
+    with run.progress(rows.num_rows, "passages") as meter, counting_costs(run, encoder, rows.num_rows):
         vectors = encoder.encode_passages(texts, progress=meter.advance)
     return rows.select(["passage_id", "doc_id"]).append_column("embedding", params.kept(vectors))
 
 
 @contextmanager
-def noted(run: Run, encoder: Encoder, n_texts: int) -> Iterator[None]:
+def counting_costs(run: Run, encoder: Encoder, n_texts: int) -> Iterator[None]:
     """Put into the counters what the block encodes, and what an endpoint takes for it, also where it fails then."""
     try:
         yield

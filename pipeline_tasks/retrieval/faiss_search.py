@@ -20,7 +20,7 @@ _HNSW_LINKS = 32
 
 
 @dataclass(frozen=True)
-class Found:
+class ApproximateHits:
     """What was found, and how good it is.
 
     Attributes:
@@ -38,7 +38,7 @@ class Found:
     effort: int
 
 
-def faiss_search(queries: np.ndarray, shards: list[Shard], k: int, kind: Kind, recall: float = 0.95) -> Found:
+def faiss_search(queries: np.ndarray, shards: list[Shard], k: int, kind: Kind, recall: float = 0.95) -> ApproximateHits:
     """The ``k`` best keys per query; for ``ivf`` and ``hnsw`` with at least that recall on a sample of the queries.
 
     The effort is doubled until the sample's recall is reached, or everything is probed; a query for which fewer than
@@ -54,7 +54,7 @@ def faiss_search(queries: np.ndarray, shards: list[Shard], k: int, kind: Kind, r
     vectors, keys = counted(shards, k)
     index = _built(vectors, kind)
     if kind == "faiss":
-        return Found(*exact(index, queries, vectors, keys, k), 1.0, len(queries), 0)
+        return ApproximateHits(*exact(index, queries, vectors, keys, k), 1.0, len(queries), 0)
     rows = np.unique(np.linspace(0, len(queries) - 1, _SAMPLE).astype(int)) if len(queries) else np.empty(0, int)
     truth = search(queries[rows], [(vectors, keys)], k)[0]
     effort, most = (1, index.nlist) if kind == "ivf" else (max(k, 16), len(keys))
@@ -69,7 +69,7 @@ def faiss_search(queries: np.ndarray, shards: list[Shard], k: int, kind: Kind, r
     short = np.flatnonzero(found[0][:, -1] == NO_KEY)
     if len(short):
         found[0][short], found[1][short] = search(queries[short], [(vectors, keys)], k)
-    return Found(*found, measured, len(rows), effort)
+    return ApproximateHits(*found, measured, len(rows), effort)
 
 
 def _built(vectors: np.ndarray, kind: Kind) -> Any:

@@ -20,7 +20,7 @@ from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import INSTRUCTED_PAIRS, PASSAGE_EMBEDDINGS, PASSAGES, RANKINGS
 from pipeline_tasks.retrieval.corpora import distinct_keys
 from pipeline_tasks.retrieval.embed_pairs import AskParams, encoded_queries
-from pipeline_tasks.retrieval.embed_passages import noted, texts_of
+from pipeline_tasks.retrieval.embed_passages import counting_costs, texts_of
 from pipeline_tasks.retrieval.search import NO_KEY, Shard, search
 
 
@@ -60,7 +60,7 @@ def nearest_passages(rows: pa.Table, params: NearestPassagesParams, run: Run) ->
     params.check_weights(run.inputs["embeddings"])
     corpus = _open(run.store, str(run.inputs["embeddings"].manifest.ref))
     encoder = params.open(texts_of(rows, "query_id", "positive"), run)
-    with run.progress(rows.num_rows, "queries") as meter, noted(run, encoder, rows.num_rows):
+    with run.progress(rows.num_rows, "queries") as meter, counting_costs(run, encoder, rows.num_rows):
         queries = encoded_queries(rows, encoder, meter.advance)
     split_of = _splits(corpus, run)
     found: list[list[str]] = [[]] * len(queries)

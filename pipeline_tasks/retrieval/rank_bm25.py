@@ -22,7 +22,7 @@ from pipeline_tasks.retrieval.bm25_shards import (
     search_shard,
     sum_frequencies,
 )
-from pipeline_tasks.retrieval.shards import corpora, distinct, hashes_of, named
+from pipeline_tasks.retrieval.shards import corpora, distinct, hashes_of, ids_by_hash
 from pipeline_tasks.texts.words import words_version
 
 
@@ -96,7 +96,7 @@ def _searched(
 def _counted(given: Sequence[dict], corpus: str, run: PartitionedRun) -> tuple[list[tuple[Part, Part]], list[Part]]:
     """Passages and postings of every shard that has any, and the frequencies of words, a table for each hash."""
     hashes = hashes_of(given)
-    shards = distinct(given, named(given, corpus, hashes, run), run)
+    shards = distinct(given, ids_by_hash(given, corpus, hashes, run), run)
     values = {"corpus": corpus, "hashes": hashes, "libraries": words_version()}
     counted = run.spread(count_shard, [Partition(one.rows, {"repeats": one.left_out}, values) for one in shards])
     words = zip(*(tables[2:] for tables in counted), strict=True)

@@ -18,7 +18,7 @@ from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import PAIR_EMBEDDINGS, PASSAGE_EMBEDDINGS, RANKINGS
 from pipeline_tasks.retrieval.earlier_rankings import Earlier, fill_in, find_new, spare_words, take_over
 from pipeline_tasks.retrieval.embed_params import EmbedParams
-from pipeline_tasks.retrieval.shards import KEYS, Shard, corpora, distinct, hashes_of, named, without
+from pipeline_tasks.retrieval.shards import KEYS, Shard, corpora, distinct, hashes_of, ids_by_hash, without
 from pipeline_tasks.retrieval.vector_shards import rank_block, search_shard, spare_block, with_vectors
 
 
@@ -111,7 +111,7 @@ class _Search:
             InputError: it has no passages.
         """
         hashes = hashes_of(self._given)
-        ids = named(self._given, corpus, hashes, self._run)
+        ids = ids_by_hash(self._given, corpus, hashes, self._run)
         shards = distinct(self._given, ids, self._run)
         if not shards:
             raise InputError(f"there are no vectors of passages of the corpus {corpus or 'domain'}: embed at least one")
@@ -155,7 +155,7 @@ class _Search:
         known = {at: ranked for at, block in enumerate(self.blocks) if (ranked := before.known(block["pairs"]))}
         if not known:
             return {}
-        old = named(before.shards(params.shard_passages), corpus, len(ids[0]), self._run)
+        old = ids_by_hash(before.shards(params.shard_passages), corpus, len(ids[0]), self._run)
         of_hashes = [
             Partition(parts={"ids": now, "before": then})
             for now, then in zip(zip(*ids, strict=True), zip(*old, strict=True), strict=True)

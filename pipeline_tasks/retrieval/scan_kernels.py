@@ -14,7 +14,7 @@ _CLASSES = 512
 _NOT_SIGN = np.int32(2**31 - 1)
 
 
-class Asked(NamedTuple):
+class ScreenedQueries(NamedTuple):
     """Queries, and how far off a screened score and a sum can be with any passage so far of the shard.
 
     Attributes:
@@ -123,7 +123,7 @@ def _lowest(place: np.integer, shift: int, slack: np.float32) -> np.float32:
 
 
 @compiled
-def _tighten(row: int, shift: int, asked: Asked, best: Best) -> None:
+def _tighten(row: int, shift: int, asked: ScreenedQueries, best: Best) -> None:
     """Raise ``least`` to what the k-th best is at least, and drop the candidates that are certainly below it.
 
     Screened scores are counted in classes of equal width, which guesses no jump wrong as looking for the k-th would.
@@ -157,7 +157,7 @@ def _tighten(row: int, shift: int, asked: Asked, best: Best) -> None:
 
 
 @compiled
-def _settle(row: int, asked: Asked, given: Given, best: Best) -> None:
+def _settle(row: int, asked: ScreenedQueries, given: Given, best: Best) -> None:
     """Score the candidates of a query, and keep the best ``k``."""
     k, n, fuzz = best.scored.shape[1], best.n[row], asked.fuzz[row]
     if n == 0:
@@ -182,7 +182,7 @@ def _settle(row: int, asked: Asked, given: Given, best: Best) -> None:
 
 
 @compiled
-def settle(shift: int, asked: Asked, given: Given, best: Best) -> None:
+def settle(shift: int, asked: ScreenedQueries, given: Given, best: Best) -> None:
     """Score what can still belong: afterwards ``best`` holds the best ``k`` of all passages so far."""
     for row in range(best.n.size):
         if 2 * best.n[row] > 3 * best.scored.shape[1]:
@@ -191,7 +191,7 @@ def settle(shift: int, asked: Asked, given: Given, best: Best) -> None:
 
 
 @compiled
-def begin(kth: np.ndarray, shift: int, asked: Asked, best: Best) -> None:
+def begin(kth: np.ndarray, shift: int, asked: ScreenedQueries, best: Best) -> None:
     """Learn that ``k`` passages of each query have screened scores of these bits or higher; negative: nothing known."""
     for row in range(kth.size):
         if kth[row] >= 0:
@@ -199,7 +199,7 @@ def begin(kth: np.ndarray, shift: int, asked: Asked, best: Best) -> None:
 
 
 @compiled
-def offer(screen: np.ndarray, shift: int, first: int, asked: Asked, given: Given, best: Best) -> None:
+def offer(screen: np.ndarray, shift: int, first: int, asked: ScreenedQueries, given: Given, best: Best) -> None:
     """Note as candidates the passages of a block that the screen cannot rule out.
 
     A passage is ruled out where its screened score is more than ``slack`` below what the k-th best score is at least.

@@ -11,7 +11,7 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.encoders.half_precision import has_products
 
 if TYPE_CHECKING:
-    from pipeline_tasks.retrieval.scan_kernels import Asked
+    from pipeline_tasks.retrieval.scan_kernels import ScreenedQueries
 
 Kind = Literal["float32", "bfloat16"]
 SHIFT = {"float32": 0, "bfloat16": 16}
@@ -70,18 +70,18 @@ class Screened:
         lengths *= above
         moved *= above
 
-    def asked(self, part: slice, longest: np.float32, farthest: np.float32) -> Asked:
+    def asked(self, part: slice, longest: np.float32, farthest: np.float32) -> ScreenedQueries:
         """Some of the vectors as queries among passages at most so long, which rounding moved at most so far.
 
         Source: |qp - q'p'| <= |q - q'||p| + |q'||p - p'|, and d * 2^-23 |q'||p'| for adding up in float32.
         """
-        from pipeline_tasks.retrieval.scan_kernels import Asked
+        from pipeline_tasks.retrieval.scan_kernels import ScreenedQueries
 
         vectors, norms, moved = self.vectors[part], self.lengths[part], self.moved[part]
         lengths, width = norms + moved, vectors.shape[1]
         adding = np.float32(width * _SINGLE) * lengths * (longest + farthest)
         slack = (moved * longest + lengths * farthest + adding).astype(np.float32)
-        return Asked(vectors, slack, width * 2.0**-51 * norms.astype(np.float64) * longest)
+        return ScreenedQueries(vectors, slack, width * 2.0**-51 * norms.astype(np.float64) * longest)
 
 
 def frozen(array: np.ndarray) -> np.ndarray:

@@ -48,7 +48,7 @@ class Shard:
 
 
 @dataclass(frozen=True)
-class Held:
+class PartRows:
     """What a part of a shard holds of one corpus.
 
     Attributes:
@@ -66,7 +66,7 @@ class Held:
         found = self.version.part(self.number, list(columns))
         return found if len(found) == len(self.rows) else found.take(pa.array(self.rows))
 
-    def named(self) -> pa.Table:
+    def ids(self) -> pa.Table:
         """Ids, and where each lies in the store: the first 16 digits of the part's sha256, and the row of the part."""
         part = self.version.manifest.parts[self.number]
         stored = np.delete(np.arange(part.rows, dtype=np.int32), self.version.removed.rows(self.number))
@@ -75,7 +75,7 @@ class Held:
         return pa.table({"passage_id": ids, "part": sha256, "place": stored[self.rows]})
 
 
-def held(rows: Mapping[str, Rows], corpus: str) -> Iterator[Held]:
+def part_rows(rows: Mapping[str, Rows], corpus: str) -> Iterator[PartRows]:
     """The parts of a shard."""
     for name in KEYS:
         version = rows[name].version
@@ -84,14 +84,14 @@ def held(rows: Mapping[str, Rows], corpus: str) -> Iterator[Held]:
                 of_it = of_corpus(version.part(number, ["positive_id", *_OF_CORPUS]), corpus)
             else:
                 of_it = np.arange((part.rows - len(version.removed.rows(number))) if corpus == DOMAIN else 0)
-            yield Held(name, version, number, of_it)
+            yield PartRows(name, version, number, of_it)
 
 
 def name_passages(given: Partition, run: Run) -> Iterator[pa.Table]:
     """Ids of a shard's passages, their rows in it and their places, one table for each hash of an id."""
-    named = pa.concat_tables(part.named() for part in held(given.rows, given.values["corpus"])).combine_chunks()
-    named = named.append_column("row", pa.array(np.arange(len(named), dtype=np.int32)))
-    yield from by_hash(named, given.values["hashes"])
+    ids = pa.concat_tables(part.ids() for part in part_rows(given.rows, given.values["corpus"])).combine_chunks()
+    ids = ids.append_column("row", pa.array(np.arange(len(ids), dtype=np.int32)))
+    yield from by_hash(ids, given.values["hashes"])
 
 
 def find_repeats(given: Partition, run: Run) -> Iterator[pa.Table]:
@@ -120,14 +120,14 @@ def hashes_of(shards: Sequence[object]) -> int:
     return 1 << max(0, (len(shards) - 1).bit_length() - 3)
 
 
-def named(given: Sequence[Mapping[str, Rows]], corpus: str, hashes: int, run: PartitionedRun) -> list[list[Part]]:
+def ids_by_hash(given: Sequence[Mapping[str, Rows]], corpus: str, hashes: int, run: PartitionedRun) -> list[list[Part]]:
     """Of each shard the tables of ids, one for each hash."""
     values = {"corpus": corpus, "hashes": hashes}
     return run.spread(name_passages, [Partition(shard, values=values) for shard in given])
 
 
 def distinct(given: Sequence[Mapping[str, Rows]], ids: Sequence[Sequence[Part]], run: PartitionedRun) -> list[Shard]:
-    """Those of the shards that hold passages, without repeats; ``ids`` as from :func:`named`."""
+    """Those of the shards that hold passages, without repeats; ``ids`` as from :func:`ids_by_hash`."""
     found = run.spread(find_repeats, [Partition(parts={"ids": of_hash}) for of_hash in zip(*ids, strict=True)])
     return without(given, ids, zip(*found, strict=True))
 
@@ -151,7 +151,7 @@ def corpora(pairs: Version) -> dict[str, int]:
     return dict(sorted(found.items()))
 
 
-def asked(given: Partition, columns: list[str]) -> pa.Table:
+def queries_of_corpus(given: Partition, columns: list[str]) -> pa.Table:
     """Queries of one corpus in a block."""
     wanted = [*columns, *(name for name in _OF_CORPUS if name not in columns)]
     found = pa.concat_tables(given.rows["pairs"].tables(wanted)).combine_chunks()

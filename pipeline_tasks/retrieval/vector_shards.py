@@ -24,13 +24,23 @@ from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import RANKINGS
 from pipeline_tasks.retrieval.embed_params import is_asked
 from pipeline_tasks.retrieval.search import search
-from pipeline_tasks.retrieval.shards import ASKED, KEYS, Held, Merged, asked, found_table, held, joined, no_lists
+from pipeline_tasks.retrieval.shards import (
+    ASKED,
+    KEYS,
+    Merged,
+    PartRows,
+    found_table,
+    joined,
+    no_lists,
+    part_rows,
+    queries_of_corpus,
+)
 
 _VECTORS = {"passages": "embedding", "positives": "positive_embedding"}
 
 
 @dataclass(frozen=True)
-class Opened:
+class LoadedShard:
     """A shard in memory.
 
     Attributes:
@@ -55,7 +65,7 @@ def with_vectors(queries: Version) -> Version:
 
 def search_shard(given: Partition, run: Run) -> Iterator[pa.Table]:
     """The best passages of one shard for each query of a block, or for those rows of it that are named."""
-    pairs = asked(given, ["query_id", "query_embedding"])
+    pairs = queries_of_corpus(given, ["query_id", "query_embedding"])
     if "queries" in given.parts:
         pairs = pairs.take(joined(run.store, given.parts["queries"])["row"])
     shard, k = _opened(run.store, given), given.values["depth"]
@@ -98,20 +108,20 @@ def _merged(given: Partition, run: Run) -> Merged:
     return Merged(run.store, given.parts, given.values["depth"], given.values["spare"])
 
 
-_IN_MEMORY: dict[str, Opened] = {}
+_IN_MEMORY: dict[str, LoadedShard] = {}
 
 
-def _opened(store: Store, given: Partition) -> Opened:
+def _opened(store: Store, given: Partition) -> LoadedShard:
     """The shard of a partition; the one that this process opened last stays in memory."""
     left_out, corpus = given.parts["left_out"], given.values["corpus"]
     key = digest({name: given.rows[name].digest for name in KEYS}, [part.sha256 for part in left_out], corpus)
     if key not in _IN_MEMORY:
         _IN_MEMORY.clear()  # before the next one is read, so that there are never two
-        _IN_MEMORY[key] = _read(store, list(held(given.rows, corpus)), left_out)
+        _IN_MEMORY[key] = _read(store, list(part_rows(given.rows, corpus)), left_out)
     return _IN_MEMORY[key]
 
 
-def _read(store: Store, parts: list[Held], left_out: Sequence[Part]) -> Opened:
+def _read(store: Store, parts: list[PartRows], left_out: Sequence[Part]) -> LoadedShard:
     ends = np.cumsum([len(part.rows) for part in parts])
     kept = np.ones(ends[-1], bool)
     kept[joined(store, left_out)["row"].to_numpy()] = False
@@ -131,10 +141,12 @@ def _read(store: Store, parts: list[Held], left_out: Sequence[Part]) -> Opened:
     pa.default_memory_pool().release_unused()
     column = pa.chunked_array(ids, pa.string()).combine_chunks()
     order = pc.sort_indices(column)
-    return Opened(column.take(order), vectors, inverse(order.to_numpy()))
+    return LoadedShard(column.take(order), vectors, inverse(order.to_numpy()))
 
 
-def _searched(queries: np.ndarray, shard: Opened, k: int, given: Partition, run: Run) -> tuple[np.ndarray, np.ndarray]:
+def _searched(
+    queries: np.ndarray, shard: LoadedShard, k: int, given: Partition, run: Run
+) -> tuple[np.ndarray, np.ndarray]:
     shards, index = [(shard.vectors, shard.keys)], given.values["index"]
     if index == "exact":
         return search(queries, shards, k)

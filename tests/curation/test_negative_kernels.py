@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 from pipeline_tasks.curation.id_table import HashTable, IdTable, strings, text_hashes
 from pipeline_tasks.curation.mine_negatives import MineNegativesParams
 from pipeline_tasks.curation.negative_kernels import bound, choose, low_enough
-from pipeline_tasks.curation.negative_rules import SKIPS, Asked, Candidates, Chosen, Known, Low, Ranked, Rules, groups
+from pipeline_tasks.curation.negative_rules import (
+    SKIPS,
+    Candidates,
+    Chosen,
+    Known,
+    Low,
+    MiningQueries,
+    Ranked,
+    Rules,
+    groups,
+)
 
 POSITIVE = "p"
 
@@ -24,7 +34,7 @@ def chosen(scores, positive, texts=None, split=None, known=(), **params):
     hashes = text_hashes(pa.array(["the answer", *(texts or names)]))
     splits = np.array([0, *(split or [0] * len(scores))], np.int8)
     zero = np.zeros(1, np.int32)
-    asked = Asked(zero, np.array([positive], np.float32), zero, splits[:1], splits[:1])
+    asked = MiningQueries(zero, np.array([positive], np.float32), zero, splits[:1], splits[:1])
     ranked = Ranked(strings(pa.array(names, pa.string())), np.array(scores, np.float32), np.array([0, len(scores)]))
     ranked.scores.setflags(write=False)
     n = len(scores)

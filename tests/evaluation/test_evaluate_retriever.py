@@ -23,7 +23,7 @@ from pipeline_tasks.evaluation.judge_queries import judge_queries
 from pipeline_tasks.evaluation.rank_systems import _has_answer, _systems, fuse_systems, system_name
 from pipeline_tasks.evaluation.scores import AVERAGE, scores_of
 from pipeline_tasks.evaluation.stored_vectors import passage_vectors, query_vectors
-from pipeline_tasks.evaluation.systems import FUSED_DEPTH, Asked, encoder_of_folder, identity
+from pipeline_tasks.evaluation.systems import FUSED_DEPTH, Queries, encoder_of_folder, identity
 from pipeline_tasks.models.fetch import fetch
 from pipeline_tasks.models.registry import get
 from pipeline_tasks.retrieval.embed_pairs import embed_pairs
@@ -243,7 +243,7 @@ def test_the_first_ranks_of_a_fusion_are_the_same_however_deep_it_is_looked_at(s
 
 def test_what_shares_no_word_with_a_query_is_in_no_ranking_of_bm25(tmp_path):
     """In a fusion such passages, which come in the order of their ids, would move those that a model found."""
-    asked = Asked(["where is sand?", "who?"], ["qa", "qa"], ["a", "b", "c"])
+    asked = Queries(["where is sand?", "who?"], ["qa", "qa"], ["a", "b", "c"])
     blocks = [(np.array([2, 0]), ["sand", "no"]), (np.array([1]), ["sand is here"])]
     assert asked.rank_bm25(blocks, 3).tolist() == [[2, 1, -1], [-1, -1, -1]]
 

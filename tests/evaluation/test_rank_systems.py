@@ -81,7 +81,7 @@ def test_rankings_of_another_bm25s_are_others_and_so_are_fusions_of_them(store, 
     names = ("bm25", "rrf(bm25)")
     first = evaluated(store, *names).manifest
     monkeypatch.setattr("pipeline_tasks.core.runtime.installed", lambda: INSTALLED | {"bm25s": "0.0.1"})
-    monkeypatch.setattr("pipeline_tasks.evaluation.systems.Asked.rank_bm25", lambda *_: RANKED_LAST)
+    monkeypatch.setattr("pipeline_tasks.evaluation.systems.Queries.rank_bm25", lambda *_: RANKED_LAST)
     other = evaluated(store, *names)
     assert other.manifest.id != first.id
     assert {row["system"]: row["passage_ids"] for row in other.table().to_pylist()} == dict.fromkeys(names, ["p3"])

@@ -22,7 +22,7 @@ from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.domains.intents import FILE
 from pipeline_tasks.encoders.layout import Layout, layout_of_folder
 from pipeline_tasks.encoders.trunk import load
-from pipeline_tasks.evaluation.systems import Asked, encoder_of_version
+from pipeline_tasks.evaluation.systems import Queries, encoder_of_version
 from pipeline_tasks.retrieval.open_encoder import load_encoder
 from pipeline_tasks.retrieval.search import top_k
 from pipeline_tasks.training import triplets
@@ -162,7 +162,7 @@ def test_evaluation_asks_by_the_files_of_a_model_and_not_by_its_name(tmp_path, t
     encoder = load_encoder(tmp_path / "model", tmp_path, threads=1)
     asked = encoder.encode([layout.query_prefix("qa") + text for text in queries])
     expected = top_k(asked, encoder.encode(passages), 5)[0]
-    texts = Asked(queries, intents, [str(number) for number in range(len(passages))])
+    texts = Queries(queries, intents, [str(number) for number in range(len(passages))])
     stored = encoder_of_version(version, tmp_path / "scratch")
     ranked = top_k(texts.encoded_by(stored), stored.encode_passages(passages), 5)[0]
     np.testing.assert_array_equal(ranked, expected)

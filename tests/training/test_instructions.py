@@ -13,7 +13,7 @@ from pipeline_tasks.datasets import INSTRUCTED_QUERIES, INSTRUCTED_TRIPLETS, JUD
 from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.evaluation.evaluate_retriever import evaluate_retriever
-from pipeline_tasks.evaluation.systems import Asked
+from pipeline_tasks.evaluation.systems import Queries
 from pipeline_tasks.retrieval.embed_pairs import embed_pairs
 from pipeline_tasks.retrieval.open_encoder import load_encoder
 from pipeline_tasks.training import judged_dev
@@ -83,7 +83,7 @@ def test_evaluation_asks_each_query_with_its_own_instruction(tmp_path, tiny_bert
     export(load(tiny_bert), tmp_path / "m", card={}, layout=Layout("mean", 32, prefixes={"qa": f"{TOPICS[5]}: "}))
     encoder = load_encoder(tmp_path / "m", tmp_path, threads=1)
     queries, own = [query(0), query(1)], [TOPICS[2], None]
-    asked = Asked(queries, ["qa", "qa"], ["p"], own)
+    asked = Queries(queries, ["qa", "qa"], ["p"], own)
     wanted = encoder.encode([f"{TOPICS[2]}: {queries[0]}", f"{TOPICS[5]}: {queries[1]}"])
     np.testing.assert_array_equal(asked.encoded_by(encoder), wanted)
 
