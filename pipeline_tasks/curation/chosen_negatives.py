@@ -14,8 +14,8 @@ from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.versions import read_part
 from pipeline_tasks.curation.blocks import queries_of, refuse_unknown
 from pipeline_tasks.curation.build_summary import tell_chosen
+from pipeline_tasks.curation.candidates_below_bound import COLUMNS
 from pipeline_tasks.curation.id_table import HashTable
-from pipeline_tasks.curation.low_candidates import COLUMNS
 from pipeline_tasks.curation.negative_rules import Candidates, Chosen, Known, MiningQueries, Rules, groups
 from pipeline_tasks.curation.passage_facts import Facts, read_texts
 from pipeline_tasks.curation.text_parts import own_rows, queries_of_blocks

@@ -17,8 +17,8 @@ from pipeline_tasks.core.step import From, StepParams, step, tuning
 from pipeline_tasks.core.versions import read_part
 from pipeline_tasks.curation.blocks import Block, blocks_of, ranked_rows
 from pipeline_tasks.curation.build_summary import summary
+from pipeline_tasks.curation.candidates_below_bound import find_low
 from pipeline_tasks.curation.chosen_negatives import choose_low, write_triplets
-from pipeline_tasks.curation.low_candidates import find_low
 from pipeline_tasks.curation.negative_rules import Rules
 from pipeline_tasks.curation.passage_facts import facts_of
 from pipeline_tasks.curation.same_texts import known_answers

@@ -1,7 +1,7 @@
-"""Parts of a version whose rows hold texts of passages: so many rows each, in the order of the queries.
+"""Second pass of ``mutual_agreement`` and ``mine_negatives``: passages were chosen by id, now rows get their texts.
 
-What was chosen for a block of queries says where these texts lie, so the work of a part names the blocks that it spans
-and the parts that hold their texts, and no others.
+Each part of the result has the same number of rows, in the order of the queries. What was chosen for a block of queries
+says where its texts lie, so that the partition of a part reads the parts that hold them, and no others.
 """
 
 from __future__ import annotations

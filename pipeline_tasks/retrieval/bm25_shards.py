@@ -1,4 +1,4 @@
-"""BM25 over a corpus that nobody holds: partitions of ``rank_bm25``.
+"""BM25 in a corpus too large for one process: partitions of ``rank_bm25``.
 
 Words are counted shard by shard, and a shard is searched with the frequencies of the whole corpus, so that a passage
 has the score that one index over all would give it.

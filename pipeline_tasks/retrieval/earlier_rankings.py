@@ -47,9 +47,9 @@ class Earlier:
     ranked: dict[str, Part]
     inputs: dict[str, Version]
 
-    def words(self, ranked: Part) -> tuple[str, ...]:
-        """By what the passages beyond a part of its rankings are kept."""
-        return spare_words(ranked, [self.inputs[name].manifest.id for name in KEYS])
+    def spare_key(self, ranked: Part) -> tuple[str, ...]:
+        """The key under which the ranks below ``depth`` of a part of its rankings are stored for the next refresh."""
+        return spare_key(ranked, [self.inputs[name].manifest.id for name in KEYS])
 
     @classmethod
     def of(cls, version: Version | None) -> Earlier | None:
@@ -77,8 +77,11 @@ class Earlier:
         return {number: self.ranked[part.sha256] for number, part in parts if part.sha256 in self.ranked}
 
 
-def spare_words(ranked: Part, inputs: Sequence[str]) -> tuple[str, ...]:
-    """By what the passages beyond a part of rankings are kept: their part, and of what versions they were made."""
+def spare_key(ranked: Part, inputs: Sequence[str]) -> tuple[str, ...]:
+    """The key under which the ranks below ``depth`` of a part of rankings are stored for the next refresh.
+
+    It names the part and the versions that it was made of.
+    """
     return ("spare", ranked.sha256, *inputs)
 
 

@@ -16,7 +16,7 @@ from pipeline_tasks.core.run import Inputs
 from pipeline_tasks.core.step import From, step, tuning
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import PAIR_EMBEDDINGS, PASSAGE_EMBEDDINGS, RANKINGS
-from pipeline_tasks.retrieval.earlier_rankings import Earlier, fill_in, find_new, spare_words, take_over
+from pipeline_tasks.retrieval.earlier_rankings import Earlier, fill_in, find_new, spare_key, take_over
 from pipeline_tasks.retrieval.embed_params import EmbedParams
 from pipeline_tasks.retrieval.shards import KEYS, Shard, corpora, distinct, hashes_of, ids_by_hash, without
 from pipeline_tasks.retrieval.vector_shards import rank_block, search_shard, spare_block, with_vectors
@@ -98,11 +98,11 @@ class _Search:
     def keep_spare(self, ranked: Sequence[Part], blocks: Sequence[Partition], inputs: Sequence[str]) -> None:
         """Leave what is known beyond parts of rankings to the next refresh, and give up what the last one has left."""
         known = chain.from_iterable(self._run.spread(spare_block, blocks, lasting=False))
-        left = {spare_words(part, inputs): [spare] for part, spare in zip(ranked, known, strict=True)}
-        for words, tables in left.items():
-            self._run.leave(words, tables)
-        before = map(self._before.words, self._before.ranked.values()) if self._before else ()
-        self._run.give_up(words for words in before if words not in left)
+        left = {spare_key(part, inputs): [spare] for part, spare in zip(ranked, known, strict=True)}
+        for key, tables in left.items():
+            self._run.leave(key, tables)
+        before = map(self._before.spare_key, self._before.ranked.values()) if self._before else ()
+        self._run.give_up(key for key in before if key not in left)
 
     def best_of(self, corpus: str, n_queries: int) -> list[list[Part]]:
         """For every block the tables that hold the best passages of one corpus, which has so many queries.
@@ -166,7 +166,8 @@ class _Search:
         sizes = {"asked": asked, "depth": min(asked, n_passages), "wide": min(asked + self.spare, n_passages)}
         given = []
         for at, ranked in known.items():
-            beyond = dict(zip(ranked, self._run.left([before.words(part) for part in ranked.values()]), strict=True))
+            keys = [before.spare_key(part) for part in ranked.values()]
+            beyond = dict(zip(ranked, self._run.left(keys), strict=True))
             kept = {number: tables[0] for number, tables in beyond.items() if tables}
             parts = {"ranked": list(ranked.values()), "spare": list(kept.values()), "gone": gone, "found": found[at]}
             told = {"corpus": corpus, "known": list(ranked), "spared": list(kept)}

@@ -1,7 +1,8 @@
-"""Rankings over a corpus that nobody holds: what the partitions of all rankers share.
+"""Search in a corpus too large for one process: what the partitions of all rankers share.
 
-The corpus is cut into shards of passages, the queries into blocks. Ids are compared a hash at a time, so that of an id
-that comes twice one passage is searched; the best of all shards, equal scores by passage id, are the best.
+Passages are cut into shards, queries into blocks; a partition searches one shard for one block, and the top k of all
+shards are merged, equal scores by passage id. Ids are compared a hash at a time, so that of an id that comes twice one
+passage is searched.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Search by vectors over a corpus that nobody holds: partitions of ``rank_passages``.
+"""Search by vectors in a corpus too large for one process: partitions of ``rank_passages``.
 
 A process reads a shard once, however many blocks of queries it searches it for, and holds one shard at a time.
 """

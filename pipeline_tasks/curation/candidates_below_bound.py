@@ -1,7 +1,7 @@
-"""Candidates for negatives of a block of queries, by their cosines alone: what is read of its rankings.
+"""First pass of ``mine_negatives``: of each ranking the first passages with a cosine below the bound.
 
-Partitions of ``mine_negatives``. A ranking has two hundred candidates of which a tenth or so is looked at, so these are
-kept, and what they are is looked up for these alone.
+A ranking has two hundred candidates of which a tenth or so is looked at: splits, known answers and duplicates are
+looked up for these alone.
 """
 
 from __future__ import annotations
