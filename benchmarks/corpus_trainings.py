@@ -26,10 +26,10 @@ from pipeline_tasks.retrieval.fusion import fuse
 from pipeline_tasks.retrieval.open_encoder import load_encoder
 from pipeline_tasks.retrieval.search import top_k
 from pipeline_tasks.training.adapt_to_corpus import AdaptToCorpusParams
+from pipeline_tasks.training.contrastive import train
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.export import export
 from pipeline_tasks.training.params import TrainParams
-from pipeline_tasks.training.trainer import train
 
 LENGTHS = {"max_query_length": 64, "max_passage_length": 192}
 U = 40

@@ -26,11 +26,12 @@ from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.encoders.layout import layout_of
 from pipeline_tasks.evaluation.statistics import interval
+from pipeline_tasks.training.contrastive import train
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.export import export
+from pipeline_tasks.training.loop import TrainResult
+from pipeline_tasks.training.open_model import open_encoder
 from pipeline_tasks.training.params import Precision, TrainParams
-from pipeline_tasks.training.task import TrainResult, open_encoder
-from pipeline_tasks.training.trainer import train
 
 ALPHAS = (0.65, 0.8, 0.95)
 N_NEGATIVES, LOOKED_AT = 2, 60

@@ -30,11 +30,11 @@ from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.encoders.devices import device_kind
 from pipeline_tasks.encoders.trunk import Encoder
+from pipeline_tasks.training.contrastive import train
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import tokenized
+from pipeline_tasks.training.open_model import open_encoder
 from pipeline_tasks.training.params import Precision, TrainParams
-from pipeline_tasks.training.task import open_encoder
-from pipeline_tasks.training.trainer import train
 from pipeline_tasks.training.validation import validate
 
 DATA = Path("../shared/data/ir")

@@ -22,10 +22,10 @@ from pipeline_tasks.encoders.layout import layout_of
 from pipeline_tasks.models.sizes import SIZES, backbone
 from pipeline_tasks.models.use import folder
 from pipeline_tasks.retrieval.open_encoder import load_encoder
+from pipeline_tasks.training.contrastive import train
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.export import export
 from pipeline_tasks.training.params import TrainParams
-from pipeline_tasks.training.trainer import train
 
 DATA = Path("../shared/data/ir")
 Texts = Mapping[str, Sequence[str]]

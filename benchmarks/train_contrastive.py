@@ -108,8 +108,8 @@ def start(dropout: bool, place: Path) -> Path:
 
 def ours(work: Work, place: Path) -> list[float]:
     """The pipeline's own trainer, tokens and checkpoints on disk included."""
+    from pipeline_tasks.training.contrastive import train
     from pipeline_tasks.training.data.examples import Examples
-    from pipeline_tasks.training.trainer import train
 
     rows = Examples.of(*zip(*work.pairs, strict=True))
     begin = start(work.dropout, place)
@@ -167,7 +167,7 @@ def prepare(work: Work) -> Work:
     if work.system == OURS:
         import transformers.modeling_utils  # noqa: F401  # which comes with sentence-transformers' losses
 
-        import pipeline_tasks.training.trainer  # noqa: F401
+        import pipeline_tasks.training.contrastive  # noqa: F401
     else:
         import sentence_transformers.sentence_transformer.losses  # noqa: F401
     return work

@@ -28,11 +28,11 @@ from transformers import AutoModel, AutoModelForCausalLM, BertConfig, PreTrained
 from pipeline_tasks.models.shapes import SHAPES, Shape
 from pipeline_tasks.models.sizes import get_size
 from pipeline_tasks.training.adapt_backbone import AdaptParams, adapt
+from pipeline_tasks.training.contrastive import train
 from pipeline_tasks.training.cost import Cost
 from pipeline_tasks.training.data.examples import Examples
+from pipeline_tasks.training.loop import TrainResult
 from pipeline_tasks.training.params import OptimiserParams, TrainParams
-from pipeline_tasks.training.task import TrainResult
-from pipeline_tasks.training.trainer import train
 
 SIZES = ("335m", "596m", "4b", "7.6b")
 STAGES = ("adapt", "pretrain", "finetune")

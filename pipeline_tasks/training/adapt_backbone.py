@@ -29,8 +29,8 @@ from pipeline_tasks.training.params import OptimiserParams
 if TYPE_CHECKING:
     from pipeline_tasks.encoders.trunk import Encoder
     from pipeline_tasks.training.data.tokens import Texts
+    from pipeline_tasks.training.loop import Report, TrainResult
     from pipeline_tasks.training.peers import Peers
-    from pipeline_tasks.training.task import Report, TrainResult
 
 
 class AdaptParams(StartParams, OptimiserParams):
@@ -109,7 +109,7 @@ def adapt_backbone(inputs: Inputs, params: AdaptParams, run: Run) -> Path:
 def adapt(
     backbone_dir: Path, texts: Texts, dev: Sequence[str], params: AdaptParams, work_dir: Path, report: Report
 ) -> TrainResult:
-    """Train the decoder in ``backbone_dir``; resumable as :func:`pipeline_tasks.training.trainer.train` is.
+    """Train the decoder in ``backbone_dir``; resumable as :func:`pipeline_tasks.training.contrastive.train` is.
 
     The tokens of ``texts`` lie in a file below ``work_dir``: of the texts one block is in memory.
 
@@ -133,8 +133,9 @@ def _adapt(
 ) -> TrainResult:
     from pipeline_tasks.training.data.tokens import tokens_of
     from pipeline_tasks.training.limits import check_backbone
+    from pipeline_tasks.training.loop import run
     from pipeline_tasks.training.masked import Blanks, blank_token, masked_task
-    from pipeline_tasks.training.task import add_adapters, run
+    from pipeline_tasks.training.open_model import add_adapters
 
     encoder, head = _open(backbone_dir, params, peers)
     check_backbone(encoder, params, params.max_passage_length)
@@ -156,7 +157,7 @@ def _open(backbone_dir: Path, params: AdaptParams, peers: Peers) -> tuple[Encode
     from pipeline_tasks.encoders.trunk import Encoder, load_model, padding_tokenizer
     from pipeline_tasks.training.descent import told_when_too_large
     from pipeline_tasks.training.divided import divides
-    from pipeline_tasks.training.task import device_of, dtype_of, opened_on
+    from pipeline_tasks.training.open_model import device_of, dtype_of, opened_on
 
     device = opened_on(params, peers)
     model = load_model(backbone_dir, dtype=dtype_of(params, backbone_dir), causal=False, head="next_token")

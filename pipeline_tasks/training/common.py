@@ -26,7 +26,7 @@ from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.params import TrainParams, Unit
 
 if TYPE_CHECKING:
-    from pipeline_tasks.training.task import Report, TrainResult
+    from pipeline_tasks.training.loop import Report, TrainResult
 
 
 log = logging.getLogger(__name__)
@@ -179,8 +179,8 @@ def train_and_export(
         targets: the sets that a sampler is guided by, asked as a layout says.
     """
     from pipeline_tasks.training import curve, trajectory
+    from pipeline_tasks.training.contrastive import train
     from pipeline_tasks.training.export import export
-    from pipeline_tasks.training.trainer import train
 
     folder, layout_of_start = start
     with reported(run) as report:

@@ -18,7 +18,7 @@ from pipeline_tasks.training.params import OptimiserParams
 from pipeline_tasks.training.schedule import learning_rate
 
 if TYPE_CHECKING:
-    from pipeline_tasks.training.task import TrainResult
+    from pipeline_tasks.training.loop import TrainResult
 
 TRAINING_CURVE = RowSchema(
     "training_curve",

@@ -8,8 +8,8 @@ from pipeline_tasks.cli import upkeep
 from pipeline_tasks.encoders import half_precision
 from pipeline_tasks.encoders.half_precision import has_products, slow_here, warn_if_slow
 from pipeline_tasks.retrieval.screen import faster_screen
+from pipeline_tasks.training.open_model import device_of
 from pipeline_tasks.training.params import TrainParams
-from pipeline_tasks.training.task import device_of
 
 AVX2 = {
     "avx2": True,

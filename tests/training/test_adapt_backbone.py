@@ -16,7 +16,7 @@ from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.training.adapt_backbone import AdaptParams, adapt
 from pipeline_tasks.training.data.tokens import Texts
 from pipeline_tasks.training.export import export
-from pipeline_tasks.training.task import TrainResult
+from pipeline_tasks.training.loop import TrainResult
 from tests import shapes
 from tests.training.conftest import passage
 

@@ -10,8 +10,8 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from pipeline_tasks.encoders.trunk import load
+from pipeline_tasks.training import contrastive
 from pipeline_tasks.training import cpu_shortcuts as shortcuts
-from pipeline_tasks.training import trainer
 from pipeline_tasks.training.cpu_shortcuts import cpu_shortcuts
 from pipeline_tasks.training.half_attention import kept
 from pipeline_tasks.training.params import TrainParams
@@ -188,10 +188,10 @@ def test_a_training_with_them_ends_in_the_same_weights(tiny_bert, rows, dev, tmp
     taken = []
     usual = shortcuts._attention
     monkeypatch.setattr(shortcuts, "_attention", lambda *a, **k: taken.append(k["dropout"]) or usual(*a, **k))
-    short = trainer.train(rows, dev, tiny_bert, params, tmp_path / "short")
+    short = contrastive.train(rows, dev, tiny_bert, params, tmp_path / "short")
     assert 0.1 in taken
-    monkeypatch.setattr(trainer, "cpu_shortcuts", lambda model: nullcontext())
-    plain = trainer.train(rows, dev, tiny_bert, params, tmp_path / "plain")
+    monkeypatch.setattr(contrastive, "cpu_shortcuts", lambda model: nullcontext())
+    plain = contrastive.train(rows, dev, tiny_bert, params, tmp_path / "plain")
     assert short.losses == plain.losses
     weights = plain.encoder.model.state_dict()
     assert all(torch.equal(found, weights[name]) for name, found in short.encoder.model.state_dict().items())

@@ -19,10 +19,10 @@ from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.datasets import PAIRS
 from pipeline_tasks.models.fetch import fetch
 from pipeline_tasks.models.sizes import backbone
+from pipeline_tasks.training.contrastive import train
 from pipeline_tasks.training.curve import curve
 from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.pretrain import pretrain
-from pipeline_tasks.training.trainer import train
 from tests.stores import go, put
 from tests.training.test_pretrain import SHORT, TEXTS, pair
 

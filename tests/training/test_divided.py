@@ -13,18 +13,18 @@ from torch import Tensor
 
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.training.adapt_backbone import AdaptParams, adapt
+from pipeline_tasks.training.contrastive import TrainResult, train
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import tokenized
 from pipeline_tasks.training.divided import divide, divides, whole
 from pipeline_tasks.training.gradients import Gradients
+from pipeline_tasks.training.open_model import open_encoder, opened_on
 from pipeline_tasks.training.optimiser import Optimiser
 from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.peers import ALONE, Peers
 from pipeline_tasks.training.processes import together
 from pipeline_tasks.training.samplers import sampler
 from pipeline_tasks.training.schedule import Batch
-from pipeline_tasks.training.task import open_encoder, opened_on
-from pipeline_tasks.training.trainer import TrainResult, train
 from tests.shapes import make
 from tests.training.conftest import passage
 from tests.training.killable import kill_one

@@ -24,9 +24,9 @@ from pipeline_tasks.training.adapt_backbone import adapt_backbone
 from pipeline_tasks.training.distill import distill
 from pipeline_tasks.training.export import export
 from pipeline_tasks.training.finetune import finetune
+from pipeline_tasks.training.open_model import add_adapters
 from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.pretrain import pretrain
-from pipeline_tasks.training.task import add_adapters
 from tests import shapes
 from tests.shapes import TOPICS
 from tests.stores import go, put

@@ -7,12 +7,12 @@ import pytest
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.encoders.trunk import load
+from pipeline_tasks.training.contrastive import train
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import Rows, tokenized
 from pipeline_tasks.training.finetune import finetune
 from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.schedule import plan_schedule
-from pipeline_tasks.training.trainer import train
 
 LENGTHS = {"max_query_length": 16, "max_passage_length": 32}
 OF = np.repeat(["dm", "gd"], [24, 12])

@@ -15,6 +15,7 @@ from torch import distributed
 
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.encoders.trunk import load
+from pipeline_tasks.training.contrastive import TrainResult, train
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import tokenized
 from pipeline_tasks.training.descent import Descent
@@ -25,7 +26,6 @@ from pipeline_tasks.training.processes import together
 from pipeline_tasks.training.sampler import Pool
 from pipeline_tasks.training.schedule import Batch
 from pipeline_tasks.training.targets import Drawn
-from pipeline_tasks.training.trainer import TrainResult, train
 from pipeline_tasks.training.trials import Trials
 from tests.training.killable import kill_one
 

@@ -11,16 +11,16 @@ import pytest
 import torch
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.training.contrastive import train
 from pipeline_tasks.training.curve import curve
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.descent import Descent
 from pipeline_tasks.training.finetune import finetune
 from pipeline_tasks.training.gradients import Gradients
+from pipeline_tasks.training.loop import TrainResult
 from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.samplers import NAMES, sampler
 from pipeline_tasks.training.targets import Drawn
-from pipeline_tasks.training.task import TrainResult
-from pipeline_tasks.training.trainer import train
 from pipeline_tasks.training.trajectory import trajectory
 from tests.forked import forked
 

@@ -10,9 +10,9 @@ import pytest
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import Rows, tokenized
 from pipeline_tasks.training.gradients import Gradients
+from pipeline_tasks.training.open_model import open_encoder
 from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.sampling import Sampling
-from pipeline_tasks.training.task import open_encoder
 from pipeline_tasks.training.units import units_of
 
 BASE = {"batch_size": 4, "max_query_length": 16, "max_passage_length": 32, "in_batch": True, "device": "cpu"}

@@ -13,11 +13,11 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.encoders.layout import Layout, layout_of
 from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.training.adapt_backbone import AdaptParams, adapt
+from pipeline_tasks.training.contrastive import train
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.export import export
+from pipeline_tasks.training.open_model import dtype_of, open_encoder
 from pipeline_tasks.training.params import TrainParams
-from pipeline_tasks.training.task import dtype_of, open_encoder
-from pipeline_tasks.training.trainer import train
 from tests import shapes
 
 HALF = TrainParams(

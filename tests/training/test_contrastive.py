@@ -11,12 +11,12 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.datasets import TUPLES
 from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.training import curve
+from pipeline_tasks.training.contrastive import TrainResult, train
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.export import export
 from pipeline_tasks.training.follow_instructions import rows_of
 from pipeline_tasks.training.objectives import objective
 from pipeline_tasks.training.params import TrainParams
-from pipeline_tasks.training.trainer import TrainResult, train
 from tests.forked import forked
 from tests.training.made import planted
 

@@ -18,14 +18,12 @@ import torch
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import canonical_json
-from pipeline_tasks.encoders.half_precision import warn_if_slow
-from pipeline_tasks.encoders.lora import Lora, with_adapters
-from pipeline_tasks.encoders.rounding import survives_bfloat16
-from pipeline_tasks.encoders.trunk import DType, Encoder, load
+from pipeline_tasks.encoders.trunk import Encoder
 from pipeline_tasks.training import checkpoints
 from pipeline_tasks.training.checkpoints import Progress
-from pipeline_tasks.training.descent import Descent, told_when_full, told_when_too_large
+from pipeline_tasks.training.descent import Descent, told_when_full
 from pipeline_tasks.training.divided import divide, divides, stretch, whole
+from pipeline_tasks.training.open_model import device_of
 from pipeline_tasks.training.params import OptimiserParams
 from pipeline_tasks.training.peers import ALONE, Peers
 from pipeline_tasks.training.reproducible import reproducible
@@ -97,7 +95,7 @@ def run(
     """Train ``encoder`` on any task, resumable; what it came with competes with every checkpoint.
 
     Of several processes, among which the task shares its work, the leader saves. What is promised:
-    :func:`pipeline_tasks.training.trainer.train`.
+    :func:`pipeline_tasks.training.contrastive.train`.
     """
     work_dir.mkdir(parents=True, exist_ok=True)
     fingerprint = _fingerprint(task, encoder, params, threads)
@@ -108,43 +106,6 @@ def run(
         resumed_at = checkpoints.taken_over_at(work_dir, loop.state.step, peers)
         loop.finish(progress)
     return loop.result(resumed_at)
-
-
-def open_encoder(folder: Path, params: OptimiserParams, peers: Peers = ALONE) -> Encoder:
-    """The encoder in ``folder``, with adapters where ``params`` say so, where :func:`opened_on` has it.
-
-    Raises:
-        InputError: there is no such encoder or device, or it has no room for the encoder.
-    """
-    with told_when_too_large(params):
-        encoder = load(folder, opened_on(params, peers), dtype_of(params, folder))
-        add_adapters(encoder, params)
-    return encoder
-
-
-def opened_on(params: OptimiserParams, peers: Peers) -> torch.device:
-    """The device of ``params``; the processor for weights that are or will be divided, as one device may not hold them.
-
-    Raises:
-        InputError: there is no such device.
-    """
-    device = device_of(params)
-    return torch.device("cpu") if peers.done or divides(params, peers) else device
-
-
-def dtype_of(params: OptimiserParams, folder: Path) -> DType:
-    """What the weights in ``folder`` are held in: float32 where they train.
-
-    Under adapters, which alone train then, that of the run, unless it would round away some of what they have learned.
-    """
-    return "bfloat16" if params.lora_rank and params.precision == "bf16" and survives_bfloat16(folder) else "float32"
-
-
-def add_adapters(encoder: Encoder, params: OptimiserParams) -> None:
-    """Let adapters train instead of the weights, where ``params`` say so."""
-    if params.lora_rank:
-        lora = Lora(params.lora_rank, params.lora_alpha, params.lora_targets)
-        encoder.model = with_adapters(encoder.model, lora, params.seed)
 
 
 class _Run:
@@ -262,19 +223,6 @@ def _peak_gib(device: torch.device) -> float:
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / (1 << 30)
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 << 20)
-
-
-def device_of(params: OptimiserParams) -> torch.device:
-    """The device that ``params`` name; says in the log where it is slow at their precision.
-
-    Raises:
-        InputError: it is a GPU, and there is none.
-    """
-    if params.device == "cuda" and not torch.cuda.is_available():
-        raise InputError("device='cuda' and no GPU is seen: use device='cpu', or a machine with a GPU")
-    if params.precision == "bf16":
-        warn_if_slow("bfloat16", params.device, "precision=bf16", "precision=fp32")
-    return torch.device(params.device)
 
 
 def _fingerprint(task: Task, encoder: Encoder, params: OptimiserParams, threads: int) -> str:

@@ -1,0 +1,65 @@
+"""How a model is opened to be trained: on which device, in which precision, with which adapters."""
+
+from pathlib import Path
+
+import torch
+
+from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.encoders.half_precision import warn_if_slow
+from pipeline_tasks.encoders.lora import Lora, with_adapters
+from pipeline_tasks.encoders.rounding import survives_bfloat16
+from pipeline_tasks.encoders.trunk import DType, Encoder, load
+from pipeline_tasks.training.descent import told_when_too_large
+from pipeline_tasks.training.divided import divides
+from pipeline_tasks.training.params import OptimiserParams
+from pipeline_tasks.training.peers import ALONE, Peers
+
+
+def open_encoder(folder: Path, params: OptimiserParams, peers: Peers = ALONE) -> Encoder:
+    """The encoder in ``folder``, with adapters where ``params`` say so, where :func:`opened_on` has it.
+
+    Raises:
+        InputError: there is no such encoder or device, or it has no room for the encoder.
+    """
+    with told_when_too_large(params):
+        encoder = load(folder, opened_on(params, peers), dtype_of(params, folder))
+        add_adapters(encoder, params)
+    return encoder
+
+
+def opened_on(params: OptimiserParams, peers: Peers) -> torch.device:
+    """The device of ``params``; the processor for weights that are or will be divided, as one device may not hold them.
+
+    Raises:
+        InputError: there is no such device.
+    """
+    device = device_of(params)
+    return torch.device("cpu") if peers.done or divides(params, peers) else device
+
+
+def dtype_of(params: OptimiserParams, folder: Path) -> DType:
+    """What the weights in ``folder`` are held in: float32 where they train.
+
+    Under adapters, which alone train then, that of the run, unless it would round away some of what they have learned.
+    """
+    return "bfloat16" if params.lora_rank and params.precision == "bf16" and survives_bfloat16(folder) else "float32"
+
+
+def add_adapters(encoder: Encoder, params: OptimiserParams) -> None:
+    """Let adapters train instead of the weights, where ``params`` say so."""
+    if params.lora_rank:
+        lora = Lora(params.lora_rank, params.lora_alpha, params.lora_targets)
+        encoder.model = with_adapters(encoder.model, lora, params.seed)
+
+
+def device_of(params: OptimiserParams) -> torch.device:
+    """The device that ``params`` name; says in the log where it is slow at their precision.
+
+    Raises:
+        InputError: it is a GPU, and there is none.
+    """
+    if params.device == "cuda" and not torch.cuda.is_available():
+        raise InputError("device='cuda' and no GPU is seen: use device='cpu', or a machine with a GPU")
+    if params.precision == "bf16":
+        warn_if_slow("bfloat16", params.device, "precision=bf16", "precision=fp32")
+    return torch.device(params.device)
