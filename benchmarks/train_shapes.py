@@ -128,7 +128,7 @@ def run(size: str, stage: str, folder: Path, options: argparse.Namespace) -> dic
     del result
     gc.collect()
     torch.cuda.empty_cache()
-    half = params.precision == "bf16"
+    half = params.bf16
     cost = Cost(SHAPES[get_size(size).backbone], params.lora_rank, params.lora_targets, half, params.recompute)
     cached = stage == "pretrain" and n_tokens / (WARM + options.steps) > options.graph
     work_of_token = cost.step(n_tokens / n_texts, cached=cached)

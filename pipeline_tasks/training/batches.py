@@ -84,6 +84,14 @@ def micro_batches(lengths: np.ndarray, max_tokens: int) -> list[np.ndarray]:
     return np.split(order, cuts) if len(order) else []
 
 
+def piece_at(pieces: Sequence[np.ndarray], number: int | None) -> np.ndarray:
+    """The micro-batch of that number; for None the last text again, for nothing, so that all call the model as often.
+
+    See :meth:`~pipeline_tasks.training.peers.Peers.filled_up`, which is where None comes from.
+    """
+    return pieces[-1][-1:] if number is None else pieces[number]
+
+
 def row_groups(tokens_of: np.ndarray, max_tokens: int) -> list[np.ndarray]:
     """Cut the rows of a batch, in order, into groups of one row or of at most ``max_tokens`` tokens."""
     groups, start, total = [], 0, 0

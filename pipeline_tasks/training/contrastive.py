@@ -96,11 +96,10 @@ def _train(
         )
     _check_rows(data, params)
     gradients = Gradients(encoder, data, params, peers)
-    autocast = params.precision == "bf16"
 
     def score(step: int) -> float | None:
         asked = of_trained if step else of_start
-        return validate(encoder, asked, params.micro_batch_tokens, autocast, peers) if len(asked) else None
+        return validate(encoder, asked, params.micro_batch_tokens, params.bf16, peers) if len(asked) else None
 
     def n_tokens(rows: np.ndarray) -> int:
         return int(data.tokens_of[rows].sum())

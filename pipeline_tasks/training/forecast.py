@@ -89,7 +89,7 @@ def told(inputs: Inputs, params: StepParams, on: str = "") -> list[str]:
     params, chosen = with_gpu(params), cards(on)
     if (begun := begun_with(inputs, params)).name not in SHAPES:
         return [f"{begun.name} is not in models/data/shapes.toml, so what its training would take is not known"]
-    half = params.device == "cpu" or params.precision == "bf16"
+    half = trains_in_bf16_on_gpu(params)
     train, dev = loads(inputs, params)
     targets = target_loads(inputs, params)
     count = partial(forecast, train=train, dev=dev, targets=targets, half=half, n_cards=chosen[0].number, begun=begun)
@@ -109,7 +109,7 @@ def told(inputs: Inputs, params: StepParams, on: str = "") -> list[str]:
         larger = _larger(params, count, one, _batch_tokens(params, train))
         hours = f"{one}: {_span(found.hours(one, half=half))} ({found.speed(one, half=half)})"
         lines.append(f"{hours}; {room} {one.gpu.memory_gib:g} GiB{larger}")
-    if params.precision == "bf16" and (why := slow_here("bfloat16", params.device)):
+    if params.bf16 and (why := slow_here("bfloat16", params.device)):
         lines.append(f"precision=bf16, and {why}: to train here set precision=fp32")
     return lines
 
@@ -122,7 +122,7 @@ def hours(inputs: Inputs, params: StepParams, on: str) -> float | None:
     """
     if not isinstance(params, Training) or (begun := begun_with(inputs, params)).name not in SHAPES:
         return None
-    params, half = with_gpu(params), params.device == "cpu" or params.precision == "bf16"
+    params, half = with_gpu(params), trains_in_bf16_on_gpu(params)
     found = forecast(params, *loads(inputs, params), target_loads(inputs, params), half=half, begun=begun)
     return found.hours(cards(on)[0], half=half)
 
@@ -133,6 +133,11 @@ def with_gpu(params: Training) -> Training:
     own, other = size.pieces(params.device), size.pieces("cuda")
     pieces = {name: getattr(other, name) for name, narrow in own if getattr(params, name, None) == narrow}
     return params.model_copy(update=pieces)
+
+
+def trains_in_bf16_on_gpu(params: Training) -> bool:
+    """Whether a GPU would train in bfloat16; parameters of a processor are counted so, whatever precision they name."""
+    return params.device == "cpu" or params.bf16
 
 
 def _larger(params: Training, count: Callable[[Training], Forecast], on: Cards, most: float) -> str:

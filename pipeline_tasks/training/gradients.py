@@ -10,7 +10,7 @@ import torch
 
 from pipeline_tasks.encoders.trunk import Encoder
 from pipeline_tasks.training.arithmetic import arithmetic
-from pipeline_tasks.training.batches import micro_batches, row_groups
+from pipeline_tasks.training.batches import micro_batches, piece_at, row_groups
 from pipeline_tasks.training.candidates import Group, make_group
 from pipeline_tasks.training.data.rows import Rows
 from pipeline_tasks.training.divided import divides, in_step
@@ -85,10 +85,10 @@ class Gradients:
         table = table_of(group, params.temperature, encoder.device)
 
         def encode(number: int | None) -> torch.Tensor:
-            piece = pieces[-1][-1:] if number is None else pieces[number]
+            piece = piece_at(pieces, number)
             seed_dropout(params.seed, step, cut.number, len(pieces) if number is None else number)
             features = encoder.features([sequences[i] for i in piece], unpooled[piece])
-            with arithmetic(encoder.model, half=params.precision == "bf16"):
+            with arithmetic(encoder.model, half=params.bf16):
                 return encoder.encode(features)
 
         def loss_of(embeddings: torch.Tensor) -> torch.Tensor:

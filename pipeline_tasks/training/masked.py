@@ -33,7 +33,7 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import digest
 from pipeline_tasks.encoders.trunk import Encoder, hidden_states
 from pipeline_tasks.training.arithmetic import arithmetic
-from pipeline_tasks.training.batches import micro_batches, plan_batches
+from pipeline_tasks.training.batches import micro_batches, piece_at, plan_batches
 from pipeline_tasks.training.data.tokens import Tokens
 from pipeline_tasks.training.divided import divides, in_step
 from pipeline_tasks.training.loop import Task
@@ -165,12 +165,12 @@ def _pieces(
     lengths = np.array([len(ids) for ids in texts])
     pieces = micro_batches(lengths, params.micro_batch_tokens)
     for number in in_step(params, peers).filled_up(peers.share(len(pieces))):
-        piece = pieces[-1][-1:] if number is None else pieces[number]
+        piece = piece_at(pieces, number)
         seed_dropout(params.seed, step, len(pieces) if number is None else number)
         features = encoder.features([put[i][0] for i in piece])
         places = [(row, position) for row, i in enumerate(piece) for position in put[i][1]]
         rows, positions = (torch.tensor(part, device=encoder.device) for part in zip(*places, strict=True))
         wanted = np.concatenate([texts[i][put[i][1]] for i in piece]).astype(np.int64)
-        with arithmetic(encoder.model, half=params.precision == "bf16"):
+        with arithmetic(encoder.model, half=params.bf16):
             scores = head(hidden_states(encoder.model, features)[rows, positions - 1])
         yield scores, torch.from_numpy(wanted).to(encoder.device), number is not None

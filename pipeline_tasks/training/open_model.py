@@ -42,7 +42,7 @@ def dtype_of(params: OptimiserParams, folder: Path) -> DType:
 
     Under adapters, which alone train then, that of the run, unless it would round away some of what they have learned.
     """
-    return "bfloat16" if params.lora_rank and params.precision == "bf16" and survives_bfloat16(folder) else "float32"
+    return "bfloat16" if params.lora_rank and params.bf16 and survives_bfloat16(folder) else "float32"
 
 
 def add_adapters(encoder: Encoder, params: OptimiserParams) -> None:
@@ -60,6 +60,6 @@ def device_of(params: OptimiserParams) -> torch.device:
     """
     if params.device == "cuda" and not torch.cuda.is_available():
         raise InputError("device='cuda' and no GPU is seen: use device='cpu', or a machine with a GPU")
-    if params.precision == "bf16":
+    if params.bf16:
         warn_if_slow("bfloat16", params.device, "precision=bf16", "precision=fp32")
     return torch.device(params.device)

@@ -82,6 +82,11 @@ class OptimiserParams(StepParams):
         found["precision"] = chosen.get("precision") or ("bf16" if found["device"] == "cuda" else "fp32")
         return found
 
+    @property
+    def bf16(self) -> bool:
+        """Whether arithmetic is in bfloat16."""
+        return self.precision == "bf16"
+
     def hyperparameters(self) -> dict[str, Any]:
         """All fields that decide the weights, by name; where the start lies is none of them."""
         return {name: value for name, value in StepParams.identity(self).items() if name != "backbone"}

@@ -96,7 +96,7 @@ class Sampling(Sequence[np.ndarray]):
     def after(self, step: int) -> None:
         """Take in that the step was done."""
         source, number = self._draw(step)
-        self._spend(int(self._data.tokens_of[self._streams[source][number].rows].sum()))
+        self._count_spent(int(self._data.tokens_of[self._streams[source][number].rows].sum()))
         self.state["batches"].append([source, number])
         self.state["drawn"][source] += 1
         if step == len(self) - 1:
@@ -123,14 +123,16 @@ class Sampling(Sequence[np.ndarray]):
                 "influences": [] if influences is None else influences.tolist(),
             })  # fmt: skip
 
-    def _spend(self, tokens: int, gradients: int = 1, *, deciding: bool = False) -> int:
+    def _count_spent(self, tokens: int, gradients: int = 1, *, deciding: bool = False) -> None:
         spent = self.state["spent"]
         spent["gradients"] += gradients
         spent["tokens"] += tokens
         spent["deciding"] += gradients * deciding
         spent["deciding_tokens"] += tokens * deciding
-        # The dropout of a step has the step's number as its key, so that of a decision has one above them all.
-        return len(self) + int(spent["deciding"])
+
+    def _dropout_key(self) -> int:
+        """Of the gradient of a decision that was counted last: above the numbers of all steps, which are their keys."""
+        return len(self) + int(self.state["spent"]["deciding"])
 
     def _take(self, source: int) -> Batch:
         number = self.state["drawn"][source]
@@ -141,8 +143,8 @@ class Sampling(Sequence[np.ndarray]):
         targets = []
         if isinstance(self._sampler, Guided):
             targets = [self._some(rows, self._sampler.target_batch, random) for rows in self._targets.values()]
-        spend = partial(self._spend, deciding=True)
-        trials = Trials(step, self._gradients, descent, self._take, spend, targets, self._probes)
+        count = partial(self._count_spent, deciding=True)
+        trials = Trials(step, self._gradients, descent, self._take, count, self._dropout_key, targets, self._probes)
         return trials.bench(self.pool)
 
     @cached_property

@@ -51,13 +51,13 @@ class Drawn:
 
     def score(self, metric: Metric) -> float:
         """Loss, negated, as it is or calibrated, or NDCG@10; without dropout."""
-        group = make_group(self.rows, self.data, in_batch=True)
-        asked = partial(embed, self.encoder, micro_batch_tokens=self.params.micro_batch_tokens, autocast=self._autocast)
+        group, params = make_group(self.rows, self.data, in_batch=True), self.params
+        asked = partial(embed, self.encoder, micro_batch_tokens=params.micro_batch_tokens, autocast=params.bf16)
         queries = asked(self.data.queries, unpooled=self.data.unpooled, which=group.queries)
         passages = asked(self.data.passages, which=group.passages)
         if metric == "ndcg":
             return self._ndcg(group, queries, passages)
-        table = table_of(group, self.params.temperature, "cpu")
+        table = table_of(group, params.temperature, "cpu")
         loss = least_loss if metric == "calibrated" else InfoNCE().loss
         return -float(loss(torch.from_numpy(queries), torch.from_numpy(passages), table))
 
@@ -76,10 +76,6 @@ class Drawn:
         (query_of, answers), once = np.unique(of, axis=1, return_index=True)
         ranks = ranks_of_positives(queries[first][query_of], passages, answers)
         return mean_ndcg(ranks, grades(data)[known[once]], query_of)
-
-    @property
-    def _autocast(self) -> bool:
-        return self.params.precision == "bf16"
 
 
 @contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -16,14 +15,6 @@ from pipeline_tasks.training.schedule import Batch
 from pipeline_tasks.training.targets import Drawn
 
 
-class Spend(Protocol):
-    """Counts what a decision takes, and gives a number that no other gradient of the run has."""
-
-    def __call__(self, tokens: int, gradients: int) -> int:
-        """Take so much."""
-        ...
-
-
 @dataclass(frozen=True)
 class Trials:
     """What happens on the bench before a step.
@@ -33,7 +24,8 @@ class Trials:
         gradients: of the training rows.
         descent: weights and optimiser.
         take: the next batch of a source, which counts as drawn.
-        spend: counts gradients and tokens.
+        count_spent: counts tokens and gradients.
+        dropout_key: a number that no gradient of the run has but the one that was counted last.
         targets: the rows of each that were drawn for this decision.
         probes: the rows of each source that were drawn for the whole training.
     """
@@ -42,7 +34,8 @@ class Trials:
     gradients: Gradients
     descent: Descent
     take: Callable[[int], Batch]
-    spend: Spend
+    count_spent: Callable[[int, int], None]
+    dropout_key: Callable[[], int]
     targets: Sequence[Drawn]
     probes: Sequence[Drawn]
 
@@ -60,11 +53,13 @@ class Trials:
 
     def _next(self, source: int) -> tuple[Batch, Callable[[], float]]:
         batch = self.take(source)
-        key = self.spend(int(self.gradients.data.tokens_of[batch.rows].sum()), 1)
+        self.count_spent(int(self.gradients.data.tokens_of[batch.rows].sum()), 1)
+        key = self.dropout_key()
         return batch, lambda: self.gradients.add(batch, key)
 
     def _of_targets(self) -> float:
-        key = self.spend(sum(drawn.n_tokens for drawn in self.targets), 1)
+        self.count_spent(sum(drawn.n_tokens for drawn in self.targets), 1)
+        key = self.dropout_key()
         share = 1 / len(self.targets)
         loss = sum(drawn.add_gradients(key, share, self.gradients.peers) for drawn in self.targets)
         self.gradients.add_up()
@@ -78,6 +73,6 @@ class Trials:
 
     def _of(self, drawn: Drawn, metric: Metric) -> float:
         """As the leader finds it, since processes that decide differently would part."""
-        self.spend(drawn.n_tokens, 0)
+        self.count_spent(drawn.n_tokens, 0)
         peers = self.gradients.peers
         return peers.add(drawn.score(metric) if peers.leads else 0.0)

@@ -11,7 +11,7 @@ import torch
 
 from pipeline_tasks.encoders.trunk import Encoder
 from pipeline_tasks.training.arithmetic import arithmetic
-from pipeline_tasks.training.batches import micro_batches
+from pipeline_tasks.training.batches import micro_batches, piece_at
 from pipeline_tasks.training.data.ragged import Ragged
 from pipeline_tasks.training.data.rows import Rows
 from pipeline_tasks.training.data.tokens import Tokens
@@ -102,7 +102,7 @@ def embed(
     pieces = micro_batches(sequences.lengths[which], micro_batch_tokens)
     with torch.no_grad(), arithmetic(encoder.model, half=autocast):
         for number in peers.filled_up(peers.share(len(pieces))):
-            piece = pieces[-1][-1:] if number is None else pieces[number]
+            piece = piece_at(pieces, number)
             first = None if unpooled is None else unpooled[which[piece]]
             batch = encoder.encode(encoder.features([sequences[i] for i in which[piece]], first))
             if number is not None:

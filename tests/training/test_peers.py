@@ -81,7 +81,7 @@ def of_targets(folder: Path, sets: list[Examples], work: Path, peers: Peers, *_)
     drawn = [Drawn(encoder, rows, np.arange(len(rows)), params) for rows in data]
     descent = Descent(encoder.model, params, peers)
     own = Gradients(encoder, data[0], params, peers)
-    trials = Trials(0, own, descent, lambda source: None, lambda tokens, n: 7, drawn, [])
+    trials = Trials(0, own, descent, lambda source: None, lambda tokens, n: None, lambda: 7, drawn, [])
     bench = trials.bench(Pool(["a"], np.ones(1), 1))
     found = [gradient.numpy() for gradient in descent.gradients(bench.of_targets)]
     np.savez(work / f"targets-{peers.rank}-of-{peers.count}.npz", *found)
