@@ -79,13 +79,13 @@ def adapt_to_corpus(inputs: Inputs, params: AdaptToCorpusParams, run: Run) -> Pa
     run.count("dev_queries", judged_dev.n_queries(inputs, queries))
     if not n_lists:
         raise InputError(f"{lists.manifest.ref} has no list to train on: its queries are all of held-out documents")
-    folder, begun = folder_of_start(inputs, params, run)
+    folder, origin = folder_of_start(inputs, params, run)
     found = layout_of(folder)
     layout = replace(found, max_length=params.max_length)
     card = {
         "name": f"{params.size} corpus",
         "summary": "Embedder adapted to a corpus by keyword rankings of its passages.",
-        **begun,
+        **origin,
         "data": str(lists.manifest.ref),
     }
     chosen_on = judged_dev.dev_set(inputs, partial(dev_set, queries))

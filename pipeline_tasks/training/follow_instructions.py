@@ -94,13 +94,13 @@ def follow_instructions(inputs: Inputs, params: FollowInstructionsParams, run: R
     run.count("dev_queries", judged_dev.n_queries(inputs, tuples))
     if not n_tuples:
         raise InputError(f"{tuples.manifest.ref} has no tuple to train on: write more, or look at its rejects")
-    folder, begun = folder_of_start(inputs, params, run)
+    folder, origin = folder_of_start(inputs, params, run)
     found = layout_of(folder)
     layout = replace(found, max_length=params.max_length, needs_intent=False)
     card = {
         "name": f"{params.size} instructions",
         "summary": "Embedder whose ranking follows the instruction of a query.",
-        **begun,
+        **origin,
         "data": str(tuples.manifest.ref),
         "asked": layout.query_prefix(None, "{instruction}") + "{query}",
     }

@@ -21,7 +21,6 @@ from pipeline_tasks.models.gpus import Cards, cards
 from pipeline_tasks.models.shapes import SHAPES
 from pipeline_tasks.models.sizes import get_size
 from pipeline_tasks.training.adapt_backbone import AdaptParams
-from pipeline_tasks.training.begun import Begun, as_it_came, begun_with, kind_of_start
 from pipeline_tasks.training.cost import ROOM, Cost
 from pipeline_tasks.training.guided import Guided
 from pipeline_tasks.training.limits import check_recompute
@@ -29,6 +28,7 @@ from pipeline_tasks.training.loads import CHARACTERS, Load, Training, loads, tar
 from pipeline_tasks.training.params import OptimiserParams, TrainParams
 from pipeline_tasks.training.sampler import PROBE_ROWS
 from pipeline_tasks.training.schedule import evaluation_steps, n_decisions, n_steps
+from pipeline_tasks.training.starting_model import StartingModel, model_type_of_start, starting_model, untrained_model
 
 _GIB = 1 << 30
 
@@ -85,21 +85,21 @@ def told(inputs: Inputs, params: StepParams, on: str = "") -> list[str]:
     if not isinstance(params, Training):
         return []
     if params.recompute:
-        check_recompute(kind_of_start(inputs, params))
+        check_recompute(model_type_of_start(inputs, params))
     params, chosen = with_gpu(params), cards(on)
-    if (begun := begun_with(inputs, params)).name not in SHAPES:
-        return [f"{begun.name} is not in models/data/shapes.toml, so what its training would take is not known"]
+    if (start := starting_model(inputs, params)).name not in SHAPES:
+        return [f"{start.name} is not in models/data/shapes.toml, so what its training would take is not known"]
     half = trains_in_bf16_on_gpu(params)
     train, dev = loads(inputs, params)
     targets = target_loads(inputs, params)
-    count = partial(forecast, train=train, dev=dev, targets=targets, half=half, n_cards=chosen[0].number, begun=begun)
+    count = partial(forecast, train=train, dev=dev, targets=targets, half=half, n_cards=chosen[0].number, start=start)
     found = count(params)
-    cost = _cost(params, begun, half=half)
+    cost = _cost(params, start, half=half)
     rows = sum(train.rows.values())
     memory = ", ".join(f"{name} {size / _GIB:.2f}" for name, size in found.memory.items())
     lines = [
         f"{params.size}: {cost.shape.n_params:,} parameters, {cost.trained:,} of them trained, in "
-        f"{'bf16' if half else 'fp32'}{_frozen(cost, begun)}",
+        f"{'bf16' if half else 'fp32'}{_frozen(cost, start)}",
         f"{rows:,} rows: {found.steps:,} steps of {params.batch_size:,}, about {found.n_tokens:,} tokens "
         f"({CHARACTERS} characters each)",
         f"GiB on a card: {sum(found.memory.values()) / _GIB:.2f}: {memory}",
@@ -120,10 +120,10 @@ def hours(inputs: Inputs, params: StepParams, on: str) -> float | None:
     Raises:
         InputError: no such kind of card.
     """
-    if not isinstance(params, Training) or (begun := begun_with(inputs, params)).name not in SHAPES:
+    if not isinstance(params, Training) or (start := starting_model(inputs, params)).name not in SHAPES:
         return None
     params, half = with_gpu(params), trains_in_bf16_on_gpu(params)
-    found = forecast(params, *loads(inputs, params), target_loads(inputs, params), half=half, begun=begun)
+    found = forecast(params, *loads(inputs, params), target_loads(inputs, params), half=half, start=start)
     return found.hours(cards(on)[0], half=half)
 
 
@@ -162,13 +162,13 @@ def _span(hours: float) -> str:
     return f"{hours:.1f} hours" if hours >= 1 else f"{60 * hours:.1f} minutes"
 
 
-def _frozen(cost: Cost, begun: Begun) -> str:
+def _frozen(cost: Cost, start: StartingModel) -> str:
     """What weights that do not train are held in, and why that is assumed; nothing where all train, or in fp32."""
     if not (cost.half and cost.rank):
         return ""
-    if begun.learned:
+    if start.trained:
         return "; the others held in fp32, as a model that has learned is saved"
-    return f"; the others held in bf16, as {begun.name} is taken to be published"
+    return f"; the others held in bf16, as {start.name} is taken to be published"
 
 
 def forecast(
@@ -179,7 +179,7 @@ def forecast(
     *,
     half: bool,
     n_cards: int = 1,
-    begun: Begun | None = None,
+    start: StartingModel | None = None,
 ) -> Forecast:
     """What a training on ``train``, chosen by ``dev``, would take of each card.
 
@@ -190,9 +190,9 @@ def forecast(
         targets: rows of each that a sampler looks at.
         half: in bfloat16.
         n_cards: that share it.
-        begun: what it starts from; None: the backbone, as it came.
+        start: what it starts from; None: the backbone, as it came.
     """
-    cost, steps = _cost(params, begun or as_it_came(params), half=half), n_steps(train.rows, params)
+    cost, steps = _cost(params, start or untrained_model(params), half=half), n_steps(train.rows, params)
     memory_of = partial(cost.memory, sharding=params.sharding, n_cards=n_cards)
     decided = _decisions(params, train, targets)
     n_tokens = round(_rows_seen(params, train) * train.per_row + decided.learned)
@@ -276,6 +276,6 @@ def _held_together(params: TrainParams, tokens: float) -> int:
     return round(tokens)
 
 
-def _cost(params: OptimiserParams, begun: Begun, *, half: bool) -> Cost:
+def _cost(params: OptimiserParams, start: StartingModel, *, half: bool) -> Cost:
     adapters = params.lora_rank, params.lora_targets
-    return Cost(SHAPES[begun.name], *adapters, half, params.recompute, exact=begun.learned)
+    return Cost(SHAPES[start.name], *adapters, half, params.recompute, exact=start.trained)

@@ -69,7 +69,7 @@ def order_dimensions(inputs: Inputs, params: OrderDimensionsParams, run: Run) ->
     from pipeline_tasks.training.export import export
     from pipeline_tasks.training.reproducible import reproducible
 
-    folder, begun = folder_of_start(inputs, params, run)
+    folder, origin = folder_of_start(inputs, params, run)
     encoder = load(folder, devices().split(",")[0])
     dims = params.dims or encoder.width
     if dims > encoder.width:
@@ -90,7 +90,7 @@ def order_dimensions(inputs: Inputs, params: OrderDimensionsParams, run: Run) ->
     card = {
         "name": f"{params.size} ordered",
         "summary": "Dense retriever whose first dimensions are an embedding themselves.",
-        **begun,
+        **origin,
         "ordered by": str(inputs["passages"].manifest.ref),
         "squared length of passages": {f"in the first {n}": f"{share:.1%}" for n, share in told.items()},
     }

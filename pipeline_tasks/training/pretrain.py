@@ -156,16 +156,16 @@ def pretrain(inputs: Inputs, params: PretrainParams, run: Run) -> Path:
         raise InputError(f"{pairs.manifest.ref} has no training pairs; sample more passages in write_needs")
     n_training_rows(cloze, "cloze_from")
     run.count("cloze_rows", sum(map(len, _cloze_rows(cloze, params.cloze_sentences))))
-    trunk, begun = folder_of_start(inputs, params, run)
+    trunk, origin = folder_of_start(inputs, params, run)
     if params.causal and object_in(trunk / "config.json").get("is_causal") is False:
         raise InputError(
-            f"causal=true, and the tokens of {begun.get('initialised from') or begun['backbone']} attend both ways, as "
-            "its own will: leave causal out, or start from the decoder as it came"
+            f"causal=true, and the tokens of {origin.get('initialised from') or origin['backbone']} attend both ways, "
+            "as its own will: leave causal out, or start from the decoder as it came"
         )
     card = {
         "name": f"{params.size} pretrain",
         "summary": "Dense retriever after contrastive pre-training on domain pairs.",
-        **begun,
+        **origin,
         "data": str(pairs.manifest.ref),
     }
     if params.reset_layers and "init" in inputs:

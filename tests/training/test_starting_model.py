@@ -12,10 +12,10 @@ from pipeline_tasks.datasets import TRIPLETS
 from pipeline_tasks.models.gpus import cards
 from pipeline_tasks.models.shapes import SHAPES
 from pipeline_tasks.training.adapt_backbone import AdaptParams
-from pipeline_tasks.training.begun import Begun, as_it_came
 from pipeline_tasks.training.finetune import FinetuneParams, finetune
 from pipeline_tasks.training.forecast import forecast, hours, told
 from pipeline_tasks.training.loads import Load
+from pipeline_tasks.training.starting_model import StartingModel, untrained_model
 from tests.stores import put
 from tests.training.made import put_model
 
@@ -63,12 +63,12 @@ def test_what_frozen_weights_are_held_in_is_told_with_why(store):
 def test_weights_that_have_learned_are_counted_in_float32():
     params = FinetuneParams(size="7.6b", device="cuda", alpha=0.95)
     came = forecast(params, LOAD, LOAD, half=True)
-    name, learned = as_it_came(params).name, Begun(as_it_came(params).name, learned=True)
-    found = forecast(params, LOAD, LOAD, half=True, begun=learned)
+    name, trained = untrained_model(params).name, StartingModel(untrained_model(params).name, trained=True)
+    found = forecast(params, LOAD, LOAD, half=True, start=trained)
     assert found.memory["weights"] - came.memory["weights"] >= 2 * SHAPES[name].n_params
     (h100,) = cards("H100")
     assert came.fits(h100) and not found.fits(h100)
     recomputed = params.model_copy(update={"recompute": True})
-    assert forecast(recomputed, LOAD, LOAD, half=True, begun=learned).fits(h100)
+    assert forecast(recomputed, LOAD, LOAD, half=True, start=trained).fits(h100)
     adapted = AdaptParams(size="7.6b", device="cuda")
-    assert as_it_came(adapted) == Begun(name, learned=False)
+    assert untrained_model(adapted) == StartingModel(name, trained=False)
