@@ -20,10 +20,12 @@ from pipeline_tasks.encoders.layout import Layout, layout_of
 from pipeline_tasks.models.sizes import StageName
 from pipeline_tasks.models.start import TrainedStartParams
 from pipeline_tasks.training import judged_dev
-from pipeline_tasks.training.common import asked, folder_of_start, given, n_rows, of_split, sources, train_and_export
 from pipeline_tasks.training.data.examples import Examples, block
 from pipeline_tasks.training.objectives import AnyObjective
 from pipeline_tasks.training.params import TrainParams, Unit
+from pipeline_tasks.training.prompting import asked, given
+from pipeline_tasks.training.split_rows import n_rows, of_split, sources
+from pipeline_tasks.training.stage import folder_of_start, train_and_export
 
 _INSTRUCTIONS, _QUERIES = ("instruction", "poisoned_instruction"), ("query", "poisoned_query")
 _ANSWERS = {

@@ -14,11 +14,11 @@ from pipeline_tasks.core.step import From
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import INSTRUCTED_QUERIES, PASSAGES
 from pipeline_tasks.encoders.layout import Layout
-from pipeline_tasks.training.common import asked, given, n_rows
 from pipeline_tasks.training.data.examples import Examples, block
+from pipeline_tasks.training.prompting import asked, given
+from pipeline_tasks.training.split_rows import ROWS_AT_ONCE, n_rows
 
 _COLUMNS = ["query", "intent", "passage_ids", "grades"]
-_ROWS_AT_ONCE = 4096
 READS = {
     "judged": From(INSTRUCTED_QUERIES, "judged/{item}", each="choose_on"),
     "judged_passages": From(PASSAGES, "corpus/{item}", each="choose_on"),
@@ -61,7 +61,7 @@ def _judged(queries: Version, passages: Version, layout: Layout) -> Examples:
 
 def _rows(queries: Version, text_of: dict[str, str], layout: Layout) -> Iterator[pa.Table]:
     own = ["instruction"] if queries.has("instruction") else []
-    for rows in queries.batches([*_COLUMNS, *own], _ROWS_AT_ONCE):
+    for rows in queries.batches([*_COLUMNS, *own], ROWS_AT_ONCE):
         told = (rows[name].to_pylist() for name in ("passage_ids", "grades"))
         relevant = [
             (row, passage, grade)

@@ -25,19 +25,11 @@ from pipeline_tasks.models.sizes import StageName, adapts, get_size
 from pipeline_tasks.models.start import TrainedStartParams, judging_layers
 from pipeline_tasks.training import judged_dev
 from pipeline_tasks.training.cloze import ClozePair, cloze_pairs
-from pipeline_tasks.training.common import (
-    asked,
-    folder_of_start,
-    general_prefixes,
-    given,
-    n_rows,
-    n_training_rows,
-    of_split,
-    sources,
-    train_and_export,
-)
 from pipeline_tasks.training.data.examples import Examples, block
 from pipeline_tasks.training.params import TrainParams, resolved
+from pipeline_tasks.training.prompting import asked, general_prefixes, given
+from pipeline_tasks.training.split_rows import n_rows, n_training_rows, of_split, sources
+from pipeline_tasks.training.stage import folder_of_start, train_and_export
 
 log = logging.getLogger(__name__)
 

@@ -1,16 +1,19 @@
-"""The model that a training starts from, for its forecast: its name, and whether an earlier stage trained it."""
+"""The model that a training starts from: its name, whether an earlier stage trained it, what its chain began with."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.manifest import Manifest, Ref
 from pipeline_tasks.core.run import Inputs
+from pipeline_tasks.core.store import Store
+from pipeline_tasks.core.versions import load_manifest
 from pipeline_tasks.encoders.model_files import optional_object
 from pipeline_tasks.models import use
 from pipeline_tasks.models.sizes import backbone
 from pipeline_tasks.models.start import StartParams
-from pipeline_tasks.training.common import backbone_of
 from pipeline_tasks.training.params import OptimiserParams
 
 
@@ -52,3 +55,21 @@ def model_type_of_start(inputs: Inputs, params: OptimiserParams) -> str:
 def untrained_model(params: OptimiserParams) -> StartingModel:
     """The backbone of the parameters."""
     return StartingModel(params.start.name if isinstance(params, StartParams) else backbone(params.size).name)
+
+
+def backbone_of(store: Store, model: Manifest) -> dict[str, Any]:
+    """The identity of what the first of a model's chain started from; none where that is not known any more.
+
+    A mean is of models that started from the same.
+    """
+    while before := model.inputs.get("init") or model.inputs.get("models"):
+        try:
+            model = load_manifest(store, Ref.parse(before[0]))
+        except InputError:  # of a version that is gone
+            return {}
+    return model.params.get("backbone") or {}
+
+
+def weights_identity(identity: Mapping[str, Any]) -> dict[str, Any]:
+    """Which weights the identity of a start means, whatever libraries read them."""
+    return {name: identity.get(name) for name in ("name", "sha256", "hub")}

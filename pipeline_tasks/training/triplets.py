@@ -21,9 +21,11 @@ from pipeline_tasks.domains.intents import load_intents
 from pipeline_tasks.encoders.layout import Layout, layout_of_folder
 from pipeline_tasks.models.registry import SEPARATOR
 from pipeline_tasks.training import judged_dev
-from pipeline_tasks.training.common import asked, general_prefixes, given, n_rows, of_split, sources, train_and_export
 from pipeline_tasks.training.data.examples import Examples, block
 from pipeline_tasks.training.params import TrainParams
+from pipeline_tasks.training.prompting import asked, general_prefixes, given
+from pipeline_tasks.training.split_rows import n_rows, of_split, sources
+from pipeline_tasks.training.stage import train_and_export
 
 _COLUMNS = ["query", "intent", "positive", "negatives"]
 _SCORES = ["teacher_positive_score", "teacher_negative_scores"]

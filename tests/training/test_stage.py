@@ -6,8 +6,8 @@ from dataclasses import replace
 from pipeline_tasks.core import progress
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.store import LocalStore
-from pipeline_tasks.training.common import count, reported
 from pipeline_tasks.training.loop import TrainResult
+from pipeline_tasks.training.stage import count, reported
 
 
 def test_the_first_step_that_is_told_says_nothing_of_the_rate(tmp_path, monkeypatch, caplog):
