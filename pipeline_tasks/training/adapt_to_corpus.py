@@ -21,13 +21,13 @@ from pipeline_tasks.encoders.layout import Layout, layout_of
 from pipeline_tasks.models.sizes import StageName
 from pipeline_tasks.models.start import TrainedStartParams
 from pipeline_tasks.training import judged_dev
-from pipeline_tasks.training.data.examples import Examples, block
+from pipeline_tasks.training.data.examples import block
 from pipeline_tasks.training.objectives import AnyObjective
 from pipeline_tasks.training.params import TrainParams, Unit
 from pipeline_tasks.training.pretrain import dev_set
 from pipeline_tasks.training.prompting import asked, given
 from pipeline_tasks.training.split_rows import n_rows, of_split, sources
-from pipeline_tasks.training.stage import folder_of_start, train_and_export
+from pipeline_tasks.training.stage import StageRows, StartingPoint, folder_of_start, train_and_export
 
 _COLUMNS = ["query", "intent", "passages", "scores"]
 
@@ -90,10 +90,14 @@ def adapt_to_corpus(inputs: Inputs, params: AdaptToCorpusParams, run: Run) -> Pa
         **origin,
         "data": str(lists.manifest.ref),
     }
-    chosen_on = judged_dev.dev_set(inputs, partial(dev_set, queries))
-    examples = Examples(partial(training_rows, lists, layout, params.unit))
-    targets = judged_dev.target_sets(inputs)
-    return train_and_export(examples, chosen_on, (folder, found), params, run, card, layout, targets)
+    rows = stage_rows(inputs, params, layout)
+    return train_and_export(rows, StartingPoint(folder, found), params, run, card, layout)
+
+
+def stage_rows(inputs: Inputs, params: AdaptToCorpusParams, layout: Layout) -> StageRows:
+    """Rows of the stage, to learn from as ``layout`` says."""
+    train = partial(training_rows, inputs["lists"], layout, params.unit)
+    return StageRows.of(inputs, train, partial(dev_set, inputs["queries"]))
 
 
 def training_rows(lists: Version, layout: Layout, unit: Unit = "source") -> Iterator[pa.Table]:

@@ -25,7 +25,7 @@ from pipeline_tasks.training.objectives import AnyObjective
 from pipeline_tasks.training.params import TrainParams, Unit
 from pipeline_tasks.training.prompting import asked, given
 from pipeline_tasks.training.split_rows import n_rows, of_split, sources
-from pipeline_tasks.training.stage import folder_of_start, train_and_export
+from pipeline_tasks.training.stage import StageRows, StartingPoint, folder_of_start, train_and_export
 
 _INSTRUCTIONS, _QUERIES = ("instruction", "poisoned_instruction"), ("query", "poisoned_query")
 _ANSWERS = {
@@ -106,10 +106,15 @@ def follow_instructions(inputs: Inputs, params: FollowInstructionsParams, run: R
         "data": str(tuples.manifest.ref),
         "asked": layout.query_prefix(None, "{instruction}") + "{query}",
     }
-    rows = partial(training_rows, tuples, layout, params.n_negatives, params.unit, plain=params.plain_rows)
-    chosen_on = judged_dev.dev_set(inputs, partial(dev_set, tuples))
-    targets = judged_dev.target_sets(inputs)
-    return train_and_export(Examples(rows), chosen_on, (folder, found), params, run, card, layout, targets)
+    rows = stage_rows(inputs, params, layout)
+    return train_and_export(rows, StartingPoint(folder, found), params, run, card, layout)
+
+
+def stage_rows(inputs: Inputs, params: FollowInstructionsParams, layout: Layout) -> StageRows:
+    """Rows of the stage, to learn from as ``layout`` says."""
+    tuples = inputs["tuples"]
+    train = partial(training_rows, tuples, layout, params.n_negatives, params.unit, plain=params.plain_rows)
+    return StageRows.of(inputs, train, partial(dev_set, tuples))
 
 
 def training_rows(

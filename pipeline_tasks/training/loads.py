@@ -8,19 +8,20 @@ several rows of a batch share counts each time.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline_tasks.core.run import Inputs
 from pipeline_tasks.encoders.layout import Layout
-from pipeline_tasks.training import adapt_to_corpus, follow_instructions, judged_dev, pretrain, triplets
+from pipeline_tasks.training import adapt_to_corpus, follow_instructions, pretrain, triplets
 from pipeline_tasks.training.adapt_backbone import AdaptParams, dev_texts, training_texts
 from pipeline_tasks.training.data.examples import CONTRASTS, Examples
 from pipeline_tasks.training.params import TrainParams
+from pipeline_tasks.training.stage import StageRows
 
 CHARACTERS = 4
 """Of English, a token: the usual rule of thumb. Other languages and tokenizers need fewer."""
@@ -33,6 +34,12 @@ Stage = (
     | follow_instructions.FollowInstructionsParams
 )
 Training = AdaptParams | Stage
+_ROWS_OF: Mapping[type[TrainParams], Callable[[Inputs, Any, Layout], StageRows]] = {
+    pretrain.PretrainParams: pretrain.stage_rows,
+    triplets.TripletParams: triplets.stage_rows,
+    adapt_to_corpus.AdaptToCorpusParams: adapt_to_corpus.stage_rows,
+    follow_instructions.FollowInstructionsParams: follow_instructions.stage_rows,
+}
 
 
 @dataclass(frozen=True)
@@ -65,39 +72,26 @@ def loads(inputs: Inputs, params: Training) -> tuple[Load, Load]:
     if isinstance(params, AdaptParams):
         dev, most = pa.array(dev_texts(inputs, params), pa.string()), params.max_passage_length
         return _load_of_texts(training_texts(inputs)(), most), _load_of_texts([dev], most)
-    rows, chosen_by, _ = _examples(inputs, params)
-    return _load(rows, params), _load(chosen_by, params)
+    rows, layout = _stage_rows(inputs, params)
+    return _load(rows.train, params), _load(rows.dev(layout), params)
 
 
 def target_loads(inputs: Inputs, params: Training) -> list[Load]:
     """The rows of each target that a sampler looks at; nothing where there is none."""
     if isinstance(params, AdaptParams) or not params.sampler:
         return []
-    _, dev, layout = _examples(inputs, params)
-    sets = judged_dev.target_sets(inputs)(layout) or {"dev": dev}
+    rows, layout = _stage_rows(inputs, params)
+    sets = rows.targets(layout) or {"dev": rows.dev(layout)}
     return [_load(Examples(one.blocks), params) for one in sets.values()]
 
 
-def _examples(inputs: Inputs, params: Stage) -> tuple[Examples, Examples, Layout]:
-    """Rows to learn from, and development rows, asked as a layout says."""
+def _stage_rows(inputs: Inputs, params: Stage) -> tuple[StageRows, Layout]:
+    """Rows of a stage, and how they are asked as far as it counts."""
     layout = Layout("mean", 0)
-    if isinstance(params, pretrain.PretrainParams):
-        pairs = inputs["pairs"]
-        rows = partial(pretrain.training_rows, pairs, inputs.each("cloze"), params, layout)
-        return Examples(rows), judged_dev.dev_set(inputs, partial(pretrain.dev_set, pairs))(layout), layout
-    if isinstance(params, adapt_to_corpus.AdaptToCorpusParams):
-        rows = partial(adapt_to_corpus.training_rows, inputs["lists"], layout, params.unit)
-        chosen_by = judged_dev.dev_set(inputs, partial(pretrain.dev_set, inputs["queries"]))
-        return Examples(rows), chosen_by(layout), layout
-    if isinstance(params, follow_instructions.FollowInstructionsParams):
-        tuples, plain = inputs["tuples"], params.plain_rows
-        rows = partial(follow_instructions.training_rows, tuples, layout, params.n_negatives, params.unit, plain=plain)
-        chosen_by = judged_dev.dev_set(inputs, partial(follow_instructions.dev_set, inputs["tuples"]))
-        return Examples(rows), chosen_by(layout), layout
-    layout = Layout("mean", 0, prefixes=params.instructions, needs_intent=params.instruct)
-    rows = partial(triplets.training_rows, triplets.builds_of(inputs), params, layout)
-    chosen_by = judged_dev.dev_set(inputs, partial(triplets.dev_set, inputs["triplets"], params))
-    return Examples(rows), chosen_by(layout), layout
+    if isinstance(params, triplets.TripletParams):
+        layout = replace(layout, prefixes=params.instructions, needs_intent=params.instruct)
+    rows_of = next(rows for kind, rows in _ROWS_OF.items() if isinstance(params, kind))
+    return rows_of(inputs, params, layout), layout
 
 
 def _load(examples: Examples, params: TrainParams) -> Load:

@@ -29,7 +29,7 @@ from pipeline_tasks.training.data.examples import Examples, block
 from pipeline_tasks.training.params import TrainParams, resolved
 from pipeline_tasks.training.prompting import asked, general_prefixes, given
 from pipeline_tasks.training.split_rows import n_rows, n_training_rows, of_split, sources
-from pipeline_tasks.training.stage import folder_of_start, train_and_export
+from pipeline_tasks.training.stage import StageRows, StartingPoint, folder_of_start, train_and_export
 
 log = logging.getLogger(__name__)
 
@@ -174,12 +174,15 @@ def pretrain(inputs: Inputs, params: PretrainParams, run: Run) -> Path:
         prefixes=prefixes,
         pools_prefix=found.pools_prefix or not prefixes,
     )
-    start = found if (trunk / "modules.json").is_file() else layout
-    examples = Examples(partial(training_rows, pairs, cloze, params, layout))
-    return train_and_export(
-        examples, judged_dev.dev_set(inputs, partial(dev_set, pairs)), (trunk, start), params, run, card, layout,
-        judged_dev.target_sets(inputs),
-    )  # fmt: skip
+    start = StartingPoint(trunk, found if (trunk / "modules.json").is_file() else layout)
+    return train_and_export(stage_rows(inputs, params, layout), start, params, run, card, layout)
+
+
+def stage_rows(inputs: Inputs, params: PretrainParams, layout: Layout) -> StageRows:
+    """Rows of the stage, to learn from as ``layout`` says."""
+    pairs = inputs["pairs"]
+    train = partial(training_rows, pairs, inputs.each("cloze"), params, layout)
+    return StageRows.of(inputs, train, partial(dev_set, pairs))
 
 
 def training_rows(pairs: Version, cloze: list[Version], params: PretrainParams, layout: Layout) -> Iterator[pa.Table]:

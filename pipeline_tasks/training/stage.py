@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.run import Inputs, Run
@@ -14,6 +17,7 @@ from pipeline_tasks.core.settings import settings
 from pipeline_tasks.encoders.devices import devices_of
 from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.models.start import TrainedStartParams
+from pipeline_tasks.training import judged_dev
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.starting_model import backbone_of, weights_identity
@@ -23,6 +27,41 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class StageRows:
+    """Rows of a training stage, as its step reads them and as its forecast counts them.
+
+    Attributes:
+        train: rows to learn from, asked as the trained model wants it.
+        dev: the development queries, asked as a layout says.
+        targets: the sets that a sampler is guided by, asked as a layout says.
+    """
+
+    train: Examples
+    dev: Callable[[Layout], Examples]
+    targets: Callable[[Layout], Mapping[str, Examples]]
+
+    @classmethod
+    def of(
+        cls, inputs: Inputs, train: Callable[[], Iterable[pa.Table]], own_dev: Callable[[Layout], Examples]
+    ) -> StageRows:
+        """With the judged sets among ``inputs``; without one to choose by, that is ``own_dev``."""
+        return cls(Examples(train), judged_dev.dev_set(inputs, own_dev), judged_dev.target_sets(inputs))
+
+
+@dataclass(frozen=True)
+class StartingPoint:
+    """Weights to start from.
+
+    Attributes:
+        folder: where they lie.
+        layout: how they want to be asked: so they are scored, and so exported where no later checkpoint is as good.
+    """
+
+    folder: Path
+    layout: Layout
 
 
 def folder_of_start(inputs: Inputs, params: TrainedStartParams, run: Run) -> tuple[Path, dict[str, str]]:
@@ -48,50 +87,39 @@ def folder_of_start(inputs: Inputs, params: TrainedStartParams, run: Run) -> tup
 
 
 def train_and_export(
-    examples: Examples,
-    dev_set: Callable[[Layout], Examples],
-    start: tuple[Path, Layout],
-    params: TrainParams,
-    run: Run,
-    card: Mapping[str, Any],
-    layout: Layout,
-    targets: Callable[[Layout], Mapping[str, Examples]],
+    rows: StageRows, start: StartingPoint, params: TrainParams, run: Run, card: Mapping[str, Any], layout: Layout
 ) -> Path:
     """Train, export the best checkpoint below the run's scratch folder, and return that folder.
 
     Args:
-        examples: training rows, asked as ``layout`` says.
-        dev_set: the development queries, asked as a layout says.
-        start: folder of the weights to start from, and how they want to be asked: so they are scored, and so they are
-            exported where no later checkpoint is as good.
+        rows: to learn from, asked as ``layout`` says, and to choose by.
+        start: weights to start from.
         params: hyperparameters.
         run: its counters tell which step won, its score and that of the start.
         card: facts for the model card.
         layout: how the trained model wants to be asked.
-        targets: the sets that a sampler is guided by, asked as a layout says.
     """
     from pipeline_tasks.training import curve, trajectory
     from pipeline_tasks.training.contrastive import train
     from pipeline_tasks.training.export import export
 
-    folder, layout_of_start = start
     with reported(run) as report:
         result = train(
-            examples,
-            dev_set(layout),
-            folder,
+            rows.train,
+            rows.dev(layout),
+            start.folder,
             params,
             run.scratch / "checkpoints",
             report,
-            dev_of_start=dev_set(layout_of_start),
-            targets=targets(layout),
+            dev_of_start=rows.dev(start.layout),
+            targets=rows.targets(layout),
             threads=settings().threads,
             devices=devices_of(params.device),
         )
     count(result, run, "dev_ndcg_at_10")
     out = run.scratch / "model"
     facts = dict(card) | {"checkpoint": chosen(result, "NDCG@10"), "training": params.hyperparameters()}
-    asked_as = layout if result.best_step else layout_of_start
+    asked_as = layout if result.best_step else start.layout
     export(result.encoder, out, card=facts, layout=asked_as, keep_adapters=params.keep_adapters)
     curve.save(result, params, out)
     trajectory.save(result.trajectory, out)

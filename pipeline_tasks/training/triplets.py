@@ -25,7 +25,7 @@ from pipeline_tasks.training.data.examples import Examples, block
 from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.prompting import asked, general_prefixes, given
 from pipeline_tasks.training.split_rows import n_rows, of_split, sources
-from pipeline_tasks.training.stage import train_and_export
+from pipeline_tasks.training.stage import StageRows, StartingPoint, train_and_export
 
 _COLUMNS = ["query", "intent", "positive", "negatives"]
 _SCORES = ["teacher_positive_score", "teacher_negative_scores"]
@@ -91,21 +91,25 @@ def train_on_triplets(inputs: Inputs, params: TripletParams, run: Run, name: str
         "data": ", ".join(str(build.manifest.ref) for build in builds),
     }
     folder = init.lay_out(run.scratch / "init")
-    start = (folder, layout_of_folder(folder))
-    prefixes = general_prefixes(start[1])
+    found = layout_of_folder(folder)
+    prefixes = general_prefixes(found)
     if params.instruct:
         prefixes = params.instructions | {use: text for use, text in prefixes.items() if use == "passage"}
     layout = replace(
-        start[1],
+        found,
         max_length=params.max_length,
         prefixes=prefixes,
-        pools_prefix=params.pool_instruction if params.instruct else start[1].pools_prefix or not prefixes,
+        pools_prefix=params.pool_instruction if params.instruct else found.pools_prefix or not prefixes,
         needs_intent=params.instruct,
     )
-    examples = Examples(partial(training_rows, builds, params, layout))
-    chosen_on = judged_dev.dev_set(inputs, partial(dev_set, triplets, params))
-    targets = judged_dev.target_sets(inputs)
-    return train_and_export(examples, chosen_on, start, params, run, card, layout, targets)
+    rows = stage_rows(inputs, params, layout)
+    return train_and_export(rows, StartingPoint(folder, found), params, run, card, layout)
+
+
+def stage_rows(inputs: Inputs, params: TripletParams, layout: Layout) -> StageRows:
+    """Rows of the stage, to learn from as ``layout`` says."""
+    train = partial(training_rows, builds_of(inputs), params, layout)
+    return StageRows.of(inputs, train, partial(dev_set, inputs["triplets"], params))
 
 
 def builds_of(inputs: Inputs) -> list[Version]:
