@@ -13,7 +13,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from socket import gethostname
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, PrivateAttr, TypeAdapter, ValidationError
 
@@ -149,6 +149,12 @@ class StartParams(StepParams):
     def licences(self) -> dict[str, str]:
         """Those of the start's weights; what is made of it has them from its first model."""
         return dict(self._start.licences) if self._start else {}
+
+
+StartFrom = Annotated[
+    tuple[str, ...],
+    Field(max_length=1, description="trained model to start from, such as model/33m/finetune; empty: the backbone"),
+]
 
 
 class TrainedStartParams(StartParams):

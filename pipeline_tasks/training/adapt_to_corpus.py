@@ -19,7 +19,7 @@ from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import PAIRS, RANK_LISTS
 from pipeline_tasks.encoders.layout import Layout, layout_of
 from pipeline_tasks.models.sizes import StageName
-from pipeline_tasks.models.start import TrainedStartParams
+from pipeline_tasks.models.start import StartFrom, TrainedStartParams
 from pipeline_tasks.training import judged_dev
 from pipeline_tasks.training.data.examples import block
 from pipeline_tasks.training.objectives import AnyObjective
@@ -42,9 +42,7 @@ class AdaptToCorpusParams(TrainedStartParams, TrainParams):
         validate_default=True,
         description="what training makes small: list_net, list_mle, or JSON of name and parameters",
     )
-    start_from: tuple[str, ...] = Field(
-        (), max_length=1, description="trained model to start from, such as model/33m/finetune; empty: the backbone"
-    )
+    start_from: StartFrom = ()
 
 
 @step(

@@ -18,7 +18,7 @@ from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import TUPLES
 from pipeline_tasks.encoders.layout import Layout, layout_of
 from pipeline_tasks.models.sizes import StageName
-from pipeline_tasks.models.start import TrainedStartParams
+from pipeline_tasks.models.start import StartFrom, TrainedStartParams
 from pipeline_tasks.training import judged_dev
 from pipeline_tasks.training.data.examples import Examples, block
 from pipeline_tasks.training.objectives import AnyObjective
@@ -56,9 +56,7 @@ class FollowInstructionsParams(TrainedStartParams, TrainParams):
     in_batch: bool = Field(True, description="the other passages of the batch are negatives too")
     n_negatives: int = Field(2, ge=0, le=2, description="of the tuple's two other passages so many are negatives")
     plain_rows: bool = Field(True, description="a tuple's queries are rows without instruction, too")
-    start_from: tuple[str, ...] = Field(
-        (), max_length=1, description="trained model to start from, such as model/33m/finetune; empty: the backbone"
-    )
+    start_from: StartFrom = ()
 
 
 @step(
