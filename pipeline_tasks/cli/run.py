@@ -56,7 +56,7 @@ def run_command(
 def _forecast(store: Store, job: Job, on: str) -> list[str]:
     """What it would take of a GPU or of an LLM, where that is known before: a training's, and what writes pairs."""
     from pipeline_tasks.synthesis.endpoint import LlmParams
-    from pipeline_tasks.training.forecast import told
+    from pipeline_tasks.training.forecast import forecast_lines
 
     if job.made(store):
         return []
@@ -64,7 +64,7 @@ def _forecast(store: Store, job: Job, on: str) -> list[str]:
         from pipeline_tasks.synthesis.estimate import of_step
 
         return of_step(store, job).told()
-    return told(Inputs(job.open(store)), job.params, on)
+    return forecast_lines(Inputs(job.open(store)), job.params, on)
 
 
 def steps_command() -> None:

@@ -117,10 +117,10 @@ def adapt(
     Raises:
         InputError: the folder holds no decoder, or there is no text of two tokens to train on.
     """
-    from pipeline_tasks.training.processes import spread
+    from pipeline_tasks.training.processes import run_on_devices
 
     work = partial(_adapt, backbone_dir, texts, dev, params, work_dir)
-    return spread(work, devices_of(params.device), report)
+    return run_on_devices(work, devices_of(params.device), report)
 
 
 def _adapt(

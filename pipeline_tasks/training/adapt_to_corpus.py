@@ -25,7 +25,7 @@ from pipeline_tasks.training.data.examples import block
 from pipeline_tasks.training.objectives import AnyObjective
 from pipeline_tasks.training.params import TrainParams, Unit
 from pipeline_tasks.training.pretrain import dev_set
-from pipeline_tasks.training.prompting import asked, given
+from pipeline_tasks.training.prompting import query_columns, with_passage_prefix
 from pipeline_tasks.training.split_rows import n_rows, of_split, sources
 from pipeline_tasks.training.stage import StageRows, StartingPoint, folder_of_start, train_and_export
 
@@ -102,6 +102,7 @@ def training_rows(lists: Version, layout: Layout, unit: Unit = "source") -> Iter
     """A row for each list, asked as ``layout`` says: its first passage, the others, and the scores of all."""
     for rows in of_split(lists, _COLUMNS, "train"):
         first = pc.list_element(pc.cast(rows["passages"], pa.list_(pa.string())), 0)
-        positives, others = given(first, layout), given(pc.list_slice(rows["passages"], 1), layout)
+        positives = with_passage_prefix(first, layout)
+        others = with_passage_prefix(pc.list_slice(rows["passages"], 1), layout)
         scores, of = rows["scores"].to_pylist(), sources(rows, unit, "")
-        yield block(positives=positives, negatives=others, targets=scores, sources=of, **asked(rows, layout))
+        yield block(positives=positives, negatives=others, targets=scores, sources=of, **query_columns(rows, layout))

@@ -32,7 +32,7 @@ class Progress:
     sampling: dict[str, Any] = field(default_factory=dict)
 
 
-def taken_over_at(folder: Path, step: int, peers: Peers) -> int:
+def resume_step(folder: Path, step: int, peers: Peers) -> int:
     """The step at which a call goes on; where its processes have done the work already, the one that they began at."""
     noted = folder / "taken_over_at"
     if peers.done:
@@ -44,7 +44,7 @@ def taken_over_at(folder: Path, step: int, peers: Peers) -> int:
     return step
 
 
-def hand_out(folder: Path, peers: Peers) -> None:
+def broadcast_checkpoint(folder: Path, peers: Peers) -> None:
     """Let ``folder`` of every node have the leader's newest checkpoint, no other one, and nothing half-written."""
     if peers.local_rank == 0:
         for part in folder.glob("*.part"):

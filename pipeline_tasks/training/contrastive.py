@@ -20,7 +20,7 @@ from pipeline_tasks.training.objective import Objective
 from pipeline_tasks.training.open_model import open_encoder
 from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.peers import Peers
-from pipeline_tasks.training.processes import spread
+from pipeline_tasks.training.processes import run_on_devices
 from pipeline_tasks.training.sampling import Sampling
 from pipeline_tasks.training.schedule import plan_schedule
 from pipeline_tasks.training.validation import validate
@@ -70,7 +70,7 @@ def train(
         DMRetriever, Algorithm 1 lines 7 and 11-12, appendix I.
     """
     work = partial(_train, examples, dev, dev_of_start or dev, targets or {}, backbone_dir, params, work_dir, threads)
-    return spread(work, devices, progress)
+    return run_on_devices(work, devices, progress)
 
 
 def _train(

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import dropout, embedding
 
-from pipeline_tasks.training.half_attention import half_attention, kept
+from pipeline_tasks.training.half_attention import half_attention, keep_mask
 
 SHORT = 128
 """Tokens up to which attention without dropout is faster in float32 than by PyTorch in bfloat16; 256: even."""
@@ -127,7 +127,7 @@ def _embedded(tokens: torch.nn.Embedding, ids: Tensor) -> Tensor:
 def _dropped_out(module: torch.nn.Dropout, hidden: Tensor) -> Tensor:
     if not (module.training and module.p and torch.is_autocast_enabled("cpu")):
         return dropout(hidden, module.p, module.training, module.inplace)
-    return hidden * kept(hidden.shape, 1 - module.p).to(hidden.dtype).div_(1 - module.p)
+    return hidden * keep_mask(hidden.shape, 1 - module.p).to(hidden.dtype).div_(1 - module.p)
 
 
 class _Embedded(torch.autograd.Function):

@@ -23,7 +23,7 @@ from pipeline_tasks.training import judged_dev
 from pipeline_tasks.training.data.examples import Examples, block
 from pipeline_tasks.training.objectives import AnyObjective
 from pipeline_tasks.training.params import TrainParams, Unit
-from pipeline_tasks.training.prompting import asked, given
+from pipeline_tasks.training.prompting import query_columns, with_passage_prefix
 from pipeline_tasks.training.split_rows import n_rows, of_split, sources
 from pipeline_tasks.training.stage import StageRows, StartingPoint, folder_of_start, train_and_export
 
@@ -162,7 +162,7 @@ def plain_rows_of(tuples: pa.Table, layout: Layout, n_negatives: int = 2, unit: 
     """
     texts, prompts, passages = *_asked(tuples, layout), _passages(tuples, layout)
     for answer, query in _OF_QUERY.items():
-        plain = asked(tuples.select(["intent", query]).rename_columns(["intent", "query"]), layout)
+        plain = query_columns(tuples.select(["intent", query]).rename_columns(["intent", "query"]), layout)
         others = _of_other_query(query)
         negatives = [passages[name] for name in passages if _OF_QUERY[name] != query][:n_negatives]
         yield block(
@@ -184,13 +184,13 @@ def dev_set(tuples: Version, layout: Layout) -> Examples:
 
 def _asked(tuples: pa.Table, layout: Layout) -> tuple[_Texts, _Texts]:
     """(instruction, query) -> how a model is asked, and what of it vectors leave out; the latter empty if nothing."""
-    found = {(i, q): asked(_told(tuples, i, q), layout) for i in _INSTRUCTIONS for q in _QUERIES}
+    found = {(i, q): query_columns(_told(tuples, i, q), layout) for i in _INSTRUCTIONS for q in _QUERIES}
     prompts = {} if layout.pools_prefix else {one: of["prompts"] for one, of in found.items()}
     return {one: of["queries"] for one, of in found.items()}, prompts
 
 
 def _passages(tuples: pa.Table, layout: Layout) -> dict[str, list[str]]:
-    return {name: given(tuples[name], layout).to_pylist() for name in _ANSWERS.values()}
+    return {name: with_passage_prefix(tuples[name], layout).to_pylist() for name in _ANSWERS.values()}
 
 
 def _of_other_query(query: str) -> list[tuple[str, str]]:
@@ -207,5 +207,5 @@ def _told(rows: pa.Table, instruction: str, query: str) -> pa.Table:
     return pa.table(columns)
 
 
-def _by_row(columns: list[list[str]], n_rows: int) -> list[list[str]]:
-    return [list(row) for row in zip(*columns, strict=True)] if columns else [[]] * n_rows
+def _by_row(columns: list[list[str]], n: int) -> list[list[str]]:
+    return [list(row) for row in zip(*columns, strict=True)] if columns else [[]] * n

@@ -71,7 +71,7 @@ class Forecast:
         return sum(self.memory.values()) * ROOM <= on.gpu.memory_gib * _GIB
 
 
-def told(inputs: Inputs, params: StepParams, on: str = "") -> list[str]:
+def forecast_lines(inputs: Inputs, params: StepParams, on: str = "") -> list[str]:
     """What a training over these inputs would take of these cards, a line each; nothing for any other step.
 
     Args:
@@ -107,8 +107,8 @@ def told(inputs: Inputs, params: StepParams, on: str = "") -> list[str]:
     for one in chosen:
         room = "fits" if found.fits(one) else "does not fit"
         larger = _larger(params, count, one, _batch_tokens(params, train))
-        hours = f"{one}: {_span(found.hours(one, half=half))} ({found.speed(one, half=half)})"
-        lines.append(f"{hours}; {room} {one.gpu.memory_gib:g} GiB{larger}")
+        took = f"{one}: {_span(found.hours(one, half=half))} ({found.speed(one, half=half)})"
+        lines.append(f"{took}; {room} {one.gpu.memory_gib:g} GiB{larger}")
     if params.bf16 and (why := slow_here("bfloat16", params.device)):
         lines.append(f"precision=bf16, and {why}: to train here set precision=fp32")
     return lines
@@ -158,8 +158,8 @@ def _batch_tokens(params: OptimiserParams, train: Load) -> float:
     return rows * train.per_row
 
 
-def _span(hours: float) -> str:
-    return f"{hours:.1f} hours" if hours >= 1 else f"{60 * hours:.1f} minutes"
+def _span(n_hours: float) -> str:
+    return f"{n_hours:.1f} hours" if n_hours >= 1 else f"{60 * n_hours:.1f} minutes"
 
 
 def _frozen(cost: Cost, start: StartingModel) -> str:

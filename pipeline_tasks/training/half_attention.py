@@ -17,7 +17,7 @@ _LANES = 4
 """Numbers of 16 bits in one that a generator gives."""
 
 
-def kept(shape: torch.Size, probability: float) -> Tensor:
+def keep_mask(shape: torch.Size, probability: float) -> Tensor:
     """Which of so many numbers are kept, bool, with that probability to 1 in 65,536.
 
     A generator that begins where PyTorch's stands draws four at a time.
@@ -56,7 +56,7 @@ class _Attention(torch.autograd.Function):
         weights = query @ key.transpose(-2, -1)
         weights.view(by_head).add_(torch.zeros(mask.shape).masked_fill_(mask.logical_not(), float("-inf")))
         weights = torch.softmax(weights, -1)
-        left = kept(weights.shape, 1 - dropout) if dropout else None
+        left = keep_mask(weights.shape, 1 - dropout) if dropout else None
         ctx.save_for_backward(query, key, value, weights, left)
         ctx.scale = 1 / (1 - dropout)
         return _left(weights, left) @ value * ctx.scale

@@ -15,7 +15,7 @@ from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import INSTRUCTED_QUERIES, PASSAGES
 from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.training.data.examples import Examples, block
-from pipeline_tasks.training.prompting import asked, given
+from pipeline_tasks.training.prompting import query_columns, with_passage_prefix
 from pipeline_tasks.training.split_rows import ROWS_AT_ONCE, n_rows
 
 _COLUMNS = ["query", "intent", "passage_ids", "grades"]
@@ -39,8 +39,8 @@ def target_sets(inputs: Inputs) -> Callable[[Layout], dict[str, Examples]]:
     """The judged sets that a sampler is guided by, by name, as a layout says."""
     queries, passages = inputs.each("targets"), inputs.each("target_passages")
     return lambda layout: {
-        given.manifest.dataset.removeprefix("judged/"): _judged(given, corpus, layout)
-        for given, corpus in zip(queries, passages, strict=True)
+        judged.manifest.dataset.removeprefix("judged/"): _judged(judged, corpus, layout)
+        for judged, corpus in zip(queries, passages, strict=True)
     }
 
 
@@ -54,8 +54,9 @@ def _judged(queries: Version, passages: Version, layout: Layout) -> Examples:
 
     A query whose intent has no instruction is asked without, as evaluation asks the exported model.
     """
-    texts = passages.table(["passage_id", "text"])
-    text_of = dict(zip(texts["passage_id"].to_pylist(), given(texts["text"], layout).to_pylist(), strict=True))
+    rows = passages.table(["passage_id", "text"])
+    texts = with_passage_prefix(rows["text"], layout).to_pylist()
+    text_of = dict(zip(rows["passage_id"].to_pylist(), texts, strict=True))
     return Examples(partial(_rows, queries, text_of, replace(layout, needs_intent=False)), list(text_of.values()))
 
 
@@ -74,4 +75,4 @@ def _rows(queries: Version, text_of: dict[str, str], layout: Layout) -> Iterator
         judged = rows.take(pa.array([row for row, _, _ in relevant], pa.int64()))
         positives = [text_of[passage] for _, passage, _ in relevant]
         targets = [[float(grade)] for _, _, grade in relevant]
-        yield block(positives=positives, targets=targets, sources=judged["intent"], **asked(judged, layout))
+        yield block(positives=positives, targets=targets, sources=judged["intent"], **query_columns(judged, layout))

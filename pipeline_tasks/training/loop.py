@@ -103,7 +103,7 @@ def run(
         if divides(params, peers):
             divide(encoder.model, peers, device_of(params))
         loop = _Run(encoder, task, params, work_dir, fingerprint, peers)
-        resumed_at = checkpoints.taken_over_at(work_dir, loop.state.step, peers)
+        resumed_at = checkpoints.resume_step(work_dir, loop.state.step, peers)
         loop.finish(progress)
     return loop.result(resumed_at)
 
@@ -127,7 +127,7 @@ class _Run:
         if params.recompute:
             encoder.model.activation_checkpointing_enable({"use_reentrant": False})
         self.state = Progress()
-        checkpoints.hand_out(work_dir, peers)
+        checkpoints.broadcast_checkpoint(work_dir, peers)
         saved = checkpoints.load(work_dir, fingerprint)
         if saved:
             self.state, weights, optimizer_state = saved

@@ -44,7 +44,7 @@ class Meeting:
 
 
 @contextmanager
-def met(member: Member, n_processes: int, patience: timedelta) -> Iterator[Meeting]:
+def hold_meeting(member: Member, n_processes: int, patience: timedelta) -> Iterator[Meeting]:
     """Wait for the other nodes, and let processes of all of them join during the block.
 
     Args:

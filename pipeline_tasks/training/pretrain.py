@@ -27,7 +27,7 @@ from pipeline_tasks.training import judged_dev
 from pipeline_tasks.training.cloze import ClozePair, cloze_pairs
 from pipeline_tasks.training.data.examples import Examples, block
 from pipeline_tasks.training.params import TrainParams, resolved
-from pipeline_tasks.training.prompting import asked, general_prefixes, given
+from pipeline_tasks.training.prompting import general_prefixes, query_columns, with_passage_prefix
 from pipeline_tasks.training.split_rows import n_rows, n_training_rows, of_split, sources
 from pipeline_tasks.training.stage import StageRows, StartingPoint, folder_of_start, train_and_export
 
@@ -191,7 +191,7 @@ def training_rows(pairs: Version, cloze: list[Version], params: PretrainParams, 
     for rows in _rows(pairs, cloze, params):
         queries = pc.binary_join_element_wise(prefix, rows["query"], "")
         prompts = None if layout.pools_prefix else [prefix] * len(rows)
-        positives, answers = given(rows["positive"], layout), given(rows["answers"], layout)
+        positives, answers = with_passage_prefix(rows["positive"], layout), with_passage_prefix(rows["answers"], layout)
         yield block(queries, positives, prompts=prompts, answers=answers, sources=rows["source"])
 
 
@@ -249,15 +249,15 @@ def dev_set(pairs: Version, layout: Layout) -> Examples:
 
     What was written for a query is an answer of it, too, and no wrong one.
     """
-    found = (given(rows["positive"], layout) for rows in of_split(pairs, ["positive"], "dev"))
+    found = (with_passage_prefix(rows["positive"], layout) for rows in of_split(pairs, ["positive"], "dev"))
     written = [text for texts in found for text in texts.to_pylist()]
     return Examples(partial(_dev_rows, pairs, layout), written)
 
 
 def _dev_rows(pairs: Version, layout: Layout) -> Iterator[pa.Table]:
     for rows in of_split(pairs, _COLUMNS, "dev"):
-        sources = pc.if_else(pc.equal(rows["passage"], ""), rows["positive"], rows["passage"])
-        of = asked(rows, layout)
-        written = given(rows["positive"], layout).to_pylist()
+        passages = pc.if_else(pc.equal(rows["passage"], ""), rows["positive"], rows["passage"])
+        of = query_columns(rows, layout)
+        written = with_passage_prefix(rows["positive"], layout).to_pylist()
         of["answers"] = [[*own, text] for own, text in zip(of["answers"].to_pylist(), written, strict=True)]
-        yield block(positives=given(sources, layout), sources=rows["intent"], **of)
+        yield block(positives=with_passage_prefix(passages, layout), sources=rows["intent"], **of)

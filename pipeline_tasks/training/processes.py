@@ -22,7 +22,7 @@ from torch import distributed
 from pipeline_tasks.core.engines.local import end_with_parent
 from pipeline_tasks.core.errors import FoundryError, InputError, TransientError
 from pipeline_tasks.core.team import PartDone, member
-from pipeline_tasks.training.meeting import Meeting, met
+from pipeline_tasks.training.meeting import Meeting, hold_meeting
 from pipeline_tasks.training.peers import ALONE, Peers
 
 _PATIENCE = timedelta(days=1)
@@ -35,11 +35,11 @@ Tell = Callable[..., None]
 Result = TypeVar("Result")
 
 
-def spread(work: Callable[[Peers, Tell], Result], devices: Sequence[str], tell: Tell) -> Result:
+def run_on_devices(work: Callable[[Peers, Tell], Result], devices: Sequence[str], tell: Tell) -> Result:
     """What ``work`` gives: done by a process per device where there are several, and told here by what they left.
 
-    See :func:`together`; the call at the end, alone, must find the work done and nothing but its result to give. Only
-    the first of several nodes gives it.
+    See :func:`run_in_processes`; the call at the end, alone, must find the work done and nothing but its result to
+    give. Only the first of several nodes gives it.
 
     Raises:
         PartDone: in the others.
@@ -54,7 +54,7 @@ def spread(work: Callable[[Peers, Tell], Result], devices: Sequence[str], tell: 
     if here.count == 1 and len(devices) < 2:
         with _on(*devices):
             return work(ALONE, tell)
-    together(work, devices, tell)
+    run_in_processes(work, devices, tell)
     if not here.leads:
         raise PartDone
     return work(Peers(done=True), tell)
@@ -65,7 +65,7 @@ def _on(device: str = "cpu") -> AbstractContextManager[object]:
     return torch.cuda.device(device) if device.startswith("cuda") and torch.cuda.is_available() else nullcontext()
 
 
-def together(work: Callable[[Peers, Tell], object], devices: Sequence[str], tell: Tell) -> None:
+def run_in_processes(work: Callable[[Peers, Tell], object], devices: Sequence[str], tell: Tell) -> None:
     """Do ``work`` in a process per device, until all are through.
 
     Args:
@@ -78,7 +78,7 @@ def together(work: Callable[[Peers, Tell], object], devices: Sequence[str], tell
         RuntimeError: what else a process raised, which is nothing that another try would mend.
         TransientError: a process ended without a word, often for want of memory.
     """
-    with met(member(), len(devices), _PATIENCE) as meeting:
+    with hold_meeting(member(), len(devices), _PATIENCE) as meeting:
         _do(work, devices, meeting, tell)
 
 

@@ -13,7 +13,7 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.encoders.layout import Layout
 
 
-def asked(rows: pa.Table, layout: Layout) -> dict[str, Any]:
+def query_columns(rows: pa.Table, layout: Layout) -> dict[str, Any]:
     """The columns ``queries``, ``prompts`` and ``answers`` of a block, as ``layout`` wants queries asked.
 
     Args:
@@ -29,11 +29,11 @@ def asked(rows: pa.Table, layout: Layout) -> dict[str, Any]:
 
 def own_words(queries: pa.ChunkedArray, layout: Layout) -> pa.Array:
     """Of each query a list of its words as a passage: where a training has that passage too, it is no wrong answer."""
-    as_passages = one_array(given(queries, layout))
+    as_passages = one_array(with_passage_prefix(queries, layout))
     return pa.ListArray.from_arrays(np.arange(len(queries) + 1, dtype=np.int32), as_passages)
 
 
-def given(passages: pa.ChunkedArray, layout: Layout) -> pa.ChunkedArray | pa.Array:
+def with_passage_prefix(passages: pa.ChunkedArray, layout: Layout) -> pa.ChunkedArray | pa.Array:
     """Passages, or lists of them, with what ``layout`` puts before each.
 
     Raises:

@@ -22,7 +22,7 @@ from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.policy import choose
 from pipeline_tasks.training.sampler import PROBE_ROWS, Pool, Sampler
 from pipeline_tasks.training.schedule import Batch, Batches, check_mixture, n_steps
-from pipeline_tasks.training.targets import Drawn
+from pipeline_tasks.training.targets import RowSample
 from pipeline_tasks.training.trials import Trials
 from pipeline_tasks.training.units import Units, units_of
 
@@ -148,14 +148,14 @@ class Sampling(Sequence[np.ndarray]):
         return trials.bench(self.pool)
 
     @cached_property
-    def _probes(self) -> list[Drawn]:
+    def _probes(self) -> list[RowSample]:
         random = np.random.default_rng([self._params.seed, _PROBE])
         return [self._some(self._data, PROBE_ROWS, random, stream.rows) for stream in self._streams]
 
-    def _some(self, data: Rows, n: int, random: np.random.Generator, among: np.ndarray | None = None) -> Drawn:
+    def _some(self, data: Rows, n: int, random: np.random.Generator, among: np.ndarray | None = None) -> RowSample:
         rows = np.arange(len(data)) if among is None else among
         chosen = np.sort(random.choice(rows, min(n, len(rows)), replace=False))
-        return Drawn(self._gradients.encoder, data, chosen, self._params)
+        return RowSample(self._gradients.encoder, data, chosen, self._params)
 
 
 def _streams(data: Rows, units: Units, params: TrainParams) -> list[Batches]:

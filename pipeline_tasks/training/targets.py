@@ -29,7 +29,7 @@ from pipeline_tasks.training.validation import embed, grades, mean_ndcg, ranks_o
 
 
 @dataclass(frozen=True)
-class Drawn:
+class RowSample:
     """Some rows, each query of which is to find its positive among the passages of all of them.
 
     Attributes:

@@ -12,7 +12,7 @@ from pipeline_tasks.training.descent import Descent
 from pipeline_tasks.training.gradients import Gradients
 from pipeline_tasks.training.sampler import Metric, Pool
 from pipeline_tasks.training.schedule import Batch
-from pipeline_tasks.training.targets import Drawn
+from pipeline_tasks.training.targets import RowSample
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class Trials:
     take: Callable[[int], Batch]
     count_spent: Callable[[int, int], None]
     dropout_key: Callable[[], int]
-    targets: Sequence[Drawn]
-    probes: Sequence[Drawn]
+    targets: Sequence[RowSample]
+    probes: Sequence[RowSample]
 
     def bench(self, pool: Pool) -> Bench:
         """As a sampler is given it."""
@@ -58,21 +58,21 @@ class Trials:
         return batch, lambda: self.gradients.add(batch, key)
 
     def _of_targets(self) -> float:
-        self.count_spent(sum(drawn.n_tokens for drawn in self.targets), 1)
+        self.count_spent(sum(sample.n_tokens for sample in self.targets), 1)
         key = self.dropout_key()
         share = 1 / len(self.targets)
-        loss = sum(drawn.add_gradients(key, share, self.gradients.peers) for drawn in self.targets)
+        loss = sum(sample.add_gradients(key, share, self.gradients.peers) for sample in self.targets)
         self.gradients.add_up()
         return loss
 
     def _score(self, metric: Metric) -> np.ndarray:
-        return np.array([self._of(drawn, metric) for drawn in self.targets])
+        return np.array([self._of(sample, metric) for sample in self.targets])
 
     def _probe(self, source: int) -> float:
         return -self._of(self.probes[source], "loss")
 
-    def _of(self, drawn: Drawn, metric: Metric) -> float:
+    def _of(self, sample: RowSample, metric: Metric) -> float:
         """As the leader finds it, since processes that decide differently would part."""
-        self.count_spent(drawn.n_tokens, 0)
+        self.count_spent(sample.n_tokens, 0)
         peers = self.gradients.peers
-        return peers.add(drawn.score(metric) if peers.leads else 0.0)
+        return peers.add(sample.score(metric) if peers.leads else 0.0)

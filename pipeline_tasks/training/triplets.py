@@ -23,7 +23,7 @@ from pipeline_tasks.models.registry import SEPARATOR
 from pipeline_tasks.training import judged_dev
 from pipeline_tasks.training.data.examples import Examples, block
 from pipeline_tasks.training.params import TrainParams
-from pipeline_tasks.training.prompting import asked, general_prefixes, given
+from pipeline_tasks.training.prompting import general_prefixes, query_columns, with_passage_prefix
 from pipeline_tasks.training.split_rows import n_rows, of_split, sources
 from pipeline_tasks.training.stage import StageRows, StartingPoint, train_and_export
 
@@ -129,9 +129,9 @@ def _training_rows(triplets: Version, params: TripletParams, layout: Layout) -> 
     for rows in of_split(triplets, _columns(triplets, params) + (_SCORES if taught else []), "train"):
         negatives = rows["negatives"] if n_negatives is None else pc.list_slice(rows["negatives"], 0, n_negatives)
         targets = _scores(rows, n_negatives) if taught else None
-        positives, negatives = given(rows["positive"], layout), given(negatives, layout)
-        of = sources(rows, params.unit, triplets.manifest.dataset)
-        yield block(positives=positives, negatives=negatives, targets=targets, sources=of, **asked(rows, layout))
+        positives, negatives = with_passage_prefix(rows["positive"], layout), with_passage_prefix(negatives, layout)
+        queries, of = query_columns(rows, layout), sources(rows, params.unit, triplets.manifest.dataset)
+        yield block(positives=positives, negatives=negatives, targets=targets, sources=of, **queries)
 
 
 def _columns(triplets: Version, params: TripletParams) -> list[str]:
@@ -157,5 +157,6 @@ def dev_set(triplets: Version, params: TripletParams, layout: Layout) -> Example
 
 def _dev_rows(triplets: Version, params: TripletParams, layout: Layout) -> Iterator[pa.Table]:
     for rows in of_split(triplets, _columns(triplets, params), "dev"):
-        positives, negatives = given(rows["positive"], layout), given(rows["negatives"], layout)
-        yield block(positives=positives, negatives=negatives, sources=rows["intent"], **asked(rows, layout))
+        positives = with_passage_prefix(rows["positive"], layout)
+        negatives = with_passage_prefix(rows["negatives"], layout)
+        yield block(positives=positives, negatives=negatives, sources=rows["intent"], **query_columns(rows, layout))

@@ -16,7 +16,7 @@ from pipeline_tasks.encoders.layout import Layout, layout_of
 from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.training.adapt_to_corpus import adapt_to_corpus, training_rows
 from pipeline_tasks.training.export import export
-from pipeline_tasks.training.forecast import loads, told
+from pipeline_tasks.training.forecast import forecast_lines, loads
 from tests.shapes import TOPICS
 from tests.stores import go, put
 from tests.training.conftest import passage, query
@@ -106,7 +106,7 @@ def test_a_dry_run_counts_the_lists_and_what_is_in_them(store):
     train, dev = loads(inputs, job.params)
     assert (sum(train.rows.values()), train.n_texts) == (len(TOPICS), 5 * len(TOPICS)), "a query and four passages"
     assert sum(dev.rows.values()) == len(TOPICS)
-    assert f"{len(TOPICS)} rows: 3 steps of 8" in told(inputs, job.params, "H200")[1]
+    assert f"{len(TOPICS)} rows: 3 steps of 8" in forecast_lines(inputs, job.params, "H200")[1]
 
 
 def test_by_default_it_is_list_net_and_the_id_says_so(store):

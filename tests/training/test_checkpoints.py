@@ -9,7 +9,7 @@ import torch
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.store.disk import shortage
-from pipeline_tasks.training.checkpoints import Progress, hand_out, load, load_best, save, save_best
+from pipeline_tasks.training.checkpoints import Progress, broadcast_checkpoint, load, load_best, save, save_best
 from pipeline_tasks.training.peers import ALONE
 from tests.disks import small_disk
 
@@ -35,7 +35,7 @@ def test_death_while_writing_leaves_the_one_before(tmp_path) -> None:
     commit(tmp_path, 1, best_step=1)
     save_best(tmp_path, 2, {"w": torch.zeros(1)})
     (tmp_path / "step-00000002.part").write_bytes(b"half a checkpo")
-    hand_out(tmp_path, ALONE)
+    broadcast_checkpoint(tmp_path, ALONE)
     assert load(tmp_path, "run")[0].step == 1
     assert load_best(tmp_path, 1)["w"].item() == 1.0
     assert not list(tmp_path.glob("*.part"))

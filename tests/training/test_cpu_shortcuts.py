@@ -13,7 +13,7 @@ from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.training import contrastive
 from pipeline_tasks.training import cpu_shortcuts as shortcuts
 from pipeline_tasks.training.cpu_shortcuts import cpu_shortcuts
-from pipeline_tasks.training.half_attention import kept
+from pipeline_tasks.training.half_attention import keep_mask
 from pipeline_tasks.training.params import TrainParams
 
 
@@ -80,7 +80,7 @@ def test_attention_with_dropout_in_bfloat16_is_what_is_kept_of_the_weights(heads
     mask = torch.ones(40, 40, dtype=torch.bool).tril().expand(3, 1, 40, 40).clone()
     mask[0, ..., 30:] = False
     torch.manual_seed(7)
-    left = kept(torch.Size((3 * heads, 4 // heads * 40, 40)), 0.8).view(3, 4, 40, 40)
+    left = keep_mask(torch.Size((3 * heads, 4 // heads * 40, 40)), 0.8).view(3, 4, 40, 40)
     assert abs(float(left.double().mean()) - 0.8) < 0.01
     known, seen = (each.repeat_interleave(4 // heads, 1) for each in (key, value))
     weights = torch.softmax((query @ known.transpose(-2, -1) * 0.2).masked_fill(~mask, float("-inf")), -1)

@@ -22,7 +22,7 @@ from pipeline_tasks.training.open_model import open_encoder, opened_on
 from pipeline_tasks.training.optimiser import Optimiser
 from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.peers import ALONE, Peers
-from pipeline_tasks.training.processes import together
+from pipeline_tasks.training.processes import run_in_processes
 from pipeline_tasks.training.samplers import sampler
 from pipeline_tasks.training.schedule import Batch
 from tests.shapes import make
@@ -79,7 +79,7 @@ def kept_here(weight: Tensor) -> Tensor:
 
 def test_gradients_are_those_of_undivided_weights(folders, rows, tmp_path) -> None:
     examples = dict.fromkeys(WAYS, rows) | {"one piece": Examples.of(["ta"], ["tb wa"], [["tc"]])}
-    together(partial(gradients, folders, examples, tmp_path), CPUS, print)
+    run_in_processes(partial(gradients, folders, examples, tmp_path), CPUS, print)
     leader, other = (torch.load(tmp_path / f"{rank}-of-2.pt") for rank in range(2))
     for way, alone in gradients(folders, examples, tmp_path, ALONE).items():
         assert other[way]["gradients"] == {}

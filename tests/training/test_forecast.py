@@ -28,7 +28,7 @@ from pipeline_tasks.training.cost import Cost
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import tokenized
 from pipeline_tasks.training.finetune import FinetuneParams, finetune
-from pipeline_tasks.training.forecast import forecast, told
+from pipeline_tasks.training.forecast import forecast, forecast_lines
 from pipeline_tasks.training.loads import Load, in_clusters, loads, target_loads
 from pipeline_tasks.training.pretrain import PretrainParams, pretrain
 from pipeline_tasks.training.schedule import n_steps, plan_schedule
@@ -222,10 +222,10 @@ def test_hours_by_hand():
 
 def test_what_more_a_card_has_room_for_is_told(store):
     job = plan(store, pretrain, {"size": "335m", "device": "cpu", "micro_batch_tokens": 100, "graph_tokens": 100})
-    (card,) = told(Inputs(job.open(store)), job.params, "L4")[3:]
+    (card,) = forecast_lines(Inputs(job.open(store)), job.params, "L4")[3:]
     assert card.endswith("fits 22 GiB up to micro_batch_tokens=6400 graph_tokens=6400")
     job = plan(store, pretrain, {"size": "335m", "device": "cpu"})
-    (card,) = told(Inputs(job.open(store)), job.params, "L4")[3:]
+    (card,) = forecast_lines(Inputs(job.open(store)), job.params, "L4")[3:]
     assert card.endswith("fits 22 GiB")
 
 
@@ -252,7 +252,7 @@ def test_a_dry_run_tells_it_without_weights(store, tmp_path):
 
 def test_without_a_name_every_kind_of_card_is_told(store):
     job = plan(store, pretrain, {"size": "596m"})
-    lines = told(Inputs(job.open(store)), job.params)
+    lines = forecast_lines(Inputs(job.open(store)), job.params)
     assert [line.split(":")[0] for line in lines[3:]] == [f"1 x {name}" for name in GPUS]
 
 
@@ -260,7 +260,7 @@ def test_without_a_name_every_kind_of_card_is_told(store):
 def test_a_processor_that_is_slow_in_bf16_is_told_of(store, monkeypatch, precision, has, said):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True, "avx512_bf16": has})
     job = plan(store, pretrain, {"size": "596m", "device": "cpu", "precision": precision})
-    lines = told(Inputs(job.open(store)), job.params, "H100")[4:]
+    lines = forecast_lines(Inputs(job.open(store)), job.params, "H100")[4:]
     assert [line.startswith("precision=bf16, and this processor has no instructions") for line in lines] == [
         True
     ] * said
@@ -268,7 +268,8 @@ def test_a_processor_that_is_slow_in_bf16_is_told_of(store, monkeypatch, precisi
 
 def test_what_is_told_of_several_cards_is_what_each_of_them_holds(store):
     job = plan(store, pretrain, {"size": "4b", "lora_rank": 0, "sharding": "zero1"})
-    moments = [told(Inputs(job.open(store)), job.params, on)[2].split("optimiser ")[1] for on in ("H100", "4xH100")]
+    of = [forecast_lines(Inputs(job.open(store)), job.params, on)[2] for on in ("H100", "4xH100")]
+    moments = [line.split("optimiser ")[1] for line in of]
     assert [part.split(",")[0] for part in moments] == ["29.97", "7.49"]
 
 
@@ -281,7 +282,7 @@ def test_cards_that_are_none_are_refused(text):
 def test_a_plan_has_the_hours_of_the_cards_that_it_is_told(store):
     job = plan(store, pretrain, {"size": "596m"})
     asked = PlannedStep(pretrain, {"size": "596m"}, {}, "it")
-    (line,) = told(Inputs(job.open(store)), job.params, "2xL4")[3:]
+    (line,) = forecast_lines(Inputs(job.open(store)), job.params, "2xL4")[3:]
     rates = Rates.of(store)
     cost = Chain(CostSources(store, rates, "2xL4", 2.0)).add(asked).cost
     assert line.startswith(f"2 x L4: {60 * cost.hours.value:.1f} minutes")

@@ -14,7 +14,7 @@ from pipeline_tasks.core.run import Inputs
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.datasets import PAIRS, TRIPLETS
 from pipeline_tasks.training.finetune import finetune
-from pipeline_tasks.training.forecast import told
+from pipeline_tasks.training.forecast import forecast_lines
 from pipeline_tasks.training.limits import check_recompute
 from pipeline_tasks.training.pretrain import pretrain
 from tests import shapes
@@ -43,7 +43,7 @@ def test_a_model_that_cannot_recompute_is_told_by_the_dry_run_and_by_the_run(tmp
     after = plan(store, finetune, AGAIN | {"alpha": 0.95}, {"init": [str(trained)]})
     for job in (begun, after):
         with pytest.raises(InputError, match="cannot compute the activations of 'mpnet' models again; leave it out"):
-            told(Inputs(job.open(store)), job.params)
+            forecast_lines(Inputs(job.open(store)), job.params)
     with pytest.raises(InputError, match="cannot compute the activations of 'mpnet' models again"):
         go(store, pretrain, backbone=str(mpnet), **AGAIN)
 
@@ -57,4 +57,4 @@ def test_where_no_weights_are_at_hand_a_dry_run_says_what_it_did(tmp_path, monke
     monkeypatch.setenv("FOUNDRY_CACHE", str(tmp_path / "cache"))
     store = pairs_only(tmp_path / "store")
     job = plan(store, pretrain, AGAIN)
-    assert told(Inputs(job.open(store)), job.params, "H100")[0].startswith("22m: ")
+    assert forecast_lines(Inputs(job.open(store)), job.params, "H100")[0].startswith("22m: ")

@@ -10,7 +10,7 @@ import pytest
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.training.named import Named, by_name
 from pipeline_tasks.training.peers import Peers
-from pipeline_tasks.training.processes import together
+from pipeline_tasks.training.processes import run_in_processes
 
 KIND = """
 from pipeline_tasks.training.named import Named
@@ -40,7 +40,7 @@ def take_up(one: Named, peers: Peers, tell) -> None:
 def taken_up(one: Named) -> list[dict]:
     """What it is in the processes that train together; they begin anew here."""
     told: list[dict] = []
-    together(partial(take_up, one), ("cpu", "cpu"), told.append)
+    run_in_processes(partial(take_up, one), ("cpu", "cpu"), told.append)
     return told
 
 

@@ -18,10 +18,10 @@ from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.team import Member, PartDone, acting_as, listen, member
 from pipeline_tasks.encoders.devices import devices_of
 from pipeline_tasks.training.contrastive import TrainResult, train
-from pipeline_tasks.training.meeting import interface_of, met
+from pipeline_tasks.training.meeting import hold_meeting, interface_of
 from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.peers import Peers
-from pipeline_tasks.training.processes import spread
+from pipeline_tasks.training.processes import run_on_devices
 from tests.training.killable import kill_one
 
 LENGTHS = {"max_query_length": 16, "max_passage_length": 32}
@@ -50,7 +50,7 @@ def test_processes_are_numbered_node_by_node_however_many_each_has() -> None:
 
     def joined() -> list[Peers]:
         n = here[member().rank]
-        with met(member(), n, patience) as meeting:
+        with hold_meeting(member(), n, patience) as meeting:
             all_joined.wait()
             return [meeting.peers(place) for place in range(n)]
 
@@ -110,7 +110,7 @@ def test_a_node_without_a_device_says_so_where_others_would_train_without_it(mon
     assert (devices_of("cuda"), devices_of("cpu")) == (["cuda:0"], ["cpu"])
     monkeypatch.setenv("FOUNDRY_DEVICES", "cpu")
     settings.cache_clear()
-    found = on_nodes(2, lambda: spread(print, devices_of("cuda"), print))
+    found = on_nodes(2, lambda: run_on_devices(print, devices_of("cuda"), print))
     settings.cache_clear()
     for node in found:
         with pytest.raises(InputError, match="one of 2 nodes of a training, sees no device that it is for"):

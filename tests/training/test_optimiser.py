@@ -9,7 +9,7 @@ import torch
 from pipeline_tasks.training.optimiser import Optimiser, pieces
 from pipeline_tasks.training.params import Sharding, TrainParams
 from pipeline_tasks.training.peers import ALONE, Peers
-from pipeline_tasks.training.processes import together
+from pipeline_tasks.training.processes import run_in_processes
 
 SHAPES = ((7,), (100, 30), (130,), (41, 9), (3,))
 N = sum(torch.Size(shape).numel() for shape in SHAPES)
@@ -67,7 +67,7 @@ def take_part(folder: Path, peers: Peers, tell) -> None:
 def test_two_processes_with_half_of_the_moments_each_do_as_one_with_all(tmp_path) -> None:
     weights, whole = changed("", ALONE, range(4))
     torch.save({"weights": weights, "optimiser": whole.state()}, tmp_path / "whole.pt")
-    together(partial(take_part, tmp_path), ("cpu", "cpu"), print)
+    run_in_processes(partial(take_part, tmp_path), ("cpu", "cpu"), print)
     leader, other = (torch.load(tmp_path / f"{rank}.pt") for rank in range(2))
     assert leader["own"] + other["own"] == N
     assert abs(leader["own"] - N / 2) <= 64

@@ -22,10 +22,10 @@ from pipeline_tasks.training.descent import Descent
 from pipeline_tasks.training.gradients import Gradients
 from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.peers import ALONE, Peers
-from pipeline_tasks.training.processes import together
+from pipeline_tasks.training.processes import run_in_processes
 from pipeline_tasks.training.sampler import Pool
 from pipeline_tasks.training.schedule import Batch
-from pipeline_tasks.training.targets import Drawn
+from pipeline_tasks.training.targets import RowSample
 from pipeline_tasks.training.trials import Trials
 from tests.training.killable import kill_one
 
@@ -63,7 +63,7 @@ def gradients(folder: Path, rows: dict[str, Examples], work: Path, peers: Peers,
 def test_two_processes_with_half_a_batch_each_equal_one_with_the_union(tiny_bert, rows, tmp_path) -> None:
     examples = dict.fromkeys(WAYS, rows) | {"one piece": Examples.of(["ta"], ["tb wa"], [["tc"]])}
     alone = gradients(tiny_bert, examples, tmp_path, ALONE)
-    together(partial(gradients, tiny_bert, examples, tmp_path), CPUS, print)
+    run_in_processes(partial(gradients, tiny_bert, examples, tmp_path), CPUS, print)
     halves = [torch.load(tmp_path / f"{rank}-of-2.pt") for rank in range(2)]
     for way, weights in alone.items():
         assert halves[0][way].keys() == halves[1][way].keys() == weights.keys()
@@ -78,7 +78,7 @@ def of_targets(folder: Path, sets: list[Examples], work: Path, peers: Peers, *_)
     place = work / f"targets-{peers.rank}-of-{peers.count}"
     data = [tokenized(rows, encoder.tokens, place / f"{at}", **LENGTHS) for at, rows in enumerate(sets)]
     params = TrainParams(in_batch=True, graph_tokens=64, **COMMON)
-    drawn = [Drawn(encoder, rows, np.arange(len(rows)), params) for rows in data]
+    drawn = [RowSample(encoder, rows, np.arange(len(rows)), params) for rows in data]
     descent = Descent(encoder.model, params, peers)
     own = Gradients(encoder, data[0], params, peers)
     trials = Trials(0, own, descent, lambda source: None, lambda tokens, n: None, lambda: 7, drawn, [])
@@ -93,7 +93,7 @@ def test_targets_count_alike_however_many_processes_share_them(tiny_bert, rows, 
     sets = [rows, dev, rows]
     alone = [of_targets(tiny_bert, [one], tmp_path, ALONE) for one in sets]
     mean = [np.mean(some, axis=0) for some in zip(*alone, strict=True)]
-    together(partial(of_targets, tiny_bert, sets, tmp_path), CPUS, print)
+    run_in_processes(partial(of_targets, tiny_bert, sets, tmp_path), CPUS, print)
     whole = of_targets(tiny_bert, sets, tmp_path, ALONE)
     halves = [list(np.load(tmp_path / f"targets-{rank}-of-2.npz").values()) for rank in range(2)]
     for found in (whole, *halves):
@@ -124,20 +124,20 @@ def test_what_a_process_raises_ends_all_and_reaches_the_caller() -> None:
     """Here they begin anew, as in a training."""
     told = []
     with pytest.raises(InputError, match="bad rows"):
-        together(says, CPUS, lambda *said: told.append(said))
+        run_in_processes(says, CPUS, lambda *said: told.append(said))
     assert told == [(0,)]
 
 
 @forks
 def test_a_process_that_ends_without_a_word_asks_for_another_try() -> None:
     with pytest.raises(TransientError, match="ended with .*try again"):
-        together(ends, CPUS, print)
+        run_in_processes(ends, CPUS, print)
 
 
 @forks
 def test_a_process_that_ends_is_noticed_where_the_others_wait_for_it_for_ever() -> None:
     with pytest.raises(TransientError, match="ended with 3, .*try again"):
-        together(leaves_the_other_waiting, CPUS, print)
+        run_in_processes(leaves_the_other_waiting, CPUS, print)
 
 
 def leave_the_leader_alone(peers: Peers) -> None:
@@ -155,7 +155,7 @@ def loses_its_connection_first(peers: Peers, tell) -> None:
 @forks
 def test_the_one_that_ends_is_named_and_not_the_one_that_lost_it_and_said_so_first() -> None:
     with pytest.raises(TransientError, match="ended with 3, .*try again"):
-        together(loses_its_connection_first, CPUS, print)
+        run_in_processes(loses_its_connection_first, CPUS, print)
 
 
 def tells_later_than_the_leader(peers: Peers, tell) -> None:
@@ -166,7 +166,7 @@ def tells_later_than_the_leader(peers: Peers, tell) -> None:
 @forks
 def test_the_one_that_failed_is_told_and_not_the_one_that_lost_it_and_said_so_first() -> None:
     with pytest.raises(RuntimeError, match="(?s)No space left"):
-        together(tells_later_than_the_leader, CPUS, print)
+        run_in_processes(tells_later_than_the_leader, CPUS, print)
 
 
 def fills_the_disk(peers: Peers, tell) -> None:
@@ -178,7 +178,7 @@ def fills_the_disk(peers: Peers, tell) -> None:
 @forks
 def test_what_nobody_foresaw_is_told_as_it_is_and_not_tried_again() -> None:
     with pytest.raises(RuntimeError, match="(?s)training process on cpu failed.*fills_the_disk.*No space left"):
-        together(fills_the_disk, CPUS, print)
+        run_in_processes(fills_the_disk, CPUS, print)
 
 
 SMALL = TrainParams(

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pipeline_tasks.training.peers import ALONE
-from pipeline_tasks.training.processes import spread
+from pipeline_tasks.training.processes import run_on_devices
 
 
 @pytest.fixture
@@ -26,6 +26,6 @@ def current(monkeypatch) -> list[int]:
 
 @pytest.mark.parametrize(("devices", "at_work"), [(["cuda:1"], 1), (["cuda:0"], 0), (["cpu"], 0), ([], 0)])
 def test_a_training_on_one_gpu_is_on_the_one_that_is_named(current, devices, at_work):
-    found = spread(lambda peers, tell: (peers, current[0]), devices, print)
+    found = run_on_devices(lambda peers, tell: (peers, current[0]), devices, print)
     assert found == (ALONE, at_work)
     assert current == [0]

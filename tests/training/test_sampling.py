@@ -20,7 +20,7 @@ from pipeline_tasks.training.gradients import Gradients
 from pipeline_tasks.training.loop import TrainResult
 from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.samplers import NAMES, sampler
-from pipeline_tasks.training.targets import Drawn
+from pipeline_tasks.training.targets import RowSample
 from pipeline_tasks.training.trajectory import trajectory
 from tests.forked import forked
 
@@ -231,7 +231,7 @@ def test_a_trial_that_diverges_names_the_remedy(tiny_bert, mixed, dev, tmp_path)
     [
         ((Descent, "mark"), r"at step 1: lower micro_batch_tokens \(\d+\), target_batch of the sampler \(8\)"),
         ((Gradients, "add"), r"at step 0: lower micro_batch_tokens"),
-        ((Drawn, "score"), r"at step 1: lower micro_batch_tokens"),
+        ((RowSample, "score"), r"at step 1: lower micro_batch_tokens"),
     ],
 )
 def test_a_full_gpu_is_told_of_wherever_it_fills(tiny_bert, mixed, dev, tmp_path, monkeypatch, what, told) -> None:

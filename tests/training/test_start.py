@@ -30,7 +30,7 @@ from pipeline_tasks.training.average_models import average_models
 from pipeline_tasks.training.export import export
 from pipeline_tasks.training.finetune import finetune
 from pipeline_tasks.training.pretrain import dev_set, pretrain
-from pipeline_tasks.training.prompting import given
+from pipeline_tasks.training.prompting import with_passage_prefix
 from pipeline_tasks.training.triplets import prompts
 from tests import shapes
 from tests.stores import go, put
@@ -172,19 +172,19 @@ class TestGiven:
     def test_every_passage_of_texts_and_of_lists_of_texts(self):
         lists = pa.chunked_array([[["z"], ["a", "b"]], [[], ["c"]]]).slice(1)
         coded = pa.chunked_array([pa.ListArray.from_arrays([0, 1, 2], pa.array(["a", "b"]).dictionary_encode())])
-        assert given(pa.chunked_array([["a"], ["b"]]), self.layout).to_pylist() == ["p: a", "p: b"]
-        assert given(lists, self.layout).to_pylist() == [["p: a", "p: b"], [], ["p: c"]]
-        assert given(coded, self.layout).to_pylist() == [["p: a"], ["p: b"]]
-        assert given(lists, Layout("mean", 8)) is lists
+        assert with_passage_prefix(pa.chunked_array([["a"], ["b"]]), self.layout).to_pylist() == ["p: a", "p: b"]
+        assert with_passage_prefix(lists, self.layout).to_pylist() == [["p: a", "p: b"], [], ["p: c"]]
+        assert with_passage_prefix(coded, self.layout).to_pylist() == [["p: a"], ["p: b"]]
+        assert with_passage_prefix(lists, Layout("mean", 8)) is lists
 
     def test_a_mean_that_is_to_leave_it_out_is_refused(self):
         with pytest.raises(InputError, match="set pool_instruction=true"):
-            given(pa.chunked_array([["a"]]), replace(self.layout, pools_prefix=False))
+            with_passage_prefix(pa.chunked_array([["a"]]), replace(self.layout, pools_prefix=False))
 
     @pytest.mark.parametrize("pooling", ["cls", "last"])
     def test_where_one_token_is_the_vector_there_is_no_mean_to_leave_it_out_of(self, pooling):
         layout = replace(self.layout, pooling=pooling, pools_prefix=False)
-        assert given(pa.chunked_array([["a"]]), layout).to_pylist() == ["p: a"]
+        assert with_passage_prefix(pa.chunked_array([["a"]]), layout).to_pylist() == ["p: a"]
 
 
 def test_the_start_is_scored_with_what_it_wants_before_passages(store, finished):

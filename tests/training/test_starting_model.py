@@ -13,7 +13,7 @@ from pipeline_tasks.models.gpus import cards
 from pipeline_tasks.models.shapes import SHAPES
 from pipeline_tasks.training.adapt_backbone import AdaptParams
 from pipeline_tasks.training.finetune import FinetuneParams, finetune
-from pipeline_tasks.training.forecast import forecast, hours, told
+from pipeline_tasks.training.forecast import forecast, forecast_lines, hours
 from pipeline_tasks.training.loads import Load
 from pipeline_tasks.training.starting_model import StartingModel, untrained_model
 from tests.stores import put
@@ -39,7 +39,7 @@ def begin(store: LocalStore, name: str, size: str = "33m") -> tuple[list[str], f
     put_model(store, store.root.parent / "model", f"model/{size}/pretrain", version, **made)
     job = plan(store, finetune, {"size": size, "alpha": 0.95})
     inputs = Inputs(job.open(store))
-    return told(inputs, job.params, "H100"), hours(inputs, job.params, "H100")
+    return forecast_lines(inputs, job.params, "H100"), hours(inputs, job.params, "H100")
 
 
 def test_fine_tuning_is_counted_by_the_backbone_of_the_model_that_it_starts_from(store):

@@ -16,7 +16,7 @@ from pipeline_tasks.training.objective import Table
 from pipeline_tasks.training.objectives.info_nce import InfoNCE
 from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.peers import ALONE
-from pipeline_tasks.training.targets import Drawn, least_loss, without_dropout
+from pipeline_tasks.training.targets import RowSample, least_loss, without_dropout
 from pipeline_tasks.training.validation import embed, validate
 
 LENGTHS = {"max_query_length": 16, "max_passage_length": 32}
@@ -77,7 +77,7 @@ def judged(tiny_bert: Path, tmp_path: Path) -> tuple[Encoder, Rows]:
 def test_ndcg_counts_every_known_answer_by_its_grade(judged: tuple[Encoder, Rows]) -> None:
     encoder, data = judged
     params = TrainParams(device="cpu", **LENGTHS)
-    everything = Drawn(encoder, data, np.arange(len(data)), params).score("ndcg")
+    everything = RowSample(encoder, data, np.arange(len(data)), params).score("ndcg")
     assert 0.3 < everything < 1
     assert everything == pytest.approx(validate(encoder, data, 1024, autocast=False))
 
@@ -100,13 +100,13 @@ def test_an_answer_that_was_drawn_with_another_row_of_its_query_is_no_wrong_one(
         gains = [known.get(passage, 0.0) / np.log2(place + 2) for place, passage in enumerate(ranked)]
         best = sorted((worth for passage, worth in known.items() if passage in there), reverse=True)
         expected.append(sum(gains) / sum(worth / np.log2(place + 2) for place, worth in enumerate(best)))
-    found = Drawn(encoder, data, rows, TrainParams(device="cpu", **LENGTHS)).score("ndcg")
+    found = RowSample(encoder, data, rows, TrainParams(device="cpu", **LENGTHS)).score("ndcg")
     assert found == pytest.approx(np.mean(expected))
 
 
 def test_a_target_s_gradient_recomputes_activations_where_a_training_does(judged: tuple[Encoder, Rows]) -> None:
     encoder, data = judged
-    drawn = Drawn(encoder, data, np.arange(len(data)), TrainParams(device="cpu", **LENGTHS))
+    drawn = RowSample(encoder, data, np.arange(len(data)), TrainParams(device="cpu", **LENGTHS))
 
     def gradient() -> tuple[list[Tensor], int]:
         """And the bytes that are kept for it."""
