@@ -117,7 +117,7 @@ def average_models(inputs: Inputs, params: AverageModelsParams, run: Run) -> Pat
     return out
 
 
-def average(folders: Mapping[str, Path], weights: Sequence[float], untrained: Container[str] = ()) -> Encoder:
+def average(folders: Mapping[str, Path], weights: Sequence[float], untrained: Container[str]) -> Encoder:
     """The weighted mean of models by name, float32; two of them are in memory at a time.
 
     Of those that are ``untrained`` it does not matter how they are asked.

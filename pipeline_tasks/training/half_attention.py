@@ -29,7 +29,7 @@ def keep_mask(shape: torch.Size, probability: float) -> Tensor:
 
 
 def half_attention(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scaling: float | None, dropout: float = 0.0
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scaling: float | None, dropout: float
 ) -> Tensor:
     """Softmax(q k^T scaling) v with dropout, where h query heads share a key's.
 

@@ -18,6 +18,8 @@ from pipeline_tasks.training.data.tokens import Tokens
 from pipeline_tasks.training.peers import ALONE, Peers
 
 CUTOFF = 10
+_QUERIES = 1024
+"""Queries at once, fewer where the passages are many."""
 _SCORES = 1 << 26
 """Scores at once, however many passages there are: 256 MiB in float32, and half of that again for what they say."""
 
@@ -27,7 +29,6 @@ def ranks_of_positives(
     passages: np.ndarray,
     positives: np.ndarray,
     answers: Sequence[np.ndarray] | None = None,
-    block: int = 1024,
 ) -> np.ndarray:
     """1-based rank of each query's positive among all passages; ties, and scores that are no numbers, count against it.
 
@@ -38,13 +39,12 @@ def ranks_of_positives(
         passages: vectors.
         positives: what is ranked.
         answers: of each query, passages that are no wrong answers: they are not counted, wherever they stand.
-        block: queries at once, fewer where the passages are many.
 
     Shapes:
         queries: [q, d]; passages: [p, d]; positives: [q] passage indices; answers: q arrays of them; returns [q].
     """
     ranks = np.empty(len(queries), dtype=np.int64)
-    block = max(1, min(block, _SCORES // max(1, len(passages))))
+    block = max(1, min(_QUERIES, _SCORES // max(1, len(passages))))
     for start in range(0, len(queries), block):
         part = slice(start, start + block)
         scores = queries[part] @ passages.T

@@ -12,14 +12,15 @@ from pipeline_tasks.training.data.rows import tokenized
 from pipeline_tasks.training.validation import mean_ndcg, ranks_of_positives, validate
 
 
-def test_agrees_with_the_general_ndcg() -> None:
+def test_agrees_with_the_general_ndcg(monkeypatch) -> None:
     rng = np.random.default_rng(0)
     queries, passages = rng.normal(size=(50, 8)), rng.normal(size=(40, 8))
     positives = rng.integers(40, size=50)
     order = np.argsort(-(queries @ passages.T), axis=1)
     judged = [{str(positive): 1} for positive in positives]
     expected = score([list(map(str, row)) for row in order], judged, ["ndcg@10"])["ndcg@10"].mean()
-    ranks = ranks_of_positives(queries, passages, positives, block=7)
+    monkeypatch.setattr("pipeline_tasks.training.validation._QUERIES", 7)
+    ranks = ranks_of_positives(queries, passages, positives)
     assert mean_ndcg(ranks, np.ones(50), np.arange(50)) == pytest.approx(expected)
     assert (np.take_along_axis(order, ranks[:, None] - 1, axis=1)[:, 0] == positives).all()
 
@@ -43,12 +44,13 @@ def test_many_passages_are_scored_for_few_queries_at_once_and_ranks_are_the_same
         assert fewer == ranks and 20 * low < peak
 
 
-def test_other_answers_of_a_query_are_left_out_of_its_ranking() -> None:
+def test_other_answers_of_a_query_are_left_out_of_its_ranking(monkeypatch) -> None:
     queries, passages = np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[1.0, 0.0], [0.9, 0.1], [0.8, 0.2], [0.0, 1.0]])
     known = [np.array([0, 2]), np.array([2, 3])]
     assert ranks_of_positives(queries, passages, np.array([2, 2])).tolist() == [3, 2]
     for block in (1, 2):
-        assert ranks_of_positives(queries, passages, np.array([2, 2]), known, block).tolist() == [2, 1]
+        monkeypatch.setattr("pipeline_tasks.training.validation._QUERIES", block)
+        assert ranks_of_positives(queries, passages, np.array([2, 2]), known).tolist() == [2, 1]
     assert ranks_of_positives(np.ones((1, 2)), np.ones((3, 2)), np.array([0]), [np.array([0, 1])]).tolist() == [2]
 
 

@@ -59,42 +59,14 @@ class Examples:
     others: Sequence[str] = ()
 
     @classmethod
-    def of(
-        cls,
-        queries: Sequence[str] = (),
-        positives: Sequence[str] = (),
-        negatives: Sequence[Sequence[str]] | None = None,
-        *,
-        prompts: Sequence[str] | None = None,
-        targets: Sequence[Sequence[float]] | None = None,
-        answers: Sequence[Sequence[str]] | None = None,
-        sources: Sequence[str] | None = None,
-        others: Sequence[str] = (),
-        tuples: Sequence[str] | None = None,
-        other_instructions: Sequence[Sequence[str]] | None = None,
-        other_queries: Sequence[Sequence[str]] | None = None,
-        other_prompts: Sequence[Sequence[str]] | None = None,
-    ) -> Examples:
-        """Rows that are in memory, one block."""
-        rows = block(
-            queries,
-            positives,
-            negatives,
-            prompts=prompts,
-            targets=targets,
-            answers=answers,
-            sources=sources,
-            tuples=tuples,
-            other_instructions=other_instructions,
-            other_queries=other_queries,
-            other_prompts=other_prompts,
-        )
-        return cls(partial(iter, [rows]), others)
+    def of(cls, *columns: Any, others: Sequence[str] = (), **named: Any) -> Examples:
+        """Rows that are in memory, one block of them: its columns as :func:`block` takes them."""
+        return cls(partial(iter, [block(*columns, **named)]), others)
 
 
 def block(
-    queries: Sequence[str],
-    positives: Sequence[str],
+    queries: Sequence[str] = (),
+    positives: Sequence[str] = (),
     negatives: Sequence[Sequence[str]] | pa.Array | pa.ChunkedArray | None = None,
     *,
     prompts: Sequence[str] | None = None,
