@@ -6,8 +6,8 @@
 | fine-tuning (Eq. 4) | query, positive, k negatives (k may differ by row) | its positive, its own negatives |
 | both | query, positive, k negatives | its positive, every other passage of the batch |
 
-A passage that answers the query in any training row is a candidate only as the row's own positive. Of its tuple's other
-passages a row has those that it names, whatever other rows of the tuple have.
+A passage that answers the query in any training row is a candidate only as the row's own positive. Of the other
+passages of its own tuple a row is scored against those that are its negatives, and no others.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a training asks of its backbone, and not every backbone can do."""
+"""Refuses backbones that lack what the parameters need: positions for the longest text, activations to recompute."""
 
 from __future__ import annotations
 

@@ -18,7 +18,9 @@ _BLOCK_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class Peers:
-    """This process among ``count``; all must make the same calls in the same order. Alone, a call does nothing.
+    """This process's rank in a distributed run (``torch.distributed``), and the collectives that a training needs.
+
+    All ranks must make the same calls in the same order. With one rank a call gives back its argument, or does nothing.
 
     Attributes:
         rank: its place among all of them.

@@ -36,10 +36,10 @@ Result = TypeVar("Result")
 
 
 def run_on_devices(work: Callable[[Peers, Tell], Result], devices: Sequence[str], tell: Tell) -> Result:
-    """What ``work`` gives: done by a process per device where there are several, and told here by what they left.
+    """Run ``work`` in a process on each device, then once more here to read its result; with one device: here, alone.
 
-    See :func:`run_in_processes`; the call at the end, alone, must find the work done and nothing but its result to
-    give. Only the first of several nodes gives it.
+    The second call, with ``Peers(done=True)``, must find the work done: it reads the result from the checkpoints that
+    the processes left, and only the first of several nodes returns it. The first: :func:`run_in_processes`.
 
     Raises:
         PartDone: in the others.
