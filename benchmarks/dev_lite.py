@@ -34,7 +34,7 @@ from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore, Store
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.encoders.layout import layout_of_folder
-from pipeline_tasks.encoders.trunk import Encoder
+from pipeline_tasks.encoders.trunk import TrainableEncoder
 from pipeline_tasks.evaluation.judged_folder import CORPUS, QUERIES, JudgedFolder
 from pipeline_tasks.models.sizes import backbone
 from pipeline_tasks.models.use import folder
@@ -124,7 +124,7 @@ class Scored:
     ndcg: list[float] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
 
-    def score(self, encoder: Encoder, params: TrainParams) -> float:
+    def score(self, encoder: TrainableEncoder, params: TrainParams) -> float:
         """Of the weights as they are."""
         began = time.process_time()
         self.ndcg.append(validate(encoder, self.rows, params.micro_batch_tokens, autocast=False))

@@ -28,7 +28,7 @@ from pipeline_tasks.core.settings import settings
 from pipeline_tasks.curation.check_tuples_by_margin import margins_of
 from pipeline_tasks.datasets import TUPLES
 from pipeline_tasks.encoders.layout import Layout, layout_of
-from pipeline_tasks.encoders.trunk import Encoder, load
+from pipeline_tasks.encoders.trunk import TrainableEncoder, load
 from pipeline_tasks.models.sizes import backbone
 from pipeline_tasks.models.use import folder
 from pipeline_tasks.retrieval.open_encoder import load_encoder
@@ -88,7 +88,7 @@ def start_of(options: argparse.Namespace, out: Path) -> Path:
 
 def trained(
     tuples: list[dict], variant: Variant, seed: int, options: argparse.Namespace, start: Path, work: Path
-) -> Encoder:
+) -> TrainableEncoder:
     """The encoder after its last step, for none is chosen here; what was killed goes on in ``work``."""
     objective = {"name": "instruction_contrast", "form": variant.form, "terms": variant.terms}
     own = {"temperature": options.temperature, "learning_rate": options.rate, "epochs": options.epochs}
@@ -126,7 +126,7 @@ def mean_of(models: Sequence[Path], weights: Sequence[float], out: Path) -> Path
     return out
 
 
-def saved(encoder: Encoder, folder: Path, layout: Layout) -> None:
+def saved(encoder: TrainableEncoder, folder: Path, layout: Layout) -> None:
     """Export under its name once it is whole."""
     partly = folder.with_name("partly")
     export(encoder, partly, card={"name": folder.name}, layout=layout)

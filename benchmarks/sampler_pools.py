@@ -25,7 +25,7 @@ from short_trainings import NOTHING, all_kept, placed, start_of
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.encoders.devices import device_kind
-from pipeline_tasks.encoders.trunk import Encoder
+from pipeline_tasks.encoders.trunk import TrainableEncoder
 from pipeline_tasks.evaluation.statistics import interval, p_greater
 from pipeline_tasks.training.contrastive import train
 from pipeline_tasks.training.data.examples import Examples
@@ -117,7 +117,7 @@ BLIND = ("uniform", "proportional", "temperature", "cooldown", "doremi")
 """Those that look at no target."""
 
 
-def ndcg(encoder: Encoder, test: Examples, precision: Precision) -> np.ndarray:
+def ndcg(encoder: TrainableEncoder, test: Examples, precision: Precision) -> np.ndarray:
     """NDCG@10 of each query, [q]; the encoder computes as it was trained."""
     autocast = precision == "bf16"
     with tempfile.TemporaryDirectory() as place:

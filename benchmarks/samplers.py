@@ -29,7 +29,7 @@ from short_trainings import NOTHING, all_kept, placed, start_of
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.encoders.devices import device_kind
-from pipeline_tasks.encoders.trunk import Encoder
+from pipeline_tasks.encoders.trunk import TrainableEncoder
 from pipeline_tasks.training.contrastive import train
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import tokenized
@@ -126,7 +126,7 @@ def systems(starts: Sequence[float], target_batch: int) -> dict[str, dict[str, A
     return found | {f"inf_dds, {name}": inf_dds | change for name, change in changes.items()}
 
 
-def ndcg(encoder: Encoder, test: Examples) -> float:
+def ndcg(encoder: TrainableEncoder, test: Examples) -> float:
     """NDCG@10 on the test queries."""
     with tempfile.TemporaryDirectory() as place:
         rows = tokenized(test, encoder.tokens, Path(place), **LENGTHS)

@@ -35,7 +35,7 @@ _ENCODERS = ("t5", "mt5", "umt5")
 
 
 @dataclass
-class Encoder:
+class TrainableEncoder:
     """A trunk (``transformers`` model) that can be trained, its tokenizer, and how both want texts."""
 
     model: Any
@@ -83,7 +83,7 @@ class Encoder:
             raise InputError(f"these weights are of another model: they lack {sorted(missing)}, have {unknown} besides")
 
 
-def load(folder: Path, device: str | torch.device = "cpu", dtype: DType = "float32") -> Encoder:
+def load(folder: Path, device: str | torch.device = "cpu", dtype: DType = "float32") -> TrainableEncoder:
     """The encoder in a plain ``transformers`` folder (its mean over all tokens) or a sentence-transformers one.
 
     Raises:
@@ -91,7 +91,7 @@ def load(folder: Path, device: str | torch.device = "cpu", dtype: DType = "float
     """
     folder = Path(folder)
     model = load_model(folder, dtype=dtype)
-    return Encoder(model.to(device), padding_tokenizer(folder), layout_of(folder))
+    return TrainableEncoder(model.to(device), padding_tokenizer(folder), layout_of(folder))
 
 
 def load_tokenizer(folder: Path | str) -> Any:

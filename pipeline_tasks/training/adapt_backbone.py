@@ -28,7 +28,7 @@ from pipeline_tasks.training.split_rows import n_training_rows, of_split
 from pipeline_tasks.training.stage import chosen, count, reported
 
 if TYPE_CHECKING:
-    from pipeline_tasks.encoders.trunk import Encoder
+    from pipeline_tasks.encoders.trunk import TrainableEncoder
     from pipeline_tasks.training.data.tokens import Texts
     from pipeline_tasks.training.loop import Report, TrainResult
     from pipeline_tasks.training.peers import Peers
@@ -152,10 +152,10 @@ def _adapt(
     return run(encoder, task, params, work_dir, report, settings().threads, peers)
 
 
-def _open(backbone_dir: Path, params: AdaptParams, peers: Peers) -> tuple[Encoder, Any]:
+def _open(backbone_dir: Path, params: AdaptParams, peers: Peers) -> tuple[TrainableEncoder, Any]:
     """The trunk, attending both ways, and the head that it came with."""
     from pipeline_tasks.encoders.layout import layout_of
-    from pipeline_tasks.encoders.trunk import Encoder, load_model, padding_tokenizer
+    from pipeline_tasks.encoders.trunk import TrainableEncoder, load_model, padding_tokenizer
     from pipeline_tasks.training.descent import told_when_too_large
     from pipeline_tasks.training.divided import divides
     from pipeline_tasks.training.open_model import device_of, dtype_of, opened_on
@@ -170,7 +170,7 @@ def _open(backbone_dir: Path, params: AdaptParams, peers: Peers) -> tuple[Encode
         head, tied = (deepcopy(head) if tied else head).to(device_of(params)), False
     if not tied:
         head.requires_grad_(False)
-    return Encoder(trunk, padding_tokenizer(backbone_dir), layout_of(backbone_dir)), head
+    return TrainableEncoder(trunk, padding_tokenizer(backbone_dir), layout_of(backbone_dir)), head
 
 
 def training_texts(inputs: Inputs) -> Texts:

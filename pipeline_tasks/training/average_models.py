@@ -18,7 +18,7 @@ from pipeline_tasks.models.start import Start, start_of
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from pipeline_tasks.encoders.trunk import Encoder
+    from pipeline_tasks.encoders.trunk import TrainableEncoder
 
 NEAR = 0.5
 """Least cosine of weights that are taken to be of one start; those of two random starts are orthogonal."""
@@ -117,7 +117,7 @@ def average_models(inputs: Inputs, params: AverageModelsParams, run: Run) -> Pat
     return out
 
 
-def average(folders: Mapping[str, Path], weights: Sequence[float], untrained: Container[str]) -> Encoder:
+def average(folders: Mapping[str, Path], weights: Sequence[float], untrained: Container[str]) -> TrainableEncoder:
     """The weighted mean of models by name, float32; two of them are in memory at a time.
 
     Of those that are ``untrained`` it does not matter how they are asked.
@@ -142,7 +142,7 @@ def average(folders: Mapping[str, Path], weights: Sequence[float], untrained: Co
     return encoder
 
 
-def _floats(encoder: Encoder) -> dict[str, Tensor]:
+def _floats(encoder: TrainableEncoder) -> dict[str, Tensor]:
     """All that is to be added up, by name; what several layers share is there once."""
     named = encoder.model.named_parameters
     again = {name for name, _ in named(remove_duplicate=False)} - {name for name, _ in named()}
@@ -150,7 +150,7 @@ def _floats(encoder: Encoder) -> dict[str, Tensor]:
     return {name: tensor for name, tensor in found if tensor.is_floating_point() and name not in again}
 
 
-def _check_asked(first: str, encoder: Encoder, name: str, other: Encoder) -> None:
+def _check_asked(first: str, encoder: TrainableEncoder, name: str, other: TrainableEncoder) -> None:
     if encoder.layout.projection != other.layout.projection:
         raise InputError(
             f"the vectors of {name} and {first} go through different Dense modules after pooling: average models "

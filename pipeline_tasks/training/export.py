@@ -10,7 +10,7 @@ from pipeline_tasks.core.markdown import table
 from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.encoders.lora import merged, save_adapters
 from pipeline_tasks.encoders.projection import save_dense
-from pipeline_tasks.encoders.trunk import Encoder, quiet
+from pipeline_tasks.encoders.trunk import TrainableEncoder, quiet
 
 # The names that sentence-transformers has used since its first versions and still reads.
 _TYPE = "sentence_transformers.models."
@@ -20,7 +20,7 @@ _LOCAL_KEYS = ("is_local", "local_files_only", "name_or_path", "_name_or_path", 
 
 
 def export(
-    encoder: Encoder,
+    encoder: TrainableEncoder,
     out_dir: Path,
     *,
     card: Mapping[str, Any],
@@ -143,7 +143,7 @@ def model_card(card: Mapping[str, Any], prompts: Mapping[str, str], vector: str)
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _save_tokenizer(encoder: Encoder, out_dir: Path, layout: Layout) -> None:
+def _save_tokenizer(encoder: TrainableEncoder, out_dir: Path, layout: Layout) -> None:
     """Save without the padding and truncation that the last call happened to leave switched on.
 
     What is put behind every text is in the files, whoever reads them.

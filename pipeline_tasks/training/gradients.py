@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from pipeline_tasks.encoders.trunk import Encoder
+from pipeline_tasks.encoders.trunk import TrainableEncoder
 from pipeline_tasks.training.arithmetic import arithmetic
 from pipeline_tasks.training.batches import micro_batches, piece_at, row_groups
 from pipeline_tasks.training.candidates import Group, make_group
@@ -33,7 +33,7 @@ class Gradients:
         peers: this process among those that share the work.
     """
 
-    encoder: Encoder
+    encoder: TrainableEncoder
     data: Rows
     params: TrainParams
     peers: Peers = ALONE

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.encoders.layout import positions
-from pipeline_tasks.encoders.trunk import Encoder
+from pipeline_tasks.encoders.trunk import TrainableEncoder
 from pipeline_tasks.training.params import OptimiserParams
 
 
-def check_backbone(encoder: Encoder, params: OptimiserParams, longest: int) -> None:
+def check_backbone(encoder: TrainableEncoder, params: OptimiserParams, longest: int) -> None:
     """Refuse texts that the backbone has no positions for, and activations that it cannot compute again.
 
     Raises:

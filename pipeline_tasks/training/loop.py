@@ -18,7 +18,7 @@ import torch
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import canonical_json
-from pipeline_tasks.encoders.trunk import Encoder
+from pipeline_tasks.encoders.trunk import TrainableEncoder
 from pipeline_tasks.training import checkpoints
 from pipeline_tasks.training.checkpoints import Progress
 from pipeline_tasks.training.descent import Descent, told_when_full
@@ -71,7 +71,7 @@ class TrainResult:
         trajectory: what a sampler decided, empty without one.
     """
 
-    encoder: Encoder
+    encoder: TrainableEncoder
     steps: int
     epochs: float
     best_step: int
@@ -84,7 +84,7 @@ class TrainResult:
 
 
 def run(
-    encoder: Encoder,
+    encoder: TrainableEncoder,
     task: Task,
     params: OptimiserParams,
     work_dir: Path,
@@ -113,7 +113,7 @@ class _Run:
 
     def __init__(
         self,
-        encoder: Encoder,
+        encoder: TrainableEncoder,
         task: Task,
         params: OptimiserParams,
         work_dir: Path,
@@ -225,7 +225,7 @@ def _peak_gib(device: torch.device) -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 << 20)
 
 
-def _fingerprint(task: Task, encoder: Encoder, params: OptimiserParams, threads: int) -> str:
+def _fingerprint(task: Task, encoder: TrainableEncoder, params: OptimiserParams, threads: int) -> str:
     """Names a run by what decides its result: hyperparameters, threads, the task's data and first weights."""
     digest = hashlib.sha256(canonical_json([params.hyperparameters(), threads, task.identity]))
     for name, weights in sorted(encoder.model.state_dict().items()):

@@ -31,7 +31,7 @@ from torch import Tensor
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import digest
-from pipeline_tasks.encoders.trunk import Encoder, hidden_states
+from pipeline_tasks.encoders.trunk import TrainableEncoder, hidden_states
 from pipeline_tasks.training.arithmetic import arithmetic
 from pipeline_tasks.training.batches import micro_batches, piece_at, plan_batches
 from pipeline_tasks.training.data.tokens import Tokens
@@ -87,7 +87,7 @@ def blank_token(tokenizer: Any, text: str) -> int:
 
 
 def masked_task(
-    encoder: Encoder,
+    encoder: TrainableEncoder,
     head: torch.nn.Module,
     texts: Tokens,
     dev: Tokens,
@@ -150,7 +150,7 @@ def masked_task(
 
 
 def _pieces(
-    encoder: Encoder,
+    encoder: TrainableEncoder,
     head: torch.nn.Module,
     texts: Sequence[np.ndarray],
     put: Sequence[tuple[np.ndarray, np.ndarray]],

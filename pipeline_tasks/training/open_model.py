@@ -8,14 +8,14 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.encoders.half_precision import warn_if_slow
 from pipeline_tasks.encoders.lora import Lora, with_adapters
 from pipeline_tasks.encoders.rounding import survives_bfloat16
-from pipeline_tasks.encoders.trunk import DType, Encoder, load
+from pipeline_tasks.encoders.trunk import DType, TrainableEncoder, load
 from pipeline_tasks.training.descent import told_when_too_large
 from pipeline_tasks.training.divided import divides
 from pipeline_tasks.training.params import OptimiserParams
 from pipeline_tasks.training.peers import ALONE, Peers
 
 
-def open_encoder(folder: Path, params: OptimiserParams, peers: Peers = ALONE) -> Encoder:
+def open_encoder(folder: Path, params: OptimiserParams, peers: Peers = ALONE) -> TrainableEncoder:
     """The encoder in ``folder``, with adapters where ``params`` say so, where :func:`opened_on` has it.
 
     Raises:
@@ -45,7 +45,7 @@ def dtype_of(params: OptimiserParams, folder: Path) -> DType:
     return "bfloat16" if params.lora_rank and params.bf16 and survives_bfloat16(folder) else "float32"
 
 
-def add_adapters(encoder: Encoder, params: OptimiserParams) -> None:
+def add_adapters(encoder: TrainableEncoder, params: OptimiserParams) -> None:
     """Let adapters train instead of the weights, where ``params`` say so."""
     if params.lora_rank:
         lora = Lora(params.lora_rank, params.lora_alpha, params.lora_targets)

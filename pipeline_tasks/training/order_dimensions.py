@@ -25,7 +25,7 @@ from pipeline_tasks.training.split_rows import of_split
 from pipeline_tasks.training.stage import folder_of_start
 
 if TYPE_CHECKING:
-    from pipeline_tasks.encoders.trunk import Encoder
+    from pipeline_tasks.encoders.trunk import TrainableEncoder
 
 _AT_ONCE = 512
 _TOKENS_AT_ONCE = 2048
@@ -123,7 +123,7 @@ def principal_axes(blocks: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndarray
     return axes * signs[:, None], lengths[::-1] / lengths.sum()
 
 
-def _vectors(encoder: Encoder, texts: Sequence[str], done: Callable[[int], None]) -> Iterator[np.ndarray]:
+def _vectors(encoder: TrainableEncoder, texts: Sequence[str], done: Callable[[int], None]) -> Iterator[np.ndarray]:
     from pipeline_tasks.training.validation import embed
 
     layout, prefix = encoder.layout, encoder.layout.passage_prefix()

@@ -15,7 +15,7 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from pipeline_tasks.encoders.trunk import Encoder
+from pipeline_tasks.encoders.trunk import TrainableEncoder
 from pipeline_tasks.training.candidates import Group, make_group
 from pipeline_tasks.training.data.rows import Rows
 from pipeline_tasks.training.gradients import Gradients, table_of
@@ -39,7 +39,7 @@ class RowSample:
         params: hyperparameters; negatives are in-batch whatever they say.
     """
 
-    encoder: Encoder
+    encoder: TrainableEncoder
     data: Rows
     rows: np.ndarray
     params: TrainParams

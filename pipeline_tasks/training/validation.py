@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from pipeline_tasks.encoders.trunk import Encoder
+from pipeline_tasks.encoders.trunk import TrainableEncoder
 from pipeline_tasks.training.arithmetic import arithmetic
 from pipeline_tasks.training.batches import micro_batches, piece_at
 from pipeline_tasks.training.data.ragged import Ragged
@@ -80,7 +80,7 @@ def mean_ndcg(ranks: np.ndarray, grades: np.ndarray, query_of: np.ndarray, inten
 
 
 def embed(
-    encoder: Encoder,
+    encoder: TrainableEncoder,
     sequences: Tokens | Ragged,
     micro_batch_tokens: int,
     autocast: bool,
@@ -110,7 +110,9 @@ def embed(
     return peers.merged(vectors)
 
 
-def validate(encoder: Encoder, dev: Rows, micro_batch_tokens: int, autocast: bool, peers: Peers = ALONE) -> float:
+def validate(
+    encoder: TrainableEncoder, dev: Rows, micro_batch_tokens: int, autocast: bool, peers: Peers = ALONE
+) -> float:
     """NDCG@10 of ``encoder`` on ``dev``, whose sources are intents; a row's target, if any, is its positive's grade.
 
     Every intent counts alike, and within it every query. Graded rows with the same words are one query, or one of each

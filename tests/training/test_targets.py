@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pipeline_tasks.encoders.trunk import Encoder, load
+from pipeline_tasks.encoders.trunk import TrainableEncoder, load
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import Rows, tokenized
 from pipeline_tasks.training.objective import Table
@@ -62,7 +62,7 @@ def test_an_encoder_that_errs_less_has_a_lower_least_loss(vectors: tuple[Tensor,
 
 
 @pytest.fixture
-def judged(tiny_bert: Path, tmp_path: Path) -> tuple[Encoder, Rows]:
+def judged(tiny_bert: Path, tmp_path: Path) -> tuple[TrainableEncoder, Rows]:
     """Queries with one answer and with several, of more or less worth, among passages that answer nothing."""
     rows = [
         (f"t{chr(97 + q)} w{chr(98 + q)}", f"t{chr(97 + q)} w{chr(97 + place)}", [float(3 - place)])
@@ -74,7 +74,7 @@ def judged(tiny_bert: Path, tmp_path: Path) -> tuple[Encoder, Rows]:
     return encoder, tokenized(Examples.of(queries, positives, targets=worth), encoder.tokens, tmp_path, **LENGTHS)
 
 
-def test_ndcg_counts_every_known_answer_by_its_grade(judged: tuple[Encoder, Rows]) -> None:
+def test_ndcg_counts_every_known_answer_by_its_grade(judged: tuple[TrainableEncoder, Rows]) -> None:
     encoder, data = judged
     params = TrainParams(device="cpu", **LENGTHS)
     everything = RowSample(encoder, data, np.arange(len(data)), params).score("ndcg")
@@ -82,7 +82,9 @@ def test_ndcg_counts_every_known_answer_by_its_grade(judged: tuple[Encoder, Rows
     assert everything == pytest.approx(validate(encoder, data, 1024, autocast=False))
 
 
-def test_an_answer_that_was_drawn_with_another_row_of_its_query_is_no_wrong_one(judged: tuple[Encoder, Rows]) -> None:
+def test_an_answer_that_was_drawn_with_another_row_of_its_query_is_no_wrong_one(
+    judged: tuple[TrainableEncoder, Rows],
+) -> None:
     """Three answers of one query, and a passage of another that is farther from it than they are."""
     encoder, data = judged
     own, other = data.query_of == data.query_of[3], np.flatnonzero(data.query_of == data.query_of[0])
@@ -104,7 +106,9 @@ def test_an_answer_that_was_drawn_with_another_row_of_its_query_is_no_wrong_one(
     assert found == pytest.approx(np.mean(expected))
 
 
-def test_a_target_s_gradient_recomputes_activations_where_a_training_does(judged: tuple[Encoder, Rows]) -> None:
+def test_a_target_s_gradient_recomputes_activations_where_a_training_does(
+    judged: tuple[TrainableEncoder, Rows],
+) -> None:
     encoder, data = judged
     drawn = RowSample(encoder, data, np.arange(len(data)), TrainParams(device="cpu", **LENGTHS))
 
