@@ -27,20 +27,26 @@ _EXACT = 1 << 53
 _MOST_CHARS = 2000
 """Of an error, a column's name and its type: a statement makes each as long as it likes."""
 _SPARE_BYTES = 512 << 20
+_OWN_MEMORY = tuple(map(Path, ("/proc/self/statm", "/proc/self/cgroup", "/sys/fs/cgroup")))
+"""Where this process and DuckDB read how much memory there is."""
 
 
-def confine_to(limits: Limits, *readable: Path) -> None:
-    """Let the kernel end this process before it harms others: memory, processor time, time; no sockets, no writing.
+def confine_to(*readable: Path) -> None:
+    """Let the kernel refuse this process sockets, writing, and files but Python's own and what is ``readable``.
 
-    Of files it leaves Python's own and what is ``readable``, where there is Landlock.
+    Without Landlock files are left to others. It holds the thread that asks for it and those begun later.
     """
+    confine(readable=None)
+    files.restrict((*own_code(), *_OWN_MEMORY, *readable))
+
+
+def end_beyond(limits: Limits) -> None:
+    """Let the kernel end this process before it harms others: memory beside what it has, processor time, time."""
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     memory = used + (limits.memory_mb << 20) + _SPARE_BYTES
     seconds = math.ceil(limits.timeout_s) + 2
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     resource.setrlimit(resource.RLIMIT_CPU, (seconds * limits.threads, seconds * limits.threads))
-    confine(readable=None)
-    files.restrict((*own_code(), *readable))
     signal.alarm(seconds)
     os.nice(5)
 
@@ -90,8 +96,9 @@ def main() -> None:
     import duckdb
 
     task = Task.model_validate_json(sys.stdin.buffer.read())
+    confine_to(task.database, task.objects)  # before DuckDB begins threads
     with connect(task.database, task.objects, memory_mib=task.limits.memory_mb, threads=task.limits.threads) as con:
-        confine_to(task.limits, task.database, task.objects)
+        end_beyond(task.limits)
         try:
             found = answer(con, task.sql, task.limits)
         except InputError as error:

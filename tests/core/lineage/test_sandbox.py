@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from pipeline_tasks.core.confine import files
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.lineage.query import connect
 from pipeline_tasks.core.lineage.reader import Reader
@@ -222,60 +219,6 @@ def test_the_process_has_no_environment_and_cannot_reach_it(built, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     with pytest.raises(InputError, match="disabled by configuration"):
         Sandbox(Reader(built)).ask("FROM read_text('/proc/self/environ')")
-
-
-@pytest.mark.parametrize("landlock", [True, False])
-def test_the_kernel_lets_it_write_and_empty_nothing(tmp_path, landlock):
-    if landlock and not files.version():
-        pytest.skip("this kernel has no Landlock")
-    kept, elsewhere = tmp_path / "objects" / "x", tmp_path / "y"
-    kept.parent.mkdir()
-    for path in (kept, elsewhere):
-        path.write_text("kept")
-    script = f"""
-import os
-from pathlib import Path
-from pipeline_tasks.core.confine import files
-from pipeline_tasks.core.lineage.sandbox import Limits
-from pipeline_tasks.core.lineage.sandbox_child import confine_to
-if not {landlock}:
-    files.version = lambda: 0
-kept, elsewhere = Path({str(kept)!r}), Path({str(elsewhere)!r})
-confine_to(Limits(), kept.parent)
-print(kept.read_text())
-changes = (lambda: kept.open("w"), lambda: kept.open("r+"), lambda: os.truncate(kept, 0), kept.unlink,
-    lambda: kept.rename(elsewhere), (kept.parent / "new").touch, (kept.parent / "new").mkdir)
-for attempt in (*changes, elsewhere.read_text):
-    try:
-        print(attempt())
-    except PermissionError:
-        print("refused")
-"""
-    tried = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert tried.stdout.split() == ["kept", *["refused"] * 7, "refused" if landlock else "kept"]
-    assert (kept.read_text(), list(kept.parent.iterdir())) == ("kept", [kept])
-
-
-def test_a_copy_that_nobody_saw_changes_no_object(built):
-    reader = Reader(built)
-    before = _files(built.root)
-    place = next(path for path in before if path.suffix == ".parquet")
-    script = f"""
-from pathlib import Path
-from pipeline_tasks.core.confine import files
-from pipeline_tasks.core.lineage.query import connect
-from pipeline_tasks.core.lineage.sandbox import Limits
-from pipeline_tasks.core.lineage.sandbox_child import confine_to
-files.version = lambda: 0
-database, objects = Path({str(reader.database())!r}), Path({str(reader.objects)!r})
-with connect(database, objects, memory_mib=512, threads=2) as con:
-    confine_to(Limits(), database, objects)
-    print(con.execute("SELECT count(*) FROM read_blob({str(place)!r})").fetchone()[0])
-    con.execute("COPY (SELECT 1 WHERE false) TO {str(place)!r} (FORMAT csv, HEADER false)")
-"""
-    tried = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert tried.stdout.split() == ["1"] and "not permitted" in tried.stderr
-    assert _files(built.root) == before
 
 
 def test_only_so_many_at_a_time(built):
