@@ -96,7 +96,7 @@ def ours(task: Task) -> list[list[str]]:
     from pipeline_tasks.curation.negative_rules import (
         Candidates,
         Chosen,
-        Known,
+        KnownPositives,
         Low,
         MiningQueries,
         Ranked,
@@ -126,7 +126,7 @@ def ours(task: Task) -> list[list[str]]:
     table, _ = HashTable.of(text_hashes(ids))
     ends = np.concatenate([[0], np.cumsum(low.n)])
     candidates = Candidates(table.numbers(low.hashes[:found]), low.scores, ends)
-    choose(candidates, asked, Known(text_hashes(ids), zeros, *groups(own, [own], n)), chosen)
+    choose(candidates, asked, KnownPositives(text_hashes(ids), zeros, *groups(own, [own], n)), chosen)
     names = ids.to_pylist()
     return [[names[code] for code in row[:m]] for row, m in zip(chosen.codes.tolist(), chosen.n, strict=True)]
 

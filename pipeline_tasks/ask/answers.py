@@ -123,7 +123,7 @@ def answer(corpus: Corpus, reader: Reader, systems: Sequence[System], question: 
         behind = trained_on(reader, system.ref) if system.ref else []
         (quotes,) = nearest(system, [text], [intent], [[passages[i]["text"] for i, _ in hits]])
         shown = tuple(
-            Hit(i, rank, score, quote, seen(used[i], behind))
+            Hit(i, rank, score, quote, training_uses(used[i], behind))
             for rank, ((i, score), quote) in enumerate(zip(hits, quotes, strict=True), 1)
         )
         refs = tuple(f"{row['dataset']}@{row['version']}" for row in behind)
@@ -141,7 +141,7 @@ def _found(system: System, question: str, intent: str, most: int) -> tuple[float
     return seconds, [(i, float(score)) for i, score in zip(ids, scores[0][there], strict=True)]
 
 
-def seen(used: dict[str, dict[str, Any]], behind: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+def training_uses(used: dict[str, dict[str, Any]], behind: Sequence[dict[str, Any]]) -> tuple[str, ...]:
     """What a passage was in the training of a model, by its uses and by what the model was made from.
 
     Of a dataset only the latest version is looked at: uses are known of no other.

@@ -21,7 +21,7 @@ from urllib.parse import parse_qs, urlsplit
 from pydantic import ValidationError
 
 from pipeline_tasks.ask.corpus import Corpus
-from pipeline_tasks.ask.service import Given, Service
+from pipeline_tasks.ask.service import SentJudgement, Service
 from pipeline_tasks.core.errors import FoundryError, InputError
 from pipeline_tasks.core.lineage.reader import Reader
 from pipeline_tasks.web import HEADERS, STATIC
@@ -120,7 +120,7 @@ class Handler(BaseHTTPRequestHandler):
             return self._tell(415, {"detail": "send application/json"})
         if urlsplit(self.path).path != "/api/judgements":
             return self._tell(404, {"detail": "there is no such page"})
-        self._answer(lambda: self._service.judge(Given.model_validate_json(body)))
+        self._answer(lambda: self._service.judge(SentJudgement.model_validate_json(body)))
 
     def _is_foreign(self) -> bool:
         """Whether another site's page, or another name for this address, asks; it is told so.

@@ -27,7 +27,7 @@ from pipeline_tasks.evaluation.systems import BM25
 AT_ONCE = 4
 
 
-class Given(BaseModel):
+class SentJudgement(BaseModel):
     """A judgement as the page sends it."""
 
     model_config = ConfigDict(extra="forbid")
@@ -85,7 +85,7 @@ class Service:
         known = grades(read_questions(self._save), found.question, intent, texts) if self._save else {}
         return asdict(found) | {"judged": {i: judgement.model_dump() for i, judgement in known.items()}}
 
-    def judge(self, given: Given) -> dict[str, Any]:
+    def judge(self, given: SentJudgement) -> dict[str, Any]:
         """Keep a judgement.
 
         Raises:

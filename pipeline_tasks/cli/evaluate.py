@@ -187,7 +187,7 @@ def _called(store: Store, name: str) -> str:
 
 def _show(store: Store, found: Scores, others: list[Scores], baseline: str, by_intent: bool) -> None:
     """Worst first, so that the best is what one sees last."""
-    base = found.named(baseline)
+    base = found.resolve_system(baseline)
     differences = found.gains(base)
     of = f"{len(found.kinds)} intents, macro average" if len(found.kinds) > 1 else "1 intent"
     gain = " (linear gain)" * found.metric.startswith("ndcg")

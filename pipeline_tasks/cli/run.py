@@ -63,7 +63,7 @@ def _forecast(store: Store, job: Job, on: str) -> list[str]:
     if isinstance(job.params, LlmParams):
         from pipeline_tasks.synthesis.estimate import of_step
 
-        return of_step(store, job).told()
+        return of_step(store, job).lines()
     return forecast_lines(Inputs(job.open(store)), job.params, on)
 
 

@@ -113,10 +113,10 @@ class _Blocks:
         """Blocks of rows against batches of columns."""
         found = [rows[:0]]
         for at in range(0, len(columns), self._most):
-            earlier = columns[at : at + self._most]
-            later = self._by_block(rows[rows > earlier[0]])
+            batch = columns[at : at + self._most]
+            later = self._by_block(rows[rows > batch[0]])
             if later:
-                side = self._side(earlier)
+                side = self._side(batch)
                 compared = [
                     partition_of(self._of_all, later=self._in_place(block, some), earlier=side)
                     for block, some in later.items()

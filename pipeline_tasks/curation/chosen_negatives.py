@@ -16,7 +16,7 @@ from pipeline_tasks.curation.blocks import queries_of, refuse_unknown
 from pipeline_tasks.curation.build_summary import tell_chosen
 from pipeline_tasks.curation.candidates_below_bound import COLUMNS
 from pipeline_tasks.curation.id_table import HashTable
-from pipeline_tasks.curation.negative_rules import Candidates, Chosen, Known, MiningQueries, Rules, groups
+from pipeline_tasks.curation.negative_rules import Candidates, Chosen, KnownPositives, MiningQueries, Rules, groups
 from pipeline_tasks.curation.passage_facts import Facts, read_texts
 from pipeline_tasks.curation.text_parts import own_rows, queries_of_blocks
 
@@ -65,15 +65,20 @@ def choose_low(given: Partition, run: Run) -> Iterator[pa.Table]:
     yield pa.table({"row": np.flatnonzero(again)})
 
 
-def _known(answers: pa.Table, codes: np.ndarray, texts: np.ndarray, facts: Facts) -> Known:
+def _known(answers: pa.Table, codes: np.ndarray, texts: np.ndarray, facts: Facts) -> KnownPositives:
     """What answers each text of ``texts``; ``codes`` are the answers' numbers, of which some are no passages here."""
     owner = np.searchsorted(texts, answers["text"].to_numpy())
     starts, there = groups(owner, [np.where(facts.splits[codes] < 0, -1, codes)], len(texts))
-    return Known(facts.texts, facts.splits, starts, there)
+    return KnownPositives(facts.texts, facts.splits, starts, there)
 
 
 def _choose(
-    candidates: Candidates, asked: MiningQueries, known: Known, chosen: Chosen, hashes: np.ndarray, given: Partition
+    candidates: Candidates,
+    asked: MiningQueries,
+    known: KnownPositives,
+    chosen: Chosen,
+    hashes: np.ndarray,
+    given: Partition,
 ) -> None:
     from pipeline_tasks.curation.negative_kernels import choose
 

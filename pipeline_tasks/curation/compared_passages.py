@@ -69,7 +69,7 @@ class Compared:
         ends = offsets([*map(len, self.ids)]).tolist()
         return [slice(start, end) for start, end in zip(ends, ends[1:], strict=False)]
 
-    def taken(self, places: Sequence[int]) -> Compared:
+    def take(self, places: Sequence[int]) -> Compared:
         """Some of the queries, with their passages."""
         slices = self.slices()
         passages = pa.concat_tables([self.passages.slice(slices[i].start, len(self.ids[i])) for i in places])

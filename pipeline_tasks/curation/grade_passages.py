@@ -18,7 +18,7 @@ from pipeline_tasks.curation.compared_passages import READS, Compared
 from pipeline_tasks.curation.passage_scores import ranks_of
 from pipeline_tasks.datasets import RELABELLED
 from pipeline_tasks.models.use import REFERENCE_MODELS
-from pipeline_tasks.synthesis.asking import Asked, Refusal, write_all
+from pipeline_tasks.synthesis.asking import PromptTask, Refusal, write_all
 from pipeline_tasks.synthesis.chat_prompts import as_material, chat_prompt, cut
 from pipeline_tasks.synthesis.instructing import InstructingParams, repair, room_for
 from pipeline_tasks.synthesis.llm_client import Response
@@ -96,7 +96,7 @@ def grade_passages(rows: pa.Table, params: GradePassagesParams, run: Run) -> pa.
         "likelihood_ranks": pa.nulls(n_all, pa.int32()),
         "relevance_ranks": pa.array(np.concatenate([*map(ranks_of, best)])),
     }
-    return compared.taken(graded).ordered(best, found, run)
+    return compared.take(graded).ordered(best, found, run)
 
 
 def _shuffled(query_id: str, ids: Sequence[str]) -> list[int]:
@@ -105,7 +105,7 @@ def _shuffled(query_id: str, ids: Sequence[str]) -> list[int]:
 
 def _ask(
     query_id: str, task: str, query: str, texts: Sequence[str], params: GradePassagesParams
-) -> Asked[list[int]] | Refusal:
+) -> PromptTask[list[int]] | Refusal:
     system = _SYSTEM + as_material(_FIELDS, ("task", "query"))
     room = room_for(params, _TOKENS, system, (task, query), len(texts))
     if isinstance(room, Refusal):
@@ -114,7 +114,7 @@ def _ask(
     user = json.dumps({"task": task, "query": query, "passages": passages}, ensure_ascii=False)
     seed = seed_of("grade", query_id)
     prompt = chat_prompt(system, (), user, _FIELDS, _TOKENS, "", (system,), seed, **params.chat_terms)
-    return Asked(prompt, partial(_read, len(texts)), repair)
+    return PromptTask(prompt, partial(_read, len(texts)), repair)
 
 
 def _read(n_passages: int, answer: Response, prompt: Prompt) -> list[int] | Rejected:

@@ -7,7 +7,7 @@ import numpy as np
 from pipeline_tasks.core.compiled import compiled
 from pipeline_tasks.curation.id_kernels import find, hash_bytes
 from pipeline_tasks.curation.id_table import IdTable
-from pipeline_tasks.curation.negative_rules import Candidates, Chosen, Known, Low, MiningQueries, Ranked, Rules
+from pipeline_tasks.curation.negative_rules import Candidates, Chosen, KnownPositives, Low, MiningQueries, Ranked, Rules
 
 _TOO_SIMILAR, _MARGIN, _MAX_SCORE, _KNOWN, _DUPLICATE, _SPLIT = range(6)
 
@@ -89,7 +89,7 @@ def low_enough(
 
 
 @compiled
-def _refused(code: int, row: int, asked: MiningQueries, known: Known) -> int:
+def _refused(code: int, row: int, asked: MiningQueries, known: KnownPositives) -> int:
     """The rule by which a passage cannot be a negative of this query, whatever its score; -1 where it may."""
     text = known.hashes[code]
     is_copy = text == known.hashes[asked.positive[row]]
@@ -103,7 +103,7 @@ def _refused(code: int, row: int, asked: MiningQueries, known: Known) -> int:
 
 
 @compiled
-def choose(candidates: Candidates, asked: MiningQueries, known: Known, chosen: Chosen) -> int:
+def choose(candidates: Candidates, asked: MiningQueries, known: KnownPositives, chosen: Chosen) -> int:
     """Fill ``chosen`` with the first candidates of every query that may be negatives.
 
     Args:

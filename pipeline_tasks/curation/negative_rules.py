@@ -92,7 +92,7 @@ class Candidates(NamedTuple):
     starts: np.ndarray
 
 
-class Known(NamedTuple):
+class KnownPositives(NamedTuple):
     """Passages: hash of the text and split of each; known positives of each group from ``starts`` on in ``codes``.
 
     The split of what is no passage is negative.

@@ -154,7 +154,7 @@ class _Answers(NamedTuple):
     passages: np.ndarray
 
     @classmethod
-    def known(cls, pairs: _Corpus, texts: _Corpus) -> _Answers:
+    def from_pairs(cls, pairs: _Corpus, texts: _Corpus) -> _Answers:
         """Source passages and positives of all pairs; a source passage that is not among the ``texts`` is left out."""
         found = [pc.index_in(pairs.rows[name], value_set=texts.ids) for name in ("passage_id", "positive_id")]
         queries = np.concatenate([pairs.hashes[column.is_valid().to_numpy()] for column in found])
@@ -177,7 +177,7 @@ def _opened(store: Store, passages: str, pairs: str) -> tuple[_Corpus, _Corpus, 
     asked = of_pairs.table(["query_id", "intent", "query", "split", "passage_id", "positive_id"])
     texts = _corpus(pa.concat_tables([own, written]), "text", of_passages)
     queries = _corpus(asked, "query", of_pairs)
-    return texts, queries, _Answers.known(queries, texts)
+    return texts, queries, _Answers.from_pairs(queries, texts)
 
 
 def _corpus(rows: pa.Table, text: str, version: Version) -> _Corpus:

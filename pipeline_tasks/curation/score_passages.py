@@ -100,7 +100,7 @@ def score_passages(rows: pa.Table, params: ScorePassagesParams, run: Run) -> pa.
     if not kept:
         return RELABELLED.table()
     scores = Scores(likelihoods[of_kept], expected_grades(_among_grades(grades[of_kept])))
-    return ordered_by_both(compared.taken(kept), scores, params.k, run)
+    return ordered_by_both(compared.take(kept), scores, params.k, run)
 
 
 def _among_grades(log_probs: np.ndarray) -> np.ndarray:

@@ -55,8 +55,8 @@ def result_of(store: Store, size: str) -> Result:
     """What the latest evaluation says of the latest stage of the trained model and of what it started from."""
     found = scores_of(Version.open(store, Ref.parse(SET)))
     mean = {system: row[AVERAGE].mean for system, row in found.table.items()}
-    start = found.named(f"{size}/untrained")
-    trained = found.named(str(resolve(store, Ref.parse(f"model/{size}/finetune"))))
+    start = found.resolve_system(f"{size}/untrained")
+    trained = found.resolve_system(str(resolve(store, Ref.parse(f"model/{size}/finetune"))))
     gained = found.gains(start, [name for name, version in found.models.items() if version])
     gain = gained[trained]
     facts = {
@@ -64,8 +64,8 @@ def result_of(store: Store, size: str) -> Result:
         "start_ndcg": round(mean[start], 4),
         "trained_ndcg": round(mean[trained], 4),
         "p_value": gain.p,
-        "bm25_ndcg": round(mean[found.named("bm25")], 4),
-        "best_reference_ndcg": round(max(mean[found.named(name)] for name in REFERENCE_MODELS), 4),
+        "bm25_ndcg": round(mean[found.resolve_system("bm25")], 4),
+        "best_reference_ndcg": round(max(mean[found.resolve_system(name)] for name in REFERENCE_MODELS), 4),
     }
     words = (
         f"{trained} scores {100 * mean[trained]:.1f} on {len(found.intents)} judged questions, "

@@ -118,7 +118,7 @@ class Scores:
         """What the evaluation calls a trained version; empty where it has none of that name."""
         return next((name for name, ref in self.models.items() if ref and ref == model), "")
 
-    def named(self, system: str) -> str:
+    def resolve_system(self, system: str) -> str:
         """The system of that name, or that trained version.
 
         Raises:

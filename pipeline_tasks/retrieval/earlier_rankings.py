@@ -71,7 +71,7 @@ class Earlier:
         """The passages that were there, in shards."""
         return pieces(self.inputs, most_rows)
 
-    def known(self, block: Rows) -> dict[int, Part]:
+    def rankings_of(self, block: Rows) -> dict[int, Part]:
         """Those parts of a block of queries that were ranked, by number, and their rankings."""
         parts = enumerate(block.version.manifest.parts)
         return {number: self.ranked[part.sha256] for number, part in parts if part.sha256 in self.ranked}

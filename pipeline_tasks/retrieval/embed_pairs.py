@@ -83,8 +83,8 @@ def embed_pairs(rows: pa.Table, params: EmbedPairsParams, run: Run) -> pa.Table:
     asked = is_asked(rows["intent"], params.intents)
     n_texts = int(asked.sum()) + rows.num_rows
     with run.progress(n_texts, "texts") as meter, counting_costs(run, encoder, n_texts):
-        of_queries = params.kept(encoded_queries(rows.filter(pa.array(asked)), encoder, meter.advance))
-        of_positives = params.kept(encoder.encode_passages(positives, progress=meter.advance))
+        of_queries = params.stored_vectors(encoded_queries(rows.filter(pa.array(asked)), encoder, meter.advance))
+        of_positives = params.stored_vectors(encoder.encode_passages(positives, progress=meter.advance))
     if not asked.all():
         of_queries = of_queries.take(pa.array(np.cumsum(asked) - 1, mask=~asked))
     ids = rows.select(["query_id", "passage_id", "doc_id", "intent", "positive_id", "origin"])

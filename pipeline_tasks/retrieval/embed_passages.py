@@ -62,7 +62,7 @@ class EncodeParams(EmbedParams, PaidParams):
             check(encoder, open_or_ask(self.model, "float32", run.store), texts)
         return encoder
 
-    def kept(self, vectors: np.ndarray) -> pa.ListArray:
+    def stored_vectors(self, vectors: np.ndarray) -> pa.ListArray:
         """Vectors as they are stored: rounded to half precision, which Parquet then keeps in half the bytes."""
         return lists(vectors.astype(np.float16) if self.storage == "float16" else vectors)
 
@@ -103,7 +103,7 @@ def embed_passages(rows: pa.Table, params: EncodeParams, run: Run) -> pa.Table:
     encoder = params.open(texts, run)
     with run.progress(rows.num_rows, "passages") as meter, counting_costs(run, encoder, rows.num_rows):
         vectors = encoder.encode_passages(texts, progress=meter.advance)
-    return rows.select(["passage_id", "doc_id"]).append_column("embedding", params.kept(vectors))
+    return rows.select(["passage_id", "doc_id"]).append_column("embedding", params.stored_vectors(vectors))
 
 
 @contextmanager

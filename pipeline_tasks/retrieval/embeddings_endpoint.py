@@ -65,7 +65,7 @@ class EmbeddingsEndpoint:
             InputError: it refuses the key, the model or a text, or its vectors are of another width or not finite.
         """
         answer_id = digest({"api": "embeddings", "model": self.model, "texts": list(texts)})
-        if kept := self.kept(answer_id, len(texts)):
+        if kept := self.stored_answer(answer_id, len(texts)):
             self.endpoint.count("vectors_reused", len(texts))
             return [kept]
         try:
@@ -82,7 +82,7 @@ class EmbeddingsEndpoint:
         self.endpoint.count("embedding_requests")
         return [Answer(answer_id, vectors)]
 
-    def kept(self, answer_id: str, n_texts: int) -> Answer | None:
+    def stored_answer(self, answer_id: str, n_texts: int) -> Answer | None:
         """The stored answer of that id, where it is there and whole; what is broken is forgotten.
 
         Raises:
@@ -114,7 +114,7 @@ class EmbeddingsEndpoint:
         for _ in range(2):  # another buyer, or one that was killed, may have been first; broken vectors of it go
             for key, content in files.items():
                 self._store.create(key, content)
-            if stored := self.kept(answer_id, len(bought.kept)):
+            if stored := self.stored_answer(answer_id, len(bought.kept)):
                 return stored.vectors
         return bought.kept
 

@@ -76,12 +76,12 @@ def _encoder(source: TorchSource, device: str, precision: Precision) -> Encoder:
         graph = graph if graph.is_file() else quantised(source)
         return OnnxEncoder(source.name, graph, source.layout, load_tokenizer(source.folder), source.threads)
     source = replace(source, precision=precision)
-    devices = tuple(device.split(","))
-    if len(devices) == 1:
+    names = tuple(device.split(","))
+    if len(names) == 1:
         return TorchEncoder(source, device)
     from pipeline_tasks.retrieval.multi_device_encoder import MultiDeviceEncoder
 
-    return MultiDeviceEncoder(source, devices)
+    return MultiDeviceEncoder(source, names)
 
 
 def is_exact_only(name: str) -> bool:

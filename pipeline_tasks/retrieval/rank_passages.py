@@ -152,7 +152,7 @@ class _Search:
     ) -> dict[int, list[Part]]:
         """Block -> what :func:`take_over` makes of it, of those with queries that were ranked before."""
         params, asked = self._params, self._params.depth
-        known = {at: ranked for at, block in enumerate(self.blocks) if (ranked := before.known(block["pairs"]))}
+        known = {at: ranked for at, block in enumerate(self.blocks) if (ranked := before.rankings_of(block["pairs"]))}
         if not known:
             return {}
         old = ids_by_hash(before.shards(params.shard_passages), corpus, len(ids[0]), self._run)

@@ -28,7 +28,7 @@ class ScreenedQueries(NamedTuple):
     fuzz: np.ndarray
 
 
-class Given(NamedTuple):
+class ShardPassages(NamedTuple):
     """Passages of a shard.
 
     Attributes:
@@ -157,7 +157,7 @@ def _tighten(row: int, shift: int, asked: ScreenedQueries, best: Best) -> None:
 
 
 @compiled
-def _settle(row: int, asked: ScreenedQueries, given: Given, best: Best) -> None:
+def _settle(row: int, asked: ScreenedQueries, given: ShardPassages, best: Best) -> None:
     """Score the candidates of a query, and keep the best ``k``."""
     k, n, fuzz = best.scored.shape[1], best.n[row], asked.fuzz[row]
     if n == 0:
@@ -182,7 +182,7 @@ def _settle(row: int, asked: ScreenedQueries, given: Given, best: Best) -> None:
 
 
 @compiled
-def settle(shift: int, asked: ScreenedQueries, given: Given, best: Best) -> None:
+def settle(shift: int, asked: ScreenedQueries, given: ShardPassages, best: Best) -> None:
     """Score what can still belong: afterwards ``best`` holds the best ``k`` of all passages so far."""
     for row in range(best.n.size):
         if 2 * best.n[row] > 3 * best.scored.shape[1]:
@@ -199,7 +199,7 @@ def begin(kth: np.ndarray, shift: int, asked: ScreenedQueries, best: Best) -> No
 
 
 @compiled
-def offer(screen: np.ndarray, shift: int, first: int, asked: ScreenedQueries, given: Given, best: Best) -> None:
+def offer(screen: np.ndarray, shift: int, first: int, asked: ScreenedQueries, given: ShardPassages, best: Best) -> None:
     """Note as candidates the passages of a block that the screen cannot rule out.
 
     A passage is ruled out where its screened score is more than ``slack`` below what the k-th best score is at least.

@@ -70,7 +70,7 @@ class Screened:
         lengths *= above
         moved *= above
 
-    def asked(self, part: slice, longest: np.float32, farthest: np.float32) -> ScreenedQueries:
+    def as_queries(self, part: slice, longest: np.float32, farthest: np.float32) -> ScreenedQueries:
         """Some of the vectors as queries among passages at most so long, which rounding moved at most so far.
 
         Source: |qp - q'p'| <= |q - q'||p| + |q'||p - p'|, and d * 2^-23 |q'||p'| for adding up in float32.

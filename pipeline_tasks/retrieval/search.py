@@ -22,7 +22,7 @@ from pipeline_tasks.core.side_by_side import numpy_threads, torch_threads
 from pipeline_tasks.retrieval.screen import SHIFT, Kind, Screened, faster_screen, frozen, product, room_for
 
 if TYPE_CHECKING:
-    from pipeline_tasks.retrieval.scan_kernels import Best, Given
+    from pipeline_tasks.retrieval.scan_kernels import Best, ShardPassages
 
 QUERY_BLOCK = 1024
 PASSAGE_BLOCK = 2048
@@ -132,9 +132,9 @@ class _Found:
 
     def search(self, vectors: np.ndarray, keys: np.ndarray) -> None:
         """Search one shard."""
-        from pipeline_tasks.retrieval.scan_kernels import Given
+        from pipeline_tasks.retrieval.scan_kernels import ShardPassages
 
-        given, longest, farthest = Given(frozen(vectors), frozen(keys)), np.float32(0), np.float32(0)
+        given, longest, farthest = ShardPassages(frozen(vectors), frozen(keys)), np.float32(0), np.float32(0)
         for first in range(0, len(vectors), len(self._rounded)):
             some = Screened(given.vectors[first : first + len(self._rounded)], self._kind, "passages", self._rounded)
             self._each(some.fill, len(some.vectors))
@@ -142,12 +142,14 @@ class _Found:
             self._offer(some, first, given, longest, farthest)
         self._settle(given, longest, farthest)
 
-    def _offer(self, some: Screened, first: int, given: Given, longest: np.float32, farthest: np.float32) -> None:
+    def _offer(
+        self, some: Screened, first: int, given: ShardPassages, longest: np.float32, farthest: np.float32
+    ) -> None:
         from pipeline_tasks.retrieval.scan_kernels import begin, offer
 
         def work(part: slice) -> None:
             room, best = self._products.get(), _of(self._best, part)
-            asked = self._queries.asked(part, longest, farthest)
+            asked = self._queries.as_queries(part, longest, farthest)
             for at in range(0, len(some.vectors), self._block):
                 bits = product(self._queries.rounded[part], some.rounded[at : at + self._block], room)
                 if first + at == 0:
@@ -157,11 +159,11 @@ class _Found:
 
         self._each(work, len(self._queries.vectors), QUERY_BLOCK)
 
-    def _settle(self, given: Given, longest: np.float32, farthest: np.float32) -> None:
+    def _settle(self, given: ShardPassages, longest: np.float32, farthest: np.float32) -> None:
         from pipeline_tasks.retrieval.scan_kernels import settle
 
         def work(part: slice) -> None:
-            settle(SHIFT[self._kind], self._queries.asked(part, longest, farthest), given, _of(self._best, part))
+            settle(SHIFT[self._kind], self._queries.as_queries(part, longest, farthest), given, _of(self._best, part))
 
         self._each(work, len(self._queries.vectors))
 

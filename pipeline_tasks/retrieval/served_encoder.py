@@ -59,7 +59,7 @@ class ServedEncoder(Encoder):
         return np.flatnonzero(left).tolist()
 
     def _kept(self, place: Place) -> np.ndarray | None:
-        answer = self._embeddings.kept(place.answer_id, place.n_rows)
+        answer = self._embeddings.stored_answer(place.answer_id, place.n_rows)
         return None if answer is None else answer.vectors[place.rows]
 
     def _asked(

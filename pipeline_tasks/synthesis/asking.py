@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Asked(Generic[T]):
+class PromptTask(Generic[T]):
     """A prompt, how its writer reads the answer and asks again, and what is written, where prompts differ in that."""
 
     prompt: Prompt
@@ -44,7 +44,7 @@ class Refusal:
 
 
 def write_all(
-    asked: Sequence[Asked[T] | Refusal], what: str, params: LlmParams, run: Run
+    asked: Sequence[PromptTask[T] | Refusal], what: str, params: LlmParams, run: Run
 ) -> list[Written[T] | Refusal]:
     """What was written for each prompt, in their order.
 
@@ -58,7 +58,7 @@ def write_all(
     Raises:
         InputError, TransientError: as :func:`~pipeline_tasks.synthesis.endpoint.ask_all`.
     """
-    again, able = set[int](), [one for one in asked if isinstance(one, Asked)]
+    again, able = set[int](), [one for one in asked if isinstance(one, PromptTask)]
 
     def repair(place: int, answer: Response) -> Prompt | None:
         prompt = able[place].repair(answer, able[place].prompt)
@@ -71,10 +71,10 @@ def write_all(
     if again:
         run.count("repairs", len(again))
     written = iter([_written(one, outcome, one.what or what, run) for one, outcome in zip(able, outcomes, strict=True)])
-    return [next(written) if isinstance(one, Asked) else one for one in asked]
+    return [next(written) if isinstance(one, PromptTask) else one for one in asked]
 
 
-def _written(one: Asked[T], outcome: Response | Unanswered, what: str, run: Run) -> Written[T] | Refusal:
+def _written(one: PromptTask[T], outcome: Response | Unanswered, what: str, run: Run) -> Written[T] | Refusal:
     if isinstance(outcome, Unanswered):
         return Refusal(f"llm_{outcome.reason}", outcome.detail)
     run.responses.add(outcome.response_id)

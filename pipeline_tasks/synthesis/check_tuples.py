@@ -16,7 +16,7 @@ from pipeline_tasks.core.ids import seed_of, unit_hash
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.step import From, step
 from pipeline_tasks.datasets import TUPLES
-from pipeline_tasks.synthesis.asking import Asked, Refusal, Written, write_all
+from pipeline_tasks.synthesis.asking import PromptTask, Refusal, Written, write_all
 from pipeline_tasks.synthesis.chat_prompts import as_material, chat_prompt, cut
 from pipeline_tasks.synthesis.instructing import InstructingParams, repair, room_for
 from pipeline_tasks.synthesis.llm_client import Response
@@ -105,7 +105,7 @@ def choices_of(row: dict[str, Any], positives: Set[str], n_distractors: int) -> 
     return Choice(*map(tuple, zip(*mixed, strict=True)))
 
 
-def _ask(row: dict[str, Any], question: int, choice: Choice, params: CheckTuplesParams) -> Asked[int] | Refusal:
+def _ask(row: dict[str, Any], question: int, choice: Choice, params: CheckTuplesParams) -> PromptTask[int] | Refusal:
     _, told, query = QUESTIONS[question]
     system = _SYSTEM + as_material(_FIELDS, ("query", "instruction"))
     room = room_for(params, _TOKENS, system, (row[told], row[query]), len(choice.texts))
@@ -115,7 +115,7 @@ def _ask(row: dict[str, Any], question: int, choice: Choice, params: CheckTuples
     user = json.dumps({"query": row[query], "instruction": row[told], "passages": passages}, ensure_ascii=False)
     seed = seed_of("check", row["query_id"], str(question))
     prompt = chat_prompt(system, (), user, _FIELDS, _TOKENS, "", (system,), seed, **params.chat_terms)
-    return Asked(prompt, partial(_number, len(choice.texts)), _repair)
+    return PromptTask(prompt, partial(_number, len(choice.texts)), _repair)
 
 
 def _repair(answer: Response, prompt: Prompt) -> Prompt | None:

@@ -55,7 +55,7 @@ class DecontaminatePairsParams(StepParams):
         return super().identity() | {"asked": digest([q.model_dump(mode="json") for q in self._questions])}
 
     @property
-    def asked(self) -> list[Question]:
+    def judged_questions(self) -> list[Question]:
         """The domain's judged questions, if they are to be looked at."""
         return self._questions
 
@@ -120,7 +120,7 @@ def refuse_copies(
         InputError: as there.
     """
     apart = [inputs[name] for name in held_out if name in inputs]
-    known = EvaluationTexts.read(inputs, apart, params.asked, params.passages, params.near)
+    known = EvaluationTexts.read(inputs, apart, params.judged_questions, params.passages, params.near)
     found: Counter[str] = Counter()
     checked = refused = 0
     pairs = inputs[of]

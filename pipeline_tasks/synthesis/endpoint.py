@@ -160,16 +160,16 @@ def ask_all(
         TransientError: the endpoint stays busy or broken; answers so far are kept.
     """
 
-    def asked(prompt: Prompt) -> Request:
+    def request_of(prompt: Prompt) -> Request:
         chat = (prompt.system, prompt.turns, prompt.fields if prompt.structured else ())
         sampling = (prompt.max_tokens, params.temperature, prompt.stop, prompt.seed)
         return Request(prompt.text, *sampling, *chat, reasoning_tokens=params.reasoning_tokens)
 
     def asked_then(place: int, answer: Response) -> Request | None:
         prompt = then(place, answer)
-        return asked(prompt) if prompt else None
+        return request_of(prompt) if prompt else None
 
-    return list(ask_each(map(asked, prompts), len(prompts), params, run, asked_then))
+    return list(ask_each(map(request_of, prompts), len(prompts), params, run, asked_then))
 
 
 def ask_each(

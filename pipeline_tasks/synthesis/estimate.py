@@ -72,7 +72,7 @@ class Bill:
         """How long it takes where an answer takes ``answer_s`` seconds."""
         return self.n_requests * answer_s / self.concurrency / 3600
 
-    def told(self) -> list[str]:
+    def lines(self) -> list[str]:
         """The bill in words."""
         dollars = "?" if self.usd is None else f"{self.usd:,.2f}"
         return [

@@ -9,7 +9,7 @@ from functools import partial
 from typing import NamedTuple
 
 from pipeline_tasks.synthesis import phrases
-from pipeline_tasks.synthesis.asking import Asked, Refusal
+from pipeline_tasks.synthesis.asking import PromptTask, Refusal
 from pipeline_tasks.synthesis.checks import fault_of
 from pipeline_tasks.synthesis.endpoint import LlmParams
 from pipeline_tasks.synthesis.instructing import Task, bounds_for, prompt_for, repair
@@ -66,7 +66,7 @@ class Event(NamedTuple):
     evidence: str
 
 
-def ask_event(key: str, params: LlmParams, passage: str) -> Asked[Event] | Refusal:
+def ask_event(key: str, params: LlmParams, passage: str) -> PromptTask[Event] | Refusal:
     """The main event of a passage; ``key`` decides the seed of the sampling.
 
     Raises:
@@ -75,7 +75,7 @@ def ask_event(key: str, params: LlmParams, passage: str) -> Asked[Event] | Refus
     prompt = prompt_for(_EVENT, Event._fields, _MAX_TOKENS, key, params, passage)
     if isinstance(prompt, Refusal):
         return prompt
-    return Asked(prompt, partial(_read, bounds_for(_CHECKS, params)), repair)
+    return PromptTask(prompt, partial(_read, bounds_for(_CHECKS, params)), repair)
 
 
 def _read(bounds: dict[str, float], answer: Response, prompt: Prompt) -> Event | Rejected:

@@ -168,7 +168,7 @@ class Chosen(Table):
                 yield place, (text_of(row, (self.query,)), _text(text))
 
 
-class Named(Table):
+class TextsWithIds(Table):
     """Texts with ids."""
 
     id: str
@@ -196,8 +196,8 @@ class Judgements(Table):
 class Judged(Entry):
     """Queries, documents and judgements, as in BEIR."""
 
-    queries: Named
-    corpus: Named
+    queries: TextsWithIds
+    corpus: TextsWithIds
     judgements: Judgements
 
     def tables(self) -> tuple[Table, ...]:

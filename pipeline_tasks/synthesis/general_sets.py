@@ -89,7 +89,7 @@ class GeneralSet(Entry):
         wanted = [word for pattern in patterns for word in ("--include", pattern)]
         return shlex.join(["hf", "download", self.hub, "--repo-type", "dataset", *at, *wanted, "--local-dir", folder])
 
-    def found(self, name: str, source: Source) -> Found:
+    def fields_of_rows(self, name: str, source: Source) -> Found:
         """Its rows as fields of pairs.
 
         Raises:

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import seed_of
-from pipeline_tasks.synthesis.asking import Asked, Refusal
+from pipeline_tasks.synthesis.asking import PromptTask, Refusal
 from pipeline_tasks.synthesis.chat_prompts import (
     LEAST_TOKENS,
     SPARE_TOKENS,
@@ -110,7 +110,7 @@ class InstructingParams(LlmParams):
         return self.sampling()
 
 
-def ask(task: Task, key: str, params: LlmParams, passage: str, **texts: str) -> Asked[str] | Refusal:
+def ask(task: Task, key: str, params: LlmParams, passage: str, **texts: str) -> PromptTask[str] | Refusal:
     """A task about ``passage`` and other texts, by their names; ``key`` decides the seed of the sampling.
 
     Raises:
@@ -119,7 +119,7 @@ def ask(task: Task, key: str, params: LlmParams, passage: str, **texts: str) -> 
     prompt = prompt_for(task.system, (task.field,), task.max_tokens, key, params, passage, **texts)
     if isinstance(prompt, Refusal):
         return prompt
-    return Asked(prompt, partial(_read, task, bounds_for(task.checks, params), tuple(texts.values())), repair)
+    return PromptTask(prompt, partial(_read, task, bounds_for(task.checks, params), tuple(texts.values())), repair)
 
 
 def prompt_for(

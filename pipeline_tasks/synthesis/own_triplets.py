@@ -40,7 +40,7 @@ class OwnFilesParams(StepParams):
 
     def rows(self) -> Iterator[tuple[str, dict[str, Any] | None]]:
         """The place of every row, and what its fields hold; None for a line that is no row."""
-        return self._files.named(self.fields_of_a_row, self.columns)
+        return self._files.rows_with_places(self.fields_of_a_row, self.columns)
 
 
 def text_of(value: Any) -> str:

@@ -92,7 +92,9 @@ class PairFiles:
         packed = [f"{self._named(path)} has columns of bytes" for path in self._files if _has_bytes(path)]
         return digest(*((self._named(path), file_sha256(path)) for path in self._files), *marked, *packed)
 
-    def named(self, fields: Sequence[str], columns: Mapping[str, str]) -> Iterator[tuple[str, dict[str, Any] | None]]:
+    def rows_with_places(
+        self, fields: Sequence[str], columns: Mapping[str, str]
+    ) -> Iterator[tuple[str, dict[str, Any] | None]]:
         """The place of every row, and what its fields hold; None for a line that is no row.
 
         Args:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.step import From, step
 from pipeline_tasks.datasets import TOLD_PAIRS, TUPLES
-from pipeline_tasks.synthesis.asking import Asked, Refusal, Written, write_all
+from pipeline_tasks.synthesis.asking import PromptTask, Refusal, Written, write_all
 from pipeline_tasks.synthesis.instructing import (
     PASSAGE,
     POISONED_INSTRUCTION,
@@ -73,10 +73,12 @@ def poison_tuples(rows: pa.Table, params: PoisonTuplesParams, run: Run) -> pa.Ta
 
 
 def _with(
-    pairs: list[dict[str, Any]], asked: dict[str, list[Asked[str] | Refusal]], params: PoisonTuplesParams, run: Run
+    pairs: list[dict[str, Any]], asked: dict[str, list[PromptTask[str] | Refusal]], params: PoisonTuplesParams, run: Run
 ) -> list[dict[str, Any]]:
     """The pairs for which these parts were written, with them; the others are rejects for the first that was not."""
-    each = [replace(one, what=part) if isinstance(one, Asked) else one for part, ones in asked.items() for one in ones]
+    each = [
+        replace(one, what=part) if isinstance(one, PromptTask) else one for part, ones in asked.items() for one in ones
+    ]
     written, kept = write_all(each, "", params, run), []
     for place, pair in enumerate(pairs):
         row = dict(pair)

@@ -178,7 +178,7 @@ def read_set(given: Partition, run: Run) -> Iterator[pa.Table]:
     limit = {"enough": most} if stops else {"most": most}
     n_pairs = 0
     with run.progress(most or one.pairs, f"pairs of gd/{name}") as progress:
-        for table in in_parts(pairs_of(partial(one.found, name, source), rules, run, **limit)):
+        for table in in_parts(pairs_of(partial(one.fields_of_rows, name, source), rules, run, **limit)):
             n_pairs += table.num_rows
             n_bytes = run.counters[f"hub_bytes/gd/{name}"]
             progress.advance(table.num_rows, f"{n_bytes / _MIB:,.0f} MiB" if params.is_on_hub else "")

@@ -56,7 +56,7 @@ class ReadPairsParams(StepParams):
 
     def rows(self) -> Found:
         """The rows of all files, with these names for their columns."""
-        for place, row in self._files.named(FIELDS, self.columns):
+        for place, row in self._files.rows_with_places(FIELDS, self.columns):
             yield place, row and _texts(row)
 
 

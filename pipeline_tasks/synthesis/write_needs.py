@@ -14,7 +14,7 @@ from pipeline_tasks.core.step import added, step
 from pipeline_tasks.datasets import NEEDS, PASSAGES
 from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.domains.intents import check_known, load_intents
-from pipeline_tasks.synthesis.asking import Asked, Refusal, write_all
+from pipeline_tasks.synthesis.asking import PromptTask, Refusal, write_all
 from pipeline_tasks.synthesis.endpoint import LlmParams
 from pipeline_tasks.synthesis.writers import writer_of
 
@@ -67,7 +67,7 @@ def write_needs(rows: pa.Table, params: WriteNeedsParams, run: Run) -> pa.Table:
     for intent, passage in tasks:
         writer = writers[intent]
         prompt = writer.ask_need(passage["text"], key=passage["passage_id"])
-        asked.append(Asked(prompt, writer.read_need, writer.repair))
+        asked.append(PromptTask(prompt, writer.read_need, writer.repair))
     needs = []
     for (intent, passage), one, need in zip(tasks, asked, write_all(asked, "need", params, run), strict=True):
         if isinstance(need, Refusal):

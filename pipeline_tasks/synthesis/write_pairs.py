@@ -13,7 +13,7 @@ from pipeline_tasks.core.step import step
 from pipeline_tasks.datasets import NEEDS, PAIRS
 from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.domains.intents import load_intents
-from pipeline_tasks.synthesis.asking import Asked, Refusal, write_all
+from pipeline_tasks.synthesis.asking import PromptTask, Refusal, write_all
 from pipeline_tasks.synthesis.endpoint import LlmParams
 from pipeline_tasks.synthesis.writers import writer_of
 
@@ -38,7 +38,7 @@ def write_pairs(rows: pa.Table, params: WritePairsParams, run: Run) -> pa.Table:
     for need in needs:
         writer = writers[need["intent"]]
         prompt = writer.ask_pair(need["passage"], need["need"], key=need["passage_id"])
-        asked.append(Asked(prompt, writer.read_pair, writer.repair))
+        asked.append(PromptTask(prompt, writer.read_pair, writer.repair))
     pairs = []
     for need, one, pair in zip(needs, asked, write_all(asked, "pair", params, run), strict=True):
         if isinstance(pair, Refusal):

@@ -14,7 +14,7 @@ from pipeline_tasks.core.step import step
 from pipeline_tasks.datasets import INSTRUCTED_PAIRS, PASSAGES
 from pipeline_tasks.models.registry import ANY
 from pipeline_tasks.synthesis import task_prompts
-from pipeline_tasks.synthesis.asking import Asked, Refusal, write_all
+from pipeline_tasks.synthesis.asking import PromptTask, Refusal, write_all
 from pipeline_tasks.synthesis.chat_prompts import repaired
 from pipeline_tasks.synthesis.checks import bounds_of, check_names
 from pipeline_tasks.synthesis.endpoint import LlmParams
@@ -66,7 +66,7 @@ def write_tasks_and_queries(rows: pa.Table, params: WriteTasksAndQueriesParams, 
     asked_of.sort(key=lambda passage: passage["passage_id"])
     read, repair = partial(task_prompts.read, bounds=bounds), _repair if params.api == "chat" else _no_repair
     ask = partial(task_prompts.ask, chat=params.api == "chat", **params.chat_terms)
-    asked = [Asked(ask(p["text"], key=p["passage_id"]), read, repair) for p in asked_of]
+    asked = [PromptTask(ask(p["text"], key=p["passage_id"]), read, repair) for p in asked_of]
     pairs = []
     for passage, one, found in zip(asked_of, asked, write_all(asked, "query", params, run), strict=True):
         if isinstance(found, Refusal):

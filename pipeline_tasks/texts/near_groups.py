@@ -69,9 +69,9 @@ class Shards:
             Partition(rows, {"connected": [table]}, {"groups": self.groups, "first": first})
             for rows, table, first in zip(self.rows, connected, self.places, strict=False)
         ]
-        dealt = run.spread(sketches, of_shards, lasting=False)
+        sketched = run.spread(sketches, of_shards, lasting=False)
         of_group = of_all | {"threshold": self.threshold}
-        groups = [Partition(parts={"sketches": tables}, values=of_group) for tables in zip(*dealt, strict=True)]
+        groups = [Partition(parts={"sketches": tables}, values=of_group) for tables in zip(*sketched, strict=True)]
         return list(zip(*run.spread(settle_group, groups, lasting=False), strict=True))
 
 

@@ -93,7 +93,7 @@ class Cost:
         return self.shape.n_params - self.shape.pooler_params
 
     @property
-    def kept(self) -> int:
+    def kept_bytes(self) -> int:
         """Bytes of a token that a block keeps for its gradient."""
         shape, kind = self.shape, ("bf16" if self.half else "fp32") + (" adapters" if self.rank else "")
         kind += " on fp32" if self.half and self.rank and self.exact else ""
@@ -135,7 +135,7 @@ class Cost:
         if self.half and not self.held_half:
             weights += 2 * (block if self.recompute else shape.matrix_params * pieces)
         entering = shape.width * (2 if self.held_half and shape.gated else 4)
-        held = shape.layers * entering + self.kept if self.recompute else shape.layers * self.kept
+        held = shape.layers * entering + self.kept_bytes if self.recompute else shape.layers * self.kept_bytes
         return {
             "weights": weights,
             "gradients": gradients,

@@ -20,7 +20,7 @@ from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
-from torch.nn.functional import dropout, embedding
+from torch.nn import functional
 
 from pipeline_tasks.training.half_attention import half_attention, keep_mask
 
@@ -119,14 +119,14 @@ def _plain(mask: Tensor | None, further: dict[str, Any]) -> TypeGuard[Tensor]:
 
 def _embedded(tokens: torch.nn.Embedding, ids: Tensor) -> Tensor:
     if not (tokens.weight.requires_grad and torch.is_grad_enabled()):
-        return embedding(ids, tokens.weight, tokens.padding_idx)
+        return functional.embedding(ids, tokens.weight, tokens.padding_idx)
     found: Tensor = _Embedded.apply(tokens.weight, ids, tokens.padding_idx)
     return found
 
 
 def _dropped_out(module: torch.nn.Dropout, hidden: Tensor) -> Tensor:
     if not (module.training and module.p and torch.is_autocast_enabled("cpu")):
-        return dropout(hidden, module.p, module.training, module.inplace)
+        return functional.dropout(hidden, module.p, module.training, module.inplace)
     return hidden * keep_mask(hidden.shape, 1 - module.p).to(hidden.dtype).div_(1 - module.p)
 
 
@@ -137,7 +137,7 @@ class _Embedded(torch.autograd.Function):
     def forward(ctx: Any, weight: Tensor, ids: Tensor, padding: int | None) -> Tensor:  # type: ignore[override]
         ctx.save_for_backward(ids)
         ctx.weight, ctx.padding = weight, padding
-        return embedding(ids, weight)
+        return functional.embedding(ids, weight)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[None, None, None]:  # type: ignore[override]

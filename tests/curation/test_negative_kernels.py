@@ -15,7 +15,7 @@ from pipeline_tasks.curation.negative_rules import (
     SKIPS,
     Candidates,
     Chosen,
-    Known,
+    KnownPositives,
     Low,
     MiningQueries,
     Ranked,
@@ -48,7 +48,7 @@ def chosen(scores, positive, texts=None, split=None, known=(), **params):
     found = Chosen.empty(1, rules.n_negatives, 1)
     starts, known = groups(np.zeros(len(known) + 1, np.int32), [codes[[0, *(i + 1 for i in known)]]], 1)
     candidates = Candidates(table.numbers(low.hashes[:n]), low.scores, np.array([0, n]))
-    assert choose(candidates, asked, Known(hashes, splits, starts, known), found) == -1
+    assert choose(candidates, asked, KnownPositives(hashes, splits, starts, known), found) == -1
     skipped = low.skipped[0] + found.skipped[0]
     n = found.n[0]
     np.testing.assert_array_equal(found.scores[0, :n], np.float32(scores)[found.codes[0, :n] - 1])

@@ -198,7 +198,7 @@ def test_scores_are_sorted_and_compared(store, tmp_path):
     ((name, difference),) = found.gains("bm25").items()
     assert difference.gain == pytest.approx(found.score(name).mean - found.score("bm25").mean)
     with pytest.raises(InputError, match="'nobody' was not evaluated here; these were: "):
-        found.named("nobody")
+        found.resolve_system("nobody")
     with pytest.raises(InputError, match="has no 'map@3'; it has ndcg@10, map@10, mrr@10"):
         scores_of(version, "map@3")
 

@@ -45,4 +45,4 @@ def test_the_bill_tells_what_is_on_its_way_from_what_would_be_bought(store, ther
     put(store, PASSAGES, *parts_of(store), [{"passage_id": "p", "doc_id": "d", "text": TEXT, "split": "train"}])
     bill = of_step(store, plan(store, write_needs, ASKED))
     assert (bill.n_requests, bill.n_stored, bill.n_open) == (1, 0, 5)
-    assert "5 more requests of write_needs are on their way in batches" in bill.told()[1]
+    assert "5 more requests of write_needs are on their way in batches" in bill.lines()[1]

@@ -140,7 +140,7 @@ def test_without_an_endpoint_all_but_the_dollars_is_told(store, monkeypatch, cap
     monkeypatch.setenv("FOUNDRY_STORE", str(store.root))
     settings.cache_clear()
     none = "no endpoint is configured: set OPENAI_BASE_URL, or FOUNDRY_LLM_PRICE_IN and FOUNDRY_LLM_PRICE_OUT, to know"
-    dry_run = of_step(store, plan(store, write_needs, {}, {})).told()
+    dry_run = of_step(store, plan(store, write_needs, {}, {})).lines()
     assert (
         dry_run[0].endswith(" of answers, ? dollars") and "the prompts are those of the domain disaster" in dry_run[-2]
     )

@@ -24,7 +24,7 @@ def test_in_bfloat16_normalisation_and_copies_of_inputs_come_on_top():
 def test_recomputed_activations_are_the_input_of_every_block_and_one_block():
     assert Cost(BASE, recompute=True).memory(1000)["activations"] == 1000 * 768 * (4 * 12 + 42)
     adapters = Cost(DECODER, 16, TARGETS, recompute=True)
-    assert adapters.memory(1000)["activations"] == 1000 * (2 * 4096 * 36 + adapters.kept)
+    assert adapters.memory(1000)["activations"] == 1000 * (2 * 4096 * 36 + adapters.kept_bytes)
 
 
 def test_weights_gradients_and_moments_are_sixteen_bytes_and_a_copy_of_the_matrices():

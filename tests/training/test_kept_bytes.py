@@ -80,4 +80,4 @@ def test_a_block_keeps_as_many_bytes_of_a_token_as_are_counted(architecture, hal
     dropout = 2 * widths["width"] if architecture == "bert" else 0
     # Beside what is counted: a mask of every pair of tokens, a number a head and a token, the adapters' ranks.
     beside = LENGTH * 4 + widths["heads"] * 4 * 3 + 24 + RANK * 4 * 7 * adapters
-    assert 0 <= (three - one) / 2 / (BATCH * LENGTH) - (cost.kept - dropout) <= beside
+    assert 0 <= (three - one) / 2 / (BATCH * LENGTH) - (cost.kept_bytes - dropout) <= beside

@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 
 import httpx
 
-from pipeline_tasks.core.endpoint.errors import Fault, Named, NoAnswer, Reply, Silent, TooMany, meaning
+from pipeline_tasks.core.endpoint.errors import Fault, MessageNames, NoAnswer, Reply, Silent, TooMany, meaning
 from pipeline_tasks.core.endpoint.pace import Pace, backoff_s
 from pipeline_tasks.core.endpoint.price import FREE, Price, Tokens
 from pipeline_tasks.core.endpoint.terms import Terms
@@ -84,7 +84,7 @@ class Endpoint:
     ) -> None:
         self.terms, self.price = terms or Terms(), price
         self.counts: Counter[str] = Counter()
-        self._named = Named(checked_host(base_url, url_setting), model, key_setting, url_setting)
+        self._named = MessageNames(checked_host(base_url, url_setting), model, key_setting, url_setting)
         self.pace = Pace(self._named.host, self.terms.concurrency, self.terms.patience_s)
         self._ledger, self._secret = ledger, secret
         if not all("!" <= sign <= "~" for sign in secret):

@@ -74,7 +74,7 @@ class TooMany(Fault):
 
 
 @dataclass(frozen=True)
-class Named:
+class MessageNames:
     """What messages call things.
 
     Attributes:
@@ -99,7 +99,7 @@ class Reply:
     body: bytes
 
 
-def meaning(reply: Reply, named: Named, secret: str) -> Exception:
+def meaning(reply: Reply, named: MessageNames, secret: str) -> Exception:
     """The error that a reply with another status than 200 is."""
     status = reply.status
     said, code = _said(reply, secret)
@@ -118,7 +118,7 @@ def meaning(reply: Reply, named: Named, secret: str) -> Exception:
     return _to_mend(status, detail, named)
 
 
-def _to_mend(status: int, detail: str, named: Named) -> FoundryError:
+def _to_mend(status: int, detail: str, named: MessageNames) -> FoundryError:
     host, model = named.host, named.model
     if status == 401:
         return InputError(f"{host} refused the API key (401); set {named.key} to a key that is valid there")

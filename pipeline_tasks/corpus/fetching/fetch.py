@@ -11,7 +11,7 @@ from pipeline_tasks.core.local_files import may_read, path_of
 from pipeline_tasks.corpus.fetching.body import Sink, copy_file, receive
 from pipeline_tasks.corpus.fetching.client import Answer, Budget, Client
 from pipeline_tasks.corpus.fetching.journal import Journal
-from pipeline_tasks.corpus.fetching.outcomes import Busy, Known, Limits, Outcome, Refused
+from pipeline_tasks.corpus.fetching.outcomes import Busy, Limits, Outcome, PriorFetch, Refused
 from pipeline_tasks.corpus.fetching.redirects import follow
 from pipeline_tasks.corpus.fetching.retry import retrying
 from pipeline_tasks.corpus.fetching.robots import Robots
@@ -30,7 +30,7 @@ class Fetcher:
     def __init__(self, client: Client, robots: Robots, journal: Journal, limits: Limits) -> None:
         self._client, self._robots, self._journal, self._limits = client, robots, journal, limits
 
-    async def fetch(self, url_id: str, url: str, known: Known | None) -> Outcome:
+    async def fetch(self, url_id: str, url: str, known: PriorFetch | None) -> Outcome:
         """How ``url`` ends; where it is ``known``, its server is asked whether it changed."""
         if url.startswith("file:"):
             return await self._file(url_id, url)
@@ -101,7 +101,7 @@ class _Visit:
 
     url_id: str
     url: str
-    known: Known | None
+    known: PriorFetch | None
     budget: Budget
     attempts: int = 0
 
@@ -118,7 +118,7 @@ def _open_file(url: str) -> BinaryIO:
     raise Refused("missing_file", str(path))
 
 
-def _conditions(known: Known | None, url: str) -> dict[str, str]:
+def _conditions(known: PriorFetch | None, url: str) -> dict[str, str]:
     """Headers that ask ``url`` whether it still has what is known; none where another address gave that."""
     if known is None or url != known.fetched_url:
         return {}

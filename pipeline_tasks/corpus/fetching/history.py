@@ -12,7 +12,7 @@ from pipeline_tasks.core.partitions import PartitionedRun
 from pipeline_tasks.core.parts import read_part, write_rows
 from pipeline_tasks.core.step import StepParams
 from pipeline_tasks.core.versions import Version
-from pipeline_tasks.corpus.fetching.outcomes import Known, Outcome
+from pipeline_tasks.corpus.fetching.outcomes import Outcome, PriorFetch
 
 REFRESH = "refresh"
 _VALIDATORS = ["fetched_url", "etag", "last_modified"]
@@ -33,8 +33,8 @@ class History:
         retries: parameters changed, so what was refused may pass now.
     """
 
-    known: dict[str, Known] = field(default_factory=dict)
-    newer: dict[str, Known] = field(default_factory=dict)
+    known: dict[str, PriorFetch] = field(default_factory=dict)
+    newer: dict[str, PriorFetch] = field(default_factory=dict)
     n_left: int = 0
     refused: dict[str, tuple[str, str]] = field(default_factory=dict)
     refreshes: bool = False
@@ -46,7 +46,7 @@ class History:
         if run.previous is None:
             return cls()
         known = {
-            row["url_id"]: Known(
+            row["url_id"]: PriorFetch(
                 row["doc_id"], row["content_sha256"], row["fetched_url"], row["etag"], row["last_modified"]
             )
             for part in run.previous.parts(_COLUMNS)
@@ -88,7 +88,7 @@ class History:
         run.leave(_words(run.previous), [write_rows(run.store, pa.Table.from_pylist(rows, _NEWER))])
 
 
-def _newer(left: Iterable[dict[str, Any]], known: Mapping[str, Known]) -> dict[str, Known]:
+def _newer(left: Iterable[dict[str, Any]], known: Mapping[str, PriorFetch]) -> dict[str, PriorFetch]:
     """What earlier refreshes have left of documents that still have the same bytes."""
     return {
         row["url_id"]: replace(known[row["url_id"]], **{name: row[name] for name in _VALIDATORS})

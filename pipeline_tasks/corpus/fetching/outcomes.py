@@ -75,7 +75,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Known:
+class PriorFetch:
     """What is known of a document that was fetched before.
 
     Attributes:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from pipeline_tasks.corpus.fetching.fetch import Fetcher
 from pipeline_tasks.corpus.fetching.hosts import Manners
 from pipeline_tasks.corpus.fetching.journal import Journal
-from pipeline_tasks.corpus.fetching.outcomes import Known
+from pipeline_tasks.corpus.fetching.outcomes import PriorFetch
 
 _HOSTS_PER_SLOT = 8
 
@@ -21,7 +21,7 @@ class Due:
 
     url_id: str
     url: str
-    known: Known | None = None
+    known: PriorFetch | None = None
 
 
 async def visit_all(

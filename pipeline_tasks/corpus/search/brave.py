@@ -24,7 +24,7 @@ from pipeline_tasks.corpus.search.provider import (
     Spent,
     hits,
     json_of,
-    kept,
+    page_record,
 )
 
 PATH = "/res/v1/web/search"
@@ -62,8 +62,8 @@ def _read(reply: Reply) -> dict[str, Any]:
     web, query = answer.get("web"), answer.get("query")
     more = isinstance(query, dict) and query.get("more_results_available") is True
     if web is None:
-        return kept([], more=False)
-    return kept(web.get("results") if isinstance(web, dict) else None, more=more)
+        return page_record([], more=False)
+    return page_record(web.get("results") if isinstance(web, dict) else None, more=more)
 
 
 def _raise(reply: Reply) -> None:

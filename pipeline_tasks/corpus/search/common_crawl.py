@@ -14,7 +14,7 @@ from typing import Any
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.wire import clean
 from pipeline_tasks.corpus.search.asker import Asker
-from pipeline_tasks.corpus.search.provider import Hit, Refused, Reply, hits, json_of, kept, parsed
+from pipeline_tasks.corpus.search.provider import Hit, Refused, Reply, hits, json_of, page_record, parsed
 
 FILTERS = [("filter", "=mime-detected:application/pdf"), ("filter", "=status:200")]
 
@@ -69,14 +69,14 @@ def _read_count(reply: Reply) -> dict[str, Any]:
 def _read(reply: Reply) -> dict[str, Any]:
     """One JSON object a line; 404 where the filters leave nothing of the page."""
     if reply.status == 404 and _no_captures(reply):
-        return kept([], more=True)
+        return page_record([], more=True)
     if reply.status != 200:
         json_of(reply)
     lines = [parsed(line) for line in reply.text.splitlines() if line.strip()]
     strange = [line for line in lines if not isinstance(line, dict) or "url" not in line]
     if strange:
         raise Refused("bad_answer", f"{clean(str(strange[0]), 60)!r} is no capture")
-    return kept(list({str(line["url"]): line for line in lines}.values()), more=True)
+    return page_record(list({str(line["url"]): line for line in lines}.values()), more=True)
 
 
 def _no_captures(reply: Reply) -> bool:

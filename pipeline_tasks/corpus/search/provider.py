@@ -127,7 +127,7 @@ def parsed(text: str) -> Any:
         raise Refused("bad_answer", f"not JSON ({type(error).__name__}), begins with {said!r}") from None
 
 
-def kept(items: Any, *, more: bool) -> dict[str, Any]:
+def page_record(items: Any, *, more: bool) -> dict[str, Any]:
     """What is stored of one page: address and title of each result, and whether another page may follow.
 
     Raises:

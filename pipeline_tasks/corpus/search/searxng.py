@@ -17,7 +17,7 @@ from typing import Any
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.wire import clean
 from pipeline_tasks.corpus.search.asker import Asker
-from pipeline_tasks.corpus.search.provider import LONGEST_DETAIL, Busy, Hit, Refused, Reply, hits, json_of, kept
+from pipeline_tasks.corpus.search.provider import LONGEST_DETAIL, Busy, Hit, Refused, Reply, hits, json_of, page_record
 
 LAST_PAGE = 10
 
@@ -53,7 +53,7 @@ def _read(known: list[str], reply: Reply) -> dict[str, Any]:
         raise Refused("bad_answer", f"the answer is {type(answer).__name__}, not an object")
     found, told = answer.get("results"), answer.get("unresponsive_engines")
     silent = {_name(engine): engine for engine in told} if isinstance(told, list) else {}
-    page = kept(found, more=bool(found)) | {"silent": list(silent)}
+    page = page_record(found, more=bool(found)) | {"silent": list(silent)}
     if not found and (new := [silent[name] for name in silent if name not in known]):
         raise Busy("engines_unresponsive", clean(str(new), LONGEST_DETAIL))
     return page
