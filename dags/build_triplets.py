@@ -74,10 +74,6 @@ with DAG(
         each={"alpha": [dag.param("alphas"), dag.param("kd_alphas")]},
     )
     teach = {name: [vectors[model][at] for model in who.teachers] for at, name in enumerate(("queries", "passages"))}
-    scored = step(
-        "score_triplets",
-        inputs=teach | {"triplets": triplets},
-        params={"models": who.teachers},
-        each={"alpha": dag.param("kd_alphas")},
-    )
+    taught, kd = teach | {"triplets": triplets}, {"alpha": dag.param("kd_alphas")}
+    scored = step("score_triplets", inputs=taught, params={"models": who.teachers}, each=kd)
     fold_lineage(scored, fused)

@@ -59,13 +59,11 @@ with DAG(
     params=SCORER_FIELDS | batch_field("write_tasks_and_queries") | fields(*FORMS),
 ) as dag:
     read = versions_read(passages="passages")
-    paid = LLM.values(dag) | BUDGET.values(dag)
-    batch, written_by = dag.param("batch"), WRITE.values(dag) | paid
-    written = step("write_tasks_and_queries", inputs=read, params=written_by, ahead=batch)
+    batch, paid = dag.param("batch"), LLM.values(dag) | BUDGET.values(dag)
+    written = step("write_tasks_and_queries", inputs=read, params=WRITE.values(dag) | paid, ahead=batch)
     pairs = step("decontaminate_tasks", inputs={"pairs": written}, params=GATE.values(dag))
-    encoder = {"model": dag.param("model")}
+    encoder, asked = {"model": dag.param("model")}, {"pairs": pairs, "passages": read["passages"]}
     embedded = step("embed_passages", inputs=read, params=encoder, emits=False)
-    asked = {"pairs": pairs, "passages": read["passages"]}
     nearest = step("nearest_passages", inputs=asked | {"embeddings": embedded}, params=NEAREST.values(dag))
     compared, shown = asked | {"nearest": nearest}, encoder | SHOWN.values(dag)
     here = "{{ not (params.grader or params.endpoint_scorer) and (params.scorer or not params.reranker) or '' }}"
