@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import unicodedata
 from datetime import UTC, datetime
 from types import TracebackType
 
 from pipeline_tasks.core.settings import settings
 
 log = logging.getLogger("foundry")
+_JOINERS = "\u200c\u200d"
+"""Which words of Persian and Indic scripts, and composed emoji, are spelt with."""
 TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 NOISY = ("bm25s", "httpx", "httpx2", "botocore", "boto3", "faiss", "datasketch", "sentence_transformers")
 
@@ -43,12 +46,15 @@ class TextLines(logging.Formatter):
 
 
 def visible(text: str) -> str:
-    r"""``text`` with an escape such as ``\x1b`` for what cannot be printed, lines and tabs apart.
+    r"""``text`` with an escape such as ``\x1b`` for what cannot be printed, lines, tabs, blanks and joiners apart.
 
     Names of columns, keys and files come from whoever made a file; as they are, they could clear or retitle a terminal.
     """
-    shown = (c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode("ascii") for c in text)
-    return "".join(shown)
+    return "".join(c if _is_shown(c) else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def _is_shown(c: str) -> bool:
+    return c.isprintable() or c in _JOINERS or c in "\n\t" or unicodedata.category(c) == "Zs"
 
 
 def say(text: str, level: int = logging.INFO) -> None:

@@ -13,6 +13,7 @@ from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.versions import load_manifest
 from pipeline_tasks.models.registry import get
+from pipeline_tasks.training.starting_model import backbone_of
 
 log = logging.getLogger(__name__)
 NOT_SCORED = "what %s began as (%s) is not among `foundry models`, and is not scored: name it as `backbone`"
@@ -33,9 +34,8 @@ def compared(store: Store, models: list[list[str]], backbone: Any = "", systems:
     if backbone:
         return {"size": _size(models[-1][-1]), "backbone": backbone, "systems": systems or ""}
     starts: dict[str, str] = {}
-    for first, *_, last in ((refs[0], *refs) for refs in models):
-        began = load_manifest(store, Ref.parse(first)).params.get("backbone")
-        name = began.get("name", "") if isinstance(began, dict) else ""
+    for *_, last in models:
+        name = backbone_of(store, load_manifest(store, Ref.parse(last))).get("name", "")
         try:
             starts[_size(last)] = get(name).name
         except InputError:

@@ -219,12 +219,13 @@ def publish(name: str, versions: list[XComArg]) -> XComArg:
 def fold_lineage(*after: XComArg) -> None:
     """The last tasks: ``fold_lineage`` folds the lineage, also where something before it failed, and ``outcome``.
 
-    Airflow takes a run for what its last tasks are: where a step failed ``outcome`` is not reached, and so has failed.
+    Airflow takes a run for what its last tasks are: where a step failed ``outcome`` is not reached, and so has failed,
+    whatever else was skipped.
     With a teardown it would not need that task, but would count a run that somebody marks as failed as a success. What
     every DAG ends with, it also takes the copy of the DAG's parameters from each task.
     """
     fold = FoldOperator(task_id="fold_lineage", pre_execute=None, trigger_rule=TriggerRule.ALL_DONE)
-    outcome = OutcomeOperator(task_id="outcome")
+    outcome = OutcomeOperator(task_id="outcome", trigger_rule=TriggerRule.NONE_FAILED)
     for output in after:
         output >> [fold, outcome]
     # A run reads the DAG's own; Airflow validates every copy whenever it stores the DAG, which is most of that work.

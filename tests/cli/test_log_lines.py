@@ -46,5 +46,7 @@ def test_nothing_that_a_file_says_reaches_the_terminal_as_a_code(tmp_path):
 
 
 def test_the_log_shows_codes_and_keeps_lines():
-    record = logging.LogRecord("x", logging.INFO, "", 0, "%s", ("a\x1b[31m\x9b\r\nb\té \udcff",), None)
-    assert TextLines().format(record).endswith("a\\x1b[31m\\x9b\\r\nb\té \\udcff")
+    record = logging.LogRecord(
+        "x", logging.INFO, "", 0, "%s", ("a\x1b[31m\x9b\r\nb\té \udcff ه\u200c क्\u200dष\u3000\u202f\u202e",), None
+    )
+    assert TextLines().format(record).endswith("a\\x1b[31m\\x9b\\r\nb\té \\udcff ه\u200c क्\u200dष\u3000\u202f\\u202e")

@@ -15,7 +15,7 @@ from pipeline_tasks.core.versions import commit, point
 def trained(store_folder):
     """A model of a size and its stages, the first of which began as told."""
 
-    def train(size: str, began: dict[str, str]) -> list[str]:
+    def train(size: str, began: dict[str, str], mean_of: list[str] | None = None) -> list[str]:
         stages: list[str] = []
         for stage, params in (("pretrain", {"backbone": began}), ("finetune", {})):
             made = Manifest(
@@ -26,7 +26,7 @@ def trained(store_folder):
                 rows_schema=FILES,
                 key="name",
                 params=params,
-                inputs={"init": stages[-1:]} if stages else {},
+                inputs={"init": stages[-1:]} if stages else {"models": mean_of or []},
                 rows=0,
                 parts=[],
             )
@@ -54,6 +54,12 @@ def test_every_model_is_compared_with_what_it_began_as(trained, store_folder):
     both = {"size": "33m", "backbone": "all-mpnet-base-v2"}
     assert compared(store, [small, other]) == both | {"systems": ["bm25", "bge-small-en-v1.5"]}
     assert compared(store, [small, other], "minilm", None) == {"size": "33m", "backbone": "minilm", "systems": ""}
+
+
+def test_a_model_that_began_as_a_mean_is_compared_with_what_those_began_as(trained, store_folder):
+    of_mean = trained("22m", {"name": "bge-small-en-v1.5"})
+    began = compared(LocalStore(store_folder), [trained("33m", {}, mean_of=of_mean[-1:])])
+    assert began == {"size": "33m", "backbone": "bge-small-en-v1.5", "systems": ""}
 
 
 def test_a_folder_whose_path_nobody_knows_is_left_out_and_told(trained, store_folder, caplog):

@@ -1,4 +1,4 @@
-"""Runs that somebody ends by marking them, in Airflow's own database."""
+"""What runs count as, in Airflow's own database."""
 
 import pytest
 from airflow.sdk import timezone
@@ -46,3 +46,22 @@ def test_a_run_that_is_marked_as_failed_ends_as_failed(stored):
                 run.update_state(session=session)
             ended[name] = run.state
     assert ended == dict.fromkeys(stored, "failed")
+
+
+@pytest.mark.parametrize(
+    ("name", "skipped"), [("build_triplets", "fuse_rankings"), ("read_pairs", "read_general_pairs")]
+)
+def test_a_run_whose_step_fails_beside_one_that_was_skipped_has_failed(stored, name, skipped):
+    from airflow import settings
+
+    with settings.Session() as session:
+        run = begun(stored[name], session)
+        run.get_task_instance(skipped, session=session).set_state("skipped", session=session)
+        run.update_state(session=session)
+        for task in run.get_task_instances(state=[None], session=session):
+            if task.task_id != "outcome":
+                task.set_state("success" if task.task_id == "fold_lineage" else "failed", session=session)
+        for _ in range(2):
+            run.update_state(session=session)
+        assert run.state == "failed"
+        session.rollback()

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +15,7 @@ from pipeline_tasks.core.lineage.compare import read_alike
 from pipeline_tasks.core.lineage.reader import Ask, Reader
 from pipeline_tasks.core.lineage.rows import literal, live_rows_sql
 from pipeline_tasks.core.manifest import Manifest, Ref
+from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import load_manifest
 
 _PAIRS = "SELECT dataset, version FROM versions WHERE rows_schema = 'pairs' ORDER BY created_at DESC, dataset"
@@ -31,25 +34,38 @@ _KIN = """
 _SHAPES = "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'shape'"
 
 
-def query_story(reader: Reader, ask: Ask, query_id: str) -> dict[str, Any] | None:
+def query_story(reader: Reader, ask: Ask, query_id: str, within_s: float | None = None) -> dict[str, Any] | None:
     """The row of ``trace_query``, of the latest versions or else of the newest that have the query and its document.
 
     ``found_in`` is None for the former, else the version of pairs whose row it is. None where no version has the query.
+
+    Args:
+        reader: of the store.
+        ask: its question, as within ``reader.asking``.
+        query_id: of the query.
+        within_s: how long older versions are looked through; then none of a bucket's is, whose parts must be brought.
+
+    Raises:
+        InputError: they took longer.
     """
     row = next(iter(ask("FROM trace_query(?)", query_id)), None)
     if row and (row["url"] or not row["doc_id"]):
         return row | {"found_in": None}
-    found_in = _newest_with(reader, ask, query_id)
+    is_here = isinstance(reader.store, LocalStore)
+    found_in = _newest_with(reader, ask, query_id, within_s) if is_here or within_s is None else None
     if not found_in:
         return row and row | {"found_in": None}
     (older,) = ask(f"WITH {_views(reader, ask, found_in)} FROM trace_query(?)", query_id)
     return older | {"found_in": str(found_in)} if older["url"] or not row else row | {"found_in": None}
 
 
-def _newest_with(reader: Reader, ask: Ask, query_id: str) -> Ref | None:
+def _newest_with(reader: Reader, ask: Ask, query_id: str, within_s: float | None) -> Ref | None:
     """The newest version of pairs that has the query; parts that versions share are searched once."""
     searched: set[tuple[str, tuple[str, ...]]] = set()
+    until = time.monotonic() + within_s if within_s else math.inf
     for found in ask(_PAIRS):
+        if time.monotonic() > until:
+            raise InputError(f"no query {query_id!r} in the newest versions; `foundry trace` looks through all of them")
         m = load_manifest(reader.store, Ref(**found))
         parts = read_alike(m)
         select = _live(reader, m, [i for i, part in enumerate(parts) if part not in searched])

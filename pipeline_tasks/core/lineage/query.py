@@ -35,7 +35,8 @@ _READ_FROM = re.compile(r'"type":\s*"TABLE_FUNCTION".*?"function_name":\s*"([^"]
 _READERS = frozenset(
     """
     ancestors_of cost_by_intent cost_of trace_passage trace_query version_named
-    generate_series glob histogram histogram_values json_each json_tree range repeat repeat_row test_all_types unnest
+    generate_series glob histogram histogram_values json_each json_tree range repeat repeat_row summary test_all_types
+    unnest
     read_blob read_csv read_csv_auto read_json read_json_auto read_json_objects read_json_objects_auto read_ndjson
     read_ndjson_auto read_ndjson_objects read_parquet read_text sniff_csv
     parquet_bloom_probe parquet_file_metadata parquet_full_metadata parquet_kv_metadata parquet_metadata parquet_scan

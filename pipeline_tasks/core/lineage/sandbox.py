@@ -15,12 +15,14 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from pipeline_tasks.core.errors import InputError, TransientError
+from pipeline_tasks.core.errors import EXIT_RETRY, InputError, TransientError
 from pipeline_tasks.core.lineage.reader import Reader
 from pipeline_tasks.core.memory import question_mib
 
 _CHILD = "pipeline_tasks.core.lineage.sandbox_child"
 _START_S = 10.0
+_TRIES = 3
+"""Of a statement whose process found that a fold had replaced the database."""
 _ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -108,15 +110,20 @@ class Sandbox:
     def _answer(self, task: Task) -> Answer:
         most_s = task.limits.timeout_s + _START_S
         try:
-            child = subprocess.run(  # noqa: S603
-                [sys.executable, "-m", _CHILD],
-                input=task.model_dump_json().encode(),
-                capture_output=True,
-                cwd=_ROOT,
-                env={"LANG": "C.UTF-8"},
-                timeout=most_s,
-                check=False,
-            )
+            for _ in range(_TRIES):
+                child = subprocess.run(  # noqa: S603
+                    [sys.executable, "-m", _CHILD],
+                    input=task.model_dump_json().encode(),
+                    capture_output=True,
+                    cwd=_ROOT,
+                    env={"LANG": "C.UTF-8"},
+                    timeout=most_s,
+                    check=False,
+                )
+                if child.returncode != EXIT_RETRY:
+                    break
+            else:
+                raise TransientError("the lineage is being brought up to date; try again in a few seconds")
             answer = Answer.model_validate_json(child.stdout)
         except subprocess.TimeoutExpired as error:
             raise InputError(f"the query took more than {most_s:g} s and was ended; narrow it down") from error

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow  # noqa: F401  (before the memory is limited)
 
 from pipeline_tasks.core.confine import confine, files, own_code
-from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.errors import EXIT_RETRY, InputError
 from pipeline_tasks.core.lineage.query import connect, run_select
 from pipeline_tasks.core.lineage.sandbox import Answer, Column, Limits, Task
 
@@ -91,20 +91,29 @@ def _cut(text: str, max_chars: int = _MOST_CHARS) -> str:
     return text if len(text) <= max_chars else text[:max_chars] + "…"
 
 
+def _answered(con: duckdb.DuckDBPyConnection, task: Task) -> Answer:
+    import duckdb
+
+    try:
+        return answer(con, task.sql, task.limits)
+    except InputError as error:
+        return Answer(error=_cut(str(error)))
+    except (MemoryError, duckdb.Error):
+        return Answer(error=f"the query needs more than {task.limits.memory_mb} MiB of memory; narrow it down")
+
+
 def main() -> None:
-    """Read the task, confine this process, answer."""
+    """Read the task, confine this process, answer; end with 75 where the database was replaced before it was open."""
     import duckdb
 
     task = Task.model_validate_json(sys.stdin.buffer.read())
     confine_to(task.database, task.objects)  # before DuckDB begins threads
-    with connect(task.database, task.objects, memory_mib=task.limits.memory_mb, threads=task.limits.threads) as con:
-        end_beyond(task.limits)
-        try:
-            found = answer(con, task.sql, task.limits)
-        except InputError as error:
-            found = Answer(error=_cut(str(error)))
-        except (MemoryError, duckdb.Error):
-            found = Answer(error=f"the query needs more than {task.limits.memory_mb} MiB of memory; narrow it down")
+    try:
+        with connect(task.database, task.objects, memory_mib=task.limits.memory_mb, threads=task.limits.threads) as con:
+            end_beyond(task.limits)
+            found = _answered(con, task)
+    except duckdb.IOException:  # the kernel holds the file that had this name
+        sys.exit(EXIT_RETRY)
     sys.stdout.write(found.model_dump_json())
 
 

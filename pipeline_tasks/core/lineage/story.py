@@ -10,6 +10,8 @@ from pipeline_tasks.core.lineage.older import query_story
 from pipeline_tasks.core.lineage.reader import Ask, Reader
 from pipeline_tasks.core.response_store import ResponseStore
 
+_OLDER_S = 5.0
+"""Of a question that others wait for."""
 _RESPONSE_ID = re.compile(r"[0-9a-f]{64}")
 _MOST_ALIKE = "SELECT count(DISTINCT dataset) AS n FROM all_pairs"
 """In how many rows a query may be: a dataset has it once."""
@@ -43,9 +45,12 @@ def story(reader: Reader, name: str) -> dict[str, Any]:
     with reader.asking() as ask:
         if found := ask("FROM trace_passage(?)", name):
             return {"kind": "passage", "id": name, "story": found[0], "others": found[1:]}
-        if row := query_story(reader, ask, name):
+        if row := query_story(reader, ask, name, _OLDER_S):
             return {"kind": "query", "id": name, "story": row, "texts": _texts(ask, row), "calls": _calls(reader, row)}
-    raise InputError(f"no query and no passage has the id {name!r}; search for a word of it, or take one from the list")
+    raise InputError(
+        f"no query and no passage has the id {name!r}: search for a word of it, or take one from the list; "
+        "`foundry trace` looks through older versions, too"
+    )
 
 
 def _texts(ask: Ask, row: dict[str, Any]) -> dict[str, str]:

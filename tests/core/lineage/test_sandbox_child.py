@@ -6,8 +6,10 @@ import sys
 import pytest
 
 from pipeline_tasks.core.confine import files
+from pipeline_tasks.core.errors import EXIT_RETRY
+from pipeline_tasks.core.lineage import sandbox
 from pipeline_tasks.core.lineage.reader import Reader
-from pipeline_tasks.core.lineage.sandbox import Answer, Limits, Task
+from pipeline_tasks.core.lineage.sandbox import Answer, Limits, Sandbox, Task
 
 
 @pytest.mark.parametrize("landlock", [True, False])
@@ -22,6 +24,8 @@ def test_the_kernel_lets_it_write_and_empty_nothing(tmp_path, landlock):
 import os
 from pathlib import Path
 from pipeline_tasks.core.confine import files
+from pipeline_tasks.core.errors import EXIT_RETRY
+from pipeline_tasks.core.lineage import sandbox
 from pipeline_tasks.core.lineage.sandbox_child import confine_to
 if not {landlock}:
     files.version = lambda: 0
@@ -48,6 +52,8 @@ def test_a_copy_that_nobody_saw_changes_no_object(built):
     script = f"""
 from pathlib import Path
 from pipeline_tasks.core.confine import files
+from pipeline_tasks.core.errors import EXIT_RETRY
+from pipeline_tasks.core.lineage import sandbox
 from pipeline_tasks.core.lineage.query import connect
 from pipeline_tasks.core.lineage.sandbox_child import confine_to
 files.version = lambda: 0
@@ -79,3 +85,24 @@ sandbox_child.main()
     tried = subprocess.run(command, input=task.model_dump_json(), capture_output=True, text=True, check=True)
     rows = Answer.model_validate_json(tried.stdout).rows
     assert (tried.stderr.split(), rows) == (["confine_to", "connect"], [[1]])
+
+
+def test_a_database_that_a_fold_replaced_before_it_was_open_is_opened_once_more(built, monkeypatch):
+    if not files.version():
+        pytest.skip("this kernel has no Landlock")
+    reader, run, ended = Reader(built), subprocess.run, []
+    script = """
+from pipeline_tasks.core.lineage import sandbox_child
+confine_to = sandbox_child.confine_to
+sandbox_child.confine_to = lambda database, objects: confine_to(objects)  # as where the name has another file by now
+sandbox_child.main()
+"""
+
+    def too_late_at_first(command, **given):
+        found = run([sys.executable, "-c", script] if not ended else command, **given)
+        ended.append(found.returncode)
+        return found
+
+    monkeypatch.setattr(sandbox.subprocess, "run", too_late_at_first)
+    assert Sandbox(reader).ask("SELECT 1").rows == [[1]]
+    assert ended == [EXIT_RETRY, 0]

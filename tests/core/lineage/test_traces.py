@@ -7,7 +7,7 @@ import toy
 
 from pipeline_tasks import datasets as d
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.lineage import query
+from pipeline_tasks.core.lineage import older, query
 from pipeline_tasks.core.lineage.reader import Reader
 from pipeline_tasks.core.lineage.story import story
 from pipeline_tasks.core.manifest import Ref
@@ -80,3 +80,15 @@ def test_versions_of_pairs_that_cannot_be_read_are_passed_over(store):
     assert story(Reader(store), "q-n-p-d-a")["story"]["page"] == 3
     with pytest.raises(InputError, match="no query and no passage"):
         story(Reader(store), "q-lost")
+
+
+def test_the_page_brings_no_older_versions_of_a_bucket_and_looks_through_others_for_so_long(store, monkeypatch):
+    without_a(store, 3)
+    reader = Reader(store)
+    monkeypatch.setattr(older, "LocalStore", ())
+    assert story(reader, "q-n-p-d-a")["story"]["found_in"] is None
+    with reader.asking() as ask:
+        assert older.query_story(reader, ask, "q-n-p-d-a")["found_in"], "a command does"
+    monkeypatch.undo()
+    with reader.asking() as ask, pytest.raises(InputError, match="'q-x' in the newest versions; `foundry trace` looks"):
+        older.query_story(reader, ask, "q-x", within_s=-1)
