@@ -21,6 +21,8 @@ from pipeline_tasks.core.ids import canonical_json
 log = logging.getLogger(__name__)
 PATIENCE_S = (2.0, 5.0, 15.0, 30.0, 60.0)
 """Pauses before a bought answer is offered again to a store that does not take it."""
+BROKEN_OFF = ("abort", "error", "insufficient_system_resource", "network_error")
+"""Finish reasons of answers that the endpoint itself did not end, as vLLM, OpenRouter, DeepSeek and GLM call it."""
 Record = dict[str, Any]
 Keep = Callable[[Record], Record]
 """Stores an answer; what it gives is the one that is stored, which another buyer's may be."""
@@ -81,14 +83,18 @@ class ResponseStore:
         return (buy(partial(self._kept, response_id)), False) if record is None else (record, True)
 
     def read(self, response_id: str) -> Record | None:
-        """The stored answer to the request named ``response_id``, or None; what is no answer is forgotten."""
+        """The stored answer to the request named ``response_id``, or None; what is no whole answer is forgotten."""
         data = self._store.read(answer_key(response_id))
         try:
-            return None if data is None else json.loads(data)
+            record = None if data is None else json.loads(data)
+            if record is None or not _is_broken_off(record):
+                return record
+            why = "was broken off by the endpoint"
         except ValueError:
-            log.warning("%s is no answer, as after a power cut; it is asked for again", answer_key(response_id))
-            self._store.delete(answer_key(response_id))
-            return None
+            why = "is no answer, as after a power cut"
+        log.warning("%s %s; it is asked for again", answer_key(response_id), why)
+        self._store.delete(answer_key(response_id))
+        return None
 
     def has_any(self, response_ids: Iterable[str]) -> bool:
         """Whether one of these requests has its answer."""
@@ -125,3 +131,8 @@ class ResponseStore:
 def answer_key(response_id: str) -> str:
     """Where the answer to that request is."""
     return f"responses/{response_id[:2]}/{response_id}.json"
+
+
+def _is_broken_off(record: Record) -> bool:
+    answer = record.get("response")
+    return isinstance(answer, dict) and answer.get("finish_reason") in BROKEN_OFF

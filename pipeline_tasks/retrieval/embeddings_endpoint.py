@@ -28,6 +28,8 @@ from pipeline_tasks.core.wire import clean
 MAX_TEXTS = 256
 MAX_CHARACTERS = 200_000
 SPECIAL_TOKENS = 8
+_OF_SERVER = 4096
+"""Tokens of a prompt that a server may put before each text; beyond that it says what cannot be."""
 """Tokens that a model may put around a text."""
 _ABOUT = 64
 _SHOWN = 80
@@ -123,13 +125,13 @@ class EmbeddingsEndpoint:
     ) -> np.ndarray:
         body = {"model": self.model, "input": list(texts), "encoding_format": "float"}
         at_most = Tokens(sum(len(text.encode()) + SPECIAL_TOKENS for text in texts))
-        read = partial(self._read, n_texts=len(texts))
+        read = partial(self._read, n_texts=len(texts), at_most=at_most.prompt + _OF_SERVER * len(texts))
         try:
             return self.endpoint.post("/embeddings", body, read, at_most=at_most, name=answer_id, keep=keep)
         except NoAnswer as failed:
             raise TransientError(f"{self.endpoint.host} {failed.detail}; try again") from None
 
-    def _read(self, payload: Any, n_texts: int) -> tuple[np.ndarray, Tokens | None]:
+    def _read(self, payload: Any, n_texts: int, at_most: int) -> tuple[np.ndarray, Tokens | None]:
         rows = sorted((int(row.get("index", place)), row["embedding"]) for place, row in enumerate(payload["data"]))
         vectors = np.array([vector for _, vector in rows], np.float32)
         in_order = [place for place, _ in rows] == list(range(n_texts))
@@ -140,7 +142,7 @@ class EmbeddingsEndpoint:
                 f"or some with NaN or of length 0; {n_texts} of width {self.dim} were expected: mend dim in the "
                 "registry, or the endpoint"
             )
-        return vectors, tokens if sum(tokens) else None
+        return vectors, tokens if 0 < sum(tokens) <= at_most else None
 
 
 def _stem(answer_id: str) -> str:

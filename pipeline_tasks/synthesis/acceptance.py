@@ -14,8 +14,8 @@ FIRST_REFUSED = 20
 class Acceptance:
     """Refusals count as the prompts' own fault only once the endpoint is known to accept something after them.
 
-    An answer bought then shows that. Without one, a short prompt on the same terms does: at the end, or after
-    ``FIRST_REFUSED`` refusals in a row. An account may run dry, or a key be withdrawn, in the middle of a part.
+    A short prompt on the same terms shows that: at the end, and after ``FIRST_REFUSED`` refusals in a row. An answer to
+    a later prompt does not, since it may have come before: an account may run dry in the middle of a part.
     """
 
     def __init__(self, client: LLMClient) -> None:
@@ -31,8 +31,6 @@ class Acceptance:
         """
         if isinstance(outcome, Response):
             self._in_a_row = 0
-            if not outcome.cached:
-                self._refused = None
         elif isinstance(outcome, Refused):
             self._in_a_row += 1
             self._refused = request

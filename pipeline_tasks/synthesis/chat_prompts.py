@@ -163,8 +163,8 @@ def within(context_tokens: int, passage: str, answer_tokens: int, *others: str, 
     room = context_tokens - answer_tokens - SPARE_TOKENS - sum(map(tokens_of, others))
     if room < LEAST_TOKENS:
         raise InputError(
-            f"context_tokens={context_tokens} leaves {max(0, room)} tokens for a passage{of}, and {LEAST_TOKENS} are "
-            f"the least: take a model that reads more{', or fewer examples' if of else ''}"
+            f"context_tokens less reasoning_tokens, {context_tokens}, leaves {max(0, room)} tokens for a passage{of}, "
+            f"and {LEAST_TOKENS} are the least: take a model that reads more{', or fewer examples' if of else ''}"
         )
     return cut(passage, room)
 

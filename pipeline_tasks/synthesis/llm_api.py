@@ -10,13 +10,12 @@ from typing import Any, Literal
 
 from pipeline_tasks.core.endpoint import Fault, Tokens
 from pipeline_tasks.core.endpoint.usage import tokens_of, whole
+from pipeline_tasks.core.response_store import BROKEN_OFF
 from pipeline_tasks.synthesis.log_probs import LogProbs, kept_log_probs
 
 Api = Literal["completions", "chat"]
 PATHS: dict[Api, str] = {"completions": "/completions", "chat": "/chat/completions"}
 CONTENT_FILTER = "content_filter"
-_BROKEN_OFF = ("abort", "error", "insufficient_system_resource", "network_error")
-"""Finish reasons of answers that the endpoint itself did not end, as vLLM, OpenRouter, DeepSeek and GLM call it."""
 TEMPLATE_TOKENS = 64
 """Tokens that a chat template may add to a prompt."""
 _THOUGHT = "</think>"
@@ -145,7 +144,7 @@ def answer_of(payload: dict[str, Any], api: Api, body: dict[str, Any]) -> tuple[
         InputError: the endpoint leaves out log-probabilities.
     """
     choice = payload["choices"][0]
-    if (reason := choice.get("finish_reason")) in _BROKEN_OFF:
+    if (reason := choice.get("finish_reason")) in BROKEN_OFF:
         raise Fault("bad_answer", f"broke its answer off ({reason})")
     said, name = (choice["message"], "content") if api == "chat" else (choice, "text")
     text = said.get(name) if choice.get("finish_reason") else said[name]  # an answer that was filtered may have none

@@ -11,7 +11,7 @@ from pipeline_tasks.retrieval.embeddings_endpoint import EmbeddingsEndpoint
 from tests.retrieval.endpoint import DIM, serving
 
 
-@pytest.mark.parametrize("told", [-(10**9), 10**25, float("inf"), "10 tokens", [3], None])
+@pytest.mark.parametrize("told", [-(10**9), 10**9, 10**25, float("inf"), "10 tokens", [3], None])
 def test_tokens_that_cannot_be_are_counted_at_the_most(tmp_path, told):
     limit = Limit("FOUNDRY_EMBEDDINGS_TOKENS_PER_MONTH", "tokens", "month", 200.0)
     store = LocalStore(tmp_path)

@@ -164,7 +164,7 @@ def test_a_passage_has_the_room_that_the_models_context_leaves():
     )
     assert long.startswith(wide) and wide.startswith(narrow) and narrow.endswith("valley.")
     assert len(narrow) < len(wide) < len(long) and 11_000 < tokens_of(wide) < 15_000
-    with pytest.raises(InputError, match=r"context_tokens=1024 leaves 0 tokens for a passage of qa"):
+    with pytest.raises(InputError, match=r"reasoning_tokens, 1024, leaves 0 tokens for a passage of qa"):
         writer_of(DOMAIN, "qa", chat_with(context_tokens=1_024)).ask_pair(PASSAGE, NEED, key="a")
 
 

@@ -78,9 +78,10 @@ def test_every_row_ends_as_an_answer_or_a_reject_and_all_that_is_paid_is_stored(
     assert {kind for kind, n in there.met.items() if n} == set(FAULTS)
     assert by_endpoint == sum(there.draw(key, 0) in REFUSALS for key in there.asked) > 0
     bills = stored(store)
-    assert set(there.billed) == set(bills) and set(there.billed.values()) == {1}
-    assert sum(bills.values()) == pytest.approx(there.usd) == pytest.approx(counters["cost_usd"])
-    assert counters["llm_requests"] == 150 - by_endpoint
+    (check,) = set(there.billed) - set(bills)
+    assert check.startswith(CHECK) and set(bills) < set(there.billed) and set(there.billed.values()) == {1}
+    assert 0 < there.usd - sum(bills.values()) < 0.01 * there.usd
+    assert counters["cost_usd"] == pytest.approx(there.usd) and counters["llm_requests"] == 150 - by_endpoint + 1
     assert counted(store) >= there.usd - 1e-9, "what may have been billed stays counted"
     assert there.most_at_once <= 8
 
@@ -99,7 +100,7 @@ def test_one_refused_request_does_not_end_the_step(endpoint, store):
     asked = sum(there.asked.values())
     assert go(store, write_needs, **ASKED).ref == outcome.ref and sum(there.asked.values()) == asked
     go(store, write_needs, **ASKED, again="2026-11-22")
-    assert there.prompts.count(SHORT) == 1, "answers that are stored say nothing of the endpoint as it is now"
+    assert there.prompts.count(SHORT) == 2, "once a run in which a row was refused"
     assert sum(there.asked.values()) == asked + len(found) + 1, "only what was refused is asked again"
 
 
@@ -134,6 +135,23 @@ def test_an_account_that_runs_dry_in_the_middle_refuses_no_row(endpoint, store, 
     assert not list(store.keys("memo")) and not list(store.keys("versions/needs"))
     there.draw = lambda key, attempt: ""
     assert go(store, write_needs, **ASKED).counters["rows_out"] == 80 and set(there.billed.values()) == {1}
+
+
+def test_an_answer_to_a_later_row_is_no_sign_that_an_account_has_not_run_dry(endpoint, store):
+    """It may have come before: rows are asked side by side, and judged in their order."""
+    there, refused = endpoint(), []
+
+    def dry_for_one(key: str, attempt: int) -> str:
+        if key.startswith(CHECK) or (len(there.billed) == 40 and not refused):
+            refused.append(key)
+            return "http_400"
+        return ""
+
+    there.draw = dry_for_one
+    passages(store, 80)
+    with pytest.raises(InputError, match="refuses even a short prompt"):
+        go(store, write_needs, **ASKED | {"concurrency": 1})
+    assert len(there.billed) == 79 and not list(store.keys("memo"))
 
 
 @pytest.mark.parametrize("fault", ["cut", "schema", "http_500", "hang"])
@@ -269,5 +287,5 @@ def test_refusals_are_not_asked_again_by_a_killed_run_as_if_the_endpoint_were_wr
     for key in list(store.keys("memo")):
         store.delete(key)
     go(store, write_needs, **ASKED, sample_rate=0.99999)
-    assert there.prompts.count(SHORT) == 1
+    assert there.prompts.count(SHORT) == 2, "once a run, and the rows are not refused for it"
     assert reasons(store, "needs")["llm_refused_request"] > acceptance.FIRST_REFUSED

@@ -8,6 +8,7 @@ import pytest
 
 from pipeline_tasks.core.endpoint import Refused, pace
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.response_store import answer_key
 from pipeline_tasks.synthesis.llm_api import Request, at_most, body_of, sent
 from pipeline_tasks.synthesis.write_needs import write_needs
 from tests.synthesis.test_llm_client import answer, client
@@ -76,6 +77,18 @@ def test_an_answer_that_the_endpoint_broke_off_is_asked_for_again(endpoint, resp
     asked = client(there.url, responses)
     assert asked.complete("What?", max_tokens=8).text == "a levee"
     assert (len(there.seen), asked.counts["retries_bad_answer"]) == (2, 1)
+
+
+def test_an_answer_that_was_stored_though_it_was_broken_off_is_asked_for_again(endpoint, responses):
+    """As releases before did."""
+    there = endpoint(answer(), answer())
+    asked = client(there.url, responses)
+    name = asked.complete("What?", max_tokens=8).response_id
+    record = responses.read(name)
+    responses._store.delete(answer_key(name))
+    responses.write(name, record | {"response": record["response"] | {"text": "a le", "finish_reason": "error"}})
+    assert asked.complete("What?", max_tokens=8).text == "a levee"
+    assert (len(there.seen), responses.read(name)) == (2, record)
 
 
 @pytest.mark.parametrize("reason", ["stop", "eos", "stop_sequence", "end_turn", "tool_calls", "length", "", None])
