@@ -83,18 +83,18 @@ class ResponseStore:
         return (buy(partial(self._kept, response_id)), False) if record is None else (record, True)
 
     def read(self, response_id: str) -> Record | None:
-        """The stored answer to the request named ``response_id``, or None; what is no whole answer is forgotten."""
+        """The whole answer to the request named ``response_id``; None where there is none, or a part of one."""
+        record = self.lying(response_id)
+        return None if record is None or _is_broken_off(record) else record
+
+    def lying(self, response_id: str) -> Record | None:
+        """What lies at that request's place, also where the endpoint broke it off; None where nobody can read it."""
         data = self._store.read(answer_key(response_id))
         try:
             record = None if data is None else json.loads(data)
-            if record is None or not _is_broken_off(record):
-                return record
-            why = "was broken off by the endpoint"
         except ValueError:
-            why = "is no answer, as after a power cut"
-        log.warning("%s %s; it is asked for again", answer_key(response_id), why)
-        self._store.delete(answer_key(response_id))
-        return None
+            return None
+        return record if isinstance(record, dict) else None
 
     def has_any(self, response_ids: Iterable[str]) -> bool:
         """Whether one of these requests has its answer."""
@@ -112,10 +112,24 @@ class ResponseStore:
         return found
 
     def write(self, response_id: str, record: Record) -> Record:
-        """Store ``record`` unless an answer is there already; returns the one that is stored."""
-        if self._store.create(answer_key(response_id), canonical_json(record)):
+        """Store ``record`` unless a whole answer is there already; returns the one that is stored.
+
+        What was broken off, or torn by a power cut, gives way to it; what that had cost was paid all the same: it is added.
+        """
+        key = answer_key(response_id)
+        if self._store.create(key, canonical_json(record)):
             return record
-        return self.read(response_id) or record
+        if whole := self.read(response_id):
+            return whole
+        with self._store.alone(f"replace-{response_id}"):
+            if whole := self.read(response_id):
+                return whole
+            if lost := (self.lying(response_id) or {}).get("cost_usd"):
+                record = record | {"cost_usd": record["cost_usd"] + lost}
+            log.warning("%s is no whole answer; another one, bought since, takes its place", key)
+            self._store.delete(key)
+            created = self._store.create(key, canonical_json(record))
+            return record if created else self.read(response_id) or record
 
     def _kept(self, response_id: str, record: Record) -> Record:
         """:meth:`write` with patience: the store may be starting again, and this was paid for."""

@@ -28,9 +28,9 @@ from pipeline_tasks.core.wire import clean
 MAX_TEXTS = 256
 MAX_CHARACTERS = 200_000
 SPECIAL_TOKENS = 8
+"""Tokens that a model may put around a text."""
 _OF_SERVER = 4096
 """Tokens of a prompt that a server may put before each text; beyond that it says what cannot be."""
-"""Tokens that a model may put around a text."""
 _ABOUT = 64
 _SHOWN = 80
 

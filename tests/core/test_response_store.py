@@ -45,9 +45,10 @@ def test_the_first_record_stays(tmp_path):
     assert (tmp_path / "responses" / "ab" / f"{NAME}.json").is_file()
 
 
-def test_an_answer_that_a_power_cut_left_empty_is_asked_for_again(tmp_path):
+@pytest.mark.parametrize("torn", [b"", b"[]", b'{"n"'])
+def test_an_answer_that_a_power_cut_left_torn_is_asked_for_again(tmp_path, torn):
     store = LocalStore(tmp_path)
-    store.create(f"responses/ab/{NAME}.json", b"")
+    store.create(f"responses/ab/{NAME}.json", torn)
     assert ResponseStore(store).get_or_buy(NAME, lambda keep: keep({"n": 1})) == ({"n": 1}, False)
     assert ResponseStore(store).read(NAME) == {"n": 1}
 

@@ -86,9 +86,13 @@ def test_an_answer_that_was_stored_though_it_was_broken_off_is_asked_for_again(e
     name = asked.complete("What?", max_tokens=8).response_id
     record = responses.read(name)
     responses._store.delete(answer_key(name))
-    responses.write(name, record | {"response": record["response"] | {"text": "a le", "finish_reason": "error"}})
+    broken = record | {"response": record["response"] | {"text": "a le", "finish_reason": "error"}, "cost_usd": 0.25}
+    responses.write(name, broken)
+    assert (responses.read(name), responses.has_any([name]), responses.lying(name)) == (None, False, broken), (
+        "who looks"
+    )
     assert asked.complete("What?", max_tokens=8).text == "a levee"
-    assert (len(there.seen), responses.read(name)) == (2, record)
+    assert (len(there.seen), responses.read(name)) == (2, record | {"cost_usd": record["cost_usd"] + 0.25})
 
 
 @pytest.mark.parametrize("reason", ["stop", "eos", "stop_sequence", "end_turn", "tool_calls", "length", "", None])

@@ -46,13 +46,18 @@ def query_story(reader: Reader, ask: Ask, query_id: str, within_s: float | None 
         within_s: how long older versions are looked through; then none of a bucket's is, whose parts must be brought.
 
     Raises:
-        InputError: they took longer.
+        InputError: they took longer, and the latest versions do not have the query.
     """
     row = next(iter(ask("FROM trace_query(?)", query_id)), None)
     if row and (row["url"] or not row["doc_id"]):
         return row | {"found_in": None}
     is_here = isinstance(reader.store, LocalStore)
-    found_in = _newest_with(reader, ask, query_id, within_s) if is_here or within_s is None else None
+    try:
+        found_in = _newest_with(reader, ask, query_id, within_s) if is_here or within_s is None else None
+    except InputError:
+        if row is None:
+            raise
+        found_in = None
     if not found_in:
         return row and row | {"found_in": None}
     (older,) = ask(f"WITH {_views(reader, ask, found_in)} FROM trace_query(?)", query_id)

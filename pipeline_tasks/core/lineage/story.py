@@ -64,7 +64,7 @@ def _calls(reader: Reader, row: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Response id -> prompt and answer, where the store has them."""
     found: dict[str, dict[str, Any]] = {}
     for name in filter(None, (row["need_response_id"], row["response_id"])):
-        record = ResponseStore(reader.store).read(name) if _RESPONSE_ID.fullmatch(name) else None
+        record = ResponseStore(reader.store).lying(name) if _RESPONSE_ID.fullmatch(name) else None
         if record:
             request, response = record.get("request", {}), record.get("response", {})
             asked = request.get("prompt") or request.get("messages") or ""

@@ -11,6 +11,7 @@ from pipeline_tasks.core.lineage import older, query
 from pipeline_tasks.core.lineage.reader import Reader
 from pipeline_tasks.core.lineage.story import story
 from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.response_store import ResponseStore, answer_key
 from pipeline_tasks.core.versions import load_manifest
 from tests.stores import put
 
@@ -92,3 +93,16 @@ def test_the_page_brings_no_older_versions_of_a_bucket_and_looks_through_others_
     monkeypatch.undo()
     with reader.asking() as ask, pytest.raises(InputError, match="'q-x' in the newest versions; `foundry trace` looks"):
         older.query_story(reader, ask, "q-x", within_s=-1)
+    with reader.asking() as ask:
+        assert older.query_story(reader, ask, "q-n-p-d-a", within_s=-1)["found_in"] is None, "what the latest has stays"
+
+
+def test_who_looks_at_an_answer_that_was_broken_off_sees_it_and_leaves_it(store):
+    """Releases before stored such, and rows were made of them."""
+    responses = ResponseStore(store)
+    (name, *_) = story(Reader(store), "q-n-p-d-a")["calls"]
+    record = responses.read(name)
+    store.delete(answer_key(name))
+    responses.write(name, record | {"response": {"text": "a le", "finish_reason": "error"}})
+    assert story(Reader(store), "q-n-p-d-a")["calls"][name]["answer"] == "a le"
+    assert responses.read(name) is None and responses.lying(name)["response"]["text"] == "a le"
