@@ -43,6 +43,7 @@ def erase_command(
         table.add_row(dataset, f"{count:,}")
     console().print(table)
     if dry_run:
+        typer.echo(f"{done.answers:,} stored answers would go")
         return
     unfold(where)
     fold(where)

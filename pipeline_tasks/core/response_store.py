@@ -114,7 +114,7 @@ class ResponseStore:
     def write(self, response_id: str, record: Record) -> Record:
         """Store ``record`` unless a whole answer is there already; returns the one that is stored.
 
-        What was broken off, or torn by a power cut, gives way to it; what that had cost was paid all the same: it is added.
+        What was broken off, or torn by a power cut, gives way to it; what that had cost is added, as it was paid.
         """
         key = answer_key(response_id)
         if self._store.create(key, canonical_json(record)):

@@ -18,14 +18,13 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline_tasks.core import bought_vectors
 from pipeline_tasks.core.batch_notes import check_no_batch_is_open
-from pipeline_tasks.core.erasure import listed, rows
+from pipeline_tasks.core.erasure import answers, listed, rows
 from pipeline_tasks.core.erasure.proof import Findings, prove
-from pipeline_tasks.core.erasure.search import anchors, blotted, holds, long_texts, mentioned, quotes
+from pipeline_tasks.core.erasure.search import blotted, holds, long_texts, mentioned
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.manifest import Manifest, Part, Ref
-from pipeline_tasks.core.memo import RECEIPTS, Record
+from pipeline_tasks.core.memo import Record
 from pipeline_tasks.core.parts import damage_told, read_part, write_rows
 from pipeline_tasks.core.pins import Deletion, deletion, living_pins
 from pipeline_tasks.core.removals import RemovedRows
@@ -48,7 +47,7 @@ class Erased:
         versions: those that were written anew.
         models: versions of files that were trained on one of these, now or by an earlier erasure: these keep what they
             learned.
-        answers: stored answers that went.
+        answers: stored answers that went, or would.
         findings: what a look at the whole store found afterwards.
     """
 
@@ -69,7 +68,7 @@ class _Work:
     name: str
     done: Erased
     became: dict[str, Part] = field(default_factory=dict)
-    touched: dict[str, bool] = field(default_factory=dict)
+    touched: set[str] = field(default_factory=set)
     answers: set[str] = field(default_factory=set)
     texts: set[str] = field(default_factory=set)
 
@@ -93,6 +92,7 @@ def erase(store: Store, asked: Iterable[str], schemas: Mapping[str, RowSchema], 
         manifests = _manifests(store)
         _spread(work, manifests)
         _look(work, manifests)
+        work.done.answers = len(answers.of_rows(store, work.touched, work.answers, work.texts, work.done.ids))
         return work.done
     with deletion(store) as right:
         running = sorted({run.step for run in living_pins(store)})
@@ -111,7 +111,9 @@ def _carry_out(work: _Work, right: Deletion) -> None:
     erasure = listed.Erasure(name=work.name, ids=listed.lasting(done.ids))
     listed.note(store, erasure)
     _look(work, manifests)
-    _forget_answers(work, right)
+    gone = answers.of_rows(store, work.touched, work.answers, work.texts, done.ids)
+    answers.forget(store, gone, work.touched, right)
+    done.answers = len(gone)
     changed = [_rewritten(work, manifest) for manifest in manifests]
     for before, after in zip(manifests, changed, strict=True):
         if after != before:
@@ -164,28 +166,13 @@ def _look(work: _Work, manifests: list[Manifest]) -> None:
     store, ids = work.store, work.done.ids
     for manifest, part, reach in _tables(work, manifests):
         named = _ids_of(store, part, lists=True)
-        work.touched[part.sha256] = reach.rest(named, ids) is not named
+        if reach.rest(named, ids) is not named:
+            work.touched.add(part.sha256)
         if reach.made_from(named, ids).num_rows:
             gone = reach.made_from(read_part(store, part), ids)
             work.done.rows[manifest.dataset] += gone.num_rows
             work.answers |= rows.responses_of(gone)
             work.texts |= set() if reach.refers else long_texts(gone)
-
-
-def _forget_answers(work: _Work, right: Deletion) -> None:
-    """Answers that a lost row names, that quote its text, or that a part with such a row was paid with."""
-    store, pieces = work.store, anchors(work.texts)
-    receipts = [f"{RECEIPTS}/{sha256}.json" for sha256, touched in work.touched.items() if touched]
-    for _, data in store.read_all(receipts):
-        work.answers.update(json.loads(data)["responses"] if data else ())
-    gone = []
-    for key, data in store.read_all(key for key in store.keys("responses") if key.endswith(".json")):
-        named = key.rpartition("/")[2][:-5] in work.answers
-        if named or quotes(data, pieces) or mentioned((data or b"").decode("utf-8", "replace"), work.done.ids):
-            gone.append(key)
-    right.delete_all(bought_vectors.forget(store, {key.rpartition("/")[2][:-5] for key in gone}))
-    right.delete_all([*gone, *(f"{key[:-5]}.f32" for key in gone), *receipts])
-    work.done.answers = len(gone)
 
 
 def _rewritten(work: _Work, manifest: Manifest) -> Manifest:
@@ -210,7 +197,7 @@ def _part(work: _Work, part: Part, reach: rows.Reach | None = None) -> Part:
     """What ``part`` becomes: rows of a dataset, or without ``reach`` rejects or keys of removals."""
     if part.sha256 in work.became:
         return work.became[part.sha256]
-    if part.name or (reach and not work.touched.get(part.sha256)):
+    if part.name or (reach and part.sha256 not in work.touched):
         return part
     table, ids = read_part(work.store, part), work.done.ids
     if reach:

@@ -14,7 +14,7 @@ from pipeline_tasks.core.parts import write_file, write_rows
 from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.schema import FILES, REJECTS, RowSchema
 from pipeline_tasks.core.store import Store
-from pipeline_tasks.core.versions import REMOVED, commit, point
+from pipeline_tasks.core.versions import REMOVED, commit, load_manifest, point
 from pipeline_tasks.datasets import (
     ALL,
     DOCUMENT_CLUSTERS,
@@ -57,6 +57,7 @@ class Document:
 
 A, B = Document("a", SECRET), Document("b", PLAIN)
 BOTH = (A, B)
+VECTORS = digest("vectors of texts of both")
 
 
 def version(
@@ -183,6 +184,12 @@ def _leave_traces(store: Store) -> None:
                 prompt = {"prompt": f"Write.\n\nPassage: {d.passage(n)}\nNeed:"}
                 record = {"request": prompt, "response": {"text": "text"}, "cost_usd": 0.0, "salt": name}
                 store.create(f"responses/{name[:2]}/{name}.json", json.dumps(record).encode())
+    for ending, data in (("json", b"{}"), ("f32", b"\0\0\x80\x3f")):
+        store.create(f"responses/{VECTORS[:2]}/{VECTORS}.{ending}", data)
+    paid = {"needs": [answer for d in BOTH for answer in d.answers], "embeddings/m": [VECTORS]}
+    for dataset, names in paid.items():
+        (part,) = load_manifest(store, Ref.parse(dataset)).parts
+        store.create(f"receipts/{part.sha256}.json", json.dumps({"responses": names}).encode())
     orphan = write_rows(store, PASSAGES.table([{"passage_id": A.passages[0], "text": A.passage(0)}]))
     for n, part in enumerate((orphan, write_rows(store, PASSAGES.table([{"passage_id": B.passages[0]}])))):
         record = Record(output=part, rejects=None, skipped={}, counters={})

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline_tasks.core.erasure.erase import erase
 from pipeline_tasks.core.erasure.listed import erased_ids, erasures
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.manifest import Ref
@@ -19,7 +20,7 @@ from pipeline_tasks.core.store import LocalStore, Store
 from pipeline_tasks.core.store.s3 import S3Store
 from pipeline_tasks.core.upkeep.check import find_damage
 from pipeline_tasks.core.versions import Version, load_manifest
-from tests.core.erasure.library import SECRET, A, B, everything, fill, take_down
+from tests.core.erasure.library import SCHEMAS, SECRET, A, B, everything, fill, take_down
 from tests.stores import rows
 
 
@@ -96,9 +97,10 @@ def test_a_row_of_another_document_goes_only_where_its_text_is_the_erased_ones(s
 
 
 def test_answers_that_were_bought_for_it_go_and_no_others(store):
+    assert erase(store, [A.doc_id], SCHEMAS, dry_run=True).answers == 7
     done = take_down(store, A.doc_id)
-    assert done.answers == 6, "two a passage that rows name, and one that no row does"
-    assert len(list(store.keys("responses"))) == 6
+    assert done.answers == 7, "two a passage that rows name, one that no row does, and the vectors of a part"
+    assert len(list(store.keys("responses"))) == 6, "though one part was paid with the answers of both"
     assert list(store.keys("memo")) == ["memo/1.json"]
 
 
