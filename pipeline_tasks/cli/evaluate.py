@@ -29,6 +29,7 @@ from pipeline_tasks.evaluation.evaluation_params import MEASURES
 from pipeline_tasks.evaluation.folder_params import opened
 from pipeline_tasks.evaluation.judge_instructions import has_instructions
 from pipeline_tasks.evaluation.p_mrr import P_MRR
+from pipeline_tasks.evaluation.read_answers import read_answers
 from pipeline_tasks.evaluation.scores import AVERAGE, Scores, scores_of
 from pipeline_tasks.evaluation.seeds import noise_in_words
 from pipeline_tasks.evaluation.statistics import Difference
@@ -88,6 +89,8 @@ def evaluate_command(
         found, *others = (scores_of(version, name) for name in shown)
         _show(store, found, others, _called(store, baseline), by_intent)
         for line in _left_out(store, given):
+            typer.echo(line)
+        for line in read_answers(store, trained, given["queries"][0], given["passages"][0]):
             typer.echo(line)
         typer.echo(found.ref)
 

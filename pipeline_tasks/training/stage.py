@@ -155,7 +155,7 @@ def count(result: TrainResult, run: Run, metric: str) -> None:
     else:
         log.warning(
             "%s: there are no development data to choose a checkpoint by, and it is the last one: have rows of the "
-            "split dev",
+            "split dev (dev_fraction or dev_documents of hold_out_documents)",
             run.label,
         )
 
