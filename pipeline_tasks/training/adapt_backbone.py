@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pipeline_tasks.encoders.trunk import TrainableEncoder
     from pipeline_tasks.training.data.tokens import Texts
     from pipeline_tasks.training.loop import Report, TrainResult
-    from pipeline_tasks.training.peers import Peers
+    from pipeline_tasks.training.parallel.peers import Peers
 
 
 class AdaptParams(StartParams, OptimiserParams):
@@ -117,7 +117,7 @@ def adapt(
     Raises:
         InputError: the folder holds no decoder, or there is no text of two tokens to train on.
     """
-    from pipeline_tasks.training.processes import run_on_devices
+    from pipeline_tasks.training.parallel.processes import run_on_devices
 
     work = partial(_adapt, backbone_dir, texts, dev, params, work_dir)
     return run_on_devices(work, devices_of(params.device), report)
@@ -157,8 +157,8 @@ def _open(backbone_dir: Path, params: AdaptParams, peers: Peers) -> tuple[Traina
     from pipeline_tasks.encoders.layout import layout_of
     from pipeline_tasks.encoders.trunk import TrainableEncoder, load_model, padding_tokenizer
     from pipeline_tasks.training.descent import told_when_too_large
-    from pipeline_tasks.training.divided import divides
     from pipeline_tasks.training.open_model import device_of, dtype_of, opened_on
+    from pipeline_tasks.training.parallel.divided import divides
 
     device = opened_on(params, peers)
     model = load_model(backbone_dir, dtype=dtype_of(params, backbone_dir), causal=False, head="next_token")

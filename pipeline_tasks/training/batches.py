@@ -87,7 +87,7 @@ def micro_batches(lengths: np.ndarray, max_tokens: int) -> list[np.ndarray]:
 def piece_at(pieces: Sequence[np.ndarray], number: int | None) -> np.ndarray:
     """The micro-batch of that number; for None the last text again, for nothing, so that all call the model as often.
 
-    See :meth:`~pipeline_tasks.training.peers.Peers.filled_up`, which is where None comes from.
+    See :meth:`~pipeline_tasks.training.parallel.peers.Peers.filled_up`, which is where None comes from.
     """
     return pieces[-1][-1:] if number is None else pieces[number]
 

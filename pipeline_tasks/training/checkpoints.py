@@ -15,7 +15,7 @@ import torch
 
 from pipeline_tasks.core import durable
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.training.peers import Peers
+from pipeline_tasks.training.parallel.peers import Peers
 
 log = logging.getLogger(__name__)
 

@@ -12,15 +12,15 @@ from pipeline_tasks.core.ids import digest
 from pipeline_tasks.training.cpu_shortcuts import cpu_shortcuts
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import Rows, tokenized
-from pipeline_tasks.training.divided import divides
 from pipeline_tasks.training.gradients import Gradients
 from pipeline_tasks.training.limits import check_backbone
 from pipeline_tasks.training.loop import Report, Task, TrainResult, run
 from pipeline_tasks.training.objective import Objective
 from pipeline_tasks.training.open_model import open_encoder
+from pipeline_tasks.training.parallel.divided import divides
+from pipeline_tasks.training.parallel.peers import Peers
+from pipeline_tasks.training.parallel.processes import run_on_devices
 from pipeline_tasks.training.params import TrainParams
-from pipeline_tasks.training.peers import Peers
-from pipeline_tasks.training.processes import run_on_devices
 from pipeline_tasks.training.sampling import Sampling
 from pipeline_tasks.training.schedule import plan_schedule
 from pipeline_tasks.training.validation import validate

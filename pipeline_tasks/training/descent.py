@@ -13,8 +13,8 @@ from torch import Tensor
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.training.optimiser import Optimiser
+from pipeline_tasks.training.parallel.peers import ALONE, Peers
 from pipeline_tasks.training.params import OptimiserParams
-from pipeline_tasks.training.peers import ALONE, Peers
 
 _ROWS_NAMED = 10
 

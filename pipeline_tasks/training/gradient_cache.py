@@ -15,7 +15,7 @@ weights.
 With several processes each encodes its share of the micro-batches; the embeddings of all meet between 1 and 2, so that
 every process takes the loss of the whole batch, and step 3 is again for its share alone. The sum of the processes'
 gradients is the gradient. Where they divide the weights they call the model in step: see
-:mod:`pipeline_tasks.training.divided`.
+:mod:`pipeline_tasks.training.parallel.divided`.
 
 Source:
     Gao et al. 2021, "Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup".
@@ -26,7 +26,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from pipeline_tasks.training.peers import ALONE, Peers
+from pipeline_tasks.training.parallel.peers import ALONE, Peers
 
 
 def backward(

@@ -10,9 +10,9 @@ from pipeline_tasks.encoders.lora import Lora, with_adapters
 from pipeline_tasks.encoders.rounding import survives_bfloat16
 from pipeline_tasks.encoders.trunk import DType, TrainableEncoder, load
 from pipeline_tasks.training.descent import told_when_too_large
-from pipeline_tasks.training.divided import divides
+from pipeline_tasks.training.parallel.divided import divides
+from pipeline_tasks.training.parallel.peers import ALONE, Peers
 from pipeline_tasks.training.params import OptimiserParams
-from pipeline_tasks.training.peers import ALONE, Peers
 
 
 def open_encoder(folder: Path, params: OptimiserParams, peers: Peers = ALONE) -> TrainableEncoder:

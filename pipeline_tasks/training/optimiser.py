@@ -5,7 +5,7 @@ after the other, are cut into one stretch of the same length a process, and each
 it changes those weights, and hands them to the others. Every process still has all weights and all gradients. AdamW
 treats each number by itself, so the weights are the same as without, to the bit.
 
-Weights that are divided themselves (:mod:`pipeline_tasks.training.divided`) have their moments where they are.
+Weights that are divided themselves (:mod:`pipeline_tasks.training.parallel.divided`) have their moments where they are.
 
 What is saved is the whole state, as an undivided AdamW has it, whoever keeps it: any number of processes goes on from
 it.
@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from pipeline_tasks.training.divided import stretch, whole
+from pipeline_tasks.training.parallel.divided import stretch, whole
+from pipeline_tasks.training.parallel.peers import ALONE, Peers
 from pipeline_tasks.training.params import OptimiserParams
-from pipeline_tasks.training.peers import ALONE, Peers
 
 _UNIT = 64  # Stretches end at multiples of that within a weight, so that vector instructions meet the same numbers.
 

@@ -21,8 +21,8 @@ from pipeline_tasks.training.data.rows import Rows
 from pipeline_tasks.training.gradients import Gradients, table_of
 from pipeline_tasks.training.objective import Table
 from pipeline_tasks.training.objectives.info_nce import InfoNCE
+from pipeline_tasks.training.parallel.peers import Peers
 from pipeline_tasks.training.params import TrainParams
-from pipeline_tasks.training.peers import Peers
 from pipeline_tasks.training.sampler import Metric
 from pipeline_tasks.training.schedule import Batch
 from pipeline_tasks.training.validation import embed, grades, mean_ndcg, ranks_of_positives

@@ -15,7 +15,7 @@ from pipeline_tasks.training.batches import micro_batches, piece_at
 from pipeline_tasks.training.data.ragged import Ragged
 from pipeline_tasks.training.data.rows import Rows
 from pipeline_tasks.training.data.tokens import Tokens
-from pipeline_tasks.training.peers import ALONE, Peers
+from pipeline_tasks.training.parallel.peers import ALONE, Peers
 
 CUTOFF = 10
 _QUERIES = 1024

@@ -7,9 +7,9 @@ import pytest
 
 from pipeline_tasks.datasets import TUPLES
 from pipeline_tasks.encoders.layout import Layout
-from pipeline_tasks.training import processes
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.follow_instructions import plain_rows_of, rows_of
+from pipeline_tasks.training.parallel import processes
 from tests import shapes
 from tests.forked import forked
 from tests.shapes import FILLERS, TOPICS

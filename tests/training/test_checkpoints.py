@@ -10,7 +10,7 @@ import torch
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.store.disk import shortage
 from pipeline_tasks.training.checkpoints import Progress, broadcast_checkpoint, load, load_best, save, save_best
-from pipeline_tasks.training.peers import ALONE
+from pipeline_tasks.training.parallel.peers import ALONE
 from tests.disks import small_disk
 
 

@@ -10,7 +10,7 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.training.adapt_backbone import AdaptParams, _open
 from pipeline_tasks.training.data.tokens import Tokens
 from pipeline_tasks.training.masked import Blanks, blank_token, masked_task
-from pipeline_tasks.training.peers import ALONE
+from pipeline_tasks.training.parallel.peers import ALONE
 from tests import shapes
 
 BLANKS = Blanks(41, 0.3)

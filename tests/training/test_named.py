@@ -9,8 +9,8 @@ import pytest
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.training.named import Named, by_name
-from pipeline_tasks.training.peers import Peers
-from pipeline_tasks.training.processes import run_in_processes
+from pipeline_tasks.training.parallel.peers import Peers
+from pipeline_tasks.training.parallel.processes import run_in_processes
 
 KIND = """
 from pipeline_tasks.training.named import Named

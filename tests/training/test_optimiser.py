@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from pipeline_tasks.training.optimiser import Optimiser, pieces
+from pipeline_tasks.training.parallel.peers import ALONE, Peers
+from pipeline_tasks.training.parallel.processes import run_in_processes
 from pipeline_tasks.training.params import Sharding, TrainParams
-from pipeline_tasks.training.peers import ALONE, Peers
-from pipeline_tasks.training.processes import run_in_processes
 
 SHAPES = ((7,), (100, 30), (130,), (41, 9), (3,))
 N = sum(torch.Size(shape).numel() for shape in SHAPES)

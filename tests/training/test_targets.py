@@ -14,8 +14,8 @@ from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import Rows, tokenized
 from pipeline_tasks.training.objective import Table
 from pipeline_tasks.training.objectives.info_nce import InfoNCE
+from pipeline_tasks.training.parallel.peers import ALONE
 from pipeline_tasks.training.params import TrainParams
-from pipeline_tasks.training.peers import ALONE
 from pipeline_tasks.training.targets import RowSample, least_loss, without_dropout
 from pipeline_tasks.training.validation import embed, validate
 

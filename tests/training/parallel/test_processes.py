@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from pipeline_tasks.training.peers import ALONE
-from pipeline_tasks.training.processes import run_on_devices
+from pipeline_tasks.training.parallel.peers import ALONE
+from pipeline_tasks.training.parallel.processes import run_on_devices
 
 
 @pytest.fixture

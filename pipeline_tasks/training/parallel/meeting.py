@@ -11,7 +11,7 @@ import psutil
 from torch.distributed import TCPStore
 
 from pipeline_tasks.core.team import Member, listen
-from pipeline_tasks.training.peers import Peers
+from pipeline_tasks.training.parallel.peers import Peers
 
 
 @dataclass(frozen=True)

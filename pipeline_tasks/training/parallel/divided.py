@@ -21,8 +21,8 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.training.parallel.peers import ALONE, Peers
 from pipeline_tasks.training.params import OptimiserParams
-from pipeline_tasks.training.peers import ALONE, Peers
 
 
 def divides(params: OptimiserParams, peers: Peers) -> bool:

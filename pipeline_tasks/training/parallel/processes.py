@@ -22,8 +22,8 @@ from torch import distributed
 from pipeline_tasks.core.engines.local import end_with_parent
 from pipeline_tasks.core.errors import FoundryError, InputError, TransientError
 from pipeline_tasks.core.team import PartDone, member
-from pipeline_tasks.training.meeting import Meeting, hold_meeting
-from pipeline_tasks.training.peers import ALONE, Peers
+from pipeline_tasks.training.parallel.meeting import Meeting, hold_meeting
+from pipeline_tasks.training.parallel.peers import ALONE, Peers
 
 _PATIENCE = timedelta(days=1)
 """How long a process waits for the others, the leader's evaluations among it; a dead one is noticed by the caller."""

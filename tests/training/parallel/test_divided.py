@@ -16,13 +16,13 @@ from pipeline_tasks.training.adapt_backbone import AdaptParams, adapt
 from pipeline_tasks.training.contrastive import TrainResult, train
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import tokenized
-from pipeline_tasks.training.divided import divide, divides, whole
 from pipeline_tasks.training.gradients import Gradients
 from pipeline_tasks.training.open_model import open_encoder, opened_on
 from pipeline_tasks.training.optimiser import Optimiser
+from pipeline_tasks.training.parallel.divided import divide, divides, whole
+from pipeline_tasks.training.parallel.peers import ALONE, Peers
+from pipeline_tasks.training.parallel.processes import run_in_processes
 from pipeline_tasks.training.params import TrainParams
-from pipeline_tasks.training.peers import ALONE, Peers
-from pipeline_tasks.training.processes import run_in_processes
 from pipeline_tasks.training.samplers import sampler
 from pipeline_tasks.training.schedule import Batch
 from tests.shapes import make

@@ -20,9 +20,9 @@ from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import tokenized
 from pipeline_tasks.training.descent import Descent
 from pipeline_tasks.training.gradients import Gradients
+from pipeline_tasks.training.parallel.peers import ALONE, Peers
+from pipeline_tasks.training.parallel.processes import run_in_processes
 from pipeline_tasks.training.params import TrainParams
-from pipeline_tasks.training.peers import ALONE, Peers
-from pipeline_tasks.training.processes import run_in_processes
 from pipeline_tasks.training.sampler import Pool
 from pipeline_tasks.training.schedule import Batch
 from pipeline_tasks.training.targets import RowSample

@@ -18,10 +18,10 @@ from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.team import Member, PartDone, acting_as, listen, member
 from pipeline_tasks.encoders.devices import devices_of
 from pipeline_tasks.training.contrastive import TrainResult, train
-from pipeline_tasks.training.meeting import hold_meeting, interface_of
+from pipeline_tasks.training.parallel.meeting import hold_meeting, interface_of
+from pipeline_tasks.training.parallel.peers import Peers
+from pipeline_tasks.training.parallel.processes import run_on_devices
 from pipeline_tasks.training.params import TrainParams
-from pipeline_tasks.training.peers import Peers
-from pipeline_tasks.training.processes import run_on_devices
 from tests.training.killable import kill_one
 
 LENGTHS = {"max_query_length": 16, "max_passage_length": 32}
