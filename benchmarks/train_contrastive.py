@@ -26,7 +26,7 @@ from measure import Measured, finish, measured, show, spread, turns
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.models.sizes import backbone
 from pipeline_tasks.models.use import folder, load_tokenizer
-from pipeline_tasks.training.batches import plan_batches
+from pipeline_tasks.training.compute.batches import plan_batches
 from pipeline_tasks.training.params import TrainParams
 
 DATA = Path("../shared/data/ir/disaster_guides")

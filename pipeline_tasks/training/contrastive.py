@@ -9,10 +9,10 @@ import numpy as np
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import digest
-from pipeline_tasks.training.cpu_shortcuts import cpu_shortcuts
+from pipeline_tasks.training.compute.cpu_shortcuts import cpu_shortcuts
+from pipeline_tasks.training.compute.gradients import Gradients
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import Rows, tokenized
-from pipeline_tasks.training.gradients import Gradients
 from pipeline_tasks.training.limits import check_backbone
 from pipeline_tasks.training.loop import Report, Task, TrainResult, run
 from pipeline_tasks.training.objective import Objective

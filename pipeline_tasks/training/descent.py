@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.training.optimiser import Optimiser
+from pipeline_tasks.training.compute.optimiser import Optimiser
 from pipeline_tasks.training.parallel.peers import ALONE, Peers
 from pipeline_tasks.training.params import OptimiserParams
 

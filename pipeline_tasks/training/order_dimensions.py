@@ -67,8 +67,8 @@ def order_dimensions(inputs: Inputs, params: OrderDimensionsParams, run: Run) ->
         InputError: there are fewer passages than dimensions, or fewer dimensions than ``dims``.
     """
     from pipeline_tasks.encoders.trunk import load
+    from pipeline_tasks.training.compute.reproducible import reproducible
     from pipeline_tasks.training.export import export
-    from pipeline_tasks.training.reproducible import reproducible
 
     folder, origin = folder_of_start(inputs, params, run)
     encoder = load(folder, devices().split(",")[0])

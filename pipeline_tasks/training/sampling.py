@@ -14,9 +14,9 @@ import numpy as np
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.training.bench import Bench
+from pipeline_tasks.training.compute.gradients import Gradients
 from pipeline_tasks.training.data.rows import Rows
 from pipeline_tasks.training.descent import Descent
-from pipeline_tasks.training.gradients import Gradients
 from pipeline_tasks.training.guided import Guided
 from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.policy import choose

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.training.batches import plan_batches
+from pipeline_tasks.training.compute.batches import plan_batches
 from pipeline_tasks.training.data.rows import Rows
 from pipeline_tasks.training.mixture import Source
 from pipeline_tasks.training.objective import Objective

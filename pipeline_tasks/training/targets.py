@@ -16,9 +16,9 @@ from torch import Tensor
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from pipeline_tasks.encoders.trunk import TrainableEncoder
-from pipeline_tasks.training.candidates import Group, make_group
+from pipeline_tasks.training.compute.candidates import Group, make_group
+from pipeline_tasks.training.compute.gradients import Gradients, table_of
 from pipeline_tasks.training.data.rows import Rows
-from pipeline_tasks.training.gradients import Gradients, table_of
 from pipeline_tasks.training.objective import Table
 from pipeline_tasks.training.objectives.info_nce import InfoNCE
 from pipeline_tasks.training.parallel.peers import Peers

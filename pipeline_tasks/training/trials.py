@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from pipeline_tasks.training.bench import Bench
+from pipeline_tasks.training.compute.gradients import Gradients
 from pipeline_tasks.training.descent import Descent
-from pipeline_tasks.training.gradients import Gradients
 from pipeline_tasks.training.sampler import Metric, Pool
 from pipeline_tasks.training.schedule import Batch
 from pipeline_tasks.training.targets import RowSample

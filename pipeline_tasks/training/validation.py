@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from pipeline_tasks.encoders.trunk import TrainableEncoder
-from pipeline_tasks.training.arithmetic import arithmetic
-from pipeline_tasks.training.batches import micro_batches, piece_at
+from pipeline_tasks.training.compute.arithmetic import arithmetic
+from pipeline_tasks.training.compute.batches import micro_batches, piece_at
 from pipeline_tasks.training.data.ragged import Ragged
 from pipeline_tasks.training.data.rows import Rows
 from pipeline_tasks.training.data.tokens import Tokens

@@ -17,7 +17,8 @@ from pipeline_tasks.datasets import TUPLES
 from pipeline_tasks.encoders.layout import Layout, layout_of
 from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.retrieval.open_encoder import load_encoder
-from pipeline_tasks.training.candidates import make_group
+from pipeline_tasks.training.compute.candidates import make_group
+from pipeline_tasks.training.compute.gradients import table_of
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import tokenized
 from pipeline_tasks.training.export import export
@@ -28,7 +29,6 @@ from pipeline_tasks.training.follow_instructions import (
     rows_of,
     training_rows,
 )
-from pipeline_tasks.training.gradients import table_of
 from pipeline_tasks.training.schedule import plan_schedule
 from pipeline_tasks.training.validation import validate
 from tests.shapes import TOPICS

@@ -18,7 +18,7 @@ from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.models.fetch import fetch
 from pipeline_tasks.models.sizes import backbone, get_size
 from pipeline_tasks.retrieval.open_encoder import load_encoder, open_encoder
-from pipeline_tasks.training.candidates import make_group
+from pipeline_tasks.training.compute.candidates import make_group
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import tokenized
 from pipeline_tasks.training.finetune import finetune

@@ -11,12 +11,12 @@ import pytest
 import torch
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.training.compute.gradients import Gradients
 from pipeline_tasks.training.contrastive import train
 from pipeline_tasks.training.curve import curve
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.descent import Descent
 from pipeline_tasks.training.finetune import finetune
-from pipeline_tasks.training.gradients import Gradients
 from pipeline_tasks.training.loop import TrainResult
 from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.samplers import NAMES, sampler

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pipeline_tasks.training.compute.gradients import Gradients
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import Rows, tokenized
-from pipeline_tasks.training.gradients import Gradients
 from pipeline_tasks.training.open_model import open_encoder
 from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.sampling import Sampling

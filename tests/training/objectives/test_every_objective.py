@@ -13,11 +13,11 @@ import torch
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.encoders.trunk import load
+from pipeline_tasks.training.compute.gradients import Gradients
 from pipeline_tasks.training.contrastive import train
 from pipeline_tasks.training.data.examples import Examples, block
 from pipeline_tasks.training.data.rows import tokenized
 from pipeline_tasks.training.finetune import finetune
-from pipeline_tasks.training.gradients import Gradients
 from pipeline_tasks.training.objectives import NAMES, objective
 from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.schedule import Batch

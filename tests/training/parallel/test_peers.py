@@ -15,11 +15,11 @@ from torch import distributed
 
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.encoders.trunk import load
+from pipeline_tasks.training.compute.gradients import Gradients
 from pipeline_tasks.training.contrastive import TrainResult, train
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import tokenized
 from pipeline_tasks.training.descent import Descent
-from pipeline_tasks.training.gradients import Gradients
 from pipeline_tasks.training.parallel.peers import ALONE, Peers
 from pipeline_tasks.training.parallel.processes import run_in_processes
 from pipeline_tasks.training.params import TrainParams

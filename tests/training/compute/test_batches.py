@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 
-from pipeline_tasks.training.batches import _linked, micro_batches, plan_batches, row_groups
+from pipeline_tasks.training.compute.batches import _linked, micro_batches, plan_batches, row_groups
 
 
 @pytest.mark.parametrize(("n", "batch_size"), [(0, 4), (1, 4), (8, 4), (33, 32), (1000, 7)])

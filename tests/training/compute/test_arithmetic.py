@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from pipeline_tasks.encoders.trunk import load
-from pipeline_tasks.training.arithmetic import arithmetic
+from pipeline_tasks.training.compute.arithmetic import arithmetic
 
 
 def gradients(folder, *, recompute: bool) -> tuple[dict[str, torch.Tensor], bool]:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pipeline_tasks.encoders.trunk import load
-from pipeline_tasks.training.candidates import make_group
+from pipeline_tasks.training.compute.candidates import make_group
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import Rows, tokenized
 

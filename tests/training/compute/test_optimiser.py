@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from pipeline_tasks.training.optimiser import Optimiser, pieces
+from pipeline_tasks.training.compute.optimiser import Optimiser, pieces
 from pipeline_tasks.training.parallel.peers import ALONE, Peers
 from pipeline_tasks.training.parallel.processes import run_in_processes
 from pipeline_tasks.training.params import Sharding, TrainParams

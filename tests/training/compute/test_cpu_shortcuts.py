@@ -11,9 +11,9 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.training import contrastive
-from pipeline_tasks.training import cpu_shortcuts as shortcuts
-from pipeline_tasks.training.cpu_shortcuts import cpu_shortcuts
-from pipeline_tasks.training.half_attention import keep_mask
+from pipeline_tasks.training.compute import cpu_shortcuts as shortcuts
+from pipeline_tasks.training.compute.cpu_shortcuts import cpu_shortcuts
+from pipeline_tasks.training.compute.half_attention import keep_mask
 from pipeline_tasks.training.params import TrainParams
 
 

@@ -9,16 +9,16 @@ import numpy as np
 import torch
 
 from pipeline_tasks.encoders.trunk import TrainableEncoder
-from pipeline_tasks.training.arithmetic import arithmetic
-from pipeline_tasks.training.batches import micro_batches, piece_at, row_groups
-from pipeline_tasks.training.candidates import Group, make_group
+from pipeline_tasks.training.compute.arithmetic import arithmetic
+from pipeline_tasks.training.compute.batches import micro_batches, piece_at, row_groups
+from pipeline_tasks.training.compute.candidates import Group, make_group
+from pipeline_tasks.training.compute.gradient_cache import backward
+from pipeline_tasks.training.compute.reproducible import seed_dropout
 from pipeline_tasks.training.data.rows import Rows
-from pipeline_tasks.training.gradient_cache import backward
 from pipeline_tasks.training.objective import Table
 from pipeline_tasks.training.parallel.divided import divides, in_step
 from pipeline_tasks.training.parallel.peers import ALONE, Peers
 from pipeline_tasks.training.params import TrainParams
-from pipeline_tasks.training.reproducible import seed_dropout
 from pipeline_tasks.training.schedule import Batch
 
 

@@ -1,7 +1,7 @@
 """What PyTorch does for nothing on a processor, left out while a model trains there.
 
 In float32 its numbers stay, to the bit. In bfloat16 attention comes closer to the exact one instead
-(:mod:`pipeline_tasks.training.half_attention`), and what dropout drops is drawn by a faster generator.
+(:mod:`pipeline_tasks.training.compute.half_attention`), and what dropout drops is drawn by a faster generator.
 
 Attention with dropout looks for queries that attend to nothing, through all weights of all heads, though every text
 has a token. The gradient of the token embeddings is a matrix as large as the vocabulary for every piece of a batch, in
@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from pipeline_tasks.training.half_attention import half_attention, keep_mask
+from pipeline_tasks.training.compute.half_attention import half_attention, keep_mask
 
 SHORT = 128
 """Tokens up to which attention without dropout is faster in float32 than by PyTorch in bfloat16; 256: even."""

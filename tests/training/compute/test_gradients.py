@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from pipeline_tasks.encoders.trunk import load
+from pipeline_tasks.training.compute.gradients import Gradients
+from pipeline_tasks.training.compute.reproducible import reproducible
 from pipeline_tasks.training.data.rows import tokenized
-from pipeline_tasks.training.gradients import Gradients
 from pipeline_tasks.training.params import TrainParams
-from pipeline_tasks.training.reproducible import reproducible
 from pipeline_tasks.training.schedule import Batch
 
 
