@@ -2,8 +2,8 @@
 
 Texts are random words, as long as real queries and passages are; batches have the rows that the size's stage has, or
 ``--rows`` where that is less: the gradient cache makes the memory, and nearly the speed, independent of their number.
-What a step takes is timed after the first two. Operations are those of :mod:`pipeline_tasks.training.cost`, padding not
-counted; the peak is what a plain product of matrices in bfloat16 reaches on the same card.
+What a step takes is timed after the first two. Operations are those of :mod:`pipeline_tasks.training.dry_run.cost`,
+padding not counted; the peak is what a plain product of matrices in bfloat16 reaches on the same card.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from pipeline_tasks.models.shapes import SHAPES, Shape
 from pipeline_tasks.models.sizes import get_size
 from pipeline_tasks.training.adapt_backbone import AdaptParams, adapt
 from pipeline_tasks.training.contrastive import train
-from pipeline_tasks.training.cost import Cost
 from pipeline_tasks.training.data.examples import Examples
+from pipeline_tasks.training.dry_run.cost import Cost
 from pipeline_tasks.training.loop import TrainResult
 from pipeline_tasks.training.params import OptimiserParams, TrainParams
 

@@ -88,8 +88,8 @@ class CostSources:
             InputError: ``on`` names no cards.
         """
         from pipeline_tasks.synthesis.endpoint import LlmParams
-        from pipeline_tasks.training.forecast import hours
-        from pipeline_tasks.training.loads import Training
+        from pipeline_tasks.training.dry_run.forecast import hours
+        from pipeline_tasks.training.dry_run.loads import Training
 
         if isinstance(job.params, LlmParams):
             return self._bill(job)

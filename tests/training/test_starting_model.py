@@ -12,9 +12,9 @@ from pipeline_tasks.datasets import TRIPLETS
 from pipeline_tasks.models.gpus import cards
 from pipeline_tasks.models.shapes import SHAPES
 from pipeline_tasks.training.adapt_backbone import AdaptParams
+from pipeline_tasks.training.dry_run.forecast import forecast, forecast_lines, hours
+from pipeline_tasks.training.dry_run.loads import Load
 from pipeline_tasks.training.finetune import FinetuneParams, finetune
-from pipeline_tasks.training.forecast import forecast, forecast_lines, hours
-from pipeline_tasks.training.loads import Load
 from pipeline_tasks.training.starting_model import StartingModel, untrained_model
 from tests.stores import put
 from tests.training.made import put_model

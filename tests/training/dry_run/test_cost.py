@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pipeline_tasks.models.shapes import SHAPES
-from pipeline_tasks.training.cost import Cost
+from pipeline_tasks.training.dry_run.cost import Cost
 
 BASE = SHAPES["bert-base-uncased"]
 DECODER = SHAPES["qwen3-8b"]

@@ -1,9 +1,9 @@
 """What a training would take, told before it begins: steps, tokens, memory, hours.
 
-Rows and tokens: :mod:`pipeline_tasks.training.loads`. Memory and work: :mod:`pipeline_tasks.training.cost`; what a
-sampler's decisions take of both is among them. Hours: work / (peak x share of it x cards), the shares as
-``models/data/gpus.toml`` assumes them, or what the size reached where that is less; searching development passages and
-reading data come on top.
+Rows and tokens: :mod:`pipeline_tasks.training.dry_run.loads`. Memory and work:
+:mod:`pipeline_tasks.training.dry_run.cost`; what a sampler's decisions take of both is among them. Hours: work / (peak
+x share of it x cards), the shares as ``models/data/gpus.toml`` assumes them, or what the size reached where that is
+less; searching development passages and reading data come on top.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from pipeline_tasks.models.gpus import Cards, cards
 from pipeline_tasks.models.shapes import SHAPES
 from pipeline_tasks.models.sizes import get_size
 from pipeline_tasks.training.adapt_backbone import AdaptParams
-from pipeline_tasks.training.cost import ROOM, Cost
+from pipeline_tasks.training.dry_run.cost import ROOM, Cost
+from pipeline_tasks.training.dry_run.loads import CHARACTERS, Load, Training, loads, target_loads
 from pipeline_tasks.training.guided import Guided
 from pipeline_tasks.training.limits import check_recompute
-from pipeline_tasks.training.loads import CHARACTERS, Load, Training, loads, target_loads
 from pipeline_tasks.training.params import OptimiserParams, TrainParams
 from pipeline_tasks.training.sampler import PROBE_ROWS
 from pipeline_tasks.training.schedule import evaluation_steps, n_decisions, n_steps

@@ -10,7 +10,7 @@ from transformers import BertConfig, BertModel, Qwen3Config, Qwen3Model
 
 from pipeline_tasks.encoders.lora import Lora, with_adapters
 from pipeline_tasks.models.shapes import Shape
-from pipeline_tasks.training.cost import Cost
+from pipeline_tasks.training.dry_run.cost import Cost
 
 BATCH, LENGTH, RANK = 32, 64, 4
 WIDTHS = {

@@ -24,18 +24,18 @@ from pipeline_tasks.models.gpus import GPUS, cards
 from pipeline_tasks.models.shapes import SHAPES
 from pipeline_tasks.models.sizes import backbone
 from pipeline_tasks.training.adapt_backbone import adapt_backbone
-from pipeline_tasks.training.cost import Cost
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import tokenized
+from pipeline_tasks.training.dry_run.cost import Cost
+from pipeline_tasks.training.dry_run.forecast import forecast, forecast_lines
+from pipeline_tasks.training.dry_run.loads import Load, in_clusters, loads, target_loads
 from pipeline_tasks.training.finetune import FinetuneParams, finetune
-from pipeline_tasks.training.forecast import forecast, forecast_lines
-from pipeline_tasks.training.loads import Load, in_clusters, loads, target_loads
 from pipeline_tasks.training.pretrain import PretrainParams, pretrain
 from pipeline_tasks.training.schedule import n_steps, plan_schedule
 from tests.stores import put
 from tests.training.made import put_model
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 WORD = "floods "  # seven characters
 HELD = "; the others held in fp32, as a model that has learned is saved"
 

@@ -10,9 +10,9 @@ from pipeline_tasks.models.gpus import cards
 from pipeline_tasks.models.shapes import SHAPES
 from pipeline_tasks.models.sizes import SIZES, get_size
 from pipeline_tasks.training.adapt_backbone import AdaptParams
+from pipeline_tasks.training.dry_run.forecast import forecast, with_gpu
+from pipeline_tasks.training.dry_run.loads import Load
 from pipeline_tasks.training.finetune import FinetuneParams
-from pipeline_tasks.training.forecast import forecast, with_gpu
-from pipeline_tasks.training.loads import Load
 from pipeline_tasks.training.pretrain import PretrainParams
 
 

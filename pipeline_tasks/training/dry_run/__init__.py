@@ -1,0 +1,1 @@
+"""What a training would take, told before it begins: texts counted, memory and work by arithmetic, hours."""
