@@ -21,7 +21,7 @@ from pipeline_tasks.training.parallel.divided import divides
 from pipeline_tasks.training.parallel.peers import Peers
 from pipeline_tasks.training.parallel.processes import run_on_devices
 from pipeline_tasks.training.params import TrainParams
-from pipeline_tasks.training.sampling import Sampling
+from pipeline_tasks.training.sampling.sampled_schedule import Sampling
 from pipeline_tasks.training.schedule import plan_schedule
 from pipeline_tasks.training.validation import validate
 

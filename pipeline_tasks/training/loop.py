@@ -27,7 +27,7 @@ from pipeline_tasks.training.open_model import device_of
 from pipeline_tasks.training.parallel.divided import divide, divides, stretch, whole
 from pipeline_tasks.training.parallel.peers import ALONE, Peers
 from pipeline_tasks.training.params import OptimiserParams
-from pipeline_tasks.training.sampling import Sampling, Trajectory
+from pipeline_tasks.training.sampling.sampled_schedule import Sampling, Trajectory
 from pipeline_tasks.training.schedule import evaluation_steps, learning_rate
 
 Report = Callable[[int, int, dict[str, float]], None]

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from pipeline_tasks.core.schema import Column, RowSchema
 
 if TYPE_CHECKING:
-    from pipeline_tasks.training.sampling import Trajectory
+    from pipeline_tasks.training.sampling.sampled_schedule import Trajectory
 
 SAMPLING_TRAJECTORY = RowSchema(
     "sampling_trajectory",

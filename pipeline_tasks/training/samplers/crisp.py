@@ -18,9 +18,9 @@ class CRISP(Sampler):
     alike. No gradient is taken, and no score. A cluster without such queries is never learned from unless ``smoothing``
     says so; that is of use where it is what another sampler starts from.
 
-    Departures: clusters are of lexical vectors (:mod:`~pipeline_tasks.training.clusters`), not of a sentence encoder's;
-    each source is divided by itself, and a query counts for the nearest cluster of all. ``unit=all`` divides all rows
-    together, as the paper does.
+    Departures: clusters are of lexical vectors (:mod:`~pipeline_tasks.training.sampling.clusters`), not of a sentence
+    encoder's; each source is divided by itself, and a query counts for the nearest cluster of all. ``unit=all`` divides
+    all rows together, as the paper does.
 
     Source:
         Grangier et al. 2025, "Task-Adaptive Pretrained Language Models via Clustered-Importance Sampling"; Inf-DDS,

@@ -45,9 +45,9 @@ class InfDDS(Rewarded):
     already; ``reptile_rate=1`` is the mean of the tried weights. The paper does not name the rule for psi: here it is
     Adam, by which the unit of the metric does not matter, or ``rule="standardised"``, by which it does not matter
     either how seldom a source is drawn, nor that influences shrink while the model trains. ``metric="calibrated"`` is
-    the loss at the temperature at which it is least (:func:`~pipeline_tasks.training.targets.least_loss`): an embedder
-    that is too sure gains most, by the loss at the temperature of its training, from sources that only make it less
-    sure, those that harm among them.
+    the loss at the temperature at which it is least (:func:`~pipeline_tasks.training.sampling.targets.least_loss`): an
+    embedder that is too sure gains most, by the loss at the temperature of its training, from sources that only make it
+    less sure, those that harm among them.
 
     Source:
         Inf-DDS, Algorithm 1, sections 3.2 and 3.3.

@@ -24,9 +24,9 @@ from pipeline_tasks.training.parallel.peers import ALONE, Peers
 from pipeline_tasks.training.parallel.processes import run_in_processes
 from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.sampler import Pool
+from pipeline_tasks.training.sampling.targets import RowSample
+from pipeline_tasks.training.sampling.trials import Trials
 from pipeline_tasks.training.schedule import Batch
-from pipeline_tasks.training.targets import RowSample
-from pipeline_tasks.training.trials import Trials
 from tests.training.killable import kill_one
 
 LENGTHS = {"max_query_length": 16, "max_passage_length": 32}

@@ -16,7 +16,7 @@ from pipeline_tasks.training.objective import Table
 from pipeline_tasks.training.objectives.info_nce import InfoNCE
 from pipeline_tasks.training.parallel.peers import ALONE
 from pipeline_tasks.training.params import TrainParams
-from pipeline_tasks.training.targets import RowSample, least_loss, without_dropout
+from pipeline_tasks.training.sampling.targets import RowSample, least_loss, without_dropout
 from pipeline_tasks.training.validation import embed, validate
 
 LENGTHS = {"max_query_length": 16, "max_passage_length": 32}

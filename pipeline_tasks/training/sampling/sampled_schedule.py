@@ -21,10 +21,10 @@ from pipeline_tasks.training.guided import Guided
 from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.policy import choose
 from pipeline_tasks.training.sampler import PROBE_ROWS, Pool, Sampler
+from pipeline_tasks.training.sampling.targets import RowSample
+from pipeline_tasks.training.sampling.trials import Trials
+from pipeline_tasks.training.sampling.units import Units, units_of
 from pipeline_tasks.training.schedule import Batch, Batches, check_mixture, n_steps
-from pipeline_tasks.training.targets import RowSample
-from pipeline_tasks.training.trials import Trials
-from pipeline_tasks.training.units import Units, units_of
 
 Trajectory = Sequence[Mapping[str, Any]]
 _DRAW, _DECIDE, _PROBE = range(3)

@@ -12,8 +12,8 @@ from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import Rows, tokenized
 from pipeline_tasks.training.open_model import open_encoder
 from pipeline_tasks.training.params import TrainParams
-from pipeline_tasks.training.sampling import Sampling
-from pipeline_tasks.training.units import units_of
+from pipeline_tasks.training.sampling.sampled_schedule import Sampling
+from pipeline_tasks.training.sampling.units import units_of
 
 BASE = {"batch_size": 4, "max_query_length": 16, "max_passage_length": 32, "in_batch": True, "device": "cpu"}
 VOCABULARY = 1000

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pipeline_tasks.training.clusters import Clusters, clusters
 from pipeline_tasks.training.data.rows import Rows
 from pipeline_tasks.training.params import TrainParams
+from pipeline_tasks.training.sampling.clusters import Clusters, clusters
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ import pytest
 
 from pipeline_tasks.encoders.tokens import TextTokens
 from pipeline_tasks.encoders.trunk import load_tokenizer
-from pipeline_tasks.training.clusters import clusters
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import Rows, tokenized
+from pipeline_tasks.training.sampling.clusters import clusters
 from tests.shapes import FILLERS, TOPICS
 
 VOCABULARY = 1000

@@ -11,8 +11,8 @@ from pipeline_tasks.training.bench import Bench
 from pipeline_tasks.training.compute.gradients import Gradients
 from pipeline_tasks.training.descent import Descent
 from pipeline_tasks.training.sampler import Metric, Pool
+from pipeline_tasks.training.sampling.targets import RowSample
 from pipeline_tasks.training.schedule import Batch
-from pipeline_tasks.training.targets import RowSample
 
 
 @dataclass(frozen=True)

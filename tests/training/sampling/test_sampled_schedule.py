@@ -20,7 +20,7 @@ from pipeline_tasks.training.finetune import finetune
 from pipeline_tasks.training.loop import TrainResult
 from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.samplers import NAMES, sampler
-from pipeline_tasks.training.targets import RowSample
+from pipeline_tasks.training.sampling.targets import RowSample
 from pipeline_tasks.training.trajectory import trajectory
 from tests.forked import forked
 
