@@ -28,7 +28,7 @@ from pipeline_tasks.retrieval.search import top_k
 from pipeline_tasks.training.adapt_to_corpus import AdaptToCorpusParams
 from pipeline_tasks.training.contrastive import train
 from pipeline_tasks.training.data.examples import Examples
-from pipeline_tasks.training.export import export
+from pipeline_tasks.training.model.export import export
 from pipeline_tasks.training.params import TrainParams
 
 LENGTHS = {"max_query_length": 64, "max_passage_length": 192}

@@ -43,7 +43,7 @@ from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import Rows, tokenized
 from pipeline_tasks.training.judged_dev import dev_set
 from pipeline_tasks.training.loop import Task, run
-from pipeline_tasks.training.open_model import open_encoder
+from pipeline_tasks.training.model.open_model import open_encoder
 from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.schedule import plan_schedule
 from pipeline_tasks.training.validation import validate

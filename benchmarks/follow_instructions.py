@@ -35,8 +35,8 @@ from pipeline_tasks.retrieval.open_encoder import load_encoder
 from pipeline_tasks.training.average_models import average
 from pipeline_tasks.training.contrastive import train
 from pipeline_tasks.training.data.examples import Examples
-from pipeline_tasks.training.export import export
 from pipeline_tasks.training.follow_instructions import FollowInstructionsParams, plain_rows_of, rows_of
+from pipeline_tasks.training.model.export import export
 from pipeline_tasks.training.params import Precision
 
 DATA = Path("../shared/data/ir")

@@ -28,9 +28,9 @@ from pipeline_tasks.encoders.layout import layout_of
 from pipeline_tasks.evaluation.statistics import interval
 from pipeline_tasks.training.contrastive import train
 from pipeline_tasks.training.data.examples import Examples
-from pipeline_tasks.training.export import export
 from pipeline_tasks.training.loop import TrainResult
-from pipeline_tasks.training.open_model import open_encoder
+from pipeline_tasks.training.model.export import export
+from pipeline_tasks.training.model.open_model import open_encoder
 from pipeline_tasks.training.params import Precision, TrainParams
 
 ALPHAS = (0.65, 0.8, 0.95)

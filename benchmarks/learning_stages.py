@@ -29,9 +29,9 @@ from pipeline_tasks.retrieval.search import top_k
 from pipeline_tasks.training.average_models import average
 from pipeline_tasks.training.contrastive import train
 from pipeline_tasks.training.data.examples import Examples
-from pipeline_tasks.training.export import export
+from pipeline_tasks.training.model.export import export
+from pipeline_tasks.training.model.reset import reset_top_layers
 from pipeline_tasks.training.params import Precision, TrainParams
-from pipeline_tasks.training.reset import reset_top_layers
 
 START = "the start"
 

@@ -33,7 +33,7 @@ from pipeline_tasks.encoders.trunk import TrainableEncoder
 from pipeline_tasks.training.contrastive import train
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import tokenized
-from pipeline_tasks.training.open_model import open_encoder
+from pipeline_tasks.training.model.open_model import open_encoder
 from pipeline_tasks.training.params import Precision, TrainParams
 from pipeline_tasks.training.validation import validate
 

@@ -24,7 +24,7 @@ from pipeline_tasks.models.use import folder
 from pipeline_tasks.retrieval.open_encoder import load_encoder
 from pipeline_tasks.training.contrastive import train
 from pipeline_tasks.training.data.examples import Examples
-from pipeline_tasks.training.export import export
+from pipeline_tasks.training.model.export import export
 from pipeline_tasks.training.params import TrainParams
 
 DATA = Path("../shared/data/ir")

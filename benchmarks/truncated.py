@@ -22,7 +22,7 @@ from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.evaluation.statistics import compare
 from pipeline_tasks.retrieval.search import top_k
 from pipeline_tasks.training.data.examples import Examples
-from pipeline_tasks.training.export import export
+from pipeline_tasks.training.model.export import export
 from pipeline_tasks.training.order_dimensions import principal_axes
 from pipeline_tasks.training.params import Precision
 

@@ -96,7 +96,7 @@ def adapt_backbone(inputs: Inputs, params: AdaptParams, run: Run) -> Path:
     with reported(run) as report:
         result = adapt(start, texts, dev, params, run.scratch / "checkpoints", report)
     from pipeline_tasks.training import curve
-    from pipeline_tasks.training.export import export
+    from pipeline_tasks.training.model.export import export
 
     count(result, run, "dev_blanks_filled")
     facts = card | {"checkpoint": chosen(result, "blanks filled"), "training": params.hyperparameters()}
@@ -133,10 +133,10 @@ def _adapt(
     report: Report,
 ) -> TrainResult:
     from pipeline_tasks.training.data.tokens import tokens_of
-    from pipeline_tasks.training.limits import check_backbone
     from pipeline_tasks.training.loop import run
     from pipeline_tasks.training.masked import Blanks, blank_token, masked_task
-    from pipeline_tasks.training.open_model import add_adapters
+    from pipeline_tasks.training.model.limits import check_backbone
+    from pipeline_tasks.training.model.open_model import add_adapters
 
     encoder, head = _open(backbone_dir, params, peers)
     check_backbone(encoder, params, params.max_passage_length)
@@ -157,7 +157,7 @@ def _open(backbone_dir: Path, params: AdaptParams, peers: Peers) -> tuple[Traina
     from pipeline_tasks.encoders.layout import layout_of
     from pipeline_tasks.encoders.trunk import TrainableEncoder, load_model, padding_tokenizer
     from pipeline_tasks.training.descent import told_when_too_large
-    from pipeline_tasks.training.open_model import device_of, dtype_of, opened_on
+    from pipeline_tasks.training.model.open_model import device_of, dtype_of, opened_on
     from pipeline_tasks.training.parallel.divided import divides
 
     device = opened_on(params, peers)

@@ -99,7 +99,7 @@ def average_models(inputs: Inputs, params: AverageModelsParams, run: Run) -> Pat
     Raises:
         InputError: they are of different shapes, are asked differently, or not of one start.
     """
-    from pipeline_tasks.training.export import export
+    from pipeline_tasks.training.model.export import export
 
     versions = inputs.each("models")
     names = [str(version.manifest.ref) for version in versions]

@@ -13,10 +13,10 @@ from pipeline_tasks.training.compute.cpu_shortcuts import cpu_shortcuts
 from pipeline_tasks.training.compute.gradients import Gradients
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import Rows, tokenized
-from pipeline_tasks.training.limits import check_backbone
 from pipeline_tasks.training.loop import Report, Task, TrainResult, run
+from pipeline_tasks.training.model.limits import check_backbone
+from pipeline_tasks.training.model.open_model import open_encoder
 from pipeline_tasks.training.objective import Objective
-from pipeline_tasks.training.open_model import open_encoder
 from pipeline_tasks.training.parallel.divided import divides
 from pipeline_tasks.training.parallel.peers import Peers
 from pipeline_tasks.training.parallel.processes import run_on_devices

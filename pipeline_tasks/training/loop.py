@@ -23,7 +23,7 @@ from pipeline_tasks.training import checkpoints
 from pipeline_tasks.training.checkpoints import Progress
 from pipeline_tasks.training.compute.reproducible import reproducible
 from pipeline_tasks.training.descent import Descent, told_when_full
-from pipeline_tasks.training.open_model import device_of
+from pipeline_tasks.training.model.open_model import device_of
 from pipeline_tasks.training.parallel.divided import divide, divides, stretch, whole
 from pipeline_tasks.training.parallel.peers import ALONE, Peers
 from pipeline_tasks.training.params import OptimiserParams

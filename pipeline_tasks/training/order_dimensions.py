@@ -68,7 +68,7 @@ def order_dimensions(inputs: Inputs, params: OrderDimensionsParams, run: Run) ->
     """
     from pipeline_tasks.encoders.trunk import load
     from pipeline_tasks.training.compute.reproducible import reproducible
-    from pipeline_tasks.training.export import export
+    from pipeline_tasks.training.model.export import export
 
     folder, origin = folder_of_start(inputs, params, run)
     encoder = load(folder, devices().split(",")[0])

@@ -163,7 +163,7 @@ def pretrain(inputs: Inputs, params: PretrainParams, run: Run) -> Path:
     if params.reset_layers and "init" in inputs:
         log.info("reset_layers=%d is for a backbone: a model to start from keeps its layers", params.reset_layers)
     elif params.reset_layers:
-        from pipeline_tasks.training.reset import reset_top_layers
+        from pipeline_tasks.training.model.reset import reset_top_layers
 
         trunk = reset_top_layers(trunk, run.scratch / "trunk", params.reset_layers)
     found = layout_of(trunk)

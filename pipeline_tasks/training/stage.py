@@ -19,8 +19,8 @@ from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.models.start import TrainedStartParams
 from pipeline_tasks.training import judged_dev
 from pipeline_tasks.training.data.examples import Examples
+from pipeline_tasks.training.model.starting_model import backbone_of, weights_identity
 from pipeline_tasks.training.params import TrainParams
-from pipeline_tasks.training.starting_model import backbone_of, weights_identity
 
 if TYPE_CHECKING:
     from pipeline_tasks.training.loop import Report, TrainResult
@@ -101,7 +101,7 @@ def train_and_export(
     """
     from pipeline_tasks.training import curve, trajectory
     from pipeline_tasks.training.contrastive import train
-    from pipeline_tasks.training.export import export
+    from pipeline_tasks.training.model.export import export
 
     with reported(run) as report:
         result = train(

@@ -13,7 +13,7 @@ from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.versions import load_manifest
 from pipeline_tasks.models.registry import get
-from pipeline_tasks.training.starting_model import backbone_of
+from pipeline_tasks.training.model.starting_model import backbone_of
 
 log = logging.getLogger(__name__)
 NOT_SCORED = "what %s began as (%s) is not among `foundry models`, and is not scored: name it as `backbone`"

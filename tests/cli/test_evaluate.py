@@ -20,7 +20,7 @@ from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.models.fetch import fetch
 from pipeline_tasks.models.registry import get
-from pipeline_tasks.training.export import export
+from pipeline_tasks.training.model.export import export
 from tests import shapes
 from tests.evaluation.test_judged_sets import folder
 from tests.stores import put

@@ -14,7 +14,7 @@ from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import PASSAGES
 from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.encoders.trunk import load
-from pipeline_tasks.training.export import export
+from pipeline_tasks.training.model.export import export
 from tests import shapes
 from tests.stores import put
 from tests.training.made import put_model

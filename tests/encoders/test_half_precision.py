@@ -8,7 +8,7 @@ from pipeline_tasks.cli import upkeep
 from pipeline_tasks.encoders import half_precision
 from pipeline_tasks.encoders.half_precision import has_products, slow_here, warn_if_slow
 from pipeline_tasks.retrieval.screen import faster_screen
-from pipeline_tasks.training.open_model import device_of
+from pipeline_tasks.training.model.open_model import device_of
 from pipeline_tasks.training.params import TrainParams
 
 AVX2 = {

@@ -14,7 +14,7 @@ from pipeline_tasks.encoders.layout import layout_of
 from pipeline_tasks.encoders.projection import Dense, project, read_dense, save_dense, turned
 from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.retrieval.open_encoder import load_encoder
-from pipeline_tasks.training.export import export
+from pipeline_tasks.training.model.export import export
 from tests import shapes
 
 TEXTS = ["ta wb wc", "tb", "tc wa wb wc wd we wf wg wh wi wj wk wl tq"]

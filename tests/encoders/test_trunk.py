@@ -16,7 +16,7 @@ from pipeline_tasks.encoders.tokens import TextTokens
 from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.models.use import load_tokenizer
 from pipeline_tasks.retrieval.open_encoder import load_encoder
-from pipeline_tasks.training.export import export
+from pipeline_tasks.training.model.export import export
 from tests import shapes
 from tests.retrieval.tiny import decoder
 

@@ -17,7 +17,7 @@ from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.evaluation.mteb_files import classification_task, similarity_task
 from pipeline_tasks.evaluation.mteb_task import MtebModel, model_of
 from pipeline_tasks.evaluation.systems import encoder_of_folder
-from pipeline_tasks.training.export import export
+from pipeline_tasks.training.model.export import export
 from tests import shapes
 
 WORDS = [*shapes.TOPICS, *shapes.FILLERS]

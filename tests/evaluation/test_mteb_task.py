@@ -13,7 +13,7 @@ from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.evaluation.evaluate_retriever import evaluate_retriever
 from pipeline_tasks.evaluation.mteb_task import model_of, task_of
 from pipeline_tasks.evaluation.scores import scores_of
-from pipeline_tasks.training.export import export
+from pipeline_tasks.training.model.export import export
 from tests import shapes
 from tests.stores import go, put, rows
 from tests.training.made import put_model

@@ -18,7 +18,7 @@ from pipeline_tasks.retrieval import add_onnx
 from pipeline_tasks.retrieval.add_onnx import EXACT, INT8, add_graphs
 from pipeline_tasks.retrieval.onnx_encoder import OnnxEncoder
 from pipeline_tasks.retrieval.torch_encoder import TorchEncoder, TorchSource
-from pipeline_tasks.training.export import export
+from pipeline_tasks.training.model.export import export
 from tests import shapes
 
 TEXTS = ["ta wb wc", "tb", "tc wa wb wc wd we wf wg wh wi wj wk wl tq"]

@@ -13,7 +13,7 @@ from pipeline_tasks.training.adapt_backbone import AdaptParams, adapt
 from pipeline_tasks.training.contrastive import train
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.tokens import Texts
-from pipeline_tasks.training.export import export
+from pipeline_tasks.training.model.export import export
 from pipeline_tasks.training.params import TrainParams
 
 

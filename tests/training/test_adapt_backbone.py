@@ -15,8 +15,8 @@ from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.training.adapt_backbone import AdaptParams, adapt
 from pipeline_tasks.training.data.tokens import Texts
-from pipeline_tasks.training.export import export
 from pipeline_tasks.training.loop import TrainResult
+from pipeline_tasks.training.model.export import export
 from tests import shapes
 from tests.training.conftest import passage
 

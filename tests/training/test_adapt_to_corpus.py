@@ -16,7 +16,7 @@ from pipeline_tasks.encoders.layout import Layout, layout_of
 from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.training.adapt_to_corpus import adapt_to_corpus, training_rows
 from pipeline_tasks.training.dry_run.forecast import forecast_lines, loads
-from pipeline_tasks.training.export import export
+from pipeline_tasks.training.model.export import export
 from tests.shapes import TOPICS
 from tests.stores import go, put
 from tests.training.conftest import passage, query

@@ -17,7 +17,7 @@ from pipeline_tasks.encoders.layout import Layout, layout_of_folder
 from pipeline_tasks.encoders.projection import Dense
 from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.training.average_models import average_models
-from pipeline_tasks.training.export import export
+from pipeline_tasks.training.model.export import export
 from tests import shapes
 from tests.stores import go
 from tests.training.made import put_model

@@ -13,8 +13,8 @@ from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.training import curve
 from pipeline_tasks.training.contrastive import TrainResult, train
 from pipeline_tasks.training.data.examples import Examples
-from pipeline_tasks.training.export import export
 from pipeline_tasks.training.follow_instructions import rows_of
+from pipeline_tasks.training.model.export import export
 from pipeline_tasks.training.objectives import objective
 from pipeline_tasks.training.params import TrainParams
 from tests.forked import forked

@@ -16,7 +16,7 @@ from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.retrieval.rank_bm25 import rank_bm25
 from pipeline_tasks.synthesis.extract_queries import extract_queries
 from pipeline_tasks.training.adapt_to_corpus import adapt_to_corpus
-from pipeline_tasks.training.export import export
+from pipeline_tasks.training.model.export import export
 from tests.shapes import TOPICS
 from tests.stores import go, put, rows
 from tests.training.conftest import passage

@@ -14,7 +14,7 @@ from pipeline_tasks.datasets import SCORED_TRIPLETS, TRIPLETS
 from pipeline_tasks.encoders.layout import Layout, layout_of_folder
 from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.training.distill import distill
-from pipeline_tasks.training.export import export
+from pipeline_tasks.training.model.export import export
 from pipeline_tasks.training.triplets import prompts
 from tests.shapes import TOPICS
 from tests.stores import go, put

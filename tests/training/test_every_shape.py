@@ -22,9 +22,9 @@ from pipeline_tasks.models.sizes import backbone, get_size
 from pipeline_tasks.retrieval.open_encoder import load_encoder
 from pipeline_tasks.training.adapt_backbone import adapt_backbone
 from pipeline_tasks.training.distill import distill
-from pipeline_tasks.training.export import export
 from pipeline_tasks.training.finetune import finetune
-from pipeline_tasks.training.open_model import add_adapters
+from pipeline_tasks.training.model.export import export
+from pipeline_tasks.training.model.open_model import add_adapters
 from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.pretrain import pretrain
 from tests import shapes

@@ -27,8 +27,8 @@ from pipeline_tasks.retrieval.open_encoder import load_encoder
 from pipeline_tasks.retrieval.search import top_k
 from pipeline_tasks.training import triplets
 from pipeline_tasks.training.data.rows import tokenized
-from pipeline_tasks.training.export import export
 from pipeline_tasks.training.finetune import FinetuneParams, finetune
+from pipeline_tasks.training.model.export import export
 from pipeline_tasks.training.triplets import dev_set, prompts
 from tests.shapes import TOPICS
 from tests.stores import go, put

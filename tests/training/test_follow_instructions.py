@@ -21,7 +21,6 @@ from pipeline_tasks.training.compute.candidates import make_group
 from pipeline_tasks.training.compute.gradients import table_of
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import tokenized
-from pipeline_tasks.training.export import export
 from pipeline_tasks.training.follow_instructions import (
     FollowInstructionsParams,
     follow_instructions,
@@ -29,6 +28,7 @@ from pipeline_tasks.training.follow_instructions import (
     rows_of,
     training_rows,
 )
+from pipeline_tasks.training.model.export import export
 from pipeline_tasks.training.schedule import plan_schedule
 from pipeline_tasks.training.validation import validate
 from tests.shapes import TOPICS

@@ -18,8 +18,8 @@ from pipeline_tasks.retrieval.embed_pairs import embed_pairs
 from pipeline_tasks.retrieval.open_encoder import load_encoder
 from pipeline_tasks.training import judged_dev
 from pipeline_tasks.training.distill import distill
-from pipeline_tasks.training.export import export
 from pipeline_tasks.training.finetune import FinetuneParams, finetune
+from pipeline_tasks.training.model.export import export
 from pipeline_tasks.training.triplets import dev_set, training_rows
 from tests.shapes import TOPICS
 from tests.stores import go, put

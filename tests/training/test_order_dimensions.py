@@ -15,7 +15,7 @@ from pipeline_tasks.datasets import PASSAGES
 from pipeline_tasks.encoders.layout import Layout, layout_of
 from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.retrieval.open_encoder import load_encoder
-from pipeline_tasks.training.export import export
+from pipeline_tasks.training.model.export import export
 from pipeline_tasks.training.order_dimensions import order_dimensions, principal_axes
 from tests.shapes import TOPICS
 from tests.stores import go, put

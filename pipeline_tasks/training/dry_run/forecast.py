@@ -24,11 +24,16 @@ from pipeline_tasks.training.adapt_backbone import AdaptParams
 from pipeline_tasks.training.dry_run.cost import ROOM, Cost
 from pipeline_tasks.training.dry_run.loads import CHARACTERS, Load, Training, loads, target_loads
 from pipeline_tasks.training.guided import Guided
-from pipeline_tasks.training.limits import check_recompute
+from pipeline_tasks.training.model.limits import check_recompute
+from pipeline_tasks.training.model.starting_model import (
+    StartingModel,
+    model_type_of_start,
+    starting_model,
+    untrained_model,
+)
 from pipeline_tasks.training.params import OptimiserParams, TrainParams
 from pipeline_tasks.training.sampler import PROBE_ROWS
 from pipeline_tasks.training.schedule import evaluation_steps, n_decisions, n_steps
-from pipeline_tasks.training.starting_model import StartingModel, model_type_of_start, starting_model, untrained_model
 
 _GIB = 1 << 30
 

@@ -18,7 +18,7 @@ from pipeline_tasks.training.compute.optimiser import Optimiser
 from pipeline_tasks.training.contrastive import TrainResult, train
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import tokenized
-from pipeline_tasks.training.open_model import open_encoder, opened_on
+from pipeline_tasks.training.model.open_model import open_encoder, opened_on
 from pipeline_tasks.training.parallel.divided import divide, divides, whole
 from pipeline_tasks.training.parallel.peers import ALONE, Peers
 from pipeline_tasks.training.parallel.processes import run_in_processes

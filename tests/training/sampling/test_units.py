@@ -10,7 +10,7 @@ import pytest
 from pipeline_tasks.training.compute.gradients import Gradients
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import Rows, tokenized
-from pipeline_tasks.training.open_model import open_encoder
+from pipeline_tasks.training.model.open_model import open_encoder
 from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.sampling.sampled_schedule import Sampling
 from pipeline_tasks.training.sampling.units import units_of

@@ -15,7 +15,7 @@ from pipeline_tasks.training.adapt_backbone import AdaptParams
 from pipeline_tasks.training.dry_run.forecast import forecast, forecast_lines, hours
 from pipeline_tasks.training.dry_run.loads import Load
 from pipeline_tasks.training.finetune import FinetuneParams, finetune
-from pipeline_tasks.training.starting_model import StartingModel, untrained_model
+from pipeline_tasks.training.model.starting_model import StartingModel, untrained_model
 from tests.stores import put
 from tests.training.made import put_model
 

@@ -16,7 +16,7 @@ from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.retrieval.open_encoder import load_encoder
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.rows import tokenized
-from pipeline_tasks.training.export import export
+from pipeline_tasks.training.model.export import export
 from pipeline_tasks.training.validation import embed as embed_tokens
 
 CARD = {"name": "Tiny", "summary": "A test model.", "data": {"mtp": "pairs | more", "rows": 3}, "seed": 0}

@@ -15,8 +15,8 @@ from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.training.adapt_backbone import AdaptParams, adapt
 from pipeline_tasks.training.contrastive import train
 from pipeline_tasks.training.data.examples import Examples
-from pipeline_tasks.training.export import export
-from pipeline_tasks.training.open_model import dtype_of, open_encoder
+from pipeline_tasks.training.model.export import export
+from pipeline_tasks.training.model.open_model import dtype_of, open_encoder
 from pipeline_tasks.training.params import TrainParams
 from tests import shapes
 

@@ -15,7 +15,7 @@ from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.datasets import PAIRS, TRIPLETS
 from pipeline_tasks.training.dry_run.forecast import forecast_lines
 from pipeline_tasks.training.finetune import finetune
-from pipeline_tasks.training.limits import check_recompute
+from pipeline_tasks.training.model.limits import check_recompute
 from pipeline_tasks.training.pretrain import pretrain
 from tests import shapes
 from tests.stores import go, put
