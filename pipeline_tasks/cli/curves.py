@@ -30,7 +30,7 @@ def tensorboard_command(
     ] = None,
 ) -> None:
     """Write training curves as logs that TensorBoard reads, one run for each version."""
-    from pipeline_tasks.training.tensorboard import events
+    from pipeline_tasks.training.curves.tensorboard import events
 
     found = store()
     if names:

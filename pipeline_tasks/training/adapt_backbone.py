@@ -95,7 +95,7 @@ def adapt_backbone(inputs: Inputs, params: AdaptParams, run: Run) -> Path:
     start = params.start.files(run.scratch / "start")
     with reported(run) as report:
         result = adapt(start, texts, dev, params, run.scratch / "checkpoints", report)
-    from pipeline_tasks.training import curve
+    from pipeline_tasks.training.curves import curve
     from pipeline_tasks.training.model.export import export
 
     count(result, run, "dev_blanks_filled")

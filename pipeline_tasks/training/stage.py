@@ -99,8 +99,8 @@ def train_and_export(
         card: facts for the model card.
         layout: how the trained model wants to be asked.
     """
-    from pipeline_tasks.training import curve, trajectory
     from pipeline_tasks.training.contrastive import train
+    from pipeline_tasks.training.curves import curve, trajectory
     from pipeline_tasks.training.model.export import export
 
     with reported(run) as report:

@@ -15,8 +15,8 @@ from pipeline_tasks.core.schema import FILES
 from pipeline_tasks.core.step import From, StepParams, step
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import commit
-from pipeline_tasks.training import trajectory
-from pipeline_tasks.training.curve import FILE, TRAINING_CURVE
+from pipeline_tasks.training.curves import trajectory
+from pipeline_tasks.training.curves.curve import FILE, TRAINING_CURVE
 from tests.core.lineage import toy
 from tests.core.lineage.conftest import answer
 from tests.stores import put

@@ -8,9 +8,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from pipeline_tasks.encoders.layout import Layout
-from pipeline_tasks.training import curve
 from pipeline_tasks.training.adapt_backbone import AdaptParams, adapt
 from pipeline_tasks.training.contrastive import train
+from pipeline_tasks.training.curves import curve
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.data.tokens import Texts
 from pipeline_tasks.training.model.export import export

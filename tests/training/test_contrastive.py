@@ -10,8 +10,8 @@ import torch
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.datasets import TUPLES
 from pipeline_tasks.encoders.layout import Layout
-from pipeline_tasks.training import curve
 from pipeline_tasks.training.contrastive import TrainResult, train
+from pipeline_tasks.training.curves import curve
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.follow_instructions import rows_of
 from pipeline_tasks.training.model.export import export

@@ -13,7 +13,8 @@ import torch
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.training.compute.gradients import Gradients
 from pipeline_tasks.training.contrastive import train
-from pipeline_tasks.training.curve import curve
+from pipeline_tasks.training.curves.curve import curve
+from pipeline_tasks.training.curves.trajectory import trajectory
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.descent import Descent
 from pipeline_tasks.training.finetune import finetune
@@ -21,7 +22,6 @@ from pipeline_tasks.training.loop import TrainResult
 from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.samplers import NAMES, sampler
 from pipeline_tasks.training.sampling.targets import RowSample
-from pipeline_tasks.training.trajectory import trajectory
 from tests.forked import forked
 
 REQUIRED = {"expert": {"weights": {"help": 3, "harm": 1, "none": 1}}}

@@ -20,7 +20,7 @@ from pipeline_tasks.datasets import PAIRS
 from pipeline_tasks.models.fetch import fetch
 from pipeline_tasks.models.sizes import backbone
 from pipeline_tasks.training.contrastive import train
-from pipeline_tasks.training.curve import curve
+from pipeline_tasks.training.curves.curve import curve
 from pipeline_tasks.training.params import TrainParams
 from pipeline_tasks.training.pretrain import pretrain
 from tests.stores import go, put
@@ -102,7 +102,7 @@ def test_the_curves_of_all_versions_are_a_table_of_the_lineage(store, made):
 def test_a_command_writes_them_for_tensorboard(store, made, tmp_path):
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "pipeline_tasks.cli.main", "tensorboard", *arguments]
-        places = {"FOUNDRY_STORE": str(store.root), "PYTHONPATH": str(Path(__file__).parents[2])}
+        places = {"FOUNDRY_STORE": str(store.root), "PYTHONPATH": str(Path(__file__).parents[3])}
         return subprocess.run(command, env=os.environ | places, capture_output=True, text=True, check=False)
 
     done = run(str(tmp_path / "logs"), *(str(outcome.ref) for outcome in made.values()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline_tasks.training.tensorboard import crc32c, events
+from pipeline_tasks.training.curves.tensorboard import crc32c, events
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""How a training went: its curve, what its sampler decided, and the files that TensorBoard reads."""
