@@ -40,8 +40,8 @@ from pipeline_tasks.models.sizes import backbone
 from pipeline_tasks.models.use import folder
 from pipeline_tasks.training.compute.gradients import Gradients
 from pipeline_tasks.training.data.examples import Examples
+from pipeline_tasks.training.data.judged_dev import dev_set
 from pipeline_tasks.training.data.rows import Rows, tokenized
-from pipeline_tasks.training.judged_dev import dev_set
 from pipeline_tasks.training.loop import Task, run
 from pipeline_tasks.training.model.open_model import open_encoder
 from pipeline_tasks.training.params import TrainParams

@@ -23,8 +23,8 @@ from pipeline_tasks.encoders.devices import devices_of
 from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.models.sizes import StageName
 from pipeline_tasks.models.start import StartParams
+from pipeline_tasks.training.data.split_rows import n_training_rows, of_split
 from pipeline_tasks.training.params import OptimiserParams
-from pipeline_tasks.training.split_rows import n_training_rows, of_split
 from pipeline_tasks.training.stage import chosen, count, reported
 
 if TYPE_CHECKING:

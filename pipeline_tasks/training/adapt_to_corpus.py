@@ -20,13 +20,13 @@ from pipeline_tasks.datasets import PAIRS, RANK_LISTS
 from pipeline_tasks.encoders.layout import Layout, layout_of
 from pipeline_tasks.models.sizes import StageName
 from pipeline_tasks.models.start import StartFrom, TrainedStartParams
-from pipeline_tasks.training import judged_dev
+from pipeline_tasks.training.data import judged_dev
 from pipeline_tasks.training.data.examples import block
+from pipeline_tasks.training.data.prompting import query_columns, with_passage_prefix
+from pipeline_tasks.training.data.split_rows import n_rows, of_split, sources
 from pipeline_tasks.training.objectives import AnyObjective
 from pipeline_tasks.training.params import TrainParams, Unit
 from pipeline_tasks.training.pretrain import dev_set
-from pipeline_tasks.training.prompting import query_columns, with_passage_prefix
-from pipeline_tasks.training.split_rows import n_rows, of_split, sources
 from pipeline_tasks.training.stage import StageRows, StartingPoint, folder_of_start, train_and_export
 
 _COLUMNS = ["query", "intent", "passages", "scores"]

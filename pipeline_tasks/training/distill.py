@@ -11,7 +11,7 @@ from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import From, step
 from pipeline_tasks.datasets import INSTRUCTED_SCORED_TRIPLETS
 from pipeline_tasks.models.sizes import StageName
-from pipeline_tasks.training import judged_dev
+from pipeline_tasks.training.data import judged_dev
 from pipeline_tasks.training.objectives import AnyObjective
 from pipeline_tasks.training.triplets import TripletParams, train_on_triplets
 

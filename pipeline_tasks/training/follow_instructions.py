@@ -19,12 +19,12 @@ from pipeline_tasks.datasets import TUPLES
 from pipeline_tasks.encoders.layout import Layout, layout_of
 from pipeline_tasks.models.sizes import StageName
 from pipeline_tasks.models.start import StartFrom, TrainedStartParams
-from pipeline_tasks.training import judged_dev
+from pipeline_tasks.training.data import judged_dev
 from pipeline_tasks.training.data.examples import Examples, block
+from pipeline_tasks.training.data.prompting import query_columns, with_passage_prefix
+from pipeline_tasks.training.data.split_rows import n_rows, of_split, sources
 from pipeline_tasks.training.objectives import AnyObjective
 from pipeline_tasks.training.params import TrainParams, Unit
-from pipeline_tasks.training.prompting import query_columns, with_passage_prefix
-from pipeline_tasks.training.split_rows import n_rows, of_split, sources
 from pipeline_tasks.training.stage import StageRows, StartingPoint, folder_of_start, train_and_export
 
 _INSTRUCTIONS, _QUERIES = ("instruction", "poisoned_instruction"), ("query", "poisoned_query")

@@ -21,7 +21,7 @@ from pipeline_tasks.encoders.devices import devices
 from pipeline_tasks.encoders.projection import turned
 from pipeline_tasks.models.start import TrainedStartParams
 from pipeline_tasks.training.data.ragged import Ragged
-from pipeline_tasks.training.split_rows import of_split
+from pipeline_tasks.training.data.split_rows import of_split
 from pipeline_tasks.training.stage import folder_of_start
 
 if TYPE_CHECKING:

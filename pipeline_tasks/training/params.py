@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from pipeline_tasks.core.step import StepParams, added, tuning
 from pipeline_tasks.encoders.devices import DeviceKind, device_kind
 from pipeline_tasks.models.sizes import StageName, get_size
-from pipeline_tasks.training.mixture import Mixture
+from pipeline_tasks.training.data.mixture import Mixture
 from pipeline_tasks.training.named import without_code
 from pipeline_tasks.training.objective import Objective
 from pipeline_tasks.training.objectives import AnyObjective

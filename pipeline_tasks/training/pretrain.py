@@ -23,12 +23,12 @@ from pipeline_tasks.encoders.layout import Layout, layout_of
 from pipeline_tasks.encoders.model_files import object_in
 from pipeline_tasks.models.sizes import StageName, adapts, get_size
 from pipeline_tasks.models.start import TrainedStartParams, judging_layers
-from pipeline_tasks.training import judged_dev
-from pipeline_tasks.training.cloze import ClozePair, cloze_pairs
+from pipeline_tasks.training.data import judged_dev
+from pipeline_tasks.training.data.cloze import ClozePair, cloze_pairs
 from pipeline_tasks.training.data.examples import Examples, block
+from pipeline_tasks.training.data.prompting import general_prefixes, query_columns, with_passage_prefix
+from pipeline_tasks.training.data.split_rows import n_rows, n_training_rows, of_split, sources
 from pipeline_tasks.training.params import TrainParams, resolved
-from pipeline_tasks.training.prompting import general_prefixes, query_columns, with_passage_prefix
-from pipeline_tasks.training.split_rows import n_rows, n_training_rows, of_split, sources
 from pipeline_tasks.training.stage import StageRows, StartingPoint, folder_of_start, train_and_export
 
 log = logging.getLogger(__name__)
@@ -133,7 +133,7 @@ def pretrain(inputs: Inputs, params: PretrainParams, run: Run) -> Path:
 
     Source: DMRetriever 3.3, Equation 2, Algorithm 1 lines 5 to 7. Departures: the paper trains on one positive, the
     written one, which is ``views=["written"]``; rows of one query are kept in different batches; the pairs of
-    :mod:`~pipeline_tasks.training.cloze`, off by default, are ours.
+    :mod:`~pipeline_tasks.training.data.cloze`, off by default, are ours.
 
     Raises:
         InputError: a decoder is neither adapted nor to stay causal, or it is both, there are no training pairs, or no

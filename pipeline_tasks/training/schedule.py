@@ -15,8 +15,8 @@ import numpy as np
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.training.compute.batches import plan_batches
+from pipeline_tasks.training.data.mixture import Source
 from pipeline_tasks.training.data.rows import Rows
-from pipeline_tasks.training.mixture import Source
 from pipeline_tasks.training.objective import Objective
 from pipeline_tasks.training.params import OptimiserParams, TrainParams
 from pipeline_tasks.training.sampler import Sampler

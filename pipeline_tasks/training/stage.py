@@ -17,7 +17,7 @@ from pipeline_tasks.core.settings import settings
 from pipeline_tasks.encoders.devices import devices_of
 from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.models.start import TrainedStartParams
-from pipeline_tasks.training import judged_dev
+from pipeline_tasks.training.data import judged_dev
 from pipeline_tasks.training.data.examples import Examples
 from pipeline_tasks.training.model.starting_model import backbone_of, weights_identity
 from pipeline_tasks.training.params import TrainParams

@@ -20,11 +20,11 @@ from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.domains.intents import load_intents
 from pipeline_tasks.encoders.layout import Layout, layout_of_folder
 from pipeline_tasks.models.registry import SEPARATOR
-from pipeline_tasks.training import judged_dev
+from pipeline_tasks.training.data import judged_dev
 from pipeline_tasks.training.data.examples import Examples, block
+from pipeline_tasks.training.data.prompting import general_prefixes, query_columns, with_passage_prefix
+from pipeline_tasks.training.data.split_rows import n_rows, of_split, sources
 from pipeline_tasks.training.params import TrainParams
-from pipeline_tasks.training.prompting import general_prefixes, query_columns, with_passage_prefix
-from pipeline_tasks.training.split_rows import n_rows, of_split, sources
 from pipeline_tasks.training.stage import StageRows, StartingPoint, train_and_export
 
 _COLUMNS = ["query", "intent", "positive", "negatives"]

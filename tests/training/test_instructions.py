@@ -16,7 +16,7 @@ from pipeline_tasks.evaluation.evaluate_retriever import evaluate_retriever
 from pipeline_tasks.evaluation.systems import Queries
 from pipeline_tasks.retrieval.embed_pairs import embed_pairs
 from pipeline_tasks.retrieval.open_encoder import load_encoder
-from pipeline_tasks.training import judged_dev
+from pipeline_tasks.training.data import judged_dev
 from pipeline_tasks.training.distill import distill
 from pipeline_tasks.training.finetune import FinetuneParams, finetune
 from pipeline_tasks.training.model.export import export

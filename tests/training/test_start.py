@@ -27,10 +27,10 @@ from pipeline_tasks.models.registry import get
 from pipeline_tasks.retrieval.open_encoder import load_encoder
 from pipeline_tasks.training.adapt_backbone import adapt_backbone
 from pipeline_tasks.training.average_models import average_models
+from pipeline_tasks.training.data.prompting import with_passage_prefix
 from pipeline_tasks.training.finetune import finetune
 from pipeline_tasks.training.model.export import export
 from pipeline_tasks.training.pretrain import dev_set, pretrain
-from pipeline_tasks.training.prompting import with_passage_prefix
 from pipeline_tasks.training.triplets import prompts
 from tests import shapes
 from tests.stores import go, put

@@ -1,1 +1,1 @@
-"""What is trained on: rows of text read a block at a time, their tokens on disk, the rows themselves as numbers."""
+"""What is trained on: rows of a split, their texts as a model is asked, tokens on disk, the rows as numbers."""

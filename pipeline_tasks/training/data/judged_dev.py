@@ -15,8 +15,8 @@ from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import INSTRUCTED_QUERIES, PASSAGES
 from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.training.data.examples import Examples, block
-from pipeline_tasks.training.prompting import query_columns, with_passage_prefix
-from pipeline_tasks.training.split_rows import ROWS_AT_ONCE, n_rows
+from pipeline_tasks.training.data.prompting import query_columns, with_passage_prefix
+from pipeline_tasks.training.data.split_rows import ROWS_AT_ONCE, n_rows
 
 _COLUMNS = ["query", "intent", "passage_ids", "grades"]
 READS = {

@@ -1,6 +1,6 @@
 """Cloze pairs: which sentences become queries, and what is left of the passage."""
 
-from pipeline_tasks.training.cloze import cloze_pairs
+from pipeline_tasks.training.data.cloze import cloze_pairs
 
 SENTENCES = [f"Sentence number {i} tells a crew what to do at gate {i}." for i in range(6)]
 TEXT = " ".join(SENTENCES)
