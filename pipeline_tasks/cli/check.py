@@ -10,7 +10,7 @@ from rich.table import Table
 from pipeline_tasks.cli.inspect import used_store
 from pipeline_tasks.cli.terminal import console
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.upkeep.check import find_damage, forget
+from pipeline_tasks.core.upkeep.check import Damage, drop_damage, find_damage
 
 
 def check_command(
@@ -33,11 +33,16 @@ def check_command(
     for manifest in damage.versions:
         table.add_row(str(manifest.ref), manifest.step)
     console().print(table)
-    told = f"{len(damage.objects):,} of {damage.checked:,} objects, and {len(damage.versions):,} versions of them"
-    again = f"run again, in this order: {', '.join(damage.steps)}" if damage.steps else "nothing has to run again"
     if not drop:
+        told, again = _summary(damage, damage.checked)
         raise InputError(
             f"{told}, are lost; copy these objects over from a backup, or `foundry check --drop` and then {again}"
         )
-    forget(where, damage)
+    told, again = _summary(drop_damage(where, damage, quick=quick), damage.checked)
     typer.echo(f"dropped {told}; {again}")
+
+
+def _summary(damage: Damage, checked: int) -> tuple[str, str]:
+    """What is damaged, and what is to be done once it is dropped."""
+    again = f"run again, in this order: {', '.join(damage.steps)}" if damage.steps else "nothing has to run again"
+    return f"{len(damage.objects):,} of {checked:,} objects, and {len(damage.versions):,} versions of them", again

@@ -8,12 +8,13 @@ memo needs no care, since a record without its output is no hit.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
 from pipeline_tasks.core.manifest import Manifest, Ref
+from pipeline_tasks.core.pins import Deletion, deletion
 from pipeline_tasks.core.progress import meter
 from pipeline_tasks.core.requests import PREVIOUS, requests_key
 from pipeline_tasks.core.store import Entry, Store
@@ -48,7 +49,7 @@ class Damage:
         return list(dict.fromkeys(manifest.step for manifest in self.versions))
 
 
-def find_damage(store: Store, *, quick: bool = False) -> Damage:
+def find_damage(store: Store, *, quick: bool = False, among: Collection[str] | None = None) -> Damage:
     """Every object whose bytes are not those it is named by, and every one that a version names and the store lacks.
 
     And every pack of which nobody can say what lies in it: nothing of it is to be had.
@@ -56,6 +57,7 @@ def find_damage(store: Store, *, quick: bool = False) -> Damage:
     Args:
         store: the store.
         quick: compare sizes only; nothing is read.
+        among: look at no other objects; None is all.
 
     Raises:
         InputError: a manifest cannot be read, so nobody knows what it needs.
@@ -64,13 +66,18 @@ def find_damage(store: Store, *, quick: bool = False) -> Damage:
     manifests = manifests_at(store, (entry.key for entry in written))
     needed = {part.key: part.size_bytes for manifest in manifests.values() for part in manifest.objects}
     held = {entry.key: entry for entry in store.entries("objects")}
-    lost = dict.fromkeys(sorted(needed.keys() - held.keys()), MISSING)
+    if among is not None:
+        needed = {key: size for key, size in needed.items() if key in among}
+        held = {key: entry for key, entry in held.items() if key in among}
+    gone = needed.keys() - held.keys()
+    lost = dict.fromkeys(sorted(gone - store.present(gone)), MISSING)  # one may move into a pack beside the listing
     for key in sorted(needed.keys() & held.keys()):
         if held[key].size_bytes != needed[key]:
             lost[key] = f"{held[key].size_bytes:,} bytes instead of {needed[key]:,}"
     if not quick:
         lost |= _corrupted(store, [entry for key, entry in held.items() if key not in lost])
-    lost |= dict.fromkeys(store.packs.unreadable() if store.packs else (), "the list of what lies in it is damaged")
+    packs = store.packs.unreadable() if store.packs else []
+    lost |= {key: "the list of what lies in it is damaged" for key in packs if among is None or key in among}
     broken = {ref for ref, manifest in manifests.items() if any(part.key in lost for part in manifest.objects)}
     versions = [manifest for ref, manifest in manifests.items() if ref in broken]
     return Damage(lost, versions, _refs(store, manifests, broken), len(held.keys() | needed.keys()))
@@ -111,14 +118,23 @@ def _refs(store: Store, manifests: dict[Ref, Manifest], broken: set[Ref]) -> dic
     return found
 
 
-def forget(store: Store, damage: Damage) -> None:
+def drop_damage(store: Store, damage: Damage, *, quick: bool = False) -> Damage:
+    """:func:`forget` what a second look still finds of ``damage``, as nobody else deletes; what that was."""
+    with deletion(store, damage.objects) as right:
+        still = find_damage(store, quick=quick, among=damage.objects)
+        forget(store, still, right)
+    return still
+
+
+def forget(store: Store, damage: Damage, right: Deletion | None = None) -> None:
     """Drop what is damaged and every version that needs it; names go before what they name. For when no step runs."""
+    going = right or store
     for key, ref in damage.refs.items():
         if ref:
             store.replace(key, ref.version.encode())
         else:
             store.delete(key)
     gone: Iterable[Ref] = [manifest.ref for manifest in damage.versions]
-    store.delete_all(key for ref in gone for key in (manifest_key(ref), requests_key(ref)))
-    store.delete_all(damage.objects)
+    going.delete_all(key for ref in gone for key in (manifest_key(ref), requests_key(ref)))
+    going.delete_all(damage.objects)
     log.info("dropped %d objects, %d versions", len(damage.objects), len(damage.versions))

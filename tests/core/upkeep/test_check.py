@@ -5,8 +5,12 @@ from __future__ import annotations
 import pytest
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.pins import MARK
 from pipeline_tasks.core.store import LocalStore, Store
-from pipeline_tasks.core.upkeep.check import MISSING, find_damage, forget
+from pipeline_tasks.core.store.s3 import S3Store
+from pipeline_tasks.core.upkeep.check import MISSING, drop_damage, find_damage, forget
+from pipeline_tasks.core.upkeep.compact import compact, find_scattered
+from tests.core.conftest import CACHE_BYTES
 from tests.core.toy_steps import (
     check_whole,
     latest,
@@ -20,6 +24,7 @@ from tests.core.toy_steps import (
     toy_total,
     toy_unique,
 )
+from tests.core.upkeep.test_gc_beside_steps import tick
 from tests.stores import put_part
 
 WORLD = {f"item{n}": n % 4 for n in range(6)}
@@ -117,3 +122,33 @@ def test_a_damaged_copy_on_this_machine_is_fetched_anew(s3):
     copy.write_bytes(b"what a disk made of it")
     assert find_damage(s3).objects == {}
     assert s3.local_path(key).read_bytes() == b"what was written"
+
+
+def test_what_is_put_together_during_the_look_is_not_lost(s3, tmp_path, monkeypatch):
+    run_chain(s3)
+    tick(s3)
+    other = S3Store(str(s3), tmp_path / "other", CACHE_BYTES)
+    plain, moved = other.bucket.below, []
+
+    def below(prefix):
+        if prefix == "objects":
+            monkeypatch.setattr(other.bucket, "below", plain)
+            found = find_scattered(s3, grace_s=0, pack_bytes=500)
+            compact(s3, found)
+            moved.extend(found.objects)
+        return plain(prefix)
+
+    monkeypatch.setattr(other.bucket, "below", below)
+    assert find_damage(other).objects == {} and moved
+
+
+def test_only_what_is_still_damaged_is_dropped(any_store):
+    run_chain(any_store)
+    whole = check_whole(any_store)
+    part = latest(any_store, "scaled").manifest.parts[1]
+    good = any_store.read(part.key)
+    damage(any_store, part.key, "deleted")
+    found = find_damage(any_store)
+    any_store.replace(part.key, good)
+    assert drop_damage(any_store, found).objects == {}
+    assert check_whole(any_store) == whole and not any_store.exists(MARK)
