@@ -23,15 +23,7 @@ from pipeline_tasks.core.errors import InputError, installed_with
 from pipeline_tasks.core.settings import unset_if_empty
 from pipeline_tasks.core.store import patience
 from pipeline_tasks.core.store.protocol import Entry, checked_key
-from pipeline_tasks.core.store.s3_errors import (
-    BEYOND,
-    CONFLICT,
-    ENDED,
-    MISSING,
-    UNMET,
-    code_of,
-    explained,
-)
+from pipeline_tasks.core.store.s3_errors import BEYOND, CONFLICT, ENDED, LATER, MISSING, UNMET, code_of, explained
 
 log = logging.getLogger(__name__)
 THREADS = 16
@@ -269,15 +261,25 @@ class Bucket:
 
     def delete_all(self, keys: Iterable[str]) -> None:
         """Forget each of ``keys``, a thousand a request; no error where one is not."""
-        from botocore.exceptions import ClientError
-
         todo = iter(keys)
         while block := [{"Key": self._at(key)["Key"]} for key in islice(todo, _MOST_DELETED)]:
             with explained(self.address):
-                answer = self.client.delete_objects(Bucket=self.name, Delete={"Objects": block, "Quiet": True})
-                for failed in answer.get("Errors", ()):
-                    if failed.get("Code") not in MISSING:
-                        raise ClientError({"Error": failed}, "DeleteObjects")
+                self._delete_block(block)
+
+    def _delete_block(self, block: list[dict[str, str]]) -> None:
+        """Asked again for those that the server is too busy for."""
+        from botocore.exceptions import ClientError
+
+        for attempt in range(1, patience.ATTEMPTS + 1):
+            answer = self.client.delete_objects(Bucket=self.name, Delete={"Objects": block, "Quiet": True})
+            failed = [told for told in answer.get("Errors", ()) if told.get("Code") not in MISSING]
+            for told in failed:
+                if told.get("Code") not in LATER or attempt == patience.ATTEMPTS:
+                    raise ClientError({"Error": told}, "DeleteObjects")
+            block = [{"Key": told["Key"]} for told in failed]
+            if not block:
+                return
+            time.sleep(patience.wait_s(attempt))
 
     def delete(self, key: str, *, match: str = "") -> None:
         """Forget ``key``, where given only while it has the ETag ``match``; no error where it is not."""

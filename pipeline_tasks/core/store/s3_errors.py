@@ -34,7 +34,7 @@ _REMEDIES = {
 }
 _UNTRUSTED = ("CERTIFICATE_VERIFY_FAILED", "No such file", "Is a directory", "Permission denied", "[X509")
 """What OpenSSL says of a certificate, and of a file of certificates that is missing, closed to us, empty or broken."""
-_LATER = {
+LATER = {
     *ENDED,
     *("SlowDown", "InternalError", "ServiceUnavailable", "RequestTimeout", "Throttling", "ThrottlingException"),
     *("RequestLimitExceeded", "TooManyRequests", "BandwidthLimitExceeded", "BadDigest", *CONFLICT),
@@ -98,6 +98,6 @@ def explained(address: str) -> Iterator[None]:
 def _of_answer(address: str, error: Exception) -> FoundryError:
     code = code_of(error)
     status = getattr(error, "response", {}).get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    if code in _LATER or status >= 500:
+    if code in LATER or status >= 500:
         return TransientError(f"{address}: the server is busy or failed ({code}); {_REMEDIES.get(code, 'try again')}")
     return InputError(f"{address}: {_REMEDIES.get(code, f'the server refused: {error}')} ({code})")
