@@ -78,6 +78,11 @@ def find_damage(store: Store, *, quick: bool = False, among: Collection[str] | N
         lost |= _corrupted(store, [entry for key, entry in held.items() if key not in lost])
     packs = store.packs.unreadable() if store.packs else []
     lost |= {key: "the list of what lies in it is damaged" for key in packs if among is None or key in among}
+    if MISSING in lost.values():  # unless a collection has dropped all versions of it beside this
+        there = set(store.keys("versions"))
+        manifests = {ref: manifest for ref, manifest in manifests.items() if manifest_key(ref) in there}
+        named = {part.key for manifest in manifests.values() for part in manifest.objects}
+        lost = {key: wrong for key, wrong in lost.items() if wrong != MISSING or key in named}
     broken = {ref for ref, manifest in manifests.items() if any(part.key in lost for part in manifest.objects)}
     versions = [manifest for ref, manifest in manifests.items() if ref in broken]
     return Damage(lost, versions, _refs(store, manifests, broken), len(held.keys() | needed.keys()))

@@ -166,13 +166,15 @@ def drop(store: Store, sweep: Sweep) -> int:
 
 
 def manifests_at(store: Store, keys: Iterable[str]) -> dict[Ref, Manifest]:
-    """The manifests with these keys, in this order.
+    """The manifests with these keys, in this order; not of those that were deleted since they were listed.
 
     Raises:
         InputError: one cannot be read, or is of another version than its key.
     """
     found, known = {}, dict[Any, Any]()
     for key, data in store.read_all(keys):
+        if data is None:
+            continue
         manifest = Manifest.read(data)
         if manifest is None:
             raise InputError(f"{key} is not a manifest; nothing was dropped. Mend or delete that file")

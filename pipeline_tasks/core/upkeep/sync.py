@@ -115,7 +115,10 @@ def _together(target: Store, kind: str, ours: dict[str, bytes], done: Synced) ->
 
 
 def _manifests(source: Store, names: Sequence[str]) -> tuple[dict[str, Manifest], dict[str, bytes]]:
-    """Key -> manifest of every version to copy, and key -> the bytes that it was read from."""
+    """Key -> manifest of every version to copy, and key -> the bytes that it was read from.
+
+    One that was deleted since it was listed is left out.
+    """
     found: dict[str, Manifest] = {}
     judged: dict[str, bytes] = {}
     known: dict[Any, Any] = {}
@@ -124,11 +127,13 @@ def _manifests(source: Store, names: Sequence[str]) -> tuple[dict[str, Manifest]
     while todo:
         asked, todo = [key for key in todo if key not in found], []
         for key, data in source.read_all(asked):
+            if data is None:
+                continue
             manifest = Manifest.read(data)
             if manifest is None:
                 raise InputError(f"{key} in {source} is not a manifest; mend or delete it, and sync again")
             manifest.share(known)
-            found[key], judged[key] = manifest, data or b""
+            found[key], judged[key] = manifest, data
             parents = (Ref.parse(name) for inputs in manifest.inputs.values() for name in inputs) if names else ()
             todo += [key for key in (manifest_key(ref.of_rows) for ref in parents) if source.exists(key)]
     return found, judged

@@ -10,6 +10,7 @@ from pipeline_tasks.core.store import LocalStore, Store
 from pipeline_tasks.core.store.s3 import S3Store
 from pipeline_tasks.core.upkeep.check import MISSING, drop_damage, find_damage, forget
 from pipeline_tasks.core.upkeep.compact import compact, find_scattered
+from pipeline_tasks.core.versions import manifest_key
 from tests.core.conftest import CACHE_BYTES
 from tests.core.toy_steps import (
     check_whole,
@@ -152,3 +153,19 @@ def test_only_what_is_still_damaged_is_dropped(any_store):
     any_store.replace(part.key, good)
     assert drop_damage(any_store, found).objects == {}
     assert check_whole(any_store) == whole and not any_store.exists(MARK)
+
+
+def test_what_a_collection_drops_during_the_look_is_not_lost(tmp_path, monkeypatch):
+    store = LocalStore(tmp_path / "store")
+    make(store, toy_list, rows={"old": 1})
+    manifest = latest(store, "items").manifest
+    make(store, toy_list, rows={"new": 2})
+    entries = store.entries
+
+    def collect_first(prefix):
+        if prefix == "objects":
+            store.delete_all([manifest_key(manifest.ref), *(part.key for part in manifest.parts)])
+        return entries(prefix)
+
+    monkeypatch.setattr(store, "entries", collect_first)
+    assert find_damage(store).objects == {}

@@ -239,3 +239,17 @@ def test_a_part_of_many_versions_is_in_memory_once(tmp_path):
         parts = [part for manifest in read.values() for part in manifest.parts]
         assert len(read) == 4 and len({id(part) for part in parts}) == len(set(parts)) < len(parts)
         assert all(manifest.to_bytes() == store.read(manifest_key(manifest.ref)) for manifest in read.values())
+
+
+def test_a_manifest_that_was_deleted_since_it_was_listed_is_not_a_torn_one(tmp_path, monkeypatch):
+    store = LocalStore(tmp_path)
+    refs = [make(store, toy_list, rows={f"r{n}": n}).ref for n in range(2)]
+    listed = list(store.keys("versions"))
+    store.delete(manifest_key(refs[0]))
+    monkeypatch.setattr(store, "keys", lambda prefix: iter(listed))
+    assert list(manifests_at(store, listed)) == [refs[1]]
+    assert list(_manifests(store, ())[0]) == [manifest_key(refs[1])]
+    store.replace(manifest_key(refs[0]), b"{")
+    for read in (lambda: manifests_at(store, listed), lambda: _manifests(store, ())):
+        with pytest.raises(InputError, match="not a manifest"):
+            read()
