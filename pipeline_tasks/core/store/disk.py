@@ -68,12 +68,20 @@ def writable(place: object, remedy: str) -> Iterator[None]:
         raise InputError(f"{place} cannot be written ({error}); {remedy}") from error
 
 
-def unreadable(error: PermissionError, root: Path) -> InputError:
-    """What to do about a file of the store in ``root`` that this user may not read."""
-    return InputError(
-        f"{error.filename} cannot be read ({error.strerror}): it is another user's, who gives the right to all by "
-        f"`chmod -R a+rX {root}`"
-    )
+@contextmanager
+def readable(root: Path) -> Iterator[None]:
+    """Turn the refusal of a file or folder of the store in ``root`` into ours.
+
+    Raises:
+        InputError: this user may not read it, and what to do about it.
+    """
+    try:
+        yield
+    except PermissionError as error:
+        raise InputError(
+            f"{error.filename} cannot be read ({error.strerror}): it is another user's, who gives the right to all by "
+            f"`chmod -R a+rX {root}`"
+        ) from error
 
 
 def _free_bytes(folder: Path) -> int:

@@ -18,7 +18,7 @@ from pathlib import Path
 from pipeline_tasks.core import durable
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import digest, file_sha256, short_id
-from pipeline_tasks.core.store.disk import files_below, is_open_as, space_in, unreadable, writable
+from pipeline_tasks.core.store.disk import files_below, is_open_as, readable, space_in, writable
 from pipeline_tasks.core.store.protocol import LOST, TEMPORARY, Entry, Pin, checked_key
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -58,12 +58,9 @@ class LocalStore:
 
     def read(self, key: str) -> bytes | None:
         """See :meth:`Store.read`."""
-        try:
+        with readable(self.root), suppress(FileNotFoundError, IsADirectoryError, NotADirectoryError):
             return self._path(key).read_bytes()
-        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
-            return None
-        except PermissionError as error:
-            raise unreadable(error, self.root) from error
+        return None
 
     def read_all(self, keys: Iterable[str]) -> Iterator[tuple[str, bytes | None]]:
         """See :meth:`Store.read_all`."""
@@ -71,7 +68,8 @@ class LocalStore:
 
     def exists(self, key: str) -> bool:
         """See :meth:`Store.exists`."""
-        return self._path(key).is_file()
+        with readable(self.root):
+            return self._path(key).is_file()
 
     def present(self, keys: Iterable[str]) -> set[str]:
         """See :meth:`Store.present`; who asks relies on them, so that they outlive the next name that is written."""
@@ -161,27 +159,27 @@ class LocalStore:
     def keys(self, prefix: str) -> Iterator[str]:
         """See :meth:`Store.keys`."""
         start = len(str(self.root)) + 1
-        yield from sorted(entry.path[start:] for entry in files_below(self._path(prefix)))
+        with readable(self.root):
+            yield from sorted(entry.path[start:] for entry in files_below(self._path(prefix)))
 
     def entries(self, prefix: str) -> Iterator[Entry]:
         """See :meth:`Store.entries`."""
         start = len(str(self.root)) + 1
-        for file in sorted(files_below(self._path(prefix)), key=lambda file: file.path):
-            with suppress(FileNotFoundError):
-                found = file.stat()
-                yield Entry(file.path[start:], found.st_size, found.st_mtime)
+        with readable(self.root):
+            for file in sorted(files_below(self._path(prefix)), key=lambda file: file.path):
+                with suppress(FileNotFoundError):
+                    found = file.stat()
+                    yield Entry(file.path[start:], found.st_size, found.st_mtime)
 
     def sha256(self, key: str) -> str | None:
         """See :meth:`Store.sha256`."""
-        path = self._path(key)
-        return file_sha256(path) if path.is_file() else None
+        return file_sha256(self._path(key)) if self.exists(key) else None
 
     def local_path(self, key: str) -> Path:
         """See :meth:`Store.local_path`."""
-        path = self._path(key)
-        if not path.is_file():
+        if not self.exists(key):
             raise InputError(f"{key} is missing from the store {self.root}; {LOST}")
-        return path
+        return self._path(key)
 
     def ranges(self, key: str, size_bytes: int) -> None:
         """See :meth:`Store.ranges`."""

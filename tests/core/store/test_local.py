@@ -12,7 +12,8 @@ from pipeline_tasks.core.store.disk import files_below
 from tests.core.toy_steps import make, toy_list, toy_scale
 
 _NOBODY = 65534
-_RESOLVE = """
+_READ = "Version.open(store, Ref.parse('scaled')).table().num_rows"
+_EVALUATE = """
 import os, sys
 from pathlib import Path
 from pipeline_tasks.core.errors import InputError
@@ -23,7 +24,8 @@ if os.getuid() == 0:
     os.setgid(int(sys.argv[2]))
     os.setuid(int(sys.argv[2]))
 try:
-    print(Version.open(LocalStore(Path(sys.argv[1])), Ref.parse("scaled")).table().num_rows)
+    store = LocalStore(Path(sys.argv[1]))
+    print(eval(sys.argv[3]))
 except InputError as error:
     print(error)
 """
@@ -38,7 +40,7 @@ def test_what_leads_to_an_object_is_read_by_whoever_may_read_that():
         with store.pinned("mine", b"x"):
             kept_back = [file.path for file in files_below(store.root) if file.stat().st_mode & 0o044 != 0o044]
         assert kept_back == []
-        assert _as_another(store) == "2\n"
+        assert _as_another(store, _READ) == "2\n"
 
 
 def test_what_another_user_keeps_to_himself_is_named_with_the_remedy():
@@ -49,15 +51,37 @@ def test_what_another_user_keeps_to_himself_is_named_with_the_remedy():
         make(store, toy_scale)
         (latest,) = (store.root / "refs/scaled").iterdir()
         latest.chmod(0)
-        assert _as_another(store) == (
-            f"{latest} cannot be read (Permission denied): it is another user's, who gives the right to all by "
-            f"`chmod -R a+rX {store}`\n"
-        )
+        assert _as_another(store, _READ) == _refusal(latest, store)
 
 
-def _as_another(store: LocalStore) -> str:
-    """What somebody says of a version who may not read everything, as root may."""
+def test_folders_that_another_user_keeps_to_himself_are_named_with_the_remedy():
+    with tempfile.TemporaryDirectory() as place:
+        Path(place).chmod(0o755)
+        store = LocalStore(Path(place) / "store")
+        make(store, toy_list, rows={"a": 1})
+        (folder,) = (store.root / "versions").iterdir()
+        (file,) = folder.iterdir()
+        folder.chmod(0)
+        for listing in ("keys", "entries"):
+            assert _as_another(store, f"list(store.{listing}('versions'))") == _refusal(folder, store)
+        key = str(file.relative_to(store.root))
+        for question in ("exists", "sha256", "local_path", "read"):
+            assert _as_another(store, f"store.{question}({key!r})") == _refusal(file, store)
+        folder.chmod(0o444)
+        assert _as_another(store, "list(store.entries('versions'))") == _refusal(file, store)
+        folder.chmod(0o755)
+
+
+def _refusal(path: Path, store: LocalStore) -> str:
+    return (
+        f"{path} cannot be read (Permission denied): it is another user's, who gives the right to all by "
+        f"`chmod -R a+rX {store}`\n"
+    )
+
+
+def _as_another(store: LocalStore, what: str) -> str:
+    """What ``what`` comes to for somebody who may not read everything, as root may."""
     asked = subprocess.run(
-        [sys.executable, "-c", _RESOLVE, str(store), str(_NOBODY)], capture_output=True, text=True, check=False
+        [sys.executable, "-c", _EVALUATE, str(store), str(_NOBODY), what], capture_output=True, text=True, check=False
     )
     return asked.stdout + asked.stderr
