@@ -132,14 +132,17 @@ class Settings(BaseModel):
         """The address of a bucket as it is, anything else as an absolute folder.
 
         Raises:
-            InputError: it is an address of another kind.
+            InputError: it is an address of another kind, or a path that DuckDB opens no database in.
         """
         given = address.strip() if isinstance(address, str) else str(address)
         if given.startswith("s3:"):
             return given
         if _SCHEME.match(given):
             raise InputError(f"{given!r} is no address of a store; give a folder, or s3://bucket/prefix")
-        return Path(given).expanduser().absolute()
+        place = Path(given).expanduser().absolute()
+        if {"?", "\\"} & set(str(place)):
+            raise InputError(f"{str(place)!r} is no folder for a store: leave out question marks and backslashes")
+        return place
 
     @staticmethod
     def domain_place(domain: str) -> str:

@@ -48,6 +48,12 @@ def test_an_address_of_another_kind_is_no_folder(monkeypatch, given):
             opened()
 
 
+@pytest.mark.parametrize("given", ["what?/store", "back\\slash"])
+def test_a_path_in_which_no_lineage_can_be_is_refused(given):
+    with pytest.raises(InputError, match="leave out question marks and backslashes"):
+        open_store(given)
+
+
 def test_blanks_around_the_address_of_a_store_are_none_of_it(monkeypatch, tmp_path):
     monkeypatch.setenv("FOUNDRY_STORE", " s3://bucket/x\n")
     assert settings().store == "s3://bucket/x"

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.lineage.fold import attached, fold
-from pipeline_tasks.core.lineage.rows import literal
+from pipeline_tasks.core.lineage.rows import literal, path_literal
 from pipeline_tasks.core.memory import question_mib
 from pipeline_tasks.core.store import Store
 
@@ -160,7 +160,8 @@ def connect(
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """A locked, read-only connection that can open files below ``objects`` and no other, in its share of memory."""
     with attached(database) as con:
-        con.execute(f"SET allowed_directories = [{literal(str(objects) + '/')}]")
+        folder = f"{objects}/"  # DuckDB looks at the pattern, and at the path that it stands for
+        con.execute(f"SET allowed_directories = [{literal(folder)}, {path_literal(folder)}]")
         con.execute(f"SET memory_limit = '{memory_mib or question_mib()}MiB'")
         if threads:
             con.execute(f"SET threads = {threads}")

@@ -8,6 +8,7 @@ Every name that enters the SQL here is quoted, or is one of ours.
 from __future__ import annotations
 
 import importlib
+import re
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -59,9 +60,14 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
+def path_literal(path: Path | str) -> str:
+    """``path`` as a SQL string that DuckDB takes for this path alone, and not for a pattern of others."""
+    return literal(re.sub(r"[*?\[]", r"[\g<0>]", str(path)))
+
+
 def parquet(paths: list[Path], options: str = "") -> str:
-    """A ``read_parquet`` call over ``paths``."""
-    return f"read_parquet([{', '.join(literal(str(p)) for p in paths)}]{options})"
+    """A ``read_parquet`` call over ``paths``; folders of the store called ``a=b`` are no columns."""
+    return f"read_parquet([{', '.join(map(path_literal, paths))}], hive_partitioning = false{options})"
 
 
 def live_rows_sql(store: Store, manifest: Manifest, only: list[int] | None = None) -> str:

@@ -142,3 +142,13 @@ def test_scores_are_suggested_of_each_set_by_itself():
 
 def test_docs_and_page_suggest_questions():
     assert len(QUESTIONS) > 12
+
+
+def test_a_store_is_asked_for_its_own_rows_whatever_its_folder_is_called(tmp_path):
+    names = ["a1", "a[1]", "ab", "a*", "a]", "[!b]", "year=2026", "it's"]
+    stores = [LocalStore(tmp_path / name / "store") for name in names]
+    for n, store in enumerate(stores):
+        put(store, ITEMS, [{"item_id": "i", "value": n}])
+    for n, store in enumerate(stores):
+        assert query(store, "FROM items").to_pylist() == [{"item_id": "i", "value": n}]
+        assert query(store, "FROM problems").num_rows == 0
