@@ -13,6 +13,7 @@ from pipeline_tasks.core.lineage.metrics import exposition
 from pipeline_tasks.core.lineage.reader import Reader
 from pipeline_tasks.core.lineage.sandbox import Sandbox
 from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.response_store import answer_key
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.store.s3 import S3Store
 from pipeline_tasks.core.upkeep.gc import drop, find_garbage
@@ -176,6 +177,21 @@ def test_a_fold_without_rows_takes_none_from_those_who_read_them(s3):
     assert query(s3, "FROM steps", rows=False).num_rows == 1
     assert reader.ask(asked) == [{"query_id": "q"}]
     assert Sandbox(reader).ask(asked).rows == [["q"]]
+
+
+def test_answers_of_a_bucket_are_listed_once_when_something_began_or_ended(s3):
+    put(s3, ITEMS, [{"item_id": "i", "value": 1}])
+    fold(s3, rows=False)
+    listed = []
+    s3.bucket.client.meta.events.register(
+        "provide-client-params.s3.ListObjectsV2", lambda params, **_: listed.append(params["Prefix"].split("/")[-2])
+    )
+    s3.create(answer_key("ab" * 32), b'{"request": {"model": "m"}, "response": {}, "cost_usd": 0.5}')
+    fold(s3, rows=False)
+    assert listed and facts.RESPONSES not in listed
+    _begin(s3)
+    assert query(s3, "SELECT cost_usd FROM llm_calls", rows=False).column(0).to_pylist() == [0.5]
+    assert listed.count(facts.RESPONSES) == 1
 
 
 def test_folds_with_and_without_rows_take_over_what_the_other_has_read(s3, monkeypatch):
