@@ -57,7 +57,7 @@ class CombinePairsParams(StepParams):
     writes=PAIRS,
     kind="partitioned",
     dataset="mtp/combined",
-    version="5",
+    version="6",
     keeps=_SOURCES,
 )
 def combine_pairs(inputs: Inputs, params: CombinePairsParams, run: PartitionedRun) -> None:

@@ -40,13 +40,13 @@ def deal_queries(given: Partition, run: Run) -> Iterator[pa.Table]:
     """
     import duckdb
 
-    queries, groups = queries_of(given, ["query_id", "query", "intent", "origin", "passage_id"]), given.values["groups"]
+    queries, groups = queries_of(given, ["query_id", "query", "intent", "origin"]), given.values["groups"]
     with duckdb.connect() as connection:
         connection.register("pairs", queries)
         hashes = connection.sql(script("combine_pairs.sql")).to_arrow_table().combine_chunks()
     words, turns = (hashes[name].to_numpy() for name in ("words", "turn"))
     yield hashes.select(["turn"])
-    told = {"row": np.arange(len(queries)), "words": words, "is_ours": pc.not_equal(queries["passage_id"], "")}
+    told = {"row": np.arange(len(queries)), "words": words}
     for name in ("query_id", "origin"):
         told[name] = queries[name]
     yield from dealt(pa.table(told), ranges_of(words, groups), groups)
@@ -63,16 +63,17 @@ def find_twice(given: Partition, run: Run) -> Iterator[pa.Table]:
 def find_repeated(given: Partition, run: Run) -> Iterator[pa.Table]:
     """Queries with the words of an earlier one, and the id of the first: rows of :data:`REPEATED`, a table a shard.
 
-    A set that is not of our passages may answer one query with several passages. Parts: ``words`` of one range, a table
-    of every shard. Values: ``places``, where the shards begin and the last one ends.
+    A set may answer one query with several passages; a query that an LLM wrote, or that a passage has in its own words,
+    stays once. Parts: ``words`` of one range, a table of every shard. Values: ``places``, where the shards begin and
+    the last one ends.
     """
     shards, bounds = [read_part(run.store, part) for part in given.parts["words"]], given.values["places"]
     queries = pa.concat_tables(shards).combine_chunks()
     places = np.concatenate([table["row"].to_numpy() + first for table, first in zip(shards, bounds, strict=False)])
     later, first = repeated(queries["words"].to_numpy(), np.arange(len(queries)))
     origins = pc.dictionary_encode(queries["origin"]).combine_chunks().indices.to_numpy()
-    is_ours = pc.or_(queries["is_ours"], pc.equal(queries["origin"], "dm")).to_numpy()
-    refused = is_ours[later] | (origins[later] != origins[first])
+    made = pc.or_(pc.equal(queries["origin"], "dm"), pc.starts_with(queries["origin"], "extracted/")).to_numpy()
+    refused = made[later] | (origins[later] != origins[first])
     later, first = later[refused], first[refused]
     order = np.argsort(later)
     later, first = later[order], first[order]

@@ -70,6 +70,15 @@ def test_a_pair_that_is_in_two_of_them_is_refused_and_not_lost(store):
         go(store, combine_pairs, own=["again"])
 
 
+@pytest.mark.parametrize(("origin", "stay"), [("faq", ["q0", "q1", "q2"]), ("extracted/heading", ["q0"])])
+def test_a_query_that_somebody_judged_keeps_all_passages_that_answer_it(tmp_path, origin, stay):
+    store = LocalStore(tmp_path)
+    judged = [pair(f"q{n}", "how deep?", origin) | {"passage_id": f"p{n}"} for n in range(3)]
+    put(store, PAIRS, judged, dataset="mtp/gd")
+    go(store, combine_pairs)
+    assert kept(store) == stay
+
+
 def test_general_pairs_may_be_missing(store):
     go(store, combine_pairs)
     assert kept(store) == ["b", "c"]
