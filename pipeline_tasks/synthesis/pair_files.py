@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import json
+import re
 import zlib
 from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,6 +28,7 @@ from pipeline_tasks.core.store.bring_folder import SCHEME, bring_folder
 
 KINDS = (".jsonl", ".csv", ".tsv", ".parquet")
 _PACKED = ".gz"
+_NO_NUMBER = re.compile(rb"[:\[,]\s*-?(?:NaN|Infinity)\s*[,\]}]")
 AT_ONCE = 10_000
 csv.field_size_limit((1 << 31) - 1)  # a field that is too long is for a step to refuse, by its row
 UNREADABLE = (UnicodeDecodeError, csv.Error, pa.ArrowInvalid, EOFError, gzip.BadGzipFile, zlib.error)
@@ -86,11 +88,12 @@ class PairFiles:
 
     def identity(self) -> str:
         """What the files hold, wherever they lie."""
-        # The mark was a part of the first column's name once, and bytes were read as their literals: rows of such files
-        # are others than those that their digest named.
+        # The mark was a part of the first column's name once, and bytes and NaN were read as their literals: rows of
+        # such files are others than those that their digest named.
         marked = [f"{self._named(path)} begins with a byte order mark" for path in self._files if _is_marked(path)]
         packed = [f"{self._named(path)} has columns of bytes" for path in self._files if _has_bytes(path)]
-        return digest(*((self._named(path), file_sha256(path)) for path in self._files), *marked, *packed)
+        numbered = [f"{self._named(path)} has numbers that are none" for path in self._files if _has_no_numbers(path)]
+        return digest(*((self._named(path), file_sha256(path)) for path in self._files), *marked, *packed, *numbered)
 
     def rows_with_places(
         self, fields: Sequence[str], columns: Mapping[str, str]
@@ -176,6 +179,17 @@ def _has_bytes(path: Path) -> bool:
         return False
 
 
+def _has_no_numbers(path: Path) -> bool:
+    """Whether a file of JSON may have a NaN or an infinity, as no JSON but many a program has."""
+    if kind_of(path) != ".jsonl":
+        return False
+    try:
+        with gzip.open(path) if path.suffix == _PACKED else path.open("rb") as file:
+            return any((b"NaN" in line or b"Infinity" in line) and _NO_NUMBER.search(line) for line in file)
+    except UNREADABLE:  # rows() says so
+        return False
+
+
 def _of_bytes(schema: pa.Schema) -> list[str]:
     """Names of the columns that hold bytes, in lists or objects too."""
     return [field.name for field in schema if "binary" in str(field.type)]
@@ -248,7 +262,7 @@ def kind_of(path: PurePath) -> str:
 
 def _json(line: str) -> dict[str, Any] | None:
     try:
-        row = json.loads(line)
+        row = json.loads(line, parse_constant=lambda name: None)  # NaN is how some programs write that nothing is there
         if "\\ud" in line.lower():
             json.dumps(row, ensure_ascii=False).encode()  # half of a character is none
     except (ValueError, RecursionError):

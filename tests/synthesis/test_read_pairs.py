@@ -25,7 +25,7 @@ from pipeline_tasks.synthesis.combine_pairs import combine_pairs
 from pipeline_tasks.synthesis.pair_files import PairFiles
 from pipeline_tasks.synthesis.read_pairs import read_pairs
 from pipeline_tasks.training.pretrain import PretrainParams, dev_set, training_rows
-from tests.stores import go, put, rejects, rows
+from tests.stores import go, put, reasons, rejects, rows
 from tests.synthesis.general_files import packed
 
 GUIDES = Path(__file__).parents[3] / "shared" / "data" / "ir" / "disaster_guides"
@@ -273,6 +273,14 @@ def test_files_are_named_as_before_but_for_those_that_are_read_otherwise_now(tmp
         path = tmp_path / f"{name}.parquet"
         pq.write_table(pa.Table.from_pylist(rows_given), path)
         assert (PairFiles(str(path)).identity() != digest((path.name, file_sha256(path)))) == read_otherwise
+
+
+def test_a_number_that_is_none_is_no_text(store, tmp_path):
+    none = float("nan")
+    given = [{"query": "q?", "positive": none}, {"query": none, "positive": "x"}, ROWS[0] | {"origin": -float("inf")}]
+    go(store, read_pairs, source=jsonl(tmp_path / "a.jsonl", given))
+    assert [(row["positive"], row["origin"]) for row in rows(store, "mtp/own/faq")] == [("at the school", "faq")]
+    assert reasons(store, "mtp/own/faq") == {"no_positive": 1, "no_query": 1}
 
 
 def test_a_file_whose_name_is_no_utf8_is_refused_by_it(store, tmp_path):
