@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import count, groupby
 from typing import Any
 
 import numpy as np
@@ -133,13 +135,11 @@ def _highest(found: Found, rules: Rules, most: int) -> int | None:
     return int(distinct[most - 1]) if len(distinct) > most else None
 
 
-def in_parts(pairs: Iterable[dict[str, Any]]) -> Iterator[pa.Table]:
-    """Tables of pairs, none of which is large."""
-    rows: list[dict[str, Any]] = []
-    for pair in pairs:
-        rows.append(pair)
-        if len(rows) == _PART_ROWS:
-            yield PAIRS.table(rows)
-            rows = []
-    if rows:
-        yield PAIRS.table(rows)
+def in_parts(pairs: Iterable[dict[str, Any]], rows_read: Callable[[], int] | None = None) -> Iterator[pa.Table]:
+    """Tables of pairs, none of which is large: of so many pairs, or of those among so many rows.
+
+    With ``rows_read``, which says how many were when a pair came, a row that is no pair any more changes one table.
+    """
+    number = rows_read or partial(next, count(1))
+    for _, some in groupby(pairs, lambda pair: (number() - 1) // _PART_ROWS):
+        yield PAIRS.table(list(some))

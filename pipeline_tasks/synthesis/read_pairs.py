@@ -65,7 +65,7 @@ class ReadPairsParams(StepParams):
     writes=PAIRS,
     kind="reduce",
     dataset="mtp/own/{name}",
-    version="5",
+    version="6",
 )
 def read_pairs(inputs: Inputs, params: ReadPairsParams, run: Run) -> Iterator[pa.Table]:
     """Pairs from files, as one more origin beside what an LLM writes; ``combine_pairs`` puts them together.
@@ -80,7 +80,7 @@ def read_pairs(inputs: Inputs, params: ReadPairsParams, run: Run) -> Iterator[pa
     passages = _passages(inputs, params)
     rules = Rules(params.name, params.intent, params.intents, params.most_characters, params.dev_fraction, passages)
     n_pairs = 0
-    for table in in_parts(pairs_of(params.rows, rules, run)):
+    for table in in_parts(pairs_of(params.rows, rules, run), lambda: run.counters["rows_in"]):
         n_pairs += table.num_rows
         yield table
     if not n_pairs:
