@@ -55,8 +55,9 @@ with DAG(
     params=NEEDS.params | LLM.params | BATCH | OWN.params | GATE.params,
 ) as dag:
     batch, asked = dag.param("batch"), NEEDS.values(dag) | LLM.values(dag)
-    needs = step("write_needs", inputs=versions_read(passages="passages"), params=asked, ahead=batch)
+    read = versions_read(passages="passages")
+    needs = step("write_needs", inputs=read, params=asked, ahead=batch)
     pairs = step("write_pairs", inputs={"needs": needs}, params=LLM.values(dag), ahead=batch)
-    combined = step("combine_pairs", inputs={"dm": pairs}, params=OWN.values(dag))
+    combined = step("combine_pairs", inputs={"dm": pairs, **read}, params=OWN.values(dag))
     mtp = step("decontaminate_pairs", inputs={"pairs": combined}, params=GATE.values(dag))
     fold_lineage(mtp)

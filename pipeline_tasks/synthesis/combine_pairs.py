@@ -9,11 +9,11 @@ from pydantic import Field, NonNegativeInt, field_validator
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Part
-from pipeline_tasks.core.partitions import Partition, PartitionedRun, pieces
+from pipeline_tasks.core.partitions import Partition, PartitionedRun, Rows, pieces
 from pipeline_tasks.core.run import Inputs
 from pipeline_tasks.core.step import From, StepParams, step, tuning
 from pipeline_tasks.core.versions import read_part
-from pipeline_tasks.datasets import PAIRS
+from pipeline_tasks.datasets import PAIRS, PASSAGES
 from pipeline_tasks.synthesis.near_queries import deal_near_queries, key_queries
 from pipeline_tasks.synthesis.query_samples import find_limits, refuse_alike, refuse_beyond
 from pipeline_tasks.synthesis.query_words import deal_queries, find_repeated, find_twice
@@ -53,6 +53,7 @@ class CombinePairsParams(StepParams):
         "dm": From(PAIRS, "mtp/dm", optional=True),
         "gd": From(PAIRS, "mtp/gd", optional=True),
         "own": From(PAIRS, "mtp/own/{item}", each="own"),
+        "passages": From(PASSAGES, optional=True),
     },
     writes=PAIRS,
     kind="partitioned",
@@ -65,8 +66,9 @@ def combine_pairs(inputs: Inputs, params: CombinePairsParams, run: PartitionedRu
 
     Rejects: ``duplicate_query`` (words of an earlier query of its intent, unless both are of one set that answers it
     with several passages), ``near_query`` (nearly the words of an earlier one that an LLM wrote), ``over_cap`` (not in
-    its origin's sample), ``over_intent`` (not in its intent's). Limits by intent are for what an LLM wrote and trains
-    on, once all else is refused. One process holds ``block_pairs`` at a time.
+    its origin's sample), ``over_intent`` (not in its intent's); of pairs of your own ``other_side`` (the passage is in
+    another split than when it was read) and ``unknown_passage`` (it is not there any more). Limits by intent are for
+    what an LLM wrote and trains on, once all else is refused. One process holds ``block_pairs`` at a time.
 
     Raises:
         InputError: no dataset of pairs is there, two pairs have one id, or ``caps`` names an origin that no pair has.
@@ -79,7 +81,8 @@ def combine_pairs(inputs: Inputs, params: CombinePairsParams, run: PartitionedRu
     turns, repeated = _repeated(shards, run)
     near = shards.repeats(key_queries, deal_near_queries, run)
     distinct = run.spread(refuse_alike, [
-        Partition(rows, {"turns": [of_ids], "repeated": of_words, "near": of_sketches}, {"first": first})
+        Partition(_with_passages(rows, inputs), {"turns": [of_ids], "repeated": of_words, "near": of_sketches},
+                  {"first": first})
         for rows, of_ids, of_words, of_sketches, first in zip(
             shards.rows, turns, repeated, near, shards.places, strict=False
         )
@@ -113,6 +116,12 @@ def _shards(inputs: Inputs, params: CombinePairsParams) -> Shards:
     versions = {f"{name}/{n}": version for name in _SOURCES for n, version in enumerate(inputs.each(name))}
     n = sum(version.manifest.rows for version in versions.values())
     return Shards(pieces(versions, params.block_pairs), power_of_two(n / params.block_pairs), params.near)
+
+
+def _with_passages(rows: dict[str, Rows], inputs: Inputs) -> dict[str, Rows]:
+    """The rows of a shard, and the passages beside those of your own, which were read at another time than these."""
+    is_own = any(name.startswith("own/") and len(some) for name, some in rows.items())
+    return rows | {"passages": Rows(inputs["passages"])} if is_own and "passages" in inputs else rows
 
 
 def _repeated(shards: Shards, run: PartitionedRun) -> tuple[Sequence[Part], list[tuple[Part, ...]]]:

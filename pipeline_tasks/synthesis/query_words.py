@@ -21,7 +21,7 @@ REPEATED = pa.schema([("place", pa.int64()), ("original", pa.string())])
 
 def queries_of(given: Partition, columns: list[str]) -> pa.Table:
     """The pairs of a shard in their order, each column in one piece; what is not known is an empty text."""
-    found = [table for rows in given.rows.values() for table in rows.tables(columns)]
+    found = [table for name, rows in given.rows.items() if name != "passages" for table in rows.tables(columns)]
     tables = pa.concat_tables([PAIRS.table().select(columns), *found])
     return pa.table({name: one_array(pc.fill_null(tables[name], "")) for name in columns})
 
