@@ -7,12 +7,14 @@ and what has one hash is joined, so that a text that many queries share costs ea
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 
 from pipeline_tasks.core.manifest import Part
 from pipeline_tasks.core.partitions import Partition, PartitionedRun, pieces
+from pipeline_tasks.core.removals import RemovedRows
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.versions import Version, read_part
 from pipeline_tasks.curation.blocks import Block, queries_of
@@ -27,9 +29,9 @@ def known_answers(blocks: Sequence[Block], pairs: Version, most_rows: int, run: 
     """For each block of labels the tables, one for each hash, of what is known to answer its queries.
 
     A row is a passage for a text, all by hashes; where ``query`` is not null the passage is the positive that was
-    written for that query.
+    written for that query. Pairs that were refused answer, too: of equal queries about two passages one stays.
     """
-    shards = pieces({"pairs": pairs}, most_rows)
+    shards = pieces({"pairs": replace(pairs, known=RemovedRows(len(pairs.manifest.parts), dict))}, most_rows)
     hashes = {"hashes": hashes_of([*blocks, *shards])}
     labelled = run.spread(
         name_labelled, [Partition({"queries": block.rows}, values=block.values | hashes) for block in blocks]

@@ -8,8 +8,10 @@ from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import load_manifest, manifest_key, resolve
 from pipeline_tasks.curation.mine_negatives import mine_negatives
 from pipeline_tasks.curation.mutual_agreement import mutual_agreement
+from pipeline_tasks.datasets import PAIRS
+from pipeline_tasks.synthesis.combine_pairs import combine_pairs
 from tests.curation.conftest import SPLIT_OF
-from tests.stores import go, rejects, rows
+from tests.stores import go, put, rejects, rows
 
 
 @pytest.fixture
@@ -35,6 +37,16 @@ def test_negatives_leave_out_the_positive_its_sources_and_other_splits(labelled)
     assert row["negatives"] == ["text of t3", "text of t4", "text of t1", "text of t5"]
     assert row["positive_score"] == pytest.approx(0.9)
     assert row["negative_scores"] == pytest.approx([0.85, 0.65, 0.55, 0.5])
+
+
+def test_what_a_refused_pair_of_the_same_query_names_is_no_negative(labelled):
+    pairs = {row["query_id"]: row for row in rows(labelled, "mtp")}
+    again = pairs["q-t3"] | {"query_id": "again", "query": pairs["q-t2"]["query"]}
+    put(labelled, PAIRS, [*pairs.values(), again], dataset="mtp/dm")
+    go(labelled, combine_pairs, near=1)
+    assert list(rejects(labelled, "mtp/combined")) == ["again"]
+    go(labelled, mine_negatives, {"pairs": ["mtp/combined"]}, alpha=1.0, models=("one",))
+    assert {row["query_id"]: row["negative_ids"] for row in rows(labelled, "mtt/1.0")}["q-t2"] == ["t4", "t1", "t5"]
 
 
 def test_every_negative_is_below_alpha_times_the_positive(labelled):
