@@ -38,11 +38,14 @@ class ApproximateHits:
     effort: int
 
 
-def faiss_search(queries: np.ndarray, shards: list[Shard], k: int, kind: Kind, recall: float = 0.95) -> ApproximateHits:
+def faiss_search(
+    queries: np.ndarray, shards: list[Shard], k: int, kind: Kind, recall: float = 0.95, index: Any = None
+) -> ApproximateHits:
     """The ``k`` best keys per query; for ``ivf`` and ``hnsw`` with at least that recall on a sample of the queries.
 
     The effort is doubled until the sample's recall is reached, or everything is probed; a query for which fewer than
-    ``k`` were found is searched exactly. The whole corpus is copied into the index.
+    ``k`` were found is searched exactly. The whole corpus is copied into the index, unless ``index`` is what
+    :func:`build_index` made of it before.
 
     Raises:
         InputError: there are fewer than ``k`` passages.
@@ -52,7 +55,7 @@ def faiss_search(queries: np.ndarray, shards: list[Shard], k: int, kind: Kind, r
     faiss.omp_set_num_threads(settings().threads)
     queries = np.ascontiguousarray(queries, np.float32)
     vectors, keys = counted(shards, k)
-    index = _built(vectors, kind)
+    index = build_index(vectors, kind) if index is None else index
     if kind == "faiss":
         return ApproximateHits(*exact(index, queries, vectors, keys, k), 1.0, len(queries), 0)
     rows = np.unique(np.linspace(0, len(queries) - 1, _SAMPLE).astype(int)) if len(queries) else np.empty(0, int)
@@ -72,9 +75,11 @@ def faiss_search(queries: np.ndarray, shards: list[Shard], k: int, kind: Kind, r
     return ApproximateHits(*found, measured, len(rows), effort)
 
 
-def _built(vectors: np.ndarray, kind: Kind) -> Any:
+def build_index(vectors: np.ndarray, kind: Kind) -> Any:
+    """The index of a corpus, for any number of searches."""
     import faiss
 
+    faiss.omp_set_num_threads(settings().threads)
     n, width = vectors.shape
     if kind == "hnsw":
         index: Any = faiss.IndexHNSWFlat(width, _HNSW_LINKS, faiss.METRIC_INNER_PRODUCT)

@@ -6,7 +6,8 @@ A process reads a shard once, however many blocks of queries it searches it for,
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -47,11 +48,13 @@ class LoadedShard:
         ids: distinct passage ids in rising order.
         vectors: float32 [n, d], in the order of the parts.
         keys: place of each among the ids, int32 [n], so that ties go by passage id.
+        indexes: of the vectors, by kind: those that were built for a search.
     """
 
     ids: pa.Array
     vectors: np.ndarray
     keys: np.ndarray
+    indexes: dict[str, Any] = field(default_factory=dict)
 
 
 def with_vectors(queries: Version) -> Version:
@@ -154,9 +157,11 @@ def _searched(
         from pipeline_tasks.retrieval.torch_search import torch_search
 
         return torch_search(queries, shards, k)
-    from pipeline_tasks.retrieval.faiss_search import faiss_search
+    from pipeline_tasks.retrieval.faiss_search import build_index, faiss_search
 
-    found = faiss_search(queries, shards, k, index, given.values["recall"])
+    if index not in shard.indexes:
+        shard.indexes[index] = build_index(shard.vectors, index)
+    found = faiss_search(queries, shards, k, index, given.values["recall"], shard.indexes[index])
     run.count("sampled_queries", found.n_sampled)
     run.count("recall_of_sample", found.recall * found.n_sampled)
     return found.keys, found.scores

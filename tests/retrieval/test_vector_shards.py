@@ -12,7 +12,7 @@ from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import PAIR_EMBEDDINGS, PASSAGE_EMBEDDINGS
-from pipeline_tasks.retrieval import vector_shards
+from pipeline_tasks.retrieval import faiss_search, vector_shards
 from pipeline_tasks.retrieval.rank_passages import RankPassagesParams, rank_passages
 from tests.stores import go, put, rows
 
@@ -55,6 +55,17 @@ def test_shards_and_blocks_have_no_say_in_any_byte_and_a_process_holds_one_shard
     assert manifest(many) == manifest(one)
     (held,) = vector_shards._IN_MEMORY.values()
     assert len(held.vectors) <= SMALL["shard_passages"]
+
+
+@pytest.mark.parametrize("index", ["faiss", "ivf", "hnsw"])
+def test_an_index_is_built_once_for_all_blocks_of_queries(tmp_path, monkeypatch, index):
+    build, n_built = faiss_search.build_index, []
+    monkeypatch.setattr(faiss_search, "build_index", lambda *given: n_built.append(index) or build(*given))
+    exact, by_index = (planted(tmp_path / name) for name in ("exact", "index"))
+    go(exact, rank_passages, model=MODEL, depth=5)
+    go(by_index, rank_passages, model=MODEL, depth=5, index=index, recall=1, **SMALL)
+    assert rows(by_index, f"rankings/{MODEL}") == rows(exact, f"rankings/{MODEL}")
+    assert len(n_built) == 5 + 2, "shards of the domain and of gd/a; there are two blocks"
 
 
 def test_of_an_id_that_comes_twice_the_first_vector_is_searched_and_none_twice(tmp_path):
