@@ -61,9 +61,10 @@ def rank_bm25(inputs: Inputs, params: RankBm25Params, run: PartitionedRun) -> It
     given = pieces({name: inputs[name] for name in ("passages", "positives")}, params.shard_passages)
     blocks = pieces({"pairs": inputs["pairs"]}, params.block_queries)
     found: list[dict[str, list[Part]]] = [{} for _ in blocks]
-    for corpus in corpora(inputs["pairs"]):
-        for block, parts in zip(found, _searched(given, blocks, corpus, params, run), strict=True):
-            block[corpus] = parts
+    for corpus, n_queries in corpora(blocks).items():
+        of_it = [blocks[at] for at in n_queries]
+        for at, parts in zip(n_queries, _searched(given, of_it, corpus, params, run), strict=True):
+            found[at][corpus] = parts
     depth = {"depth": params.depth}
     for parts in run.spread(
         merge_block, [Partition(*one, depth) for one in zip(blocks, found, strict=True)], final=True

@@ -73,9 +73,9 @@ def rank_passages(inputs: Inputs, params: RankPassagesParams, run: PartitionedRu
     queries = with_vectors(inputs["queries"])
     search = _Search(inputs, queries, params, run)
     found: list[dict[str, list[Part]]] = [{} for _ in search.blocks]
-    for corpus, n_queries in corpora(queries).items():
-        for block, parts in zip(found, search.best_of(corpus, n_queries), strict=True):
-            block[corpus] = parts
+    for corpus, n_queries in corpora(search.blocks).items():
+        for at, parts in search.best_of(corpus, n_queries).items():
+            found[at][corpus] = parts
     sizes = {"depth": params.depth, "spare": search.spare}
     blocks = [Partition(block, parts, sizes) for block, parts in zip(search.blocks, found, strict=True)]
     ranked = list(chain.from_iterable(run.spread(rank_block, blocks, final=True)))
@@ -104,8 +104,8 @@ class _Search:
         before = map(self._before.spare_key, self._before.ranked.values()) if self._before else ()
         self._run.give_up(key for key in before if key not in left)
 
-    def best_of(self, corpus: str, n_queries: int) -> list[list[Part]]:
-        """For every block the tables that hold the best passages of one corpus, which has so many queries.
+    def best_of(self, corpus: str, n_queries: Mapping[int, int]) -> dict[int, list[Part]]:
+        """Block -> the tables that hold the best passages of one corpus, of those that have so many queries of it.
 
         Raises:
             InputError: it has no passages.
@@ -117,11 +117,11 @@ class _Search:
             raise InputError(f"there are no vectors of passages of the corpus {corpus or 'domain'}: embed at least one")
         n = sum(shard.n for shard in shards)
         of = {"depth": min(self._params.depth + self.spare, n)}
-        taken = self._taken_over(self._before, corpus, ids, n) if self._before else {}
+        taken = self._taken_over(self._before, list(n_queries), corpus, ids, n) if self._before else {}
         sure = {at: tables[0] for at, tables in taken.items()}
         rest = {at: tables[1] for at, tables in taken.items()}
-        self._run.count("queries_searched", n_queries - sum(part.rows for part in sure.values()))
-        todo = [at for at in range(len(self.blocks)) if at not in rest or rest[at].rows]
+        self._run.count("queries_searched", sum(n_queries.values()) - sum(part.rows for part in sure.values()))
+        todo = [at for at in n_queries if at not in rest or rest[at].rows]
         found = {at: [part] for at, part in sure.items()} | self._searched(shards, todo, corpus, rest)
         both = [at for at in todo if at in taken]
         given = [
@@ -129,8 +129,7 @@ class _Search:
             for at in both
             for best, others, rows in [taken[at]]
         ]
-        found |= zip(both, self._run.spread(fill_in, given, lasting=False), strict=True)
-        return [found[at] for at in range(len(self.blocks))]
+        return found | dict(zip(both, self._run.spread(fill_in, given, lasting=False), strict=True))
 
     def _searched(
         self, shards: Sequence[Shard], blocks: Sequence[int], corpus: str, rows: Mapping[int, Part]
@@ -148,11 +147,11 @@ class _Search:
         return {at: found[place :: len(blocks)] for place, at in enumerate(blocks)}
 
     def _taken_over(
-        self, before: Earlier, corpus: str, ids: Sequence[Sequence[Part]], n_passages: int
+        self, before: Earlier, blocks: Sequence[int], corpus: str, ids: Sequence[Sequence[Part]], n_passages: int
     ) -> dict[int, list[Part]]:
         """Block -> what :func:`take_over` makes of it, of those with queries that were ranked before."""
         params, asked = self._params, self._params.depth
-        known = {at: ranked for at, block in enumerate(self.blocks) if (ranked := before.rankings_of(block["pairs"]))}
+        known = {at: ranked for at in blocks if (ranked := before.rankings_of(self.blocks[at]["pairs"]))}
         if not known:
             return {}
         old = ids_by_hash(before.shards(params.shard_passages), corpus, len(ids[0]), self._run)

@@ -7,7 +7,7 @@ passage is searched.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from zlib import crc32
@@ -144,12 +144,14 @@ def without(
     return [shard for shard in found if shard.n]
 
 
-def corpora(pairs: Version) -> dict[str, int]:
-    """Queries of each corpus, by name."""
-    found = Counter[str]()
-    for some in pairs.parts(_OF_CORPUS):
-        found.update({name: len(rows) for name, rows in by_corpus(some)} if len(some) else {})
-    return dict(sorted(found.items()))
+def corpora(blocks: Iterable[Mapping[str, Rows]]) -> dict[str, dict[int, int]]:
+    """Of each corpus, by name, the blocks that have queries of it, and how many."""
+    found: dict[str, Counter[int]] = defaultdict(Counter)
+    for at, block in enumerate(blocks):
+        for some in filter(len, block["pairs"].tables(_OF_CORPUS)):
+            for name, rows in by_corpus(some):
+                found[name][at] += len(rows)
+    return {name: dict(found[name]) for name in sorted(found)}
 
 
 def queries_of_corpus(given: Partition, columns: list[str]) -> pa.Table:

@@ -73,9 +73,6 @@ def search_shard(given: Partition, run: Run) -> Iterator[pa.Table]:
         pairs = pairs.take(joined(run.store, given.parts["queries"])["row"])
     shard, k = _opened(run.store, given), given.values["depth"]
     k = min(k, len(shard.ids))
-    if not len(pairs):
-        yield found_table(shard.ids[:0], np.empty((0, k), np.float32))
-        return
     ref = given.rows["pairs"].version.manifest.ref
     queries = _of_width(_vectors(pairs, "query_embedding", str(ref)), shard.vectors.shape[1], str(ref))
     run.count("cosines", len(queries) * len(shard.ids))

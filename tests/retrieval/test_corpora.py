@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from functools import wraps
 from pathlib import Path
 
 import numpy as np
@@ -104,3 +106,19 @@ def test_a_set_of_one_pair_has_no_negatives_and_says_so(tmp_path):
     go(store, mutual_agreement, models=(MODEL,), strategy="none")
     go(store, mine_negatives, models=(MODEL,), alpha=1.0)
     assert reasons(store, "mtt/1.0") == {"no_negative": 1}
+
+
+@pytest.mark.parametrize("ranker", [rank_passages, rank_bm25])
+def test_a_corpus_is_searched_for_the_blocks_that_have_a_query_of_it(tmp_path, monkeypatch, ranker):
+    module = sys.modules[ranker.body.__module__]
+    search, searched = module.search_shard, []
+
+    @wraps(search)
+    def watched(given, run):
+        searched.append((given.values["corpus"], next(given.rows["pairs"].tables(["origin"]))["origin"][0].as_py()))
+        return search(given, run)
+
+    monkeypatch.setattr(module, "search_shard", watched)
+    store = store_of(tmp_path, N_PASSAGES, ("dm", "gd/squad", "gd/quora"))
+    go(store, ranker, **({"model": MODEL} if ranker is rank_passages else {}), depth=20, block_queries=N_PAIRS)
+    assert set(searched) == {("", "dm"), ("gd/squad", "gd/squad"), ("gd/quora", "gd/quora")}
