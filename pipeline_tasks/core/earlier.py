@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pyarrow as pa
+
+from pipeline_tasks.core.manifest import Manifest, Ref
+from pipeline_tasks.core.memo import Record, memo_key, part_digest
+from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.step import Step, StepParams
 from pipeline_tasks.core.store import Store
-from pipeline_tasks.core.versions import Version, resolve_name, whole
+from pipeline_tasks.core.versions import Version, manifest_key, read_part, resolve_name, whole
 
 
 def earlier(store: Store, step: Step, params: StepParams) -> Version | None:
@@ -22,3 +29,24 @@ def earlier(store: Store, step: Step, params: StepParams) -> Version | None:
         return None
     same = (made.step, made.code_version, made.params) == (step.name, step.version, params.identity())
     return Version(store, made, step.writes) if same else None
+
+
+def earlier_part(run: Run, *free: str) -> pa.Table | None:
+    """What the latest version of a map step has for the part that ``run`` computes, with rows that were removed since.
+
+    The other inputs of that version, and its parameters named ``free``, may be others: the body has to see that they
+    gave what those of today give.
+    """
+    job, store = run.job, run.store
+    ref = resolve_name(store, job.dataset) if job else None
+    made = Manifest.read(store.read(manifest_key(ref))) if ref else None
+    if job is None or run.part is None or made is None:
+        return None
+    inputs = {name: [*map(Ref.parse, made.inputs.get(name, ()))] for name in job.inputs}
+    then = replace(job, planned=made.params, inputs=inputs)
+    settled, now = ({n: v for n, v in one.planned.items() if n not in free} for one in (then, job))
+    if then.ref != ref or settled != now:
+        return None
+    record = Record.read(store.read(memo_key(part_digest(then, run.part))))
+    keys = {one.key for one in record.output.objects} if record else set()
+    return read_part(store, record.output) if record and store.present(keys) == keys else None

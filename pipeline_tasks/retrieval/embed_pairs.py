@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import field_validator
 
+from pipeline_tasks.core.earlier import earlier_part
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.step import From, added, step
@@ -67,7 +68,8 @@ def embed_pairs(rows: pa.Table, params: EmbedPairsParams, run: Run) -> pa.Table:
     """Encode every query as the model wants it asked, with its own instruction if any, and its positive as a passage.
 
     With ``intents`` a query of another one gets no vector, and no ranking; its positive does, which other queries are
-    ranked among. Where none are, as all pairs of an origin are ``of_one_intent``, they get no rows.
+    ranked among. Where none are, as all pairs of an origin are ``of_one_intent``, they get no rows. A part of which the
+    latest version, by other such parameters, encoded the same texts is taken over.
 
     Raises:
         InputError: a text is blank, the model gives a vector that is none, or a pair has not the intent of its origin.
@@ -79,8 +81,11 @@ def embed_pairs(rows: pa.Table, params: EmbedPairsParams, run: Run) -> pa.Table:
     if rows.num_rows == 0:
         return PAIR_EMBEDDINGS.table()
     positives = texts_of(rows, "query_id", "positive")
-    encoder = params.open(positives, run)
     asked = is_asked(rows["intent"], params.intents)
+    before = earlier_part(run, "intents", "of_one_intent")
+    if before is not None and _are_of(before, rows, asked):
+        return before
+    encoder = params.open(positives, run)
     n_texts = int(asked.sum()) + rows.num_rows
     with run.progress(n_texts, "texts") as meter, counting_costs(run, encoder, n_texts):
         of_queries = params.stored_vectors(encoded_queries(rows.filter(pa.array(asked)), encoder, meter.advance))
@@ -107,6 +112,12 @@ def _needed(rows: pa.Table, params: EmbedPairsParams) -> pa.Table:
             )
         needed[of_it] = False
     return rows.filter(pa.array(needed))
+
+
+def _are_of(vectors: pa.Table, rows: pa.Table, asked: np.ndarray) -> bool:
+    """Whether the vectors, which were made of the same part, are those of these rows and of the queries asked."""
+    same_rows = vectors["query_id"].equals(rows["query_id"])
+    return same_rows and np.array_equal(vectors["query_embedding"].is_valid().to_numpy(), asked)
 
 
 def encoded_queries(rows: pa.Table, encoder: Encoder, progress: Progress) -> np.ndarray:

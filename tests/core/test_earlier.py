@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline_tasks.core.earlier import earlier
+from pipeline_tasks.core.earlier import earlier, earlier_part
+from pipeline_tasks.core.plan import plan
+from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.store import LocalStore
 from tests.core.toy_steps import latest, make, toy_list, toy_scale
 
@@ -35,3 +37,18 @@ def test_a_version_that_is_gone_is_no_hint(store):
     made = make(store, toy_scale).ref
     store.delete(f"versions/{made.dataset}/{made.version}.json")
     assert earlier(store, toy_scale, toy_scale.parse({})) is None
+
+
+def test_a_part_of_the_latest_version_where_what_may_differ_is_named(store):
+    def found(*free, step=toy_scale, **values):
+        job = plan(store, step, values)
+        run = Run(store, Inputs({}), 0, "test", "test", part=latest(store, "items").manifest.parts[0], job=job)
+        return earlier_part(run, *free)
+
+    assert found() is None
+    make(store, toy_scale)
+    made = latest(store, "scaled")
+    assert found().equals(made.all_rows(0)) and found("factor", factor=3).equals(made.all_rows(0))
+    assert found(factor=3) is None and found(step=replace(toy_scale, version="another")) is None
+    store.delete(made.manifest.parts[0].key)
+    assert found() is None

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.manifest import Part, Ref
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import Version, commit, load_manifest, point
 from pipeline_tasks.datasets import PAIR_EMBEDDINGS, PAIRS, PASSAGE_EMBEDDINGS
@@ -112,6 +112,32 @@ def test_a_set_of_one_intent_that_is_not_asked_is_not_encoded_at_all(tmp_path, f
     put(store, PAIRS, asked, [asked[0] | {"query_id": "r", "intent": "qa"}], dataset="mtp")
     with pytest.raises(InputError, match="says that pairs of 'gd/quora' are of 'sts', and some, .* are of 'qa': leave"):
         go(store, embed_pairs, model=MODEL, **sets)
+
+
+def test_parts_of_which_the_same_is_encoded_are_taken_over_where_intents_and_sets_are_others(tmp_path, fetched):
+    fetched(MODEL)
+    texts = {"query": "why", "positive": "because", "positive_id": "g", "passage_id": ""}
+    of = {"gd/quora": "sts", "gd/squad": "qa", "faq": "sts"}
+    asked = [texts | {"query_id": origin, "origin": origin, "intent": intent} for origin, intent in of.items()]
+
+    def made(folder: str, **values) -> tuple[int, list[Part]]:
+        store = LocalStore(tmp_path / folder)
+        put(store, PAIRS, asked[:2], asked[2:], [asked[1] | {"query_id": "q"}], dataset="mtp")
+        outcome = go(store, embed_pairs, model=MODEL, **values)
+        return outcome.counters["texts_encoded"], load_manifest(store, outcome.ref).parts
+
+    left_out = {"of_one_intent": {"gd/quora": "sts"}}
+    grown = {"of_one_intent": {"gd/quora": "sts", "gd/new": "nli"}}
+    for number, (values, n_texts) in enumerate(
+        (
+            ({"intents": ["qa"], **left_out}, 2 + 1 + 2),
+            ({"intents": ["qa"], **grown}, 0),
+            ({"intents": ["qa", "sts"], **grown}, 4 + 2),
+            ({"intents": ["qa"]}, 3 + 1),
+            ({"intents": ["qa"], "storage": "float16"}, 3 + 1 + 2),
+        )
+    ):
+        assert made("store", **values) == (n_texts, made(f"fresh{number}", **values)[1])
 
 
 def test_the_intents_are_part_of_the_version_where_some_are_named_in_whatever_order():
