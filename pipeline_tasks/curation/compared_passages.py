@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline_tasks.core.arrays import list_array, offsets, take_by_chunk
+from pipeline_tasks.core.arrays import list_array, offsets, one_array, take_by_chunk
+from pipeline_tasks.core.earlier import earlier_part
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.run import Run
@@ -74,6 +75,28 @@ class Compared:
         slices = self.slices()
         passages = pa.concat_tables([self.passages.slice(slices[i].start, len(self.ids[i])) for i in places])
         return Compared(self.queries.take(pa.array(places)), [self.ids[i] for i in places], passages)
+
+    def ordered_before(self, run: Run) -> pa.Table | None:
+        """Rows of the latest version, where it compared the same queries with the same texts: of them nothing changed.
+
+        The part of nearest passages is the same, so that they came in the same order.
+        """
+        before = earlier_part(run)
+        if before is None or not self._are_of(before):
+            return None
+        run.count("positives_changed", pc.sum(pc.greater(before["source_rank"], 1)).as_py())
+        return before
+
+    def _are_of(self, rows: pa.Table) -> bool:
+        queries = self.queries.rename_columns({"passage_id": "source_passage_id"})
+        ids = rows["passage_ids"].to_pylist()
+        same = rows.select(queries.column_names).to_pylist() == queries.to_pylist()
+        if not same or [*map(sorted, ids)] != [*map(sorted, self.ids)]:
+            return False
+        each = zip(self.slices(), self.ids, ids, strict=True)
+        places = np.array([mine.start + own.index(name) for mine, own, theirs in each for name in theirs])
+        texts = one_array(rows["passages"]).flatten().cast(pa.string())
+        return texts.equals(take_by_chunk(self.passages["text"], places))
 
     def ordered(self, best: Sequence[np.ndarray], found: Mapping[str, pa.Array], run: Run) -> pa.Table:
         """Rows of ``RELABELLED``; how many queries have another positive now is the counter ``positives_changed``.

@@ -74,6 +74,8 @@ def relabel(rows: pa.Table, params: RelabelParams, run: Run) -> pa.Table:
     compared = Compared.read(rows, run)
     if not len(compared):
         return RELABELLED.table()
+    if (before := compared.ordered_before(run)) is not None:
+        return before
     return ordered_by_both(compared, _scores(compared, params, run), params.k, run)
 
 

@@ -8,11 +8,13 @@ from pipeline_tasks.core import versions
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.curation import compared_passages as module
+from pipeline_tasks.curation.relabel import relabel
 from pipeline_tasks.curation.rerank_passages import rerank_passages
-from pipeline_tasks.datasets import PASSAGES
+from pipeline_tasks.datasets import INSTRUCTED_PAIRS, PASSAGES
 from tests import small_reranker
+from tests.curation import small_scorer
 from tests.curation.compared import PASSAGE, filled
-from tests.stores import go, put
+from tests.stores import go, put, rows
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 5])
@@ -52,3 +54,33 @@ def test_texts_are_read_from_parts_that_hold_what_is_compared_and_ids_once(tmp_p
     go(store, rerank_passages, reranker=str(small_reranker.make(tmp_path / "reranker")), max_length=64)
     assert seen["texts"] == ["p0", "p1", "p2", "p3"] + ["p0", "p3", "p4", "p5"], "of both parts of queries"
     assert [name for name in seen["ids"] if name] == list(names.values())
+
+
+@pytest.mark.parametrize(
+    ("judge", "params"),
+    [
+        (rerank_passages, lambda folder: {"reranker": str(small_reranker.make(folder)), "max_length": 64}),
+        (relabel, lambda folder: {"scorer": str(small_scorer.make(folder))}),
+    ],
+)
+def test_what_was_compared_is_not_compared_again_where_other_passages_and_pairs_came(tmp_path, judge, params):
+    values = params(tmp_path / "judge")
+
+    def made(folder, texts, query="flood"):
+        store = filled(tmp_path / folder)
+        put(store, PASSAGES, *([{"passage_id": name, "text": text}] for name, text in texts.items()))
+        pairs = rows(store, "mtp/fret/checked")
+        pairs[3]["query"] = query
+        put(store, INSTRUCTED_PAIRS, pairs, [pairs[0] | {"query_id": "q9"}], dataset="mtp/fret/checked")
+        outcome = go(store, judge, **values)
+        version = Version.open(store, outcome.ref).manifest
+        return outcome.counters["passages_compared"], outcome.counters["positives_changed"], version
+
+    n_compared, n_changed, first = made("store", PASSAGE)
+    n_again, n_same, grown = made("store", PASSAGE | {"p9": "that nobody asks for"})
+    assert (n_compared, n_again) == (10, 0) and n_same == n_changed
+    assert grown.id != first.id and (grown.parts, grown.rejects) == (first.parts, first.rejects)
+    changed = PASSAGE | {"p5": "another text of p5"}
+    for number, (texts, query) in enumerate([(changed, "flood"), (changed, "storm"), (PASSAGE, "storm")]):
+        fresh = made(f"fresh{number}", texts, query)
+        assert made("store", texts, query) == (4, *fresh[1:]), "of the part that has it"
