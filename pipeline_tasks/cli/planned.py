@@ -118,7 +118,7 @@ class Chain:
         step, params = planned.step, planned.step.parse(planned.values)
         given = {name: texts for name, texts in planned.inputs.items() if name not in step.reads}
         coming: dict[str, list[Line]] = {}
-        for name, read in step.reads.items():
+        for name, read in step.read_with(params).items():
             texts = planned.inputs.get(name, read.defaults(params))
             before = [self.lines[text] for text in texts if text in self.lines]
             there = [str(found.made.ref) for found in before if found.made]
@@ -188,7 +188,7 @@ class Chain:
             raise InputError(f"{step.name} has no input {unknown[0]!r}; its inputs are: {', '.join(step.reads)}")
         rows: dict[str, Figure] = {}
         size = NOTHING
-        for name, read in step.reads.items():
+        for name, read in step.read_with(params).items():
             texts = given.get(name, [] if name in coming else None)
             refs = resolve_input(self.known.store, step, name, read, params, texts)
             there = [load_manifest(self.known.store, ref) for ref in refs]

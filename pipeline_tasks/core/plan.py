@@ -160,7 +160,7 @@ def plan(store: Store, step: Step, values: dict[str, Any], given: dict[str, list
             f"{step.name} would write {dataset!r}, which is no dataset name; change the parameter in it"
         ) from error
     _refuse_taken(store, step, dataset)
-    inputs = {n: resolve_input(store, step, n, r, params, given.get(n)) for n, r in step.reads.items()}
+    inputs = {n: resolve_input(store, step, n, r, params, given.get(n)) for n, r in step.read_with(params).items()}
     _refuse_repeated(step, inputs)
     return Job(step, params, {name: refs for name, refs in inputs.items() if refs})
 

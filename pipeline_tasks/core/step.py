@@ -62,6 +62,10 @@ class StepParams(BaseModel):
         """Those of :meth:`licences` where these inputs are given; an input may take the place of weights."""
         return self.licences()
 
+    def unread(self) -> frozenset[str]:
+        """Inputs that a run with these parameters does not read: they are left out of the job, also where given."""
+        return frozenset()
+
     def secrets(self, declared: tuple[Secret, ...]) -> tuple[Secret, ...]:
         """Those of the step's secrets that a run with these parameters needs."""
         return declared
@@ -178,6 +182,10 @@ class Step:
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[str, str]]:
         return _load_step, (self.body.__module__, self.name)
+
+    def read_with(self, params: StepParams) -> dict[str, From]:
+        """The inputs that a run with ``params`` reads."""
+        return {name: read for name, read in self.reads.items() if name not in params.unread()}
 
     def output(self, params: StepParams) -> str:
         """Name of the dataset written with ``params``."""

@@ -56,6 +56,10 @@ class JudgeQueriesParams(FolderParams):
         found = super().identity() | {"questions": digest([q.model_dump(mode="json") for q in self._questions])}
         return found if self.set_name == HELD_OUT else found | {"intents": sorted(self.intents)}
 
+    def unread(self) -> frozenset[str]:
+        """Pairs, which have held-out queries alone."""
+        return frozenset() if self.set_name == HELD_OUT else frozenset({"pairs"})
+
     @cached_property
     def intents(self) -> list[str]:
         """Those that the domain has, read once."""

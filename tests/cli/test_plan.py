@@ -17,6 +17,7 @@ from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.step import Step
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.datasets import PASSAGES
+from pipeline_tasks.evaluation.judge_queries import judge_queries
 from tests.core.toy_steps import make, toy_bare, toy_list, toy_scale, toy_tally, toy_total, toy_unique
 from tests.stores import put
 
@@ -138,3 +139,14 @@ def test_without_airflow_a_dag_is_planned_by_its_steps(store, monkeypatch, capsy
     put(store, PASSAGES, [{"passage_id": "p", "text": "Boil the water.", "split": "train"}])
     plan_command(["embed_passages", "cluster_passages"], sets=["model=all-minilm-l6-v2"])
     assert "after embed_passages" in capsys.readouterr().out
+
+
+def test_what_a_step_does_not_read_with_its_parameters_is_not_waited_for(store):
+    put(store, PASSAGES, [{"passage_id": "p", "text": "Boil the water."}])
+    chain = Chain(CostSources(store, Rates.of(store), "", 2.0))
+    chain.add(PlannedStep(toy_list, {"rows": {"a": 1}}, {}, "mtp"))
+    waits, reads = (
+        chain.add(PlannedStep(judge_queries, {"set_name": name}, {}, f"judged/{name}"))
+        for name in ("heldout", "questions")
+    )
+    assert (waits.todo, reads.job.inputs.keys()) == ("after toy_list", {"passages"})

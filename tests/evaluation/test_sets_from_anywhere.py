@@ -12,13 +12,15 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.local_files import for_a_form
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.core.versions import Version
+from pipeline_tasks.datasets import PAIRS
 from pipeline_tasks.evaluation.judge_queries import judge_queries
 from pipeline_tasks.evaluation.read_passages import read_passages
 from pipeline_tasks.synthesis.read_general_pairs import read_general_pairs
 from pipeline_tasks.synthesis.read_pairs import read_pairs
 from tests.evaluation.test_judged_sets import folder
 from tests.seaweed import BUCKET, Seaweed, running
-from tests.stores import go, reasons, rows
+from tests.stores import go, put, reasons, rows
 from tests.synthesis.general_files import N, columns
 
 
@@ -27,6 +29,16 @@ def read(store: LocalStore, name: str) -> tuple[str, str]:
     given = {"set_name": "mine", "folder": name}
     corpus = str(go(store, read_passages, **given).ref)
     return corpus, str(go(store, judge_queries, {"passages": [corpus]}, **given).ref)
+
+
+def test_a_set_of_a_folder_is_the_same_beside_other_pairs(store, tmp_path):
+    given = {"set_name": "mine", "folder": str(tmp_path / "set")}
+    folder(tmp_path / "set", [{"_id": "1", "text": "water"}], [{"_id": "a", "text": "wet?"}], "a\t1\t2\n")
+    first = read(store, given["folder"])
+    put(store, PAIRS, [{"query_id": "q", "split": "test"}], dataset="mtp")
+    assert read(store, given["folder"]) == first
+    named = go(store, judge_queries, {"passages": [first[0]], "pairs": ["mtp"]}, **given).ref
+    assert str(named) == first[1] and Version.open(store, named).manifest.inputs == {"passages": [first[0]]}
 
 
 @pytest.fixture(scope="module")
