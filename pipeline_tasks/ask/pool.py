@@ -89,8 +89,10 @@ def write_pool(rows: Sequence[Row], file: Path) -> None:
         handle.write(text)
 
 
-def read_pool(corpus: Corpus, file: Path) -> list[Question]:
-    """The judgements of a graded pool, each checked against the passage; what has no grade is left out.
+def read_pool(corpus: Corpus, file: Path) -> list[tuple[Question, str]]:
+    """The judgements of a graded pool, each checked against its passage, whose text is beside it.
+
+    What has no grade is left out.
 
     Raises:
         InputError: a row is none, its grade is none, or its passage does not hold the quote; names the line.
@@ -104,7 +106,8 @@ def read_pool(corpus: Corpus, file: Path) -> list[Question]:
         try:
             row = Row.model_validate(given)
             if row.grade is not None:
-                found.append(judged(corpus, row.query, row.intent, row.passage_id, row.grade, row.quote))
+                question = judged(corpus, row.query, row.intent, row.passage_id, row.grade, row.quote)
+                found.append((question, corpus.passage(row.passage_id)["text"]))
         except ValidationError as error:
             first = error.errors()[0]
             raise InputError(f"{file}, line {number}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error

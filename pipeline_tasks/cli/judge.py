@@ -55,4 +55,5 @@ def read_command(
 ) -> None:
     """Add the grades of a pool to a file of judged questions; what has no grade is left out."""
     found = read_pool(open_corpus(store(), Ref.parse(passages)), file)
-    typer.echo(f"{len(found):,} judged; {save} has {add_judgements(save, found):,} questions")
+    n = add_judgements(save, [question for question, _ in found], [text for _, text in found])
+    typer.echo(f"{len(found):,} judged; {save} has {n:,} questions")

@@ -91,7 +91,8 @@ def add_judgements(file: Path, questions: Iterable[Question], texts: Iterable[st
         file: questions and judgements, a line each.
         questions: what is judged.
         texts: of each question the passage that was graded, where it is known: other grades of quotes that are found in
-            it are grades of the same passage, and go, unless of a quote of another document that it has in part.
+            it are grades of the same passage, and go, unless of a quote of another document that it has in part, or
+            judged in this call in another passage.
 
     Raises:
         InputError: the file cannot be written, or a line of it is not a question.
@@ -101,9 +102,13 @@ def add_judgements(file: Path, questions: Iterable[Question], texts: Iterable[st
         file.parent.mkdir(parents=True, exist_ok=True)
         with _alone(file.parent):
             known = {(one.query, one.intent): one for one in read_questions(file)}
+            passages: dict[tuple[str, str], dict[str, str]] = {}
             for question, text in zip(questions, chain(texts, repeat("")), strict=False):
                 key = question.query, question.intent
-                known[key] = _merged(known[key], question, text) if key in known else question
+                of = passages.setdefault(key, {})
+                elsewhere = {evidence for evidence, passage in of.items() if passage != text}
+                known[key] = _merged(known[key], question, text, elsewhere) if key in known else question
+                of |= {judgement.evidence: text for judgement in question.judgements}
             fresh.write_text("".join(map(_line, known.values())), encoding="utf-8")
             durable.replace(fresh, file)
     except OSError as error:
@@ -123,13 +128,16 @@ def _alone(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _merged(old: Question, new: Question, text: str) -> Question:
-    """Both's judgements, without others of ``text`` than the new one; the document is that of the better one."""
+def _merged(old: Question, new: Question, text: str, elsewhere: set[str]) -> Question:
+    """Both's judgements, without others of ``text`` than the new one; the document is that of the better one.
+
+    Evidence that is judged ``elsewhere`` stays.
+    """
     given = {judgement.grade for judgement in new.judgements}
     found = {old.judgements[i].evidence for i in Quotes(one.evidence for one in old.judgements).found_in(text)}
     if old.document != new.document:
         found = {evidence for evidence in found if stands_in(evidence, text)}
-    stay = [one for one in old.judgements if one.grade in given or one.evidence not in found]
+    stay = [one for one in old.judgements if one.grade in given or one.evidence not in found - elsewhere]
     judgements = {judgement.evidence: judgement for judgement in (*stay, *new.judgements)}
     better = old if max((j.grade for j in stay), default=-1) >= max(given) else new
     return old.model_copy(update={"document": better.document, "judgements": tuple(judgements.values())})

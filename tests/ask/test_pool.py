@@ -35,7 +35,7 @@ def test_a_pool_comes_back_as_it_was_graded(corpus, tmp_path, name):
     )
     write_pool([*rows, row], tmp_path / name)
     found = read_pool(corpus, tmp_path / name)
-    graded = [(question.query, j.grade, j.evidence) for question in found for j in question.judgements]
+    graded = [(question.query, j.grade, j.evidence) for question, _ in found for j in question.judgements]
     assert graded == [(r.query, r.grade, r.quote) for r in [*rows, row] if r.grade is not None]
     with pytest.raises(InputError, match="not there yet"):
         write_pool(rows, tmp_path / name)
@@ -67,7 +67,7 @@ def test_an_editors_bullets_and_line_breaks_change_no_grade(corpus, tmp_path, bu
     first, _, rest = quote.partition(" ")
     text = f"## qa: why?\n\n{bullet}: 2 passage p-flood\n{bullet[:-5]}quote: {first}\n  {rest}\n\n> Grade: a heading\n"
     (tmp_path / "pool.md").write_text(text)
-    ((judgement,),) = [question.judgements for question in read_pool(corpus, tmp_path / "pool.md")]
+    ((judgement,),) = [question.judgements for question, _ in read_pool(corpus, tmp_path / "pool.md")]
     assert (judgement.grade, judgement.evidence) == (2, quote)
 
 

@@ -109,3 +109,6 @@ def test_a_pool_is_written_graded_and_read_back(foundry):
     pool.write_text(pool.read_text().replace("- grade: 0 passage p-road", "- grade: 2 passage p-road"))
     assert "1 judged; q.jsonl has 1 questions" in foundry("judge", "read", "pool.md", "--save", "q.jsonl")
     assert [j.grade for j in read_questions(Path("q.jsonl"))[0].judgements] == [2]
+    pool.write_text(f"## qa: is the road open?\n\n- grade: 0 passage p-road\n- quote: {ROAD[:30]}\n")
+    foundry("judge", "read", "pool.md", "--save", "q.jsonl")
+    assert [j.grade for j in read_questions(Path("q.jsonl"))[0].judgements] == [0], "the passage's last grade"

@@ -112,6 +112,13 @@ def test_a_passage_that_is_graded_anew_keeps_no_other_grade_and_all_quotes_of_th
         assert grades_of(file) == kept
 
 
+def test_passages_that_overlap_keep_the_grades_that_are_given_at_once(tmp_path):
+    file, text = tmp_path / "questions.jsonl", "Close the windows. Turn around, and take the bridge to the shelter."
+    add_judgements(file, [graded(1, "Close the windows.", "d")])
+    add_judgements(file, [BRIDGE, graded(0, "take the bridge", "d")], [text.partition(". ")[2], text])
+    assert grades_of(file) == [2, 0]
+
+
 @pytest.mark.parametrize(
     "text",
     [
