@@ -39,7 +39,8 @@ def caution(corpus: Corpus, passage_id: str) -> str:
 
 def grades(questions: Iterable[Question], query: str, intent: str, texts: Mapping[str, str]) -> dict[str, Judgement]:
     """Passage id -> the best judgement of it, as evaluation finds the quotes of this question in passages."""
-    asked = (question for question in questions if (question.query, question.intent) == (query, intent))
+    key = " ".join(query.split()), intent
+    asked = (question for question in questions if question.key == key)
     known = [judgement for question in asked for judgement in question.judgements]
     quotes = Quotes(judgement.evidence for judgement in known)
     found = {i: [known[number] for number in quotes.found_in(text)] for i, text in texts.items()}

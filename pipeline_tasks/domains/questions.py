@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import chain, repeat
 from pathlib import Path
@@ -43,6 +43,11 @@ class Question(BaseModel):
     intent: str
     document: str = Field(min_length=1, description="name of the document that is quoted")
     judgements: tuple[Judgement, ...] = Field(min_length=1)
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What it is known by: its query, whatever blanks that has, and its intent."""
+        return " ".join(self.query.split()), self.intent
 
 
 def load_questions(domain: Path) -> list[Question]:
@@ -101,10 +106,12 @@ def add_judgements(file: Path, questions: Iterable[Question], texts: Iterable[st
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with _alone(file.parent):
-            known = {(one.query, one.intent): one for one in read_questions(file)}
+            known: dict[tuple[str, str], Question] = {}
+            for one in read_questions(file):
+                known[one.key] = _merged(known[one.key], one) if one.key in known else one
             passages: dict[tuple[str, str], dict[str, str]] = {}
             for question, text in zip(questions, chain(texts, repeat("")), strict=False):
-                key = question.query, question.intent
+                key = question.key
                 of = passages.setdefault(key, {})
                 elsewhere = {evidence for evidence, passage in of.items() if passage != text}
                 known[key] = _merged(known[key], question, text, elsewhere) if key in known else question
@@ -128,7 +135,7 @@ def _alone(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _merged(old: Question, new: Question, text: str, elsewhere: set[str]) -> Question:
+def _merged(old: Question, new: Question, text: str = "", elsewhere: Collection[str] = ()) -> Question:
     """Both's judgements, without others of ``text`` than the new one; the document is that of the better one.
 
     Evidence that is judged ``elsewhere`` stays.
@@ -137,7 +144,7 @@ def _merged(old: Question, new: Question, text: str, elsewhere: set[str]) -> Que
     found = {old.judgements[i].evidence for i in Quotes(one.evidence for one in old.judgements).found_in(text)}
     if old.document != new.document:
         found = {evidence for evidence in found if stands_in(evidence, text)}
-    stay = [one for one in old.judgements if one.grade in given or one.evidence not in found - elsewhere]
+    stay = [one for one in old.judgements if one.grade in given or one.evidence not in found.difference(elsewhere)]
     judgements = {judgement.evidence: judgement for judgement in (*stay, *new.judgements)}
     better = old if max((j.grade for j in stay), default=-1) >= max(given) else new
     return old.model_copy(update={"document": better.document, "judgements": tuple(judgements.values())})

@@ -18,6 +18,8 @@ def test_a_judgement_is_quoted_on_one_line_and_found_again_in_other_chunks(corpu
     assert question.judgements == (Judgement(grade=2, evidence=evidence),)
     chunks = {"other": "Take the bridge to the shelter.", "whole": f"Before.\n{TEXTS['flood']}"}
     assert grades([question], "is it safe?", "qa", chunks).keys() == {"whole"}
+    spaced = question.model_copy(update={"query": "is  it safe? "})
+    assert grades([spaced], "is it safe?", "qa", chunks).keys() == {"whole"}
     assert grades([question], "is it safe?", "sts", chunks) == {}
 
 

@@ -112,6 +112,14 @@ def test_a_passage_that_is_graded_anew_keeps_no_other_grade_and_all_quotes_of_th
         assert grades_of(file) == kept
 
 
+def test_blanks_make_no_other_question(tmp_path):
+    file, spaced = tmp_path / "questions.jsonl", BRIDGE.model_copy(update={"query": " which  bridge do I take? "})
+    more = graded(1, "Close the windows.", "d")
+    file.write_text("".join(f"{one.model_dump_json()}\n" for one in (spaced, more)))
+    assert add_judgements(file, [graded(0, "Boil the water.", "d")]) == 1
+    assert (read_questions(file)[0].query, grades_of(file)) == (spaced.query, [2, 1, 0])
+
+
 def test_passages_that_overlap_keep_the_grades_that_are_given_at_once(tmp_path):
     file, text = tmp_path / "questions.jsonl", "Close the windows. Turn around, and take the bridge to the shelter."
     add_judgements(file, [graded(1, "Close the windows.", "d")])
