@@ -68,9 +68,10 @@ def pool_passages(inputs: Inputs, params: PoolPassagesParams, run: Run) -> Itera
     Nobody's judgement decides what is in the pool, so that a query stays as hard as it is in the whole corpus.
 
     Raises:
-        InputError: a model was not evaluated, or its rows keep fewer passages than ``depth``.
+        InputError: a model was not evaluated, or not on all of the sample, or its rows keep fewer passages than
+            ``depth``. A query that an erasure left without an answer is evaluated by none.
     """
-    queries = inputs["queries"].table(["query_id", "intent", "query"]).sort_by("query_id")
+    queries = inputs["queries"].table(["query_id", "intent", "query", "grades"]).sort_by("query_id")
     sample = queries.filter(pa.array(sampled(queries, params)))
     everyone = params.judges.get(ANY, params.models)
     panels = [params.judges.get(intent, everyone) for intent in sample["intent"].to_pylist()]
@@ -81,6 +82,16 @@ def pool_passages(inputs: Inputs, params: PoolPassagesParams, run: Run) -> Itera
     if missing := sorted(pooled - set(rows["system"].to_pylist())):
         raise InputError(f"{ref} has no system {missing[0]!r}: evaluate it on this set first, or name others in models")
     rows = rows.filter(pc.is_in(rows["system"], pa.array(sorted(pooled), pa.string())))
+    there = set(zip(rows["system"].to_pylist(), rows["query_id"].to_pylist(), strict=True))
+    answers = zip(asked, sample["grades"].to_pylist(), strict=True)
+    wanted_of = {name: asked[name] for name, grades in answers if any(grade > 0 for grade in grades)}
+    for system in sorted(pooled):
+        mine = [name for name, panel in wanted_of.items() if system in panel]
+        if absent := [name for name in mine if (system, name) not in there]:
+            raise InputError(
+                f"{ref} has no ranking by {system!r} of {len(absent):,} of {len(mine):,} queries, as of {absent[0]!r}: "
+                f"evaluate it on {inputs['queries'].manifest.ref} first"
+            )
     kept = pc.max(pc.list_value_length(rows["passage_ids"])).as_py()
     if kept is not None and params.depth > kept:
         raise InputError(f"{ref} keeps {kept} passages a query, depth={params.depth} are asked for: raise kept there")

@@ -96,6 +96,18 @@ def test_a_pool_of_what_was_not_evaluated_is_refused(store, values, message):
         go(store, pool_passages, **POOL | values)
 
 
+def test_queries_that_the_evaluation_does_not_have_are_refused_unless_they_have_no_answer(store):
+    judged = rows(store, "judged/mine")
+    newer = [row | {"query_id": f"{row['query_id']}-new", "query": row["query"] + " now"} for row in judged]
+    ref = put(store, JUDGED_QUERIES, newer, dataset="judged/mine")
+    with pytest.raises(InputError, match=rf"'one' of 4 of 4 queries, as of 'q.-new': evaluate it on {ref} first"):
+        go(store, pool_passages, **POOL)
+    erased = [row | {"passage_ids": [], "grades": []} for row in newer]
+    put(store, JUDGED_QUERIES, erased, dataset="judged/mine")
+    go(store, pool_passages, **POOL)
+    assert rows(store, "corpus/mine-dev") == []
+
+
 def test_a_training_chooses_its_checkpoint_on_the_judged_queries(store, tmp_path):
     lite(store)
     pair = {"passage_id": "p00", "intent": "qa"}
