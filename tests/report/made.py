@@ -138,7 +138,7 @@ def row(system: str, model_version: str, i: int, score: float) -> dict[str, Any]
         "n_relevant": 1,
         "scores": [("ndcg@10", score), ("mrr@10", score / 2)],
         "passage_ids": ["p-d-a", "p-hostile", "p-gone"] if i else ["p-hostile"],
-        "grades": [2, 0, None] if i else [None],
+        "grades": [2, -2, None] if i else [None],
     }
 
 

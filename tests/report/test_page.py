@@ -91,3 +91,4 @@ def test_the_worst_query_comes_first_with_what_was_retrieved(html):
     first = worst.split("</details>")[0]
     assert SCRIPT in first and "not judged" in first and IMAGE in first
     assert "This passage is in no latest dataset." in worst and "relevant, grade 2" in worst
+    assert "not relevant" in worst and "grade -2" not in worst
