@@ -78,10 +78,11 @@ class Scores:
         return dict(sorted(rows.items(), key=lambda item: (-item[1][AVERAGE].mean, item[0])))
 
     def score(self, system: str, kind: str = AVERAGE) -> Score:
-        """What ``system`` scores on the queries of an intent, or on all."""
+        """What ``system`` scores on the queries of an intent, or on all; an interval ends where scores do."""
         chosen = [query_id for query_id, intent in self.intents.items() if kind in (AVERAGE, intent)]
         values, intents = self.values(system, chosen), [self.intents[query_id] for query_id in chosen]
-        return Score(float(weights(intents) @ values), *interval(values, intents), len(chosen))
+        low, high = np.clip(interval(values, intents), -1 if self.metric == P_MRR else 0, 1)
+        return Score(float(weights(intents) @ values), float(low), float(high), len(chosen))
 
     def values(self, system: str, query_ids: Sequence[str] | None = None) -> np.ndarray:
         """The scores of these queries, or of all.

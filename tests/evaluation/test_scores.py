@@ -55,6 +55,21 @@ def test_no_queries_are_none_and_not_all():
     assert found.values("m", []).tolist() == []
 
 
+@pytest.mark.parametrize(("metric", "floor"), [("ndcg@10", 0.0), ("p-mrr", -1.0)])
+def test_an_interval_ends_where_scores_do(metric, floor):
+    values = {"qa": [1.0, floor, 1.0, floor], "nli": [1.0], "sts": [floor]}
+    rows = [
+        {"system": "m", "model_version": "", "query_id": f"{intent}{n}", "intent": intent, "scores": [(metric, value)]}
+        for intent, those in values.items()
+        for n, value in enumerate(those)
+    ]
+    found = from_rows("eval/mine@1", rows)
+    both = from_rows("eval/mine@1", [row for row in rows if row["intent"] != "sts"])
+    lowest = from_rows("eval/mine@1", [row for row in rows if row["intent"] != "nli"])
+    assert both.score("m").high == 1.0 and lowest.score("m").low == floor
+    assert floor < found.score("m").low < found.score("m").mean < found.score("m").high < 1.0
+
+
 def scored(ref: str, scores: dict[str, float]):
     rows = [{"system": "m", "model_version": "", "query_id": "q", "intent": "qa", "scores": [*scores.items()]}]
     return from_rows(ref, rows)
