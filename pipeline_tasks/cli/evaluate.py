@@ -204,7 +204,7 @@ def _show(store: Store, found: Scores, others: list[Scores], baseline: str, by_i
     for system, row in reversed(found.table.items()):
         score, means = row[AVERAGE], [f"{row[intent].mean:.3f}" for intent in intents]
         between = f"{score.low:.3f} … {score.high:.3f}"
-        beside = [f"{other.table[system][AVERAGE].mean:.3f}" for other in others]
+        beside = [f"{other.mean(system):.3f}" for other in others]
         table.add_row(escape(system), f"{score.mean:.3f}", between, *beside, *means, *_apart(differences.get(system)))
     console().print(escape(title), table, sep="\n")
     for name, difference in differences.items():

@@ -18,6 +18,8 @@ from pipeline_tasks.core.versions import load_manifest, resolve
 from pipeline_tasks.datasets import JUDGED_QUERIES, PASSAGE_EMBEDDINGS, PASSAGES
 from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.encoders.trunk import load
+from pipeline_tasks.evaluation import scores
+from pipeline_tasks.evaluation.statistics import interval
 from pipeline_tasks.models.fetch import fetch
 from pipeline_tasks.models.registry import get
 from pipeline_tasks.training.model.export import export
@@ -106,6 +108,13 @@ def test_what_is_known_is_not_computed_again(workplace):
     again = workplace.foundry("rrf(bm25,22m/finetune)", "bm25", MODEL, "--on", "my-set", "--measure", "mrr@3")
     assert again == one and "mrr@3" in again
     assert {path: path.stat().st_mtime_ns for path in (workplace.store.root / "versions").rglob("*.json")} == before
+
+
+def test_no_interval_is_drawn_that_nobody_sees(workplace, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(scores, "interval", lambda *of: (drawn.append(of), interval(*of))[1])
+    told = workplace.foundry("bm25", "--on", workplace.judged, "--measure", "ndcg@10", "--measure", "hit@1")
+    assert "hit@1" in told and len(drawn) == 2, "of all queries, and of their one intent"
 
 
 def test_vectors_of_what_a_model_was_before_are_not_asked_for_what_it_is_now(workplace):

@@ -67,6 +67,7 @@ def test_an_interval_ends_where_scores_do(metric, floor):
     both = from_rows("eval/mine@1", [row for row in rows if row["intent"] != "sts"])
     lowest = from_rows("eval/mine@1", [row for row in rows if row["intent"] != "nli"])
     assert both.score("m").high == 1.0 and lowest.score("m").low == floor
+    assert found.mean("m") == found.score("m").mean
     assert floor < found.score("m").low < found.score("m").mean < found.score("m").high < 1.0
 
 
