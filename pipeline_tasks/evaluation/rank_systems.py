@@ -87,6 +87,8 @@ def rank_systems(
     if twice:
         raise InputError(f"two systems are called {twice[0]!r}: leave one of them to another evaluation")
     alone, depth = [system for system in found if system.kind != "fusion"], max(params.depth, FUSED_DEPTH)
+    known = {system.name: system.version for system in alone}
+    fused = {system.name: systems.members_among(system.name, known) for system in found[len(alone) :]}
     ranked: dict[str, Part] = {}
     for system in alone:
         given = system.partition(inputs, told, depth)
@@ -98,7 +100,7 @@ def rank_systems(
         for row in (row for part in laid_out for row in read_part(run.store, part).to_pylist()):
             run.counters.update({f"{name}/{system.name}": value for name, value in row.items()})
     for system in found[len(alone) :]:
-        members = {"members": [ranked[name] for name in systems.members_among(system.name, ranked)]}
+        members = {"members": [ranked[name] for name in fused[system.name]]}
         fusion = Partition(parts=members, values=system.decided_by | {"depth": depth})
         ranked[system.name] = run.spread(fuse_systems, [fusion])[0][0]
     run.count("systems", len(found))

@@ -143,7 +143,8 @@ class Scores:
 
     def best_other(self, system: str) -> str:
         """The best of those in which nothing is that was trained here, ``system``'s start left out, too."""
-        trained, start = [name for name, ref in self.models.items() if ref], self.start_of(system)
+        refs, start = {name: ref for name, ref in self.models.items() if ref}, self.start_of(system)
+        trained = {*refs, *(ref.partition("@")[0] for ref in refs.values())}
         return next((n for n in self.table if n != start and not any(one in n for one in trained)), "")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -158,25 +158,40 @@ def members(name: str) -> tuple[list[str], int]:
     """The systems that a fusion is of, and its k: ``rrf(bm25,all-minilm-l6-v2)``, ``rrf(bm25,22m/corpus,k=40)``.
 
     Raises:
-        InputError: it is no fusion.
+        InputError: it is no fusion, or of a system twice.
     """
     found = _FUSION.fullmatch(name)
     if not found:
         raise InputError(f"fusion {name!r} cannot be read: write it like rrf(bm25,all-minilm-l6-v2), or with ,k=40")
-    return [member.strip() for member in found[1].split(",")], int(found[2] or USUAL_K)
+    of = [member.strip() for member in found[1].split(",")]
+    _refuse_twice(name, of)
+    return of, int(found[2] or USUAL_K)
 
 
-def members_among(name: str, known: Iterable[str]) -> list[str]:
-    """The systems that a fusion is of.
+def members_among(name: str, known: Mapping[str, str]) -> list[str]:
+    """The systems that a fusion is of, as ``known`` calls them.
+
+    Args:
+        name: the fusion. A trained version in it goes by its name there, or is ``model/<size>/<stage>[@ID]``.
+        known: system -> ``dataset@version`` of a trained one, else empty.
 
     Raises:
-        InputError: ``name`` is no fusion, or of a system that is not among the ``known``.
+        InputError: ``name`` is no fusion, or of a system that is not one of the ``known``, or twice of one.
     """
-    of, there = members(name)[0], list(known)
-    unknown = [member for member in of if member not in there]
-    if unknown:
-        asked = ", ".join(there) or "none"
-        raise InputError(
-            f"{name} fuses {unknown[0]!r}, which is not among the systems asked for ({asked}): name it, too"
-        )
-    return of
+    found = []
+    for member in members(name)[0]:
+        called = [
+            one for one, ref in known.items() if member == one or (ref and member in (ref, ref.partition("@")[0]))
+        ]
+        if len(called) != 1:
+            which, remedy = ("is several of", "name one") if called else ("is not among", "name it, too")
+            asked = ", ".join(known) or "none"
+            raise InputError(f"{name} fuses {member!r}, which {which} the systems asked for ({asked}): {remedy}")
+        found += called
+    _refuse_twice(name, found)
+    return found
+
+
+def _refuse_twice(name: str, of: list[str]) -> None:
+    if twice := [member for at, member in enumerate(of) if member in of[:at]]:
+        raise InputError(f"fusion {name!r} has {twice[0]!r} more than once: name it once")

@@ -98,6 +98,7 @@ def test_what_cannot_be_asked_is_refused(corpus, reader, question, intent, most,
         ("model/22m/pretrain", "model/22m/pretrain"),
         ("./nowhere", "no model's folder"),
         ("rrf(bm25", "cannot be read"),
+        ("rrf(bm25, bm25)", "has 'bm25' more than once: name it once"),
     ],
 )
 def test_a_system_that_is_none_is_named(corpus, name, said):

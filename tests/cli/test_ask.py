@@ -97,7 +97,7 @@ def test_a_number_that_is_a_rank_and_another_passages_id_is_not_guessed(foundry,
 
 
 def test_ranks_fused_by_their_place_are_told_apart(foundry):
-    told = foundry("ask", "is the water below the dam?", "--model", "rrf(bm25,bm25)")
+    told = foundry("ask", "is the water below the dam?", "--model", "rrf(bm25)")
     assert "0.0164" in told and "0.0161" in told
 
 

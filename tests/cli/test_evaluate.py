@@ -103,9 +103,9 @@ def test_what_is_no_system_is_told_before_anything_is_built(workplace, asked, sa
 
 
 def test_what_is_known_is_not_computed_again(workplace):
-    one = workplace.foundry("rrf(bm25,22m/finetune)", "bm25", MODEL, "--on", workplace.judged, "--measure", "mrr@3")
+    one = workplace.foundry(f"rrf(bm25,{MODEL})", "bm25", MODEL, "--on", workplace.judged, "--measure", "mrr@3")
     before = {path: path.stat().st_mtime_ns for path in (workplace.store.root / "versions").rglob("*.json")}
-    again = workplace.foundry("rrf(bm25,22m/finetune)", "bm25", MODEL, "--on", "my-set", "--measure", "mrr@3")
+    again = workplace.foundry(f"rrf(bm25,{MODEL})", "bm25", MODEL, "--on", "my-set", "--measure", "mrr@3")
     assert again == one and "mrr@3" in again
     assert {path: path.stat().st_mtime_ns for path in (workplace.store.root / "versions").rglob("*.json")} == before
 

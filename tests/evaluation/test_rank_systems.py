@@ -20,7 +20,7 @@ from pipeline_tasks.evaluation.evaluate_retriever import evaluate_retriever
 from pipeline_tasks.evaluation.evaluation_params import EvaluationParams
 from pipeline_tasks.evaluation.rank_systems import _systems
 from pipeline_tasks.evaluation.scores import scores_of
-from pipeline_tasks.evaluation.systems import encoder_of_folder
+from pipeline_tasks.evaluation.systems import encoder_of_folder, members_among
 from pipeline_tasks.retrieval.encoder import Encoder
 from tests import shapes
 from tests.stores import go, put
@@ -61,6 +61,27 @@ def test_a_folder_is_known_by_its_files_and_by_the_name_that_its_rows_have(store
     before = identity(moved)
     (tmp_path / "two" / "config.json").write_text((tmp_path / "two" / "config.json").read_text() + "\n")
     assert before != identity(moved), "other files, another version"
+
+
+def test_a_fusion_of_what_is_not_asked_for_is_refused_before_anything_is_encoded(store, tmp_path):
+    folder = str(shapes.make("bert", tmp_path / "one"))
+    for fusion, said in ((f"rrf({folder},n)", "fuses 'n', which is not among"), ("rrf(bm25,bm25)", "more than once")):
+        with pytest.raises(InputError, match=said):
+            evaluated(store, folder, fusion)
+    assert not list(store.keys("memo"))
+
+
+def test_a_trained_version_in_a_fusion_goes_by_its_name_in_the_rows_or_by_its_own():
+    known = {"bm25": "", "22m/finetune-0.95": "model/22m/finetune@a1"}
+    for member in ("22m/finetune-0.95", "model/22m/finetune", "model/22m/finetune@a1"):
+        assert members_among(f"rrf(bm25,{member})", known) == [*known]
+    with pytest.raises(InputError, match="has '22m/finetune-0.95' more than once: name it once"):
+        members_among("rrf(22m/finetune-0.95,model/22m/finetune)", known)
+    for member in ("model/22m/finetune@b2", ""):
+        with pytest.raises(InputError, match="which is not among"):
+            members_among(f"rrf(bm25,{member})", known)
+    with pytest.raises(InputError, match=r"is several of the systems asked for \(.*\): name one"):
+        members_among("rrf(bm25,model/22m/finetune)", known | {"22m/finetune-0.85": "model/22m/finetune@b2"})
 
 
 def test_a_folder_elsewhere_has_its_own_rows_and_is_not_ranked_again(store, tmp_path):

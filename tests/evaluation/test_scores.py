@@ -30,6 +30,17 @@ def test_the_start_is_what_the_model_began_as_and_not_what_its_size_begins_as(be
     assert from_rows("eval/mine@1", rows, starts=starts, untrained=untrained).start_of("22m/finetune") == start
 
 
+def test_a_fusion_with_a_trained_version_is_none_of_the_others_by_whichever_name():
+    fusions = (f"rrf(bm25,{member})" for member in ("22m/finetune-0.95", "model/22m/finetune", TRAINED))
+    systems = dict.fromkeys(["bm25", *fusions], "") | {"22m/finetune-0.95": TRAINED}
+    rows = [
+        {"system": name, "model_version": ref, "query_id": "q", "intent": "qa"}
+        | {"scores": [("ndcg@10", 0.1 if name == "bm25" else 0.5)]}
+        for name, ref in systems.items()
+    ]
+    assert from_rows("eval/mine@1", rows).best_other("22m/finetune-0.95") == "bm25"
+
+
 @pytest.mark.parametrize(
     ("there", "nearest"),
     [
