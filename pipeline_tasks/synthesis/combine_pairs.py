@@ -47,6 +47,10 @@ class CombinePairsParams(StepParams):
     own: tuple[str, ...] = Field((), description="names of datasets mtp/own/<name> that join")
     block_pairs: int = tuning(262_144, ge=1, description="pairs that a process holds at a time")
 
+    def unread(self) -> frozenset[str]:
+        """Passages, without pairs of your own: these may have been read when others were there."""
+        return frozenset() if self.own else frozenset({"passages"})
+
 
 @step(
     reads={

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.store import LocalStore
-from pipeline_tasks.datasets import PAIRS
+from pipeline_tasks.datasets import PAIRS, PASSAGES
 from pipeline_tasks.synthesis.combine_pairs import combine_pairs
 from tests.stores import go, put, rejects, rows
 
@@ -208,3 +209,8 @@ def test_a_cap_of_an_origin_that_no_pair_has_is_refused(store):
         go(store, combine_pairs, caps=caps)
     with pytest.raises(InputError, match="caps has 'gdd/squad_v2'"):
         go(store, combine_pairs, caps={"gdd/squad_v2": 5})
+
+
+def test_passages_have_no_say_where_no_pairs_are_your_own(store):
+    put(store, PASSAGES, [{"passage_id": "p", "doc_id": "d", "split": "train", "text": "t"}])
+    assert list(plan(store, combine_pairs, {}, {"passages": ["passages"]}).inputs) == ["dm"]
