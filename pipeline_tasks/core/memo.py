@@ -7,7 +7,7 @@ removals travel in the manifest and not in the part.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.failure import counted
 from pipeline_tasks.core.ids import canonical_json, digest, seed_of
 from pipeline_tasks.core.manifest import Part
-from pipeline_tasks.core.parts import read_part, write_rows
+from pipeline_tasks.core.parts import read_part, write_passing, write_rows
 from pipeline_tasks.core.plan import Job
 from pipeline_tasks.core.removals import without
 from pipeline_tasks.core.run import Inputs, Run
@@ -109,6 +109,25 @@ def _usable(job: Job, version: Version, index: int, record: Record | None, there
         if not (skipped <= now if inherited else skipped == now):
             return None
     return record
+
+
+def made_once(run: Run, words: Sequence[str], make: Callable[[], pa.Table]) -> pa.Table:
+    """A table that a body reads again in later versions of its step, which find it by the same ``words``.
+
+    Raises:
+        InputError: the body was called by itself.
+    """
+    if run.job is None:
+        raise InputError(f"{run.label} finds nothing that others made; run it as a step")
+    store, key = run.store, memo_key(digest(run.job.step.name, run.job.step.version, "once", *words))
+    record = Record.read(store.read(key))
+    keys = {made.key for made in record.made} if record else set()
+    if record and store.present(keys) == keys:
+        return read_part(store, record.output)
+    table = make()
+    record = Record(output=write_passing(store, table), rejects=None, skipped={}, counters={}, partial=True)
+    store.replace(key, record.model_dump_json().encode())
+    return table
 
 
 def live_rejects(store: Store, version: Version, index: int, record: Record) -> Part | None:

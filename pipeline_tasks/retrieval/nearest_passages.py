@@ -11,13 +11,17 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.ids import digest
 from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.memo import made_once
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.step import From, step
 from pipeline_tasks.core.store import Store
-from pipeline_tasks.core.vectors import checked, matrix
+from pipeline_tasks.core.vectors import checked, lists, matrix
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import INSTRUCTED_PAIRS, PASSAGE_EMBEDDINGS, PASSAGES, RANKINGS
+from pipeline_tasks.models.registry import get
+from pipeline_tasks.models.use import is_served
 from pipeline_tasks.retrieval.corpora import distinct_keys
 from pipeline_tasks.retrieval.embed_pairs import AskParams, encoded_queries
 from pipeline_tasks.retrieval.embed_passages import counting_costs, texts_of
@@ -59,9 +63,7 @@ def nearest_passages(rows: pa.Table, params: NearestPassagesParams, run: Run) ->
         return RANKINGS.table()
     params.check_weights(run.inputs["embeddings"])
     corpus = _open(run.store, str(run.inputs["embeddings"].manifest.ref))
-    encoder = params.open(texts_of(rows, "query_id", "positive"), run)
-    with run.progress(rows.num_rows, "queries") as meter, counting_costs(run, encoder, rows.num_rows):
-        queries = encoded_queries(rows, encoder, meter.advance)
+    queries = _queries(rows, params, run)
     split_of = _splits(corpus, run)
     found: list[list[str]] = [[]] * len(queries)
     cosines: list[np.ndarray] = [np.empty(0, np.float32)] * len(queries)
@@ -76,6 +78,21 @@ def nearest_passages(rows: pa.Table, params: NearestPassagesParams, run: Run) ->
     ranked = ranked.append_column("passage_ids", pa.array(found, pa.list_(pa.string())))
     ranked = ranked.append_column("scores", pa.array(cosines, pa.list_(pa.float32())))
     return ranked.append_column("positive_score", _own_scores(queries, rows, corpus))
+
+
+def _queries(rows: pa.Table, params: NearestPassagesParams, run: Run) -> np.ndarray:
+    """Vectors of the queries, encoded once for all versions of the corpus; an endpoint's answers are stored anyway."""
+    if run.part is None or is_served(get(params.model)):
+        return _encoded(rows, params, run)
+    encoding = {name: value for name, value in params.identity().items() if name != "depth"}
+    words = [run.part.sha256, digest(rows["query_id"].to_pylist()), digest(encoding)]
+    return matrix(made_once(run, words, lambda: pa.table({"vector": lists(_encoded(rows, params, run))}))["vector"])
+
+
+def _encoded(rows: pa.Table, params: NearestPassagesParams, run: Run) -> np.ndarray:
+    encoder = params.open(texts_of(rows, "query_id", "positive"), run)
+    with run.progress(rows.num_rows, "queries") as meter, counting_costs(run, encoder, rows.num_rows):
+        return encoded_queries(rows, encoder, meter.advance)
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,9 @@ import pytest
 
 from pipeline_tasks.core.ids import canonical_json
 from pipeline_tasks.core.lineage import query
+from pipeline_tasks.core.memo import made_once
 from pipeline_tasks.core.plan import plan
-from pipeline_tasks.core.run import Run
+from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.runner import run_job
 from pipeline_tasks.core.schema import Column, RowSchema
 from pipeline_tasks.core.step import NoParams, step
@@ -177,3 +178,11 @@ def test_parts_whose_rows_were_all_refused_have_a_receipt_each(store):
     ]
     assert query(store, "SELECT n_responses FROM cost_of('free')").to_pylist() == [{"n_responses": 0}]
     assert latest(store, "free").table().schema == PAID.arrow
+
+
+def test_a_table_of_a_body_is_made_once_for_its_words_and_anew_where_it_got_lost(store):
+    run = Run(store, Inputs({}), 0, "test", "test", job=plan(store, toy_scale, {}))
+    made = [made_once(run, words, lambda n=n: pa.table({"n": [n]})) for n, words in enumerate(("a", "b", "a"))]
+    assert [table["n"].to_pylist() for table in made] == [[0], [1], [0]]
+    store.delete_all(list(store.keys("objects")))
+    assert made_once(run, "a", lambda: pa.table({"n": [3]}))["n"].to_pylist() == [3]

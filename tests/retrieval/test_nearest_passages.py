@@ -7,6 +7,7 @@ import pytest
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.store import LocalStore
+from pipeline_tasks.core.versions import load_manifest
 from pipeline_tasks.datasets import INSTRUCTED_PAIRS, PASSAGE_EMBEDDINGS, PASSAGES
 from pipeline_tasks.retrieval.embed_passages import embed_passages
 from pipeline_tasks.retrieval.nearest_passages import nearest_passages
@@ -27,10 +28,13 @@ TASK = "Given keywords, find what burns"
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory) -> LocalStore:
-    """Five passages, embedded; two queries of the split train, one with a task, and one of dev."""
-    store = LocalStore(tmp_path_factory.mktemp("store"))
+    return planted(LocalStore(tmp_path_factory.mktemp("store")))
+
+
+def planted(store: LocalStore, *more: dict) -> LocalStore:
+    """Five passages and ``more``, embedded; two queries of the split train, one with a task, and one of dev."""
     known = [{"passage_id": i, "doc_id": i, "text": text, "split": SPLITS[i]} for i, text in TEXTS.items()]
-    put(store, PASSAGES, known[:2], known[2:])
+    put(store, PASSAGES, known[:2], [*known[2:], *more])
     go(store, embed_passages, model=MODEL)
     queries = [("q1", "c", "river flood", TASK), ("q2", "a", "river flood", None), ("q3", "e", "pets", None)]
     pairs = [
@@ -70,3 +74,16 @@ def test_vectors_of_other_passages_are_the_callers_mistake(store):
     other = put(store, PASSAGE_EMBEDDINGS, [{"passage_id": "x", "embedding": [1.0] * 384}], dataset="embeddings/other")
     with pytest.raises(InputError, match="has a vector of x, which is not in passages@"):
         go(store, nearest_passages, {"embeddings": [str(other)]}, model=MODEL)
+
+
+def test_queries_are_encoded_once_for_all_versions_of_the_corpus(tmp_path):
+    def made(folder, *more, **values):
+        store = planted(LocalStore(tmp_path / folder), *more)
+        outcome = go(store, nearest_passages, model=MODEL, **values)
+        return outcome.counters["texts_encoded"], load_manifest(store, outcome.ref)
+
+    flood = {"passage_id": "f", "doc_id": "f", "text": "A flood of the river.", "split": "train"}
+    assert made("store", depth=2)[0] == 3
+    for values, n_texts in (({"depth": 2}, 0), ({"depth": 3}, 0), ({"depth": 3, "precision": "float16"}, 3)):
+        _, fresh = made("fresh" + "-".join(map(str, values.values())), flood, **values)
+        assert made("store", flood, **values) == (n_texts, fresh)
