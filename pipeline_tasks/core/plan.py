@@ -12,7 +12,7 @@ from typing import Any
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import LATEST, REJECTS_SUFFIX, Ref, version_id
 from pipeline_tasks.core.parameters import usual
-from pipeline_tasks.core.requests import CHANGE, PREVIOUS, before, requests
+from pipeline_tasks.core.requests import CHANGE, PREVIOUS, before, line, requests
 from pipeline_tasks.core.schema import FILES
 from pipeline_tasks.core.step import From, Step, StepParams
 from pipeline_tasks.core.store import Store
@@ -96,13 +96,24 @@ class Job:
         """The version, if it is there with all its parts and the body has nothing to do.
 
         Of a growing dataset that is the latest version where it answers the same request, unless the step always looks.
+        Where an input is older than the latest of its dataset, it may be one that the latest version grew from.
         """
         if not self.step.grows:
             return self.ref if whole(store, self.ref) else None
         previous = None if self.step.always else self.previous(store)
-        if previous and self.ref.version in (request.id for request in requests(store, previous.manifest)):
-            return previous.manifest.ref
+        if previous is None:
+            return None
+        latest = previous.manifest
+        for manifest in line(store, latest) if self._reads_older(store) else [latest]:
+            answers = self.ref.version in (request.id for request in requests(store, manifest))
+            if answers and (manifest is latest or whole(store, manifest.ref)):
+                return manifest.ref
         return None
+
+    def _reads_older(self, store: Store) -> bool:
+        """Whether an input is not what ``latest`` of its dataset means."""
+        refs = (ref.of_rows for refs in self.inputs.values() for ref in refs)
+        return any(resolve_name(store, ref.dataset) != ref for ref in refs)
 
     def previous(self, store: Store) -> Version | None:
         """What a growing dataset grows from: its latest version, if the same step in the same code version made it.

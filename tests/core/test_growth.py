@@ -178,6 +178,17 @@ def test_an_older_request_grows_from_what_came_after_it(store):
     assert {row["item_id"] for row in rows_of(store, "gathered")} == {"a", "b", "c"}
 
 
+def test_an_older_request_of_older_inputs_is_answered_by_what_it_made_and_latest_stays(store):
+    older = plan(store, toy_gather, {"asked": "monday"})
+    first = run_job(store, older)
+    make(store, toy_list, rows=FIRST | {"d": 4})
+    second = make(store, toy_gather, asked="monday")
+    for _ in range(2):
+        again = run_job(store, older)
+        assert again.reused and again.ref == first.ref
+    assert latest(store, "gathered").manifest.ref == second.ref
+
+
 def test_a_withdrawn_row_leaves_the_new_version_only(store):
     first = make(store, toy_gather)
     second = make(store, toy_gather, withdraw=("b",))
