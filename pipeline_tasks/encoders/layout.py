@@ -206,7 +206,7 @@ def positions(config: dict[str, Any]) -> int | None:
 
 
 def _pad_id(config: dict[str, Any]) -> int:
-    return number_of(Path("config.json"), config, "pad_token_id") or 0
+    return max(0, number_of(Path("config.json"), config, "pad_token_id") or 0)  # some say -1 for none
 
 
 def _end(folder: Path) -> str:

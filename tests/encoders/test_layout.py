@@ -54,6 +54,12 @@ def test_some_kinds_of_models_have_fewer_positions_than_they_say():
     assert positions({"model_type": "modernbert"}) is None
 
 
+@pytest.mark.parametrize(("stated", "pads"), [(-1, 0), (None, 0), (1, 1)])
+def test_a_config_may_say_that_there_is_no_token_to_pad_with(tmp_path, stated, pads):
+    config = {"max_position_embeddings": 512, "pad_token_id": stated}
+    assert layout_of_folder(write(tmp_path, {"pooling_mode": "mean"}, config=config)).pad_id == pads
+
+
 @pytest.mark.parametrize(
     ("stated", "pools"), [({}, True), ({"include_prompt": True}, True), ({"include_prompt": False}, False)]
 )
