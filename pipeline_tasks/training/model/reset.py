@@ -21,10 +21,12 @@ def reset_top_layers(folder: Path, target: Path, n_layers: int) -> Path:
     """Copy the trunk in ``folder`` to ``target`` with its top ``n_layers`` as identity; the same bytes every time.
 
     Raises:
-        InputError: the trunk is not of the BERT family, has fewer layers, or pools otherwise than by the mean.
+        InputError: the trunk is not of the BERT family, has fewer layers, pools otherwise than by the mean, or wants
+            something before texts.
     """
     encoder = load(folder)
-    if encoder.layout.pooling != "mean" or encoder.layout.projection:
+    layout = encoder.layout
+    if layout.pooling != "mean" or layout.projection or any(layout.prefixes.values()):
         raise InputError(
             f"reset_layers={n_layers}, but {folder} is an embedder, which knows what a text means; choose 0"
         )

@@ -4,8 +4,10 @@ import pytest
 import torch
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.encoders.trunk import load
 from pipeline_tasks.training.model.reset import reset_top_layers
+from pipeline_tasks.training.model.export import export
 
 
 def test_reset_layers_pass_through_what_the_layer_below_says(tiny_bert, tmp_path):
@@ -25,3 +27,14 @@ def test_reset_is_repeatable_and_refuses_too_many_layers(tiny_bert, tmp_path):
     assert (first / "model.safetensors").read_bytes() == (second / "model.safetensors").read_bytes()
     with pytest.raises(InputError, match="reset_layers=99"):
         reset_top_layers(tiny_bert, tmp_path / "c", 99)
+
+
+def test_an_embedder_that_is_asked_with_a_prompt_is_not_reset(tiny_bert, tmp_path):
+    for prompt in ("", "query: "):
+        folder = tmp_path / f"asked {prompt}"
+        export(load(tiny_bert), folder, card={}, layout=Layout("mean", 32, prefixes={"query": prompt}))
+        if prompt:
+            with pytest.raises(InputError, match="is an embedder, which knows what a text means; choose 0"):
+                reset_top_layers(folder, tmp_path / "reset", 1)
+        else:
+            assert reset_top_layers(folder, tmp_path / "reset", 1).is_dir()
