@@ -106,11 +106,14 @@ def safetensors_from_pickle(folder: Path) -> None:
     remedy = "take a revision or a folder with safetensors"
     try:
         weights = torch.load(source, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
+    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, OSError) as error:
         told = str(error).split("\n")[0]
         raise InputError(f"{PICKLE} is damaged, or holds code, which is never run ({told}): {remedy}") from error
     named = isinstance(weights, dict) and all(
-        isinstance(name, str) and isinstance(value, torch.Tensor) and value.layout is torch.strided
+        isinstance(name, str)
+        and isinstance(value, torch.Tensor)
+        and value.layout is torch.strided
+        and not (value.is_quantized or value.is_meta)
         for name, value in weights.items()
     )
     if not named:

@@ -107,10 +107,23 @@ def test_a_file_that_is_no_set_of_weights_is_named_with_what_to_do(tmp_path, con
     assert [file.name for file in tmp_path.iterdir()] == ["pytorch_model.bin"]
 
 
-def test_neither_names_that_are_none_nor_sparse_tensors_are_weights(tmp_path):
+def test_half_an_archive_is_damaged(tmp_path):
     import torch
 
-    for content in ({1: torch.ones(2)}, {"w": torch.ones(2).to_sparse()}):
+    path = tmp_path / "pytorch_model.bin"
+    torch.save({"w": torch.ones(1000, 20)}, path)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.raises(InputError, match="pytorch_model.bin is damaged.*take a revision"):
+        safetensors_from_pickle(tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore")  # torch gives up quantised tensors, and old models have them
+def test_neither_names_that_are_none_nor_tensors_without_plain_numbers_are_weights(tmp_path):
+    import torch
+
+    quantised = torch.quantize_per_tensor(torch.ones(2), 1.0, 0, torch.quint8)
+    tensors = (torch.ones(2).to_sparse(), quantised, torch.ones(2, device="meta"))
+    for content in ({1: torch.ones(2)}, *({"w": tensor} for tensor in tensors)):
         torch.save(content, tmp_path / "pytorch_model.bin")
         with pytest.raises(InputError, match="something else than dense tensors by name"):
             safetensors_from_pickle(tmp_path)
