@@ -42,7 +42,8 @@ def with_adapters(model: Any, lora: Lora, seed: int) -> Any:
     import torch
     from peft import LoraConfig, get_peft_model
 
-    layers = {name.rsplit(".", 1)[-1] for name, layer in model.named_modules() if isinstance(layer, torch.nn.Linear)}
+    linear = (name.split(".") for name, layer in model.named_modules() if isinstance(layer, torch.nn.Linear))
+    layers = {parts[-1] for parts in linear if parts[0] != "pooler"}  # no pooling here uses one
     unknown = [target for target in lora.targets if target not in layers]
     if unknown or not lora.targets:
         raise InputError(

@@ -40,6 +40,13 @@ def test_adapters_alone_train_and_change_nothing_at_first(folder):
     assert all("lora_" in name for name in names)
 
 
+def test_a_pooler_that_no_vector_is_made_of_is_no_target(folder):
+    model = load(folder).model
+    model.pooler = torch.nn.Linear(32, 32)
+    with pytest.raises(InputError, match=r"\['pooler'\].*has no such linear layer; name some of down_proj"):
+        with_adapters(model, replace(LORA, targets=("pooler",)), 0)
+
+
 def test_the_seed_decides_how_they_begin(folder):
     one, same, other = (adapted(folder, seed).trained() for seed in (1, 1, 2))
     assert all(torch.equal(one[name], same[name]) for name in one)
