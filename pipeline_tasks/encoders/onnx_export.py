@@ -22,7 +22,7 @@ def write_graph(model: Any, target: Path, max_length: int) -> None:
     """
     import torch
 
-    from pipeline_tasks.encoders.trunk import hidden_states
+    from pipeline_tasks.encoders.states import hidden_states
 
     class Hidden(torch.nn.Module):
         def __init__(self) -> None:

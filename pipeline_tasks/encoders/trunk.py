@@ -17,6 +17,7 @@ import numpy as np
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.encoders.layout import Layout, layout_of
 from pipeline_tasks.encoders.projection import Dense
+from pipeline_tasks.encoders.states import ENCODERS, check_decoder, hidden_states
 from pipeline_tasks.encoders.tokens import TextTokens, padded
 from pipeline_tasks.models.registry import Pooling
 from pipeline_tasks.models.use import load_tokenizer as load_fast
@@ -30,8 +31,6 @@ DType = Literal["float32", "bfloat16", "auto"]
 """What weights are held in; ``auto``: as they were saved."""
 Head = Literal["next_token", "score"]
 """What is on top of a trunk: a prediction of the next token, or scores of a text or of a pair of texts."""
-_ENCODERS = ("t5", "mt5", "umt5")
-"""Kinds of models with a decoder that embed texts without it, as sentence-transformers has it."""
 
 
 @dataclass
@@ -159,7 +158,8 @@ def load_model(
 
     Raises:
         InputError: the folder holds no model that transformers can load without pickles or code of its own, or weights
-            are missing from it, or adapters lie beside them, or it has a decoder that wants a text of its own.
+            are missing from it, or adapters lie beside them, or it has a decoder that wants a text of its own, or its
+            text model is one of several parts.
     """
     refuse_adapters(Path(folder))
     import torch
@@ -172,6 +172,11 @@ def load_model(
     kind = dtype if dtype == "auto" else getattr(torch, dtype)
     try:
         config = AutoConfig.from_pretrained(folder, **safely)
+        if (head is None or causal is not None) and not hasattr(config, "hidden_size"):
+            raise InputError(
+                f"{folder} is a {config.model_type!r} model, of whose parts one reads texts: save its text model alone "
+                "(with its head, to adapt it), put its tokenizer there, and name that folder"
+            )
         if causal is not None:
             config.is_causal = causal
         chosen = safely | ({"attn_implementation": attention} if attention else {})
@@ -190,8 +195,8 @@ def load_model(
         if report["missing_keys"]:
             for weights in pooler.parameters():
                 weights.zero_()
-    if head is None and config.model_type not in _ENCODERS and type(config).is_encoder_decoder:
-        _check_decoder(folder, model)
+    if head is None and config.model_type not in ENCODERS and type(config).is_encoder_decoder:
+        check_decoder(folder, model)
     return model.eval()
 
 
@@ -203,33 +208,7 @@ def _auto(config: Any, head: Head | None) -> Any:
         return transformers.AutoModelForCausalLM
     if head == "score":
         return transformers.AutoModelForSequenceClassification
-    return transformers.AutoModelForTextEncoding if config.model_type in _ENCODERS else transformers.AutoModel
-
-
-def _check_decoder(folder: Path, model: Any) -> None:
-    """Refuse a model whose decoder wants a text of its own; BART's reads that of the encoder."""
-    import torch
-
-    token = torch.ones((1, 1), dtype=torch.long)
-    try:
-        with torch.no_grad():
-            hidden_states(model, {"input_ids": token, "attention_mask": token})
-    except (ValueError, AttributeError) as error:
-        raise InputError(
-            f"{folder} is a {model.config.model_type!r} model, whose decoder wants a text of its own: of models with a "
-            f"decoder beside their encoder, BART's kind and {', '.join(_ENCODERS)} work, the latter without it"
-        ) from error
-
-
-def hidden_states(model: Any, features: Mapping[str, Tensor]) -> Tensor:
-    """The last hidden states of a batch, float32.
-
-    Shapes:
-        features: [b, s] each; returns [b, s, d].
-    """
-    given = {name: features[name] for name in ("input_ids", "attention_mask")}
-    without_cache = {"use_cache": False} if getattr(model.config, "use_cache", None) else {}
-    return model(**given, **without_cache).last_hidden_state.float()
+    return transformers.AutoModelForTextEncoding if config.model_type in ENCODERS else transformers.AutoModel
 
 
 def vectors(model: Any, features: Mapping[str, Tensor], layout: Layout) -> Tensor:
