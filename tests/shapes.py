@@ -34,6 +34,20 @@ def make(shape: str, folder: Path) -> Path:
     return folder
 
 
+def of_kind(kind: str, folder: Path, **config: Any) -> Path:
+    """A causal language model of any kind, with the tokenizer of a decoder; the same bytes every time."""
+    import torch
+    import transformers as t
+
+    make("qwen3", folder)
+    size = SIZE | {"num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 64}
+    of = t.AutoConfig.for_model(kind, **size | {"vocab_size": len(words("qwen3"))} | config)
+    with torch.random.fork_rng():
+        torch.manual_seed(7)
+        t.AutoModelForCausalLM.from_config(of).save_pretrained(folder)
+    return folder
+
+
 def in_bfloat16(folder: Path, copy: Path) -> Path:
     """A copy of a folder of :func:`make` whose weights are those of bfloat16, as models are published."""
     from safetensors.torch import load_file, save_file

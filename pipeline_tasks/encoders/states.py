@@ -1,4 +1,4 @@
-"""Hidden states of a transformers model, and whether it has them for token ids alone."""
+"""Hidden states of a transformers model, and what those of a few tokens tell of it before it is used."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 ENCODERS = ("t5", "mt5", "umt5")
 """Kinds of models with a decoder that embed texts without it, as sentence-transformers has it."""
+_ROUNDING = 1e-5  # of the largest number of a hidden state: less is no difference
 
 
 def hidden_states(model: Any, features: Mapping[str, Tensor]) -> Tensor:
@@ -43,3 +44,52 @@ def check_decoder(folder: Path, model: Any) -> None:
             f"{folder} is a {model.config.model_type!r} model, whose decoder wants a text of its own: of models with a "
             f"decoder beside their encoder, BART's kind and {', '.join(ENCODERS)} work, the latter without it"
         ) from error
+
+
+def check_looks_ahead(folder: Path, model: Any) -> None:
+    """Refuse a model whose config says ``is_causal: false`` where transformers does not heed it, or not always.
+
+    Raises:
+        InputError: it is one.
+    """
+    if getattr(model.config, "is_causal", None) is False and not looks_ahead(model):
+        raise InputError(
+            f"{folder} is a {model.config.model_type!r} model that is to attend both ways (is_causal=false), and in "
+            "transformers these do not look ahead, or in padded batches alone: name another decoder"
+        )
+
+
+def looks_ahead(model: Any) -> bool:
+    """Whether a token sees those behind it, in a batch without padding and beside a longer text.
+
+    Args:
+        model: in evaluation mode, with whole weights.
+    """
+    import torch
+
+    a, b, c, d = _tokens(model, 4)
+    alone, beside = torch.tensor([[a, b]]), torch.tensor([[a, b, a], [b, c, d]])
+    shorter = torch.ones_like(beside)
+    shorter[0, 2] = 0
+    return all(_first_moves(model, ids, mask, d) for ids, mask in ((alone, torch.ones_like(alone)), (beside, shorter)))
+
+
+def _first_moves(model: Any, ids: Tensor, mask: Tensor, token: int) -> bool:
+    """Whether the first state of the first row is another with ``token`` in second place.
+
+    Each in a batch of its own: in bfloat16, rows of one batch may differ for their place alone.
+    """
+    import torch
+
+    other = ids.clone()
+    other[0, 1] = token
+    rows = [{"input_ids": one.to(model.device), "attention_mask": mask.to(model.device)} for one in (ids, other)]
+    with torch.no_grad():
+        before, after = (hidden_states(model, row)[0, 0] for row in rows)
+    return bool((after - before).abs().max() > _ROUNDING * before.abs().max())
+
+
+def _tokens(model: Any, n: int) -> list[int]:
+    """Tokens of the middle of the vocabulary, where those are that texts are made of."""
+    size = len(model.get_input_embeddings().weight)
+    return [(size // 2 + place) % size for place in range(n)]

@@ -17,7 +17,7 @@ import numpy as np
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.encoders.layout import Layout, layout_of
 from pipeline_tasks.encoders.projection import Dense
-from pipeline_tasks.encoders.states import ENCODERS, check_decoder, hidden_states
+from pipeline_tasks.encoders.states import ENCODERS, check_decoder, check_looks_ahead, hidden_states
 from pipeline_tasks.encoders.tokens import TextTokens, padded
 from pipeline_tasks.models.registry import Pooling
 from pipeline_tasks.models.use import load_tokenizer as load_fast
@@ -86,11 +86,13 @@ def load(folder: Path, device: str | torch.device = "cpu", dtype: DType = "float
     """The encoder in a plain ``transformers`` folder (its mean over all tokens) or a sentence-transformers one.
 
     Raises:
-        InputError: no model in safetensors there, weights missing from it, or modules that are not supported.
+        InputError: no model in safetensors there, weights missing from it, modules that are not supported, or a model
+            that does not look ahead as its config says.
     """
     folder = Path(folder)
-    model = load_model(folder, dtype=dtype)
-    return TrainableEncoder(model.to(device), padding_tokenizer(folder), layout_of(folder))
+    model = load_model(folder, dtype=dtype).to(device)
+    check_looks_ahead(folder, model)
+    return TrainableEncoder(model, padding_tokenizer(folder), layout_of(folder))
 
 
 def load_tokenizer(folder: Path | str) -> Any:
@@ -152,7 +154,8 @@ def load_model(
         folder: config and weights.
         dtype: what the weights are held in.
         causal: whether tokens attend to earlier ones alone; None: as its config says. It is set on the config, which
-            the masks of transformers follow, with padding and without, and which is saved with the model.
+            is saved with the model, and which the masks of transformers follow for most kinds of models:
+            :func:`~pipeline_tasks.encoders.states.check_looks_ahead` refuses the others.
         attention: name of an attention kernel; None: the model's own best.
         head: with what is on top of the trunk; None: the trunk alone.
 

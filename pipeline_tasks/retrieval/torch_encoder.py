@@ -14,6 +14,7 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.side_by_side import in_order, torch_threads
 from pipeline_tasks.encoders.half_precision import warn_if_slow
 from pipeline_tasks.encoders.layout import Layout
+from pipeline_tasks.encoders.states import check_looks_ahead
 from pipeline_tasks.encoders.trunk import DType, load_model, on_device, vectors
 from pipeline_tasks.models.use import load_tokenizer
 from pipeline_tasks.retrieval.token_encoder import Batch, TokenEncoder
@@ -83,11 +84,14 @@ def load_source(source: TorchSource, device: str, attention: str | None = None) 
     """The transformers model of ``source`` on ``device``; see :func:`~pipeline_tasks.encoders.trunk.load_model`.
 
     Raises:
-        InputError: the folder holds no such model, or the device is none that this machine has.
+        InputError: the folder holds no such model, or one that does not look ahead where it is to, or the device is
+            none that this machine has.
     """
     dtype: DType = "float32" if source.precision == "float32" else "auto"
     model = load_model(source.folder, dtype=dtype, causal=source.layout.causal, attention=attention)
     try:
-        return model.to(device)
+        model = model.to(device)
     except (RuntimeError, AssertionError) as error:
         raise InputError(f"device {device!r} cannot hold {source.name}: {error}; check FOUNDRY_DEVICES") from error
+    check_looks_ahead(source.folder, model)
+    return model

@@ -115,7 +115,8 @@ def adapt(
     The tokens of ``texts`` lie in a file below ``work_dir``: of the texts one block is in memory.
 
     Raises:
-        InputError: the folder holds no decoder, or there is no text of two tokens to train on.
+        InputError: the folder holds no decoder, or one that does not look ahead in transformers, or there is no text of
+            two tokens to train on.
     """
     from pipeline_tasks.training.parallel.processes import run_on_devices
 
@@ -155,6 +156,7 @@ def _adapt(
 def _open(backbone_dir: Path, params: AdaptParams, peers: Peers) -> tuple[TrainableEncoder, Any]:
     """The trunk, attending both ways, and the head that it came with."""
     from pipeline_tasks.encoders.layout import layout_of
+    from pipeline_tasks.encoders.states import check_looks_ahead
     from pipeline_tasks.encoders.trunk import TrainableEncoder, load_model, padding_tokenizer
     from pipeline_tasks.training.descent import told_when_too_large
     from pipeline_tasks.training.model.open_model import device_of, dtype_of, opened_on
@@ -164,6 +166,7 @@ def _open(backbone_dir: Path, params: AdaptParams, peers: Peers) -> tuple[Traina
     model = load_model(backbone_dir, dtype=dtype_of(params, backbone_dir), causal=False, head="next_token")
     with told_when_too_large(params):
         model.to(device)
+        check_looks_ahead(backbone_dir, model.base_model)
     trunk, head = model.base_model, model.get_output_embeddings()
     tied = head.weight is trunk.get_input_embeddings().weight
     if divides(params, peers):  # the trunk's embeddings, which the head may be made of

@@ -1,4 +1,4 @@
-"""A model whose text model is one of several parts is refused when it is opened."""
+"""What a few tokens tell of a model that is opened: whether it looks ahead, and that it reads texts at all."""
 
 from __future__ import annotations
 
@@ -6,12 +6,45 @@ import json
 from functools import partial
 
 import pytest
+import torch
 import transformers
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.encoders.states import looks_ahead
 from pipeline_tasks.encoders.trunk import load, load_model
 from pipeline_tasks.retrieval.open_encoder import load_encoder
 from tests import shapes
+
+NEO = {"num_layers": 2, "num_heads": 4, "attention_types": [[["global", "local"], 1]], "window_size": 8}
+
+
+@pytest.mark.parametrize(("kind", "more"), [("gpt_neo", NEO), ("mamba", {}), ("stablelm", {"num_key_value_heads": 4})])
+def test_a_model_that_is_to_look_ahead_and_does_not_is_refused_wherever_it_is_opened(tmp_path, kind, more):
+    folder = shapes.of_kind(kind, tmp_path / "model", **more)
+    assert load(folder).model.config.model_type == kind
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"is_causal": False}))
+    for read in (load, partial(load_encoder, cache_dir=tmp_path)):
+        with pytest.raises(InputError, match=f"a '{kind}' model that is to attend both ways .*name another decoder"):
+            read(folder)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_others_look_ahead_just_where_they_are_to(tmp_path, dtype):
+    for folder in (*(shapes.make(kind, tmp_path / kind) for kind in shapes.DECODERS), shapes.of_kind("gpt2", tmp_path)):
+        for causal in (True, False):
+            assert looks_ahead(load_model(folder, causal=causal, dtype=dtype)) is not causal
+    for shape in ("bert", "modernbert", "bart"):
+        assert looks_ahead(load_model(shapes.make(shape, tmp_path / shape), dtype=dtype))
+
+
+def test_looking_leaves_random_numbers_and_weights_as_they_are(tmp_path):
+    model = load_model(shapes.make("bert", tmp_path / "bert"))
+    before, weights = torch.get_rng_state(), {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    assert looks_ahead(model)
+    assert torch.equal(torch.get_rng_state(), before) and not model.training
+    assert all(torch.equal(tensor, weights[name]) for name, tensor in model.state_dict().items())
+    assert all(parameter.grad is None for parameter in model.parameters())
 
 
 def test_a_model_of_texts_and_images_is_refused_before_it_is_trained_or_searched_with(tmp_path):

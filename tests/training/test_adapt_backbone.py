@@ -149,3 +149,10 @@ def test_texts_of_one_token_are_refused(decoder, tmp_path):
 def test_an_encoder_has_no_head_to_fill_blanks_with(tiny_bert, tmp_path):
     with pytest.raises(InputError, match="lacks .* weights|no model that transformers can load"):
         adapt(tiny_bert, TEXTS, [], SMALL, tmp_path, told)
+
+
+@pytest.mark.parametrize(("kind", "more"), [("stablelm", {"num_key_value_heads": 4}), ("mamba", {})])
+def test_a_decoder_that_does_not_look_ahead_is_refused_before_it_is_trained(tmp_path, kind, more):
+    decoder = shapes.of_kind(kind, tmp_path / "decoder", **more)
+    with pytest.raises(InputError, match=f"a '{kind}' model that is to attend both ways .*name another decoder"):
+        adapt(decoder, TEXTS, [], SMALL, tmp_path / "work", told)
