@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 ENCODERS = ("t5", "mt5", "umt5")
 """Kinds of models with a decoder that embed texts without it, as sentence-transformers has it."""
 _ROUNDING = 1e-5  # of the largest number of a hidden state: less is no difference
+_ALIKE = 0.95  # cosine; a tanh over scores, as Gemma 2 has it, bends large ones
 
 
 def hidden_states(model: Any, features: Mapping[str, Tensor]) -> Tensor:
@@ -72,6 +73,28 @@ def looks_ahead(model: Any) -> bool:
     shorter = torch.ones_like(beside)
     shorter[0, 2] = 0
     return all(_first_moves(model, ids, mask, d) for ids, mask in ((alone, torch.ones_like(alone)), (beside, shorter)))
+
+
+def head_factor(folder: Path, model: Any) -> float:
+    """What a model with a head multiplies the product of its output embeddings and a hidden state by; 1 for most.
+
+    Raises:
+        InputError: its scores are something else than a multiple of that product.
+    """
+    import torch
+    from torch.nn.functional import cosine_similarity
+
+    ids, head = torch.tensor([_tokens(model, 3)]).to(model.device), model.get_output_embeddings()
+    row = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    with torch.no_grad():
+        scores = model(**row).logits.float().flatten()
+        product = head(hidden_states(model.base_model, row).to(head.weight.dtype)).float().flatten()
+    if not cosine_similarity(scores, product, dim=0) > _ALIKE:
+        raise InputError(
+            f"{folder} is a {model.config.model_type!r} model, whose head does more than multiply by its output "
+            "embeddings: name another decoder; an encoder needs no adaptation, choose a size with one"
+        )
+    return float(f"{float(scores @ product / (product @ product)):.3g}")
 
 
 def _first_moves(model: Any, ids: Tensor, mask: Tensor, token: int) -> bool:

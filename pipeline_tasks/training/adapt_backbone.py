@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 from pydantic import Field, model_validator
@@ -28,6 +28,8 @@ from pipeline_tasks.training.params import OptimiserParams
 from pipeline_tasks.training.stage import chosen, count, reported
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from pipeline_tasks.encoders.trunk import TrainableEncoder
     from pipeline_tasks.training.data.tokens import Texts
     from pipeline_tasks.training.loop import Report, TrainResult
@@ -61,7 +63,7 @@ class AdaptParams(StartParams, OptimiserParams):
     writes=None,
     kind="reduce",
     dataset="model/{size}/adapt",
-    version="5",
+    version="6",
     image="gpu",
     pool="gpu",
     memory_gib=8,
@@ -115,8 +117,8 @@ def adapt(
     The tokens of ``texts`` lie in a file below ``work_dir``: of the texts one block is in memory.
 
     Raises:
-        InputError: the folder holds no decoder, or one that does not look ahead in transformers, or there is no text of
-            two tokens to train on.
+        InputError: the folder holds no decoder, or one that does not look ahead in transformers or whose head is more
+            than its output embeddings, or there is no text of two tokens to train on.
     """
     from pipeline_tasks.training.parallel.processes import run_on_devices
 
@@ -153,10 +155,10 @@ def _adapt(
     return run(encoder, task, params, work_dir, report, settings().threads, peers)
 
 
-def _open(backbone_dir: Path, params: AdaptParams, peers: Peers) -> tuple[TrainableEncoder, Any]:
-    """The trunk, attending both ways, and the head that it came with."""
+def _open(backbone_dir: Path, params: AdaptParams, peers: Peers) -> tuple[TrainableEncoder, Callable[[Tensor], Tensor]]:
+    """The trunk, attending both ways, and the head that it came with, times its factor."""
     from pipeline_tasks.encoders.layout import layout_of
-    from pipeline_tasks.encoders.states import check_looks_ahead
+    from pipeline_tasks.encoders.states import check_looks_ahead, head_factor
     from pipeline_tasks.encoders.trunk import TrainableEncoder, load_model, padding_tokenizer
     from pipeline_tasks.training.descent import told_when_too_large
     from pipeline_tasks.training.model.open_model import device_of, dtype_of, opened_on
@@ -167,13 +169,15 @@ def _open(backbone_dir: Path, params: AdaptParams, peers: Peers) -> tuple[Traina
     with told_when_too_large(params):
         model.to(device)
         check_looks_ahead(backbone_dir, model.base_model)
+        factor = head_factor(backbone_dir, model)
     trunk, head = model.base_model, model.get_output_embeddings()
     tied = head.weight is trunk.get_input_embeddings().weight
     if divides(params, peers):  # the trunk's embeddings, which the head may be made of
         head, tied = (deepcopy(head) if tied else head).to(device_of(params)), False
     if not tied:
         head.requires_grad_(False)
-    return TrainableEncoder(trunk, padding_tokenizer(backbone_dir), layout_of(backbone_dir)), head
+    encoder = TrainableEncoder(trunk, padding_tokenizer(backbone_dir), layout_of(backbone_dir))
+    return encoder, head if factor == 1 else lambda hidden: factor * head(hidden)
 
 
 def training_texts(inputs: Inputs) -> Texts:

@@ -10,7 +10,9 @@ position *before* it, and the model's own head goes on fitting; read off its own
 to unlearn that shift. What is new is that this position sees what follows. Nothing precedes the first token: it is
 never masked.
 
-    loss = mean over masked positions i of  -log softmax(W h_{i-1})[x_i]
+    loss = mean over masked positions i of  -log softmax(c W h_{i-1})[x_i]
+
+with the factor c that the model itself has, 1 for most (Granite and Cohere have another).
 
 Source:
     DMRetriever 3.2.1, which gives neither mask token nor position nor share and names LLM2Vec (BehnamGhader et al.
@@ -21,7 +23,7 @@ Source:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,7 +94,7 @@ def blank_token(tokenizer: Any, text: str) -> int:
 
 def masked_task(
     encoder: TrainableEncoder,
-    head: torch.nn.Module,
+    head: Callable[[Tensor], Tensor],
     texts: Tokens,
     dev: Tokens,
     key: str,
@@ -155,7 +157,7 @@ def masked_task(
 
 def _pieces(
     encoder: TrainableEncoder,
-    head: torch.nn.Module,
+    head: Callable[[Tensor], Tensor],
     texts: Sequence[np.ndarray],
     put: Sequence[tuple[np.ndarray, np.ndarray]],
     params: OptimiserParams,

@@ -10,7 +10,7 @@ import torch
 import transformers
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.encoders.states import looks_ahead
+from pipeline_tasks.encoders.states import head_factor, hidden_states, looks_ahead
 from pipeline_tasks.encoders.trunk import load, load_model
 from pipeline_tasks.retrieval.open_encoder import load_encoder
 from tests import shapes
@@ -60,3 +60,32 @@ def test_a_model_of_texts_and_images_is_refused_before_it_is_trained_or_searched
     for read in (load, partial(load_encoder, cache_dir=tmp_path), adapted):
         with pytest.raises(InputError, match="is a 'gemma3' model, .*save its text model alone"):
             read(folder)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    ("kind", "more", "factor"),
+    [
+        ("granite", {"logits_scaling": 6.0}, 0.167),
+        ("cohere", {"logit_scale": 0.0625}, 0.0625),
+        ("gemma2", {"head_dim": 8}, 1.0),
+        ("llama", {}, 1.0),
+    ],
+)
+def test_a_head_has_the_factor_that_the_model_has(tmp_path, kind, more, factor, dtype):
+    folder = shapes.of_kind(kind, tmp_path, num_key_value_heads=2, **more)
+    model = load_model(folder, causal=False, head="next_token", dtype=dtype)
+    assert head_factor(tmp_path, model) == pytest.approx(factor, rel=0.01)
+    assert model.config.model_type != "llama" or head_factor(tmp_path, model) == 1.0
+    features = {"input_ids": torch.tensor([[5, 6, 7, 9]]), "attention_mask": torch.ones(1, 4, dtype=torch.long)}
+    with torch.no_grad():
+        scores, hidden = model(**features).logits, hidden_states(model.base_model, features)
+        ours = factor * model.get_output_embeddings()(hidden.to(scores.dtype))
+    torch.testing.assert_close(ours, scores, rtol=0.02, atol=0.02)
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta"])
+def test_a_head_that_is_more_than_a_product_is_refused(tmp_path, kind):
+    model = load_model(shapes.of_kind(kind, tmp_path), causal=False, head="next_token")
+    with pytest.raises(InputError, match=f"a '{kind}' model, whose head does more .*choose a size with one"):
+        head_factor(tmp_path, model)

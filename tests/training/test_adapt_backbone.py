@@ -6,6 +6,7 @@ import multiprocessing
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 import torch
@@ -139,6 +140,21 @@ def test_texts_are_read_again_only_where_they_are_not_tokenised(decoder, tmp_pat
         adapt(decoder, counted, DEV, SMALL.model_copy(update={"epochs": 1}), tmp_path, told)
         assert len(reads) == wanted
         reads.clear()
+
+
+def test_scores_of_blanks_are_multiplied_as_the_model_does(tmp_path):
+    sharp, flat = (
+        shapes.of_kind("granite", tmp_path / str(scale), num_key_value_heads=2, logits_scaling=scale)
+        for scale in (0.01, 1000.0)
+    )
+    once = SMALL.model_copy(update={"epochs": 1})
+    losses = [adapt(at, blocks(FEW), [], once, tmp_path / f"work-{at.name}", told).losses[0] for at in (sharp, flat)]
+    assert losses[1] == pytest.approx(np.log(len(shapes.words("qwen3"))), abs=0.01) and losses[0] > losses[1] + 0.5
+
+
+def test_an_encoder_with_a_head_is_refused(tmp_path):
+    with pytest.raises(InputError, match="a 'bert' model, whose head does more .*choose a size with one"):
+        adapt(shapes.of_kind("bert", tmp_path / "m"), TEXTS, [], SMALL, tmp_path / "work", told)
 
 
 def test_texts_of_one_token_are_refused(decoder, tmp_path):
