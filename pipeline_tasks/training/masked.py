@@ -33,14 +33,11 @@ from torch import Tensor
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import digest
-from pipeline_tasks.encoders.trunk import TrainableEncoder, hidden_states
+from pipeline_tasks.encoders.states import hidden_states
+from pipeline_tasks.encoders.trunk import TrainableEncoder
 from pipeline_tasks.training.compute.arithmetic import arithmetic
 from pipeline_tasks.training.compute.batches import micro_batches, piece_at, plan_batches
 from pipeline_tasks.training.compute.reproducible import seed_dropout
-from pipeline_tasks.encoders.states import hidden_states
-from pipeline_tasks.encoders.trunk import TrainableEncoder
-from pipeline_tasks.training.arithmetic import arithmetic
-from pipeline_tasks.training.batches import micro_batches, piece_at, plan_batches
 from pipeline_tasks.training.data.tokens import Tokens
 from pipeline_tasks.training.loop import Task
 from pipeline_tasks.training.parallel.divided import divides, in_step

@@ -6,8 +6,8 @@ import torch
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.encoders.trunk import load
-from pipeline_tasks.training.model.reset import reset_top_layers
 from pipeline_tasks.training.model.export import export
+from pipeline_tasks.training.model.reset import reset_top_layers
 
 
 def test_reset_layers_pass_through_what_the_layer_below_says(tiny_bert, tmp_path):
