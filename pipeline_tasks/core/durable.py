@@ -47,6 +47,11 @@ def make_folder(folder: Path) -> list[Path]:
     return holders
 
 
+def up_to(root: Path, folder: Path) -> list[Path]:
+    """``folder`` and those above it, up to ``root``: what leads to a name in it."""
+    return [folder, *(path for path in folder.parents if path.is_relative_to(root))]
+
+
 class Later:
     """Folders that are synced together, each once however many names it gained."""
 

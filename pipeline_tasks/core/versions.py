@@ -121,6 +121,7 @@ def load_manifest(store: Store, ref: Ref) -> Manifest:
 def commit(store: Store, manifest: Manifest) -> bool:
     """Publish ``manifest``; True for the one process that did it first. One that is there but not whole is replaced."""
     key, data = manifest_key(manifest.ref), manifest.to_bytes()
+    store.rely_on(part.key for part in manifest.objects)
     if create_despite_upkeep(store, key, lambda: store.create(key, data)):
         return True
     if whole(store, manifest.ref):

@@ -74,9 +74,13 @@ class LocalStore:
     def present(self, keys: Iterable[str]) -> set[str]:
         """See :meth:`Store.present`; who asks relies on them, so that they outlive the next name that is written."""
         there = {key for key in keys if self.exists(key)}
-        for folder in {self._path(key).parent for key in there}:
-            self._later.add(self._chain(folder))
+        self.rely_on(there)
         return there
+
+    def rely_on(self, keys: Iterable[str]) -> None:
+        """See :meth:`Store.rely_on`; who wrote them may have made the folders above, too."""
+        for folder in {self._path(key).parent for key in keys}:
+            self._later.add(durable.up_to(self.root, folder))
 
     def create(self, key: str, data: bytes) -> bool:
         """See :meth:`Store.create`."""
@@ -107,13 +111,10 @@ class LocalStore:
         """Folders that hold ``target`` once it is named; what a name leads to is on the disk before the name."""
         if not key.startswith(_MAY_WAIT):
             self._later.settle()
-        return [*durable.make_folder(target.parent), *self._chain(target.parent)]
-
-    def _chain(self, folder: Path) -> list[Path]:
-        """``folder``, and at first all above it: one that was killed may have made them and not put on the disk."""
-        above = [path for path in folder.parents if path.is_relative_to(self.root) and path not in self._certain]
-        self._certain.update(above)
-        return [folder, *above]
+        folder, *above = durable.up_to(self.root, target.parent)
+        holders = [*durable.make_folder(folder), folder, *(path for path in above if path not in self._certain)]
+        self._certain.update(above)  # once: one that was killed may have made them and not put on the disk
+        return holders
 
     def _named(self, key: str, holders: Iterable[Path]) -> None:
         self._later.add(holders)

@@ -110,6 +110,9 @@ class Store(Protocol):
     def present(self, keys: Iterable[str]) -> set[str]:
         """Those of ``keys`` that can be read."""
 
+    def rely_on(self, keys: Iterable[str]) -> None:
+        """Let no power cut take ``keys`` once the next name is written here, whichever process wrote them."""
+
     def create(self, key: str, data: bytes) -> bool:
         """Write ``key`` unless it exists; True for the one writer that made it."""
 

@@ -148,6 +148,9 @@ class S3Store:
         for key in gone:
             self.objects.copies.drop(key)
 
+    def rely_on(self, keys: Iterable[str]) -> None:
+        """See :meth:`Store.rely_on`; what a bucket says lasts."""
+
     def make_last(self, prefix: str) -> None:
         """See :meth:`Store.make_last`; what a bucket says lasts."""
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import pickle
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pipeline_tasks.core import durable
+from pipeline_tasks.core.engines.local import Local
 from pipeline_tasks.core.pins import deletion
 from pipeline_tasks.core.requests import requests_key
 from pipeline_tasks.core.store import LocalStore
-from tests.core.toy_steps import check_whole, make, rows_of, toy_gather, toy_list, toy_scale, toy_unique
+from tests.core.toy_steps import check_whole, make, rows_of, toy_gather, toy_list, toy_scale, toy_tally, toy_unique
 from tests.power import Disk
 from tests.stores import put_part
 
@@ -48,6 +51,24 @@ def test_a_version_that_was_committed_before_a_power_cut_is_whole(disk, seed):
     assert check_whole(store) == before
     assert len(rows_of(store, "scaled")) == 6
     assert make(store, toy_scale, factor=3).counters["rows_out"] == 6
+
+
+def _elsewhere(_: Local, work: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+    """As worker processes do it, each with a store of its own; the disk watches this process alone."""
+    for place, item in enumerate(items):
+        yield place, pickle.loads(pickle.dumps(work))(item)
+
+
+@pytest.mark.parametrize("seed", range(CUTS))
+def test_what_worker_processes_wrote_is_whole_once_their_version_is_committed(disk, seed, monkeypatch):
+    store = LocalStore(disk.root)
+    make(store, toy_list, rows=WORLD)
+    monkeypatch.setattr(Local, "each", _elsewhere)
+    make(store, toy_scale)
+    make(store, toy_tally)
+    before = check_whole(store)
+    disk.cut(random.Random(seed))
+    assert check_whole(store) == before
 
 
 @pytest.mark.parametrize("seed", range(CUTS))
