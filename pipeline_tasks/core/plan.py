@@ -155,8 +155,8 @@ def plan(store: Store, step: Step, values: dict[str, Any], given: dict[str, list
     Parameters that ``values`` leave out are as the operator's file has them, else as the step does.
 
     Raises:
-        InputError: unknown input or parameter, a dataset that is not there, one whose rows are of another schema, or
-            one that would give its rows twice.
+        InputError: unknown input or parameter, a dataset that is not there, one whose rows are of another schema, one
+            that would give its rows twice, or none where one is needed.
     """
     given = given or {}
     unknown = sorted(set(given) - set(step.reads))
@@ -171,6 +171,7 @@ def plan(store: Store, step: Step, values: dict[str, Any], given: dict[str, list
             f"{step.name} would write {dataset!r}, which is no dataset name; change the parameter in it"
         ) from error
     _refuse_taken(store, step, dataset)
+    _refuse_none(step, params, given)
     inputs = {n: resolve_input(store, step, n, r, params, given.get(n)) for n, r in step.read_with(params).items()}
     _refuse_repeated(step, inputs)
     return Job(step, params, {name: refs for name, refs in inputs.items() if refs})
@@ -185,6 +186,17 @@ def _refuse_taken(store: Store, step: Step, dataset: str) -> None:
             f"{step.name} would write {dataset!r}, and that is the name of a version or of rejects of another dataset; "
             "change the parameter in it"
         )
+
+
+def _refuse_none(step: Step, params: StepParams, given: dict[str, list[str]]) -> None:
+    """Refuse an input that names nothing, as of a variable that is not set, where the step needs it."""
+    for name, refs in given.items():
+        read = step.reads[name]
+        if not (refs or read.optional or read.may_be_none) and (needed := read.defaults(params)):
+            raise InputError(
+                f"{step.name}: --input {name}= names nothing, and the step needs it; name a dataset there, or leave it "
+                f"out to read {', '.join(needed)}"
+            )
 
 
 def _refuse_repeated(step: Step, inputs: dict[str, list[Ref]]) -> None:

@@ -107,12 +107,14 @@ class From:
         dataset: default dataset name; ``{param}`` is filled from the parameters.
         each: name of a parameter that holds a tuple: one dataset per item, ``{item}`` is filled from it.
         optional: the step also runs without it.
+        may_be_none: the step also runs without it where the caller says that there is none.
     """
 
     schema: RowSchema | None
     dataset: str = ""
     each: str = ""
     optional: bool = False
+    may_be_none: bool = False
 
     def defaults(self, params: StepParams) -> list[str]:
         """The dataset names read by default.

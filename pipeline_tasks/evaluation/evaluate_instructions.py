@@ -43,7 +43,7 @@ class EvaluateInstructionsParams(EvaluationParams):
         "queries": From(ALTERED_QUERIES, "instructed/{set_name}"),
         "passages": PASSAGES,
         "embeddings": From(PASSAGE_EMBEDDINGS, "embeddings/{item}", each="models", optional=True),
-        "models": From(None, "model/{size}/finetune"),
+        "models": From(None, "model/{size}/finetune", may_be_none=True),
     },
     writes=EVALUATIONS,
     kind="partitioned",

@@ -25,7 +25,7 @@ TOLD = ("instruction",)
         "queries": From(INSTRUCTED_QUERIES, "judged/{set_name}"),
         "passages": PASSAGES,
         "embeddings": From(PASSAGE_EMBEDDINGS, "embeddings/{item}", each="models", optional=True),
-        "models": From(None, "model/{size}/finetune"),
+        "models": From(None, "model/{size}/finetune", may_be_none=True),
     },
     writes=EVALUATIONS,
     kind="partitioned",

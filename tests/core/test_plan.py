@@ -55,6 +55,7 @@ def test_parameters_enter_the_id_but_not_tuning(store):
         (toy_weigh, {}, {"model": ["items"]}, ["model=items@", "name a dataset of 'files'"]),
         (toy_total, {}, None, ["bare@latest", "run the step that writes it"]),
         (toy_scale, {}, {"items": ["items@0123"]}, ["items@0123", "versions there"]),
+        (toy_scale, {}, {"items": []}, ["--input items= names nothing", "leave it out to read items"]),
         (toy_scale, {}, {"items": ["../items"]}, ["'../items'", "passages@latest"]),
         (toy_model, {"size": "../.."}, None, ["model/../../toy"]),
         (toy_model, {"size": "x@y"}, None, ["model/x@y/toy"]),
