@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from pipeline_tasks.core.lineage.rows import literal
+from pipeline_tasks.core.response_store import BROKEN_OFF
 from pipeline_tasks.core.store import Entry
 
 if TYPE_CHECKING:
     import duckdb
 
 log = logging.getLogger(__name__)
-_OF_ANSWERS = ("llm_calls", "part_responses")
+_OF_ANSWERS = {"llm_calls": f"WHERE finish_reason NOT IN {BROKEN_OFF}", "part_responses": ""}
 _OF_EVENTS = ("events", "steps", "counters", "moves")
 _OWN = ("problems", "manifests", "fold_state")
 _TABLES = """
@@ -31,8 +32,9 @@ def carry_over(
 ) -> None:
     """Fill the tables of ``con`` with what the database ``old`` holds and still is so, if it can be read.
 
-    Answers always stay. All else stays if it was read with the same SQL, no event is gone, and no part was damaged or
-    missing, which somebody may have mended since; versions that are gone or were made again are left out.
+    Answers always stay, but for those that were broken off, which may have been bought again since. All else stays if
+    it was read with the same SQL, no event is gone, and no part was damaged or missing, which somebody may have mended
+    since; versions that are gone or were made again are left out.
 
     Args:
         con: the database that is made, empty.
@@ -48,8 +50,8 @@ def carry_over(
     except duckdb.Error as error:
         log.info("nothing is taken over from %s: %s", old, error)
         return
-    for table in _OF_ANSWERS:
-        _take(con, table)
+    for table, where in _OF_ANSWERS.items():
+        _take(con, table, where)
     if _still_so(con, base, events):
         listed = pa.schema({"key": pa.string(), "size_bytes": pa.int64(), "modified": pa.float64()})
         con.register("today", pa.Table.from_pylist(list(map(asdict, versions)), listed))

@@ -13,7 +13,11 @@ from pipeline_tasks.core.lineage.metrics import exposition
 from pipeline_tasks.core.lineage.reader import Reader
 from pipeline_tasks.core.lineage.sandbox import Sandbox
 from pipeline_tasks.core.manifest import Ref
+<<<<<<< HEAD
 from pipeline_tasks.core.response_store import answer_key
+=======
+from pipeline_tasks.core.response_store import ResponseStore
+>>>>>>> af17b2b6 (A fold reads an answer again that was broken off when the last one read it)
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.store.s3 import S3Store
 from pipeline_tasks.core.upkeep.gc import drop, find_garbage
@@ -103,6 +107,17 @@ def test_what_many_folds_come_to_is_as_if_everything_were_read_at_once(store):
     for change in (_refresh, _point_back, _begin, _end_what_had_begun, _collect):
         fold(store)
         change(store)
+    assert _everything(store) == _anew(store)
+
+
+def test_an_answer_that_was_broken_off_and_bought_again_is_read_again(store):
+    responses, name = ResponseStore(store), "ab" + "0" * 62
+    for reason, n_tokens, cost_usd in (("abort", 1, 0.25), ("stop", 1_000, 0.5)):
+        answer = {"finish_reason": reason, "usage": {"prompt_tokens": n_tokens}}
+        responses.write(name, {"request": {"model": "m"}, "response": answer, "cost_usd": cost_usd})
+        _begin(store)
+        found = query(store, f"SELECT prompt_tokens, cost_usd FROM llm_calls WHERE response_id = '{name}'").to_pylist()
+    assert found == [{"prompt_tokens": 1_000, "cost_usd": 0.75}]
     assert _everything(store) == _anew(store)
 
 
