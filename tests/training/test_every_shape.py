@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 
 import numpy as np
@@ -128,6 +129,18 @@ def test_a_decoder_that_is_not_adapted_is_refused_or_stays_causal_on_request(sto
         ]
     assert torch.equal(*states)
     assert one.layout.pooling == "mean"
+
+
+def test_a_decoder_under_an_encoders_size_stays_causal_on_request_or_as_an_embedder_alone(store, tmp_path, caplog):
+    folder = shapes.make("llama", tmp_path / "decoder")
+    chosen = SHORT | {"size": "22m", "backbone": str(folder)}
+    with pytest.raises(InputError, match="a 'llama' model, is a decoder that was not adapted.*or set causal=true"):
+        go(store, pretrain, **chosen)
+    assert go(store, pretrain, causal=True, **chosen).ref is not None
+    export(load(folder), tmp_path / "embedder", card={}, layout=Layout("last", 32))
+    with caplog.at_level(logging.INFO, "pipeline_tasks.training.model.open_model"):
+        assert go(store, pretrain, **chosen | {"backbone": str(tmp_path / "embedder")}).ref is not None
+    assert "does not look ahead, and pools by its last token" in caplog.text
 
 
 @pytest.mark.parametrize("size", ["596m", "4b", "7.6b"])

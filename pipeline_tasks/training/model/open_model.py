@@ -1,5 +1,6 @@
 """How a model is opened to be trained: on which device, in which precision, with which adapters."""
 
+import logging
 from pathlib import Path
 
 import torch
@@ -8,23 +9,42 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.encoders.half_precision import warn_if_slow
 from pipeline_tasks.encoders.lora import Lora, with_adapters
 from pipeline_tasks.encoders.rounding import survives_bfloat16
+from pipeline_tasks.encoders.states import looks_ahead
 from pipeline_tasks.encoders.trunk import DType, TrainableEncoder, load
 from pipeline_tasks.training.descent import told_when_too_large
 from pipeline_tasks.training.parallel.divided import divides
 from pipeline_tasks.training.parallel.peers import ALONE, Peers
 from pipeline_tasks.training.params import OptimiserParams
 
+log = logging.getLogger(__name__)
+
 
 def open_encoder(folder: Path, params: OptimiserParams, peers: Peers = ALONE) -> TrainableEncoder:
     """The encoder in ``folder``, with adapters where ``params`` say so, where :func:`opened_on` has it.
 
     Raises:
-        InputError: there is no such encoder or device, or it has no room for the encoder.
+        InputError: there is no such encoder or device, or it has no room for the encoder, or that is a decoder which
+            was not adapted and is not to stay causal.
     """
     with told_when_too_large(params):
         encoder = load(folder, opened_on(params, peers), dtype_of(params, folder))
+        if getattr(params, "causal", None) is False:
+            _check_adapted(encoder)
         add_adapters(encoder, params)
     return encoder
+
+
+def _check_adapted(encoder: TrainableEncoder) -> None:
+    """Refuse what does not look ahead, unless it is an embedder that was made so, with the last token for a vector."""
+    config = encoder.model.config
+    if getattr(config, "is_causal", None) is False or looks_ahead(encoder.model):  # the former was seen on loading
+        return
+    if encoder.layout.pooling != "last":
+        raise InputError(
+            f"what this starts from, a {config.model_type!r} model, is a decoder that was not adapted: run "
+            "adapt_backbone under a size with a decoder and start from that, or set causal=true"
+        )
+    log.info("what this starts from, a %r model, does not look ahead, and pools by its last token", config.model_type)
 
 
 def opened_on(params: OptimiserParams, peers: Peers) -> torch.device:
