@@ -37,6 +37,12 @@ def caution(corpus: Corpus, passage_id: str) -> str:
     return "its document is not held out: a model that was trained on it is not tested by this question"
 
 
+def is_known(questions: Iterable[Question], new: Question, text: str) -> bool:
+    """Whether the passage of this text has the grade already that it is given: then nothing was graded anew."""
+    of = grades(questions, new.query, new.intent, {"": text}).get("")
+    return of is not None and all(judgement.grade == of.grade for judgement in new.judgements)
+
+
 def grades(questions: Iterable[Question], query: str, intent: str, texts: Mapping[str, str]) -> dict[str, Judgement]:
     """Passage id -> the best judgement of it, as evaluation finds the quotes of this question in passages."""
     key = " ".join(query.split()), intent

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from pipeline_tasks.ask.corpus import open_corpus
+from pipeline_tasks.ask.judging import is_known
 from pipeline_tasks.ask.pool import pooled, read_pool, write_pool
 from pipeline_tasks.ask.systems import open_system
 from pipeline_tasks.cli.ask import PASSAGES, SYSTEMS, TOP
@@ -55,5 +56,7 @@ def read_command(
 ) -> None:
     """Add the grades of a pool to a file of judged questions; what has no grade is left out."""
     found = read_pool(open_corpus(store(), Ref.parse(passages)), file)
-    n = add_judgements(save, [question for question, _ in found], [text for _, text in found])
+    before = read_questions(save)
+    texts = ["" if is_known(before, question, text) else text for question, text in found]
+    n = add_judgements(save, [question for question, _ in found], texts)
     typer.echo(f"{len(found):,} judged; {save} has {n:,} questions")

@@ -26,6 +26,7 @@ from pipeline_tasks.curation.build_summary import tell_skipped
 from pipeline_tasks.curation.id_table import IdTable, text_hashes
 from pipeline_tasks.curation.negative_rules import SKIPS, Low, MiningQueries, Rules
 from pipeline_tasks.curation.ranked_block import ranked_of
+from pipeline_tasks.curation.same_texts import query_hashes
 from pipeline_tasks.curation.splits import SPLITS, split_numbers
 
 _RANKED = ["query_id", "passage_ids", "scores", "positive_score"]
@@ -122,7 +123,7 @@ class _Block:
         cut = np.zeros(len(rows), bool)
         names = intents.dictionary.to_pylist()
         table = IdTable.of(rows["query_id"])
-        return cls(rows, table, positives, asked, text_hashes(rows["query"]), own, cut, names)
+        return cls(rows, table, positives, asked, query_hashes(rows["query"]), own, cut, names)
 
     def candidates(self, given: Partition, model: str) -> _Found:
         """Those of the queries whose best model it is.

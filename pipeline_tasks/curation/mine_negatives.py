@@ -75,7 +75,7 @@ def mine_negatives(inputs: Inputs, params: MineNegativesParams, run: Partitioned
     """Give every labelled query up to K hard negatives in rank order, each with sim < alpha * sim(positive).
 
     Never a negative: what is known to answer the query (its positive, source passage and generated positive, and those
-    of other queries of the same text, refused ones as well), a passage with the text of one of these, and any passage
+    of other queries of the same words, refused ones as well), a passage with the text of one of these, and any passage
     of another split than the query's, so that held-out pages never enter training. A query without any negative is the
     reject ``no_negative``; how many got fewer than K is the counter ``short_queries``. The positive's cosine is that of
     the best model's vote, or of its ranking; a query whose positive is in neither is the reject ``no_positive_score``.

@@ -11,7 +11,9 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from pipeline_tasks.core.arrays import one_array
 from pipeline_tasks.core.manifest import Part
 from pipeline_tasks.core.partitions import Partition, PartitionedRun, pieces
 from pipeline_tasks.core.removals import RemovedRows
@@ -42,6 +44,16 @@ def known_answers(blocks: Sequence[Block], pairs: Version, most_rows: int, run: 
     return list(zip(*joined, strict=True))
 
 
+def query_hashes(queries: pa.Array | pa.ChunkedArray) -> np.ndarray:
+    """64 bits per query: queries of the same words have equal ones, whatever their case, blanks and Unicode form.
+
+    Shapes:
+        returns [n], uint64.
+    """
+    lower = pc.utf8_lower(pc.utf8_normalize(one_array(queries), "NFC"))
+    return text_hashes(pc.utf8_trim_whitespace(pc.replace_substring_regex(lower, r"[\s\v]+", " ")))
+
+
 def name_labelled(given: Partition, run: Run) -> Iterator[pa.Table]:
     """Texts of a block of labels with the passages that answer them, a table for each hash."""
     rows = queries_of(given, ["query_id", "query", "positive_id", "source_passage_id"])
@@ -57,7 +69,7 @@ def name_pairs(given: Partition, run: Run) -> Iterator[pa.Table]:
 
 
 def _named(rows: pa.Table, source: str, hashes: int) -> Iterator[pa.Table]:
-    columns = [text_hashes(rows[name]) for name in ("query", "query_id", "positive_id", source)]
+    columns = [query_hashes(rows["query"]), *(text_hashes(rows[name]) for name in ("query_id", "positive_id", source))]
     table, texts = pa.table(columns, schema=_NAMED), columns[0]
     for one in range(hashes):
         yield table.filter(pa.array(texts % np.uint64(hashes) == one)) if hashes > 1 else table

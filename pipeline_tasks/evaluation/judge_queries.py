@@ -123,12 +123,16 @@ def _in_folder(folder: JudgedFolder, run: Run) -> Iterator[dict[str, Any]]:
 def _heldout(inputs: Inputs) -> Iterator[dict[str, Any]]:
     if "pairs" not in inputs:
         raise InputError("held-out queries are those of pairs, and there are none: run combine_pairs, or name pairs=")
-    held_out = 0
+    asked: dict[tuple[str, str], dict[str, Any]] = {}
     for rows in inputs["pairs"].batches(["query_id", "query", "intent", "passage_id", "doc_id", "split"], AT_ONCE):
         for pair in rows.filter(pc.field("split") == "test").to_pylist():
-            held_out += 1
-            yield {**{n: pair[n] for n in ("query_id", "doc_id", "intent", "query")}, "judged": {pair["passage_id"]: 1}}
-    if not held_out:
+            words = " ".join((pair["query"] or "").lower().split()) or pair["query_id"]
+            known = {name: pair[name] for name in ("query_id", "doc_id", "intent", "query")} | {"judged": {}}
+            of = asked.setdefault((pair["intent"], words), known)
+            of["judged"][pair["passage_id"]] = 1
+            of["doc_id"] = of["doc_id"] if of["doc_id"] == pair["doc_id"] else ""
+    yield from asked.values()
+    if not asked:
         raise InputError(f"{inputs['pairs'].manifest.ref} has no held-out query; raise test_fraction or sample_rate")
 
 

@@ -44,8 +44,8 @@ def read_answers(store: Store, models: list[str], queries: str, passages: str) -
         asked = set().union(*(documents[document] for document in found))
         if asked:
             yield (
-                f"{model} may have read the answers to {len(asked):,} of these queries: when it was made, "
-                f"{len(found):,} of the documents that have them were on the side train"
+                f"{model} may have read the answers to {len(asked):,} of these queries: among what it was made of is a "
+                f"corpus that has {len(found):,} of the documents on the side train"
             )
 
 

@@ -6,11 +6,10 @@ import csv
 import gzip
 import io
 import json
-import re
 import zlib
 from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path, PurePath
@@ -28,7 +27,6 @@ from pipeline_tasks.core.store.bring_folder import SCHEME, bring_folder
 
 KINDS = (".jsonl", ".csv", ".tsv", ".parquet")
 _PACKED = ".gz"
-_NO_NUMBER = re.compile(rb"[:\[,]\s*-?(?:NaN|Infinity)\s*[,\]}]")
 AT_ONCE = 10_000
 csv.field_size_limit((1 << 31) - 1)  # a field that is too long is for a step to refuse, by its row
 UNREADABLE = (UnicodeDecodeError, csv.Error, pa.ArrowInvalid, EOFError, gzip.BadGzipFile, zlib.error)
@@ -185,9 +183,17 @@ def _has_no_numbers(path: Path) -> bool:
         return False
     try:
         with gzip.open(path) if path.suffix == _PACKED else path.open("rb") as file:
-            return any((b"NaN" in line or b"Infinity" in line) and _NO_NUMBER.search(line) for line in file)
+            return any(map(_has_no_number, file))
     except UNREADABLE:  # rows() says so
         return False
+
+
+def _has_no_number(line: bytes) -> bool:
+    found: list[str] = []
+    if b"NaN" in line or b"Infinity" in line:
+        with suppress(ValueError, RecursionError):  # such a line is a reject
+            json.loads(line, parse_constant=found.append)
+    return bool(found)
 
 
 def _of_bytes(schema: pa.Schema) -> list[str]:

@@ -31,7 +31,7 @@ def refuse_alike(given: Partition, run: Run) -> Iterator[pa.Table]:
     """
     queries = queries_of(given, ["query_id", "passage_id", "query", "intent", "origin", "split"])
     passages = given.rows.get("passages")
-    stays = refuse_moved(queries, passages, run) if passages else np.ones(len(queries), bool)
+    stays = refuse_moved(queries, passages, run) if passages is not None else np.ones(len(queries), bool)
     for name, reason in (("repeated", "duplicate_query"), ("near", "near_query")):
         found = pa.concat_tables(read_part(run.store, part, ["place", "original"]) for part in given.parts[name])
         rows = found["place"].to_numpy() - given.values["first"]

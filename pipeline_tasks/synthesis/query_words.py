@@ -40,14 +40,15 @@ def deal_queries(given: Partition, run: Run) -> Iterator[pa.Table]:
     """
     import duckdb
 
-    queries, groups = queries_of(given, ["query_id", "query", "intent", "origin"]), given.values["groups"]
+    queries = queries_of(given, ["query_id", "query", "intent", "origin", "split"])
+    groups = given.values["groups"]
     with duckdb.connect() as connection:
         connection.register("pairs", queries)
         hashes = connection.sql(script("combine_pairs.sql")).to_arrow_table().combine_chunks()
     words, turns = (hashes[name].to_numpy() for name in ("words", "turn"))
     yield hashes.select(["turn"])
     told = {"row": np.arange(len(queries)), "words": words}
-    for name in ("query_id", "origin"):
+    for name in ("query_id", "origin", "split"):
         told[name] = queries[name]
     yield from dealt(pa.table(told), ranges_of(words, groups), groups)
     yield from dealt(queries.select(["query_id"]), ranges_of(turns, groups), groups)
@@ -63,17 +64,18 @@ def find_twice(given: Partition, run: Run) -> Iterator[pa.Table]:
 def find_repeated(given: Partition, run: Run) -> Iterator[pa.Table]:
     """Queries with the words of an earlier one, and the id of the first: rows of :data:`REPEATED`, a table a shard.
 
-    A set may answer one query with several passages; a query that an LLM wrote, or that a passage has in its own words,
-    stays once. Parts: ``words`` of one range, a table of every shard. Values: ``places``, where the shards begin and
-    the last one ends.
+    A set may answer one query with several passages of one side of the split; a query that an LLM wrote, or that a
+    passage has in its own words, stays once. Parts: ``words`` of one range, a table of every shard. Values: ``places``,
+    where the shards begin and the last one ends.
     """
     shards, bounds = [read_part(run.store, part) for part in given.parts["words"]], given.values["places"]
     queries = pa.concat_tables(shards).combine_chunks()
     places = np.concatenate([table["row"].to_numpy() + first for table, first in zip(shards, bounds, strict=False)])
     later, first = repeated(queries["words"].to_numpy(), np.arange(len(queries)))
-    origins = pc.dictionary_encode(queries["origin"]).combine_chunks().indices.to_numpy()
+    names = (pc.dictionary_encode(queries[name]).combine_chunks().indices for name in ("origin", "split"))
+    origins, splits = (indices.to_numpy() for indices in names)
     made = pc.or_(pc.equal(queries["origin"], "dm"), pc.starts_with(queries["origin"], "extracted/")).to_numpy()
-    refused = made[later] | (origins[later] != origins[first])
+    refused = made[later] | (origins[later] != origins[first]) | (splits[later] != splits[first])
     later, first = later[refused], first[refused]
     order = np.argsort(later)
     later, first = later[order], first[order]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline_tasks.ask.judging import grades, judged
+from pipeline_tasks.ask.judging import grades, is_known, judged
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.domains.questions import Judgement
 from tests.ask.conftest import TEXTS
@@ -21,6 +21,13 @@ def test_a_judgement_is_quoted_on_one_line_and_found_again_in_other_chunks(corpu
     spaced = question.model_copy(update={"query": "is  it safe? "})
     assert grades([spaced], "is it safe?", "qa", chunks).keys() == {"whole"}
     assert grades([question], "is it safe?", "sts", chunks) == {}
+
+
+def test_a_passage_that_has_its_grade_is_not_graded_anew(corpus):
+    """So that reading an unchanged pool takes away no quote that another passage has as well."""
+    said = [judged(corpus, "safe?", "qa", "p-flood", *one) for one in ((2, "A road under flood"), (1, "Turn around"))]
+    assert is_known(said, said[0], TEXTS["flood"]) and not is_known(said, said[1], TEXTS["flood"])
+    assert not is_known([], said[0], TEXTS["flood"])
 
 
 @pytest.mark.parametrize(

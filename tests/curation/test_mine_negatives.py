@@ -39,9 +39,10 @@ def test_negatives_leave_out_the_positive_its_sources_and_other_splits(labelled)
     assert row["negative_scores"] == pytest.approx([0.85, 0.65, 0.55, 0.5])
 
 
-def test_what_a_refused_pair_of_the_same_query_names_is_no_negative(labelled):
+@pytest.mark.parametrize("typed", [str, str.upper, lambda query: f" {query.replace(' ', '  ')}"])
+def test_what_a_refused_pair_of_the_same_query_names_is_no_negative(labelled, typed):
     pairs = {row["query_id"]: row for row in rows(labelled, "mtp")}
-    again = pairs["q-t3"] | {"query_id": "again", "query": pairs["q-t2"]["query"]}
+    again = pairs["q-t3"] | {"query_id": "again", "query": typed(pairs["q-t2"]["query"])}
     put(labelled, PAIRS, [*pairs.values(), again], dataset="mtp/dm")
     go(labelled, combine_pairs, near=1)
     assert list(rejects(labelled, "mtp/combined")) == ["again"]

@@ -74,16 +74,16 @@ def test_held_out_queries_have_the_passage_that_they_were_written_from(store):
         {"query_id": i, "query": query, "intent": "qa", "passage_id": source, "doc_id": "d", "split": split}
         for i, query, source, split in (
             ("q2", "two", "p2", "test"), ("q1", "one", "p1", "test"), ("q0", "zero", "p1", "train"),
-            ("q3", "gone", "p9", "test"), ("q4", " ", "p1", "test"),
+            ("q3", "gone", "p9", "test"), ("q4", " ", "p1", "test"), ("q5", "One ", "p2", "test"),
         )
     ]  # fmt: skip
     put(store, PAIRS, pairs, dataset="mtp")
     go(store, judge_queries)
     found = rows(store, "judged/heldout")
     assert [(row["query_id"], row["passage_ids"], row["grades"]) for row in found] == [
-        ("q1", ["p1"], [1]),
+        ("q1", ["p1", "p2"], [1, 1]),
         ("q2", ["p2"], [1]),
-    ]
+    ], "of one query all that its pairs name"
     assert reasons(store, "judged/heldout") == {"unknown_passage": 1, "no_passage": 1, "blank_query": 1}
 
 

@@ -80,6 +80,15 @@ def test_a_query_that_somebody_judged_keeps_all_passages_that_answer_it(tmp_path
     assert kept(store) == stay
 
 
+def test_of_a_query_with_passages_on_two_sides_one_side_stays(tmp_path):
+    store = LocalStore(tmp_path)
+    sides = ("train", "test", "train")
+    judged = [pair(f"q{n}", "how deep?", "own/faq") | {"passage_id": f"p{n}", "split": sides[n]} for n in range(3)]
+    put(store, PAIRS, judged, dataset="mtp/gd")
+    go(store, combine_pairs)
+    assert (kept(store), list(rejects(store, "mtp/combined"))) == (["q0", "q2"], ["q1"])
+
+
 def test_general_pairs_may_be_missing(store):
     go(store, combine_pairs)
     assert kept(store) == ["b", "c"]

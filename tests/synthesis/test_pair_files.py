@@ -13,7 +13,7 @@ from pipeline_tasks.synthesis.pair_files import PairFiles
 
 @pytest.mark.parametrize(
     ("line", "read_otherwise"),
-    [('{"a": NaN}', True), ('{"a": [1, -Infinity ]}', True), ('{"a": "NaN, Infinity"}', False)],
+    [('{"a": NaN}', True), ('{"a": [1, -Infinity ]}', True), ('{"a": "NaN, Infinity", "b": "[1, NaN, 3]"}', False)],
 )
 def test_a_file_of_json_is_named_as_before_unless_a_number_in_it_is_none(
     tmp_path: Path, line: str, read_otherwise: bool
