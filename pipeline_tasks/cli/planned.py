@@ -13,7 +13,7 @@ from pipeline_tasks.cli.costs import NOTHING, Cost, CostSources, Figure
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Manifest
 from pipeline_tasks.core.parameters import usual
-from pipeline_tasks.core.plan import Job, plan, resolve_input
+from pipeline_tasks.core.plan import Job, plan, refuse_none, resolve_input
 from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.resources import resources_of
 from pipeline_tasks.core.step import Step, StepParams
@@ -186,6 +186,7 @@ class Chain:
         step, params = planned.step, planned.step.parse(planned.values)
         if unknown := sorted(set(given) - set(step.reads)):
             raise InputError(f"{step.name} has no input {unknown[0]!r}; its inputs are: {', '.join(step.reads)}")
+        refuse_none(step, params, {name: texts for name, texts in given.items() if name not in coming})
         rows: dict[str, Figure] = {}
         size = NOTHING
         for name, read in step.read_with(params).items():

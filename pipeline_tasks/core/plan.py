@@ -171,7 +171,7 @@ def plan(store: Store, step: Step, values: dict[str, Any], given: dict[str, list
             f"{step.name} would write {dataset!r}, which is no dataset name; change the parameter in it"
         ) from error
     _refuse_taken(store, step, dataset)
-    _refuse_none(step, params, given)
+    refuse_none(step, params, given)
     inputs = {n: resolve_input(store, step, n, r, params, given.get(n)) for n, r in step.read_with(params).items()}
     _refuse_repeated(step, inputs)
     return Job(step, params, {name: refs for name, refs in inputs.items() if refs})
@@ -188,8 +188,12 @@ def _refuse_taken(store: Store, step: Step, dataset: str) -> None:
         )
 
 
-def _refuse_none(step: Step, params: StepParams, given: dict[str, list[str]]) -> None:
-    """Refuse an input that names nothing, as of a variable that is not set, where the step needs it."""
+def refuse_none(step: Step, params: StepParams, given: dict[str, list[str]]) -> None:
+    """Refuse an input that names nothing, as of a variable that is not set, where the step needs it.
+
+    Raises:
+        InputError: there is one.
+    """
     for name, refs in given.items():
         read = step.reads[name]
         if not (refs or read.optional or read.may_be_none) and (needed := read.defaults(params)):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +13,11 @@ from pipeline_tasks.core.errors import InputError
 if TYPE_CHECKING:
     from torch import Tensor
 
+log = logging.getLogger(__name__)
 ENCODERS = ("t5", "mt5", "umt5")
 """Kinds of models with a decoder that embed texts without it, as sentence-transformers has it."""
 _ROUNDING = 1e-5  # of the largest number of a hidden state: less is no difference
-_ALIKE = 0.95  # cosine; a tanh over scores, as Gemma 2 has it, bends large ones
+_SCORES_ALIKE = 0.02  # of bfloat16
 
 
 def hidden_states(model: Any, features: Mapping[str, Tensor]) -> Tensor:
@@ -53,7 +56,14 @@ def check_looks_ahead(folder: Path, model: Any) -> None:
     Raises:
         InputError: it is one.
     """
-    if getattr(model.config, "is_causal", None) is False and not looks_ahead(model):
+    if getattr(model.config, "is_causal", None) is not False:
+        return
+    try:
+        sees = looks_ahead(model)
+    except (AttributeError, TypeError, ValueError, NotImplementedError) as error:  # MPT's has no mask without padding
+        log.info("%s does not read a few tokens as a model that attends both ways: %s", folder, error)
+        sees = False
+    if not sees:
         raise InputError(
             f"{folder} is a {model.config.model_type!r} model that is to attend both ways (is_causal=false), and in "
             "transformers these do not look ahead, or in padded batches alone: name another decoder"
@@ -75,26 +85,51 @@ def looks_ahead(model: Any) -> bool:
     return all(_first_moves(model, ids, mask, d) for ids, mask in ((alone, torch.ones_like(alone)), (beside, shorter)))
 
 
-def head_factor(folder: Path, model: Any) -> float:
-    """What a model with a head multiplies the product of its output embeddings and a hidden state by; 1 for most.
+@dataclass(frozen=True)
+class Scores:
+    """What a model makes of the product of its output embeddings and a hidden state: its scores of all tokens.
+
+    Attributes:
+        factor: that it multiplies by.
+        cap: bound of the scores, by a tanh; None: there is none.
+    """
+
+    factor: float = 1.0
+    cap: float | None = None
+
+    def __call__(self, product: Tensor) -> Tensor:
+        """The scores, of the product's shape."""
+        scores = product if self.factor == 1 else self.factor * product
+        return scores if self.cap is None else self.cap * (scores / self.cap).tanh()
+
+
+def scores_of_head(folder: Path, model: Any) -> Scores:
+    """How a model with a head scores tokens: its cap is told by its config, its factor by a few tokens.
 
     Raises:
-        InputError: its scores are something else than a multiple of that product.
+        InputError: its scores are something else.
     """
     import torch
     from torch.nn.functional import cosine_similarity
 
-    ids, head = torch.tensor([_tokens(model, 3)]).to(model.device), model.get_output_embeddings()
-    row = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-    with torch.no_grad():
-        scores = model(**row).logits.float().flatten()
-        product = head(hidden_states(model.base_model, row).to(head.weight.dtype)).float().flatten()
-    if not cosine_similarity(scores, product, dim=0) > _ALIKE:
-        raise InputError(
-            f"{folder} is a {model.config.model_type!r} model, whose head does more than multiply by its output "
-            "embeddings: name another decoder; an encoder needs no adaptation, choose a size with one"
-        )
-    return float(f"{float(scores @ product / (product @ product)):.3g}")
+    config, head = model.config.get_text_config(), model.get_output_embeddings()
+    cap = getattr(config, "final_logit_softcapping", None)
+    if head.weight.shape[1] == config.hidden_size:
+        ids = torch.tensor([_tokens(model, 3)]).to(model.device)
+        row = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+        with torch.no_grad():
+            scores = model(**row).logits.float().flatten()
+            product = head(hidden_states(model.base_model, row).to(head.weight.dtype)).float().flatten()
+        if cap is not None and torch.allclose(
+            Scores(1.0, cap)(product), scores, rtol=_SCORES_ALIKE, atol=_SCORES_ALIKE
+        ):
+            return Scores(1.0, cap)
+        if cap is None and cosine_similarity(scores, product, dim=0) > 1 - _SCORES_ALIKE:
+            return Scores(float(f"{float(scores @ product / (product @ product)):.3g}"))
+    raise InputError(
+        f"{folder} is a {model.config.model_type!r} model, whose head does more than multiply by its output "
+        "embeddings: name another decoder; an encoder needs no adaptation, choose a size with one"
+    )
 
 
 def _first_moves(model: Any, ids: Tensor, mask: Tensor, token: int) -> bool:

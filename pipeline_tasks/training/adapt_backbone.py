@@ -156,9 +156,9 @@ def _adapt(
 
 
 def _open(backbone_dir: Path, params: AdaptParams, peers: Peers) -> tuple[TrainableEncoder, Callable[[Tensor], Tensor]]:
-    """The trunk, attending both ways, and the head that it came with, times its factor."""
+    """The trunk, attending both ways, and the head that it came with, with its factor and cap."""
     from pipeline_tasks.encoders.layout import layout_of
-    from pipeline_tasks.encoders.states import check_looks_ahead, head_factor
+    from pipeline_tasks.encoders.states import Scores, check_looks_ahead, scores_of_head
     from pipeline_tasks.encoders.trunk import TrainableEncoder, load_model, padding_tokenizer
     from pipeline_tasks.training.descent import told_when_too_large
     from pipeline_tasks.training.model.open_model import device_of, dtype_of, opened_on
@@ -169,7 +169,7 @@ def _open(backbone_dir: Path, params: AdaptParams, peers: Peers) -> tuple[Traina
     with told_when_too_large(params):
         model.to(device)
         check_looks_ahead(backbone_dir, model.base_model)
-        factor = head_factor(backbone_dir, model)
+        scores = scores_of_head(backbone_dir, model)
     trunk, head = model.base_model, model.get_output_embeddings()
     tied = head.weight is trunk.get_input_embeddings().weight
     if divides(params, peers):  # the trunk's embeddings, which the head may be made of
@@ -177,7 +177,7 @@ def _open(backbone_dir: Path, params: AdaptParams, peers: Peers) -> tuple[Traina
     if not tied:
         head.requires_grad_(False)
     encoder = TrainableEncoder(trunk, padding_tokenizer(backbone_dir), layout_of(backbone_dir))
-    return encoder, head if factor == 1 else lambda hidden: factor * head(hidden)
+    return encoder, head if scores == Scores() else lambda hidden: scores(head(hidden))
 
 
 def training_texts(inputs: Inputs) -> Texts:

@@ -12,7 +12,7 @@ never masked.
 
     loss = mean over masked positions i of  -log softmax(c W h_{i-1})[x_i]
 
-with the factor c that the model itself has, 1 for most (Granite and Cohere have another).
+with the factor c that the model itself has, 1 for most (Granite and Cohere have another); Gemma 2 bounds it by a tanh.
 
 Source:
     DMRetriever 3.2.1, which gives neither mask token nor position nor share and names LLM2Vec (BehnamGhader et al.

@@ -10,7 +10,7 @@ import torch
 import transformers
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.encoders.states import head_factor, hidden_states, looks_ahead
+from pipeline_tasks.encoders.states import Scores, hidden_states, looks_ahead, scores_of_head
 from pipeline_tasks.encoders.trunk import load, load_model
 from pipeline_tasks.retrieval.open_encoder import load_encoder
 from tests import shapes
@@ -18,7 +18,9 @@ from tests import shapes
 NEO = {"num_layers": 2, "num_heads": 4, "attention_types": [[["global", "local"], 1]], "window_size": 8}
 
 
-@pytest.mark.parametrize(("kind", "more"), [("gpt_neo", NEO), ("mamba", {}), ("stablelm", {"num_key_value_heads": 4})])
+@pytest.mark.parametrize(
+    ("kind", "more"), [("gpt_neo", NEO), ("mamba", {}), ("stablelm", {"num_key_value_heads": 4}), ("mpt", {})]
+)
 def test_a_model_that_is_to_look_ahead_and_does_not_is_refused_wherever_it_is_opened(tmp_path, kind, more):
     folder = shapes.of_kind(kind, tmp_path / "model", **more)
     assert load(folder).model.config.model_type == kind
@@ -64,28 +66,32 @@ def test_a_model_of_texts_and_images_is_refused_before_it_is_trained_or_searched
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize(
-    ("kind", "more", "factor"),
+    ("kind", "more", "expected"),
     [
-        ("granite", {"logits_scaling": 6.0}, 0.167),
-        ("cohere", {"logit_scale": 0.0625}, 0.0625),
-        ("gemma2", {"head_dim": 8}, 1.0),
-        ("llama", {}, 1.0),
+        ("granite", {"logits_scaling": 6.0}, Scores(0.167)),
+        ("cohere", {"logit_scale": 0.0625}, Scores(0.0625)),
+        ("gemma2", {"head_dim": 8, "final_logit_softcapping": 3.0}, Scores(1.0, 3.0)),
+        ("llama", {}, Scores()),
     ],
 )
-def test_a_head_has_the_factor_that_the_model_has(tmp_path, kind, more, factor, dtype):
+def test_a_head_scores_as_its_model_does(tmp_path, kind, more, expected, dtype):
     folder = shapes.of_kind(kind, tmp_path, num_key_value_heads=2, **more)
     model = load_model(folder, causal=False, head="next_token", dtype=dtype)
-    assert head_factor(tmp_path, model) == pytest.approx(factor, rel=0.01)
-    assert model.config.model_type != "llama" or head_factor(tmp_path, model) == 1.0
+    with torch.no_grad():
+        model.base_model.norm.weight.mul_(8 if kind != "gemma2" else 1).add_(8 if kind == "gemma2" else 0)
+    found = scores_of_head(tmp_path, model)
+    assert (found.factor, found.cap) == (pytest.approx(expected.factor, rel=0.01), expected.cap)
+    assert kind != "llama" or found == Scores()
     features = {"input_ids": torch.tensor([[5, 6, 7, 9]]), "attention_mask": torch.ones(1, 4, dtype=torch.long)}
     with torch.no_grad():
         scores, hidden = model(**features).logits, hidden_states(model.base_model, features)
-        ours = factor * model.get_output_embeddings()(hidden.to(scores.dtype))
+        ours = found(model.get_output_embeddings()(hidden.to(scores.dtype)))
     torch.testing.assert_close(ours, scores, rtol=0.02, atol=0.02)
+    assert kind != "gemma2" or scores.abs().max() > 1, "large enough to be bent"
 
 
-@pytest.mark.parametrize("kind", ["bert", "roberta"])
-def test_a_head_that_is_more_than_a_product_is_refused(tmp_path, kind):
-    model = load_model(shapes.of_kind(kind, tmp_path), causal=False, head="next_token")
+@pytest.mark.parametrize(("kind", "more"), [("bert", {}), ("roberta", {}), ("electra", {"embedding_size": 16})])
+def test_a_head_that_is_more_than_a_product_is_refused(tmp_path, kind, more):
+    model = load_model(shapes.of_kind(kind, tmp_path, **more), causal=False, head="next_token")
     with pytest.raises(InputError, match=f"a '{kind}' model, whose head does more .*choose a size with one"):
-        head_factor(tmp_path, model)
+        scores_of_head(tmp_path, model)

@@ -160,10 +160,11 @@ def test_a_registered_name_starts_another_size_than_its_own(tmp_path):
 
 
 def test_a_decoder_in_a_folder_is_adapted(store, tmp_path):
-    job = plan(store, adapt_backbone, {"size": "596m", "backbone": "qwen3-0.6b"}, {"passages": []})
-    assert job.ref == plan(store, adapt_backbone, {"size": "596m"}, {"passages": []}).ref
+    put(store, PASSAGES, [{"passage_id": "p", "text": "t", "split": "train"}])
+    job = plan(store, adapt_backbone, {"size": "596m", "backbone": "qwen3-0.6b"})
+    assert job.ref == plan(store, adapt_backbone, {"size": "596m"}).ref
     with pytest.raises(InputError, match="no model's folder"):
-        plan(store, adapt_backbone, {"size": "596m", "backbone": str(tmp_path / "none")}, {"passages": []})
+        plan(store, adapt_backbone, {"size": "596m", "backbone": str(tmp_path / "none")})
 
 
 class TestGiven:

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from pipeline_tasks.core.batch_notes import check_no_batch_is_open
 from pipeline_tasks.core.erasure import answers, listed, rows
 from pipeline_tasks.core.erasure.proof import Findings, prove
-from pipeline_tasks.core.erasure.search import blotted, holds, long_texts, mentioned
+from pipeline_tasks.core.erasure.search import blotted, holds, long_texts, mentioned, short_texts
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.manifest import Manifest, Part, Ref
 from pipeline_tasks.core.memo import Record
@@ -68,9 +68,7 @@ class _Work:
     name: str
     done: Erased
     became: dict[str, Part] = field(default_factory=dict)
-    touched: set[str] = field(default_factory=set)
-    answers: set[str] = field(default_factory=set)
-    texts: set[str] = field(default_factory=set)
+    lost: answers.Lost = field(default_factory=answers.Lost)
 
 
 def erase(store: Store, asked: Iterable[str], schemas: Mapping[str, RowSchema], *, dry_run: bool = False) -> Erased:
@@ -92,7 +90,7 @@ def erase(store: Store, asked: Iterable[str], schemas: Mapping[str, RowSchema], 
         manifests = _manifests(store)
         _spread(work, manifests)
         _look(work, manifests)
-        work.done.answers = len(answers.of_rows(store, work.touched, work.answers, work.texts, work.done.ids))
+        work.done.answers = len(answers.of_rows(store, work.lost, work.done.ids))
         return work.done
     with deletion(store) as right:
         running = sorted({run.step for run in living_pins(store)})
@@ -111,10 +109,11 @@ def _carry_out(work: _Work, right: Deletion) -> None:
     erasure = listed.Erasure(name=work.name, ids=listed.lasting(done.ids))
     listed.note(store, erasure)
     _look(work, manifests)
-    gone = answers.of_rows(store, work.touched, work.answers, work.texts, done.ids)
-    answers.forget(store, gone, work.touched, right)
+    gone = answers.of_rows(store, work.lost, done.ids)
+    answers.forget(store, gone, right)
     done.answers = len(gone)
     changed = [_rewritten(work, manifest) for manifest in manifests]
+    answers.hand_on(store, work.became, right)
     for before, after in zip(manifests, changed, strict=True):
         if after != before:
             store.replace(manifest_key(after.ref), after.to_bytes())
@@ -123,7 +122,7 @@ def _carry_out(work: _Work, right: Deletion) -> None:
     _blot(work)
     _clean_this_machine(store)
     done.models = _trained_on_it(changed)
-    done.findings = prove(store, done.ids, work.texts)
+    done.findings = prove(store, done.ids, work.lost.texts)
     if done.findings.clean:
         listed.note(store, erasure.model_copy(update={"done": True}))
 
@@ -167,12 +166,14 @@ def _look(work: _Work, manifests: list[Manifest]) -> None:
     for manifest, part, reach in _tables(work, manifests):
         named = _ids_of(store, part, lists=True)
         if reach.rest(named, ids) is not named:
-            work.touched.add(part.sha256)
+            work.lost.touched.add(part.sha256)
         if reach.made_from(named, ids).num_rows:
             gone = reach.made_from(read_part(store, part), ids)
             work.done.rows[manifest.dataset] += gone.num_rows
-            work.answers |= rows.responses_of(gone)
-            work.texts |= set() if reach.refers else long_texts(gone)
+            work.lost.named |= rows.responses_of(gone)
+            if not reach.refers:
+                work.lost.texts |= long_texts(gone)
+                work.lost.short |= short_texts(gone)
 
 
 def _rewritten(work: _Work, manifest: Manifest) -> Manifest:
@@ -197,7 +198,7 @@ def _part(work: _Work, part: Part, reach: rows.Reach | None = None) -> Part:
     """What ``part`` becomes: rows of a dataset, or without ``reach`` rejects or keys of removals."""
     if part.sha256 in work.became:
         return work.became[part.sha256]
-    if part.name or (reach and part.sha256 not in work.touched):
+    if part.name or (reach and part.sha256 not in work.lost.touched):
         return part
     table, ids = read_part(work.store, part), work.done.ids
     if reach:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from hashlib import sha256
 from typing import Any
+from unicodedata import category
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,7 +22,7 @@ from pipeline_tasks.core.versions import REMOVED
 
 _TOKEN = re.compile(r"[0-9a-f]{16,64}")
 _GOES_ON = r"(?!\.?[\w/%?=&#-])"
-_LONG, _ANCHOR = 40, 48
+_LONG, _ANCHOR, _SHORT = 40, 48, 12
 
 
 def mentioned(text: str, ids: Collection[str]) -> set[str]:
@@ -40,6 +42,13 @@ def long_texts(table: pa.Table) -> set[str]:
     """The texts of these rows by which copies of them are known: no ids, not short, and none of a list."""
     single = table.select([f.name for f in table.schema if not pa.types.is_list(f.type)])
     return {text for values in _texts(single) for text in values.to_pylist() if text and len(text) >= _LONG}
+
+
+def short_texts(table: pa.Table) -> set[str]:
+    """Other texts of these rows, of several words, on one line: by which an answer is known that was bought for one."""
+    single = table.select([f.name for f in table.schema if not pa.types.is_list(f.type)])
+    lines = {_one_line(text) for values in _texts(single) for text in values.to_pylist() if text and len(text) < _LONG}
+    return {line for line in lines if len(line) >= _SHORT and " " in line}
 
 
 def _texts(table: pa.Table) -> Iterator[pa.ChunkedArray]:
@@ -74,6 +83,9 @@ def quotes(data: bytes | None, pieces: Collection[str]) -> bool:
 def _strings(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
+        if value[:1] in ("{", "["):  # prompts are JSON, too
+            with suppress(ValueError, RecursionError):
+                yield from _strings(json.loads(value))
     elif isinstance(value, dict):
         for inner in value.values():
             yield from _strings(inner)
@@ -83,7 +95,10 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    line = " ".join(text.split())
+    if line.isprintable():
+        return line
+    return " ".join("".join(" " if category(c)[0] == "C" else c for c in line).split())  # as prompts have it
 
 
 def holds(store: Store, key: str, ids: Collection[str]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -11,7 +12,9 @@ import pytest
 
 from pipeline_tasks.core.erasure.erase import erase
 from pipeline_tasks.core.erasure.listed import erased_ids, erasures
+from pipeline_tasks.core.erasure.search import anchors, quotes
 from pipeline_tasks.core.errors import InputError, TransientError
+from pipeline_tasks.core.ids import digest
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.memo import Record
 from pipeline_tasks.core.parts import write_rows
@@ -20,8 +23,10 @@ from pipeline_tasks.core.store import LocalStore, Store
 from pipeline_tasks.core.store.s3 import S3Store
 from pipeline_tasks.core.upkeep.check import find_damage
 from pipeline_tasks.core.versions import Version, load_manifest
+from pipeline_tasks.datasets import NEEDS
+from pipeline_tasks.synthesis.prompts import clip
 from tests.core.erasure.library import SCHEMAS, SECRET, A, B, everything, fill, take_down
-from tests.stores import rows
+from tests.stores import put, rows
 
 
 @pytest.fixture
@@ -101,7 +106,30 @@ def test_answers_that_were_bought_for_it_go_and_no_others(store):
     done = take_down(store, A.doc_id)
     assert done.answers == 7, "two a passage that rows name, one that no row does, and the vectors of a part"
     assert len(list(store.keys("responses"))) == 6, "though one part was paid with the answers of both"
+    (part,) = load_manifest(store, Ref.parse("needs")).parts
+    (receipt,) = store.keys("receipts")
+    assert receipt == f"receipts/{part.sha256}.json"
+    assert json.loads(store.read(receipt))["responses"] == sorted(B.answers), "what the part is paid with now"
     assert list(store.keys("memo")) == ["memo/1.json"]
+
+
+def test_answers_that_have_a_short_text_of_it_go_where_its_part_was_paid_with_them(store):
+    lost = {"need_id": "n", "passage_id": A.passages[0], "need": "who is to be forgotten"}
+    put(store, NEEDS, [lost], dataset="refused")
+    (part,) = load_manifest(store, Ref.parse("refused")).parts
+    names = [digest(f"graded {n}") for n in range(2)]
+    asked = {"request": {"prompt": json.dumps(["Who?", "who is to be forgotten"])}}
+    for name in names:
+        store.create(f"responses/{name[:2]}/{name}.json", json.dumps(asked).encode())
+    store.create(f"receipts/{part.sha256}.json", json.dumps({"responses": names[:1]}).encode())
+    take_down(store, A.doc_id)
+    assert [store.exists(f"responses/{name[:2]}/{name}.json") for name in names] == [False, True]
+
+
+def test_a_text_is_found_in_a_prompt_that_is_json_itself():
+    text = 'She said "never again", and left "for good" the list of\u00ad the people of "Mill Lane".'
+    asked = {"messages": [{"content": json.dumps({"passage": clip(text)})}]}
+    assert quotes(json.dumps({"request": asked}).encode(), anchors({text}))
 
 
 def test_tables_of_partitions_go_whatever_they_hold(store):
