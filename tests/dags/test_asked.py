@@ -99,7 +99,8 @@ def build(store: LocalStore, limits: dict[str, dict]) -> tuple[dict[str, list], 
 
 def test_labels_and_triplets_are_those_of_full_rankings(endpoint, store_folder, root):
     plant(store := LocalStore(store_folder))
-    (full, n_full), (limited, n_limited) = build(store, told(root, fusion=True)), build(store, told(root))
+    plant(other := LocalStore(store_folder / "other"))  # in one store the second would take over what the first encoded
+    (full, n_full), (limited, n_limited) = build(other, told(root, fusion=True)), build(store, told(root))
     intent_of, n_models = {row["query_id"]: row["intent"] for row in rows(store, "mtp")}, len(default_models())
     for model in default_models():
         judged = [row for row in full[model] if model in default_panels()[intent_of[row["query_id"]]]]
