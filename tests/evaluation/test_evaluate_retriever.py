@@ -115,9 +115,9 @@ def model() -> str:
 
 
 def asked_of_pairs(store: LocalStore, changed: str = "") -> Ref:
-    """The judged queries as what ``judge_queries`` makes of held-out pairs; one of them ``changed``."""
+    """The judged queries as what ``judge_queries`` makes of held-out pairs, each with ``changed`` behind it."""
     pairs = [
-        {"query_id": i, "query": changed or text, "intent": intent, "split": "test", "positive": text}
+        {"query_id": i, "query": text + changed, "intent": intent, "split": "test", "positive": text}
         | {"passage_id": next(iter(grades)), "doc_id": "d", "positive_id": f"positive-{i}"}
         for i, (text, intent, grades) in JUDGED.items()
     ]
@@ -136,7 +136,7 @@ def test_what_the_pipeline_has_encoded_is_not_encoded_again(store, model):
     all_read = go(store, evaluate_retriever, {"models": []}, **alone | {"models": (model,)})
     assert (all_read.counters["texts_encoded"], all_read.counters["vectors_read"]) == (0, 6)
     assert [row["passage_ids"] for row in rows(store, "eval/heldout")] == [row["passage_ids"] for row in found]
-    asked_of_pairs(store, changed="smoke")
+    asked_of_pairs(store, changed=" smoke")
     other = go(store, evaluate_retriever, {"models": []}, **alone | {"models": (model,)})
     assert (other.counters["texts_encoded"], other.counters["vectors_read"]) == (3, 3), "queries of other pairs"
 

@@ -50,7 +50,8 @@ def test_pairs_that_are_read_again_are_on_the_side_of_their_passage(store, tmp_p
     go(store, read_pairs, source=str(tmp_path / "faq.jsonl"), dev_fraction=0)
     go(store, combine_pairs, own=["faq"])
     found = {row["query"]: row["split"] for row in rows(store, "mtp/combined")}
-    assert found == dict.fromkeys(("stays?", "back?", "none?", "Held_out?"), "train") | {"held_out?": "test"}
+    assert found == dict.fromkeys(("stays?", "back?", "none?"), "train") | {"held_out?": "test"}
+    assert [row["reason"] for row in rejects(store, "mtp/combined").values()] == ["duplicate_query"], "of another side"
 
 
 def test_what_queries_are_compared_by_is_found_again_where_the_passages_alone_are_others(store):
