@@ -95,7 +95,7 @@ def test_the_bill_of_poison_has_the_passages_that_are_asked_for_after_it(store, 
     go(store, write_instructions, **ASKED)
     job, before = plan(store, poison_tuples, ASKED), len(there.seen)
     assert of_step(store, job).n_requests == 4 and len(there.seen) == before
-    assert [request.max_tokens for _, request, _ in wanted_by(store, job)] == [200, 160], "for no guess"
+    assert sorted(request.max_tokens for _, request, _ in wanted_by(store, job)) == [160, 200], "for no guess"
     go(store, poison_tuples, **ASKED)
     assert len(there.seen) == before + 4
     again = plan(store, poison_tuples, ASKED | {"again": "2"})
