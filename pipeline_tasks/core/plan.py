@@ -12,7 +12,7 @@ from typing import Any
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import LATEST, REJECTS_SUFFIX, Ref, version_id
 from pipeline_tasks.core.parameters import usual
-from pipeline_tasks.core.requests import CHANGE, PREVIOUS, before, line, requests
+from pipeline_tasks.core.requests import CHANGE, PREVIOUS, ancestry, before, requests
 from pipeline_tasks.core.schema import FILES
 from pipeline_tasks.core.step import From, Step, StepParams
 from pipeline_tasks.core.store import Store
@@ -104,7 +104,7 @@ class Job:
         if previous is None:
             return None
         latest = previous.manifest
-        for manifest in line(store, latest) if self._reads_older(store) else [latest]:
+        for manifest in ancestry(store, latest) if self._reads_older(store) else [latest]:
             answers = self.ref.version in (request.id for request in requests(store, manifest))
             if answers and (manifest is latest or whole(store, manifest.ref)):
                 return manifest.ref

@@ -67,7 +67,7 @@ def before(store: Store, manifest: Manifest) -> Ref | None:
     return ref if ref and store.exists(manifest_key(ref)) else None
 
 
-def line(store: Store, manifest: Manifest) -> Iterator[Manifest]:
+def ancestry(store: Store, manifest: Manifest) -> Iterator[Manifest]:
     """``manifest`` and the versions that it grew from, as far as they are there, the newest first."""
     yield manifest
     while ref := before(store, manifest):
@@ -77,5 +77,5 @@ def line(store: Store, manifest: Manifest) -> Iterator[Manifest]:
 
 def history(store: Store, manifest: Manifest) -> Iterator[dict[str, Any]]:
     """Parameters of the requests that led to ``manifest``, the last one first, through the versions before it."""
-    for version in line(store, manifest):
+    for version in ancestry(store, manifest):
         yield from (request.params for request in reversed(requests(store, version)))

@@ -31,6 +31,19 @@ def hidden_states(model: Any, features: Mapping[str, Tensor]) -> Tensor:
     return model(**given, **without_cache).last_hidden_state.float()
 
 
+def check_is_one_part(folder: Path, config: Any) -> None:
+    """Refuse a model of several parts, such as of texts and images, of which one reads texts.
+
+    Raises:
+        InputError: it is one.
+    """
+    if not hasattr(config, "hidden_size"):
+        raise InputError(
+            f"{folder} is a {config.model_type!r} model, of whose parts one reads texts: save its text model alone "
+            "(with its head, to adapt it), put its tokenizer there, and name that folder"
+        )
+
+
 def check_decoder(folder: Path, model: Any) -> None:
     """Refuse a model whose decoder wants a text of its own; BART's reads that of the encoder.
 

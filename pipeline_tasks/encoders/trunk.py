@@ -17,7 +17,7 @@ import numpy as np
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.encoders.layout import Layout, layout_of
 from pipeline_tasks.encoders.projection import Dense
-from pipeline_tasks.encoders.states import ENCODERS, check_decoder, check_looks_ahead, hidden_states
+from pipeline_tasks.encoders.states import ENCODERS, check_decoder, check_is_one_part, check_looks_ahead, hidden_states
 from pipeline_tasks.encoders.tokens import TextTokens, padded
 from pipeline_tasks.models.registry import Pooling
 from pipeline_tasks.models.use import load_tokenizer as load_fast
@@ -175,11 +175,8 @@ def load_model(
     kind = dtype if dtype == "auto" else getattr(torch, dtype)
     try:
         config = AutoConfig.from_pretrained(folder, **safely)
-        if (head is None or causal is not None) and not hasattr(config, "hidden_size"):
-            raise InputError(
-                f"{folder} is a {config.model_type!r} model, of whose parts one reads texts: save its text model alone "
-                "(with its head, to adapt it), put its tokenizer there, and name that folder"
-            )
+        if head is None or causal is not None:
+            check_is_one_part(folder, config)
         if causal is not None:
             config.is_causal = causal
         chosen = safely | ({"attn_implementation": attention} if attention else {})
