@@ -21,7 +21,7 @@ from typing import Any, get_args
 import numpy as np
 from judged_sets import OTHERS, SETS, JudgedSet, judged_folder, needed, smaller
 from learning_rows import FUSION, references
-from learning_stages import STAGES, Bench, Recipe
+from learning_stages import N_NEGATIVES, STAGES, Bench, Recipe
 from measure import finish, sd, show
 
 from pipeline_tasks.evaluation.statistics import Difference, compare
@@ -148,6 +148,7 @@ def options_of() -> argparse.Namespace:
     add("--teacher", choices=(FUSION, *REFERENCE_MODELS), default=FUSION, help="ranks of all, or cosines of one")
     add("--set", type=json.loads, default={}, dest="given", help='hyperparameters of our stages: {"epochs": 2}')
     add("--set-mined", type=json.loads, default={}, dest="given_mined", help="the same of those with mined negatives")
+    add("--negatives", type=int, default=N_NEGATIVES, help="mined for a pair; fewer cost less")
     add("--dev", action="store_true", help="development queries alone")
     add("--data", type=Path, default=DATA, help="folder of the judged sets")
     add("--keep", type=Path, help="folder in which models and rankings stay: a run that was stopped goes on")
@@ -163,7 +164,8 @@ def options_of() -> argparse.Namespace:
 def main() -> None:
     """Run the sets that are asked for."""
     options = options_of()
-    recipe = Recipe(options.size, options.precision, options.teacher, options.given, options.given_mined)
+    of_all = options.size, options.precision, options.teacher, options.given
+    recipe = Recipe(*of_all, options.given_mined, options.negatives)
     others = {name: judged_folder(needed(options.data / name), OTHERS[name]) for name in options.others}
     found = {}
     with tempfile.TemporaryDirectory() as passing:

@@ -20,7 +20,7 @@ from pipeline_tasks.retrieval.open_encoder import open_encoder
 from pipeline_tasks.retrieval.search import top_k
 from pipeline_tasks.training.data.examples import Examples
 
-DEPTH, N_NEGATIVES, ALPHA, RANKS = 200, 9, 0.95, 10
+DEPTH, ALPHA, RANKS = 200, 0.95, 10
 SKIPPED, INTERVALS = 3, 3
 LENGTHS = {"max_query_length": 64, "max_passage_length": 192}
 FUSION = "rrf"
@@ -77,8 +77,8 @@ def _vectors(name: str, asked: Mapping[str, Sequence[str]], passages: Sequence[s
     return found | {"passages": encoder.encode_passages(list(passages))}
 
 
-def negatives(data: JudgedSet, found: References) -> list[list[str]]:
-    """Per pair up to nine passages of the training documents, the first reference model's best below the source."""
+def negatives(data: JudgedSet, found: References, n_negatives: int) -> list[list[str]]:
+    """Per pair so many passages of the training documents, the first reference model's best below the source."""
     ids = list(data.passages)
     places = {name: place for place, name in enumerate(ids)}
     answers, trained_on = data.answers(), {pair.passage_id for pair in data.pairs}
@@ -87,7 +87,7 @@ def negatives(data: JudgedSet, found: References) -> list[list[str]]:
     for pair, query, ranked in zip(data.pairs, vectors["pairs"], found.pairs[name], strict=True):
         limit = ALPHA * float(query @ vectors["passages"][places[pair.passage_id]])
         close = [ids[p] for p in ranked if query @ vectors["passages"][p] < limit]
-        mined.append([i for i in close if i in trained_on and i not in answers[pair.query]][:N_NEGATIVES])
+        mined.append([i for i in close if i in trained_on and i not in answers[pair.query]][:n_negatives])
     return mined
 
 

@@ -34,6 +34,7 @@ from pipeline_tasks.training.model.reset import reset_top_layers
 from pipeline_tasks.training.params import Precision, TrainParams
 
 START = "the start"
+N_NEGATIVES = 9
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,7 @@ class Recipe:
         teacher: ``rrf``, the ranks of BM25 and all reference models, or one of these models, its cosines.
         given: hyperparameters, by name, in place of the size's.
         given_mined: of stages with mined negatives, in place of these; such a stage goes on from a trained model.
+        n_negatives: that are mined for a pair; the paper's nine are ten passages to encode for a query.
     """
 
     size: str
@@ -90,6 +92,7 @@ class Recipe:
     teacher: str
     given: Mapping[str, Any]
     given_mined: Mapping[str, Any]
+    n_negatives: int = N_NEGATIVES
 
     @property
     def bf16(self) -> bool:
@@ -109,7 +112,7 @@ class Recipe:
         return TrainParams(size=self.size, precision=self.precision, **(chosen | given))
 
 
-def training_set(data: JudgedSet, stage: Stage, found: References, teacher: str) -> Examples:
+def training_set(data: JudgedSet, stage: Stage, found: References, recipe: Recipe) -> Examples:
     """The rows of a stage."""
     rows = [(pair.query, data.passages[pair.passage_id]) for pair in data.pairs]
     if stage.written:
@@ -121,8 +124,8 @@ def training_set(data: JudgedSet, stage: Stage, found: References, teacher: str)
         return Examples.of(queries, positives, [[data.passages[i] for i in ids] for ids in spread(data, found)])
     if not stage.mined:
         return Examples.of(queries, positives)
-    mined = negatives(data, found)
-    targets = taught(data, mined, found, teacher) if stage.taught else None
+    mined = negatives(data, found, recipe.n_negatives)
+    targets = taught(data, mined, found, recipe.teacher) if stage.taught else None
     return Examples.of(queries, positives, [[data.passages[i] for i in ids] for ids in mined], targets=targets)
 
 
@@ -182,6 +185,8 @@ class Bench:
         """Folder of a stage's model, named by all that it is made of, other models among it."""
         stage, models = STAGES[name], list(self.found.vectors)
         read = [self.recipe.teacher, models] if stage.taught else models[:1] if stage.mined else []
+        if stage.mined and self.recipe.n_negatives != N_NEGATIVES:
+            read = [*read, self.recipe.n_negatives]
         params = self.recipe.params(stage, seed).identity()
         begun = self.of_stage(before, seed).name if before else ""
         trained = [member for member in stage.averages if member != START]
@@ -197,7 +202,7 @@ class Bench:
         if STAGES[name].averages:
             return self._average(self._members(name, seed, before), self.of_stage(name, seed, before))
         start = self.of_stage(before, seed, "") if before else self.start
-        rows = training_set(self.data, STAGES[name], self.found, self.recipe.teacher)
+        rows = training_set(self.data, STAGES[name], self.found, self.recipe)
         params, out = self.recipe.params(STAGES[name], seed), self.of_stage(name, seed, before)
         work = self.place / "unfinished" / out.name
         result = train(rows, dev_set(self.data), start, params, work, threads=settings().threads)

@@ -65,11 +65,20 @@ def test_a_training_that_was_stopped_goes_on_where_its_checkpoints_are(
 
 
 def test_no_negative_answers_the_query_or_is_of_a_judged_document(stages: ModuleType, planted: tuple[Any, Any]):
-    assert stages.negatives(*planted) == [["c"], ["b", "a"], ["c"]]
+    assert stages.negatives(*planted, 9) == [["c"], ["b", "a"], ["c"]]
+
+
+def test_a_model_of_fewer_negatives_lies_apart(stages: ModuleType, planted: tuple[Any, Any], tmp_path: Path):
+    assert stages.negatives(*planted, 1) == [["c"], ["b"], ["c"]]
+    recipes = [stages.Recipe("22m", "fp32", "rrf", {}, {}, n) for n in (1, 9)]
+    few, nine = (stages.Bench(*planted, recipe, tmp_path) for recipe in recipes)
+    assert few.of_stage("pairs", 0) == nine.of_stage("pairs", 0)
+    for name in ("negatives", "distilled", "taught alone"):
+        assert few.of_stage(name, 0, "pairs") != nine.of_stage(name, 0, "pairs")
 
 
 def test_a_teacher_scores_the_source_first_and_then_each_negative(stages: ModuleType, planted: tuple[Any, Any]):
-    mined = stages.negatives(*planted)
+    mined = stages.negatives(*planted, 9)
     of_one = stages.taught(planted[0], mined, planted[1], "encoder")
     assert [np.round(row, 2).tolist() for row in of_one] == [[1.0, 0.6], [0.8, 0.6, 0.0], [0.8, 0.6]]
     of_all = stages.taught(planted[0], mined, planted[1], "rrf")
