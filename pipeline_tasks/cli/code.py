@@ -10,9 +10,9 @@ from rich.table import Column, Table
 
 from pipeline_tasks.cli.inspect import FORMAT, aged, clipped, print_rows, used_store
 from pipeline_tasks.cli.terminal import console
+from pipeline_tasks.core.codelock.lock import current, read, unsettled, write
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.lineage.query import ALL_ROWS, query
-from pipeline_tasks.core.lock import current, read, unsettled, write
 from pipeline_tasks.core.registry import get_step, step_names
 
 _STALE = """

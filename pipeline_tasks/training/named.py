@@ -11,7 +11,7 @@ from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, computed_field
 
-from pipeline_tasks.core.closure import meaning
+from pipeline_tasks.core.codelock.closure import meaning
 from pipeline_tasks.core.errors import InputError
 
 

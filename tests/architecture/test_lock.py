@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pipeline_tasks.core.lock import LOCK, current, read, unsettled
+from pipeline_tasks.core.codelock.lock import LOCK, current, read, unsettled
 
 PACKAGE = Path(__file__).parents[2] / "pipeline_tasks"
 BY_VALUE = ("domains", "models/data")

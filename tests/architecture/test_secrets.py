@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 
-from pipeline_tasks.core.closure import closure
+from pipeline_tasks.core.codelock.closure import closure
 from pipeline_tasks.core.registry import get_step, step_names
 from pipeline_tasks.core.settings import SECRETS, Settings
 from tests.architecture.test_house import ROOT, tree

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline_tasks.core.closure import SCHEMAS
+from pipeline_tasks.core.codelock.closure import SCHEMAS
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.lineage.facts import Rows
 from pipeline_tasks.core.manifest import Manifest, Part

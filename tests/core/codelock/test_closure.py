@@ -1,6 +1,6 @@
 import pytest
 
-from pipeline_tasks.core.closure import closure, meaning
+from pipeline_tasks.core.codelock.closure import closure, meaning
 from pipeline_tasks.core.registry import get_step
 
 SOURCE = '''

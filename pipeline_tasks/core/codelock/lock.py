@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pipeline_tasks.core.closure import ROOT, closure
+from pipeline_tasks.core.codelock.closure import ROOT, closure
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.registry import get_step, step_names
 

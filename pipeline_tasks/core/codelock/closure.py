@@ -26,7 +26,7 @@ from typing import Any
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.step import Resources, Step
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PACKAGE = __name__.partition(".")[0]
 SCHEMAS = f"{PACKAGE}.datasets"
 CORE = f"{PACKAGE}.core"
