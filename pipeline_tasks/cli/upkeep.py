@@ -20,15 +20,15 @@ from pipeline_tasks.cli.inspect import sized, store, used_store
 from pipeline_tasks.cli.terminal import console
 from pipeline_tasks.core import durable
 from pipeline_tasks.core.confine import CALLS, LAYERS, NAMESPACE, held_here
-from pipeline_tasks.core.endpoint import FREE
 from pipeline_tasks.core.errors import FoundryError
 from pipeline_tasks.core.lineage import fold, unfold
 from pipeline_tasks.core.lineage.metrics import exposition
+from pipeline_tasks.core.paid.endpoint import FREE
+from pipeline_tasks.core.paid.spending import key_of, read_state, spent
 from pipeline_tasks.core.parameters import of_installation
 from pipeline_tasks.core.registry import get_step, step_names
 from pipeline_tasks.core.resources import configured, resources_of
 from pipeline_tasks.core.settings import Settings, settings
-from pipeline_tasks.core.spending import key_of, read_state, spent
 from pipeline_tasks.core.store.bucket import Bucket
 from pipeline_tasks.core.store.conditions import check_conditions
 from pipeline_tasks.core.store.disk import space_in, writable

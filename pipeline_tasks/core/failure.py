@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from pipeline_tasks.core.paid.spending import Limit, LimitReached
 from pipeline_tasks.core.plan import Job
-from pipeline_tasks.core.spending import Limit, LimitReached
 
 _LONGEST_ERROR = 2000
 

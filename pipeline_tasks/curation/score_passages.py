@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
-from pipeline_tasks.core.endpoint import Unanswered
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.paid.endpoint import Unanswered
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.step import step
 from pipeline_tasks.curation import relevance_prompts as prompts

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field, PrivateAttr
 
-from pipeline_tasks.core.endpoint import PaidParams
+from pipeline_tasks.core.paid.endpoint import PaidParams
 from pipeline_tasks.core.runtime import versions_of
 from pipeline_tasks.core.settings import Secret
 from pipeline_tasks.evaluation import systems

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from pydantic import Field, ValidationError
 
-from pipeline_tasks.core.endpoint import Price
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.paid.endpoint import Price
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.models.registry import DATA, Entry
 

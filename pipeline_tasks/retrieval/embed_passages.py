@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
-from pipeline_tasks.core.endpoint import PaidParams
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.paid.endpoint import PaidParams
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.runtime import versions_of
 from pipeline_tasks.core.settings import Secret

@@ -3,7 +3,7 @@
 Texts are asked for in groups that their own digests decide, so that a killed run comes upon the same groups again. An
 answer is stored before it is used, under the sha256 of model and texts: ``<id>.f32`` holds the vectors and
 ``<id>.json`` what they cost. Only answers that were on their way when the process was killed can be lost. From other
-texts beside them the index of :mod:`pipeline_tasks.core.bought_vectors` leads to them.
+texts beside them the index of :mod:`pipeline_tasks.core.paid.bought_vectors` leads to them.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from pipeline_tasks.core.endpoint import Bought, Endpoint, NoAnswer, Refused, Tokens
-from pipeline_tasks.core.endpoint.usage import tokens_of
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.ids import canonical_json, digest
+from pipeline_tasks.core.paid.endpoint import Bought, Endpoint, NoAnswer, Refused, Tokens
+from pipeline_tasks.core.paid.endpoint.usage import tokens_of
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.vectors import directed
 from pipeline_tasks.core.wire import clean

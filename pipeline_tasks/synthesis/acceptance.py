@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pipeline_tasks.core.endpoint import Refused, Unanswered
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.paid.endpoint import Refused, Unanswered
 from pipeline_tasks.synthesis.llm_client import LLMClient, Request, Response
 from pipeline_tasks.synthesis.log_probs import REMEDY
 

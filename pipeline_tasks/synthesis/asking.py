@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from pipeline_tasks.core.endpoint import Unanswered
+from pipeline_tasks.core.paid.endpoint import Unanswered
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.synthesis.endpoint import SHOWN, LlmParams, ask_all
 from pipeline_tasks.synthesis.llm_client import Response

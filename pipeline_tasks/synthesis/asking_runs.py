@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pipeline_tasks.core.errors import TransientError
+from pipeline_tasks.core.paid.response_store import ResponseStore
 from pipeline_tasks.core.pins import living_pins
-from pipeline_tasks.core.response_store import ResponseStore
 from pipeline_tasks.core.store import Store
 
 

@@ -16,16 +16,16 @@ from dataclasses import astuple, dataclass, replace
 from itertools import chain, islice
 from uuid import uuid4
 
-from pipeline_tasks.core.endpoint import FREE, Fault, Price, Terms, Tokens
-from pipeline_tasks.core.endpoint.batch_api import BatchApi, FileGone, NoBatchApi, Standing, said
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import canonical_json, digest
+from pipeline_tasks.core.paid.endpoint import FREE, Fault, Price, Terms, Tokens
+from pipeline_tasks.core.paid.endpoint.batch_api import BatchApi, FileGone, NoBatchApi, Standing, said
+from pipeline_tasks.core.paid.response_store import ResponseStore
+from pipeline_tasks.core.paid.spending import Charge, Ledger, LimitReached, today
 from pipeline_tasks.core.pins import pinned
 from pipeline_tasks.core.plan import Job
-from pipeline_tasks.core.response_store import ResponseStore
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.settings import settings
-from pipeline_tasks.core.spending import Charge, Ledger, LimitReached, today
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.synthesis.asking_runs import RunAsks, check_nobody_asks
 from pipeline_tasks.synthesis.endpoint import ACCOUNT, LlmParams, llm_limits, opened

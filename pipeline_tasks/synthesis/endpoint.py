@@ -10,12 +10,12 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
-from pipeline_tasks.core.endpoint import FREE, Endpoint, PaidParams, Price, Refused, Unanswered, price_at
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.response_store import ResponseStore
+from pipeline_tasks.core.paid.endpoint import FREE, Endpoint, PaidParams, Price, Refused, Unanswered, price_at
+from pipeline_tasks.core.paid.response_store import ResponseStore
+from pipeline_tasks.core.paid.spending import Limit, limits
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.settings import Settings, settings
-from pipeline_tasks.core.spending import Limit, limits
 from pipeline_tasks.core.step import added
 from pipeline_tasks.domains import domain_folder, prompts_sha256
 from pipeline_tasks.domains.intents import load_intents

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline_tasks.core import memo
-from pipeline_tasks.core.endpoint import Tokens
+from pipeline_tasks.core.paid.endpoint import Tokens
 from pipeline_tasks.core.parameters import usual
 from pipeline_tasks.core.parts import read_part
 from pipeline_tasks.core.plan import Job, plan

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from itertools import cycle
 from typing import Any, Literal
 
-from pipeline_tasks.core.endpoint import Fault, Tokens
-from pipeline_tasks.core.endpoint.usage import tokens_of, whole
-from pipeline_tasks.core.response_store import BROKEN_OFF
+from pipeline_tasks.core.paid.endpoint import Fault, Tokens
+from pipeline_tasks.core.paid.endpoint.usage import tokens_of, whole
+from pipeline_tasks.core.paid.response_store import BROKEN_OFF
 from pipeline_tasks.synthesis.log_probs import LogProbs, kept_log_probs
 
 Api = Literal["completions", "chat"]

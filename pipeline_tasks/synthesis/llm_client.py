@@ -17,10 +17,10 @@ from functools import partial
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from pipeline_tasks.core.endpoint import FREE, Bought, Endpoint, NoAnswer, Refused, Silent, Unanswered
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.ids import digest
-from pipeline_tasks.core.response_store import Keep, Record, ResponseStore
+from pipeline_tasks.core.paid.endpoint import FREE, Bought, Endpoint, NoAnswer, Refused, Silent, Unanswered
+from pipeline_tasks.core.paid.response_store import Keep, Record, ResponseStore
 from pipeline_tasks.synthesis.llm_api import (
     CONTENT_FILTER,
     PATHS,

@@ -8,11 +8,11 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from pipeline_tasks.core.batch_notes import FAILED, FOLDER, batch_notes
-from pipeline_tasks.core.endpoint import Tokens
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import canonical_json
-from pipeline_tasks.core.response_store import Record
+from pipeline_tasks.core.paid.batch_notes import FAILED, FOLDER, batch_notes
+from pipeline_tasks.core.paid.endpoint import Tokens
+from pipeline_tasks.core.paid.response_store import Record
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.synthesis.llm_api import Api, response_of
 

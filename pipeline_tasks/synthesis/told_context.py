@@ -10,8 +10,8 @@ import json
 import logging
 from typing import Any
 
-from pipeline_tasks.core.endpoint import Endpoint, Fault, Unanswered
 from pipeline_tasks.core.errors import FoundryError, InputError
+from pipeline_tasks.core.paid.endpoint import Endpoint, Fault, Unanswered
 
 log = logging.getLogger(__name__)
 _PATIENCE_S = 5.0

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from pipeline_tasks.core import memo
-from pipeline_tasks.core.endpoint import Endpoint, NoAnswer, Terms, Tokens
+from pipeline_tasks.core.paid.endpoint import Endpoint, NoAnswer, Terms, Tokens
+from pipeline_tasks.core.paid.response_store import Keep, ResponseStore
 from pipeline_tasks.core.plan import Job
-from pipeline_tasks.core.response_store import Keep, ResponseStore
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.synthesis.llm_api import Api, Request, Response, at_most

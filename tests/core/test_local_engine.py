@@ -10,9 +10,9 @@ from functools import partial
 
 import pytest
 
-from pipeline_tasks.core.endpoint.errors import Silent
 from pipeline_tasks.core.engines.local import Local
 from pipeline_tasks.core.errors import TransientError
+from pipeline_tasks.core.paid.endpoint.errors import Silent
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store.s3 import S3Store
 

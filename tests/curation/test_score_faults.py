@@ -14,10 +14,10 @@ import pytest
 
 from benchmarks.faulty_llm import PRICE_IN, PRICE_OUT
 from benchmarks.scoring_llm import ScoringLLM
-from pipeline_tasks.core.endpoint import pace
 from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.paid.endpoint import pace
+from pipeline_tasks.core.paid.spending import LimitReached
 from pipeline_tasks.core.settings import settings
-from pipeline_tasks.core.spending import LimitReached
 from pipeline_tasks.core.step import Step
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import Version

@@ -10,9 +10,9 @@ import pytest
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.lineage import query
+from pipeline_tasks.core.paid.spending import LimitReached
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.settings import settings
-from pipeline_tasks.core.spending import LimitReached
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.curation.relabel import relabel
 from pipeline_tasks.curation.score_passages import score_passages

@@ -17,10 +17,10 @@ from foundry_airflow.ahead import AheadOperator
 from foundry_airflow.calls import Ended
 
 from pipeline_tasks.core.errors import EXIT_RETRY
+from pipeline_tasks.core.paid.spending import key_of, read_state
 from pipeline_tasks.core.pins import pinned
 from pipeline_tasks.core.registry import get_step, step_names
 from pipeline_tasks.core.settings import settings
-from pipeline_tasks.core.spending import key_of, read_state
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.datasets import PASSAGES
 from pipeline_tasks.synthesis.endpoint import LlmParams

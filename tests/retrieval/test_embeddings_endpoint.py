@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline_tasks.core.endpoint import Endpoint
-from pipeline_tasks.core.spending import Ledger, Limit, LimitReached
+from pipeline_tasks.core.paid.endpoint import Endpoint
+from pipeline_tasks.core.paid.spending import Ledger, Limit, LimitReached
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.retrieval.embeddings_endpoint import EmbeddingsEndpoint
 from tests.retrieval.endpoint import DIM, serving

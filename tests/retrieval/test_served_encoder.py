@@ -5,12 +5,12 @@ from email.utils import format_datetime
 import numpy as np
 import pytest
 
-from pipeline_tasks.core.bought_vectors import PREFIX
-from pipeline_tasks.core.endpoint import Terms, pace
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.lineage import query
+from pipeline_tasks.core.paid.bought_vectors import PREFIX
+from pipeline_tasks.core.paid.endpoint import Terms, pace
+from pipeline_tasks.core.paid.spending import LimitReached
 from pipeline_tasks.core.settings import settings
-from pipeline_tasks.core.spending import LimitReached
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.datasets import PASSAGES
 from pipeline_tasks.models.registry import get

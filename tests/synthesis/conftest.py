@@ -4,7 +4,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from pipeline_tasks.core.response_store import ResponseStore
+from pipeline_tasks.core.paid.response_store import ResponseStore
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.models.fetch import is_here, weights_of

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from pipeline_tasks.cli.batch import batch_command
-from pipeline_tasks.core.endpoint import pace
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.manifest import Ref
+from pipeline_tasks.core.paid.endpoint import pace
+from pipeline_tasks.core.paid.spending import LimitReached, key_of, read_state, spent
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.settings import settings
-from pipeline_tasks.core.spending import LimitReached, key_of, read_state, spent
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import PASSAGES
@@ -188,7 +188,7 @@ def test_a_batch_whose_beginning_was_not_heard_of_is_found_and_not_begun_twice(s
 def test_a_process_that_was_killed_before_it_knew_the_batch_finds_it_again(store, there, tmp_path):
     script = (
         "import os, signal\n"
-        "from pipeline_tasks.core.endpoint.batch_api import BatchApi\n"
+        "from pipeline_tasks.core.paid.endpoint.batch_api import BatchApi\n"
         "start = BatchApi.start\n"
         "def killed(*given):\n    start(*given)\n    os.kill(os.getpid(), signal.SIGKILL)\n"
         "BatchApi.start = killed\n"

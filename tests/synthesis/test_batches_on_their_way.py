@@ -14,9 +14,9 @@ import pytest
 from pipeline_tasks import datasets
 from pipeline_tasks.core.erasure.erase import Erased, erase
 from pipeline_tasks.core.errors import InputError, TransientError
+from pipeline_tasks.core.paid.spending import key_of, read_state
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.settings import settings
-from pipeline_tasks.core.spending import key_of, read_state
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.upkeep.sync import sync
 from pipeline_tasks.datasets import PASSAGES

@@ -8,8 +8,8 @@ import pytest
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.lineage.query import query
+from pipeline_tasks.core.paid.response_store import ResponseStore
 from pipeline_tasks.core.plan import plan
-from pipeline_tasks.core.response_store import ResponseStore
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.datasets import EVENTS, PASSAGES

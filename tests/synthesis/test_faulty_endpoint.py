@@ -7,11 +7,11 @@ import json
 import pytest
 
 from benchmarks.faulty_llm import FAULTS, PRICE_IN, PRICE_OUT, REFUSALS, FaultyLLM
-from pipeline_tasks.core.endpoint import pace
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.lineage import query
+from pipeline_tasks.core.paid.endpoint import pace
+from pipeline_tasks.core.paid.spending import LimitReached, key_of, read_state, spent
 from pipeline_tasks.core.settings import settings
-from pipeline_tasks.core.spending import LimitReached, key_of, read_state, spent
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.datasets import PASSAGES
 from pipeline_tasks.synthesis import acceptance

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline_tasks.core.endpoint import Refused, pace
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.response_store import answer_key
+from pipeline_tasks.core.paid.endpoint import Refused, pace
+from pipeline_tasks.core.paid.response_store import answer_key
 from pipeline_tasks.synthesis.llm_api import Request, at_most, body_of, sent
 from pipeline_tasks.synthesis.write_needs import write_needs
 from tests.synthesis.test_llm_client import answer, client

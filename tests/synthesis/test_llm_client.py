@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from pipeline_tasks.core.endpoint import FREE, Endpoint, NoAnswer, Price, Terms, Unanswered
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.ids import canonical_json
-from pipeline_tasks.core.response_store import ResponseStore
+from pipeline_tasks.core.paid.endpoint import FREE, Endpoint, NoAnswer, Price, Terms, Unanswered
+from pipeline_tasks.core.paid.response_store import ResponseStore
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.synthesis.llm_api import answer_of
 from pipeline_tasks.synthesis.llm_client import LLMClient, Request

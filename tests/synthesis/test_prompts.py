@@ -1,7 +1,7 @@
 import pytest
 
-from pipeline_tasks.core.endpoint import Endpoint
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.paid.endpoint import Endpoint
 from pipeline_tasks.domains import domain_folder, folder_of
 from pipeline_tasks.domains.intents import load_intents
 from pipeline_tasks.synthesis.llm_client import LLMClient

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from pipeline_tasks.core.lineage.rows import literal
-from pipeline_tasks.core.response_store import BROKEN_OFF
+from pipeline_tasks.core.paid.response_store import BROKEN_OFF
 from pipeline_tasks.core.store import Entry
 
 if TYPE_CHECKING:

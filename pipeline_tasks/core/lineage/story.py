@@ -8,7 +8,7 @@ from typing import Any
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.lineage.older import query_story
 from pipeline_tasks.core.lineage.reader import Ask, Reader
-from pipeline_tasks.core.response_store import ResponseStore
+from pipeline_tasks.core.paid.response_store import ResponseStore
 
 _OLDER_S = 5.0
 """Of a question that others wait for."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pipeline_tasks.core.ids import canonical_json
-from pipeline_tasks.core.spending import state_of
+from pipeline_tasks.core.paid.spending import state_of
 from pipeline_tasks.core.store import Store
 
 

@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
-from pipeline_tasks.core.batch_notes import is_taken_in
 from pipeline_tasks.core.erasure.listed import merge_erasures
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.ids import file_sha256
 from pipeline_tasks.core.manifest import Manifest, Ref
+from pipeline_tasks.core.paid.batch_notes import is_taken_in
 from pipeline_tasks.core.pins import UPKEEP
 from pipeline_tasks.core.progress import meter
 from pipeline_tasks.core.remembered import PREFIX as REMEMBERED

@@ -17,8 +17,8 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 from pipeline_tasks import __version__
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.ids import digest
-from pipeline_tasks.core.response_store import ResponseStore
-from pipeline_tasks.core.spending import Charge, Ledger, LimitReached
+from pipeline_tasks.core.paid.response_store import ResponseStore
+from pipeline_tasks.core.paid.spending import Charge, Ledger, LimitReached
 from pipeline_tasks.corpus.search.provider import Busy, Refused, Reply, Spent
 
 log = logging.getLogger(__name__)

@@ -9,9 +9,9 @@ from typing import Literal
 from pydantic import Field
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.response_store import ResponseStore
+from pipeline_tasks.core.paid.response_store import ResponseStore
+from pipeline_tasks.core.paid.spending import Ledger, Limit, Most, limits
 from pipeline_tasks.core.settings import Secret, settings
-from pipeline_tasks.core.spending import Ledger, Limit, Most, limits
 from pipeline_tasks.core.step import StepParams, tuning
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.corpus.search.asker import Asker

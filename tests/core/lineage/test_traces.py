@@ -11,7 +11,7 @@ from pipeline_tasks.core.lineage import older, query
 from pipeline_tasks.core.lineage.reader import Reader
 from pipeline_tasks.core.lineage.story import story
 from pipeline_tasks.core.manifest import Ref
-from pipeline_tasks.core.response_store import ResponseStore, answer_key
+from pipeline_tasks.core.paid.response_store import ResponseStore, answer_key
 from pipeline_tasks.core.versions import load_manifest
 from tests.stores import put
 

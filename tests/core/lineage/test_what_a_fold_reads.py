@@ -13,7 +13,7 @@ from pipeline_tasks.core.lineage.metrics import exposition
 from pipeline_tasks.core.lineage.reader import Reader
 from pipeline_tasks.core.lineage.sandbox import Sandbox
 from pipeline_tasks.core.manifest import Ref
-from pipeline_tasks.core.response_store import ResponseStore, answer_key
+from pipeline_tasks.core.paid.response_store import ResponseStore, answer_key
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.store.s3 import S3Store
 from pipeline_tasks.core.upkeep.gc import drop, find_garbage

@@ -9,7 +9,7 @@ import pytest
 from pipeline_tasks.core.erasure.listed import Erasure, erased_ids, erasures, note
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.manifest import Ref
-from pipeline_tasks.core.spending import Ledger, key_of, read_state, spent
+from pipeline_tasks.core.paid.spending import Ledger, key_of, read_state, spent
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.upkeep.sync import KINDS, sync
 from pipeline_tasks.core.versions import Version, manifest_key

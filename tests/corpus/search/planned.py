@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from pipeline_tasks.core.ids import short_id
-from pipeline_tasks.core.spending import today
+from pipeline_tasks.core.paid.spending import today
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.datasets import SEARCHES
 from tests.stores import put

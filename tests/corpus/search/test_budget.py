@@ -13,7 +13,7 @@ import pytest
 
 from pipeline_tasks.core.errors import TransientError
 from pipeline_tasks.core.lineage import query
-from pipeline_tasks.core.spending import Ledger, today
+from pipeline_tasks.core.paid.spending import Ledger, today
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.corpus.search_web import search_web
 from tests.corpus.search.planned import KEY, QUERIES, QUICK, asked, next_day, planned

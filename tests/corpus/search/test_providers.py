@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from pipeline_tasks.core.errors import InputError, TransientError
-from pipeline_tasks.core.response_store import ResponseStore
-from pipeline_tasks.core.spending import Ledger
+from pipeline_tasks.core.paid.response_store import ResponseStore
+from pipeline_tasks.core.paid.spending import Ledger
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.wire import clean
 from pipeline_tasks.corpus.search.asker import LARGEST_REPLY, Asker

@@ -6,7 +6,7 @@ import json
 from collections.abc import Container
 
 from pipeline_tasks.core.errors import TransientError
-from pipeline_tasks.core.response_store import answer_key
+from pipeline_tasks.core.paid.response_store import answer_key
 from pipeline_tasks.core.store import Store
 
 FOLDER = "batches"

@@ -18,13 +18,13 @@ from typing import Any, Generic, TypeVar
 
 import httpx
 
-from pipeline_tasks.core.endpoint.errors import Fault, MessageNames, NoAnswer, Reply, Silent, TooMany, meaning
-from pipeline_tasks.core.endpoint.pace import Pace, backoff_s
-from pipeline_tasks.core.endpoint.price import FREE, Price, Tokens
-from pipeline_tasks.core.endpoint.terms import Terms
-from pipeline_tasks.core.endpoint.transport import UNREACHABLE, Transport, checked_host
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.spending import Charge, Ledger
+from pipeline_tasks.core.paid.endpoint.errors import Fault, MessageNames, NoAnswer, Reply, Silent, TooMany, meaning
+from pipeline_tasks.core.paid.endpoint.pace import Pace, backoff_s
+from pipeline_tasks.core.paid.endpoint.price import FREE, Price, Tokens
+from pipeline_tasks.core.paid.endpoint.terms import Terms
+from pipeline_tasks.core.paid.endpoint.transport import UNREACHABLE, Transport, checked_host
+from pipeline_tasks.core.paid.spending import Charge, Ledger
 
 _SHARED_S = 1.0
 """Shorter pauses are not worth telling other processes of."""

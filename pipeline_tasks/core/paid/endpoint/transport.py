@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 
 from pipeline_tasks import __version__
-from pipeline_tasks.core.endpoint.errors import Fault, Reply
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.paid.endpoint.errors import Fault, Reply
 
 LARGEST_REPLY = 64 << 20
 LARGEST_FILE = 4 * LARGEST_REPLY

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline_tasks.core.endpoint import Endpoint
-from pipeline_tasks.core.endpoint.batch_api import BatchApi, NoBatchApi
+from pipeline_tasks.core.paid.endpoint import Endpoint
+from pipeline_tasks.core.paid.endpoint.batch_api import BatchApi, NoBatchApi
 from tests.synthesis.batch_endpoint import BatchEndpoint
 
 

@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from pipeline_tasks.core.endpoint.client import Endpoint
-from pipeline_tasks.core.endpoint.errors import Fault, Refused
-from pipeline_tasks.core.endpoint.pace import backoff_s
-from pipeline_tasks.core.endpoint.transport import LARGEST_FILE
 from pipeline_tasks.core.errors import InputError, TransientError
+from pipeline_tasks.core.paid.endpoint.client import Endpoint
+from pipeline_tasks.core.paid.endpoint.errors import Fault, Refused
+from pipeline_tasks.core.paid.endpoint.pace import backoff_s
+from pipeline_tasks.core.paid.endpoint.transport import LARGEST_FILE
 from pipeline_tasks.core.wire import clean
 
 _NAME, _TRY = "foundry", "try"

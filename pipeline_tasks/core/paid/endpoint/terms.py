@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pipeline_tasks.core.paid.spending import Ledger, Limit, Most, limits
 from pipeline_tasks.core.run import Run
-from pipeline_tasks.core.spending import Ledger, Limit, Most, limits
 from pipeline_tasks.core.step import StepParams, tuning
 from pipeline_tasks.core.store import Store
 

@@ -3,8 +3,8 @@ import time
 
 import pytest
 
-from pipeline_tasks.core.endpoint.pace import Pace, Stopped, backoff_s
 from pipeline_tasks.core.errors import TransientError
+from pipeline_tasks.core.paid.endpoint.pace import Pace, Stopped, backoff_s
 
 
 def pace(most=8, patience_s=900.0):
@@ -110,7 +110,7 @@ def test_pauses_double_up_to_half_a_minute_and_differ():
 
 
 def test_a_host_that_asks_for_no_pause_gets_one_all_the_same(monkeypatch):
-    monkeypatch.setattr("pipeline_tasks.core.endpoint.pace.backoff_s", lambda tries: 10.0**tries)
+    monkeypatch.setattr("pipeline_tasks.core.paid.endpoint.pace.backoff_s", lambda tries: 10.0**tries)
     one, _ = pace()
     assert [one.too_many(time.monotonic(), 0.0) for _ in range(2)] == [10.0, 100.0], "which grows"
     assert pace()[0].too_many(time.monotonic(), 3.0) == 3.0

@@ -5,9 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from pipeline_tasks.core import response_store
 from pipeline_tasks.core.errors import TransientError
-from pipeline_tasks.core.response_store import ResponseStore
+from pipeline_tasks.core.paid import response_store
+from pipeline_tasks.core.paid.response_store import ResponseStore
 from pipeline_tasks.core.store import LocalStore
 
 NAME = "ab" + "0" * 62
@@ -16,7 +16,7 @@ NAME = "ab" + "0" * 62
 BUYER = """
 import sys
 from pathlib import Path
-from pipeline_tasks.core.response_store import ResponseStore
+from pipeline_tasks.core.paid.response_store import ResponseStore
 from pipeline_tasks.core.store import LocalStore
 
 def buy(keep):

@@ -7,7 +7,7 @@ import pytest
 import time_machine
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.spending import Ledger, Limit, LimitReached, key_of, limits, read_state, spent
+from pipeline_tasks.core.paid.spending import Ledger, Limit, LimitReached, key_of, limits, read_state, spent
 from pipeline_tasks.core.store import LocalStore
 
 RUN = (Limit("max_run_usd", "usd", "run", 1.0),)

@@ -1,7 +1,7 @@
 import pytest
 
-from pipeline_tasks.core.endpoint import FREE, Price, Tokens, price_at
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.paid.endpoint import FREE, Price, Tokens, price_at
 from pipeline_tasks.core.settings import settings
 
 NAMES = ("FOUNDRY_LLM_PRICE_IN", "FOUNDRY_LLM_PRICE_OUT")

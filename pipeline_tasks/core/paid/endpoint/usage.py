@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipeline_tasks.core.endpoint.price import Tokens
+from pipeline_tasks.core.paid.endpoint.price import Tokens
 
 _MOST = 1 << 40
 """Larger numbers of tokens, or of seconds since 1970, are none."""
