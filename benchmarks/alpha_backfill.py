@@ -41,9 +41,9 @@ def forget(store: Store) -> None:
 
 def step(root: Path, alpha: float = ALPHA) -> dict[str, float]:
     """Counters of the step."""
+    from pipeline_tasks.core.execution.runner import run_job
     from pipeline_tasks.core.plan import plan as planned
     from pipeline_tasks.core.registry import get_step
-    from pipeline_tasks.core.runner import run_job
 
     store = LocalStore(root)
     forget(store)

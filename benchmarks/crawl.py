@@ -28,10 +28,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks import hostile_site  # noqa: E402
 from pipeline_tasks.core import progress  # noqa: E402
+from pipeline_tasks.core.execution.runner import run_job  # noqa: E402
 from pipeline_tasks.core.ids import short_id  # noqa: E402
 from pipeline_tasks.core.manifest import Ref  # noqa: E402
 from pipeline_tasks.core.plan import plan  # noqa: E402
-from pipeline_tasks.core.runner import run_job  # noqa: E402
 from pipeline_tasks.core.store import LocalStore  # noqa: E402
 from pipeline_tasks.core.versions import Version  # noqa: E402
 from pipeline_tasks.corpus.crawl import crawl  # noqa: E402

@@ -24,12 +24,12 @@ from judged_sets import JudgedSet, Pair, Query, needed
 from measure import finish, show
 from scipy.stats import kendalltau
 
+from pipeline_tasks.core.execution.runner import run_job
 from pipeline_tasks.core.ids import unit_hash
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.run import Inputs
-from pipeline_tasks.core.runner import run_job
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore, Store
 from pipeline_tasks.core.versions import Version

@@ -16,12 +16,12 @@ import numpy as np
 from measure import finish, show
 from planted_pairs import Planted, plant
 
+from pipeline_tasks.core.execution.runner import run_job
 from pipeline_tasks.core.ids import digest, short_id
 from pipeline_tasks.core.manifest import Manifest
 from pipeline_tasks.core.parts import write_rows
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.registry import get_step
-from pipeline_tasks.core.runner import run_job
 from pipeline_tasks.core.schema import RowSchema
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import Version, commit, point

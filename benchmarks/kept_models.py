@@ -32,9 +32,9 @@ def run(way: str, address: str, parts: list[list[str]]) -> tuple[float, list[str
     """Seconds of the step, and the sha256 of each part that it made."""
     os.environ.update({"FOUNDRY_ENGINE": "local" if way == "local" else "ray", "RAY_ADDRESS": address})
     from pipeline_tasks.core.engines import actors
+    from pipeline_tasks.core.execution.runner import run_job
     from pipeline_tasks.core.manifest import Ref
     from pipeline_tasks.core.plan import plan
-    from pipeline_tasks.core.runner import run_job
     from pipeline_tasks.core.store import LocalStore
     from pipeline_tasks.core.versions import load_manifest
     from pipeline_tasks.datasets import PASSAGES

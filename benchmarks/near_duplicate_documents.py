@@ -59,9 +59,9 @@ def our_refresh(texts: list[str]) -> Iterable[int]:
 
 def _through_steps(method: Method, texts: list[str], known: int) -> Iterable[int]:
     """Only the last run of the steps is timed; its clock goes to ``method.timed``."""
+    from pipeline_tasks.core.execution.runner import run_job
     from pipeline_tasks.core.plan import plan
     from pipeline_tasks.core.registry import get_step
-    from pipeline_tasks.core.runner import run_job
     from pipeline_tasks.core.store import LocalStore
     from pipeline_tasks.core.versions import Version
     from pipeline_tasks.datasets import DOCUMENTS

@@ -21,9 +21,9 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from pipeline_tasks.core.execution.runner import run_job  # noqa: E402
 from pipeline_tasks.core.ids import file_sha256  # noqa: E402
 from pipeline_tasks.core.plan import plan  # noqa: E402
-from pipeline_tasks.core.runner import run_job  # noqa: E402
 from pipeline_tasks.core.store import LocalStore, Store  # noqa: E402
 from pipeline_tasks.core.store.s3 import S3Store  # noqa: E402
 from tests.core.toy_steps import make, toy_list, toy_scale  # noqa: E402

@@ -55,9 +55,9 @@ def plant(root: Path, n_passages: int) -> None:
 
 def rank(root: str, values: dict) -> str:
     """A digest of the parts that the step makes."""
+    from pipeline_tasks.core.execution.runner import run_job
     from pipeline_tasks.core.plan import plan as planned
     from pipeline_tasks.core.registry import get_step
-    from pipeline_tasks.core.runner import run_job
     from pipeline_tasks.core.store import LocalStore
     from pipeline_tasks.core.versions import load_manifest
 

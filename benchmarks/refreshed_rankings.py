@@ -82,8 +82,8 @@ class Planted:
 
 def ranked(root: Path, spare: int) -> tuple[dict[str, float], list[str]]:
     """Counters of the step, and what the parts of its version are."""
+    from pipeline_tasks.core.execution.runner import run_job
     from pipeline_tasks.core.plan import plan
-    from pipeline_tasks.core.runner import run_job
     from pipeline_tasks.core.store import LocalStore
     from pipeline_tasks.core.versions import load_manifest
     from pipeline_tasks.retrieval.rank_passages import rank_passages

@@ -150,9 +150,9 @@ class Ran:
 def run(address: str, caches: str, name: str) -> Ran:
     """Run one step of the chain."""
     from pipeline_tasks.core import parts
+    from pipeline_tasks.core.execution.runner import run_job
     from pipeline_tasks.core.plan import plan as planned
     from pipeline_tasks.core.registry import get_step
-    from pipeline_tasks.core.runner import run_job
     from pipeline_tasks.core.store.s3 import S3Store
 
     store = S3Store(address, Path(caches), 1 << 40)

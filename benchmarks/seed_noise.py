@@ -10,10 +10,10 @@ import sys
 
 from measure import sd
 
+from pipeline_tasks.core.execution.runner import run_job
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.registry import get_step
-from pipeline_tasks.core.runner import run_job
 from pipeline_tasks.core.store import Store, open_store
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.demo.runs import SIZE, training_runs

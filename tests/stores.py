@@ -6,12 +6,12 @@ import hashlib
 from collections import Counter
 from typing import Any
 
+from pipeline_tasks.core.execution.runner import Outcome, run_job
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.manifest import Manifest, Ref
 from pipeline_tasks.core.parts import write_rows
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.run import Inputs, Run
-from pipeline_tasks.core.runner import Outcome, run_job
 from pipeline_tasks.core.schema import RowSchema
 from pipeline_tasks.core.step import Step
 from pipeline_tasks.core.store import Store

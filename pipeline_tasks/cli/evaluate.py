@@ -14,12 +14,12 @@ from rich.table import Table
 
 from pipeline_tasks.cli.terminal import console
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.execution.runner import run_job
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.lineage import query
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.registry import get_step
-from pipeline_tasks.core.runner import run_job
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import Store, open_store
 from pipeline_tasks.core.versions import Version, load_manifest, resolve, resolve_name

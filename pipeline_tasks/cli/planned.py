@@ -11,13 +11,13 @@ from typing import Any
 
 from pipeline_tasks.cli.costs import NOTHING, Cost, CostSources, Figure
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.execution.todo import Todo
 from pipeline_tasks.core.manifest import Manifest
 from pipeline_tasks.core.parameters import usual
 from pipeline_tasks.core.plan import Job, plan, refuse_none, resolve_input
 from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.resources import resources_of
 from pipeline_tasks.core.step import Step, StepParams
-from pipeline_tasks.core.todo import Todo
 from pipeline_tasks.core.versions import load_manifest, resolve_name
 
 

@@ -12,16 +12,16 @@ from rich.table import Table
 
 from pipeline_tasks.cli.terminal import console
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.execution.runner import run_job
+from pipeline_tasks.core.execution.todo import Todo
 from pipeline_tasks.core.lines import say
 from pipeline_tasks.core.plan import Job, plan
 from pipeline_tasks.core.registry import get_step, step_names
 from pipeline_tasks.core.resources import resources_of
 from pipeline_tasks.core.run import Inputs
-from pipeline_tasks.core.runner import run_job
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.step import Resources
 from pipeline_tasks.core.store import Store, open_store
-from pipeline_tasks.core.todo import Todo
 
 
 def run_command(

@@ -18,12 +18,12 @@ from pipeline_tasks.cli.planned import by_name
 from pipeline_tasks.cli.run import inputs_of, parameters_of
 from pipeline_tasks.cli.terminal import console
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.execution.runner import Outcome, run_job
 from pipeline_tasks.core.lineage.query import query
 from pipeline_tasks.core.lines import say
 from pipeline_tasks.core.parameters import default_of
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.registry import get_step
-from pipeline_tasks.core.runner import Outcome, run_job
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import Store, open_store
 

@@ -14,6 +14,7 @@ from itertools import compress
 import pyarrow as pa
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.execution.withdrawals import check_withdrawals
 from pipeline_tasks.core.ids import digest
 from pipeline_tasks.core.manifest import Part, Removal
 from pipeline_tasks.core.parts import read_part, write_rows
@@ -23,7 +24,6 @@ from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.schema import RowSchema
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.versions import REMOVED
-from pipeline_tasks.core.withdrawals import check_withdrawals
 
 
 @dataclass(frozen=True)

@@ -22,10 +22,10 @@ import pyarrow as pa
 
 from pipeline_tasks.core.engines import Engine
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.failure import counted
+from pipeline_tasks.core.execution.failure import counted
+from pipeline_tasks.core.execution.memo import Record, memo_key
 from pipeline_tasks.core.ids import digest, seed_of
 from pipeline_tasks.core.manifest import Part
-from pipeline_tasks.core.memo import Record, memo_key
 from pipeline_tasks.core.parts import write_passing, write_rows
 from pipeline_tasks.core.plan import Job
 from pipeline_tasks.core.run import Inputs, Run

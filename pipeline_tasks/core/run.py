@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.execution.growth_requests import history, requests
 from pipeline_tasks.core.manifest import Part, Ref
 from pipeline_tasks.core.plan import Job
 from pipeline_tasks.core.progress import Meter, meter
-from pipeline_tasks.core.requests import history, requests
 from pipeline_tasks.core.schema import REJECTS
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.versions import Version, whole

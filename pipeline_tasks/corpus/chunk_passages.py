@@ -12,9 +12,9 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.execution.growth_requests import requests
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.manifest import Ref
-from pipeline_tasks.core.requests import requests
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.step import StepParams, step
 from pipeline_tasks.core.versions import Version

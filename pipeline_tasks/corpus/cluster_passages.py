@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from pipeline_tasks.core.earlier import earlier
+from pipeline_tasks.core.execution.earlier import earlier
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.partitions import PartitionedRun, pieces
 from pipeline_tasks.core.run import Inputs

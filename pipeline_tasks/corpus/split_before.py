@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from pipeline_tasks.core.execution.remembered import remember, remembered
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.manifest import Ref
-from pipeline_tasks.core.remembered import remember, remembered
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.versions import Version, whole
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline_tasks.core.arrays import list_array, offsets, one_array, take_by_chunk
-from pipeline_tasks.core.earlier import earlier_part
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.execution.earlier import earlier_part
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.schema import RowSchema

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 from pydantic import field_validator
 
-from pipeline_tasks.core.earlier import earlier_part
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.execution.earlier import earlier_part
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.step import From, added, step
 from pipeline_tasks.datasets import INSTRUCTED_PAIRS, PAIR_EMBEDDINGS

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.execution.memo import made_once
 from pipeline_tasks.core.ids import digest
 from pipeline_tasks.core.manifest import Ref
-from pipeline_tasks.core.memo import made_once
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.step import From, step
 from pipeline_tasks.core.store import Store

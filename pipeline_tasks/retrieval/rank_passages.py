@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from pipeline_tasks.core.earlier import earlier
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.execution.earlier import earlier
 from pipeline_tasks.core.manifest import Part
 from pipeline_tasks.core.partitions import Partition, PartitionedRun, pieces
 from pipeline_tasks.core.run import Inputs

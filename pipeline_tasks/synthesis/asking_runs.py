@@ -15,8 +15,9 @@ class RunAsks(TransientError):
 def check_nobody_asks(store: Store, step: str, ids: tuple[str, ...] = ()) -> None:
     """No run of ``step`` is there, and none that has ended meanwhile has bought any of ``ids``.
 
-    A run shows its pin first (:mod:`pipeline_tasks.core.runner`) and then, for each of its parts, looks which batches
-    are open; who begins a batch writes it down first and then looks here. So one of the two sees the other.
+    A run shows its pin first (:mod:`pipeline_tasks.core.execution.runner`) and then, for each of its parts, looks
+    which batches are open; who begins a batch writes it down first and then looks here. So one of the two sees the
+    other.
 
     Raises:
         RunAsks: one is, or has.

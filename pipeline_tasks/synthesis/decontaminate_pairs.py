@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 from pydantic import Field, PrivateAttr
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.execution.withdrawals import FEW_ROWS
 from pipeline_tasks.core.ids import digest
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import From, StepParams, step, tuning
-from pipeline_tasks.core.withdrawals import FEW_ROWS
 from pipeline_tasks.datasets import JUDGED_QUERIES, PAIRS, PASSAGES
 from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.domains.questions import OWN_SETS, Question, load_questions

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline_tasks.core import memo
+from pipeline_tasks.core.execution import memo
 from pipeline_tasks.core.paid.endpoint import Tokens
 from pipeline_tasks.core.parameters import usual
 from pipeline_tasks.core.parts import read_part

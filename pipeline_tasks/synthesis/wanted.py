@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from pipeline_tasks.core import memo
+from pipeline_tasks.core.execution import memo
 from pipeline_tasks.core.paid.endpoint import Endpoint, NoAnswer, Terms, Tokens
 from pipeline_tasks.core.paid.response_store import Keep, ResponseStore
 from pipeline_tasks.core.plan import Job

@@ -7,8 +7,8 @@ from typing import Any
 from airflow.sdk import Context
 
 from foundry_airflow.operators import PlannedOperator, airflow_errors, nothing_outlined
-from pipeline_tasks.core import memo
 from pipeline_tasks.core.engines import engine_name
+from pipeline_tasks.core.execution import memo
 from pipeline_tasks.core.store import open_store
 
 

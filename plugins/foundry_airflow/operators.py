@@ -20,11 +20,11 @@ from foundry_airflow.calls import Call, Ended, call_of
 from foundry_airflow.engines import EngineBackend
 from foundry_airflow.tries import again, has_more, so_far, told_of_both, with_more
 from pipeline_tasks.core.errors import FoundryError, TransientError
+from pipeline_tasks.core.execution.runner import note_reuse
 from pipeline_tasks.core.local_files import for_a_form
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.plan import Job, plan
 from pipeline_tasks.core.registry import get_step
-from pipeline_tasks.core.runner import note_reuse
 from pipeline_tasks.core.settings import secret_values
 from pipeline_tasks.core.step import Step
 from pipeline_tasks.core.store import Store, open_store

@@ -23,7 +23,14 @@ from pipeline_tasks.cli.forks import ForkRequest
 from pipeline_tasks.core.settings import FOR_LIBRARIES, inherited
 
 IMPORTED = {
-    "cpu": ("pipeline_tasks.cli.run", "pipeline_tasks.core.memo", "pyarrow.parquet", "pandas", "numba", "faiss"),
+    "cpu": (
+        "pipeline_tasks.cli.run",
+        "pipeline_tasks.core.execution.memo",
+        "pyarrow.parquet",
+        "pandas",
+        "numba",
+        "faiss",
+    ),
     "gpu": ("torch", "transformers.models.auto", "transformers.modeling_utils"),
 }
 """Image of a step -> what its process imports in any case, or in most; pyarrow asks for pandas where it is there."""

@@ -15,7 +15,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from foundry_airflow.backends import checked
 from foundry_airflow.calls import Call, Ended
-from pipeline_tasks.core.headway import headway
+from pipeline_tasks.core.execution.headway import headway
 from pipeline_tasks.core.plan import Job
 from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.resources import resources_of

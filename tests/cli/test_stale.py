@@ -14,7 +14,7 @@ CHAIN = """
 from toys import cli
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.registry import get_step
-from pipeline_tasks.core.runner import run_job
+from pipeline_tasks.core.execution.runner import run_job
 from pipeline_tasks.core.store import open_store
 
 for name, values in (("count", {}), ("square", {"refuse": 99}), ("square", {}), ("total", {})):

@@ -8,8 +8,8 @@ import pytest
 
 from pipeline_tasks.cli.sweep import _values, best_first, combinations, nested
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.execution.runner import Outcome
 from pipeline_tasks.core.manifest import Ref
-from pipeline_tasks.core.runner import Outcome
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import Version
 

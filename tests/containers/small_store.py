@@ -11,10 +11,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from pipeline_tasks.core.execution.runner import run_job
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.registry import get_step
-from pipeline_tasks.core.runner import run_job
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.datasets import NEEDS, PAIRS
 from pipeline_tasks.demo.site import URL_LIST, build_site, serve_site

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from pipeline_tasks.core.execution.runner import run_job
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.plan import plan
-from pipeline_tasks.core.runner import run_job
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.datasets import PAIRS, PASSAGES

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.execution.runner import run_job
 from pipeline_tasks.core.growth import difference
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.plan import plan
-from pipeline_tasks.core.runner import run_job
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.upkeep.gc import drop, find_garbage
 from pipeline_tasks.core.versions import Version, load_manifest

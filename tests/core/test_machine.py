@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline_tasks.core import latest
+from pipeline_tasks.core.execution import latest
 from pipeline_tasks.core.manifest import Manifest
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.versions import point

@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 
 from pipeline_tasks.core.errors import InputError, TransientError
-from pipeline_tasks.core.headway import headway
+from pipeline_tasks.core.execution.headway import headway
+from pipeline_tasks.core.execution.memo import Record
+from pipeline_tasks.core.execution.runner import run_job
 from pipeline_tasks.core.manifest import Part
-from pipeline_tasks.core.memo import Record
 from pipeline_tasks.core.partitions import Partition, Rows, pieces
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.run import Run
-from pipeline_tasks.core.runner import run_job
 from pipeline_tasks.core.step import NoParams, step
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import Version

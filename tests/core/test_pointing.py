@@ -6,7 +6,7 @@ import pytest
 
 from pipeline_tasks.core import pointing
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.latest import note_key
+from pipeline_tasks.core.execution.latest import note_key
 from pipeline_tasks.core.lineage.query import query
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.pointing import Move, move

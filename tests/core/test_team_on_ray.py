@@ -16,11 +16,11 @@ import pytest
 
 from pipeline_tasks.core.engines import engine_of
 from pipeline_tasks.core.errors import InputError, TransientError
+from pipeline_tasks.core.execution.team import PartDone, member
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.step import StepParams, step
 from pipeline_tasks.core.store import LocalStore
-from pipeline_tasks.core.team import PartDone, member
 from tests.core.ray_cluster import ROOM, on_ray, several_nodes
 from tests.core.toy_steps import ITEMS, latest, make, toy_list
 

@@ -13,12 +13,12 @@ import pyarrow as pa
 from pydantic import Field
 
 from pipeline_tasks.core.errors import TransientError
+from pipeline_tasks.core.execution.runner import Outcome, run_job
 from pipeline_tasks.core.growth import difference
 from pipeline_tasks.core.manifest import Part, Ref
 from pipeline_tasks.core.partitions import Partition, PartitionedRun, pieces
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.run import Inputs, Run
-from pipeline_tasks.core.runner import Outcome, run_job
 from pipeline_tasks.core.schema import Column, RowSchema
 from pipeline_tasks.core.step import From, GrowthParams, NoParams, Step, StepParams, step, tuning
 from pipeline_tasks.core.store import LocalStore

@@ -5,10 +5,10 @@ import random
 import pyarrow as pa
 import pytest
 
+from pipeline_tasks.core.execution.runner import Outcome
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.manifest import Ref, Removal
 from pipeline_tasks.core.parts import write_rows
-from pipeline_tasks.core.runner import Outcome
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import REMOVED, commit, load_manifest, point
 from pipeline_tasks.corpus.cluster_documents import cluster_documents

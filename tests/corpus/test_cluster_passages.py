@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.execution.runner import Outcome
 from pipeline_tasks.core.manifest import Ref, Removal
 from pipeline_tasks.core.parts import write_rows
-from pipeline_tasks.core.runner import Outcome
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import REMOVED, Version, commit, point
 from pipeline_tasks.corpus import passage_blocks

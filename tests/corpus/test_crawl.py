@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.execution.runner import Outcome
 from pipeline_tasks.core.ids import short_id
-from pipeline_tasks.core.runner import Outcome
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.corpus.crawl import crawl
 from pipeline_tasks.datasets import URLS

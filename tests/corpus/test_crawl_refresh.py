@@ -10,10 +10,10 @@ from http.server import BaseHTTPRequestHandler
 import pytest
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.execution.runner import Outcome
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.pointing import move
-from pipeline_tasks.core.runner import Outcome
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import Version, load_manifest
 from pipeline_tasks.corpus.crawl import crawl

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.execution.runner import Outcome, run_job
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.plan import plan
-from pipeline_tasks.core.runner import Outcome, run_job
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.curation import mutual_agreement as module

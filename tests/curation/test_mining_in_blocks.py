@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from pipeline_tasks.core import partitions
+from pipeline_tasks.core.execution.runner import Outcome, run_job
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.plan import plan
-from pipeline_tasks.core.runner import Outcome, run_job
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import Version
 from pipeline_tasks.curation import mine_negatives as module

@@ -7,8 +7,8 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.execution.runner import run_job
 from pipeline_tasks.core.plan import plan
-from pipeline_tasks.core.runner import run_job
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.curation import relevance_prompts as prompts
 from pipeline_tasks.curation.causal_scorer import CausalScorer

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.execution.runner import run_job
 from pipeline_tasks.core.plan import plan
-from pipeline_tasks.core.runner import run_job
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.curation.rerank_passages import order_with_margin, rerank_passages
 from pipeline_tasks.curation.unify import unify

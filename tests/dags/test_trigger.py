@@ -14,9 +14,9 @@ from foundry_airflow.alerts import error_line
 from foundry_airflow.operators import StepOperator, open_store
 from foundry_airflow.trigger import CommandTrigger
 
+from pipeline_tasks.core.execution.runner import run_job
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.registry import get_step
-from pipeline_tasks.core.runner import run_job
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.versions import resolve
 from tests.dags.test_kubernetes_backend import cluster  # noqa: F401

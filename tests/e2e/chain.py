@@ -3,9 +3,9 @@
 import os
 from pathlib import Path
 
+from pipeline_tasks.core.execution.runner import run_job
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.registry import get_step
-from pipeline_tasks.core.runner import run_job
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
 

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.execution.memo import Record
+from pipeline_tasks.core.execution.runner import Outcome
 from pipeline_tasks.core.manifest import Ref, Removal
-from pipeline_tasks.core.memo import Record
 from pipeline_tasks.core.parts import write_rows
-from pipeline_tasks.core.runner import Outcome
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.upkeep.gc import drop, find_garbage

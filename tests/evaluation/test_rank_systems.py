@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.execution.runner import run_job
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.run import Inputs
-from pipeline_tasks.core.runner import run_job
 from pipeline_tasks.core.runtime import installed
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import Version

@@ -11,8 +11,8 @@ from contextlib import suppress
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+from pipeline_tasks.core.execution.memo import Record
 from pipeline_tasks.core.ids import file_sha256
-from pipeline_tasks.core.memo import Record
 from pipeline_tasks.core.store import LocalStore
 from tests.core.toy_steps import check_whole, rows_of
 from tests.faults.toy_chain import WORLDS, in_child

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from pipeline_tasks import datasets as d
+from pipeline_tasks.core.execution.runner import run_job
 from pipeline_tasks.core.lineage.fold import DATABASE
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.run import Inputs, Run
-from pipeline_tasks.core.runner import run_job
 from pipeline_tasks.core.step import From, GrowthParams, StepParams, step
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.report.sections.costs import cost_section, duration

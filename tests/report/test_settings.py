@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from pipeline_tasks.core.execution.runner import run_job
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.run import Inputs, Run
-from pipeline_tasks.core.runner import run_job
 from pipeline_tasks.core.step import StepParams, step
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import commit, load_manifest

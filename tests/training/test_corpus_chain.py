@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.runner import Outcome
+from pipeline_tasks.core.execution.runner import Outcome
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.curation.sample_rank_lists import sample_rank_lists
 from pipeline_tasks.datasets import PASSAGES

@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.execution.runner import run_job
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.plan import plan
-from pipeline_tasks.core.runner import run_job
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import Version

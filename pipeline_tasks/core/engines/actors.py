@@ -23,9 +23,9 @@ from pipeline_tasks.core import lines
 from pipeline_tasks.core.engines.cluster import Node, reached, room_for
 from pipeline_tasks.core.engines.left import on_node
 from pipeline_tasks.core.errors import InputError, TransientError
+from pipeline_tasks.core.execution.team import Member, PartDone, acting_as, listen
 from pipeline_tasks.core.settings import tell_libraries
 from pipeline_tasks.core.step import Resources
-from pipeline_tasks.core.team import Member, PartDone, acting_as, listen
 
 _FIRST = 4
 """Actors that are asked for before any has begun."""

@@ -21,8 +21,8 @@ from pipeline_tasks.core.engines.left import Left, node_that_has
 from pipeline_tasks.core.engines.on_ray import LOOK_S
 from pipeline_tasks.core.engines.tries import Tries, Try, ends
 from pipeline_tasks.core.errors import FoundryError
+from pipeline_tasks.core.execution.team import Member
 from pipeline_tasks.core.step import Resources
-from pipeline_tasks.core.team import Member
 
 log = logging.getLogger(__name__)
 

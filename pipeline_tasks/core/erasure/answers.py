@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from pipeline_tasks.core.erasure.search import anchors, mentioned, quotes
+from pipeline_tasks.core.execution.memo import RECEIPTS
 from pipeline_tasks.core.ids import canonical_json
 from pipeline_tasks.core.manifest import Part
-from pipeline_tasks.core.memo import RECEIPTS
 from pipeline_tasks.core.paid import bought_vectors
 from pipeline_tasks.core.paid.response_store import answer_key
 from pipeline_tasks.core.pins import Deletion

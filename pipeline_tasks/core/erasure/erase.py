@@ -22,8 +22,8 @@ from pipeline_tasks.core.erasure import answers, listed, rows
 from pipeline_tasks.core.erasure.proof import Findings, prove
 from pipeline_tasks.core.erasure.search import blotted, holds, long_texts, mentioned, short_texts
 from pipeline_tasks.core.errors import InputError, TransientError
+from pipeline_tasks.core.execution.memo import Record
 from pipeline_tasks.core.manifest import Manifest, Part, Ref
-from pipeline_tasks.core.memo import Record
 from pipeline_tasks.core.paid.batch_notes import check_no_batch_is_open
 from pipeline_tasks.core.parts import damage_told, read_part, write_rows
 from pipeline_tasks.core.pins import Deletion, deletion, living_pins

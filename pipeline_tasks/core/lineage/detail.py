@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.execution.memo import ROW_COUNTERS
 from pipeline_tasks.core.lineage.facts import licence_rows
 from pipeline_tasks.core.lineage.reader import Reader
 from pipeline_tasks.core.manifest import Manifest, Ref
-from pipeline_tasks.core.memo import ROW_COUNTERS
 from pipeline_tasks.core.parts import part_schema
 from pipeline_tasks.core.schema import FILES
 from pipeline_tasks.core.versions import Version

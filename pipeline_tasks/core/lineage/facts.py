@@ -16,9 +16,9 @@ from pydantic import BaseModel, ValidationError
 
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.events import Event
+from pipeline_tasks.core.execution.memo import RECEIPTS
 from pipeline_tasks.core.licences import is_non_commercial
 from pipeline_tasks.core.manifest import LATEST, Manifest, Part, Ref
-from pipeline_tasks.core.memo import RECEIPTS
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.versions import manifest_key, refs
 

@@ -9,8 +9,8 @@ Source: Prometheus text-based exposition format 0.0.4.
 
 from __future__ import annotations
 
+from pipeline_tasks.core.execution.memo import ROW_COUNTERS
 from pipeline_tasks.core.lineage.query import ALL_ROWS, query
-from pipeline_tasks.core.memo import ROW_COUNTERS
 from pipeline_tasks.core.store import Store
 
 METRICS = (

@@ -20,14 +20,14 @@ from typing import Any
 
 from pipeline_tasks.core.erasure.listed import merge_erasures
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.execution.growth_requests import requests_key
+from pipeline_tasks.core.execution.remembered import PREFIX as REMEMBERED
+from pipeline_tasks.core.execution.remembered import dataset_of, merge_remembered
 from pipeline_tasks.core.ids import file_sha256
 from pipeline_tasks.core.manifest import Manifest, Ref
 from pipeline_tasks.core.paid.batch_notes import is_taken_in
 from pipeline_tasks.core.pins import UPKEEP
 from pipeline_tasks.core.progress import meter
-from pipeline_tasks.core.remembered import PREFIX as REMEMBERED
-from pipeline_tasks.core.remembered import dataset_of, merge_remembered
-from pipeline_tasks.core.requests import requests_key
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.store.protocol import LOST, sha256_in
 from pipeline_tasks.core.upkeep import ledgers

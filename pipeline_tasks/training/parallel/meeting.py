@@ -10,7 +10,7 @@ from datetime import timedelta
 import psutil
 from torch.distributed import TCPStore
 
-from pipeline_tasks.core.team import Member, listen
+from pipeline_tasks.core.execution.team import Member, listen
 from pipeline_tasks.training.parallel.peers import Peers
 
 

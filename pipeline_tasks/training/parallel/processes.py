@@ -21,7 +21,7 @@ from torch import distributed
 
 from pipeline_tasks.core.engines.local import end_with_parent
 from pipeline_tasks.core.errors import FoundryError, InputError, TransientError
-from pipeline_tasks.core.team import PartDone, member
+from pipeline_tasks.core.execution.team import PartDone, member
 from pipeline_tasks.training.parallel.meeting import Meeting, hold_meeting
 from pipeline_tasks.training.parallel.peers import ALONE, Peers
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from pipeline_tasks.core.erasure.erase import Erased, erase
 from pipeline_tasks.core.events import EventLog
+from pipeline_tasks.core.execution.memo import Record
 from pipeline_tasks.core.ids import digest, short_id
 from pipeline_tasks.core.manifest import Manifest, Part, Ref, Removal
-from pipeline_tasks.core.memo import Record
 from pipeline_tasks.core.parts import write_file, write_rows
 from pipeline_tasks.core.registry import get_step
 from pipeline_tasks.core.schema import FILES, REJECTS, RowSchema

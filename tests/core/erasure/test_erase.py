@@ -14,9 +14,9 @@ from pipeline_tasks.core.erasure.erase import erase
 from pipeline_tasks.core.erasure.listed import erased_ids, erasures
 from pipeline_tasks.core.erasure.search import anchors, quotes
 from pipeline_tasks.core.errors import InputError, TransientError
+from pipeline_tasks.core.execution.memo import Record
 from pipeline_tasks.core.ids import digest
 from pipeline_tasks.core.manifest import Ref
-from pipeline_tasks.core.memo import Record
 from pipeline_tasks.core.parts import write_rows
 from pipeline_tasks.core.pins import pinned
 from pipeline_tasks.core.store import LocalStore, Store

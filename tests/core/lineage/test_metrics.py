@@ -7,10 +7,10 @@ import toy
 from prometheus_client.parser import text_string_to_metric_families
 
 from pipeline_tasks.core.events import EventLog
+from pipeline_tasks.core.execution.runner import run_job
 from pipeline_tasks.core.lineage import query
 from pipeline_tasks.core.lineage.metrics import METRICS, exposition
 from pipeline_tasks.core.plan import plan
-from pipeline_tasks.core.runner import run_job
 from pipeline_tasks.core.store import LocalStore
 
 

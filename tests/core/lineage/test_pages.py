@@ -10,6 +10,7 @@ import pytest
 import toy
 
 from pipeline_tasks.core.errors import InputError, TransientError
+from pipeline_tasks.core.execution.runner import run_job
 from pipeline_tasks.core.lineage.compare import compare
 from pipeline_tasks.core.lineage.detail import clipped, detail
 from pipeline_tasks.core.lineage.fold import fold
@@ -19,7 +20,6 @@ from pipeline_tasks.core.lineage.reader import Reader
 from pipeline_tasks.core.lineage.story import find_queries, story
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.plan import plan
-from pipeline_tasks.core.runner import run_job
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.core.versions import load_manifest
 

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from pipeline_tasks.core.errors import TransientError
+from pipeline_tasks.core.execution.runner import run_job
 from pipeline_tasks.core.lineage.rates import Rates
 from pipeline_tasks.core.plan import plan
-from pipeline_tasks.core.runner import run_job
 from pipeline_tasks.core.store import LocalStore
 from tests.core.toy_steps import make, toy_list, toy_model, toy_scale, toy_tally, toy_total, toy_unique
 

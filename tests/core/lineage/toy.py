@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline_tasks import datasets as d
+from pipeline_tasks.core.execution.runner import Outcome, run_job
 from pipeline_tasks.core.growth import difference
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.run import Inputs, Run
-from pipeline_tasks.core.runner import Outcome, run_job
 from pipeline_tasks.core.schema import RowSchema
 from pipeline_tasks.core.step import From, GrowthParams, NoParams, Step, StepParams, step, tuning
 from pipeline_tasks.core.store import LocalStore

@@ -12,8 +12,8 @@ import pytest
 
 from pipeline_tasks.core import durable
 from pipeline_tasks.core.engines.local import Local
+from pipeline_tasks.core.execution.growth_requests import requests_key
 from pipeline_tasks.core.pins import deletion
-from pipeline_tasks.core.requests import requests_key
 from pipeline_tasks.core.store import LocalStore
 from tests.core.toy_steps import check_whole, make, rows_of, toy_gather, toy_list, toy_scale, toy_tally, toy_unique
 from tests.power import Disk

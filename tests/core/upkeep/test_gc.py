@@ -8,12 +8,12 @@ import pyarrow as pa
 import pytest
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.execution.growth_requests import requests_key
+from pipeline_tasks.core.execution.runner import Outcome, run_job
 from pipeline_tasks.core.manifest import Ref
 from pipeline_tasks.core.parts import write_rows
 from pipeline_tasks.core.plan import plan
-from pipeline_tasks.core.requests import requests_key
 from pipeline_tasks.core.run import Inputs, Run
-from pipeline_tasks.core.runner import Outcome, run_job
 from pipeline_tasks.core.schema import Column, RowSchema
 from pipeline_tasks.core.step import NoParams, Step, StepParams, step
 from pipeline_tasks.core.store import TEMPORARY, LocalStore

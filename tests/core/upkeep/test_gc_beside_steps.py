@@ -14,11 +14,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from pipeline_tasks.core.execution.runner import run_job
 from pipeline_tasks.core.parts import write_rows
 from pipeline_tasks.core.pins import deletion
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.run import Inputs, Run
-from pipeline_tasks.core.runner import run_job
 from pipeline_tasks.core.step import NoParams, step
 from pipeline_tasks.core.store import LocalStore, Store
 from pipeline_tasks.core.store.s3 import S3Store

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from pipeline_tasks.core.execution.runner import Outcome
 from pipeline_tasks.core.ids import short_id
 from pipeline_tasks.core.manifest import Ref
-from pipeline_tasks.core.runner import Outcome
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.upkeep.gc import drop, find_garbage
 from pipeline_tasks.core.versions import load_manifest

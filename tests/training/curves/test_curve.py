@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from pipeline_tasks.core import progress
+from pipeline_tasks.core.execution.runner import Outcome
 from pipeline_tasks.core.lineage import query
-from pipeline_tasks.core.runner import Outcome
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.datasets import PAIRS

@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from pipeline_tasks.core.errors import InputError
+from pipeline_tasks.core.execution.team import Member, PartDone, acting_as, listen, member
 from pipeline_tasks.core.settings import settings
-from pipeline_tasks.core.team import Member, PartDone, acting_as, listen, member
 from pipeline_tasks.encoders.devices import devices_of
 from pipeline_tasks.training.contrastive import TrainResult, train
 from pipeline_tasks.training.parallel.meeting import hold_meeting, interface_of

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from pipeline_tasks.core import headway
 from pipeline_tasks.core.errors import InputError, TransientError
+from pipeline_tasks.core.execution import headway
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import StepParams, step
 from toys.rows import NUMBERS, numbers

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from pipeline_tasks.core.execution.runner import Outcome, run_job
 from pipeline_tasks.core.manifest import LATEST, Ref
 from pipeline_tasks.core.plan import plan
-from pipeline_tasks.core.runner import Outcome, run_job
 from pipeline_tasks.core.store import LocalStore, Store
 from pipeline_tasks.core.versions import load_manifest, point, ref_key, resolve
 from tests.core.together import together

@@ -16,13 +16,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline_tasks.core import latest, memo
 from pipeline_tasks.core.engines import Engine, engine_name, engine_of
 from pipeline_tasks.core.errors import InputError, TransientError
 from pipeline_tasks.core.events import EventLog
-from pipeline_tasks.core.failure import counted, facts_of
+from pipeline_tasks.core.execution import latest, memo
+from pipeline_tasks.core.execution.failure import counted, facts_of
+from pipeline_tasks.core.execution.growth_requests import Request, note_request
+from pipeline_tasks.core.execution.headway import last_left
+from pipeline_tasks.core.execution.run_body import give
 from pipeline_tasks.core.growth import grow
-from pipeline_tasks.core.headway import last_left
 from pipeline_tasks.core.ids import digest
 from pipeline_tasks.core.licences import licences_of
 from pipeline_tasks.core.manifest import Manifest, Part, Ref, Removal
@@ -32,13 +34,11 @@ from pipeline_tasks.core.pins import pinned
 from pipeline_tasks.core.plan import Job
 from pipeline_tasks.core.progress import meter
 from pipeline_tasks.core.removals import RemovedRows
-from pipeline_tasks.core.requests import Request, note_request
 from pipeline_tasks.core.run import Inputs
 from pipeline_tasks.core.schema import FILES
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.store.disk import space_beside
 from pipeline_tasks.core.versions import REMOVED, Version, load_manifest
-from pipeline_tasks.core.whole import give
 
 log = logging.getLogger(__name__)
 

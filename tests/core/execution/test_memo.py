@@ -5,12 +5,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from pipeline_tasks.core.execution.memo import made_once
+from pipeline_tasks.core.execution.runner import run_job
 from pipeline_tasks.core.ids import canonical_json
 from pipeline_tasks.core.lineage import query
-from pipeline_tasks.core.memo import made_once
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.run import Inputs, Run
-from pipeline_tasks.core.runner import run_job
 from pipeline_tasks.core.schema import Column, RowSchema
 from pipeline_tasks.core.step import NoParams, step
 from pipeline_tasks.core.store import LocalStore

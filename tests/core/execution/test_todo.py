@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from pipeline_tasks.core.execution.todo import Todo
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.store import LocalStore
-from pipeline_tasks.core.todo import Todo
 from tests.core.toy_steps import ITEMS, toy_bare, toy_scale, toy_unique
 from tests.stores import go, put
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline_tasks.core.earlier import earlier, earlier_part
+from pipeline_tasks.core.execution.earlier import earlier, earlier_part
 from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.store import LocalStore

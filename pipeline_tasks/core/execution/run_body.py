@@ -12,8 +12,9 @@ import pyarrow as pa
 
 from pipeline_tasks.core.engines import Engine
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.failure import counted
-from pipeline_tasks.core.headway import marking_headway
+from pipeline_tasks.core.execution.failure import counted
+from pipeline_tasks.core.execution.headway import marking_headway
+from pipeline_tasks.core.execution.team import Member, PartDone, member
 from pipeline_tasks.core.ids import seed_of
 from pipeline_tasks.core.manifest import Part
 from pipeline_tasks.core.partitions import PartitionedRun
@@ -23,7 +24,6 @@ from pipeline_tasks.core.run import Inputs
 from pipeline_tasks.core.schema import RowSchema
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.store.disk import space_beside
-from pipeline_tasks.core.team import Member, PartDone, member
 from pipeline_tasks.core.versions import Version
 
 

@@ -1,8 +1,9 @@
 """What a step must not forget when versions go: one table beside them all, which no garbage collection drops.
 
-It is the step's own, for its code version and its parameters. Unlike what is left for :mod:`core.earlier
-<pipeline_tasks.core.earlier>`, what it says may decide rows, of a dataset that grows alone: its versions hang on what
-came before. An erasure does not look into it, so it holds no text, no address and no id, only hashes of these.
+It is the step's own, for its code version and its parameters. Unlike what is left for
+:mod:`~pipeline_tasks.core.execution.earlier`, what it says may decide rows, of a dataset that grows alone: its versions
+hang on what came before. An erasure does not look into it, so it holds no text, no address and no id, only hashes of
+these.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from pipeline_tasks.core.execution.memo import Record, memo_key, part_digest
 from pipeline_tasks.core.manifest import Manifest, Ref
-from pipeline_tasks.core.memo import Record, memo_key, part_digest
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.step import Step, StepParams
 from pipeline_tasks.core.store import Store

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from pipeline_tasks.core.errors import InputError, TransientError
+from pipeline_tasks.core.execution.runner import run_job
 from pipeline_tasks.core.plan import plan
-from pipeline_tasks.core.runner import run_job
 from pipeline_tasks.core.store import LocalStore
 from tests.core.together import together
 from tests.core.toy_steps import (
@@ -31,7 +31,7 @@ from tests.core.toy_steps import (
 )
 
 WORLD = {f"item{n}": n % 5 for n in range(9)} | {"unlucky": 13, "bad": -1}
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def run_chain(store: LocalStore, workers: int = 1) -> list[str]:

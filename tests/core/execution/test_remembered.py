@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.remembered import PREFIX, dataset_of, merge_remembered, remember, remembered
+from pipeline_tasks.core.execution.remembered import PREFIX, dataset_of, merge_remembered, remember, remembered
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import GrowthParams, step
 from pipeline_tasks.core.upkeep.gc import drop, find_garbage

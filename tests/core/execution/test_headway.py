@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pipeline_tasks.core import headway
+from pipeline_tasks.core.execution import headway
 from pipeline_tasks.core.store import LocalStore
 
 

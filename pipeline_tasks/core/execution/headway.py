@@ -16,8 +16,8 @@ from hashlib import sha256
 from pathlib import Path
 from threading import Event, Thread
 
-from pipeline_tasks.core import memo
 from pipeline_tasks.core.errors import FoundryError
+from pipeline_tasks.core.execution import memo
 from pipeline_tasks.core.plan import Job
 from pipeline_tasks.core.store import Store
 

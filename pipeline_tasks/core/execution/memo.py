@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from pipeline_tasks.core.errors import InputError
-from pipeline_tasks.core.failure import counted
+from pipeline_tasks.core.execution.failure import counted
 from pipeline_tasks.core.ids import canonical_json, digest, seed_of
 from pipeline_tasks.core.manifest import Part
 from pipeline_tasks.core.parts import read_part, write_passing, write_rows

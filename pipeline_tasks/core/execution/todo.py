@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pipeline_tasks.core.execution.memo import missing
 from pipeline_tasks.core.manifest import Manifest, Ref
-from pipeline_tasks.core.memo import missing
 from pipeline_tasks.core.plan import Job
 from pipeline_tasks.core.store import Store
 from pipeline_tasks.core.versions import load_manifest

@@ -14,7 +14,7 @@ import pytest
 
 from pipeline_tasks.core.engines import actors, engine_name, engine_of
 from pipeline_tasks.core.errors import InputError, TransientError
-from pipeline_tasks.core.headway import last_left
+from pipeline_tasks.core.execution.headway import last_left
 from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import StepParams, step
 from pipeline_tasks.core.store import LocalStore
