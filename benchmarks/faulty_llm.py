@@ -89,7 +89,7 @@ class FaultyLLM:
 
     def draw(self, key: str, attempt: int) -> str:
         """The fault that this try of a request meets; empty for none. Where not everything is refused, no check is."""
-        from pipeline_tasks.synthesis.llm_client import CHECK
+        from pipeline_tasks.synthesis.llm.client import CHECK
 
         kind = self._drawn(key, 0)
         if self.share < 1 and key.startswith(CHECK) and kind in REFUSALS:

@@ -23,12 +23,12 @@ from pathlib import Path
 from benchmarks.measure import measured, show
 from benchmarks.planted_answers import Bad, Given, bad_answers, strangers
 from pipeline_tasks.domains import domain_folder
-from pipeline_tasks.synthesis.checks import bounds_of, fault_of
-from pipeline_tasks.synthesis.endpoint import LlmParams
-from pipeline_tasks.synthesis.llm_client import Response
-from pipeline_tasks.synthesis.measures import Draft
-from pipeline_tasks.synthesis.parse import Rejected
-from pipeline_tasks.synthesis.writers import Writer, writer_of
+from pipeline_tasks.synthesis.checking.checks import bounds_of, fault_of
+from pipeline_tasks.synthesis.checking.measures import Draft
+from pipeline_tasks.synthesis.checking.parse import Rejected
+from pipeline_tasks.synthesis.llm.client import Response
+from pipeline_tasks.synthesis.llm.endpoint import LlmParams
+from pipeline_tasks.synthesis.prompting.writers import Writer, writer_of
 
 
 def read_given(data: Path) -> list[Given]:

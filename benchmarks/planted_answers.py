@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from itertools import cycle
 
 from pipeline_tasks.core.ids import unit_hash
-from pipeline_tasks.synthesis.phrases import DENIAL
-from pipeline_tasks.synthesis.wording import figures_of
+from pipeline_tasks.synthesis.checking.phrases import DENIAL
+from pipeline_tasks.synthesis.checking.wording import figures_of
 
 
 @dataclass(frozen=True)

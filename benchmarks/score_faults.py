@@ -136,7 +136,7 @@ def undisturbed(root: Path) -> tuple[dict[str, float], int]:
 def go(queries: int, folder: Path) -> dict[str, Any]:
     """All figures over so many queries."""
     from pipeline_tasks.core.store import LocalStore
-    from pipeline_tasks.synthesis.llm_client import CHECK
+    from pipeline_tasks.synthesis.llm.client import CHECK
 
     calm, root = folder / "calm", folder / "store"
     for one in (calm, root):

@@ -49,7 +49,7 @@ class ScoringLLM(FaultyLLM):
     def draw(self, key: str, attempt: int) -> str:
         """The fault of a try."""
         from pipeline_tasks.core.ids import unit_hash
-        from pipeline_tasks.synthesis.llm_client import CHECK
+        from pipeline_tasks.synthesis.llm.client import CHECK
 
         if not key.startswith(CHECK) and unit_hash("refused", key) < REFUSED:
             return "http_400"

@@ -6,7 +6,7 @@ from airflow.sdk import DAG
 from foundry_airflow.forms import form
 from foundry_airflow.steps import DEFAULT_ARGS, fold_lineage, step
 
-from pipeline_tasks.synthesis.general_sets import general_sets
+from pipeline_tasks.synthesis.files.general_sets import general_sets
 
 DOC = """
 ### From files and from the hub to `mtp/gd` and `mtp/own/<name>`

@@ -31,9 +31,9 @@ def batch_command(
     Without --wait it looks once, and exits with 75 while answers are on their way, or a run of the step asks: call it
     again.
     """
-    from pipeline_tasks.synthesis.asking_runs import RunAsks
-    from pipeline_tasks.synthesis.batches import MOST, Round, buy_ahead
-    from pipeline_tasks.synthesis.endpoint import LlmParams
+    from pipeline_tasks.synthesis.llm.asking_runs import RunAsks
+    from pipeline_tasks.synthesis.llm.batch_rounds import MOST, Round, buy_ahead
+    from pipeline_tasks.synthesis.llm.endpoint import LlmParams
 
     if name not in step_names() or not issubclass(get_step(name).params, LlmParams):
         raise InputError(f"{name!r} asks no LLM; name a step with the parameter llm (`foundry steps`)")

@@ -87,7 +87,7 @@ class CostSources:
         Raises:
             InputError: ``on`` names no cards.
         """
-        from pipeline_tasks.synthesis.endpoint import LlmParams
+        from pipeline_tasks.synthesis.llm.endpoint import LlmParams
         from pipeline_tasks.training.dry_run.forecast import hours
         from pipeline_tasks.training.dry_run.loads import Training
 

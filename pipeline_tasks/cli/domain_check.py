@@ -15,8 +15,8 @@ from pipeline_tasks.demo.sample import load_documents, parse_document
 from pipeline_tasks.domains import searches
 from pipeline_tasks.domains.intents import load_intents, read_toml
 from pipeline_tasks.domains.questions import load_questions
-from pipeline_tasks.synthesis.prompts import load_prompts
-from pipeline_tasks.synthesis.traits import load_traits
+from pipeline_tasks.synthesis.prompting.prompts import load_prompts
+from pipeline_tasks.synthesis.prompting.traits import load_traits
 
 T = TypeVar("T")
 Texts = dict[str, list[str]]

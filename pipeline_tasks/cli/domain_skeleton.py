@@ -15,7 +15,7 @@ import pipeline_tasks.domains
 from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.store.disk import writable
 from pipeline_tasks.domains.intents import FILE, NAME, TAKEN, Intent
-from pipeline_tasks.synthesis.prompts import PromptSet
+from pipeline_tasks.synthesis.prompting.prompts import PromptSet
 
 _FILES = Path(pipeline_tasks.domains.__file__).parent / "_skeleton"
 _INTENTS = """\

@@ -34,10 +34,10 @@ def estimate_command(
     answer_s: Annotated[float, typer.Option(min=0, help="seconds that one answer is taken to need")] = 2.0,
 ) -> None:
     """Rows, requests, tokens, dollars and hours of what an LLM is asked, a row and in all; stored answers are free."""
-    from pipeline_tasks.synthesis.batches import SHARE
-    from pipeline_tasks.synthesis.endpoint import LlmParams
     from pipeline_tasks.synthesis.enough import per_intent_for, rates_for, too_few_for
     from pipeline_tasks.synthesis.estimate import estimate, of_step
+    from pipeline_tasks.synthesis.llm.batch_rounds import SHARE
+    from pipeline_tasks.synthesis.llm.endpoint import LlmParams
 
     pays = name in step_names() and issubclass(get_step(name).params, LlmParams)
     if name != DAG and not pays:

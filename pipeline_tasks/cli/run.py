@@ -55,7 +55,7 @@ def run_command(
 
 def _forecast(store: Store, job: Job, on: str) -> list[str]:
     """What it would take of a GPU or of an LLM, where that is known before: a training's, and what writes pairs."""
-    from pipeline_tasks.synthesis.endpoint import LlmParams
+    from pipeline_tasks.synthesis.llm.endpoint import LlmParams
     from pipeline_tasks.training.dry_run.forecast import forecast_lines
 
     if job.made(store):

@@ -215,7 +215,7 @@ def _endpoint(found: Settings) -> Check:
 
 def _rooms(models: bytes) -> str:
     """What an endpoint tells of its models, in words; nothing where it tells nothing."""
-    from pipeline_tasks.synthesis.told_context import contexts
+    from pipeline_tasks.synthesis.llm.context_check import contexts
 
     try:
         told = [f"{name} ({room:,} tokens)" for name, room in contexts(json.loads(models)).items() if room]
@@ -253,7 +253,7 @@ def _readers() -> Check:
 
 
 def _budget(found: Settings) -> Check:
-    from pipeline_tasks.synthesis.endpoint import ACCOUNT, llm_limits
+    from pipeline_tasks.synthesis.llm.endpoint import ACCOUNT, llm_limits
 
     try:
         costs = _costs(found)
@@ -268,7 +268,7 @@ def _budget(found: Settings) -> Check:
 def _costs(found: Settings) -> str:
     """What an answer costs, in words: by model, where prices are listed and none is set."""
     from pipeline_tasks.models.prices import models_listed
-    from pipeline_tasks.synthesis.endpoint import llm_price
+    from pipeline_tasks.synthesis.llm.endpoint import llm_price
 
     models = models_listed(urlsplit(found.openai_base_url).hostname or "")
     if models and found.llm_price_in is found.llm_price_out is None:

@@ -18,12 +18,12 @@ from pipeline_tasks.curation.compared_passages import READS, Compared
 from pipeline_tasks.curation.passage_scores import ranks_of
 from pipeline_tasks.datasets import RELABELLED
 from pipeline_tasks.models.use import REFERENCE_MODELS
-from pipeline_tasks.synthesis.asking import PromptTask, Refusal, write_all
-from pipeline_tasks.synthesis.chat_prompts import as_material, chat_prompt, cut
-from pipeline_tasks.synthesis.instructing import InstructingParams, repair, room_for
-from pipeline_tasks.synthesis.llm_client import Response
-from pipeline_tasks.synthesis.parse import UNPARSABLE, Rejected, parse_fields
-from pipeline_tasks.synthesis.prompts import Prompt
+from pipeline_tasks.synthesis.checking.parse import UNPARSABLE, Rejected, parse_fields
+from pipeline_tasks.synthesis.llm.asking import PromptTask, Refusal, write_all
+from pipeline_tasks.synthesis.llm.client import Response
+from pipeline_tasks.synthesis.prompting.chat_prompts import as_material, chat_prompt, cut
+from pipeline_tasks.synthesis.prompting.instructing import InstructingParams, repair, room_for
+from pipeline_tasks.synthesis.prompting.prompts import Prompt
 
 _FIELDS = ("grades",)
 _TOKENS = 200

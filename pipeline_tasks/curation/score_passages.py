@@ -19,11 +19,11 @@ from pipeline_tasks.curation.passage_scores import Scores, ScoringPrompts, expec
 from pipeline_tasks.datasets import RELABELLED
 from pipeline_tasks.models.use import REFERENCE_MODELS
 from pipeline_tasks.retrieval.fusion import USUAL_K
-from pipeline_tasks.synthesis.asking import Refusal
-from pipeline_tasks.synthesis.endpoint import LlmParams, ask_each
-from pipeline_tasks.synthesis.llm_client import Request
-from pipeline_tasks.synthesis.log_probs import LogProbs, behind
-from pipeline_tasks.synthesis.wanted import NOT_BOUGHT
+from pipeline_tasks.synthesis.llm.asking import Refusal
+from pipeline_tasks.synthesis.llm.client import Request
+from pipeline_tasks.synthesis.llm.endpoint import LlmParams, ask_each
+from pipeline_tasks.synthesis.llm.log_probs import LogProbs, behind
+from pipeline_tasks.synthesis.llm.wanted import NOT_BOUGHT
 
 _IDENTITY = ("model", "llm", "passage_chars", "k", "top_logprobs", "again")
 _OF_WRITERS = ("api", "temperature", "writer", "context_tokens", "reasoning_tokens", "json_schema", "checks")

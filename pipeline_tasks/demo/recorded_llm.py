@@ -31,7 +31,7 @@ from pipeline_tasks.core.errors import FoundryError, InputError
 from pipeline_tasks.demo.site import listen
 from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.domains.intents import complaints, load_intents
-from pipeline_tasks.synthesis.prompts import FOCUS_LABEL, PASSAGE_LABEL, PromptSet, load_prompts
+from pipeline_tasks.synthesis.prompting.prompts import FOCUS_LABEL, PASSAGE_LABEL, PromptSet, load_prompts
 
 LICENCE = "Apache-2.0"
 _WORD = re.compile(r"\w+")

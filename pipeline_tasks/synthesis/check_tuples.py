@@ -16,12 +16,12 @@ from pipeline_tasks.core.ids import seed_of, unit_hash
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.step import From, step
 from pipeline_tasks.datasets import TUPLES
-from pipeline_tasks.synthesis.asking import PromptTask, Refusal, Written, write_all
-from pipeline_tasks.synthesis.chat_prompts import as_material, chat_prompt, cut
-from pipeline_tasks.synthesis.instructing import InstructingParams, repair, room_for
-from pipeline_tasks.synthesis.llm_client import Response
-from pipeline_tasks.synthesis.parse import UNPARSABLE, Rejected, parse_fields
-from pipeline_tasks.synthesis.prompts import Prompt
+from pipeline_tasks.synthesis.checking.parse import UNPARSABLE, Rejected, parse_fields
+from pipeline_tasks.synthesis.llm.asking import PromptTask, Refusal, Written, write_all
+from pipeline_tasks.synthesis.llm.client import Response
+from pipeline_tasks.synthesis.prompting.chat_prompts import as_material, chat_prompt, cut
+from pipeline_tasks.synthesis.prompting.instructing import InstructingParams, repair, room_for
+from pipeline_tasks.synthesis.prompting.prompts import Prompt
 
 QUESTIONS = (
     ("positive", "instruction", "query"),

@@ -1,8 +1,8 @@
 """What writing pairs would cost, told before anything is bought: requests, tokens, dollars, hours.
 
-Requests are those of the steps themselves, run without asking anybody (:mod:`~pipeline_tasks.synthesis.wanted`): what
-has an answer is free. What the others take is measured on these answers, where the model has given enough to the same
-prompts (passages that ``sample_rate`` draws are drawn at every larger one); else it is a rule of thumb.
+Requests are those of the steps themselves, run without asking anybody (:mod:`~pipeline_tasks.synthesis.llm.wanted`):
+what has an answer is free. What the others take is measured on these answers, where the model has given enough to the
+same prompts (passages that ``sample_rate`` draws are drawn at every larger one); else it is a rule of thumb.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from pipeline_tasks.core.store import Store
 from pipeline_tasks.datasets import NEEDS
 from pipeline_tasks.domains import domain_told
 from pipeline_tasks.models.prices import listed
-from pipeline_tasks.synthesis.endpoint import LlmParams, llm_price
-from pipeline_tasks.synthesis.open_batches import on_their_way
-from pipeline_tasks.synthesis.wanted import NOT_BOUGHT, QuoteRun, Wanted
+from pipeline_tasks.synthesis.llm.endpoint import LlmParams, llm_price
+from pipeline_tasks.synthesis.llm.open_batches import on_their_way
+from pipeline_tasks.synthesis.llm.wanted import NOT_BOUGHT, QuoteRun, Wanted
 from pipeline_tasks.synthesis.write_needs import write_needs
 from pipeline_tasks.synthesis.write_pairs import WritePairsParams, write_pairs
 

@@ -11,9 +11,9 @@ from pipeline_tasks.core.ids import short_id, unit_hash
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.step import step
 from pipeline_tasks.datasets import EVENTS, PASSAGES
-from pipeline_tasks.synthesis.asking import Refusal, write_all
-from pipeline_tasks.synthesis.events import ask_event
-from pipeline_tasks.synthesis.instructing import InstructingParams
+from pipeline_tasks.synthesis.llm.asking import Refusal, write_all
+from pipeline_tasks.synthesis.prompting.events import ask_event
+from pipeline_tasks.synthesis.prompting.instructing import InstructingParams
 
 
 class ExtractEventsParams(InstructingParams):
@@ -33,7 +33,7 @@ def extract_events(rows: pa.Table, params: ExtractEventsParams, run: Run) -> pa.
     nothing, else the reason of the check that refuses. Passages outside the sample or the splits are counted as
     ``not_sampled``.
 
-    Source: BMEmbed 3.1. Departures: those of :mod:`~pipeline_tasks.synthesis.events`.
+    Source: BMEmbed 3.1. Departures: those of :mod:`~pipeline_tasks.synthesis.prompting.events`.
     """
     asked_of = [p for p in rows.to_pylist() if p["split"] in params.splits]
     asked_of = [p for p in asked_of if unit_hash("sample", p["passage_id"]) < params.sample_rate]

@@ -10,15 +10,15 @@ import pyarrow as pa
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.step import From, step
 from pipeline_tasks.datasets import TOLD_PAIRS, TUPLES
-from pipeline_tasks.synthesis.asking import PromptTask, Refusal, Written, write_all
-from pipeline_tasks.synthesis.instructing import (
+from pipeline_tasks.synthesis.llm.asking import PromptTask, Refusal, Written, write_all
+from pipeline_tasks.synthesis.llm.wanted import STAND_IN, QuoteRun
+from pipeline_tasks.synthesis.prompting.instructing import (
     PASSAGE,
     POISONED_INSTRUCTION,
     POISONED_QUERY,
     InstructingParams,
     ask,
 )
-from pipeline_tasks.synthesis.wanted import STAND_IN, QuoteRun
 
 
 class PoisonTuplesParams(InstructingParams):

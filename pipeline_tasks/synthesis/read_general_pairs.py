@@ -22,11 +22,11 @@ from pipeline_tasks.datasets import PAIRS
 from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.domains.intents import load_intents
 from pipeline_tasks.models.hub_files import DataFiles
-from pipeline_tasks.synthesis.found_pairs import Rules, in_parts, pairs_of
-from pipeline_tasks.synthesis.general_hub import HUB, OnHub, commits
-from pipeline_tasks.synthesis.general_layouts import InFolder, Source
-from pipeline_tasks.synthesis.general_sets import GeneralSet, general_sets, present
-from pipeline_tasks.synthesis.pair_files import folder_of
+from pipeline_tasks.synthesis.files.found_pairs import Rules, in_parts, pairs_of
+from pipeline_tasks.synthesis.files.general_hub import HUB, OnHub, commits
+from pipeline_tasks.synthesis.files.general_layouts import InFolder, Source
+from pipeline_tasks.synthesis.files.general_sets import GeneralSet, general_sets, present
+from pipeline_tasks.synthesis.files.pair_files import folder_of
 
 _MIB = 1 << 20
 
@@ -145,7 +145,7 @@ def read_general_pairs(inputs: Inputs, params: ReadGeneralPairsParams, run: Part
 
     A set that was read is kept: it is not read again for other sets beside it, or after a kill. Of a set with more
     pairs than are wanted those with the lowest hashes stay; on the hub, where a row is a pair, those that come first,
-    and no more is read (:class:`~pipeline_tasks.synthesis.general_hub.OnHub` says which these are). Counters
+    and no more is read (:class:`~pipeline_tasks.synthesis.files.general_hub.OnHub` says which these are). Counters
     ``pairs/gd/<set>/<intent>`` are the composition, ``hub_bytes/gd/<set>`` what the hub was asked for. Rows that are no
     pairs are rejects, as in :func:`~pipeline_tasks.synthesis.read_pairs.read_pairs`.
 

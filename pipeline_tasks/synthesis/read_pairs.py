@@ -16,8 +16,8 @@ from pipeline_tasks.core.step import From, StepParams, step
 from pipeline_tasks.datasets import PAIRS, PASSAGES
 from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.domains.intents import check_known, first_intent, load_intents
-from pipeline_tasks.synthesis.found_pairs import FIELDS, Found, Rules, in_parts, pairs_of
-from pipeline_tasks.synthesis.pair_files import PairFiles, nothing_in
+from pipeline_tasks.synthesis.files.found_pairs import FIELDS, Found, Rules, in_parts, pairs_of
+from pipeline_tasks.synthesis.files.pair_files import PairFiles, nothing_in
 
 
 class ReadPairsParams(StepParams):
@@ -72,7 +72,7 @@ def read_pairs(inputs: Inputs, params: ReadPairsParams, run: Run) -> Iterator[pa
 
     A pair has a query and a positive. Where it names one of our passages, that is its source too (and its positive, if
     it has none), and it is on the side of the split that the passage's document is on: what is held out stays so.
-    Rows that are no pairs are rejects (:func:`~pipeline_tasks.synthesis.found_pairs.pairs_of`).
+    Rows that are no pairs are rejects (:func:`~pipeline_tasks.synthesis.files.found_pairs.pairs_of`).
 
     Raises:
         InputError: the files are none, or no row of them is a pair.

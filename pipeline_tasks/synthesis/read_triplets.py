@@ -13,8 +13,8 @@ from pipeline_tasks.core.run import Inputs, Run
 from pipeline_tasks.core.step import step
 from pipeline_tasks.datasets import INSTRUCTED_TRIPLETS
 from pipeline_tasks.models.registry import SEPARATOR
-from pipeline_tasks.synthesis.own_triplets import OwnFilesParams, Passage, first_fault, in_parts, text_of, triplet
-from pipeline_tasks.synthesis.pair_files import nothing_in
+from pipeline_tasks.synthesis.files.own_triplets import OwnFilesParams, Passage, first_fault, in_parts, text_of, triplet
+from pipeline_tasks.synthesis.files.pair_files import nothing_in
 
 
 class ReadTripletsParams(OwnFilesParams):

@@ -13,9 +13,9 @@ from pipeline_tasks.core.step import step
 from pipeline_tasks.datasets import EVENTS, PAIRS
 from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.domains.intents import check_known, first_intent
-from pipeline_tasks.synthesis.asking import Refusal, write_all
-from pipeline_tasks.synthesis.events import QUERY, Event
-from pipeline_tasks.synthesis.instructing import InstructingParams, ask
+from pipeline_tasks.synthesis.llm.asking import Refusal, write_all
+from pipeline_tasks.synthesis.prompting.events import QUERY, Event
+from pipeline_tasks.synthesis.prompting.instructing import InstructingParams, ask
 
 ORIGIN = "event"
 

@@ -11,8 +11,8 @@ from pipeline_tasks.core.ids import unit_hash
 from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.step import From, step
 from pipeline_tasks.datasets import PAIRS, TOLD_PAIRS
-from pipeline_tasks.synthesis.asking import Refusal, write_all
-from pipeline_tasks.synthesis.instructing import INSTRUCTION, InstructingParams, ask
+from pipeline_tasks.synthesis.llm.asking import Refusal, write_all
+from pipeline_tasks.synthesis.prompting.instructing import INSTRUCTION, InstructingParams, ask
 
 
 class WriteInstructionsParams(InstructingParams):

@@ -14,9 +14,9 @@ from pipeline_tasks.core.step import added, step
 from pipeline_tasks.datasets import NEEDS, PASSAGES
 from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.domains.intents import check_known, load_intents
-from pipeline_tasks.synthesis.asking import PromptTask, Refusal, write_all
-from pipeline_tasks.synthesis.endpoint import LlmParams
-from pipeline_tasks.synthesis.writers import writer_of
+from pipeline_tasks.synthesis.llm.asking import PromptTask, Refusal, write_all
+from pipeline_tasks.synthesis.llm.endpoint import LlmParams
+from pipeline_tasks.synthesis.prompting.writers import writer_of
 
 
 class WriteNeedsParams(LlmParams):
@@ -49,8 +49,8 @@ def write_needs(rows: pa.Table, params: WriteNeedsParams, run: Run) -> pa.Table:
     """Ask the LLM what information need each sampled passage meets under its intents.
 
     Which passages and intents are asked depends on passage ids alone, so that new passages never change what was asked
-    before. Rejects carry the reason of the first of the :mod:`~pipeline_tasks.synthesis.checks` that refuses; passages
-    outside the sample or the splits are counted as ``not_sampled``.
+    before. Rejects carry the reason of the first of the :mod:`~pipeline_tasks.synthesis.checking.checks` that refuses;
+    passages outside the sample or the splits are counted as ``not_sampled``.
 
     Source: DMRetriever 3.3.1, appendix A, Algorithm 2 line 5. Departures: as in
     :func:`~pipeline_tasks.synthesis.write_pairs.write_pairs`; one intent a passage, unless told otherwise.

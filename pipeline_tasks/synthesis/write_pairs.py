@@ -13,9 +13,9 @@ from pipeline_tasks.core.step import step
 from pipeline_tasks.datasets import NEEDS, PAIRS
 from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.domains.intents import load_intents
-from pipeline_tasks.synthesis.asking import PromptTask, Refusal, write_all
-from pipeline_tasks.synthesis.endpoint import LlmParams
-from pipeline_tasks.synthesis.writers import writer_of
+from pipeline_tasks.synthesis.llm.asking import PromptTask, Refusal, write_all
+from pipeline_tasks.synthesis.llm.endpoint import LlmParams
+from pipeline_tasks.synthesis.prompting.writers import writer_of
 
 
 class WritePairsParams(LlmParams):
@@ -29,8 +29,8 @@ def write_pairs(rows: pa.Table, params: WritePairsParams, run: Run) -> pa.Table:
     A need of an intent that the domain has no longer is a reject ``unknown_intent``.
 
     Source: DMRetriever 3.3.1, appendix A, Algorithm 2 line 6. Departures: a pair that fails one of the
-    :mod:`~pipeline_tasks.synthesis.checks` is refused; a small model that continues texts is shown worked examples of
-    the intent and not its definition.
+    :mod:`~pipeline_tasks.synthesis.checking.checks` is refused; a small model that continues texts is shown worked
+    examples of the intent and not its definition.
     """
     needs = sorted(_of_the_domain(rows, run), key=lambda need: (need["intent"], need["passage_id"]))
     writers = {intent: writer_of(domain_folder(), intent, params) for intent in {n["intent"] for n in needs}}

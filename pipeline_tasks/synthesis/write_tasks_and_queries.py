@@ -13,13 +13,13 @@ from pipeline_tasks.core.run import Run
 from pipeline_tasks.core.step import step
 from pipeline_tasks.datasets import INSTRUCTED_PAIRS, PASSAGES
 from pipeline_tasks.models.registry import ANY
-from pipeline_tasks.synthesis import task_prompts
-from pipeline_tasks.synthesis.asking import PromptTask, Refusal, write_all
-from pipeline_tasks.synthesis.chat_prompts import repaired
-from pipeline_tasks.synthesis.checks import bounds_of, check_names
-from pipeline_tasks.synthesis.endpoint import LlmParams
-from pipeline_tasks.synthesis.llm_client import Response
-from pipeline_tasks.synthesis.prompts import Prompt
+from pipeline_tasks.synthesis.checking.checks import bounds_of, check_names
+from pipeline_tasks.synthesis.llm.asking import PromptTask, Refusal, write_all
+from pipeline_tasks.synthesis.llm.client import Response
+from pipeline_tasks.synthesis.llm.endpoint import LlmParams
+from pipeline_tasks.synthesis.prompting import task_prompts
+from pipeline_tasks.synthesis.prompting.chat_prompts import repaired
+from pipeline_tasks.synthesis.prompting.prompts import Prompt
 
 ORIGIN = "fret"
 _LEAST_WORDS = {"words": 2.0}
@@ -52,8 +52,8 @@ def write_tasks_and_queries(rows: pa.Table, params: WriteTasksAndQueriesParams, 
     """Ask the LLM for a task and a query for each sampled passage, by one prompt; the passage is the positive for now.
 
     The task is the query's instruction. Rejects have the passage's id and the reason of the first of the
-    :mod:`~pipeline_tasks.synthesis.checks` that refuses the query, or of the task with ``task_`` before it; passages
-    outside the sample or the splits are counted as ``not_sampled``.
+    :mod:`~pipeline_tasks.synthesis.checking.checks` that refuses the query, or of the task with ``task_`` before it;
+    passages outside the sample or the splits are counted as ``not_sampled``.
 
     Source: Gecko 3.2, "LLM-based Diverse Query Generation". Departures: the prompt, which is not published, is ours,
     and answers are checked.

@@ -17,7 +17,7 @@ from pipeline_tasks.domains.intents import load_intents
 from pipeline_tasks.models.registry import ANY
 from pipeline_tasks.retrieval.fusion import BM25
 from pipeline_tasks.retrieval.reference_models import first_of_panels, models_of
-from pipeline_tasks.synthesis.general_sets import general_sets
+from pipeline_tasks.synthesis.files.general_sets import general_sets
 
 
 @dataclass(frozen=True)

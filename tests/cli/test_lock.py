@@ -14,7 +14,7 @@ from pipeline_tasks.core.errors import InputError
 from pipeline_tasks.core.registry import get_step
 
 ROOT = Path(__file__).parents[2]
-WRITERS, BEGIN = "pipeline_tasks/synthesis/writers.py", "from __future__ import annotations\n"
+WRITERS, BEGIN = "pipeline_tasks/synthesis/prompting/writers.py", "from __future__ import annotations\n"
 NEEDS, PAIRS, COMBINED = (int(get_step(name).version) for name in ("write_needs", "write_pairs", "combine_pairs"))
 
 

@@ -20,7 +20,7 @@ from pipeline_tasks.datasets import NEEDS, PAIRS
 from pipeline_tasks.demo.site import URL_LIST, build_site, serve_site
 from pipeline_tasks.domains import domain_folder
 from pipeline_tasks.models.use import REFERENCE_MODELS
-from pipeline_tasks.synthesis.focus import focus_of
+from pipeline_tasks.synthesis.prompting.focus import focus_of
 from tests.stores import put, rows
 
 PORT = 18744

@@ -25,7 +25,7 @@ from pipeline_tasks.curation.grade_passages import grade_passages
 from pipeline_tasks.curation.relabel import relabel
 from pipeline_tasks.curation.rerank_passages import rerank_passages
 from pipeline_tasks.curation.score_passages import score_passages
-from pipeline_tasks.synthesis.llm_client import SHORT
+from pipeline_tasks.synthesis.llm.client import SHORT
 from tests import small_reranker
 from tests.curation import small_scorer
 from tests.curation.compared import filled

@@ -23,7 +23,7 @@ from pipeline_tasks.core.registry import get_step, step_names
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.datasets import PASSAGES
-from pipeline_tasks.synthesis.endpoint import LlmParams
+from pipeline_tasks.synthesis.llm.endpoint import LlmParams
 from tests.stores import put, rows
 from tests.synthesis.batch_endpoint import BatchEndpoint
 from tests.synthesis.conftest import StandInEndpoint

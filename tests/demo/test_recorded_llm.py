@@ -15,8 +15,8 @@ from pipeline_tasks.demo.recorded_llm import Recording, Written, load_recording,
 from pipeline_tasks.demo.sample import load_documents
 from pipeline_tasks.domains import folder_of
 from pipeline_tasks.domains.intents import load_intents
-from pipeline_tasks.synthesis.parse import Pair, parse_need, parse_pair
-from pipeline_tasks.synthesis.prompts import load_prompts
+from pipeline_tasks.synthesis.checking.parse import Pair, parse_need, parse_pair
+from pipeline_tasks.synthesis.prompting.prompts import load_prompts
 
 DOMAIN, OTHER = folder_of("disaster"), folder_of("food_safety")
 FILES = sorted(file for domain in (DOMAIN, OTHER) for file in (domain / "recordings").glob("*.jsonl"))

@@ -17,7 +17,7 @@ from pipeline_tasks.domains import folder_of
 from pipeline_tasks.domains.intents import load_intents
 from pipeline_tasks.domains.questions import Judgement, Question, add_judgements, load_questions, read_questions
 from pipeline_tasks.domains.quotes import Quotes
-from pipeline_tasks.synthesis.wording import content_of
+from pipeline_tasks.synthesis.checking.wording import content_of
 
 DOMAIN, OTHER = folder_of("disaster"), folder_of("food_safety")
 

@@ -13,8 +13,8 @@ from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.datasets import PAIRS
 from pipeline_tasks.synthesis.combine_pairs import combine_pairs
-from pipeline_tasks.synthesis.found_pairs import in_parts
-from pipeline_tasks.synthesis.general_sets import general_sets
+from pipeline_tasks.synthesis.files.found_pairs import in_parts
+from pipeline_tasks.synthesis.files.general_sets import general_sets
 from pipeline_tasks.synthesis.read_general_pairs import read_general_pairs
 from pipeline_tasks.synthesis.read_pairs import read_pairs
 from tests.stores import go, put, reasons, rows

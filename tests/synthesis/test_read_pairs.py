@@ -22,7 +22,7 @@ from pipeline_tasks.core.versions import Version
 from pipeline_tasks.datasets import PAIRS, PASSAGES
 from pipeline_tasks.encoders.layout import Layout
 from pipeline_tasks.synthesis.combine_pairs import combine_pairs
-from pipeline_tasks.synthesis.pair_files import PairFiles
+from pipeline_tasks.synthesis.files.pair_files import PairFiles
 from pipeline_tasks.synthesis.read_pairs import read_pairs
 from pipeline_tasks.training.pretrain import PretrainParams, dev_set, training_rows
 from tests.stores import go, put, reasons, rejects, rows

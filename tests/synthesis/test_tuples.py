@@ -15,8 +15,8 @@ from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.datasets import PAIRS, TUPLES
 from pipeline_tasks.synthesis.check_tuples import QUESTIONS, check_tuples, choices_of
 from pipeline_tasks.synthesis.estimate import of_step
+from pipeline_tasks.synthesis.llm.wanted import wanted_by
 from pipeline_tasks.synthesis.poison_tuples import poison_tuples
-from pipeline_tasks.synthesis.wanted import wanted_by
 from pipeline_tasks.synthesis.write_instructions import write_instructions
 from tests.stores import go, put, reasons, rejects, rows
 

@@ -11,10 +11,10 @@ from pipeline_tasks.core.plan import plan
 from pipeline_tasks.core.settings import settings
 from pipeline_tasks.core.store import LocalStore
 from pipeline_tasks.datasets import PASSAGES
-from pipeline_tasks.synthesis import task_prompts
-from pipeline_tasks.synthesis.chat_prompts import LEAST_TOKENS, SPARE_TOKENS, tokens_of
 from pipeline_tasks.synthesis.estimate import of_step
-from pipeline_tasks.synthesis.prompts import clip
+from pipeline_tasks.synthesis.prompting import task_prompts
+from pipeline_tasks.synthesis.prompting.chat_prompts import LEAST_TOKENS, SPARE_TOKENS, tokens_of
+from pipeline_tasks.synthesis.prompting.prompts import clip
 from pipeline_tasks.synthesis.write_tasks_and_queries import write_tasks_and_queries
 from tests.stores import go, put, rejects, rows
 

@@ -63,7 +63,7 @@ def test_what_is_computed_counts(before, after):
 @pytest.mark.parametrize(
     ("step", "reaches"),
     [
-        ("write_pairs", "pipeline_tasks/synthesis/parse.py"),
+        ("write_pairs", "pipeline_tasks/synthesis/checking/parse.py"),
         ("write_pairs", "rows:needs"),
         ("write_pairs", "pipeline_tasks/domains/__init__.py"),
         ("combine_pairs", "sql/combine_pairs.sql"),

@@ -24,7 +24,7 @@ from pipeline_tasks.core.store.s3 import S3Store
 from pipeline_tasks.core.upkeep.check import find_damage
 from pipeline_tasks.core.versions import Version, load_manifest
 from pipeline_tasks.datasets import NEEDS
-from pipeline_tasks.synthesis.prompts import clip
+from pipeline_tasks.synthesis.prompting.prompts import clip
 from tests.core.erasure.library import SCHEMAS, SECRET, A, B, everything, fill, take_down
 from tests.stores import put, rows
 
