@@ -101,7 +101,7 @@ def read_part(store: Store, part: Part, columns: list[str] | None = None, schema
     """
     names = schema.arrow.names if schema and columns is None else columns
     with _opened(store, part, names) as file:
-        held, rows = _held(file), file.read(columns=names)
+        held, rows = _part_schema(file), file.read(columns=names)
     later = schema.later_than(held) if schema else []
     wanted = held.names if names is None else names
     if files := _files_of(part, held, wanted):
@@ -115,7 +115,7 @@ def part_batches(
 ) -> Iterator[pa.Table]:
     """What :func:`read_part` gives, ``n_rows`` rows at most at a time, with no more rows than these in memory."""
     with _opened(store, part, columns) as file:
-        held = _held(file)
+        held = _part_schema(file)
         later = schema.later_than(held) if schema else []
         batches = map(_table, file.iter_batches(batch_size=n_rows, columns=columns))
         files = _files_of(part, held, columns)
@@ -131,10 +131,10 @@ def part_batches(
 def part_schema(store: Store, part: Part) -> pa.Schema:
     """The columns that a part has."""
     with _opened(store, part, []) as file:
-        return _held(file)
+        return _part_schema(file)
 
 
-def _held(file: pq.ParquetFile) -> pa.Schema:
+def _part_schema(file: pq.ParquetFile) -> pa.Schema:
     """The columns of a part, those that lie beside its rows in their places."""
     schema = file.schema_arrow
     if _TOLD not in (schema.metadata or {}):

@@ -76,10 +76,10 @@ def resolve(store: Store, ref: Ref) -> Ref:
     Raises:
         InputError: the dataset or version is not in the store.
     """
-    return _found(store, ref)[0]
+    return _read_manifest(store, ref)[0]
 
 
-def _found(store: Store, ref: Ref) -> tuple[Ref, bytes]:
+def _read_manifest(store: Store, ref: Ref) -> tuple[Ref, bytes]:
     """``ref`` with its version id, and the manifest; what looks like an id is looked up as one first."""
     base = ref.of_rows.dataset
     data = store.read(manifest_key(ref.of_rows)) if ID.fullmatch(ref.version) else None
@@ -97,7 +97,7 @@ def _found(store: Store, ref: Ref) -> tuple[Ref, bytes]:
 
 def load_manifest(store: Store, ref: Ref) -> Manifest:
     """The manifest of ``ref``; ``<dataset>/rejects`` reads as a dataset of its rejected rows."""
-    found, data = _found(store, ref)
+    found, data = _read_manifest(store, ref)
     manifest = Manifest.read(data)
     if manifest is None:
         raise InputError(

@@ -114,11 +114,11 @@ class TeamOnRay:
                 rooms[0][f"node:{first.name}"] = _HARDLY
             group = self._ray.util.placement_group(rooms, "STRICT_SPREAD")
             log.info("%s waits for %d nodes of the Ray cluster", self._name, self._needs.nodes)
-            if self._given(group, first):
+            if self._wait_for_group(group, first):
                 return group, taken
             self._ray.util.remove_placement_group(group)
 
-    def _given(self, group: Any, first: Node | None) -> bool:
+    def _wait_for_group(self, group: Any, first: Node | None) -> bool:
         """Wait in Ray's queue, where an autoscaler sees it; False once the node that is to be the first is gone."""
         ready = group.ready()
         while not self._ray.wait([ready], timeout=LOOK_S)[0]:

@@ -43,10 +43,10 @@ def requests(store: Store, manifest: Manifest) -> list[Request]:
     params = {name: value for name, value in manifest.params.items() if name != CHANGE}
     inputs = {name: refs for name, refs in manifest.inputs.items() if name != PREVIOUS}
     made = Request(id=version_id(manifest.step, manifest.code_version, params, inputs), params=params, inputs=inputs)
-    return [made, *_noted(store, manifest.ref)]
+    return [made, *_stored_requests(store, manifest.ref)]
 
 
-def _noted(store: Store, ref: Ref) -> list[Request]:
+def _stored_requests(store: Store, ref: Ref) -> list[Request]:
     """What was noted; nothing where a power cut left no list: such a request is answered anew."""
     try:
         return _REQUESTS.validate_json(store.read(requests_key(ref)) or b"[]")
@@ -56,7 +56,7 @@ def _noted(store: Store, ref: Ref) -> list[Request]:
 
 def note_request(store: Store, manifest: Manifest, request: Request) -> None:
     """Remember that ``manifest`` answers ``request``, too, and that it was the last; one process at a time may."""
-    others = [r for r in _noted(store, manifest.ref) if r.id != request.id]
+    others = [r for r in _stored_requests(store, manifest.ref) if r.id != request.id]
     noted = [r.model_dump(mode="json") for r in (*others, request)]
     store.replace(requests_key(manifest.ref), canonical_json(noted))
 

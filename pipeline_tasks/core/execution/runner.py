@@ -72,10 +72,10 @@ def run_job(store: Store, job: Job, *, group: tuple[int, int] | None = None, wor
         TransientError: the store's disk, or that of temporary files, is full.
     """
     with space_beside(store):
-        return _told(store, job, group, workers)
+        return _run_with_events(store, job, group, workers)
 
 
-def _told(store: Store, job: Job, group: tuple[int, int] | None, workers: int) -> Outcome:
+def _run_with_events(store: Store, job: Job, group: tuple[int, int] | None, workers: int) -> Outcome:
     """The outcome, once the lineage knows of it."""
     events = EventLog(store, job.step.name, job.step.version)
     facts: dict[str, Any] = {"params": job.identity, "dataset": job.dataset, "request_id": job.ref.version}
@@ -219,7 +219,7 @@ def _committed(
     removals: list[Removal] = []
     built = len(parts)
     if job.step.keeps:
-        parts, removals = _kept(store, job, opened, rejects)
+        parts, removals = _parts_to_keep(store, job, opened, rejects)
     elif job.step.grows:
         previous = run.previous
         growth = grow(store, job, run, parts, reject_parts)
@@ -235,7 +235,7 @@ def _committed(
     return Outcome(job.ref, False, counters)
 
 
-def _kept(
+def _parts_to_keep(
     store: Store, job: Job, opened: dict[str, list[Version]], rejects: pa.Table
 ) -> tuple[list[Part], list[Removal]]:
     parts: list[Part] = []

@@ -45,7 +45,7 @@ def check_withdrawals(job: Job, run: Run, live: int, new: int) -> None:
         if run.caution:
             log.warning("%s withdraws %s: %s", job.step.name, what, run.caution)
         return
-    named = ", ".join(_named(run.previous, job.step.writes, gone[:_SHOWN])) if job.step.writes else ""
+    named = ", ".join(_describe_rows(run.previous, job.step.writes, gone[:_SHOWN])) if job.step.writes else ""
     more = f" and {len(gone) - _SHOWN:,} more" if len(gone) > _SHOWN else ""
     caution = f"{run.caution}; " if run.caution else ""
     raise InputError(
@@ -54,7 +54,7 @@ def check_withdrawals(job: Job, run: Run, live: int, new: int) -> None:
     )
 
 
-def _named(previous: Version, schema: RowSchema, keys: list[str]) -> list[str]:
+def _describe_rows(previous: Version, schema: RowSchema, keys: list[str]) -> list[str]:
     """Each key with the first text of its row that is no id, such as an address, where there is one."""
     texts = [c.name for c in schema.columns if c.type == pa.string() and not c.name.endswith(_IDS)]
     columns = [schema.key, *(name for name in texts[:1] if name != schema.key)]

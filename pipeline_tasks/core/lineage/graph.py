@@ -48,7 +48,7 @@ def graph(reader: Reader, focus: Ref | None = None, most: int = MOST_NODES) -> d
     """
     known = {row["ref"]: row for row in versions(reader)}
     edges = [(row["made_from"], row["made"]) for row in reader.ask(_EDGES, focus is not None)]
-    start = _named(known, focus) if focus else [ref for ref, row in known.items() if row["is_latest"]]
+    start = _resolve_focus(known, focus) if focus else [ref for ref, row in known.items() if row["is_latest"]]
     near = _reached(start, edges, upwards=True)
     if focus:
         near = {ref: depth for ref, depth in sorted((near | _reached(start, edges, upwards=False)).items())}
@@ -65,7 +65,7 @@ def graph(reader: Reader, focus: Ref | None = None, most: int = MOST_NODES) -> d
     }
 
 
-def _named(known: dict[str, dict[str, Any]], ref: Ref) -> list[str]:
+def _resolve_focus(known: dict[str, dict[str, Any]], ref: Ref) -> list[str]:
     if str(ref) in known:
         return [str(ref)]
     found = [name for name, row in known.items() if row["dataset"] == ref.dataset and row["is_latest"]]

@@ -74,13 +74,13 @@ class ResponseStore:
                 with self._store.alone(f"answer-{response_id}"):
                     found = self._found_or_bought(response_id, buy)
             else:
-                found = buy(partial(self._kept, response_id)), False
+                found = buy(partial(self._write_patiently, response_id)), False
         self._turns.pop(response_id, None)
         return found
 
     def _found_or_bought(self, response_id: str, buy: Callable[[Keep], Record]) -> tuple[Record, bool]:
         record = self.read(response_id)
-        return (buy(partial(self._kept, response_id)), False) if record is None else (record, True)
+        return (buy(partial(self._write_patiently, response_id)), False) if record is None else (record, True)
 
     def read(self, response_id: str) -> Record | None:
         """The whole answer to the request named ``response_id``; None where there is none, or a part of one."""
@@ -131,7 +131,7 @@ class ResponseStore:
             created = self._store.create(key, canonical_json(record))
             return record if created else self.read(response_id) or record
 
-    def _kept(self, response_id: str, record: Record) -> Record:
+    def _write_patiently(self, response_id: str, record: Record) -> Record:
         """:meth:`write` with patience: the store may be starting again, and this was paid for."""
         for pause_s in PATIENCE_S:
             try:

@@ -122,7 +122,7 @@ class Ledger:
         Raises:
             LimitReached: it would pass a limit.
         """
-        return self._taken(Charge(amounts))
+        return self._commit_charge(Charge(amounts))
 
     def reserve(self, **amounts: float) -> Charge:
         """Count the most that a request may cost, until :meth:`settle` says what it did cost.
@@ -136,7 +136,7 @@ class Ledger:
             with self._changed:
                 settled = self._settled
             try:
-                return self._taken(Charge(amounts, open=True))
+                return self._commit_charge(Charge(amounts, open=True))
             except LimitReached:
                 with self._changed:
                     while self._settled == settled:
@@ -169,7 +169,7 @@ class Ledger:
         if self._waiting:
             self._commit(None)
 
-    def _taken(self, taken: Charge) -> Charge:
+    def _commit_charge(self, taken: Charge) -> Charge:
         self._commit(taken)
         if taken.refused:
             raise taken.refused

@@ -43,7 +43,7 @@ def leased(
         shows: what it tells all who look at it. Nobody else has such a name, so it is shown again where others deleted
             it, who took the holder for dead as it was suspended or away for a lease.
     """
-    held = _Held(bucket, key, owner, lease_s, shows)
+    held = _Lease(bucket, key, owner, lease_s, shows)
     held.wait()
     if shows:
         held.remember_since()
@@ -58,7 +58,7 @@ def leased(
         bucket.delete(key, match=held.etag)
 
 
-class _Held:
+class _Lease:
     def __init__(self, bucket: Bucket, key: str, owner: str, lease_s: float, shows: str) -> None:
         self._bucket, self._key, self._owner, self._lease_s = bucket, key, owner, lease_s
         self._facts: dict[str, Any] = {"owner": owner, "shows": shows}

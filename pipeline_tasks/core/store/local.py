@@ -104,7 +104,7 @@ class LocalStore:
             os.utime(target)
             return False
         finally:
-            self._named(key, holders)
+            self._sync_names(key, holders)
         return True
 
     def _led_to(self, key: str, target: Path) -> list[Path]:
@@ -116,7 +116,7 @@ class LocalStore:
         self._certain.update(above)  # once: one that was killed may have made them and not put on the disk
         return holders
 
-    def _named(self, key: str, holders: Iterable[Path]) -> None:
+    def _sync_names(self, key: str, holders: Iterable[Path]) -> None:
         self._later.add(holders)
         if not key.startswith(_MAY_WAIT):
             self._later.settle()
@@ -130,7 +130,7 @@ class LocalStore:
             if not key.startswith(_MAY_WAIT):
                 durable.sync(path)
             path.replace(target)
-        self._named(key, holders)
+        self._sync_names(key, holders)
 
     def swap(self, key: str, old: bytes | None, new: bytes) -> bool:
         """See :meth:`Store.swap`."""
@@ -151,11 +151,11 @@ class LocalStore:
             path.unlink(missing_ok=True)
             holders[path.parent] = key
         for holder, key in holders.items():
-            self._named(key, [holder])
+            self._sync_names(key, [holder])
 
     def make_last(self, prefix: str) -> None:
         """See :meth:`Store.make_last`."""
-        self._named(prefix, (Path(folder) for folder, _, _ in os.walk(self._path(prefix))))
+        self._sync_names(prefix, (Path(folder) for folder, _, _ in os.walk(self._path(prefix))))
 
     def keys(self, prefix: str) -> Iterator[str]:
         """See :meth:`Store.keys`."""

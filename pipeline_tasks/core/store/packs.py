@@ -50,7 +50,7 @@ class Place:
     past: int
 
 
-class _Known:
+class _PackIndex:
     """What a look found.
 
     Attributes:
@@ -89,7 +89,7 @@ class Packs:
         self._bucket, self._folder = bucket, folder / PREFIX
         self._lock = threading.Lock()
         self._sizes: dict[str, int] | None = None
-        self._known = _Known({})
+        self._known = _PackIndex({})
         self._unreadable: list[str] = []
 
     def look(self) -> bool:
@@ -99,7 +99,7 @@ class Packs:
             if there == self._sizes:
                 return False
             lists = {key: self._members(key, size) for key, size in sorted(there.items())}
-            self._known, self._sizes = _Known({k: found for k, found in lists.items() if found is not None}), there
+            self._known, self._sizes = _PackIndex({k: found for k, found in lists.items() if found is not None}), there
             self._unreadable = [key for key, found in lists.items() if found is None and self._bucket.head(key)]
             for key in self._unreadable:
                 log.warning("%s in %s is damaged, and all in it missing; %s", key, self._bucket.address, LOST)
@@ -108,7 +108,7 @@ class Packs:
 
     def _members(self, key: str, size_bytes: int) -> np.ndarray | None:
         """The members of a pack; None where it is gone, or where nobody can say."""
-        kept = self._kept(key)
+        kept = self._local_path(key)
         with suppress(FileNotFoundError):
             return np.fromfile(kept, MEMBER)
 
@@ -124,11 +124,11 @@ class Packs:
         durable.replace(fresh, kept)
         return found
 
-    def _kept(self, key: str) -> Path:
+    def _local_path(self, key: str) -> Path:
         return self._folder / key.rpartition("/")[2]
 
     def _forget_lists(self, there: Iterable[str]) -> None:
-        kept = {self._kept(key) for key in there}
+        kept = {self._local_path(key) for key in there}
         for path in self._folder.glob("[0-9a-f]*"):
             if path not in kept and not path.suffix:
                 path.unlink(missing_ok=True)

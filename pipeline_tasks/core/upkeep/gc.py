@@ -112,7 +112,7 @@ def find_garbage(
     all_stay = keep is None and keep_s is None
     grace, young = now - grace_s, now - (keep_s or 0)
     needed = [ref for run in running for ref in run.refs]
-    kept = set(manifests) if all_stay else _kept(store, manifests, written, keep or 0, grace, young, needed)
+    kept = set(manifests) if all_stay else _versions_to_keep(store, manifests, written, keep or 0, grace, young, needed)
     sweep.add("versions", (written[manifest_key(ref)] for ref in manifests if ref not in kept))
     answered = {requests_key(ref) for ref in kept}
     sweep.add("requests", (entry for entry in store.entries("requests") if entry.key not in answered))
@@ -185,7 +185,7 @@ def manifests_at(store: Store, keys: Iterable[str]) -> dict[Ref, Manifest]:
     return found
 
 
-def _kept(
+def _versions_to_keep(
     store: Store,
     manifests: dict[Ref, Manifest],
     written: dict[str, Entry],

@@ -111,7 +111,7 @@ class BatchApi:
 
     def check(self) -> None:
         """The endpoint takes batches; what stands in the way is raised, and nothing is begun."""
-        self._asked(_Page, "GET", "/batches", params={"limit": 1})
+        self._request_as(_Page, "GET", "/batches", params={"limit": 1})
 
     def start(self, name: str, requests: Iterable[dict[str, Any]], path: str, tried: str = "") -> str:
         """The id of the batch called ``name``, which is begun with these lines unless one is under way.
@@ -122,12 +122,12 @@ class BatchApi:
             return found
         data = b"".join(json.dumps(line, ensure_ascii=False).encode() + b"\n" for line in requests)
         file = (f"{name}.jsonl", data, "application/jsonl")
-        uploaded = self._asked(_File, "POST", "/files", data={"purpose": "batch"}, files={"file": file})
+        uploaded = self._request_as(_File, "POST", "/files", data={"purpose": "batch"}, files={"file": file})
         told = {_NAME: name} | ({_TRY: tried} if tried else {})
         body = {"input_file_id": uploaded.id, "endpoint": f"/v1{path}", "completion_window": "24h"}
         for tries in range(1, self._endpoint.terms.attempts + 1):
             try:
-                return self._asked(Standing, "POST", "/batches", once=True, json=body | {"metadata": told}).id
+                return self._request_as(Standing, "POST", "/batches", once=True, json=body | {"metadata": told}).id
             except Fault as fault:  # it may have been begun all the same
                 self._endpoint.count(f"retries_{fault.kind}")
                 self._endpoint.pace.rest(max(backoff_s(tries), fault.wait_s or 0.0))
@@ -148,7 +148,7 @@ class BatchApi:
             if not page.has_more:
                 break
             after = {"after": page.data[-1].id} if page.data else {}
-            page = self._asked(_Page, "GET", "/batches", params={"limit": _A_PAGE} | after)
+            page = self._request_as(_Page, "GET", "/batches", params={"limit": _A_PAGE} | after)
             for batch in page.data:
                 told = batch.metadata or {}
                 meant = told.get(_NAME) == name and (not tried or told.get(_TRY) == tried)
@@ -160,7 +160,7 @@ class BatchApi:
 
     def standing(self, batch: str) -> Standing:
         """How the batch with this id stands."""
-        return self._asked(Standing, "GET", f"/batches/{batch}")
+        return self._request_as(Standing, "GET", f"/batches/{batch}")
 
     def lines(self, file: str | None) -> Iterator[dict[str, Any]]:
         """The objects in a file of JSON lines; what is none is passed over, and None has none.
@@ -182,7 +182,7 @@ class BatchApi:
             with suppress(FileGone):
                 self._call("DELETE", f"/files/{file}")
 
-    def _asked(self, kind: type[R], method: str, path: str, **sent: Any) -> R:
+    def _request_as(self, kind: type[R], method: str, path: str, **sent: Any) -> R:
         try:
             return kind.model_validate_json(self._call(method, path, **sent))
         except ValidationError:

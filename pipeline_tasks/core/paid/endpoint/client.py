@@ -202,7 +202,7 @@ class Endpoint:
             if reply.status != httpx.codes.OK:
                 bill.tokens = Tokens()
                 raise self._failure(reply, began)
-            kept, used = _kept(read, reply.body)
+            kept, used = _parse_answer(read, reply.body)
             bill.tokens = used or at_most
             self._bought(bill.tokens)
             return keep(Bought(kept, bill.tokens, self.price.of(bill.tokens)))
@@ -258,7 +258,7 @@ class Endpoint:
             self.counts[name] += n
 
 
-def _kept(read: Read[T], body: bytes) -> tuple[T, Tokens | None]:
+def _parse_answer(read: Read[T], body: bytes) -> tuple[T, Tokens | None]:
     try:
         return read(json.loads(body))
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
