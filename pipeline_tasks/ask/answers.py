@@ -108,7 +108,7 @@ def answer(corpus: Corpus, reader: Reader, systems: Sequence[System], question: 
     text = checked_question(question, intent)
     if not 1 <= most <= MOST_HITS:
         raise InputError(f"{most} passages cannot be shown: ask for 1 to {MOST_HITS}")
-    found = [_found(system, text, intent, most) for system in systems]
+    found = [_timed_search(system, text, intent, most) for system in systems]
     ids = {i for _, hits in found for i, _ in hits}
     passages = {i: corpus.passage(i) for i in sorted(ids)}
     try:
@@ -131,7 +131,7 @@ def answer(corpus: Corpus, reader: Reader, systems: Sequence[System], question: 
     return Answer(text, intent, str(corpus.manifest.ref), tuple(columns), passages, note)
 
 
-def _found(system: System, question: str, intent: str, most: int) -> tuple[float, list[tuple[str, float]]]:
+def _timed_search(system: System, question: str, intent: str, most: int) -> tuple[float, list[tuple[str, float]]]:
     """Seconds, and ids with their scores, best first."""
     begun = time.perf_counter()
     places, scores = system.search([question], [intent], most)

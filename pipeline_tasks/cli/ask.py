@@ -69,10 +69,10 @@ def ask_command(
     intent = intent or first_intent(domain_folder())
     found = answer(corpus, reader, systems, question, intent, top)
     if fmt == "json":
-        told = asdict(found) | {"judged": {i: known.model_dump() for i, known in _known(found, save).items()}}
-        typer.echo(json.dumps(told, ensure_ascii=False, indent=1))
+        shown = asdict(found) | {"judged": {i: known.model_dump() for i, known in _judgements(found, save).items()}}
+        typer.echo(json.dumps(shown, ensure_ascii=False, indent=1))
     else:
-        console().print(_table(found, _known(found, save)))
+        console().print(_table(found, _judgements(found, save)))
         if not found.passages:
             typer.echo("nothing was found: no passage has a word of the question", err=True)
         if found.note:
@@ -81,7 +81,7 @@ def ask_command(
         given = [_judgement(corpus, found, one) for one in grade]
         n = add_judgements(save, [question for question, _, _ in given], [text for _, text, _ in given])
         typer.echo(f"{len(given)} judged; {save} has {n:,} questions", err=True)
-        for warning in dict.fromkeys(told for _, _, told in given if told):
+        for warning in dict.fromkeys(text for _, _, text in given if text):
             typer.echo(f"of some of them: {warning}", err=True)
 
 
@@ -93,7 +93,7 @@ def _serve(corpus: Corpus, reader: Reader, names: list[str], save: Path | None, 
         wait()
 
 
-def _known(found: Answer, save: Path | None) -> dict[str, Judgement]:
+def _judgements(found: Answer, save: Path | None) -> dict[str, Judgement]:
     if not save:
         return {}
     texts = {i: row["text"] for i, row in found.passages.items()}
@@ -135,19 +135,19 @@ def _cell(hit: Hit, found: Answer, known: dict[str, Judgement], decimals: int) -
 def why(row: dict[str, Any], seen: tuple[str, ...] = (), *, is_known: bool = True) -> str:
     """What was made of a passage, on one line; ``is_known``: whether that could be found out."""
     used = row["uses"]
-    told = [f"held out ({row['split']})"] if row["split"] in ("dev", "test") else []
-    told += [f"this model trained on it as {' and '.join(seen)}"] if seen else []
+    facts = [f"held out ({row['split']})"] if row["split"] in ("dev", "test") else []
+    facts += [f"this model trained on it as {' and '.join(seen)}"] if seen else []
     n = used["written"]["n"]
-    told += [f"source of {n} {'query' if n == 1 else 'queries'}"] if n else []
+    facts += [f"source of {n} {'query' if n == 1 else 'queries'}"] if n else []
     for agreed in used["agreed"]["rows"][:1]:
         votes = ", ".join(f"{clipped(vote['model'])} {vote['rank'] or '-'}" for vote in agreed["votes"] or [])
-        told.append(f"agreed positive of {used['agreed']['n']}, ranks: {votes}")
-    told += [
+        facts.append(f"agreed positive of {used['agreed']['n']}, ranks: {votes}")
+    facts += [
         f"{kind} of {used[kind]['n']} ({', '.join(used[kind]['of'])})"
         for kind in ("positive", "negative")
         if used[kind]["n"]
     ]
-    return "; ".join(told if is_known else [*told, "uses not known"]) or "in no pair and no build"
+    return "; ".join(facts if is_known else [*facts, "uses not known"]) or "in no pair and no build"
 
 
 def _judgement(corpus: Corpus, found: Answer, given: str) -> tuple[Question, str, str]:

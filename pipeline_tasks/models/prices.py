@@ -43,7 +43,7 @@ def listed(model: str, host: str = "") -> Listed | None:
     Raises:
         InputError: the file that the settings name is no list of prices.
     """
-    entries = _known()
+    entries = _price_entries()
     for name in (model, _SNAPSHOT.sub("", model)):
         for entry in entries:
             if entry.model == name and host in ("", entry.host):
@@ -53,10 +53,10 @@ def listed(model: str, host: str = "") -> Listed | None:
 
 def models_listed(host: str) -> list[str]:
     """The models whose prices at ``host`` are known."""
-    return list(dict.fromkeys(entry.model for entry in _known() if entry.host == host))
+    return list(dict.fromkeys(entry.model for entry in _price_entries() if entry.host == host))
 
 
-def _known() -> list[Listed]:
+def _price_entries() -> list[Listed]:
     files = [settings().llm_prices, DATA / "prices.toml"]
     return [entry for file in files if file for entry in _entries(file)]
 

@@ -150,7 +150,7 @@ class KnownTexts:
                 self._short[n_words].append(Added(owner, hashes, np.ones(len(hashes), np.float32)))
 
     @cached_property
-    def _known(self) -> tuple[Hashes, ...]:
+    def _added_hashes(self) -> tuple[Hashes, ...]:
         return tuple(Hashes.of(added) for added in self._added)
 
     @cached_property
@@ -171,8 +171,8 @@ class KnownTexts:
             return Copies(rows, rows, np.zeros(0, np.uint64))
         found = texts.take(pa.array(rows))
         masks = np.zeros((len(KINDS), len(rows)), np.uint64)
-        masks[_NORMALISED] = self._known[_NORMALISED].whose(_sketched(plain(found), _ALL_WORDS).shingles)
-        masks[_EXACT] = np.where(masks[_NORMALISED], self._known[_EXACT].whose(_of_bytes(found)), 0)
+        masks[_NORMALISED] = self._added_hashes[_NORMALISED].whose(_sketched(plain(found), _ALL_WORDS).shingles)
+        masks[_EXACT] = np.where(masks[_NORMALISED], self._added_hashes[_EXACT].whose(_of_bytes(found)), 0)
         masks[_GRAM] = owners[rows]
         kinds = (masks != 0).argmax(axis=0)
         return Copies(rows, kinds, masks[kinds, np.arange(len(rows))])
@@ -182,7 +182,7 @@ class KnownTexts:
 
         Shapes: result [texts] uint64.
         """
-        owners, known = np.zeros(len(read), np.uint64), self._known[_GRAM]
+        owners, known = np.zeros(len(read), np.uint64), self._added_hashes[_GRAM]
         runs = _sketched(read, GRAM_WORDS)
         mine, places = known.find(runs.shingles)
         rows, first = np.unique(_rows(runs, mine), return_index=True)

@@ -54,7 +54,7 @@ class NearTexts:
         self._masks.append(np.full(len(texts), 1 << owner, np.uint64))
 
     @cached_property
-    def _known(self) -> tuple[Sketches, np.ndarray, _Bands]:
+    def _sketch_index(self) -> tuple[Sketches, np.ndarray, _Bands]:
         texts = pa.concat_arrays([pa.array([], pa.string()), *self._texts])
         sketches = sketch_texts(texts, 1, _PERMUTATIONS)
         keys = band_keys(sketches.signatures, self._band_rows)
@@ -66,7 +66,7 @@ class NearTexts:
         """Which of ``texts`` are near to a known one; one without words is not."""
         from pipeline_tasks.texts.sketch_kernels import jaccards
 
-        known, masks, bands = self._known
+        known, masks, bands = self._sketch_index
         mine = sketch_texts(plain(texts), 1, _PERMUTATIONS)
         pairs = _candidates(band_keys(mine.signatures, self._band_rows), bands)
         alike = jaccards(mine.shingles, mine.offsets, known.shingles, known.offsets, pairs, self._threshold)

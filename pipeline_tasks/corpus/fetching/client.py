@@ -111,7 +111,7 @@ class Client:
         options = {"timeout": self._timeout}
         async with host.turn(), budget.spend():
             self.requests += 1
-            with _told(host):
+            with _busy_on_network_errors(host):
                 response = await self._pool.handle_async_request(
                     httpcore.Request("GET", address, headers=list((sent | headers).items()), extensions=options)
                 )
@@ -133,13 +133,13 @@ class Client:
 
 
 async def _chunks(response: httpcore.Response, host: Host) -> AsyncIterator[bytes]:
-    with _told(host, reading=True):
+    with _busy_on_network_errors(host, reading=True):
         async for chunk in response.aiter_stream():
             yield chunk
 
 
 @contextmanager
-def _told(host: Host, *, reading: bool = False) -> Iterator[None]:
+def _busy_on_network_errors(host: Host, *, reading: bool = False) -> Iterator[None]:
     """Failures of the network, told as :class:`Busy`."""
     try:
         yield

@@ -88,7 +88,7 @@ class Robots:
 
     async def _text(self, site: str) -> str:
         kept = self._folder / f"{short_id(site)}.json"
-        found = _kept(kept)
+        found = _read_stored(kept)
         if found is None:
             try:
                 found = {"text": await retrying(self._limits.attempts)(self._ask, f"{site}/robots.txt")}
@@ -143,7 +143,7 @@ def for_agent(text: str, agent: str) -> str:
     return "\n".join(lines)
 
 
-def _kept(path: Path) -> dict[str, Any] | None:
+def _read_stored(path: Path) -> dict[str, Any] | None:
     """What was asked before; None where nothing was, or a power cut took it."""
     try:
         return json.loads(path.read_text("utf-8"))

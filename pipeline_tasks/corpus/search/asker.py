@@ -138,7 +138,7 @@ class Asker:
         if self._ended:
             raise self._ended
         try:
-            taken = self._taken()
+            taken = self._take_turn()
             self._count("search_requests")
             reply = self._send(path, params)
             if reply.status != 200:  # no provider bills an error
@@ -152,7 +152,7 @@ class Asker:
             self.stop(ended)
             raise
 
-    def _taken(self) -> Charge:
+    def _take_turn(self) -> Charge:
         """One request, counted, whose turn it is."""
         try:
             taken = self._ledger.take(requests=1, usd=self._price_usd)

@@ -135,7 +135,7 @@ def page_record(items: Any, *, more: bool) -> dict[str, Any]:
     """
     if not isinstance(items, list):
         raise Refused("bad_answer", f"results are {type(items).__name__}, not a list")
-    return {"hits": [_kept(item) for item in items], "more": more}
+    return {"hits": [_clean_hit(item) for item in items], "more": more}
 
 
 def hits(answer: Mapping[str, Any], response_id: str) -> Iterable[Hit]:
@@ -143,7 +143,7 @@ def hits(answer: Mapping[str, Any], response_id: str) -> Iterable[Hit]:
     return [Hit(url, title, response_id) for url, title in answer["hits"]]
 
 
-def _kept(item: Any) -> list[str]:
+def _clean_hit(item: Any) -> list[str]:
     found = item if isinstance(item, dict) else {}
     url, title = found.get("url"), found.get("title")
     address = url[: LONGEST_URL + 1].encode(errors="backslashreplace").decode() if isinstance(url, str) else ""
