@@ -73,7 +73,7 @@ def _in_order(rows: np.ndarray, lists: list[pa.ListArray], kind: pa.DataType) ->
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Candidates:
     """Candidates from one model: row of each query, hashes of their ids and scores, and what was passed over."""
 
     rows: np.ndarray
@@ -125,7 +125,7 @@ class _Block:
         table = IdTable.of(rows["query_id"])
         return cls(rows, table, positives, asked, query_hashes(rows["query"]), own, cut, names)
 
-    def candidates(self, given: Partition, model: str) -> _Found:
+    def candidates(self, given: Partition, model: str) -> _Candidates:
         """Those of the queries whose best model it is.
 
         Raises:
@@ -140,7 +140,7 @@ class _Block:
         least = np.iinfo(np.int32).max if most is None else most
         wanted = np.where(self.asked.split == _TRAIN, least, np.iinfo(np.int32).max).astype(np.int32)
 
-        def of_part(number: int) -> list[_Found]:
+        def of_part(number: int) -> list[_Candidates]:
             blocks = version.batches(_RANKED, _RANKED_BLOCK, [number])
             return [found for rows in blocks if (found := self._low(rows, version, mine, wanted, given))]
 
@@ -154,11 +154,11 @@ class _Block:
                 "block): it is of other pairs or intents; embed all that it mines for, and run rank_passages again"
             )
         hashes, scores = (pa.concat_arrays([getattr(one, name) for one in found]) for name in ("hashes", "scores"))
-        return _Found(rows, hashes, scores, np.sum([one.skipped for one in found], axis=0))
+        return _Candidates(rows, hashes, scores, np.sum([one.skipped for one in found], axis=0))
 
     def _low(
         self, block: pa.Table, version: Version, mine: np.ndarray, most: np.ndarray, given: Partition
-    ) -> _Found | None:
+    ) -> _Candidates | None:
         from pipeline_tasks.curation.negative_kernels import low_enough
 
         rows = self.table.numbers(block["query_id"])
@@ -172,7 +172,7 @@ class _Block:
         low = Low(hashes, scores, np.zeros(len(rows), np.int32), self.cut, skipped)
         n = low_enough(rows, ranked, self.asked, self.positives, Rules.of(given.values), most, low)
         lists = [list_array(low.n[rows >= 0], pa.array(values[:n])) for values in (hashes, scores)]
-        return _Found(rows[rows >= 0], lists[0], lists[1], skipped)
+        return _Candidates(rows[rows >= 0], lists[0], lists[1], skipped)
 
     def _fill_in(self, rows: np.ndarray, scores: np.ndarray) -> None:
         """Take the cosine of a generated positive from the ranking where no vote has it; it may be outside the top."""

@@ -52,7 +52,7 @@ def choose_low(given: Partition, run: Run) -> Iterator[pa.Table]:
     )
     chosen = Chosen.empty(n, given.values["n_negatives"], len(names))
     candidates = Candidates(codes[n:], one_array(wanted["scores"]).flatten().to_numpy(), np.asarray(lists.offsets))
-    _choose(candidates, asked, _known(answers, answering, texts, facts), chosen, hashes, given)
+    _choose(candidates, asked, _known_positives(answers, answering, texts, facts), chosen, hashes, given)
     again = (chosen.n < given.values["n_negatives"]) & wanted["cut"].to_numpy(zero_copy_only=False)
     if again.any():
         chosen = chosen._replace(n=np.zeros_like(chosen.n))
@@ -65,7 +65,7 @@ def choose_low(given: Partition, run: Run) -> Iterator[pa.Table]:
     yield pa.table({"row": np.flatnonzero(again)})
 
 
-def _known(answers: pa.Table, codes: np.ndarray, texts: np.ndarray, facts: Facts) -> KnownPositives:
+def _known_positives(answers: pa.Table, codes: np.ndarray, texts: np.ndarray, facts: Facts) -> KnownPositives:
     """What answers each text of ``texts``; ``codes`` are the answers' numbers, of which some are no passages here."""
     owner = np.searchsorted(texts, answers["text"].to_numpy())
     starts, there = groups(owner, [np.where(facts.splits[codes] < 0, -1, codes)], len(texts))

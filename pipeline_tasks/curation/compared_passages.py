@@ -54,12 +54,12 @@ class Compared:
         Raises:
             InputError: the nearest passages are of other pairs or of other passages.
         """
-        queries = _found(run, "pairs", "query_id", rows["query_id"], _OF_QUERIES)
+        queries = _rows_with_ids(run, "pairs", "query_id", rows["query_id"], _OF_QUERIES)
         found = [_ids(row, run) for row in rows.to_pylist()]
         kept = [row for row, ids in enumerate(found) if ids]
         ids = [found[row] for row in kept]
         flat = pa.array([i for some in ids for i in some], pa.string())
-        passages = _found(run, "passages", "passage_id", flat, ["passage_id", "text"])
+        passages = _rows_with_ids(run, "passages", "passage_id", flat, ["passage_id", "text"])
         return cls(queries.take(pa.array(kept, pa.int64())), ids, passages)
 
     def __len__(self) -> int:
@@ -123,7 +123,7 @@ class Compared:
         return table
 
 
-def _found(run: Run, name: str, key: str, ids: pa.Array | pa.ChunkedArray, columns: Sequence[str]) -> pa.Table:
+def _rows_with_ids(run: Run, name: str, key: str, ids: pa.Array | pa.ChunkedArray, columns: Sequence[str]) -> pa.Table:
     """The rows of an input with these ids, in their order; of those with one id the first.
 
     Parts that hold one of them are read, in blocks.
@@ -133,7 +133,7 @@ def _found(run: Run, name: str, key: str, ids: pa.Array | pa.ChunkedArray, colum
     """
     version, wanted = run.inputs[name], pc.unique(ids)
     blocks, places = [], []
-    parts = _holding(wanted, *_held(run.store, str(version.manifest.ref), key))
+    parts = _holding(wanted, *_parts_by_hash(run.store, str(version.manifest.ref), key))
     for block in version.batches(list(columns), _ROWS_AT_ONCE, parts):
         at = pc.index_in(block[key], value_set=wanted)
         blocks.append(block.filter(pc.is_valid(at)))
@@ -151,7 +151,7 @@ def _found(run: Run, name: str, key: str, ids: pa.Array | pa.ChunkedArray, colum
 
 
 @lru_cache(maxsize=2)
-def _held(store: Store, ref: str, key: str) -> tuple[np.ndarray, np.ndarray]:
+def _parts_by_hash(store: Store, ref: str, key: str) -> tuple[np.ndarray, np.ndarray]:
     """Hashes of a version's ids, rising, and the part of each; those of the two versions asked last stay in memory."""
     found = [text_hashes(part[key]) for part in Version.open(store, Ref.parse(ref)).parts([key])]
     hashes = np.concatenate([np.empty(0, np.uint64), *found])

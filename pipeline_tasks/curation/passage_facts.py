@@ -45,12 +45,12 @@ def tell_passages(given: Partition, run: Run) -> Iterator[pa.Table]:
     versions = [(given.rows[name].version, *COLUMNS[name]) for name in COLUMNS]
     jobs = [(*one, number) for one in versions for number in range(len(one[0].manifest.parts))]
     with ThreadPoolExecutor(settings().threads) as pool:
-        told = pa.concat_tables([_FACTS.empty_table(), *pool.map(_told, jobs)]).combine_chunks()
+        told = pa.concat_tables([_FACTS.empty_table(), *pool.map(_facts_of_part, jobs)]).combine_chunks()
     run.count("passages_read", len(told))
     yield told
 
 
-def _told(job: tuple[Version, str, str, int]) -> pa.Table:
+def _facts_of_part(job: tuple[Version, str, str, int]) -> pa.Table:
     version, key, text, number = job
     part, rows = version.manifest.parts[number], version.part(number, [key, text, "split"])
     stored = np.delete(np.arange(part.rows, dtype=np.int32), version.removed.rows(number))

@@ -57,7 +57,7 @@ def query_hashes(queries: pa.Array | pa.ChunkedArray) -> np.ndarray:
 def name_labelled(given: Partition, run: Run) -> Iterator[pa.Table]:
     """Texts of a block of labels with the passages that answer them, a table for each hash."""
     rows = queries_of(given, ["query_id", "query", "positive_id", "source_passage_id"])
-    yield from _named(rows, "source_passage_id", given.values["hashes"])
+    yield from _hash_tables(rows, "source_passage_id", given.values["hashes"])
 
 
 def name_pairs(given: Partition, run: Run) -> Iterator[pa.Table]:
@@ -65,10 +65,10 @@ def name_pairs(given: Partition, run: Run) -> Iterator[pa.Table]:
     columns = ["query_id", "query", "positive_id", "passage_id"]
     tables = list(given.rows["pairs"].tables(columns))
     rows = pa.concat_tables(tables) if tables else pa.table({name: pa.array([], pa.string()) for name in columns})
-    yield from _named(rows, "passage_id", given.values["hashes"])
+    yield from _hash_tables(rows, "passage_id", given.values["hashes"])
 
 
-def _named(rows: pa.Table, source: str, hashes: int) -> Iterator[pa.Table]:
+def _hash_tables(rows: pa.Table, source: str, hashes: int) -> Iterator[pa.Table]:
     columns = [query_hashes(rows["query"]), *(text_hashes(rows[name]) for name in ("query_id", "positive_id", source))]
     table, texts = pa.table(columns, schema=_NAMED), columns[0]
     for one in range(hashes):

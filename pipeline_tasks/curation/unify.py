@@ -91,12 +91,12 @@ def unify(inputs: Inputs, params: UnifyParams, run: Run) -> Iterator[pa.Table]:
     drawn = _drawn(versions, params)
     instructions = params.instructions if params.format == "joined" else None
     for source, version in enumerate(versions):
-        for part in _taken(version, source, drawn, run):
+        for part in _sampled_rows(version, source, drawn, run):
             rows = part if source else _triplets(part, relabelled, params, run)
             yield rows if instructions is None else _joined(rows, instructions)
 
 
-def _taken(version: Version, source: int, drawn: _Drawn, run: Run) -> Iterator[pa.Table]:
+def _sampled_rows(version: Version, source: int, drawn: _Drawn, run: Run) -> Iterator[pa.Table]:
     """The rows of a source that take part, part by part."""
     for part in version.parts():
         ids = part["query_id"].to_pylist()

@@ -61,13 +61,13 @@ class DisastIRFolder(JudgedFolder):
         """
         if name == CORPUS:
             for row in _objects(self.path / CORPUS, "corpus_id", "text"):
-                with _told(self.path / CORPUS):
+                with _file_in_errors(self.path / CORPUS):
                     one = {"_id": id_of(row["corpus_id"]), "text": text_of(row["text"])}
                 yield one
             return
         for file in self._queries:
             for row in _objects(file, "query_id", "user_query"):
-                with _told(file):
+                with _file_in_errors(file):
                     one = {"_id": f"{file.stem}/{id_of(row['query_id'])}", "text": text_of(row["user_query"])}
                 yield one | {"intent": intent_of(file)}
 
@@ -88,7 +88,7 @@ class DisastIRFolder(JudgedFolder):
         found: dict[str, dict[str, int]] = {}
         for file in self._qrels:
             for row in _objects(file, "user_query", "passage", "score"):
-                with _told(file):
+                with _file_in_errors(file):
                     text, grade = text_of(row["passage"]), grade_of(row["score"])
                     key = intent_of(file), text_of(row["user_query"])
                 known = passages.get(text) or [short_id(text)]
@@ -118,7 +118,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 @contextmanager
-def _told(file: Path) -> Iterator[None]:
+def _file_in_errors(file: Path) -> Iterator[None]:
     try:
         yield
     except ValueError as error:

@@ -153,7 +153,7 @@ def rank_system(given: Partition, run: Run) -> Iterator[pa.Table]:
     A query that is a passage itself, as in ArguAna, does not find itself.
     """
     judged, corpus = judged_of(given), given.rows["passages"].version
-    asked = _asked(judged, in_order(corpus.table(["passage_id"]), "passage_id"), given.values["told"])
+    asked = _make_queries(judged, in_order(corpus.table(["passage_id"]), "passage_id"), given.values["told"])
     themselves, depth = _themselves(judged, asked, corpus), given.values["depth"]
     deep = min(depth + int((themselves >= 0).any()), len(asked.passage_ids))
     ids = pa.array(asked.passage_ids, pa.string())
@@ -249,7 +249,7 @@ def ranked_ids(store: Store, given: Partition) -> list[list[str]]:
     return pc.list_slice(read_part(store, ranked)["passage_ids"], 0, given.values["depth"]).to_pylist()
 
 
-def _asked(judged: pa.Table, corpus: pa.Table, told: Sequence[str]) -> Queries:
+def _make_queries(judged: pa.Table, corpus: pa.Table, told: Sequence[str]) -> Queries:
     n_times = len(told)
     texts, intents = (judged[name].to_pylist() * n_times for name in ("query", "intent"))
     own: list[str | None] | None = None

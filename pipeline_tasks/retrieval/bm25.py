@@ -145,7 +145,7 @@ class Index:
 
         if not 1 <= k <= self.n_passages:
             raise InputError(f"k = {k} of {self.n_passages} passages: ask for between 1 and all of them")
-        words = self._known(queries)
+        words = self._word_numbers(queries)
         own = np.full(len(queries), -1, np.int64) if own is None else np.asarray(own, np.int64)
         found = Hits(
             np.empty((len(queries), k), np.int64),
@@ -166,7 +166,7 @@ class Index:
             list(pool.map(search_block, range(0, len(queries), _BLOCK)))
         return found
 
-    def _known(self, queries: Sequence[str]) -> list[list[int]]:
+    def _word_numbers(self, queries: Sequence[str]) -> list[list[int]]:
         words, texts = tokenized(queries)
         known = [self._words.get(word, -1) for word in words]
         return [[known[word] for word in text if known[word] >= 0] for text in texts]

@@ -47,7 +47,7 @@ class EmbedPairsParams(AskParams):
 
     @field_validator("intents")
     @classmethod
-    def _known(cls, intents: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_intents(cls, intents: tuple[str, ...]) -> tuple[str, ...]:
         if intents:
             check_known(domain_folder(), *intents)
         return intents

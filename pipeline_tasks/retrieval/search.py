@@ -96,13 +96,13 @@ def search(
     kind = screen or faster_screen(n_multiplied)
     threads = 1 if n_multiplied < _ONE_THREAD else threads or settings().threads
     with (torch_threads if kind == "bfloat16" else numpy_threads)(threads) as pool:
-        found = _Found(queries, k, block, kind, threads, pool)
+        found = _SearchState(queries, k, block, kind, threads, pool)
         for vectors, keys in shards:
             found.search(vectors, keys)
         return found.result()
 
 
-class _Found:
+class _SearchState:
     """What one search has found so far, and the room that its blocks share.
 
     A worker takes some of the queries through several blocks, so that workers seldom wait for each other.

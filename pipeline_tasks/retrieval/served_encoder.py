@@ -38,16 +38,16 @@ class ServedEncoder(Encoder):
         with ThreadPoolExecutor(endpoint.terms.concurrency, thread_name_prefix="embeddings") as pool:
             wanted = list(range(len(texts)))
             if len(texts) > 1:  # one alone is its own group
-                wanted = self._found(pool, texts, vectors, done)
-            self._asked(pool, texts, wanted, vectors, done)
+                wanted = self._fill_from_index(pool, texts, vectors, done)
+            self._request_vectors(pool, texts, wanted, vectors, done)
         endpoint.flush()
         return vectors
 
-    def _found(self, pool: Executor, texts: Sequence[str], vectors: np.ndarray, done: Done) -> list[int]:
+    def _fill_from_index(self, pool: Executor, texts: Sequence[str], vectors: np.ndarray, done: Done) -> list[int]:
         """Fill in what the index leads to; the rows that are left."""
         left = np.ones(len(texts), bool)
         places = self._index.find(texts)
-        for place, found in zip(places, pool.map(self._kept, places), strict=True):
+        for place, found in zip(places, pool.map(self._stored_vectors, places), strict=True):
             fresh = left[place.texts]
             if found is None or not fresh.any():
                 continue
@@ -58,11 +58,11 @@ class ServedEncoder(Encoder):
             done(rows.tolist())
         return np.flatnonzero(left).tolist()
 
-    def _kept(self, place: Place) -> np.ndarray | None:
+    def _stored_vectors(self, place: Place) -> np.ndarray | None:
         answer = self._embeddings.stored_answer(place.answer_id, place.n_rows)
         return None if answer is None else answer.vectors[place.rows]
 
-    def _asked(
+    def _request_vectors(
         self, pool: Executor, texts: Sequence[str], wanted: Sequence[int], vectors: np.ndarray, done: Done
     ) -> None:
         """Fill in the rows that are ``wanted``, asked for in groups, and note where they lie."""
