@@ -31,7 +31,7 @@ class ReadClassesParams(OwnFilesParams):
     ids: bool = Field(True, description="an id of the triplet ends its texts, so that no other triplet's are negatives")
 
 
-class _Known(NamedTuple):
+class _ClassTexts(NamedTuple):
     """The texts of all classes, in the order of the files, and where each class has its own."""
 
     texts: list[str]
@@ -63,8 +63,8 @@ def read_classes(inputs: Inputs, params: ReadClassesParams, run: Run) -> Iterato
     yield from in_parts(filter(None, (_triplet(row, known, params, run) for row in range(len(known.texts)))))
 
 
-def _read(params: ReadClassesParams, run: Run) -> _Known:
-    known, seen = _Known([], [], {}), set[str]()
+def _read(params: ReadClassesParams, run: Run) -> _ClassTexts:
+    known, seen = _ClassTexts([], [], {}), set[str]()
     for place, row in params.rows():
         run.count("rows_in")
         text, label = (text_of((row or {}).get(field)) for field in params.fields_of_a_row)
@@ -85,7 +85,7 @@ def _read(params: ReadClassesParams, run: Run) -> _Known:
     return known
 
 
-def _triplet(row: int, known: _Known, params: ReadClassesParams, run: Run) -> dict[str, Any] | None:
+def _triplet(row: int, known: _ClassTexts, params: ReadClassesParams, run: Run) -> dict[str, Any] | None:
     text, own = known.texts[row], known.of_label[known.labels[row]]
     if len(own) == 1:
         run.reject(short_id(text), "alone", f"{known.labels[row]}: {text}")

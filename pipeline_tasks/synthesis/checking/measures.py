@@ -91,12 +91,12 @@ def symbols(draft: Draft) -> float:
 
 def refusals(draft: Draft) -> float:
     """Turns of phrase of a model that does not do what it is asked."""
-    return _found(phrases.REFUSAL, draft.texts)
+    return _count_matches(phrases.REFUSAL, draft.texts)
 
 
 def boilerplate(draft: Draft) -> float:
     """Turns of phrase about the answer instead of the matter."""
-    return _found(phrases.BOILERPLATE, draft.texts)
+    return _count_matches(phrases.BOILERPLATE, draft.texts)
 
 
 def english(draft: Draft) -> float:
@@ -111,7 +111,7 @@ def repeated(draft: Draft) -> float:
 
 def bound_to_context(draft: Draft) -> float:
     """Words of the query that only somebody who sees the passage understands."""
-    return _found(phrases.BOUND, draft.texts[:1])
+    return _count_matches(phrases.BOUND, draft.texts[:1])
 
 
 def from_example(draft: Draft) -> float:
@@ -187,7 +187,7 @@ def figures_beyond_premise(draft: Draft) -> float:
     return len(figures_of(draft.positive) - numbers_of(draft.query))
 
 
-def _found(pattern: phrases.Pattern, texts: tuple[str, ...]) -> float:
+def _count_matches(pattern: phrases.Pattern, texts: tuple[str, ...]) -> float:
     return sum(bool(pattern.search(text)) for text in texts)
 
 

@@ -69,29 +69,29 @@ class PairFiles:
             self._root = root if root.is_dir() else root.parent
             found = sorted(root.rglob("*")) if root.is_dir() else [root]
             readable = [path for path in found if kind_of(path) in KINDS and is_readable_file(path)]
-            self._files = [path for path in readable if any(fnmatch(self._named(path), each) for each in patterns)]
+            self._files = [path for path in readable if any(fnmatch(self._name_of(path), each) for each in patterns)]
         if not self._files:
             like = "" if tuple(patterns) == ("*",) else f" like {' or '.join(patterns)}"
             raise InputError(
                 f"source={source!r} has no {', '.join(KINDS)} file{like} that can be read{where_to_name()}"
             )
-        for name in map(self._named, self._files):
+        for name in map(self._name_of, self._files):
             try:
                 name.encode()
             except UnicodeEncodeError as error:
                 raise InputError(f"source={source!r}: the name {name!a} is no UTF-8; rename what it names") from error
 
-    def _named(self, path: Path) -> str:
+    def _name_of(self, path: Path) -> str:
         return str(path.relative_to(self._root))
 
     def identity(self) -> str:
         """What the files hold, wherever they lie."""
         # The mark was a part of the first column's name once, and bytes and NaN were read as their literals: rows of
         # such files are others than those that their digest named.
-        marked = [f"{self._named(path)} begins with a byte order mark" for path in self._files if _is_marked(path)]
-        packed = [f"{self._named(path)} has columns of bytes" for path in self._files if _has_bytes(path)]
-        numbered = [f"{self._named(path)} has numbers that are none" for path in self._files if _has_no_numbers(path)]
-        return digest(*((self._named(path), file_sha256(path)) for path in self._files), *marked, *packed, *numbered)
+        marked = [f"{self._name_of(path)} begins with a byte order mark" for path in self._files if _is_marked(path)]
+        packed = [f"{self._name_of(path)} has columns of bytes" for path in self._files if _has_bytes(path)]
+        numbered = [f"{self._name_of(path)} has numbers that are none" for path in self._files if _has_no_numbers(path)]
+        return digest(*((self._name_of(path), file_sha256(path)) for path in self._files), *marked, *packed, *numbered)
 
     def rows_with_places(
         self, fields: Sequence[str], columns: Mapping[str, str]
@@ -125,7 +125,7 @@ class PairFiles:
             InputError: a file is not what its name says.
         """
         for path in self._files:
-            name = self._named(path)
+            name = self._name_of(path)
             try:
                 for number, row in enumerate(self._read(path), 1):
                     yield Place(name, number), row

@@ -36,11 +36,11 @@ def check_context(endpoint: Endpoint, base_url: str, model: str, context_tokens:
     Raises:
         InputError: it tells less.
     """
-    told = contexts(_asked(endpoint, "/models"))
+    told = contexts(_get_json(endpoint, "/models"))
     room = told.get(model, next(iter(told.values())) if len(told) == 1 else None)
     if room is None:
         return
-    props = _asked(endpoint, f"{base_url.rstrip('/').removesuffix('/v1')}/props")
+    props = _get_json(endpoint, f"{base_url.rstrip('/').removesuffix('/v1')}/props")
     room = _least(room, _at(props, "default_generation_settings", "n_ctx")) or room
     if room < context_tokens:
         raise InputError(
@@ -49,7 +49,7 @@ def check_context(endpoint: Endpoint, base_url: str, model: str, context_tokens:
         )
 
 
-def _asked(endpoint: Endpoint, path: str) -> Any:
+def _get_json(endpoint: Endpoint, path: str) -> Any:
     """The JSON that a GET brings, or None."""
     try:
         return json.loads(endpoint.call("GET", path, once=True, timeout=_PATIENCE_S))

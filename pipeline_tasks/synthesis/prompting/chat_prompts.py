@@ -96,10 +96,10 @@ class ChatPrompts:
             InputError: the model's context has no room for a passage.
         """
         system = _PAIR.format(**self.meaning.model_dump()) + _data(PAIR_FIELDS)
-        turns = [turn for e in self.examples for turn in (_asked(e.passage, e.need), _json_pair(e))]
+        turns = [turn for e in self.examples for turn in (_user_message(e.passage, e.need), _json_pair(e))]
         asked, wanted = clip(need), draw(self.traits, self.intent, key)
         shown = self._within(passage, PAIR_TOKENS, system, *turns, asked, *wanted)
-        user = _asked(shown, asked, wanted)
+        user = _user_message(shown, asked, wanted)
         return self._prompt(system, turns, shown, user, PAIR_FIELDS, PAIR_TOKENS, key)
 
     def _prompt(
@@ -218,7 +218,7 @@ def _shape(fields: Sequence[str]) -> str:
     return json.dumps(dict.fromkeys(fields, "..."))
 
 
-def _asked(passage: str, need: str, wanted: Sequence[str] = ()) -> str:
+def _user_message(passage: str, need: str, wanted: Sequence[str] = ()) -> str:
     return json.dumps({"passage": passage, "need": need, "wanted": wanted}, ensure_ascii=False)
 
 
