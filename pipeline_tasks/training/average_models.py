@@ -162,11 +162,12 @@ def _check_asked(first: str, encoder: TrainableEncoder, name: str, other: Traina
     ours, theirs = (replace(one.layout, max_length=0, pad_id=0) for one in (encoder, other))
     if ours != theirs:
         raise InputError(
-            f"{name} is asked otherwise than {first} ({_told(theirs)}, {_told(ours)}): average one stage's"
+            f"{name} is asked otherwise than {first} ({_describe_layout(theirs)}, {_describe_layout(ours)}): "
+            "average one stage's"
         )
 
 
-def _told(layout: Any) -> str:
+def _describe_layout(layout: Any) -> str:
     prompts = f"{len(layout.prefixes)} prompts" + ("" if layout.pools_prefix else " left out of the mean")
     return f"{layout.pooling} pooling, {prompts}"
 

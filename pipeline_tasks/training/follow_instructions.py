@@ -136,7 +136,7 @@ def rows_of(tuples: pa.Table, layout: Layout, n_negatives: int = 2, unit: Unit =
     A row's positive is that passage; its negatives are the other two; what it is told apart from are the tuple's other
     instruction with its query, and the tuple's other query with either instruction.
     """
-    texts, prompts, passages = *_asked(tuples, layout), _passages(tuples, layout)
+    texts, prompts, passages = *_instructed_texts(tuples, layout), _passages(tuples, layout)
     for (instruction, query), answer in _ANSWERS.items():
         same = [(other, query) for other in _INSTRUCTIONS if other != instruction]
         others = _of_other_query(query)
@@ -160,7 +160,7 @@ def plain_rows_of(tuples: pa.Table, layout: Layout, n_negatives: int = 2, unit: 
     Both passages that answer the tuple's query are known answers of it, and so no negatives for each other. There is no
     other instruction; the tuple's other query under either of its own is what a row is told apart from.
     """
-    texts, prompts, passages = *_asked(tuples, layout), _passages(tuples, layout)
+    texts, prompts, passages = *_instructed_texts(tuples, layout), _passages(tuples, layout)
     for answer, query in _OF_QUERY.items():
         plain = query_columns(tuples.select(["intent", query]).rename_columns(["intent", "query"]), layout)
         others = _of_other_query(query)
@@ -182,9 +182,9 @@ def dev_set(tuples: Version, layout: Layout) -> Examples:
     return Examples(partial(training_rows, tuples, layout, split="dev"))
 
 
-def _asked(tuples: pa.Table, layout: Layout) -> tuple[_Texts, _Texts]:
+def _instructed_texts(tuples: pa.Table, layout: Layout) -> tuple[_Texts, _Texts]:
     """(instruction, query) -> how a model is asked, and what of it vectors leave out; the latter empty if nothing."""
-    found = {(i, q): query_columns(_told(tuples, i, q), layout) for i in _INSTRUCTIONS for q in _QUERIES}
+    found = {(i, q): query_columns(_query_rows(tuples, i, q), layout) for i in _INSTRUCTIONS for q in _QUERIES}
     prompts = {} if layout.pools_prefix else {one: of["prompts"] for one, of in found.items()}
     return {one: of["queries"] for one, of in found.items()}, prompts
 
@@ -202,7 +202,7 @@ def _names(texts: _Texts) -> list[str]:
     return ["\n".join(asked) for asked in zip(*texts.values(), strict=True)]
 
 
-def _told(rows: pa.Table, instruction: str, query: str) -> pa.Table:
+def _query_rows(rows: pa.Table, instruction: str, query: str) -> pa.Table:
     columns: dict[str, Any] = {"intent": rows["intent"], "instruction": rows[instruction], "query": rows[query]}
     return pa.table(columns)
 

@@ -36,7 +36,7 @@ ROOM = 1.3
 """A training is said to fit where this many times the counted bytes are there."""
 
 
-class _Kept(NamedTuple):
+class _ActivationBytes(NamedTuple):
     """Bytes of a token that a block keeps for its gradient, for each feature of h, q, kv and f."""
 
     h: int
@@ -46,16 +46,16 @@ class _Kept(NamedTuple):
 
 
 _KEPT = {
-    ("bert", "fp32"): _Kept(16, 8, 8, 8),
-    ("bert", "fp32 adapters"): _Kept(16, 8, 8, 8),
-    ("bert", "bf16"): _Kept(16, 4, 4, 4),
-    ("bert", "bf16 adapters"): _Kept(14, 4, 4, 4),
-    ("bert", "bf16 adapters on fp32"): _Kept(18, 4, 4, 4),
-    ("qwen3", "fp32"): _Kept(24, 24, 8, 16),
-    ("qwen3", "fp32 adapters"): _Kept(16, 20, 4, 16),
-    ("qwen3", "bf16"): _Kept(26, 14, 6, 8),
-    ("qwen3", "bf16 adapters"): _Kept(18, 14, 4, 8),
-    ("qwen3", "bf16 adapters on fp32"): _Kept(18, 14, 4, 8),
+    ("bert", "fp32"): _ActivationBytes(16, 8, 8, 8),
+    ("bert", "fp32 adapters"): _ActivationBytes(16, 8, 8, 8),
+    ("bert", "bf16"): _ActivationBytes(16, 4, 4, 4),
+    ("bert", "bf16 adapters"): _ActivationBytes(14, 4, 4, 4),
+    ("bert", "bf16 adapters on fp32"): _ActivationBytes(18, 4, 4, 4),
+    ("qwen3", "fp32"): _ActivationBytes(24, 24, 8, 16),
+    ("qwen3", "fp32 adapters"): _ActivationBytes(16, 20, 4, 16),
+    ("qwen3", "bf16"): _ActivationBytes(26, 14, 6, 8),
+    ("qwen3", "bf16 adapters"): _ActivationBytes(18, 14, 4, 8),
+    ("qwen3", "bf16 adapters on fp32"): _ActivationBytes(18, 14, 4, 8),
 }
 """By architecture, and by what is computed and trained; adapters in bf16 are on weights held in it, if not told."""
 

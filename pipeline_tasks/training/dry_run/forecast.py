@@ -208,7 +208,7 @@ def forecast(
         head = 2 * params.mask_share * cost.shape.width * cost.shape.vocabulary
         forward, learned = cost.forward(train.per_text) + head, cost.step(train.per_text) + 2 * head
     else:
-        held, cached = _held(params, train)
+        held, cached = _activation_tokens(params, train)
         held = max(held, _held_together(params, decided.together))
         pieces = max(1, math.ceil(held / params.micro_batch_tokens))
         memory = memory_of(held, pieces=pieces)
@@ -264,7 +264,7 @@ def _decisions(params: OptimiserParams, train: Load, targets: Sequence[Load]) ->
     return _Decisions(n * learned, n * scored, takes.bytes_a_weight, max(each, default=0) if takes.of_targets else 0)
 
 
-def _held(params: TrainParams, train: Load) -> tuple[int, bool]:
+def _activation_tokens(params: TrainParams, train: Load) -> tuple[int, bool]:
     """Tokens whose activations are held at once, and whether that is through the gradient cache."""
     whole_batch = params.in_batch or any(objective.needs_batch for objective in params.objectives)
     of_batch = round(_batch_tokens(params, train))
