@@ -23,10 +23,10 @@ from pipeline_tasks.synthesis.labelled_tuples import drawn, matched, read_labels
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
-    help="Tuples that a person labels, and how far a check agrees with them.",
+    help="Agreement of a check of tuples with a person's labels.",
 )
 FILE = Annotated[Path, typer.Argument(metavar="FILE", help="JSONL, or CSV where its name ends in .csv")]
-OF = Annotated[str, typer.Option("--of", metavar="DATASET[@VERSION]", help="what the check kept")]
+OF = Annotated[str, typer.Option("--of", metavar="DATASET[@VERSION]", help="dataset of the tuples that the check kept")]
 _KEEPS = {True: "keep", False: "refuse"}
 
 
@@ -34,7 +34,7 @@ _KEEPS = {True: "keep", False: "refuse"}
 def sample_command(
     file: FILE,
     of: OF = "tuples/checked",
-    most: Annotated[int, typer.Option("--n", min=1, help="tuples, or all where there are fewer")] = 100,
+    most: Annotated[int, typer.Option("--n", min=1, help="sample size; all tuples where there are fewer")] = 100,
 ) -> None:
     """Write tuples that the check judged, kept and refused alike, without saying which."""
     ref = resolve(store(), Ref.parse(of))
@@ -47,7 +47,7 @@ def sample_command(
 def read_command(
     file: FILE,
     of: OF = "tuples/checked",
-    fmt: Annotated[Literal["table", "json"], typer.Option("--format", help="how the answer is printed")] = "table",
+    fmt: Annotated[Literal["table", "json"], typer.Option("--format", help="output format")] = "table",
 ) -> None:
     """Say how far the check agrees with the labels: Cohen's kappa, its 95% interval, and where they differ."""
     ref = resolve(store(), Ref.parse(of))

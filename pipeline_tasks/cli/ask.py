@@ -33,17 +33,19 @@ SYSTEMS = Annotated[
         "--model", help="as for `foundry evaluate`: model/<size>/<stage>[@ID], a name, a folder, bm25, rrf(…)"
     ),
 ]
-PASSAGES = Annotated[str, typer.Option("--passages", metavar="DATASET[@VERSION]", help="what is searched")]
-TOP = Annotated[int, typer.Option(min=1, max=MOST_HITS, help="passages of each system")]
+PASSAGES = Annotated[
+    str, typer.Option("--passages", metavar="DATASET[@VERSION]", help="dataset of the passages to search")
+]
+TOP = Annotated[int, typer.Option(min=1, max=MOST_HITS, help="top passages per system")]
 
 
 def ask_command(
     question: Annotated[str, typer.Argument(help="what you want to know; may be left out with --serve")] = "",
     model: SYSTEMS = None,
-    intent: Annotated[str, typer.Option(help="whose instruction stands before the question; else the first")] = "",
+    intent: Annotated[str, typer.Option(help="search intent whose instruction is prepended; else the first")] = "",
     top: TOP = 5,
     passages: PASSAGES = "passages",
-    fmt: Annotated[Literal["table", "json"], typer.Option("--format", help="how the answer is printed")] = "table",
+    fmt: Annotated[Literal["table", "json"], typer.Option("--format", help="output format")] = "table",
     grade: Annotated[
         list[str] | None,
         typer.Option(
@@ -52,7 +54,7 @@ def ask_command(
     ] = None,
     save: Annotated[Path | None, typer.Option(help="file of judged questions that grades are added to")] = None,
     serve: Annotated[bool, typer.Option("--serve", help="a page on this machine's loopback, until Ctrl-C")] = False,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="of the page; 0: any that is free")] = 8090,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="port of the page; 0: any that is free")] = 8090,
 ) -> None:
     """Ask the corpus: passages with document, page, address and score, and why each is there.
 

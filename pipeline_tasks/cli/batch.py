@@ -18,13 +18,12 @@ from pipeline_tasks.core.store import open_store
 def batch_command(
     name: Annotated[str, typer.Argument(metavar="STEP", help="a step that asks an LLM")],
     given: Annotated[
-        list[str] | None, typer.Option("--input", metavar="NAME=DATASET[@VERSION]", help="an input of the step")
+        list[str] | None,
+        typer.Option("--input", metavar="NAME=DATASET[@VERSION]", help="version to read as that input"),
     ] = None,
-    sets: Annotated[
-        list[str] | None, typer.Option("--set", metavar="PARAM=VALUE", help="a parameter of the step")
-    ] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="look again until every answer is there")] = False,
-    every_s: Annotated[float, typer.Option(min=0.1, help="seconds between two looks")] = 60.0,
+    sets: Annotated[list[str] | None, typer.Option("--set", metavar="PARAM=VALUE", help="value of a parameter")] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="poll until every answer is there")] = False,
+    every_s: Annotated[float, typer.Option(min=0.1, help="polling interval, in seconds")] = 60.0,
 ) -> None:
     """Buy the answers that a step will ask for by the endpoint's batch API; the step then finds them stored.
 

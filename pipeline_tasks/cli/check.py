@@ -16,7 +16,7 @@ from pipeline_tasks.core.upkeep.check import Damage, drop_damage, find_damage
 def check_command(
     quick: Annotated[bool, typer.Option("--quick", help="compare sizes only, read nothing")] = False,
     drop: Annotated[
-        bool, typer.Option("--drop", help="forget what is damaged and the versions of it; only when no step runs")
+        bool, typer.Option("--drop", help="drop what is damaged and the versions of it; only when no step runs")
     ] = False,
 ) -> None:
     """Compare every part with its sha256; exit code 2 where one is damaged or missing, with the versions of it."""

@@ -35,11 +35,11 @@ ORDER BY is_latest DESC, created_at DESC, dataset
 
 def lock_command(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[STEP]…", help="their output is the same as before the change")
+        list[str] | None, typer.Argument(metavar="[STEP]…", help="steps whose output is the same as before the change")
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="the output of every step is the same as before")] = False,
 ) -> None:
-    """Record the code of all steps in steps.lock; exit code 2 where it changed, and nobody says what that means."""
+    """Record the code of all steps in steps.lock; exit code 2 where it changed without a raised version=."""
     same = {get_step(name).name for name in names or ()}
     now, reached = current()
     if not everything:

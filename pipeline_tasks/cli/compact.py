@@ -13,7 +13,8 @@ from pipeline_tasks.core.upkeep.gc import GRACE_S, HOUR_S
 
 def compact_command(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what would be put together")] = False,
-    grace_hours: Annotated[float, typer.Option(min=0, help="nothing younger is taken")] = GRACE_S / HOUR_S,
+    grace_hours: Annotated[float, typer.Option(min=0, help="minimum age of what is packed, in hours")] = GRACE_S
+    / HOUR_S,
 ) -> None:
     """Put the small parts of a bucket into packs of 64 MiB; versions, memo and lineage stay as they are."""
     where = used_store()

@@ -26,7 +26,9 @@ def tensorboard_command(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="the --logdir of tensorboard")],
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[MODEL[@VERSION]]…", help="for example model/33m/finetune; none: the latest of all"),
+        typer.Argument(
+            metavar="[MODEL[@VERSION]]…", help="models, such as model/33m/finetune; none: the latest of all"
+        ),
     ] = None,
 ) -> None:
     """Write training curves as logs that TensorBoard reads, one run for each version."""

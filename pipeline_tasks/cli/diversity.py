@@ -30,16 +30,17 @@ _WORDS = {1: "words", 2: "pairs", 3: "triples"}
 
 def diversity_command(
     datasets: Annotated[
-        list[str], typer.Argument(metavar="DATASET[@VERSION]…", help="mtp/instructed, tuples/checked and the like")
+        list[str],
+        typer.Argument(metavar="DATASET[@VERSION]…", help="datasets, such as mtp/instructed or tuples/checked"),
     ],
-    column: Annotated[str, typer.Option(help="whose texts")] = "instruction",
-    model: Annotated[str, typer.Option(help="by whose vectors; `foundry models` lists them")] = REFERENCE_MODELS[0],
+    column: Annotated[str, typer.Option(help="column of the texts")] = "instruction",
+    model: Annotated[str, typer.Option(help="encoder of the texts; `foundry models` lists them")] = REFERENCE_MODELS[0],
     most: Annotated[
-        int, typer.Option("--n", min=2, help="texts of each dataset, or as many as the smallest has")
+        int, typer.Option("--n", min=2, help="sample size per dataset, or as many texts as the smallest has")
     ] = SAMPLE,
-    fmt: Annotated[Literal["table", "json"], typer.Option("--format", help="how the answer is printed")] = "table",
+    fmt: Annotated[Literal["table", "json"], typer.Option("--format", help="output format")] = "table",
 ) -> None:
-    """Say how alike texts are: the mean cosine of all pairs (APS), and how many share their words.
+    """Measure how diverse texts are: average pairwise similarity (APS, cosine), and how many share their words.
 
     Datasets are compared by as many texts of each, drawn by the hash of their keys: of more texts, more share a word.
     """

@@ -22,7 +22,9 @@ app = typer.Typer(
 @app.command("new")
 def new_command(
     name: Annotated[str, typer.Argument(metavar="NAME", help="folder to write, here unless it is a path")],
-    intent: Annotated[list[str] | None, typer.Option(help="what its searchers want, once for each intent")] = None,
+    intent: Annotated[
+        list[str] | None, typer.Option(help="a search intent: what searchers want; repeat it for several")
+    ] = None,
 ) -> None:
     """Write the files of a domain, each with what it is for and with empty values for you to fill in."""
     folder = Path(name).expanduser().absolute()
@@ -34,7 +36,9 @@ def new_command(
 
 @app.command("check")
 def check_command(
-    path: Annotated[str, typer.Argument(metavar="[PATH]", help="folder, or a domain's name; else the configured")] = "",
+    path: Annotated[
+        str, typer.Argument(metavar="[PATH]", help="folder, or a domain's name; else the configured one")
+    ] = "",
 ) -> None:
     """Say what a domain has, what it does without, and what is missing or wrong; exit code 2 where something is."""
     here = Path(path).expanduser().absolute()

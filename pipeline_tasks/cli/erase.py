@@ -28,10 +28,10 @@ _ID = re.compile(r"[0-9a-f]{16}(?:[0-9a-f]{48})?")
 
 
 def erase_command(
-    names: Annotated[list[str], typer.Argument(metavar="DOC_ID|SHA256|URL…", help="whose document shall go")],
+    names: Annotated[list[str], typer.Argument(metavar="DOC_ID|SHA256|URL…", help="documents to erase")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what would go")] = False,
     drop_models: Annotated[
-        bool, typer.Option("--drop-models", help="also forget the models that were trained on it")
+        bool, typer.Option("--drop-models", help="also drop the models that were trained on them")
     ] = False,
 ) -> None:
     """Erase documents from every version, with all that was made of them, and prove it; only when no step runs."""

@@ -23,17 +23,17 @@ def estimate_command(
     name: Annotated[str, typer.Argument(metavar="DAG|STEP", help=f"{DAG}, or a step that asks an LLM")],
     given: Annotated[
         list[str] | None,
-        typer.Option("--input", metavar="NAME=DATASET[@VERSION]", help="an input of the step, of a DAG its first"),
+        typer.Option(
+            "--input", metavar="NAME=DATASET[@VERSION]", help="version to read as that input; of a DAG its first"
+        ),
     ] = None,
-    sets: Annotated[
-        list[str] | None, typer.Option("--set", metavar="PARAM=VALUE", help="a parameter of the run")
-    ] = None,
+    sets: Annotated[list[str] | None, typer.Option("--set", metavar="PARAM=VALUE", help="value of a parameter")] = None,
     wanted: Annotated[
-        int, typer.Option(min=0, help="training pairs of each intent: what to ask, from what the pairs so far yielded")
+        int, typer.Option(min=0, help="training pairs wanted per intent: gives the sample rates, by the yield so far")
     ] = 0,
-    answer_s: Annotated[float, typer.Option(min=0, help="seconds that one answer is taken to need")] = 2.0,
+    answer_s: Annotated[float, typer.Option(min=0, help="assumed seconds per LLM answer")] = 2.0,
 ) -> None:
-    """Rows, requests, tokens, dollars and hours of what an LLM is asked, a row and in all; stored answers are free."""
+    """Forecast LLM use: rows, requests, tokens, dollars, hours, per step and in all; stored answers are free."""
     from pipeline_tasks.synthesis.enough import per_intent_for, rates_for, too_few_for
     from pipeline_tasks.synthesis.estimate import estimate, of_step
     from pipeline_tasks.synthesis.llm.batch_rounds import SHARE

@@ -52,23 +52,23 @@ def evaluate_command(
         list[str] | None,
         typer.Option(
             metavar="SET",
-            help="heldout, questions, a set under judged/, or a folder in BEIR's or DisastIR's layout, here or s3://…",
+            help="judged sets: heldout, questions, one under judged/, or a folder as BEIR or DisastIR has it, or s3://…",
         ),
     ] = None,
     against: Annotated[
-        str, typer.Option(metavar="MODEL", help="what the others are compared with; last: the version before the first")
+        str, typer.Option(metavar="MODEL", help="baseline of the comparison; last: the version before the first model")
     ] = "",
     measure: Annotated[
-        list[str] | None, typer.Option(help="ndcg@10 and the like; all are shown, the first one is compared")
+        list[str] | None, typer.Option(help="measure, such as ndcg@10; all are shown, the first one is compared")
     ] = None,
     by_intent: Annotated[bool, typer.Option("--by-intent", help="a column for each intent")] = False,
     split: Annotated[str, typer.Option(help="of a folder: which qrels/<split>.tsv")] = "test",
-    with_title: Annotated[bool, typer.Option("--with-title", help="of a folder: titles are part of passages")] = False,
+    with_title: Annotated[bool, typer.Option("--with-title", help="of a folder: prepend titles to passages")] = False,
     instructions: Annotated[
-        bool, typer.Option("--instructions", help="ask with instructions: do rankings follow where these change?")
+        bool, typer.Option("--instructions", help="evaluate instruction following (p-MRR) by changed instructions")
     ] = False,
 ) -> None:
-    """Score models on judged queries, and say what of their differences is luck."""
+    """Score models on judged queries, and test which of their differences are significant."""
     store = open_store()
     against = _before(store, models[0]) if against == LAST else against
     named = list(dict.fromkeys([*models, *([against] if against else [])]))

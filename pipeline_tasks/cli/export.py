@@ -27,10 +27,14 @@ _ROWS_AT_ONCE = 4096
 def export_command(
     name: DATASET,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="a folder that is empty or not there yet")],
-    fmt: Annotated[Format, typer.Option("--format", help="for rows; a model's files stay as they are")] = "parquet",
-    onnx: Annotated[bool, typer.Option("--onnx", help="of a model: an ONNX graph too, in onnx/")] = False,
-    int8: Annotated[bool, typer.Option("--int8", help="and one with int8 weights, what it loses measured")] = False,
-    texts: Annotated[str, typer.Option(help="passages that graphs are compared with PyTorch on")] = "passages",
+    fmt: Annotated[
+        Format, typer.Option("--format", help="format of rows; a model's files stay as they are")
+    ] = "parquet",
+    onnx: Annotated[bool, typer.Option("--onnx", help="of a model: also export an ONNX graph, in onnx/")] = False,
+    int8: Annotated[
+        bool, typer.Option("--int8", help="and an int8-quantised one, its loss of quality measured")
+    ] = False,
+    texts: Annotated[str, typer.Option(help="passages on which ONNX graphs are compared with PyTorch")] = "passages",
 ) -> None:
     """Copy a version out: Parquet or JSONL for other tools, a model as a sentence-transformers folder."""
     version = Version.open(store(), Ref.parse(name))

@@ -29,8 +29,10 @@ from pipeline_tasks.core.store import Store, open_store
 from pipeline_tasks.core.versions import Version
 
 _SHORT = 80
-FORMAT = Annotated[Literal["table", "csv", "json"], typer.Option("--format", help="how the answer is printed")]
-DATASET = Annotated[str, typer.Argument(metavar="DATASET[@VERSION]", help="for example passages or mtt/0.75@latest")]
+FORMAT = Annotated[Literal["table", "csv", "json"], typer.Option("--format", help="output format")]
+DATASET = Annotated[
+    str, typer.Argument(metavar="DATASET[@VERSION]", help="a dataset, such as passages or mtt/0.75@latest")
+]
 
 
 def store() -> Store:

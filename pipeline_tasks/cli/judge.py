@@ -23,7 +23,7 @@ from pipeline_tasks.models.use import REFERENCE_MODELS
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
-    help="Passages of a domain's questions, to be graded by a person or an LLM.",
+    help="Relevance judgements: pool passages of a domain's questions for a person or an LLM to grade.",
 )
 FILE = Annotated[Path, typer.Argument(metavar="FILE", help="JSONL, or Markdown where its name ends in .md")]
 
@@ -32,11 +32,11 @@ FILE = Annotated[Path, typer.Argument(metavar="FILE", help="JSONL, or Markdown w
 def pool_command(
     file: FILE,
     model: SYSTEMS = None,
-    questions: Annotated[Path | None, typer.Option(help="judged questions; else those of the domain")] = None,
+    questions: Annotated[Path | None, typer.Option(help="file of judged questions; else those of the domain")] = None,
     top: TOP = 5,
     passages: PASSAGES = "passages",
 ) -> None:
-    """Write what BM25 and the models rank highest for each question, without saying who found it."""
+    """Pool the top passages of BM25 and the models for each question; the file hides which system found them."""
     corpus = open_corpus(store(), Ref.parse(passages))
     if questions and not questions.is_file():
         raise InputError(f"{questions} is not there: name a file of judged questions")

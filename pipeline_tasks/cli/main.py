@@ -1,4 +1,4 @@
-"""``foundry``: run steps by hand, look at what they made. Results go to stdout, logs and progress to stderr."""
+"""Run steps by hand, look at what they made. Results go to stdout, logs and progress to stderr."""
 
 from __future__ import annotations
 

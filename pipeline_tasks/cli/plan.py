@@ -24,17 +24,21 @@ def plan_command(
     names: Annotated[list[str], typer.Argument(metavar="DAG|STEP…", help="a DAG, or steps in the order of their run")],
     given: Annotated[
         list[str] | None,
-        typer.Option("--input", metavar="NAME=DATASET[@VERSION]", help="an input of the steps that read it"),
+        typer.Option(
+            "--input", metavar="NAME=DATASET[@VERSION]", help="version to read as that input, in all steps that have it"
+        ),
     ] = None,
     sets: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="PARAM=VALUE", help="a parameter of the steps that have it; a DAG's form field"),
+        typer.Option(
+            "--set", metavar="PARAM=VALUE", help="value of a parameter, in all steps that have it; a DAG's form field"
+        ),
     ] = None,
-    on: Annotated[str, typer.Option(metavar="[Nx]GPU", help="cards that trainings would have: 4xH100")] = "",
-    answer_s: Annotated[float, typer.Option(min=0, help="seconds that an LLM's answer is taken to need")] = 2.0,
-    dag: Annotated[bool, typer.Option("--dag", help="the name is that of the DAG, where a step has it, too")] = False,
+    on: Annotated[str, typer.Option(metavar="[Nx]GPU", help="GPUs of the trainings, such as 4xH100")] = "",
+    answer_s: Annotated[float, typer.Option(min=0, help="assumed seconds per LLM answer")] = 2.0,
+    dag: Annotated[bool, typer.Option("--dag", help="the name is the DAG's, where DAG and step share it")] = False,
 ) -> None:
-    """Parts to compute, bytes to read, memory, hours and dollars, a step a row and in all; ~ is extrapolated."""
+    """Forecast a run: parts to compute, bytes to read, memory, hours, dollars, per step and in all; ~: extrapolated."""
     is_dag = len(names) == 1 and names[0] in dag_names() and (dag or names[0] not in step_names())
     unknown = [] if is_dag else [name for name in names if dag or name not in step_names()]
     if unknown:

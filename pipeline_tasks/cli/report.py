@@ -24,9 +24,9 @@ def report_command(
     target: Annotated[Path, typer.Option("--to", metavar="FILE", help="page to write; Markdown if .md")] = Path(
         "report.html"
     ),
-    lineage: Annotated[str, typer.Option(metavar="URL", help="lineage page that versions lead to")] = LINEAGE,
+    lineage: Annotated[str, typer.Option(metavar="URL", help="lineage page that versions link to")] = LINEAGE,
 ) -> None:
-    """Write one self-contained HTML page: scores with intervals, what is luck, queries, yield, curves, cost."""
+    """Write one self-contained HTML page: scores, confidence intervals, significance, queries, yield, curves, cost."""
     if name and everything:
         raise InputError(f"--all is about every version: leave out {name}, or leave out --all")
     if in_markdown:

@@ -28,12 +28,15 @@ def run_command(
     name: Annotated[str, typer.Argument(metavar="STEP", help="a step's name; `foundry steps` lists them")],
     given: Annotated[
         list[str] | None,
-        typer.Option("--input", metavar="NAME=DATASET[@VERSION]", help="an input; comma-separated for several"),
+        typer.Option(
+            "--input", metavar="NAME=DATASET[@VERSION]", help="version to read as that input; several comma-separated"
+        ),
     ] = None,
-    sets: Annotated[list[str] | None, typer.Option("--set", metavar="PARAM=VALUE", help="a parameter")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what there is to do, before it costs")] = False,
+    sets: Annotated[list[str] | None, typer.Option("--set", metavar="PARAM=VALUE", help="value of a parameter")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="only say what would be computed")] = False,
     on: Annotated[
-        str, typer.Option(metavar="[Nx]GPU", help="with --dry-run: what a training would take of these cards: 4xH100")
+        str,
+        typer.Option(metavar="[Nx]GPU", help="with --dry-run: forecast of a training on these GPUs, such as 4xH100"),
     ] = "",
     group: Annotated[str, typer.Option(metavar="I/N", help="only compute parts I, I+N, … of a map step")] = "",
 ) -> None:
@@ -68,7 +71,7 @@ def _forecast(store: Store, job: Job, on: str) -> list[str]:
 
 
 def steps_command() -> None:
-    """All steps: what they read and write, kind, parameters, and what they may take: see docs/backends.md."""
+    """List all steps: inputs and output, kind, parameters, resources (see docs/backends.md)."""
     table = Table("step", "kind", "reads", "writes", "may take", "parameters", "what it does")
     for name in step_names():
         step = get_step(name)

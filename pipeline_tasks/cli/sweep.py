@@ -36,18 +36,25 @@ def sweep_command(
         list[str],
         typer.Option("--over", metavar="PARAM=A,B", help="values to try, a JSON list of them, or one JSON object"),
     ],
-    sets: Annotated[list[str] | None, typer.Option("--set", metavar="PARAM=VALUE", help="the same in all")] = None,
+    sets: Annotated[
+        list[str] | None, typer.Option("--set", metavar="PARAM=VALUE", help="value of a parameter in all combinations")
+    ] = None,
     given: Annotated[
         list[str] | None,
-        typer.Option("--input", metavar="NAME=DATASET[@VERSION]", help="an input of the steps that read it"),
+        typer.Option(
+            "--input", metavar="NAME=DATASET[@VERSION]", help="version to read as that input, in all steps that have it"
+        ),
     ] = None,
     by: Annotated[
-        str, typer.Option(metavar="COUNTER", help="of the last step, that sorts: the lowest loss first")
+        str,
+        typer.Option(
+            metavar="COUNTER", help="counter of the last step to sort by: highest first, of a loss lowest first"
+        ),
     ] = "dev_ndcg_at_10",
 ) -> None:
-    """Run every combination, the best by the last step's counter first; what is there is not made again.
+    """Grid search: run every combination, list the best by the last step's counter first; what is there is not rerun.
 
-    A parameter goes to all steps that have it; `objective.alpha` is one within another.
+    A parameter goes to all steps that have it; `objective.alpha` is a nested one.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     store, fixed, inputs = open_store(), parameters_of(sets or []), inputs_of(given or [])

@@ -20,7 +20,7 @@ def sync_command(
     target: Annotated[str, typer.Argument(metavar="TO", help=STORE)],
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[DATASET[@VERSION]]...", help="only these and all they were made from"),
+        typer.Argument(metavar="[DATASET[@VERSION]]...", help="only these versions and all their ancestors"),
     ] = None,
 ) -> None:
     """Copy what TO lacks: checked, objects first, manifests last; stopped anywhere, it goes on next time."""

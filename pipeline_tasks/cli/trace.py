@@ -19,7 +19,7 @@ _LINE = 100
 def trace_command(
     query_id: Annotated[str, typer.Argument(metavar="QUERY_ID", help="query_id of a row of mtp")],
 ) -> None:
-    """A query from the page it was written from to every build it is in."""
+    """Trace one query: source page, LLM calls, votes, negatives, triplet builds."""
     reader = Reader(used_store())
     with reader.asking() as ask:
         found = query_story(reader, ask, query_id)

@@ -46,9 +46,9 @@ def gc_command(
         float | None, typer.Option(min=0, help="versions younger than this, and their ancestors; default: all")
     ] = None,
     memo: Annotated[
-        bool, typer.Option("--memo", help="also forget work that no kept version names, unless steps run")
+        bool, typer.Option("--memo", help="also drop memo records that no kept version names, unless steps run")
     ] = False,
-    grace_hours: Annotated[float, typer.Option(min=0, help="nothing younger goes")] = GRACE_S / HOUR_S,
+    grace_hours: Annotated[float, typer.Option(min=0, help="minimum age of what goes, in hours")] = GRACE_S / HOUR_S,
 ) -> None:
     """Drop what no kept version needs: parts, memo records without output, leftovers of killed runs."""
     where = used_store()
@@ -63,7 +63,7 @@ def gc_command(
 
 
 def fold_command(
-    anew: Annotated[bool, typer.Option("--anew", help="from the store's files alone, not from the one before")] = False,
+    anew: Annotated[bool, typer.Option("--anew", help="rebuild it from the store's files alone")] = False,
 ) -> None:
     """Bring the lineage database up to date; the last line printed is its path."""
     there = store()
@@ -73,7 +73,7 @@ def fold_command(
 
 
 def metrics_command(
-    output: Annotated[Path | None, typer.Option(help="write this file, whole at once, not the terminal")] = None,
+    output: Annotated[Path | None, typer.Option(help="write this file (atomically) in place of the terminal")] = None,
 ) -> None:
     """What the steps did and what is in the store, in Prometheus' text format, from the lineage."""
     text = exposition(used_store())

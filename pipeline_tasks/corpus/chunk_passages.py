@@ -29,11 +29,16 @@ class ChunkPassagesParams(StepParams):
 
     mode: Literal["semantic", "structure"] = Field(
         "semantic",
-        description="cut where the meaning drifts, too, or by headings, lists, paragraphs and sentences alone",
+        description="structure: cut by headings, lists, paragraphs, sentences; semantic: also where embeddings drift",
     )
-    max_tokens: int = Field(255, ge=16, description="most tokens in a passage; the paper says fewer than 256")
-    min_tokens: int = Field(24, ge=0, description="shorter passages are joined to a neighbour, else rejects")
-    tokenizer: str = Field("all-minilm-l6-v2", description="model whose tokenizer counts and whose embeddings drift")
+    max_tokens: int = Field(255, ge=16, description="longest passage, in tokens; the paper says fewer than 256")
+    min_tokens: int = Field(
+        24, ge=0, description="shortest passage, in tokens; shorter ones are merged into a neighbour, else rejected"
+    )
+    tokenizer: str = Field(
+        "all-minilm-l6-v2",
+        description="model whose tokenizer counts tokens and whose embeddings show where the meaning drifts",
+    )
 
     @model_validator(mode="after")
     def _fits(self) -> ChunkPassagesParams:

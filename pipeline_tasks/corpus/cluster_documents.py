@@ -25,7 +25,9 @@ PART_DOCUMENTS = 65_536
 class ClusterDocumentsParams(StepParams):
     """When two documents are the same, and how much a process holds."""
 
-    threshold: float = Field(0.8, gt=0, le=1, description="Jaccard similarity of word shingles from which on")
+    threshold: float = Field(
+        0.8, gt=0, le=1, description="Jaccard similarity of word shingles from which documents are near-duplicates"
+    )
     block_mib: float = tuning(128, gt=0, description="MiB of sketches that a process holds at a time")
 
 

@@ -25,9 +25,9 @@ from pipeline_tasks.datasets import PASSAGE_DUPLICATES, PASSAGE_EMBEDDINGS
 class ClusterPassagesParams(StepParams):
     """When two passages are the same, and how much a process holds."""
 
-    threshold: float = Field(0.9, gt=0, le=1, description="cosine above which two passages are the same")
+    threshold: float = Field(0.9, gt=0, le=1, description="cosine above which two passages are near-duplicates")
     model: str = Field("all-minilm-l6-v2", description="encoder whose embeddings are compared")
-    block_passages: int = tuning(100_000, ge=1, description="passages of a block; a process holds two blocks at a time")
+    block_passages: int = tuning(100_000, ge=1, description="passages per block; a process holds two blocks at a time")
 
 
 @step(

@@ -41,18 +41,26 @@ class CrawlParams(GrowthParams):
     timeout_s: float = Field(30.0, gt=0, description="seconds without a byte before a try fails")
     time_limit_s: float = Field(300.0, gt=0, description="seconds on the network per address, all tries together")
     max_redirects: int = Field(10, ge=0, description="redirects followed")
-    longest_wait_s: float = Field(120.0, ge=0, description="a server asking to wait longer is not asked again")
+    longest_wait_s: float = Field(
+        120.0,
+        ge=0,
+        description="longest Retry-After that is waited for; after a longer one the server is not asked again",
+    )
     user_agent: str = Field(
         "retriever-foundry",
         pattern=r"^[!-.0-~][ -~]*$",
-        description="who asks, also in robots.txt; say where you can be reached",
+        description="User-Agent header and name in robots.txt; say where you can be reached",
     )
     part_rows: int = Field(16, ge=1, description="documents per part")
     part_bytes: int = Field(64 << 20, ge=1, description="bytes of documents per part")
-    concurrency: int = tuning(16, ge=1, description="requests at once")
-    per_host: int = tuning(2, ge=1, description="requests to one host at once")
-    delay_s: float = tuning(1.0, ge=0, description="seconds between two requests to one host, at least")
-    longest_delay_s: float = tuning(60.0, ge=0, description="longest delay that robots.txt may ask for")
+    concurrency: int = tuning(16, ge=1, description="concurrent requests")
+    per_host: int = tuning(2, ge=1, description="concurrent requests to one host")
+    delay_s: float = tuning(
+        1.0, ge=0, description="politeness delay: seconds between two requests to one host, at least"
+    )
+    longest_delay_s: float = tuning(
+        60.0, ge=0, description="longest Crawl-delay of robots.txt that is kept to, in seconds"
+    )
 
     def identity(self) -> dict[str, Any]:
         """The parameters, and the hosts that the operator allows: what was refused before may pass now."""

@@ -27,15 +27,17 @@ class ExtractTextParams(StepParams):
 
     engine: Literal["pymupdf", "pypdfium2"] = Field("pymupdf", description="library that opens PDFs")
     languages: tuple[str, ...] = Field(("en",), description="ISO 639-1 codes accepted; [] for all")
-    min_words: int = Field(50, ge=1, description="fewer words than this are no document")
+    min_words: int = Field(50, ge=1, description="shortest document, in words; shorter ones are rejected")
     ocr: bool = Field(
-        False, description="read pictures of text with Tesseract, which the images of docker and kubernetes do not have"
+        False, description="OCR of scanned pages with Tesseract, which the images of docker and kubernetes do not have"
     )
-    ocr_language: str = Field("eng", description="Tesseract's name of the language, several joined by +")
+    ocr_language: str = Field("eng", description="language of OCR by Tesseract's name, several joined by +")
     cpu_limit_s: float = Field(60.0, gt=0, description="seconds of processor time a document may take")
     memory_limit_mib: int = Field(1024, ge=128, description="MiB a worker may allocate for a document")
     patience: float = tuning(
-        60.0, ge=1, description="times cpu_limit_s on the clock before the step asks to be run again"
+        60.0,
+        ge=1,
+        description="wall-clock limit of a document, in multiples of cpu_limit_s; the step then asks to be run again",
     )
 
     def identity(self) -> dict[str, Any]:

@@ -19,7 +19,7 @@ BATCH = 256
 class SketchDocumentsParams(StepParams):
     """What a sketch is made of."""
 
-    shingle_words: int = Field(3, ge=1, le=64, description="words in a shingle")
+    shingle_words: int = Field(3, ge=1, le=64, description="words per shingle")
     n_permutations: int = Field(128, ge=16, le=4096, description="MinHash permutations")
 
 

@@ -34,12 +34,12 @@ class CheckTuplesByMarginParams(EncodeParams):
     """Which reference models, and how sure one has to be."""
 
     further: tuple[str, ...] = Field(
-        REFERENCE_MODELS[1:], description="encoders besides `model`; of each question the surest of all counts"
+        REFERENCE_MODELS[1:], description="encoders besides `model`; each question takes the largest margin of all"
     )
     by: Unit = Field(
-        "sentence", description="what a question is compared with: passages, or the nearest sentence of each"
+        "sentence", description="what a question is compared with: whole passages, or the nearest sentence of each"
     )
-    margin: float = Field(TIES, ge=-2, le=2, description="cosines by which the right passage has to be the nearest one")
+    margin: float = Field(TIES, ge=-2, le=2, description="cosine margin by which the right passage must be the nearest")
 
     @model_validator(mode="after")
     def _once_each(self) -> CheckTuplesByMarginParams:

@@ -33,15 +33,17 @@ class MineNegativesParams(StepParams):
     """Difficulty and number of negatives."""
 
     alpha: float = Field(0.75, gt=0, le=1, description="a negative's cosine is below alpha times the positive's")
-    n_negatives: int = Field(9, ge=1, description="K: negatives per query; fewer stay fewer")
+    n_negatives: int = Field(9, ge=1, description="K: hard negatives per query, at most")
     models: tuple[str, ...] = Field(
         default_factory=default_best_models,
-        description="models that rank; must hold each best_model (each intent's best)",
+        description="reference models whose rankings are mined; must include each best_model (each intent's best)",
     )
-    absolute_margin: float = Field(0.0, ge=0, le=2, description="a negative's cosine is this much below the positive's")
-    max_score: float = Field(1.0, ge=-1, le=1, description="highest cosine of a negative; 1 for no limit")
-    min_rank: int = Field(1, ge=1, description="first rank that is looked at")
-    max_rank: int = Field(200, ge=1, description="last rank that is looked at (DMRetriever 3.4.3)")
+    absolute_margin: float = Field(
+        0.0, ge=0, le=2, description="absolute margin: a negative's cosine is at least this much below the positive's"
+    )
+    max_score: float = Field(1.0, ge=-1, le=1, description="highest cosine of a negative; 1: no limit")
+    min_rank: int = Field(1, ge=1, description="first rank that is mined")
+    max_rank: int = Field(200, ge=1, description="last rank that is mined (DMRetriever 3.4.3)")
 
     shard_passages: int = tuning(100_000, ge=1, description="passages whose ids a process holds at a time")
     block_queries: int = tuning(16_384, ge=1, description="queries that a process mines for at a time")

@@ -44,12 +44,12 @@ class MutualAgreementParams(StepParams):
     judges: dict[str, tuple[str, ...]] = Field(
         default_factory=default_panels,
         min_length=1,
-        description="intent, or any -> models that judge its queries, best first",
+        description="intent, or any -> reference models that vote on its queries, best first",
     )
     models: tuple[str, ...] = Field(
         default_factory=default_models,
         min_length=1,
-        description="models whose rankings are read; without judges= they judge every query, best first",
+        description="reference models whose rankings are read; without judges= all vote on every query, best first",
     )
     filtered: tuple[str, ...] = Field(("dm",), description="origins that are filtered; others keep their positive")
     most_general: int = Field(200_000, ge=0, description="pairs kept of one origin but dm at most, after the filter")

@@ -25,14 +25,14 @@ from pipeline_tasks.retrieval.fusion import USUAL_K
 class RelabelParams(StepParams):
     """Whose nearest passages, and which model compares them."""
 
-    model: str = Field(REFERENCE_MODELS[0], description="encoder whose nearest passages are compared")
+    model: str = Field(REFERENCE_MODELS[0], description="encoder whose nearest passages are scored")
     scorer: str = Field(
-        "qwen3-0.6b", description="causal model that compares: a name of `foundry models`, or the path of its folder"
+        "qwen3-0.6b", description="causal LM that scores: a name of `foundry models`, or the path of its folder"
     )
-    precision: Precision = Field("float32", description="arithmetic of the scorer; bfloat16 for GPUs")
+    precision: Precision = Field("float32", description="numeric precision of the scorer; bfloat16 for GPUs")
     passage_chars: int = Field(1_500, ge=100, description="characters of a passage that the scorer reads")
-    k: int = Field(USUAL_K, ge=1, description="of the reciprocal rank fusion of both scores")
-    batch_size: int = tuning(16, ge=1, description="passages that the scorer reads at once")
+    k: int = Field(USUAL_K, ge=1, description="RRF constant k of the fusion of both scores")
+    batch_size: int = tuning(16, ge=1, description="passages per batch of the scorer")
 
     @cached_property
     def start(self) -> Start:

@@ -24,14 +24,14 @@ from pipeline_tasks.retrieval.cross_encoder import CrossEncoder, load_cross_enco
 class RerankPassagesParams(StepParams):
     """Whose nearest passages, and which model compares them."""
 
-    model: str = Field(REFERENCE_MODELS[0], description="encoder whose nearest passages are compared")
+    model: str = Field(REFERENCE_MODELS[0], description="encoder whose nearest passages are scored")
     reranker: str = Field(
-        "ms-marco-minilm-l12", description="model that compares: a reranker of `foundry models`, or its folder's path"
+        "ms-marco-minilm-l12", description="cross-encoder: a reranker of `foundry models`, or its folder's path"
     )
     margin: float = Field(
-        0.25, ge=0, description="logits by which a passage has to be better than the one that the query was written for"
+        0.25, ge=0, description="logit margin by which a passage must beat the one that the query was written for"
     )
-    max_length: int = Field(512, ge=16, description="tokens of query and passage that the reranker reads")
+    max_length: int = Field(512, ge=16, description="longest input of the reranker, in tokens: query and passage")
 
     @cached_property
     def start(self) -> Start:

@@ -32,11 +32,13 @@ _OF_WRITERS = ("api", "temperature", "writer", "context_tokens", "reasoning_toke
 class ScorePassagesParams(LlmParams):
     """Whose nearest passages, and which model of the endpoint compares them."""
 
-    model: str = Field(REFERENCE_MODELS[0], description="encoder whose nearest passages are compared")
+    model: str = Field(REFERENCE_MODELS[0], description="encoder whose nearest passages are scored")
     passage_chars: int = Field(1_500, ge=100, description="characters of a passage that the model reads")
-    k: int = Field(USUAL_K, ge=1, description="of the reciprocal rank fusion of both scores")
+    k: int = Field(USUAL_K, ge=1, description="RRF constant k of the fusion of both scores")
     top_logprobs: int = Field(
-        20, ge=0, description="likeliest tokens among which grades are looked for first; 0: every grade is asked for"
+        20,
+        ge=0,
+        description="top_logprobs of the API, among which grades are looked for first; 0: every grade is asked for",
     )
 
     def model_post_init(self, context: Any) -> None:

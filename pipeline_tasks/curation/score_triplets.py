@@ -42,7 +42,7 @@ class ScoreTripletsParams(StepParams):
     """Which build, and who scores it."""
 
     alpha: Annotated[float, Field(gt=0, le=1)] | Annotated[str, Field(pattern=r"^[a-z][\w./-]*$")] = Field(
-        0.95, description="build that is scored: its level, or its name, such as fret"
+        0.95, description="triplet build to score: its level, or its name, such as fret"
     )
     models: tuple[str, ...] = Field(
         default_factory=default_best_models,

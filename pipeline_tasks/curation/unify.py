@@ -28,17 +28,18 @@ class UnifyParams(StepParams):
     """What is taken of each source."""
 
     negatives: Literal["last", "sampled"] = Field(
-        "last", description="of a relabelled query: its lowest passages, or any below the first, drawn by its id"
+        "last",
+        description="negatives of a relabelled query: its lowest passages, or any below the first, sampled by its id",
     )
-    n_negatives: int = Field(1, ge=1, description="negatives of a relabelled query")
-    builds: tuple[str, ...] = Field((), description="triplet builds that take part as well, such as mtt/0.65")
+    n_negatives: int = Field(1, ge=1, description="negatives per relabelled query")
+    builds: tuple[str, ...] = Field((), description="triplet builds to add, such as mtt/0.65")
     per_source: int | None = Field(
-        None, ge=1, description="training queries of each source at most, drawn by their ids; empty: all"
+        None, ge=1, description="training queries per source, at most, sampled by their ids; empty: all"
     )
     per_task: int | None = added(
         None,
         ge=1,
-        description="training queries of each task at most, over all sources, drawn by their ids; empty: all",
+        description="training queries per task over all sources, at most, sampled by their ids; empty: all",
     )
     format: Literal["unified", "joined"] = added(
         "unified", description="unified: a query keeps its task apart; joined: its text begins with it, for an ablation"

@@ -36,7 +36,7 @@ class EvaluationParams(StartParams, PaidParams):
     measures: tuple[str, ...] = Field(
         MEASURES, min_length=1, description="ndcg, map, mrr, recall, hit, precision at a cut-off"
     )
-    kept: int = Field(10, ge=0, description="passages of each ranking that the rows keep")
+    kept: int = Field(10, ge=0, description="top passages of each ranking that the rows keep")
     _folders: dict[str, dict[str, Any]] = PrivateAttr(default_factory=dict)
 
     def model_post_init(self, context: Any) -> None:

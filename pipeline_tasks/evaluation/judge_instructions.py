@@ -33,7 +33,9 @@ class JudgeInstructionsParams(FolderParams):
 
     set_name: str = Field(HELD_OUT, description="name of the judged set")
     folder: str = Field("", description="folder in FollowIR's layout, here or in a bucket; none: the rules make them")
-    rules: tuple[Rule, ...] = Field(RULES, min_length=1, description="what instructions change, where rules make them")
+    rules: tuple[Rule, ...] = Field(
+        RULES, min_length=1, description="rules that make the instructions, where no folder has them"
+    )
 
     def model_post_init(self, context: Any) -> None:
         """Find the files.

@@ -29,14 +29,14 @@ class PoolPassagesParams(SampleParams):
     models: tuple[str, ...] = Field(
         default_factory=default_models,
         min_length=1,
-        description="evaluated systems whose findings are pooled; without judges= for every query",
+        description="evaluated systems whose top passages are pooled; without judges= for every query",
     )
     judges: dict[str, tuple[str, ...]] = Field(
         default_factory=default_panels,
         min_length=1,
-        description="intent, or any -> systems whose findings its queries pool; an intent not named has all models",
+        description="intent, or any -> systems pooled for its queries; an intent not named pools all models",
     )
-    depth: int = Field(10, ge=1, description="passages of each system and query")
+    depth: int = Field(10, ge=1, description="pool depth: top passages of each system and query")
 
     @model_validator(mode="before")
     @classmethod

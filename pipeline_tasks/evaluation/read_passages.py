@@ -20,8 +20,8 @@ _PART_ROWS = 50_000
 class ReadPassagesParams(FolderParams):
     """A judged set on disk, and what of it is a passage."""
 
-    with_title: bool = Field(False, description="put a title in front of its text, as BEIR does")
-    trains: bool = added(False, description="no judged set but text to learn from: the folder needs corpus.jsonl alone")
+    with_title: bool = Field(False, description="prepend a passage's title to its text, as BEIR does")
+    trains: bool = added(False, description="text to train on, no judged set: the folder needs corpus.jsonl alone")
 
     def model_post_init(self, context: Any) -> None:
         """Find the files."""

@@ -22,8 +22,8 @@ class SampleParams(StepParams):
     """How much of which set."""
 
     set_name: str = Field("questions", description="name of the judged set")
-    per_intent: int = Field(80, ge=1, description="queries of each intent to develop on, at most half of them")
-    salt: str = Field("devlite", description="another value draws other queries")
+    per_intent: int = Field(80, ge=1, description="dev queries per intent, at most half of them")
+    salt: str = Field("devlite", description="seed of the sample: another value draws other queries")
 
 
 class SampleQueriesParams(SampleParams):

@@ -33,8 +33,10 @@ from pipeline_tasks.retrieval.served_encoder import open_or_ask
 class EncodeParams(EmbedParams, PaidParams):
     """Which encoder, and how exact."""
 
-    precision: Precision = Field("float32", description="arithmetic: bfloat16, float16 on GPUs; int8 on CPUs")
-    storage: Literal["float16", "float32"] = Field("float32", description="digits kept; float16 halves the disk")
+    precision: Precision = Field("float32", description="numeric precision: bfloat16, float16 on GPUs; int8 on CPUs")
+    storage: Literal["float16", "float32"] = Field(
+        "float32", description="precision of stored vectors; float16 halves the disk"
+    )
     concurrency: int = tuning(4, ge=1, description="requests at once to an embeddings endpoint")
 
     def identity(self) -> dict[str, Any]:

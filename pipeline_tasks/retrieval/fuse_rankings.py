@@ -27,7 +27,7 @@ class FuseRankingsParams(StepParams):
     models: tuple[str, ...] = Field(
         default_factory=lambda: (*default_models(), BM25), min_length=1, description="rankers to fuse"
     )
-    k: int = Field(USUAL_K, ge=0, description="a passage at rank r counts 1 / (k + r); higher values level the ranks")
+    k: int = Field(USUAL_K, ge=0, description="RRF constant k: a passage at rank r counts 1 / (k + r)")
     depth: int = Field(200, ge=1, description="passages kept per query")
 
 

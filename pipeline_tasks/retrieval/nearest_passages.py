@@ -31,7 +31,7 @@ from pipeline_tasks.retrieval.search import NO_KEY, Shard, search
 class NearestPassagesParams(AskParams):
     """Which encoder, and how many passages."""
 
-    depth: int = Field(20, ge=2, description="passages of a query (Gecko 3.2: N = 20)")
+    depth: int = Field(20, ge=2, description="nearest passages per query (Gecko 3.2: N = 20)")
 
 
 @step(

@@ -30,8 +30,8 @@ class RankBm25Params(StepParams):
     """Depth of the rankings, how words count, and how much a process holds."""
 
     depth: int = Field(200, ge=1, description="passages kept per query")
-    k1: float = Field(1.5, ge=0, description="how slowly a word's score levels off as it comes again in a passage")
-    b: float = Field(0.75, ge=0, le=1, description="how much words of a long passage count less: 0 not at all")
+    k1: float = Field(1.5, ge=0, description="BM25 k1: term-frequency saturation; higher: repeated words count more")
+    b: float = Field(0.75, ge=0, le=1, description="BM25 b: length normalisation; 0: none, 1: full")
     shard_passages: int = tuning(100_000, ge=1, description="passages that a process holds at a time")
     block_queries: int = tuning(8192, ge=1, description="queries that a process ranks at a time")
 

@@ -30,7 +30,9 @@ class RankPassagesParams(EmbedParams):
         "exact",
         description="exact; torch: the same, on a GPU where there is one; faiss: the same; ivf, hnsw: approximate",
     )
-    recall: float = Field(0.95, gt=0, le=1, description="least recall that ivf and hnsw are tuned to on a sample")
+    recall: float = Field(
+        0.95, gt=0, le=1, description="target recall of ivf and hnsw, which are tuned to it on a sample"
+    )
     shard_passages: int = tuning(100_000, ge=1, description="passages that a process holds at a time")
     spare: int = tuning(56, ge=0, description="passages beyond depth that are kept, so that a refresh may lose as many")
     block_queries: int = tuning(8192, ge=1, description="queries that a process ranks at a time")

@@ -42,7 +42,9 @@ passage; if none fits, or several fit as well, the number is 0."""
 class CheckTuplesParams(InstructingParams):
     """Which model checks, and among what it has to find the right passage."""
 
-    n_distractors: int = Field(3, ge=0, description="passages of other tuples that are shown beside those of a tuple")
+    n_distractors: int = Field(
+        3, ge=0, description="distractors: passages of other tuples shown beside those of a tuple"
+    )
 
 
 class Choice(NamedTuple):

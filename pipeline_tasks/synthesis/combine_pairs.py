@@ -25,10 +25,10 @@ _SOURCES = ("dm", "gd", "own")
 class CombinePairsParams(StepParams):
     """How much of each origin, and of each intent."""
 
-    caps: dict[str, NonNegativeInt] = Field({}, description="origin -> pairs kept of it at most; others are kept whole")
-    per_intent: int = Field(0, ge=0, description="training pairs of an LLM kept per intent at most; 0: no limit")
+    caps: dict[str, NonNegativeInt] = Field({}, description="origin -> its pairs at most; other origins are kept whole")
+    per_intent: int = Field(0, ge=0, description="synthetic training pairs per intent, at most; 0: no limit")
     balance: float = Field(
-        0, ge=0, description="an intent has at most so many times the pairs of the rarest one, 1 or more; 0: any number"
+        0, ge=0, description="largest ratio of an intent's pairs to those of the rarest intent, 1 or more; 0: no limit"
     )
 
     @field_validator("balance")
@@ -42,9 +42,9 @@ class CombinePairsParams(StepParams):
         0.9,
         ge=0.5,
         le=1,
-        description="Jaccard similarity of the words of an LLM's queries that are too alike; 1: equal",
+        description="word Jaccard from which synthetic queries are near-duplicates; 1: equal ones alone",
     )
-    own: tuple[str, ...] = Field((), description="names of datasets mtp/own/<name> that join")
+    own: tuple[str, ...] = Field((), description="datasets mtp/own/<name> to add, by name")
     block_pairs: int = tuning(262_144, ge=1, description="pairs that a process holds at a time")
 
     def unread(self) -> frozenset[str]:

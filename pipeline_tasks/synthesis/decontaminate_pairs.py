@@ -32,14 +32,16 @@ class DecontaminatePairsParams(StepParams):
     )
     questions: bool = Field(True, description="also the domain's judged questions, and the quotes that answer them")
     passages: Literal["judged", "all", "none"] = Field(
-        "judged", description="which of a set's passages a pair may not have: those that answer a query, all, or none"
+        "judged", description="passages of the sets that no pair may copy: judged: relevant ones; all; none"
     )
     passage_share: float = Field(
-        0.5, ge=0, le=1, description="share of a passage's runs of 13 words that makes a copy; 0: one run is enough"
+        0.5, ge=0, le=1, description="fraction of a passage's 13-grams of words that makes a copy; 0: one is enough"
     )
-    near: float = Field(0.9, ge=0.5, le=1, description="Jaccard similarity of the words of queries that are too alike")
+    near: float = Field(
+        0.9, ge=0.5, le=1, description="word Jaccard from which a query is a copy of an evaluation query"
+    )
     max_contaminated: float = tuning(
-        0.05, ge=0, le=1, description="share of the pairs that may be refused; where there are more, the step stops"
+        0.05, ge=0, le=1, description="largest fraction of pairs that may be refused; beyond it the step stops"
     )
     _questions: list[Question] = PrivateAttr(default_factory=list)
 

@@ -15,7 +15,7 @@ from pipeline_tasks.synthesis.decontaminate_pairs import EVALUATION_SETS, Decont
 class DecontaminateTripletsParams(DecontaminatePairsParams):
     """As for pairs, and which triplets."""
 
-    name: str = Field("triplets", description="of the dataset mtt/own/<name>")
+    name: str = Field("triplets", description="name of the dataset mtt/own/<name>")
 
 
 @step(

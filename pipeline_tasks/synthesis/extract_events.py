@@ -19,9 +19,13 @@ from pipeline_tasks.synthesis.prompting.instructing import InstructingParams
 class ExtractEventsParams(InstructingParams):
     """Which passages."""
 
-    sample_rate: float = Field(1.0, gt=0, le=1, description="share of passages asked about, chosen by their id")
+    sample_rate: float = Field(
+        1.0, gt=0, le=1, description="fraction of passages that the LLM writes for, sampled by their id"
+    )
     splits: tuple[Literal["train", "dev", "test"], ...] = Field(
-        ("train", "dev", "test"), min_length=1, description="whose passages: without test where others judge"
+        ("train", "dev", "test"),
+        min_length=1,
+        description="splits of passages to use; leave out test where another set is for testing",
     )
 
 

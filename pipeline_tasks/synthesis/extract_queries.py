@@ -24,9 +24,11 @@ class ExtractQueriesParams(StepParams):
     query_source: tuple[QuerySource, ...] = Field(
         SOURCES, min_length=1, description="what of a passage becomes queries: headings, titles and so on"
     )
-    per_passage: int = Field(2, ge=1, description="queries of a passage at most; drawn by its id where there are more")
+    per_passage: int = Field(
+        2, ge=1, description="queries per passage, at most; sampled by its id where there are more"
+    )
     intent: str = Field(
-        default_factory=lambda: first_intent(domain_folder()), description="search intent that they stand for"
+        default_factory=lambda: first_intent(domain_folder()), description="search intent of the queries"
     )
 
     def model_post_init(self, context: Any) -> None:

@@ -23,12 +23,14 @@ class ReadClassesParams(OwnFilesParams):
 
     fields_of_a_row: ClassVar[tuple[str, ...]] = ("text", "label")
 
-    name: str = Field("classes", description="of the dataset mtt/own/<name>")
-    columns: dict[str, str] = Field({}, description="text, label -> what their column is called in the files")
+    name: str = Field("classes", description="name of the dataset mtt/own/<name>")
+    columns: dict[str, str] = Field({}, description="column mapping: text or label -> its column in the files")
     task: str = Field(
-        "Given a text, find another text of the same class.", min_length=1, description="what goes before a query"
+        "Given a text, find another text of the same class.",
+        min_length=1,
+        description="task instruction before a query",
     )
-    ids: bool = Field(True, description="an id of the triplet ends its texts, so that no other triplet's are negatives")
+    ids: bool = Field(True, description="append the triplet's id to its texts: against false in-batch negatives")
 
 
 class _ClassTexts(NamedTuple):

@@ -40,11 +40,13 @@ class ReadGeneralPairsParams(StepParams):
     )
     sets: tuple[str, ...] = Field((), description="sets that are read; empty: those that the folder has")
     most: dict[str, int] = Field(
-        {}, description="set -> pairs of it at most, 0 for all; the others as many as in Table 10"
+        {}, description="set -> pairs at most, 0: all; other sets: as many as in the paper's Table 10"
     )
     intents: dict[str, str] = Field({}, description="intent of the paper -> what the domain calls it")
-    most_characters: int = Field(8_000, ge=1, description="longer queries and positives are rejects")
-    dev_fraction: float = Field(0.0, ge=0, lt=1, description="share of positives whose pairs choose checkpoints")
+    most_characters: int = Field(
+        8_000, ge=1, description="longest query or positive, in characters; longer ones are rejected"
+    )
+    dev_fraction: float = Field(0.0, ge=0, lt=1, description="dev split (checkpoint selection): fraction of positives")
     most_gib: float = tuning(64.0, gt=0, description="GiB that are read of a set on the hub at most")
     _folder: Path | None = PrivateAttr(None)
     _commits: dict[str, dict[str, str]] = PrivateAttr(default_factory=dict)

@@ -23,18 +23,27 @@ from pipeline_tasks.synthesis.files.pair_files import PairFiles, nothing_in
 class ReadPairsParams(StepParams):
     """Which files, and what their columns mean."""
 
-    name: str = Field("faq", description="of the dataset mtp/own/<name>; also the pairs' origin, unless they name one")
+    name: str = Field(
+        "faq", description="name of the dataset mtp/own/<name>; also the pairs' origin, unless they name one"
+    )
     source: str = Field(
         description="a .jsonl, .csv, .tsv or .parquet file, also .gz of the first three, or a folder of such files, "
         "here or as s3://bucket/prefix"
     )
     columns: dict[str, str] = Field(
-        {}, description="query, positive, passage_id, intent, origin -> what their column is called in the files"
+        {}, description="column mapping: query, positive, passage_id, intent or origin -> its column in the files"
     )
-    intent: str = Field(default_factory=lambda: first_intent(domain_folder()), description="of rows that name none")
-    most_characters: int = Field(8_000, ge=1, description="longer queries and positives are rejects")
+    intent: str = Field(
+        default_factory=lambda: first_intent(domain_folder()), description="search intent of rows that name none"
+    )
+    most_characters: int = Field(
+        8_000, ge=1, description="longest query or positive, in characters; longer ones are rejected"
+    )
     dev_fraction: float = Field(
-        0.05, ge=0, lt=1, description="share of positives without a passage whose pairs choose checkpoints"
+        0.05,
+        ge=0,
+        lt=1,
+        description="dev split (checkpoint selection): fraction of positives that are no passage of ours",
     )
     _files: PairFiles = PrivateAttr()
 

@@ -22,13 +22,13 @@ class ReadTripletsParams(OwnFilesParams):
 
     fields_of_a_row: ClassVar[tuple[str, ...]] = ("query", "positive", "negative", "task")
 
-    name: str = Field("triplets", description="of the dataset mtt/own/<name>")
+    name: str = Field("triplets", description="name of the dataset mtt/own/<name>")
     columns: dict[str, str] = Field(
-        {}, description="query, positive, negative, task -> what their column is called in the files"
+        {}, description="column mapping: query, positive, negative or task -> its column in the files"
     )
-    task: str = Field("", description="what goes before the query of a row that has no task of its own")
+    task: str = Field("", description="task instruction before a query whose row has none of its own")
     symmetric: bool = Field(
-        False, description="the task goes before the positive and the negatives too: both sides are asked alike"
+        False, description="symmetric task: its instruction goes before the positive and the negatives too"
     )
 
 

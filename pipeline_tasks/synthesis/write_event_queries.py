@@ -24,7 +24,7 @@ class WriteEventQueriesParams(InstructingParams):
     """Which model writes."""
 
     intent: str = Field(
-        default_factory=lambda: first_intent(domain_folder()), description="search intent that the queries stand for"
+        default_factory=lambda: first_intent(domain_folder()), description="search intent of the queries"
     )
 
     def model_post_init(self, context: Any) -> None:

@@ -19,10 +19,12 @@ class WriteInstructionsParams(InstructingParams):
     """Which pairs."""
 
     sample_rate: float = Field(
-        1.0, gt=0, le=1, description="share of pairs that get an instruction, chosen by their id"
+        1.0, gt=0, le=1, description="fraction of pairs that get an instruction, sampled by their id"
     )
     splits: tuple[Literal["train", "dev", "test"], ...] = Field(
-        ("train", "dev"), min_length=1, description="whose pairs: without test where others judge"
+        ("train", "dev"),
+        min_length=1,
+        description="splits of pairs to use; leave out test where another set is for testing",
     )
 
 

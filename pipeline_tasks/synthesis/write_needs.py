@@ -22,16 +22,20 @@ from pipeline_tasks.synthesis.prompting.writers import writer_of
 class WriteNeedsParams(LlmParams):
     """How many passages, and which intents."""
 
-    sample_rate: float = Field(1.0, gt=0, le=1, description="share of passages asked about, chosen by their id")
+    sample_rate: float = Field(
+        1.0, gt=0, le=1, description="fraction of passages that the LLM writes for, sampled by their id"
+    )
     rates: dict[str, Annotated[float, Field(gt=0, le=1)]] = added(
-        {}, description="intent -> sample_rate of its own, see foundry estimate --wanted"
+        {}, description="intent -> its own sample_rate, see foundry estimate --wanted"
     )
     intents: tuple[str, ...] = Field(
         default_factory=lambda: tuple(load_intents(domain_folder())), min_length=1, description="search intents"
     )
-    intents_per_passage: int = Field(1, ge=1, description="intents asked for each passage at most, chosen by its id")
+    intents_per_passage: int = Field(1, ge=1, description="intents per passage, at most, sampled by its id")
     splits: tuple[Literal["train", "dev", "test"], ...] = Field(
-        ("train", "dev", "test"), min_length=1, description="whose passages: without test where others judge"
+        ("train", "dev", "test"),
+        min_length=1,
+        description="splits of passages to use; leave out test where another set is for testing",
     )
 
     def model_post_init(self, context: Any) -> None:

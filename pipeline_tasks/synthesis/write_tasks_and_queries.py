@@ -29,9 +29,11 @@ _LEAST_WORDS = {"words": 2.0}
 class WriteTasksAndQueriesParams(LlmParams):
     """How many passages, and which model."""
 
-    sample_rate: float = Field(1.0, gt=0, le=1, description="share of passages asked about, chosen by their id")
+    sample_rate: float = Field(
+        1.0, gt=0, le=1, description="fraction of passages that the LLM writes for, sampled by their id"
+    )
     splits: tuple[Literal["train", "dev", "test"], ...] = Field(
-        ("train", "dev"), min_length=1, description="whose passages: those of test judge others"
+        ("train", "dev"), min_length=1, description="splits of passages to use; test is for evaluation"
     )
 
     def identity(self) -> dict[str, Any]:

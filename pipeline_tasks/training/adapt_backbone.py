@@ -43,10 +43,10 @@ class AdaptParams(StartParams, OptimiserParams):
 
     size: str = Field("596m", description="a size with a decoder: 596m, 4b or 7.6b")
     epochs: int = Field(2, ge=1, description="passes over the texts")
-    general_from: tuple[str, ...] = Field((), description="passages of general text to learn from as well")
-    mask_share: float = Field(0.2, gt=0, lt=1, description="share of a text's tokens that are masked")
+    general_from: tuple[str, ...] = Field((), description="passages of general text to train on as well")
+    mask_share: float = Field(0.2, gt=0, lt=1, description="masking rate: fraction of a text's tokens that are masked")
     mask_text: str = Field("_", description="what stands for a masked token where the tokenizer has no mask token")
-    dev_passages: int = Field(500, ge=0, description="passages of dev documents, at most, that choose the checkpoint")
+    dev_passages: int = Field(500, ge=0, description="passages of dev documents for checkpoint selection, at most")
 
     @model_validator(mode="after")
     def _check_sharding(self) -> AdaptParams:

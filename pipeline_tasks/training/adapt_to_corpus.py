@@ -40,7 +40,7 @@ class AdaptToCorpusParams(TrainedStartParams, TrainParams):
     objective: AnyObjective = Field(
         "list_net",
         validate_default=True,
-        description="what training makes small: list_net, list_mle, or JSON of name and parameters",
+        description="loss function: list_net, list_mle, or JSON of name and parameters",
     )
     start_from: StartFrom = ()
 

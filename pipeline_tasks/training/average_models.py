@@ -27,17 +27,17 @@ NEAR = 0.5
 class AverageModelsParams(StepParams):
     """Which models, and how much each counts."""
 
-    size: str = Field("33m", description="of the models: 22m, 33m, 109m, 335m, 596m, 4b or 7.6b")
+    size: str = Field("33m", description="size of the models: 22m, 33m, 109m, 335m, 596m, 4b or 7.6b")
     models: tuple[str, ...] = Field(
-        min_length=1, description="versions of ours: model/22m/pretrain@A, …; at least two, or one and a start"
+        min_length=1, description="trained models to average: model/22m/pretrain@A, …; at least two, or one and a start"
     )
     weights: tuple[Annotated[float, Field(gt=0)], ...] = Field(
-        (), description="how much each counts, in the same order; empty: all alike"
+        (), description="weight of each model, in the same order; empty: equal"
     )
     start: str | None = added(
-        None, description="untrained model that counts, too: a name of `foundry models` or the path of a folder"
+        None, description="untrained model to average in: a name of `foundry models` or the path of a folder"
     )
-    start_weight: float = added(1.0, gt=0, description="how much the untrained model counts")
+    start_weight: float = added(1.0, gt=0, description="weight of the untrained model")
     _start: Start | None = PrivateAttr(None)
 
     @model_validator(mode="after")

@@ -21,11 +21,13 @@ class DistillParams(TripletParams):
 
     stage: ClassVar[StageName] = "distill"
 
-    alpha: float = Field(0.95, gt=0, le=1, description="difficulty of the triplets that a teacher scored")
+    alpha: float = Field(
+        0.95, gt=0, le=1, description="difficulty level of the triplets that a teacher scored: alpha of mine_negatives"
+    )
     objective: AnyObjective = Field(
         "kl_distillation",
         validate_default=True,
-        description="what training makes small: a name, or JSON of name and parameters",
+        description="loss function: a name, or JSON of name and parameters",
     )
 
 

@@ -20,7 +20,7 @@ class FinetuneParams(TripletParams):
 
     stage: ClassVar[StageName] = "finetune"
 
-    alpha: float = Field(0.65, gt=0, le=1, description="difficulty of the triplets")
+    alpha: float = Field(0.65, gt=0, le=1, description="difficulty level of the triplets: alpha of mine_negatives")
     triplets_from: tuple[str, ...] = added(
         (), description="further triplet builds to train on, such as mtt/0.85; each build is a source"
     )

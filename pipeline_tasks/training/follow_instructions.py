@@ -53,9 +53,9 @@ class FollowInstructionsParams(TrainedStartParams, TrainParams):
         validate_default=True,
         description="what training makes small: instruction_contrast, info_nce, or JSON of name and parameters",
     )
-    in_batch: bool = Field(True, description="the other passages of the batch are negatives too")
-    n_negatives: int = Field(2, ge=0, le=2, description="of the tuple's two other passages so many are negatives")
-    plain_rows: bool = Field(True, description="a tuple's queries are rows without instruction, too")
+    in_batch: bool = Field(True, description="in-batch negatives: the other passages of the batch are negatives too")
+    n_negatives: int = Field(2, ge=0, le=2, description="negatives per row, of the tuple's two other passages")
+    plain_rows: bool = Field(True, description="add each tuple's queries without instruction as rows, too")
     start_from: StartFrom = ()
 
 

@@ -34,12 +34,14 @@ _TOKENS_AT_ONCE = 2048
 class OrderDimensionsParams(TrainedStartParams):
     """Which model, and by how much text."""
 
-    size: str = Field("22m", description="of the model: 22m, 33m, 109m, 335m, 596m, 4b or 7.6b")
-    n_passages: int = Field(10_000, ge=1, description="passages that decide, those first by the hash of their ids")
+    size: str = Field("22m", description="size of the model: 22m, 33m, 109m, 335m, 596m, 4b or 7.6b")
+    n_passages: int = Field(
+        10_000, ge=1, description="passages that the principal axes are computed on, sampled by the hash of their ids"
+    )
     start_from: tuple[str, ...] = Field(
         (), max_length=1, description="trained model, such as model/22m/finetune; empty: the size's backbone"
     )
-    dims: int | None = Field(None, ge=1, description="numbers that a vector is cut to; empty: all, in order")
+    dims: int | None = Field(None, ge=1, description="dimensions that vectors are truncated to; empty: all, in order")
 
 
 @step(

@@ -43,29 +43,31 @@ class OptimiserParams(StepParams):
 
     stage: ClassVar[StageName] = "pretrain"
 
-    size: str = Field("33m", description="22m, 33m, 109m, 335m, 596m, 4b or 7.6b")
+    size: str = Field("33m", description="size of the model: 22m, 33m, 109m, 335m, 596m, 4b or 7.6b")
     epochs: int = Field(1, ge=1, description="passes over the training rows")
     batch_size: int = resolved(ge=1, description="queries per optimiser step; empty: the size's")
     learning_rate: float = resolved(gt=0, description="peak learning rate; empty: the size's")
-    warmup_ratio: float = Field(0.1, ge=0, lt=1, description="share of the steps in which the learning rate rises")
-    weight_decay: float = Field(0.01, ge=0, description="of AdamW, for matrices alone")
-    max_grad_norm: float = Field(1.0, gt=0, description="longer gradients are scaled down to this length")
-    seed: int = Field(0, ge=0, description="order of rows, dropout")
-    evals_per_epoch: int = Field(4, ge=1, description="times an epoch that the development queries score the weights")
-    device: DeviceKind = resolved(description="what trains; empty: a GPU where there is one")
-    precision: Precision = resolved(description="arithmetic; empty: bf16 on a GPU, fp32 on a processor")
-    max_passage_length: int = resolved(ge=16, description="tokens; empty: the size's")
+    warmup_ratio: float = Field(0.1, ge=0, lt=1, description="fraction of steps used for warm-up")
+    weight_decay: float = Field(0.01, ge=0, description="weight decay of AdamW; matrices only")
+    max_grad_norm: float = Field(1.0, gt=0, description="gradient clipping: largest L2 norm")
+    seed: int = Field(0, ge=0, description="random seed: order of rows, dropout")
+    evals_per_epoch: int = Field(4, ge=1, description="evaluations on the dev set per epoch")
+    device: DeviceKind = resolved(description="device to train on; empty: a GPU where there is one")
+    precision: Precision = resolved(description="numeric precision; empty: bf16 on a GPU, fp32 on a processor")
+    max_passage_length: int = resolved(ge=16, description="longest passage, in tokens; empty: the size's")
     micro_batch_tokens: int = resolved(
-        ge=1, description="padded tokens of one forward pass; empty: 1024 on a processor, the size's on a GPU"
+        ge=1, description="micro-batch: padded tokens per forward pass; empty: 1024 on a processor, the size's on a GPU"
     )
-    lora_rank: int = resolved(ge=0, description="of the adapters that train; 0: all weights do; empty: the size's")
-    lora_alpha: int = resolved(ge=1, description="the adapters count alpha / rank; empty: the size's")
-    lora_targets: tuple[str, ...] = resolved(description="layers that get adapters, such as q_proj; empty: the size's")
-    keep_adapters: bool = Field(False, description="save the adapters too, in adapter/ beside the merged model")
-    recompute: bool = tuning(False, description="activations are computed again for the gradient: less memory, slower")
+    lora_rank: int = resolved(ge=0, description="LoRA rank; 0: full fine-tuning; empty: the size's")
+    lora_alpha: int = resolved(ge=1, description="LoRA alpha: adapters are scaled by alpha / rank; empty: the size's")
+    lora_targets: tuple[str, ...] = resolved(
+        description="modules with LoRA adapters, such as q_proj; empty: the size's"
+    )
+    keep_adapters: bool = Field(False, description="save the LoRA adapters too, in adapter/ beside the merged model")
+    recompute: bool = tuning(False, description="gradient checkpointing: less memory, slower")
     sharding: Sharding = tuning(
         "",
-        description="what several devices divide: zero1: the optimiser's moments; fsdp: weights and gradients too",
+        description="sharding over devices: zero1: optimiser states; fsdp: parameters and gradients too",
     )
     checkpoint_every_steps: int = tuning(50, ge=1, description="optimiser steps between checkpoints")
 
@@ -98,38 +100,43 @@ class TrainParams(OptimiserParams):
     objective: AnyObjective = Field(
         "info_nce",
         validate_default=True,
-        description="what training makes small: a name, or JSON of name and parameters",
+        description="loss function: a name, or JSON of name and parameters",
     )
     mixture: Mixture = Field(
         "",
         validate_default=True,
-        description='JSON of source -> weight, or weight and objective: {"dm": 1, "gd/squad": 0.5}; empty: all alike',
+        description='JSON of source -> weight, or weight and objective: {"dm": 1, "gd/squad": 0.5}; empty: equal',
     )
     unit: Unit = added(
-        "source", description="what a mixture or a sampler chooses among: source or intent of the rows, or all as one"
+        "source",
+        description="groups that a mixture or a sampler draws from: rows of a source, of an intent, or all as one",
     )
     clusters: int | None = added(
         None,
         ge=2,
-        description="with a sampler: clusters of passages in each unit, to choose among; empty: whole units",
+        description="with a sampler: passage clusters per unit, to draw from; empty: whole units",
     )
     sampler: AnySampler | None = added(
         None,
-        description="how often each source is learned from: a name such as inf_dds, or JSON with parameters",
+        description="data sampler: how often each source is drawn: a name such as inf_dds, or JSON with parameters",
     )
-    targets: tuple[str, ...] = added((), description="judged sets that a sampler is guided by; empty: dev queries")
+    targets: tuple[str, ...] = added((), description="judged sets that guide the sampler; empty: dev queries")
     budget: int | None = added(
-        None, ge=1, description="with a sampler: gradients in all, those of its decisions too; empty: epochs decide"
+        None,
+        ge=1,
+        description="with a sampler: gradient computations in all, its decisions included; empty: epochs decide",
     )
-    temperature: float = resolved(gt=0, description="cosines are divided by it in the loss; empty: the size's")
-    max_query_length: int = resolved(ge=8, description="tokens, instruction included; empty: the size's")
+    temperature: float = resolved(gt=0, description="softmax temperature of the loss; empty: the size's")
+    max_query_length: int = resolved(
+        ge=8, description="longest query, in tokens, instruction included; empty: the size's"
+    )
     graph_tokens: int = resolved(
         ge=1,
-        description="tokens whose activations are in memory at once; empty: 4096 on a processor, the size's on a GPU",
+        description="gradient-cache (GradCache) chunk, in tokens; empty: 4096 on a processor, the size's on a GPU",
     )
-    in_batch: bool = Field(False, description="the other passages of the batch are negatives too")
+    in_batch: bool = Field(False, description="in-batch negatives: the other passages of the batch are negatives too")
     choose_on: tuple[str, ...] = Field(
-        (), max_length=1, description="judged set whose queries choose the checkpoint; empty: queries of dev documents"
+        (), max_length=1, description="judged set for checkpoint selection; empty: queries of dev documents"
     )
 
     @property

@@ -58,21 +58,25 @@ class PretrainParams(TrainedStartParams, TrainParams):
 
     stage: ClassVar[StageName] = "pretrain"
 
-    in_batch: Literal[True] = Field(True, description="pairs have no other negatives than the batch's passages")
+    in_batch: Literal[True] = Field(True, description="in-batch negatives: pairs have no others")
     reset_layers: int = resolved(
-        ge=0, description="top layers of the backbone that start as identity; empty: those of a cross-encoder's trunk"
+        ge=0, description="top backbone layers re-initialised as identity; empty: those of a cross-encoder's trunk"
     )
     views: Annotated[tuple[View, ...], AfterValidator(_in_order)] = added(
-        ("source", "written"), min_length=1, description="rows that a pair gives: source, written, restated"
+        ("source", "written"),
+        min_length=1,
+        description="training rows per pair: source: query, passage; written: query, positive; restated: both texts",
     )
-    cloze_from: tuple[str, ...] = Field((), description="passages whose sentences are queries too, for a small corpus")
-    causal: bool = Field(False, description="a decoder as it came: no adaptation, no look ahead; the paper's ablation")
+    cloze_from: tuple[str, ...] = Field(
+        (), description="passages for the inverse cloze task: sentences as queries, for a small corpus"
+    )
+    causal: bool = Field(False, description="keep causal attention: skip adapt_backbone (ablation of the paper)")
     start_from: tuple[str, ...] = Field(
         default_factory=_adapted,
         max_length=1,
         description="model to start from; empty: the adapted decoder, the backbone",
     )
-    cloze_sentences: int = Field(2, ge=1, description="such queries per passage")
+    cloze_sentences: int = Field(2, ge=1, description="inverse cloze queries per passage")
 
     @model_validator(mode="before")
     @classmethod

@@ -35,14 +35,17 @@ class TripletParams(TrainParams):
     """Hyperparameters of a training on queries with negatives of their own."""
 
     n_negatives: int | None = Field(
-        None, ge=1, description="of each query's negatives the first so many; empty: all that were mined"
+        None, ge=1, description="hard negatives per query, the first so many; empty: all that were mined"
     )
-    in_batch: bool = Field(False, description="the batch's other passages are negatives as well; Equation 4 has none")
+    in_batch: bool = Field(
+        False, description="in-batch negatives, too: the batch's other passages; Equation 4 has none"
+    )
     instruct: bool = Field(
-        True, description="queries carry their own instruction or that of their intent; off: the paper's ablation"
+        True,
+        description="prefix queries with their own instruction or that of their intent; off: the paper's ablation",
     )
     pool_instruction: bool = Field(
-        True, description="a query's vector is the mean over its instruction as well; a small corpus needs it without"
+        True, description="mean pooling includes the instruction's tokens; a small corpus needs it off"
     )
 
     def identity(self) -> dict[str, Any]:

@@ -7,7 +7,9 @@ import subprocess
 import tomllib
 from pathlib import Path
 
-from pipeline_tasks.cli.main import MODULES
+import typer
+
+from pipeline_tasks.cli.main import MODULES, app
 from pipeline_tasks.core.registry import get_step, step_names
 
 ROOT = Path(__file__).parents[2]
@@ -44,6 +46,13 @@ def test_the_changelog_has_a_row_for_every_step_whose_version_rose_with_the_vers
 def test_the_page_of_commands_has_every_command_and_no_other():
     page = (ROOT / "docs/commands.md").read_text("utf-8")
     assert set(re.findall(r"`foundry (\w+)", page)) == MODULES.keys()
+
+
+def test_no_help_text_has_the_markup_of_docstrings():
+    group = typer.main.get_command(app)
+    commands = [group, *(group.get_command(typer.Context(group), name) for name in MODULES)]
+    commands += [below for command in commands[1:] for below in getattr(command, "commands", {}).values()]
+    assert [command.name for command in commands if re.search("``|:[a-z]+:`", command.help or "")] == []
 
 
 def anchors_of(page: str) -> set[str]:

@@ -37,6 +37,7 @@ NO_OUTPUT = {
     "Field": {"description"},
     "tuning": {"description"},
     "added": {"description"},
+    "resolved": {"description"},
 }
 """Function -> arguments that change no row: where a step runs and what a form says."""
 

@@ -24,16 +24,16 @@ from pipeline_tasks.corpus.search.searxng import SearXNG
 class SearchWebParams(StepParams):
     """Who is asked, for what, and what it may cost."""
 
-    provider: Literal["searxng", "brave", "common_crawl"] = Field("searxng", description="who is asked")
+    provider: Literal["searxng", "brave", "common_crawl"] = Field("searxng", description="search API that is asked")
     max_results: int = Field(20, ge=1, description="results kept per search; further pages are asked for up to that")
     language: str = Field("en", description="language of the results, where the provider can be told")
     country: str = Field("US", description="country of the searcher, for Brave")
     crawl: str = Field(
-        "", pattern=r"^[A-Za-z0-9-]*$", description="name of the crawl, for Common Crawl: CC-MAIN-2026-43"
+        "", pattern=r"^[A-Za-z0-9-]*$", description="for Common Crawl: its crawl, such as CC-MAIN-2026-43"
     )
     refresh: str = Field("", description="any new value (a date) asks, and pays for, everything again")
-    again: str = Field("", description="any new value asks again what has no answer yet, and nothing else")
-    concurrency: int = tuning(4, ge=1, description="searches at once")
+    again: str = Field("", description="any new value (a date) retries what has no answer yet, and nothing else")
+    concurrency: int = tuning(4, ge=1, description="concurrent searches")
     attempts: int = tuning(4, ge=1, description="tries per request")
     timeout_s: float = tuning(30.0, gt=0, description="seconds without a byte before a try fails")
     requests_per_s: float = tuning(1.0, gt=0, description="requests a second, of all processes together")

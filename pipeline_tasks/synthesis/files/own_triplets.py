@@ -25,7 +25,7 @@ class OwnFilesParams(StepParams):
 
     source: str = Field(description="a .jsonl, .csv or .parquet file, or a folder of such files")
     columns: dict[str, str] = Field({}, description="a field -> what its column is called in the files")
-    most_characters: int = Field(8_000, ge=1, description="longer texts are rejects")
+    most_characters: int = Field(8_000, ge=1, description="longest text, in characters; longer ones are rejected")
     _files: PairFiles = PrivateAttr()
 
     def model_post_init(self, context: Any) -> None:

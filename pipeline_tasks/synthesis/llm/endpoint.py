@@ -40,21 +40,27 @@ SHOWN = 300
 class LlmParams(PaidParams):
     """Which model writes, and how."""
 
-    llm: str = Field(LLM, description="the endpoint's name of the model")
+    llm: str = Field(LLM, description="model name at the endpoint")
     api: Literal["completions", "chat"] = Field(
-        "completions", description="what the endpoint is asked by; chat for models that follow instructions"
+        "completions", description="API of the endpoint; chat for instruction-tuned models"
     )
-    temperature: float = Field(0.0, ge=0, le=2, description="0 makes answers repeatable")
-    writer: Literal["", Kind] = Field("", description="kind of model: chat follows instructions, completion does not")
-    context_tokens: int = Field(8_192, ge=1, description="what the model reads and writes at once (chat)")
+    temperature: float = Field(0.0, ge=0, le=2, description="sampling temperature; 0: repeatable answers")
+    writer: Literal["", Kind] = Field(
+        "", description="kind of model: chat: instruction-tuned, completion: base model; empty: as the api"
+    )
+    context_tokens: int = Field(8_192, ge=1, description="context window, in tokens: prompt and answer (chat)")
     reasoning_tokens: int = added(
         0,
         ge=0,
-        description="more tokens for a model that thinks first, as gpt-5 does, 4096 say (chat); 0: it does not",
+        description="tokens for a reasoning model's thinking, 4096 say for gpt-5 (chat); 0: it does not reason",
     )
-    json_schema: bool = Field(True, description="whether the endpoint takes the form of its answer (chat)")
-    checks: dict[str, float] = Field({}, description="other bounds of what is kept: measure or measure/intent -> bound")
-    again: str = Field("", description="any new value asks again what has no answer yet, and nothing else")
+    json_schema: bool = Field(
+        True, description="structured output: the endpoint takes a JSON schema of its answer (chat)"
+    )
+    checks: dict[str, float] = Field(
+        {}, description="thresholds of the quality filters that differ: measure or measure/intent -> bound"
+    )
+    again: str = Field("", description="any new value (a date) retries what has no answer yet, and nothing else")
 
     @model_validator(mode="after")
     def _thinks_in_chat(self) -> LlmParams:

@@ -94,7 +94,7 @@ differs from it in three facts or more.""",
 class InstructingParams(LlmParams):
     """Which model writes; it has to follow instructions itself. The domain's prompts are not read."""
 
-    api: Literal["completions", "chat"] = Field("chat", description="what the endpoint is asked by")
+    api: Literal["completions", "chat"] = Field("chat", description="API of the endpoint")
 
     def model_post_init(self, context: Any) -> None:
         """Refuse a model that continues texts, before anything is asked."""

@@ -17,6 +17,7 @@ LIMIT = 3
 class Params(StepParams):
     """Some."""
     n: int = Field(2, ge=1, description="how many")
+    size: int = resolved(ge=1, description="how large")
 
 @step(reads={}, writes=ROWS, kind="map", version="1", memory_gib=2)
 def body(rows):
@@ -35,6 +36,7 @@ def body(rows):
         ("rows[:LIMIT]", "(rows[ : LIMIT ])"),
         ("from pathlib import Path", "from pathlib import PurePath"),
         ('description="how many"', 'description="number of them"'),
+        ('description="how large"', 'description="how long"'),
         ('version="1", memory_gib=2', 'version="2", memory_gib=8, image="gpu"'),
     ],
 )

@@ -39,11 +39,13 @@ class Terms:
 class PaidParams(StepParams):
     """How an endpoint is asked, and what one run may spend there: all tries and processes that make one version."""
 
-    concurrency: int = tuning(1, ge=1, description="requests at once, at most")
-    timeout_s: float = tuning(120.0, gt=0, description="seconds before a request without an answer fails")
-    patience_s: float = tuning(900.0, ge=0, description="seconds that a busy endpoint may answer nothing at all")
-    max_run_usd: Most = tuning(20.0, ge=0, description="dollars that one run may spend at most")
-    max_run_tokens: Most = tuning(None, ge=0, description="tokens that one run may buy at most")
+    concurrency: int = tuning(1, ge=1, description="concurrent requests, at most")
+    timeout_s: float = tuning(120.0, gt=0, description="request timeout, in seconds")
+    patience_s: float = tuning(
+        900.0, ge=0, description="seconds that a busy endpoint (rate limits) may answer nothing before the run gives up"
+    )
+    max_run_usd: Most = tuning(20.0, ge=0, description="spending limit of one run, in dollars")
+    max_run_tokens: Most = tuning(None, ge=0, description="token limit of one run; empty: none")
 
     def terms(self, run: Run) -> Terms:
         """The terms of ``run``."""
